@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+/* Sizes come from files that nobody trusts: every product and sum of sizes goes through these. They return FALSE on
+ * overflow and leave the result untouched. */
+static inline gboolean
+ortrain_checked_mul (gsize a, gsize b, gsize *result)
+{
+  return !__builtin_mul_overflow (a, b, result);
+}
+
+static inline gboolean
+ortrain_checked_add (gsize a, gsize b, gsize *result)
+{
+  return !__builtin_add_overflow (a, b, result);
+}
+
+static inline gboolean
+ortrain_checked_mul_i64 (gint64 a, gint64 b, gint64 *result)
+{
+  return !__builtin_mul_overflow (a, b, result);
+}
+
+static inline gboolean
+ortrain_checked_add_i64 (gint64 a, gint64 b, gint64 *result)
+{
+  return !__builtin_add_overflow (a, b, result);
+}
+
+/* The number of elements of a shape (1 for rank 0), FALSE if a dimension is negative or the product overflows. */
+static inline gboolean
+ortrain_checked_n_elements (const gint64 *dims, gsize rank, gint64 *n_elements)
+{
+  gint64 n = 1;
+  gboolean zero = FALSE;
+  for (gsize i = 0; i < rank; i++)
+    {
+      if (dims[i] < 0)
+        return FALSE;
+      if (dims[i] == 0)
+        zero = TRUE;
+      else if (!ortrain_checked_mul_i64 (n, dims[i], &n))
+        return FALSE;
+    }
+  *n_elements = zero ? 0 : n;
+  return TRUE;
+}
+
+/* Round up to a multiple of a power of two. FALSE on overflow. */
+static inline gboolean
+ortrain_checked_align (gsize size, gsize alignment, gsize *result)
+{
+  gsize sum;
+  if (!ortrain_checked_add (size, alignment - 1, &sum))
+    return FALSE;
+  *result = sum & ~(alignment - 1);
+  return TRUE;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-macros.h"
+
+G_BEGIN_DECLS
+
+#define ORTRAIN_TENSOR_ERROR (ortrain_tensor_error_quark ())
+#define ORTRAIN_MODEL_ERROR (ortrain_model_error_quark ())
+#define ORTRAIN_GRAPH_ERROR (ortrain_graph_error_quark ())
+#define ORTRAIN_PLAN_ERROR (ortrain_plan_error_quark ())
+#define ORTRAIN_DEVICE_ERROR (ortrain_device_error_quark ())
+#define ORTRAIN_SESSION_ERROR (ortrain_session_error_quark ())
+#define ORTRAIN_DATA_ERROR (ortrain_data_error_quark ())
+#define ORTRAIN_CHECKPOINT_ERROR (ortrain_checkpoint_error_quark ())
+
+/**
+ * OrtrainTensorError:
+ * @ORTRAIN_TENSOR_ERROR_DTYPE: the element type is not what is needed
+ * @ORTRAIN_TENSOR_ERROR_SHAPE: the shape is not what is needed, or too large
+ * @ORTRAIN_TENSOR_ERROR_LAYOUT: the memory is misaligned or not contiguous
+ * @ORTRAIN_TENSOR_ERROR_RELEASED: the storage was released
+ * @ORTRAIN_TENSOR_ERROR_NO_MEMORY: the memory could not be had
+ * @ORTRAIN_TENSOR_ERROR_INVALID: a file or a foreign tensor is malformed
+ *
+ * What can go wrong with tensors. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_TENSOR_ERROR_DTYPE,
+  ORTRAIN_TENSOR_ERROR_SHAPE,
+  ORTRAIN_TENSOR_ERROR_LAYOUT,
+  ORTRAIN_TENSOR_ERROR_RELEASED,
+  ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+  ORTRAIN_TENSOR_ERROR_INVALID,
+} OrtrainTensorError;
+
+/**
+ * OrtrainModelError:
+ * @ORTRAIN_MODEL_ERROR_INVALID: the file is malformed or truncated
+ * @ORTRAIN_MODEL_ERROR_LIMIT: the file exceeds a limit
+ * @ORTRAIN_MODEL_ERROR_VERSION: the IR version or operator set is not supported
+ * @ORTRAIN_MODEL_ERROR_EXTERNAL_DATA: external data is missing, too small, or may not be opened
+ * @ORTRAIN_MODEL_ERROR_CYCLE: the graph has a cycle
+ * @ORTRAIN_MODEL_ERROR_UNSUPPORTED: the model needs what the library does not have
+ * @ORTRAIN_MODEL_ERROR_WRITE: the model could not be written
+ *
+ * What can go wrong with models. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_MODEL_ERROR_INVALID,
+  ORTRAIN_MODEL_ERROR_LIMIT,
+  ORTRAIN_MODEL_ERROR_VERSION,
+  ORTRAIN_MODEL_ERROR_EXTERNAL_DATA,
+  ORTRAIN_MODEL_ERROR_CYCLE,
+  ORTRAIN_MODEL_ERROR_UNSUPPORTED,
+  ORTRAIN_MODEL_ERROR_WRITE,
+} OrtrainModelError;
+
+/**
+ * OrtrainGraphError:
+ * @ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR: no operator of that name and version is known
+ * @ORTRAIN_GRAPH_ERROR_ARITY: an operator has too few or too many inputs or outputs
+ * @ORTRAIN_GRAPH_ERROR_ATTRIBUTE: an attribute is missing or wrong
+ * @ORTRAIN_GRAPH_ERROR_DTYPE: an operand has the wrong element type
+ * @ORTRAIN_GRAPH_ERROR_SHAPE: the shapes of the operands do not fit
+ * @ORTRAIN_GRAPH_ERROR_NAME: a name is missing, unknown or taken
+ * @ORTRAIN_GRAPH_ERROR_CYCLE: the change would make a cycle
+ * @ORTRAIN_GRAPH_ERROR_NO_GRADIENT: an operator on the way has no gradient
+ * @ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT: a shape depends on computed data
+ *
+ * What can go wrong with graphs. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
+  ORTRAIN_GRAPH_ERROR_ARITY,
+  ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+  ORTRAIN_GRAPH_ERROR_DTYPE,
+  ORTRAIN_GRAPH_ERROR_SHAPE,
+  ORTRAIN_GRAPH_ERROR_NAME,
+  ORTRAIN_GRAPH_ERROR_CYCLE,
+  ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+  ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
+} OrtrainGraphError;
+
+/**
+ * OrtrainPlanError:
+ * @ORTRAIN_PLAN_ERROR_NO_KERNEL: an operator has no kernel for its types
+ * @ORTRAIN_PLAN_ERROR_INVALID: the verifier refused the plan, or a plan file is malformed
+ * @ORTRAIN_PLAN_ERROR_BUDGET: the memory budget cannot be met
+ *
+ * What can go wrong when memory is planned. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_PLAN_ERROR_NO_KERNEL,
+  ORTRAIN_PLAN_ERROR_INVALID,
+  ORTRAIN_PLAN_ERROR_BUDGET,
+} OrtrainPlanError;
+
+/**
+ * OrtrainDeviceError:
+ * @ORTRAIN_DEVICE_ERROR_UNAVAILABLE: the device or its provider is not there
+ * @ORTRAIN_DEVICE_ERROR_NO_MEMORY: the device has not enough memory
+ * @ORTRAIN_DEVICE_ERROR_FAILED: the device failed
+ *
+ * What can go wrong with devices. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
+  ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+  ORTRAIN_DEVICE_ERROR_FAILED,
+} OrtrainDeviceError;
+
+/**
+ * OrtrainSessionError:
+ * @ORTRAIN_SESSION_ERROR_NOT_INITIALIZED: the object was not made by its constructor
+ * @ORTRAIN_SESSION_ERROR_FEED: an input is missing, unknown, or of the wrong type or shape
+ * @ORTRAIN_SESSION_ERROR_INDEX: an index or a label is out of range
+ * @ORTRAIN_SESSION_ERROR_STATE: the call is not possible now
+ * @ORTRAIN_SESSION_ERROR_BUSY: another call is running
+ * @ORTRAIN_SESSION_ERROR_NOT_TRAINABLE: the model cannot be trained as asked
+ * @ORTRAIN_SESSION_ERROR_OPTION: an option has a wrong value
+ * @ORTRAIN_SESSION_ERROR_NOT_FINITE: the loss is not a finite number, and the session was told to stop on that
+ *
+ * What can go wrong in sessions. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
+  ORTRAIN_SESSION_ERROR_FEED,
+  ORTRAIN_SESSION_ERROR_INDEX,
+  ORTRAIN_SESSION_ERROR_STATE,
+  ORTRAIN_SESSION_ERROR_BUSY,
+  ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+  ORTRAIN_SESSION_ERROR_OPTION,
+  ORTRAIN_SESSION_ERROR_NOT_FINITE,
+} OrtrainSessionError;
+
+/**
+ * OrtrainDataError:
+ * @ORTRAIN_DATA_ERROR_INVALID: a data file is malformed
+ * @ORTRAIN_DATA_ERROR_MISMATCH: the arrays of a dataset do not fit together
+ * @ORTRAIN_DATA_ERROR_EMPTY: there is nothing to read
+ *
+ * What can go wrong with datasets. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_DATA_ERROR_INVALID,
+  ORTRAIN_DATA_ERROR_MISMATCH,
+  ORTRAIN_DATA_ERROR_EMPTY,
+} OrtrainDataError;
+
+/**
+ * OrtrainCheckpointError:
+ * @ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND: there is no complete checkpoint
+ * @ORTRAIN_CHECKPOINT_ERROR_INVALID: the checkpoint is malformed
+ * @ORTRAIN_CHECKPOINT_ERROR_MISMATCH: the checkpoint belongs to another model or optimizer
+ * @ORTRAIN_CHECKPOINT_ERROR_VERSION: the checkpoint was written by a newer version
+ *
+ * What can go wrong with checkpoints. More codes may be added.
+ */
+typedef enum
+{
+  ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND,
+  ORTRAIN_CHECKPOINT_ERROR_INVALID,
+  ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+  ORTRAIN_CHECKPOINT_ERROR_VERSION,
+} OrtrainCheckpointError;
+
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_tensor_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_model_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_graph_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_plan_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_device_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_session_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_data_error_quark (void);
+ORTRAIN_AVAILABLE_IN_ALL
+GQuark ortrain_checkpoint_error_quark (void);
+
+G_END_DECLS

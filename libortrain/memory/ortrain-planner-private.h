@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+#include "memory/ortrain-memory-plan.h"
+#include "provider/ortrain-provider-private.h"
+
+/* Where a value lives. */
+typedef enum
+{
+  ORTRAIN_REGION_ARENA,     /* offset in the step arena */
+  ORTRAIN_REGION_PARAMETER, /* persistent, owned by the session: found by the graph value's name */
+  ORTRAIN_REGION_GRADIENT,
+  ORTRAIN_REGION_BUFFER,
+  ORTRAIN_REGION_CONSTANT,  /* contents of graph value->tensor: mapped weights, folded constants */
+  ORTRAIN_REGION_INPUT,     /* fed: address bound before a run */
+  ORTRAIN_REGION_OUTPUT,    /* a tensor handed to the user: address bound before a run */
+} OrtrainRegion;
+
+typedef enum
+{
+  ORTRAIN_CATEGORY_PARAMETER,
+  ORTRAIN_CATEGORY_GRADIENT,
+  ORTRAIN_CATEGORY_STATE, /* of the optimizer */
+  ORTRAIN_CATEGORY_BUFFER,
+  ORTRAIN_CATEGORY_CONSTANT,
+  ORTRAIN_CATEGORY_ACTIVATION,       /* made by the forward pass, read by the backward pass */
+  ORTRAIN_CATEGORY_TEMPORARY,        /* made and last read in the same phase */
+  ORTRAIN_CATEGORY_WORKSPACE,
+  ORTRAIN_CATEGORY_INPUT,
+  ORTRAIN_CATEGORY_OUTPUT,
+} OrtrainCategory;
+
+/* Row of the value table. Views and in-place results share their root's row (`root`); the root's lifetime covers all. */
+typedef struct
+{
+  guint32 root;      /* index of the row whose memory this one is; itself for a root */
+  gsize bytes;
+  OrtrainRegion region;
+  gsize offset;      /* in the region, for ARENA; for a view: of its root */
+  gint32 first;      /* step that makes it; -1: there before the first step */
+  gint32 last;       /* last step that reads it; n_steps: after the last */
+  OrtrainCategory category;
+  OrtrainValue *value; /* NULL for a workspace; owned by the plan's graph */
+  const char *name;
+} OrtrainPlanValue;
+
+/* Row of the step table. */
+typedef struct
+{
+  OrtrainNode *node;
+  const OrtrainKernel *kernel;
+  guint32 first_operand;  /* in plan->operands: inputs, then outputs; G_MAXUINT32 for an absent operand */
+  guint16 n_inputs, n_outputs;
+  guint32 workspace;      /* row of its workspace, or G_MAXUINT32 */
+  OrtrainPhase phase;
+  gint32 recomputes;      /* step it runs again, or -1 */
+  gboolean accumulates;   /* output 0 is added to what is there in any case */
+  gboolean lands;         /* output 0 is a gradient in its persistent place: accumulates when the frame says so */
+  gconstpointer constants;
+  double flops, bytes_moved;
+} OrtrainPlanStep;
+
+typedef struct
+{
+  const OrtrainProvider *provider;
+  guint n_threads;
+  gboolean fixed_partition;
+  gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
+} OrtrainPlanRequest;
+
+/* graph: numbers for shapes, rows bound; the plan keeps a reference and may reorder its nodes. Verified before it is
+ * returned. */
+OrtrainMemoryPlan *ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error);
+
+const OrtrainPlanValue *ortrain_memory_plan_peek_values (OrtrainMemoryPlan *self, guint *n);
+const OrtrainPlanStep *ortrain_memory_plan_peek_steps (OrtrainMemoryPlan *self, guint *n);
+const guint32 *ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint *n);
+guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
+OrtrainGraph *ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self);
+gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); /* of the arena, before `step` runs */
+
+/* memory/ortrain-plan-verifier.c; shares no code with the planner: lifetimes from the steps alone, no two live values
+ * overlap, everything inside its region, every operand made before it is read, in-place and views only as allowed. */
+gboolean ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error);
+
+/* Packing alone: memory/ortrain-packer.c; also used by `ortrain plan --csv`. first and last are inclusive steps. */
+typedef struct
+{
+  gint64 first, last;
+  gsize bytes;
+  gsize alignment;
+  gsize offset; /* out */
+} OrtrainPackItem;
+gsize ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound);

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* The operator table: one row per operator. A row knows no kernel and no provider.
+ *
+ * Old versions: `upgrade` rewrites a node as it stood in the model's operator set (7 to 23) into the newest form, once,
+ * when a graph is made from a file (axes and the like become inputs; removed behaviours become several nodes). Inference,
+ * gradients, passes and kernels therefore know one form only, that of operator set 23. The file itself is not changed:
+ * export writes the user's own nodes. */
+
+typedef struct _OrtrainInferContext OrtrainInferContext;
+typedef struct _OrtrainGradContext OrtrainGradContext;
+
+typedef gboolean (*OrtrainInferFunc) (OrtrainInferContext *ctx, GError **error);
+typedef gboolean (*OrtrainGradientFunc) (OrtrainGradContext *ctx, GError **error);
+/* graph->opset is the file's. May replace the node by others; new nodes are inserted before it. */
+typedef gboolean (*OrtrainUpgradeFunc) (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
+
+typedef enum
+{
+  ORTRAIN_OP_NONE = 0,
+  ORTRAIN_OP_POINTWISE = 1 << 0,   /* element-wise with broadcasting: may enter a fused chain */
+  ORTRAIN_OP_VIEW = 1 << 1,        /* output 0 is the bytes of input 0 under another shape (Reshape, Identity, …) */
+  ORTRAIN_OP_RANDOM = 1 << 2,      /* draws random numbers: never folded, never merged */
+  ORTRAIN_OP_CHEAP = 1 << 3,       /* cheap to run again */
+  ORTRAIN_OP_COMMUTATIVE = 1 << 4, /* inputs 0 and 1 may change places */
+  ORTRAIN_OP_NO_GRADIENT = 1 << 5, /* piecewise constant, integer or logic: gradient is zero by definition */
+  ORTRAIN_OP_SHAPE_ONLY = 1 << 6,  /* reads shapes, never elements (Shape, Size): its input need not live */
+  ORTRAIN_OP_CONTROL = 1 << 7,     /* has subgraphs (If, Loop, Scan) */
+} OrtrainOpFlags;
+
+struct _OrtrainOpDef
+{
+  const char *name;
+  const char *domain;       /* "" ONNX; ORTRAIN_DOMAIN; "ai.onnx.preview.training" */
+  gint since;               /* first operator set of `domain` that has it (7 for those older than 7) */
+  gint min_inputs, max_inputs;   /* max -1: any number */
+  gint min_outputs, max_outputs;
+  OrtrainDTypeSet dtypes;   /* of input 0 (of output 0 when there is no input); 0: any */
+  guint32 flags;            /* OrtrainOpFlags */
+  guint32 host_inputs;      /* bit i: the elements of input i decide shapes, and are needed when a plan is made */
+  guint32 no_grad_inputs;   /* bit i: input i never carries a gradient (indices, axes, shapes, conditions) */
+  OrtrainInferFunc infer;
+  OrtrainGradientFunc gradient; /* NULL with NO_GRADIENT: none is needed; NULL without: not differentiable */
+  OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
+};
+
+typedef struct
+{
+  const OrtrainOpDef *ops;
+  guint n_ops;
+} OrtrainOpTable;
+
+#define ORTRAIN_OP_TABLE(family, rows)                                                                                 \
+  extern const OrtrainOpTable ortrain_ops_##family;                                                                    \
+  const OrtrainOpTable ortrain_ops_##family = { (rows), G_N_ELEMENTS (rows) }
+
+/* NULL when unknown. */
+const OrtrainOpDef *ortrain_ops_lookup (const char *domain, const char *op_type);
+guint ortrain_ops_get_n (void);
+const OrtrainOpDef *ortrain_ops_get_nth (guint index);
+
+/* Looks up every node's row, checks arity and types; all unknown operators are listed in one error. Subgraphs too. */
+gboolean ortrain_ops_bind (OrtrainGraph *graph, GError **error);
+/* bind, then upgrade every node to operator set 23 and set graph->opset. */
+gboolean ortrain_ops_upgrade (OrtrainGraph *graph, GError **error);
+/* Types and shapes of all values, in graph order (sorts first). Contradictions between a file's declared shapes and the
+ * inferred ones are errors; what a file declares and inference does not find is kept. */
+gboolean ortrain_ops_infer (OrtrainGraph *graph, GError **error);
+/* One node, whose inputs are known. Binds the row when needed. For passes that add nodes. */
+gboolean ortrain_ops_infer_node (OrtrainNode *node, GError **error);
+
+/* ---- What an inference function sees (ctx is one node) ---- */
+struct _OrtrainInferContext
+{
+  OrtrainNode *node;
+  OrtrainGraph *graph;
+  OrtrainDimSpace *dims;
+};
+
+#define ortrain_infer_input(ctx, i) ortrain_node_input ((ctx)->node, i)
+guint ortrain_infer_get_n_inputs (OrtrainInferContext *ctx);
+guint ortrain_infer_get_n_outputs (OrtrainInferContext *ctx);
+gboolean ortrain_infer_has_input (OrtrainInferContext *ctx, guint i);
+gboolean ortrain_infer_wants_output (OrtrainInferContext *ctx, guint k);
+OrtrainDType ortrain_infer_get_dtype (OrtrainInferContext *ctx, guint i); /* UNDEFINED if absent or unknown */
+gint ortrain_infer_get_rank (OrtrainInferContext *ctx, guint i);          /* -1 if absent or unknown */
+const OrtrainDim *ortrain_infer_get_dims (OrtrainInferContext *ctx, guint i);
+OrtrainDim ortrain_infer_get_dim (OrtrainInferContext *ctx, guint i, gint axis); /* axis already in range */
+/* The elements of an integer input, from its contents or symbolically. FALSE when nothing is known. */
+gboolean ortrain_infer_get_content (OrtrainInferContext *ctx, guint i, const OrtrainDim **content, gint *n);
+/* The same as numbers; FALSE unless all are numbers. Free with g_free. */
+gboolean ortrain_infer_get_ints (OrtrainInferContext *ctx, guint i, gint64 **values, gint *n);
+void ortrain_infer_set (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
+void ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, gint rank); /* rank -1: unknown */
+void ortrain_infer_set_like (OrtrainInferContext *ctx, guint k, guint i); /* type and shape of input i */
+void ortrain_infer_set_content (OrtrainInferContext *ctx, guint k, const OrtrainDim *content, gint n);
+/* Negative axes counted from the end; GRAPH_ERROR_ATTRIBUTE with the node's name when out of range. */
+gboolean ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GError **error);
+gboolean ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank,
+                                  GError **error); /* over inputs first…last; *rank -1 when unknown; dims has room for 16 */
+/* "Gemm 'fc1': " and the message. Returns FALSE. */
+gboolean ortrain_infer_fail (OrtrainInferContext *ctx, GError **error, OrtrainGraphError code, const char *format, ...)
+    G_GNUC_PRINTF (4, 5);
+
+/* Ready-made inference functions. */
+gboolean ortrain_infer_unary (OrtrainInferContext *ctx, GError **error);      /* output 0 like input 0 */
+gboolean ortrain_infer_elementwise (OrtrainInferContext *ctx, GError **error); /* all inputs broadcast, type of input 0 */
+gboolean ortrain_infer_compare (OrtrainInferContext *ctx, GError **error);    /* all inputs broadcast, bool */
+
+/* ---- What an upgrade function uses ---- */
+/* Moves attribute `name` (ints, int or float) to input `index` as a constant; nothing happens if it is absent. */
+void ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, const char *name, guint index);
+/* Adds a node before `before` and returns output 0; op_type of domain "". attributes: taken, may be NULL. */
+OrtrainValue *ortrain_upgrade_insert (OrtrainGraph *graph, OrtrainNode *before, const char *op_type,
+                                      OrtrainValue *const *inputs, guint n_inputs, OrtrainAttributes *attributes);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+
+#include "memory/ortrain-planner-private.h"
+#include "tensor/ortrain-tensor-dict.h"
+
+/* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding inputs).
+ * Inference and training sessions are made of it; a training session has two (training graph, evaluation graph) over one
+ * arena. Externally synchronised: one call at a time. */
+typedef struct _OrtrainExecutor OrtrainExecutor;
+
+/* One block of memory, grown (never moved while a program runs) to what the largest plan so far needs; programs are
+ * re-based when it moves. Reference counted. */
+typedef struct _OrtrainStepArena OrtrainStepArena;
+OrtrainStepArena *ortrain_step_arena_new (const OrtrainProvider *provider);
+OrtrainStepArena *ortrain_step_arena_ref (OrtrainStepArena *self);
+void ortrain_step_arena_unref (OrtrainStepArena *self);
+gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
+
+/* Address of a value in a persistent region (PARAMETER, GRADIENT, BUFFER), by the name of the graph value. */
+typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, gpointer user_data);
+
+typedef struct
+{
+  const OrtrainProvider *provider;
+  OrtrainThreadPool *pool;
+  gboolean fixed_partition;
+  gboolean training;            /* phases, outputs stay in the arena */
+  OrtrainStepArena *arena;
+  OrtrainResolveFunc resolve;
+  gpointer resolve_data;
+  /* Passes over the graph once its shapes are numbers (fusion, layouts, …); may be NULL. */
+  gboolean (*optimize) (OrtrainGraph *graph, GError **error);
+} OrtrainExecutorConfig;
+
+OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
+void ortrain_executor_free (OrtrainExecutor *self);
+
+/* Finds or makes the plan for these feeds, checks them against the graph's inputs (missing, unknown, wrong type, wrong
+ * shape: SESSION_ERROR_FEED with the name), and binds their addresses. Feeds that the graph does not have are refused
+ * unless listed in `ignore` (NULL-terminated, may be NULL). No allocation when the key is the same as the last one. */
+gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore,
+                                GError **error);
+OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self); /* of the last bind; transfer none */
+guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
+/* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED. A
+ * fault becomes SESSION_ERROR_INDEX with node, position and value. */
+gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFrame *frame,
+                               GCancellable *cancellable, GError **error);
+/* Graph outputs after a run: as new tensors (arena outputs are copied; REGION_OUTPUT ones are handed over). */
+OrtrainTensorDict *ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error);
+/* Bind an output to the caller's memory before a run (I/O binding); the tensor's type and shape must fit. */
+gboolean ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTensor *tensor, GError **error);
+/* Address of a graph value of the current plan (the loss, say), NULL when it was folded away or fused. */
+gconstpointer ortrain_executor_peek (OrtrainExecutor *self, const char *value_name);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "tensor/ortrain-tensor.h"
+
+#define ORTRAIN_MAX_RANK 16
+
+/* NULL once released. Row-major, contiguous, aligned to the element. */
+gconstpointer ortrain_tensor_peek (OrtrainTensor *self);
+gpointer ortrain_tensor_peek_writable (OrtrainTensor *self);
+const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);
+/* The elements of a 0-d or 1-d int32 or int64 tensor as int64; NULL with n = 0 when it is neither. transfer full */
+gint64 *ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n);
+/* 256-byte aligned, not zeroed */
+OrtrainTensor *ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error);
+char *ortrain_shape_to_string (const gint64 *dims, gsize n_dims); /* "[64, 1, 28, 28]" */
