@@ -4,6 +4,7 @@
 #include "core/ortrain-dtype.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-macros.h"
+#include "core/ortrain-version-functions.h"
 #include "core/ortrain-version.h"
 #include "graph/ortrain-graph.h"
 #include "ortrain-enum-types.h"

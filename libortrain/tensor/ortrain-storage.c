@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "tensor/ortrain-storage-private.h"
+
+#include "core/ortrain-checked-private.h"
+#include "core/ortrain-errors.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/**
+ * OrtrainStorage:
+ *
+ * A piece of memory that tensors lie in. Several tensors may share one storage.
+ *
+ * Memory is big and languages with garbage collectors learn late that it is free: [method@Storage.release] gives it
+ * back at once. What was handed out as `GBytes` or by DLPack keeps the memory until it is dropped itself.
+ *
+ * A storage may be used from any thread; its contents and [method@Storage.release] want the caller's own order.
+ */
+
+struct _OrtrainMemory
+{
+  gatomicrefcount ref_count;
+  gpointer mapping; /* what munmap gets, or NULL */
+  gsize mapping_size;
+  gpointer heap;
+  GDestroyNotify destroy;
+  gpointer data;
+};
+
+/* From here on memory comes from mmap: fresh pages are zero, and go back to the system when freed. */
+#define MAPPING_THRESHOLD ((gsize) 1 << 20)
+#define MAPPING_ALIGNMENT 4096
+
+G_DEFINE_FINAL_TYPE (OrtrainStorage, ortrain_storage, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_N_BYTES = 1,
+  PROP_WRITABLE,
+  N_PROPERTIES,
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+/* Tensors without elements point here. */
+static _Alignas(256) guint8 nothing[256];
+
+static OrtrainMemory *
+memory_new (void)
+{
+  OrtrainMemory *memory = g_new0 (OrtrainMemory, 1);
+  g_atomic_ref_count_init (&memory->ref_count);
+  return memory;
+}
+
+OrtrainMemory *
+ortrain_memory_ref (OrtrainMemory *memory)
+{
+  g_atomic_ref_count_inc (&memory->ref_count);
+  return memory;
+}
+
+void
+ortrain_memory_unref (gpointer data)
+{
+  OrtrainMemory *memory = data;
+  if (!g_atomic_ref_count_dec (&memory->ref_count))
+    return;
+  if (memory->mapping != NULL)
+    munmap (memory->mapping, memory->mapping_size);
+  free (memory->heap);
+  if (memory->destroy != NULL)
+    memory->destroy (memory->data);
+  g_free (memory);
+}
+
+static void
+ortrain_storage_dispose (GObject *object)
+{
+  ortrain_storage_release (ORTRAIN_STORAGE (object));
+  G_OBJECT_CLASS (ortrain_storage_parent_class)->dispose (object);
+}
+
+static void
+ortrain_storage_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainStorage *self = ORTRAIN_STORAGE (object);
+  switch (id)
+    {
+    case PROP_N_BYTES:
+      g_value_set_uint64 (value, ortrain_storage_get_n_bytes (self));
+      break;
+    case PROP_WRITABLE:
+      g_value_set_boolean (value, ortrain_storage_get_writable (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_storage_class_init (OrtrainStorageClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  object_class->dispose = ortrain_storage_dispose;
+  object_class->get_property = ortrain_storage_get_property;
+
+  /**
+   * OrtrainStorage:n-bytes: (getter get_n_bytes)
+   *
+   * The size in bytes; 0 once released.
+   */
+  properties[PROP_N_BYTES] = g_param_spec_uint64 ("n-bytes", NULL, NULL, 0, G_MAXUINT64, 0,
+                                                  G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainStorage:writable: (getter get_writable)
+   *
+   * Whether the contents may be changed.
+   */
+  properties[PROP_WRITABLE] = g_param_spec_boolean (
+      "writable", NULL, NULL, FALSE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_storage_init (OrtrainStorage *self)
+{
+}
+
+static OrtrainStorage *
+storage_new (OrtrainMemory *memory, gpointer address, gsize n_bytes, gboolean writable)
+{
+  OrtrainStorage *self = g_object_new (ORTRAIN_TYPE_STORAGE, NULL);
+  self->memory = memory;
+  self->address = n_bytes > 0 ? address : nothing;
+  self->n_bytes = n_bytes;
+  self->writable = writable;
+  return self;
+}
+
+static OrtrainStorage *
+allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
+{
+  g_autofree OrtrainMemory *memory = memory_new ();
+  gpointer address = NULL;
+  gsize rounded;
+  if (n_bytes >= MAPPING_THRESHOLD)
+    {
+      if (ortrain_checked_align (n_bytes, MAPPING_ALIGNMENT, &rounded) && rounded <= G_MAXSSIZE)
+        {
+          address = mmap (NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          if (address == MAP_FAILED)
+            address = NULL;
+          memory->mapping = address;
+          memory->mapping_size = rounded;
+        }
+    }
+  else if (ortrain_checked_align (MAX (n_bytes, 1), alignment, &rounded))
+    {
+      memory->heap = address = aligned_alloc (alignment, rounded);
+      if (address != NULL && zeroed)
+        memset (address, 0, rounded);
+    }
+  if (address == NULL)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+                   "%" G_GSIZE_FORMAT " bytes of memory could not be had", n_bytes);
+      return NULL;
+    }
+  return storage_new (g_steal_pointer (&memory), address, n_bytes, TRUE);
+}
+
+/**
+ * ortrain_storage_new:
+ * @n_bytes: the size in bytes
+ * @error: return location for an error
+ *
+ * Takes memory that is zeroed and aligned to at least 64 bytes.
+ *
+ * Returns: (transfer full): the storage, or %NULL with %ORTRAIN_TENSOR_ERROR_NO_MEMORY
+ */
+OrtrainStorage *
+ortrain_storage_new (gsize n_bytes, GError **error)
+{
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  return allocate (n_bytes, 64, TRUE, error);
+}
+
+OrtrainStorage *
+ortrain_storage_new_uninitialized (gsize n_bytes, gsize alignment, GError **error)
+{
+  return allocate (n_bytes, alignment, FALSE, error);
+}
+
+OrtrainStorage *
+ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable, GDestroyNotify destroy, gpointer data)
+{
+  OrtrainMemory *memory = memory_new ();
+  memory->destroy = destroy;
+  memory->data = data;
+  return storage_new (memory, address, n_bytes, writable);
+}
+
+/**
+ * ortrain_storage_new_for_bytes:
+ * @bytes: the bytes
+ *
+ * Makes a storage of bytes, without copying them. It is not writable.
+ *
+ * Returns: (transfer full): the storage
+ */
+OrtrainStorage *
+ortrain_storage_new_for_bytes (GBytes *bytes)
+{
+  g_return_val_if_fail (bytes != NULL, NULL);
+  gsize n_bytes;
+  gconstpointer data = g_bytes_get_data (bytes, &n_bytes);
+  return ortrain_storage_new_foreign ((gpointer) data, n_bytes, FALSE, (GDestroyNotify) g_bytes_unref,
+                                      g_bytes_ref (bytes));
+}
+
+static void
+owner_free (gpointer data)
+{
+  GValue *owner = data;
+  g_value_unset (owner);
+  g_free (owner);
+}
+
+/**
+ * ortrain_storage_new_for_address:
+ * @address: the address of the first byte
+ * @n_bytes: the size in bytes
+ * @writable: whether the bytes may be changed
+ * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
+ *
+ * Makes a storage of memory that belongs to somebody else. A copy of @owner is kept until the memory is no longer
+ * used; it may be dropped on any thread.
+ *
+ * Returns: (transfer full): the storage
+ */
+OrtrainStorage *
+ortrain_storage_new_for_address (gsize address, gsize n_bytes, gboolean writable, const GValue *owner)
+{
+  g_return_val_if_fail (address != 0 || n_bytes == 0, NULL);
+  GValue *copy = NULL;
+  if (owner != NULL && G_IS_VALUE (owner))
+    {
+      copy = g_new0 (GValue, 1);
+      g_value_init (copy, G_VALUE_TYPE (owner));
+      g_value_copy (owner, copy);
+    }
+  return ortrain_storage_new_foreign ((gpointer) address, n_bytes, writable, copy != NULL ? owner_free : NULL, copy);
+}
+
+/**
+ * ortrain_storage_get_address:
+ * @self: a storage
+ *
+ * The address of the first byte, valid as long as @self is kept and not released.
+ *
+ * Returns: the address; 0 once released
+ */
+gsize
+ortrain_storage_get_address (OrtrainStorage *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_STORAGE (self), 0);
+  return (gsize) self->address;
+}
+
+/**
+ * ortrain_storage_get_n_bytes: (get-property n-bytes)
+ * @self: a storage
+ *
+ * The size of the memory.
+ *
+ * Returns: the size in bytes; 0 once released
+ */
+gsize
+ortrain_storage_get_n_bytes (OrtrainStorage *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_STORAGE (self), 0);
+  return self->n_bytes;
+}
+
+/**
+ * ortrain_storage_get_writable: (get-property writable)
+ * @self: a storage
+ *
+ * Whether the contents may be changed.
+ *
+ * Returns: %TRUE if they may
+ */
+gboolean
+ortrain_storage_get_writable (OrtrainStorage *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_STORAGE (self), FALSE);
+  return self->writable;
+}
+
+/**
+ * ortrain_storage_release:
+ * @self: a storage
+ *
+ * Gives the memory back now. Tensors in it are released with it; what was handed out as `GBytes` or by DLPack stays
+ * valid and keeps the memory a while longer. Plain addresses become invalid. A second call does nothing.
+ */
+void
+ortrain_storage_release (OrtrainStorage *self)
+{
+  g_return_if_fail (ORTRAIN_IS_STORAGE (self));
+  if (self->memory == NULL)
+    return;
+  OrtrainMemory *memory = g_steal_pointer (&self->memory);
+  self->address = NULL;
+  self->n_bytes = 0;
+  self->writable = FALSE;
+  ortrain_memory_unref (memory);
+}
+
+GBytes *
+ortrain_storage_dup_bytes (OrtrainStorage *self, gsize offset, gsize n_bytes)
+{
+  return g_bytes_new_with_free_func ((const guint8 *) self->address + offset, n_bytes, ortrain_memory_unref,
+                                     ortrain_memory_ref (self->memory));
+}
