@@ -24,3 +24,15 @@ typedef struct
  * depends on computed data. */
 OrtrainGraph *ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                   GError **error);
+
+/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; what they make becomes an initializer.
+ * Parameters and buffers are not known: they change. Folded constants stay small, unless shapes hang on them. */
+gboolean ortrain_fold_constants (OrtrainGraph *graph, GError **error);
+/* For one node, inferred already: folded says whether it is gone. host: shapes hang on it, so its size does not matter. */
+gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboolean *folded, GError **error);
+/* transform/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal
+ * shape, …) are taken out: TRUE if this one was. */
+gboolean ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node);
+guint ortrain_eliminate_identities (OrtrainGraph *graph);
+/* Nodes from which shapes follow: [n nodes] in graph order. */
+gboolean *ortrain_specialize_find_host_nodes (OrtrainGraph *graph);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "grad/ortrain-gradient-private.h"
+
+#include "ops/ortrain-grad-context-private.h"
+
+/* Reverse accumulation. A value is active when it depends on a wanted value and the loss depends on it, both through
+ * inputs that carry gradients; only nodes between active values are visited, in the reverse of the forward order. */
+
+static gboolean
+carries (const OrtrainNode *node, guint i)
+{
+  const OrtrainValue *input = node->inputs->pdata[i];
+  if (input == NULL || !ortrain_dtype_is_floating (input->dtype))
+    return FALSE;
+  return node->op != NULL && !(node->op->flags & ORTRAIN_OP_NO_GRADIENT) && (i >= 32 || !(node->op->no_grad_inputs >> i & 1));
+}
+
+typedef struct
+{
+  gboolean *reached; /* depends on a wanted value */
+  gboolean *needed;  /* the loss depends on it */
+  guint n;           /* values made later are never active */
+} Activity;
+
+static void
+activity_clear (Activity *activity)
+{
+  g_free (activity->reached);
+  g_free (activity->needed);
+}
+
+static void
+find_active (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted, Activity *activity)
+{
+  activity->n = graph->values->len;
+  activity->reached = g_new0 (gboolean, graph->values->len + 1);
+  activity->needed = g_new0 (gboolean, graph->values->len + 1);
+  for (guint i = 0; i < n_wanted; i++)
+    activity->reached[wanted[i]->id] = TRUE;
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      gboolean reached = FALSE;
+      for (guint i = 0; i < node->inputs->len && !reached; i++)
+        reached = carries (node, i) && activity->reached[((OrtrainValue *) node->inputs->pdata[i])->id];
+      for (guint k = 0; k < node->outputs->len && reached; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          if (output != NULL && ortrain_dtype_is_floating (output->dtype))
+            activity->reached[output->id] = TRUE;
+        }
+    }
+  activity->needed[loss->id] = TRUE;
+  for (guint n = graph->nodes->len; n-- > 0;)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      gboolean needed = FALSE;
+      for (guint k = 0; k < node->outputs->len && !needed; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          needed = output != NULL && activity->needed[output->id] && activity->reached[output->id];
+        }
+      for (guint i = 0; i < node->inputs->len && needed; i++)
+        if (carries (node, i))
+          activity->needed[((OrtrainValue *) node->inputs->pdata[i])->id] = TRUE;
+    }
+}
+
+static gboolean
+is_active (const Activity *activity, const OrtrainValue *value)
+{
+  return value->id < activity->n && activity->reached[value->id] && activity->needed[value->id];
+}
+
+/* Some output active and some input active: the gradient passes through. */
+static gboolean
+is_on_the_way (const Activity *activity, OrtrainNode *node)
+{
+  gboolean out = FALSE, in = FALSE;
+  for (guint k = 0; k < node->outputs->len && !out; k++)
+    out = node->outputs->pdata[k] != NULL && is_active (activity, node->outputs->pdata[k]);
+  for (guint i = 0; i < node->inputs->len && !in; i++)
+    in = carries (node, i) && is_active (activity, node->inputs->pdata[i]);
+  return out && in;
+}
+
+GPtrArray *
+ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted)
+{
+  GPtrArray *obstacles = g_ptr_array_new ();
+  Activity activity;
+  find_active (graph, loss, wanted, n_wanted, &activity);
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      if (is_on_the_way (&activity, node) && (node->op == NULL || node->op->gradient == NULL))
+        g_ptr_array_add (obstacles, node);
+    }
+  activity_clear (&activity);
+  return obstacles;
+}
+
+static gboolean
+refuse (GPtrArray *obstacles, GError **error)
+{
+  g_autoptr (GString) list = g_string_new (NULL);
+  for (guint i = 0; i < obstacles->len; i++)
+    {
+      g_autofree char *text = ortrain_node_describe (obstacles->pdata[i]);
+      g_string_append_printf (list, "%s%s", i > 0 ? ", " : "", text);
+    }
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+               "There is no gradient for %u node%s between the trained values and the loss: %s", obstacles->len,
+               obstacles->len == 1 ? "" : "s", list->str);
+  return FALSE;
+}
+
+/* All contributions to a value's gradient become one: a chain of Adds, which the planner turns into accumulation in
+ * place. */
+static OrtrainValue *
+add_up (OrtrainGraph *graph, GPtrArray *contributions, GError **error)
+{
+  OrtrainValue *sum = contributions->pdata[0];
+  for (guint i = 1; i < contributions->len; i++)
+    {
+      OrtrainValue *inputs[] = { sum, contributions->pdata[i] };
+      OrtrainNode *node = ortrain_graph_new_node (graph, "", "Add", "grad/Add", inputs, 2, 1);
+      node->phase = ORTRAIN_PHASE_BACKWARD;
+      if (!ortrain_ops_infer_node (node, error))
+        return NULL;
+      sum = ortrain_node_output (node, 0);
+    }
+  return sum;
+}
+
+gboolean
+ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted,
+                        OrtrainValue **gradients, GError **error)
+{
+  if (!ortrain_dtype_is_floating (loss->dtype) || loss->rank > 0)
+    {
+      g_autofree char *text = ortrain_value_describe (loss);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The loss is not a scalar: %s", text);
+      return FALSE;
+    }
+  if (!ortrain_graph_sort (graph, error))
+    return FALSE;
+  g_autoptr (GPtrArray) obstacles = ortrain_gradient_find_obstacles (graph, loss, wanted, n_wanted);
+  if (obstacles->len > 0)
+    return refuse (obstacles, error);
+
+  Activity activity;
+  find_active (graph, loss, wanted, n_wanted, &activity);
+  g_autoptr (GString) unused = g_string_new (NULL);
+  for (guint i = 0; i < n_wanted; i++)
+    if (!is_active (&activity, wanted[i]))
+      g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", wanted[i]->name);
+  if (unused->len > 0)
+    {
+      activity_clear (&activity);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT, "The loss does not depend on %s",
+                   unused->str);
+      return FALSE;
+    }
+
+  /* value → its contributions; new values get ids above the arrays of `activity` and are never looked up there */
+  g_autoptr (GHashTable) contributions =
+      g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  const guint n_old_values = graph->values->len;
+
+  GPtrArray *seed = g_ptr_array_new ();
+  g_ptr_array_add (seed, ortrain_graph_const_scalar (graph, loss->dtype, 1.0));
+  if (loss->rank < 0)
+    ortrain_value_set_shape (loss, loss->dtype, NULL, 0);
+  g_hash_table_insert (contributions, loss, seed);
+
+  gboolean ok = TRUE;
+  for (guint n = nodes->len; n-- > 0 && ok;)
+    {
+      OrtrainNode *node = nodes->pdata[n];
+      if (!is_on_the_way (&activity, node))
+        continue;
+      const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+      g_autofree OrtrainValue **from = g_new0 (OrtrainValue *, n_outputs + 1);
+      g_autofree OrtrainValue **to = g_new0 (OrtrainValue *, n_inputs + 1);
+      g_autofree gboolean *asked = g_new0 (gboolean, n_inputs + 1);
+      gboolean any = FALSE;
+      for (guint k = 0; k < n_outputs && ok; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          GPtrArray *list = output != NULL ? g_hash_table_lookup (contributions, output) : NULL;
+          if (list == NULL)
+            continue;
+          from[k] = add_up (graph, list, error);
+          ok = from[k] != NULL;
+          any = TRUE;
+        }
+      if (!ok || !any)
+        continue;
+      for (guint i = 0; i < n_inputs; i++)
+        asked[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
+
+      OrtrainGradContext ctx = { graph, node, from, asked, to };
+      ok = node->op->gradient (&ctx, error);
+      for (guint i = 0; i < n_inputs && ok; i++)
+        {
+          if (!asked[i])
+            continue;
+          if (to[i] == NULL)
+            {
+              g_autofree char *text = ortrain_node_describe (node);
+              g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+                           "%s has no gradient for its input %u", text, i);
+              ok = FALSE;
+              break;
+            }
+          /* A rule may have put other inputs on the node; contributions belong to the value that was there. */
+          OrtrainValue *input = node->inputs->pdata[i];
+          g_assert (input->id < n_old_values);
+          GPtrArray *list = g_hash_table_lookup (contributions, input);
+          if (list == NULL)
+            {
+              list = g_ptr_array_new ();
+              g_hash_table_insert (contributions, input, list);
+            }
+          g_ptr_array_add (list, to[i]);
+        }
+    }
+
+  for (guint i = 0; i < n_wanted && ok; i++)
+    {
+      GPtrArray *list = g_hash_table_lookup (contributions, wanted[i]);
+      if (list == NULL)
+        {
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT, "The loss does not depend on '%s'",
+                       wanted[i]->name);
+          ok = FALSE;
+          break;
+        }
+      OrtrainValue *sum = add_up (graph, list, error);
+      if (sum == NULL)
+        {
+          ok = FALSE;
+          break;
+        }
+      /* A gradient that is somebody else's value too (an output, a forward value, the gradient of another parameter)
+       * gets a node of its own, so that it can be placed. */
+      if (sum->is_output || sum->producer == NULL || sum->producer->phase == ORTRAIN_PHASE_FORWARD ||
+          sum->role != ORTRAIN_ROLE_NONE)
+        {
+          OrtrainNode *copy = ortrain_graph_new_node (graph, "", "Identity", "grad/Identity", &sum, 1, 1);
+          copy->phase = ORTRAIN_PHASE_BACKWARD;
+          if (!ortrain_ops_infer_node (copy, error))
+            {
+              ok = FALSE;
+              break;
+            }
+          sum = ortrain_node_output (copy, 0);
+        }
+      g_autofree char *name = g_strconcat (wanted[i]->name, ".grad", NULL);
+      ortrain_value_rename (sum, name);
+      ortrain_value_set_shape (sum, sum->dtype, wanted[i]->dims, wanted[i]->rank);
+      sum->role = ORTRAIN_ROLE_GRADIENT;
+      sum->partner = wanted[i];
+      ortrain_graph_mark_output (graph, sum, TRUE);
+      gradients[i] = sum;
+    }
+  activity_clear (&activity);
+  return ok && ortrain_graph_sort (graph, error);
+}

@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "graph/ortrain-dim-private.h"
+
+#include "core/ortrain-checked-private.h"
+
+#include <string.h>
+
+/* An expression is a sum of terms, a term a coefficient times a sorted list of symbols (a power is a repetition). The
+ * terms are sorted by their symbols, none has coefficient 0, and an expression without symbols is a number and not made
+ * at all. Expressions are interned in their space, so that equality is equality of pointers. */
+
+typedef struct
+{
+  gint64 coefficient;
+  guint n_symbols;
+  guint *symbols; /* sorted indices into space->symbols */
+} Term;
+
+struct _OrtrainDimExpr
+{
+  OrtrainDimSpace *space; /* no reference */
+  guint n_terms;
+  Term *terms;
+};
+
+typedef enum
+{
+  SYMBOL_NAMED,
+  SYMBOL_UNKNOWN,
+  SYMBOL_FLOOR_DIV,
+  SYMBOL_CEIL_DIV,
+  SYMBOL_MOD,
+  SYMBOL_MIN,
+  SYMBOL_MAX,
+} SymbolKind;
+
+typedef struct
+{
+  char *name;
+  SymbolKind kind;
+  OrtrainDim a, b; /* operands of the kinds that are functions */
+  OrtrainDim self;
+} Symbol;
+
+struct _OrtrainDimSpace
+{
+  gatomicrefcount ref_count;
+  GPtrArray *symbols;    /* of Symbol */
+  GHashTable *by_name;   /* name → index + 1 */
+  GHashTable *expressions;
+  guint next_unknown;
+};
+
+/* Expressions with more terms than this become unknown: nobody writes them, but a hostile file could. */
+#define MAX_TERMS 64
+#define MAX_FACTORS 16
+
+static guint
+expr_hash (gconstpointer key)
+{
+  const OrtrainDimExpr *expr = key;
+  guint64 h = 1469598103934665603u;
+  for (guint i = 0; i < expr->n_terms; i++)
+    {
+      h = (h ^ (guint64) expr->terms[i].coefficient) * 1099511628211u;
+      for (guint j = 0; j < expr->terms[i].n_symbols; j++)
+        h = (h ^ (expr->terms[i].symbols[j] + 1)) * 1099511628211u;
+    }
+  return (guint) (h ^ (h >> 32));
+}
+
+static int
+compare_symbols (const Term *a, const Term *b)
+{
+  for (guint i = 0; i < a->n_symbols && i < b->n_symbols; i++)
+    if (a->symbols[i] != b->symbols[i])
+      return a->symbols[i] < b->symbols[i] ? -1 : 1;
+  /* Longer products first, so that the constant comes last, as people write it. */
+  return (a->n_symbols < b->n_symbols) - (a->n_symbols > b->n_symbols);
+}
+
+static gboolean
+expr_equal (gconstpointer pa, gconstpointer pb)
+{
+  const OrtrainDimExpr *a = pa, *b = pb;
+  if (a->n_terms != b->n_terms)
+    return FALSE;
+  for (guint i = 0; i < a->n_terms; i++)
+    if (a->terms[i].coefficient != b->terms[i].coefficient || compare_symbols (&a->terms[i], &b->terms[i]) != 0)
+      return FALSE;
+  return TRUE;
+}
+
+static void
+terms_free (Term *terms, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    g_free (terms[i].symbols);
+  g_free (terms);
+}
+
+static void
+expr_free (gpointer data)
+{
+  OrtrainDimExpr *expr = data;
+  terms_free (expr->terms, expr->n_terms);
+  g_free (expr);
+}
+
+static void
+symbol_free (gpointer data)
+{
+  Symbol *symbol = data;
+  g_free (symbol->name);
+  g_free (symbol);
+}
+
+OrtrainDimSpace *
+ortrain_dim_space_new (void)
+{
+  OrtrainDimSpace *self = g_new0 (OrtrainDimSpace, 1);
+  g_atomic_ref_count_init (&self->ref_count);
+  self->symbols = g_ptr_array_new_with_free_func (symbol_free);
+  self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
+  self->expressions = g_hash_table_new_full (expr_hash, expr_equal, expr_free, NULL);
+  return self;
+}
+
+OrtrainDimSpace *
+ortrain_dim_space_ref (OrtrainDimSpace *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+ortrain_dim_space_unref (OrtrainDimSpace *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  g_hash_table_unref (self->expressions);
+  g_hash_table_unref (self->by_name);
+  g_ptr_array_unref (self->symbols);
+  g_free (self);
+}
+
+static int
+sort_terms (gconstpointer a, gconstpointer b)
+{
+  return compare_symbols (a, b);
+}
+
+/* Takes the terms: sorts, merges, drops zeros, interns. */
+static OrtrainDim
+make (OrtrainDimSpace *space, Term *terms, guint n)
+{
+  qsort (terms, n, sizeof (Term), sort_terms);
+  guint kept = 0;
+  gboolean overflow = FALSE;
+  for (guint i = 0; i < n; i++)
+    {
+      if (kept > 0 && compare_symbols (&terms[kept - 1], &terms[i]) == 0)
+        {
+          overflow |= !ortrain_checked_add_i64 (terms[kept - 1].coefficient, terms[i].coefficient,
+                                                &terms[kept - 1].coefficient);
+          g_free (terms[i].symbols);
+        }
+      else
+        terms[kept++] = terms[i];
+      if (terms[kept - 1].coefficient == 0 &&
+          (i + 1 == n || compare_symbols (&terms[kept - 1], &terms[i + 1]) != 0))
+        g_free (terms[--kept].symbols);
+    }
+  for (guint i = 0; i < kept; i++)
+    overflow |= terms[i].n_symbols > MAX_FACTORS;
+  if (overflow || kept > MAX_TERMS)
+    {
+      terms_free (terms, kept);
+      return ortrain_dim_unknown (space);
+    }
+  if (kept == 0 || (kept == 1 && terms[0].n_symbols == 0))
+    {
+      gint64 value = kept == 0 ? 0 : terms[0].coefficient;
+      terms_free (terms, kept);
+      return ortrain_dim_int (value);
+    }
+
+  OrtrainDimExpr probe = { space, kept, terms };
+  OrtrainDimExpr *expr = g_hash_table_lookup (space->expressions, &probe);
+  if (expr != NULL)
+    terms_free (terms, kept);
+  else
+    {
+      expr = g_new (OrtrainDimExpr, 1);
+      *expr = probe;
+      g_hash_table_add (space->expressions, expr);
+    }
+  return (OrtrainDim){ 0, expr };
+}
+
+static Term
+term_copy (const Term *term)
+{
+  return (Term){ term->coefficient, term->n_symbols,
+                 g_memdup2 (term->symbols, term->n_symbols * sizeof (guint)) };
+}
+
+/* The terms of a dim in this space; a number is one term without symbols. *n terms, to be freed. */
+static Term *
+terms_of (OrtrainDim dim, guint *n)
+{
+  if (dim.expr == NULL)
+    {
+      Term *term = g_new0 (Term, 1);
+      term->coefficient = dim.value;
+      *n = 1;
+      return term;
+    }
+  Term *terms = g_new (Term, dim.expr->n_terms);
+  for (guint i = 0; i < dim.expr->n_terms; i++)
+    terms[i] = term_copy (&dim.expr->terms[i]);
+  *n = dim.expr->n_terms;
+  return terms;
+}
+
+static OrtrainDim
+add_symbol (OrtrainDimSpace *space, char *name, SymbolKind kind, OrtrainDim a, OrtrainDim b)
+{
+  gpointer found = g_hash_table_lookup (space->by_name, name);
+  if (found != NULL)
+    {
+      g_free (name);
+      return ((Symbol *) space->symbols->pdata[GPOINTER_TO_UINT (found) - 1])->self;
+    }
+  Symbol *symbol = g_new0 (Symbol, 1);
+  symbol->name = name;
+  symbol->kind = kind;
+  symbol->a = a;
+  symbol->b = b;
+  guint index = space->symbols->len;
+  g_ptr_array_add (space->symbols, symbol);
+  g_hash_table_insert (space->by_name, name, GUINT_TO_POINTER (index + 1));
+  Term *term = g_new (Term, 1);
+  *term = (Term){ 1, 1, g_memdup2 (&index, sizeof index) };
+  symbol->self = make (space, term, 1);
+  return symbol->self;
+}
+
+OrtrainDim
+ortrain_dim_symbol (OrtrainDimSpace *space, const char *name)
+{
+  return add_symbol (space, g_strdup (name), SYMBOL_NAMED, ortrain_dim_int (0), ortrain_dim_int (0));
+}
+
+OrtrainDim
+ortrain_dim_unknown (OrtrainDimSpace *space)
+{
+  char *name;
+  do
+    name = g_strdup_printf ("?%u", ++space->next_unknown);
+  while (g_hash_table_contains (space->by_name, name) && (g_free (name), TRUE));
+  return add_symbol (space, name, SYMBOL_UNKNOWN, ortrain_dim_int (0), ortrain_dim_int (0));
+}
+
+gboolean
+ortrain_dim_is_symbol (OrtrainDim dim, const char **name)
+{
+  if (dim.expr == NULL || dim.expr->n_terms != 1 || dim.expr->terms[0].coefficient != 1 ||
+      dim.expr->terms[0].n_symbols != 1)
+    return FALSE;
+  if (name != NULL)
+    *name = ((Symbol *) dim.expr->space->symbols->pdata[dim.expr->terms[0].symbols[0]])->name;
+  return TRUE;
+}
+
+static OrtrainDim
+combine (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, gint64 sign)
+{
+  guint na, nb;
+  Term *ta = terms_of (a, &na), *tb = terms_of (b, &nb);
+  ta = g_renew (Term, ta, na + nb);
+  gboolean overflow = FALSE;
+  for (guint i = 0; i < nb; i++)
+    {
+      overflow |= !ortrain_checked_mul_i64 (tb[i].coefficient, sign, &tb[i].coefficient);
+      ta[na + i] = tb[i];
+    }
+  g_free (tb);
+  if (overflow)
+    {
+      terms_free (ta, na + nb);
+      return ortrain_dim_unknown (space);
+    }
+  return make (space, ta, na + nb);
+}
+
+OrtrainDim
+ortrain_dim_add (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  gint64 sum;
+  if (a.expr == NULL && b.expr == NULL && ortrain_checked_add_i64 (a.value, b.value, &sum))
+    return ortrain_dim_int (sum);
+  return combine (space, a, b, 1);
+}
+
+OrtrainDim
+ortrain_dim_sub (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  gint64 difference;
+  if (a.expr == NULL && b.expr == NULL && !__builtin_sub_overflow (a.value, b.value, &difference))
+    return ortrain_dim_int (difference);
+  return combine (space, a, b, -1);
+}
+
+OrtrainDim
+ortrain_dim_mul (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  gint64 product;
+  if (a.expr == NULL && b.expr == NULL && ortrain_checked_mul_i64 (a.value, b.value, &product))
+    return ortrain_dim_int (product);
+  guint na, nb;
+  Term *ta = terms_of (a, &na), *tb = terms_of (b, &nb);
+  Term *terms = g_new0 (Term, na * nb);
+  gboolean overflow = na * nb > 4 * MAX_TERMS;
+  for (guint i = 0; i < na && !overflow; i++)
+    for (guint j = 0; j < nb; j++)
+      {
+        Term *term = &terms[i * nb + j];
+        overflow |= !ortrain_checked_mul_i64 (ta[i].coefficient, tb[j].coefficient, &term->coefficient);
+        term->n_symbols = ta[i].n_symbols + tb[j].n_symbols;
+        term->symbols = g_new (guint, MAX (term->n_symbols, 1));
+        for (guint x = 0, y = 0, k = 0; k < term->n_symbols; k++)
+          {
+            gboolean left = y == tb[j].n_symbols || (x < ta[i].n_symbols && ta[i].symbols[x] <= tb[j].symbols[y]);
+            term->symbols[k] = left ? ta[i].symbols[x++] : tb[j].symbols[y++];
+          }
+      }
+  terms_free (ta, na);
+  terms_free (tb, nb);
+  if (overflow)
+    {
+      terms_free (terms, na * nb);
+      return ortrain_dim_unknown (space);
+    }
+  return make (space, terms, na * nb);
+}
+
+/* a divided by the single term b without remainder, if it comes out. */
+static gboolean
+divide_exactly (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, OrtrainDim *result)
+{
+  guint na, nb;
+  if (b.expr != NULL && b.expr->n_terms != 1)
+    return FALSE;
+  Term *ta = terms_of (a, &na), *tb = terms_of (b, &nb);
+  gboolean exact = tb[0].coefficient != 0;
+  for (guint i = 0; i < na && exact; i++)
+    {
+      if (tb[0].coefficient == -1 && ta[i].coefficient == G_MININT64)
+        exact = FALSE;
+      else if (ta[i].coefficient % tb[0].coefficient != 0)
+        exact = FALSE;
+      else
+        ta[i].coefficient /= tb[0].coefficient;
+      for (guint j = 0; j < tb[0].n_symbols && exact; j++)
+        {
+          guint k = 0;
+          while (k < ta[i].n_symbols && ta[i].symbols[k] != tb[0].symbols[j])
+            k++;
+          if (k == ta[i].n_symbols)
+            exact = FALSE;
+          else
+            {
+              memmove (&ta[i].symbols[k], &ta[i].symbols[k + 1], (ta[i].n_symbols - k - 1) * sizeof (guint));
+              ta[i].n_symbols--;
+            }
+        }
+    }
+  terms_free (tb, nb);
+  if (!exact)
+    {
+      terms_free (ta, na);
+      return FALSE;
+    }
+  *result = make (space, ta, na);
+  return TRUE;
+}
+
+static gint64
+floor_div (gint64 a, gint64 b)
+{
+  gint64 q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+static gboolean
+apply (SymbolKind kind, gint64 a, gint64 b, gint64 *result)
+{
+  switch (kind)
+    {
+    case SYMBOL_FLOOR_DIV:
+    case SYMBOL_CEIL_DIV:
+    case SYMBOL_MOD:
+      if (b == 0 || (a == G_MININT64 && b == -1))
+        return FALSE;
+      if (kind == SYMBOL_FLOOR_DIV)
+        *result = floor_div (a, b);
+      else if (kind == SYMBOL_CEIL_DIV)
+        *result = floor_div (a, b) + (a % b != 0);
+      else
+        *result = a - floor_div (a, b) * b;
+      return TRUE;
+    case SYMBOL_MIN:
+      *result = MIN (a, b);
+      return TRUE;
+    case SYMBOL_MAX:
+      *result = MAX (a, b);
+      return TRUE;
+    case SYMBOL_NAMED:
+    case SYMBOL_UNKNOWN:
+      break;
+    }
+  return FALSE;
+}
+
+static OrtrainDim
+function (OrtrainDimSpace *space, SymbolKind kind, const char *format, OrtrainDim a, OrtrainDim b)
+{
+  gint64 value;
+  if (a.expr == NULL && b.expr == NULL)
+    return apply (kind, a.value, b.value, &value) ? ortrain_dim_int (value) : ortrain_dim_unknown (space);
+  g_autofree char *sa = ortrain_dim_to_string (a);
+  g_autofree char *sb = ortrain_dim_to_string (b);
+  if (strlen (sa) + strlen (sb) > 1024) /* nested without end by a hostile file */
+    return ortrain_dim_unknown (space);
+  return add_symbol (space, g_strdup_printf ("%s(%s, %s)", format, sa, sb), kind, a, b);
+}
+
+OrtrainDim
+ortrain_dim_floor_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  OrtrainDim result;
+  if (divide_exactly (space, a, b, &result))
+    return result;
+  if (ortrain_dim_equal (a, b))
+    return ortrain_dim_int (1);
+  return function (space, SYMBOL_FLOOR_DIV, "floor_div", a, b);
+}
+
+OrtrainDim
+ortrain_dim_ceil_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  OrtrainDim result;
+  if (divide_exactly (space, a, b, &result))
+    return result;
+  if (ortrain_dim_equal (a, b))
+    return ortrain_dim_int (1);
+  return function (space, SYMBOL_CEIL_DIV, "ceil_div", a, b);
+}
+
+OrtrainDim
+ortrain_dim_mod (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  OrtrainDim result;
+  if (divide_exactly (space, a, b, &result) || ortrain_dim_equal (a, b))
+    return ortrain_dim_int (0);
+  return function (space, SYMBOL_MOD, "mod", a, b);
+}
+
+OrtrainDim
+ortrain_dim_min (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  OrtrainDim difference = ortrain_dim_sub (space, a, b);
+  if (difference.expr == NULL)
+    return difference.value <= 0 ? a : b;
+  return function (space, SYMBOL_MIN, "min", a, b);
+}
+
+OrtrainDim
+ortrain_dim_max (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
+{
+  OrtrainDim difference = ortrain_dim_sub (space, a, b);
+  if (difference.expr == NULL)
+    return difference.value >= 0 ? a : b;
+  return function (space, SYMBOL_MAX, "max", a, b);
+}
+
+gboolean
+ortrain_dim_broadcast (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, OrtrainDim *result)
+{
+  if (ortrain_dim_equal (a, b) || (b.expr == NULL && b.value == 1))
+    *result = a;
+  else if (a.expr == NULL && a.value == 1)
+    *result = b;
+  else if (a.expr == NULL && b.expr == NULL)
+    return FALSE;
+  else if (a.expr == NULL)
+    *result = a; /* the other is this or 1 */
+  else if (b.expr == NULL)
+    *result = b;
+  else
+    *result = ortrain_dim_max (space, a, b);
+  return TRUE;
+}
+
+/* The depth of nested functions is bounded by the length limit of their names. */
+gboolean
+ortrain_dim_evaluate (OrtrainDim dim, OrtrainDimLookupFunc lookup, gpointer user_data, gint64 *value)
+{
+  if (dim.expr == NULL)
+    {
+      *value = dim.value;
+      return TRUE;
+    }
+  gint64 sum = 0;
+  for (guint i = 0; i < dim.expr->n_terms; i++)
+    {
+      gint64 product = dim.expr->terms[i].coefficient;
+      for (guint j = 0; j < dim.expr->terms[i].n_symbols; j++)
+        {
+          const Symbol *symbol = dim.expr->space->symbols->pdata[dim.expr->terms[i].symbols[j]];
+          gint64 a, b, v;
+          if (symbol->kind == SYMBOL_NAMED || symbol->kind == SYMBOL_UNKNOWN)
+            {
+              if (!lookup (symbol->name, &v, user_data))
+                return FALSE;
+            }
+          else if (!ortrain_dim_evaluate (symbol->a, lookup, user_data, &a) ||
+                   !ortrain_dim_evaluate (symbol->b, lookup, user_data, &b) || !apply (symbol->kind, a, b, &v))
+            return FALSE;
+          if (!ortrain_checked_mul_i64 (product, v, &product))
+            return FALSE;
+        }
+      if (!ortrain_checked_add_i64 (sum, product, &sum))
+        return FALSE;
+    }
+  *value = sum;
+  return TRUE;
+}
+
+char *
+ortrain_dim_to_string (OrtrainDim dim)
+{
+  if (dim.expr == NULL)
+    return g_strdup_printf ("%" G_GINT64_FORMAT, dim.value);
+  GString *string = g_string_new (NULL);
+  for (guint i = 0; i < dim.expr->n_terms; i++)
+    {
+      const Term *term = &dim.expr->terms[i];
+      guint64 magnitude = term->coefficient < 0 ? -(guint64) term->coefficient : (guint64) term->coefficient;
+      if (i > 0)
+        g_string_append (string, term->coefficient < 0 ? " - " : " + ");
+      else if (term->coefficient < 0)
+        g_string_append_c (string, '-');
+      if (magnitude != 1 || term->n_symbols == 0)
+        g_string_append_printf (string, "%" G_GUINT64_FORMAT "%s", magnitude, term->n_symbols > 0 ? "*" : "");
+      for (guint j = 0; j < term->n_symbols; j++)
+        {
+          const Symbol *symbol = dim.expr->space->symbols->pdata[term->symbols[j]];
+          g_string_append_printf (string, "%s%s", j > 0 ? "*" : "", symbol->name);
+        }
+    }
+  return g_string_free (string, FALSE);
+}
+
+char *
+ortrain_dims_to_string (const OrtrainDim *dims, gint rank)
+{
+  if (rank < 0)
+    return g_strdup ("?");
+  GString *string = g_string_new ("[");
+  for (gint i = 0; i < rank; i++)
+    {
+      g_autofree char *dim = ortrain_dim_to_string (dims[i]);
+      g_string_append_printf (string, "%s%s", i > 0 ? ", " : "", dim);
+    }
+  g_string_append_c (string, ']');
+  return g_string_free (string, FALSE);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "graph/ortrain-array-model-private.h"
+#include "graph/ortrain-graph-private.h"
+#include "ortrain-enum-types.h"
+
+#include <string.h>
+
+/**
+ * OrtrainValue:
+ *
+ * A tensor-valued edge of an [class@Graph]: an input, an initializer, or an output of a node.
+ *
+ * It has an element type and a shape whose dimensions are numbers or expressions of named symbols. Values belong to
+ * their graph; one that has been removed has neither producer nor consumers. Not thread-safe.
+ */
+
+G_DEFINE_FINAL_TYPE (OrtrainValue, ortrain_value, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_NAME,
+  PROP_DTYPE,
+  PROP_RANK,
+  PROP_TENSOR,
+  N_PROPS
+};
+
+static GParamSpec *props[N_PROPS];
+
+static void
+ortrain_value_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainValue *self = ORTRAIN_VALUE (object);
+  switch (id)
+    {
+    case PROP_NAME:
+      g_value_set_string (value, self->name);
+      break;
+    case PROP_DTYPE:
+      g_value_set_enum (value, self->dtype);
+      break;
+    case PROP_RANK:
+      g_value_set_int (value, self->rank);
+      break;
+    case PROP_TENSOR:
+      g_value_set_object (value, self->tensor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_value_finalize (GObject *object)
+{
+  OrtrainValue *self = ORTRAIN_VALUE (object);
+  g_clear_object (&self->tensor);
+  g_array_unref (self->uses);
+  g_free (self->dims);
+  g_free (self->content);
+  g_free (self->name);
+  G_OBJECT_CLASS (ortrain_value_parent_class)->finalize (object);
+}
+
+static void
+ortrain_value_class_init (OrtrainValueClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  object_class->get_property = ortrain_value_get_property;
+  object_class->finalize = ortrain_value_finalize;
+
+  /**
+   * OrtrainValue:name: (getter get_name)
+   *
+   * The name, unique in the graph.
+   */
+  props[PROP_NAME] =
+      g_param_spec_string ("name", NULL, NULL, NULL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainValue:dtype: (getter get_dtype)
+   *
+   * The element type.
+   */
+  props[PROP_DTYPE] = g_param_spec_enum ("dtype", NULL, NULL, ORTRAIN_TYPE_DTYPE, ORTRAIN_DTYPE_UNDEFINED,
+                                         G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainValue:rank: (getter get_rank)
+   *
+   * The number of dimensions, -1 when it is not known.
+   */
+  props[PROP_RANK] = g_param_spec_int ("rank", NULL, NULL, -1, ORTRAIN_MAX_RANK, -1,
+                                       G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainValue:tensor: (getter get_tensor)
+   *
+   * The contents of an initializer or a constant.
+   */
+  props[PROP_TENSOR] = g_param_spec_object ("tensor", NULL, NULL, ORTRAIN_TYPE_TENSOR,
+                                            G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPS, props);
+}
+
+static void
+ortrain_value_init (OrtrainValue *self)
+{
+  self->rank = -1;
+  self->n_content = -1;
+  self->uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
+}
+
+/**
+ * ortrain_value_get_name:
+ * @self: a value
+ *
+ * The name of the value, unique in its graph.
+ *
+ * Returns: (transfer none): the name
+ */
+const char *
+ortrain_value_get_name (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
+  return self->name;
+}
+
+/**
+ * ortrain_value_get_dtype:
+ * @self: a value
+ *
+ * The element type, or %ORTRAIN_DTYPE_UNDEFINED when it is not known.
+ *
+ * Returns: the element type
+ */
+OrtrainDType
+ortrain_value_get_dtype (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), ORTRAIN_DTYPE_UNDEFINED);
+  return self->dtype;
+}
+
+/**
+ * ortrain_value_get_rank:
+ * @self: a value
+ *
+ * The number of dimensions.
+ *
+ * Returns: the rank, or -1 when it is not known
+ */
+gint
+ortrain_value_get_rank (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), -1);
+  return self->rank;
+}
+
+/**
+ * ortrain_value_get_dim:
+ * @self: a value
+ * @index: which dimension, counted from 0
+ *
+ * One dimension, when it is a number.
+ *
+ * Returns: the number of elements along the dimension, or -1 when it is symbolic or there is no such dimension
+ */
+gint64
+ortrain_value_get_dim (OrtrainValue *self, guint index)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), -1);
+  if (self->rank < 0 || index >= (guint) self->rank || !ortrain_dim_is_int (self->dims[index]))
+    return -1;
+  return self->dims[index].value;
+}
+
+/**
+ * ortrain_value_get_shape_string:
+ * @self: a value
+ *
+ * The shape as text: numbers, symbols and expressions of them, for example `[batch, 1, 28, 28]`; `?` when the rank is
+ * not known.
+ *
+ * Returns: (transfer full): the text
+ */
+char *
+ortrain_value_get_shape_string (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
+  return ortrain_dims_to_string (self->dims, self->rank);
+}
+
+/**
+ * ortrain_value_get_producer:
+ * @self: a value
+ *
+ * The node that makes this value.
+ *
+ * Returns: (transfer none) (nullable): the node, or %NULL for inputs and initializers
+ */
+OrtrainNode *
+ortrain_value_get_producer (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
+  return self->producer;
+}
+
+/**
+ * ortrain_value_get_consumers:
+ * @self: a value
+ *
+ * The nodes that read this value, as they are now. A node that reads it twice is listed twice.
+ *
+ * Returns: (transfer full): a list of [class@Node]
+ */
+GListModel *
+ortrain_value_get_consumers (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
+  GListStore *store = g_list_store_new (ORTRAIN_TYPE_NODE);
+  for (guint i = 0; i < self->uses->len; i++)
+    g_list_store_append (store, g_array_index (self->uses, OrtrainUse, i).node);
+  return G_LIST_MODEL (store);
+}
+
+/**
+ * ortrain_value_get_tensor:
+ * @self: a value
+ *
+ * The contents, when they are known: of an initializer, or of a constant.
+ *
+ * Returns: (transfer none) (nullable): the tensor
+ */
+OrtrainTensor *
+ortrain_value_get_tensor (OrtrainValue *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
+  return self->tensor;
+}
+
+void
+ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
+{
+  g_assert (rank <= ORTRAIN_MAX_RANK);
+  OrtrainDim *copy = rank > 0 ? g_memdup2 (dims, (gsize) rank * sizeof (OrtrainDim)) : NULL;
+  g_free (self->dims);
+  self->dims = copy;
+  self->rank = rank;
+  self->dtype = dtype;
+}
+
+void
+ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor)
+{
+  g_set_object (&self->tensor, tensor);
+  if (tensor == NULL)
+    return;
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gsize rank = ortrain_tensor_get_rank (tensor);
+  const gint64 *numbers = ortrain_tensor_peek_dims (tensor);
+  for (gsize i = 0; i < rank; i++)
+    dims[i] = ortrain_dim_int (numbers[i]);
+  ortrain_value_set_shape (self, ortrain_tensor_get_dtype (tensor), dims, (gint) rank);
+}
+
+void
+ortrain_value_set_content (OrtrainValue *self, const OrtrainDim *content, gint n)
+{
+  OrtrainDim *copy = NULL;
+  if (n > 0)
+    copy = g_memdup2 (content, (gsize) n * sizeof (OrtrainDim));
+  else if (n == 0)
+    copy = g_new (OrtrainDim, 1); /* known, and empty */
+  g_free (self->content);
+  self->content = copy;
+  self->n_content = n;
+}
+
+gboolean
+ortrain_value_get_static_dims (const OrtrainValue *self, gint64 *dims_out)
+{
+  if (self->rank < 0)
+    return FALSE;
+  for (gint i = 0; i < self->rank; i++)
+    {
+      if (!ortrain_dim_is_int (self->dims[i]))
+        return FALSE;
+      dims_out[i] = self->dims[i].value;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_value_same_shape (const OrtrainValue *a, const OrtrainValue *b)
+{
+  if (a->rank < 0 || a->rank != b->rank)
+    return FALSE;
+  for (gint i = 0; i < a->rank; i++)
+    if (!ortrain_dim_equal (a->dims[i], b->dims[i]))
+      return FALSE;
+  return TRUE;
+}
+
+char *
+ortrain_value_describe (const OrtrainValue *self)
+{
+  g_autofree char *shape = ortrain_dims_to_string (self->dims, self->rank);
+  return g_strdup_printf ("%s: %s %s", self->name, ortrain_dtype_get_name (self->dtype), shape);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+
+#include <stdarg.h>
+
+gboolean
+ortrain_grad_wants (OrtrainGradContext *ctx, guint i)
+{
+  return i < ctx->node->inputs->len && ctx->node->inputs->pdata[i] != NULL && ctx->wanted[i];
+}
+
+OrtrainValue *
+ortrain_grad_of_output (OrtrainGradContext *ctx, guint k)
+{
+  return k < ctx->node->outputs->len ? ctx->output_gradients[k] : NULL;
+}
+
+OrtrainValue *
+ortrain_grad_of_output_or_zero (OrtrainGradContext *ctx, guint k)
+{
+  OrtrainValue *gradient = ortrain_grad_of_output (ctx, k);
+  if (gradient != NULL)
+    return gradient;
+  OrtrainValue *output = ortrain_grad_output (ctx, k);
+  if (output == NULL)
+    return NULL;
+  return ortrain_grad_op2 (ctx, "Expand", ortrain_grad_const (ctx, output, 0.0), ortrain_grad_shape_of (ctx, output));
+}
+
+void
+ortrain_grad_set (OrtrainGradContext *ctx, guint i, OrtrainValue *gradient)
+{
+  g_assert (i < ctx->node->inputs->len);
+  ctx->input_gradients[i] = gradient;
+}
+
+OrtrainNode *
+ortrain_grad_node (OrtrainGradContext *ctx, const char *domain, const char *op_type, OrtrainValue *const *inputs,
+                   guint n_inputs, guint n_outputs, OrtrainAttributes *attributes)
+{
+  g_autofree char *name =
+      g_strdup_printf ("%s.grad/%s", ctx->node->name[0] != '\0' ? ctx->node->name : ctx->node->op_type, op_type);
+  OrtrainNode *node = ortrain_graph_new_node (ctx->graph, domain, op_type, name, inputs, n_inputs, n_outputs);
+  if (attributes != NULL)
+    {
+      ortrain_attributes_free (node->attributes);
+      node->attributes = attributes;
+    }
+  node->phase = ORTRAIN_PHASE_BACKWARD;
+  g_autoptr (GError) error = NULL;
+  if (!ortrain_ops_infer_node (node, &error))
+    g_critical ("A gradient rule wrote a node that is not possible: %s", error->message);
+  return node;
+}
+
+OrtrainValue *
+ortrain_grad_op1 (OrtrainGradContext *ctx, const char *op_type, OrtrainValue *a)
+{
+  return ortrain_node_output (ortrain_grad_node (ctx, "", op_type, &a, 1, 1, NULL), 0);
+}
+
+OrtrainValue *
+ortrain_grad_op2 (OrtrainGradContext *ctx, const char *op_type, OrtrainValue *a, OrtrainValue *b)
+{
+  OrtrainValue *inputs[] = { a, b };
+  return ortrain_node_output (ortrain_grad_node (ctx, "", op_type, inputs, 2, 1, NULL), 0);
+}
+
+OrtrainValue *
+ortrain_grad_op3 (OrtrainGradContext *ctx, const char *op_type, OrtrainValue *a, OrtrainValue *b, OrtrainValue *c)
+{
+  OrtrainValue *inputs[] = { a, b, c };
+  return ortrain_node_output (ortrain_grad_node (ctx, "", op_type, inputs, 3, 1, NULL), 0);
+}
+
+OrtrainValue *
+ortrain_grad_const (OrtrainGradContext *ctx, OrtrainValue *like, double value)
+{
+  return ortrain_graph_const_scalar (ctx->graph, like->dtype, value);
+}
+
+OrtrainValue *
+ortrain_grad_const_ints (OrtrainGradContext *ctx, const gint64 *values, gsize n)
+{
+  return ortrain_graph_const_ints (ctx->graph, values, n);
+}
+
+OrtrainValue *
+ortrain_grad_shape_of (OrtrainGradContext *ctx, OrtrainValue *value)
+{
+  return ortrain_grad_op1 (ctx, "Shape", value);
+}
+
+OrtrainValue *
+ortrain_grad_sum_to (OrtrainGradContext *ctx, OrtrainValue *gradient, OrtrainValue *like)
+{
+  if (ortrain_value_same_shape (gradient, like))
+    return gradient;
+  OrtrainValue *inputs[] = { gradient, ortrain_grad_shape_of (ctx, like) };
+  return ortrain_node_output (ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "SumTo", inputs, 2, 1, NULL), 0);
+}
+
+OrtrainValue *
+ortrain_grad_reshape_like (OrtrainGradContext *ctx, OrtrainValue *gradient, OrtrainValue *like)
+{
+  if (ortrain_value_same_shape (gradient, like))
+    return gradient;
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "allowzero", 1);
+  OrtrainValue *inputs[] = { gradient, ortrain_grad_shape_of (ctx, like) };
+  return ortrain_node_output (ortrain_grad_node (ctx, "", "Reshape", inputs, 2, 1, attributes), 0);
+}
+
+gboolean
+ortrain_grad_fail (OrtrainGradContext *ctx, GError **error, const char *format, ...)
+{
+  va_list args;
+  va_start (args, format);
+  g_autofree char *message = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_autofree char *node = ortrain_node_describe (ctx->node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT, "%s: %s", node, message);
+  return FALSE;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+
+#include <stdarg.h>
+
+/* Small integer tensors are followed symbolically up to this many elements. */
+#define MAX_CONTENT 1024
+
+guint
+ortrain_infer_get_n_inputs (OrtrainInferContext *ctx)
+{
+  return ctx->node->inputs->len;
+}
+
+guint
+ortrain_infer_get_n_outputs (OrtrainInferContext *ctx)
+{
+  return ctx->node->outputs->len;
+}
+
+gboolean
+ortrain_infer_has_input (OrtrainInferContext *ctx, guint i)
+{
+  return ortrain_infer_input (ctx, i) != NULL;
+}
+
+gboolean
+ortrain_infer_wants_output (OrtrainInferContext *ctx, guint k)
+{
+  return ortrain_node_output (ctx->node, k) != NULL;
+}
+
+OrtrainDType
+ortrain_infer_get_dtype (OrtrainInferContext *ctx, guint i)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  return value != NULL ? value->dtype : ORTRAIN_DTYPE_UNDEFINED;
+}
+
+gint
+ortrain_infer_get_rank (OrtrainInferContext *ctx, guint i)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  return value != NULL ? value->rank : -1;
+}
+
+const OrtrainDim *
+ortrain_infer_get_dims (OrtrainInferContext *ctx, guint i)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  return value != NULL ? value->dims : NULL;
+}
+
+OrtrainDim
+ortrain_infer_get_dim (OrtrainInferContext *ctx, guint i, gint axis)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  if (value == NULL || axis < 0 || axis >= value->rank)
+    return ortrain_dim_unknown (ctx->dims);
+  return value->dims[axis];
+}
+
+gboolean
+ortrain_infer_get_content (OrtrainInferContext *ctx, guint i, const OrtrainDim **content, gint *n)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  if (value == NULL)
+    return FALSE;
+  if (value->n_content < 0 && value->tensor != NULL)
+    {
+      /* Contents of constants, made the first time somebody asks. */
+      gsize n_elements;
+      OrtrainDType dtype = ortrain_tensor_get_dtype (value->tensor);
+      if ((dtype != ORTRAIN_DTYPE_INT64 && dtype != ORTRAIN_DTYPE_INT32) ||
+          ortrain_tensor_get_n_elements (value->tensor) > MAX_CONTENT)
+        return FALSE;
+      g_autofree gint64 *ints = ortrain_tensor_dup_ints (value->tensor, &n_elements);
+      if (ints == NULL)
+        return FALSE;
+      g_autofree OrtrainDim *dims = g_new (OrtrainDim, n_elements + 1);
+      for (gsize k = 0; k < n_elements; k++)
+        dims[k] = ortrain_dim_int (ints[k]);
+      ortrain_value_set_content (value, dims, (gint) n_elements);
+    }
+  if (value->n_content < 0)
+    return FALSE;
+  *content = value->content;
+  *n = value->n_content;
+  return TRUE;
+}
+
+gboolean
+ortrain_infer_get_ints (OrtrainInferContext *ctx, guint i, gint64 **values, gint *n)
+{
+  const OrtrainDim *content;
+  gint count;
+  if (!ortrain_infer_get_content (ctx, i, &content, &count))
+    return FALSE;
+  for (gint k = 0; k < count; k++)
+    if (!ortrain_dim_is_int (content[k]))
+      return FALSE;
+  *values = g_new (gint64, count + 1);
+  for (gint k = 0; k < count; k++)
+    (*values)[k] = content[k].value;
+  *n = count;
+  return TRUE;
+}
+
+void
+ortrain_infer_set (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
+{
+  OrtrainValue *value = ortrain_node_output (ctx->node, k);
+  if (value != NULL)
+    ortrain_value_set_shape (value, dtype, dims, rank);
+}
+
+void
+ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, gint rank)
+{
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  for (gint i = 0; i < rank; i++)
+    dims[i] = ortrain_dim_unknown (ctx->dims);
+  ortrain_infer_set (ctx, k, dtype, dims, rank);
+}
+
+void
+ortrain_infer_set_like (OrtrainInferContext *ctx, guint k, guint i)
+{
+  OrtrainValue *input = ortrain_infer_input (ctx, i);
+  if (input != NULL)
+    ortrain_infer_set (ctx, k, input->dtype, input->dims, input->rank);
+}
+
+void
+ortrain_infer_set_content (OrtrainInferContext *ctx, guint k, const OrtrainDim *content, gint n)
+{
+  OrtrainValue *value = ortrain_node_output (ctx->node, k);
+  if (value != NULL && n <= MAX_CONTENT)
+    ortrain_value_set_content (value, content, n);
+}
+
+gboolean
+ortrain_infer_fail (OrtrainInferContext *ctx, GError **error, OrtrainGraphError code, const char *format, ...)
+{
+  va_list args;
+  va_start (args, format);
+  g_autofree char *message = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_autofree char *node = ortrain_node_describe (ctx->node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, (gint) code, "%s: %s", node, message);
+  return FALSE;
+}
+
+gboolean
+ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GError **error)
+{
+  if (axis < -rank || axis >= MAX (rank, 1))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "axis %" G_GINT64_FORMAT " is out of range for %d dimensions", axis, rank);
+  *result = (gint) (axis < 0 ? axis + rank : axis);
+  return TRUE;
+}
+
+gboolean
+ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank, GError **error)
+{
+  gint result = 0;
+  for (guint i = first; i <= last; i++)
+    {
+      if (!ortrain_infer_has_input (ctx, i))
+        continue;
+      gint r = ortrain_infer_get_rank (ctx, i);
+      if (r < 0)
+        {
+          *rank = -1;
+          return TRUE;
+        }
+      result = MAX (result, r);
+    }
+  for (gint axis = 0; axis < result; axis++)
+    {
+      dims[axis] = ortrain_dim_int (1);
+      for (guint i = first; i <= last; i++)
+        {
+          gint offset = result - ortrain_infer_get_rank (ctx, i);
+          if (!ortrain_infer_has_input (ctx, i) || axis < offset)
+            continue;
+          OrtrainDim other = ortrain_infer_get_dim (ctx, i, axis - offset);
+          if (!ortrain_dim_broadcast (ctx->dims, dims[axis], other, &dims[axis]))
+            {
+              g_autofree char *a = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, first),
+                                                           ortrain_infer_get_rank (ctx, first));
+              g_autofree char *b = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, i),
+                                                           ortrain_infer_get_rank (ctx, i));
+              return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                         "the shapes %s of input %u and %s of input %u do not fit", a, first, b, i);
+            }
+        }
+    }
+  *rank = result;
+  return TRUE;
+}
+
+gboolean
+ortrain_infer_unary (OrtrainInferContext *ctx, GError **error)
+{
+  ortrain_infer_set_like (ctx, 0, 0);
+  return TRUE;
+}
+
+static gboolean
+infer_broadcast_as (OrtrainInferContext *ctx, OrtrainDType dtype, GError **error)
+{
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gint rank;
+  if (!ortrain_infer_broadcast (ctx, 0, MAX (ctx->node->inputs->len, 1) - 1, dims, &rank, error))
+    return FALSE;
+  ortrain_infer_set (ctx, 0, dtype, dims, rank);
+  return TRUE;
+}
+
+gboolean
+ortrain_infer_elementwise (OrtrainInferContext *ctx, GError **error)
+{
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  for (guint i = 1; i < ctx->node->inputs->len; i++)
+    {
+      OrtrainDType other = ortrain_infer_get_dtype (ctx, i);
+      if (dtype == ORTRAIN_DTYPE_UNDEFINED)
+        dtype = other;
+      if (other != ORTRAIN_DTYPE_UNDEFINED && other != dtype)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input 0 is %s, input %u is %s",
+                                   ortrain_dtype_get_name (dtype), i, ortrain_dtype_get_name (other));
+    }
+  return infer_broadcast_as (ctx, dtype, error);
+}
+
+gboolean
+ortrain_infer_compare (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_broadcast_as (ctx, ORTRAIN_DTYPE_BOOL, error);
+}
+
+/* ---- For upgrade functions ---- */
+
+void
+ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, const char *name, guint index)
+{
+  const OrtrainAttribute *a = ortrain_attributes_lookup (node->attributes, name);
+  if (a == NULL)
+    return;
+  OrtrainValue *value = NULL;
+  switch (a->kind)
+    {
+    case ORTRAIN_ATTRIBUTE_INTS:
+      value = ortrain_graph_const_ints (graph, a->v.ints, a->n);
+      break;
+    case ORTRAIN_ATTRIBUTE_INT:
+      value = ortrain_graph_const_int (graph, a->v.i);
+      break;
+    case ORTRAIN_ATTRIBUTE_FLOAT:
+      {
+        OrtrainValue *like = ortrain_node_input (node, 0);
+        OrtrainDType dtype = like != NULL && ortrain_dtype_is_floating (like->dtype) ? like->dtype : ORTRAIN_DTYPE_FLOAT32;
+        value = ortrain_graph_const_scalar (graph, dtype, a->v.f);
+        break;
+      }
+    case ORTRAIN_ATTRIBUTE_STRING:
+    case ORTRAIN_ATTRIBUTE_TENSOR:
+    case ORTRAIN_ATTRIBUTE_GRAPH:
+    case ORTRAIN_ATTRIBUTE_FLOATS:
+    case ORTRAIN_ATTRIBUTE_STRINGS:
+    case ORTRAIN_ATTRIBUTE_TENSORS:
+    case ORTRAIN_ATTRIBUTE_GRAPHS:
+      return;
+    }
+  ortrain_node_set_input (node, index, value);
+  ortrain_attributes_remove (node->attributes, name);
+}
+
+OrtrainValue *
+ortrain_upgrade_insert (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, OrtrainValue *const *inputs,
+                        guint n_inputs, OrtrainAttributes *attributes)
+{
+  guint position = graph->nodes->len;
+  g_ptr_array_find (graph->nodes, before, &position);
+  OrtrainNode *node = ortrain_graph_insert_node (graph, position, "", op_type, NULL, inputs, n_inputs, 1);
+  if (attributes != NULL)
+    {
+      ortrain_attributes_free (node->attributes);
+      node->attributes = attributes;
+    }
+  node->op = ortrain_ops_lookup ("", op_type);
+  return ortrain_node_output (node, 0);
+}

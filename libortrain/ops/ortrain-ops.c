@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+
+#include "ops/ortrain-op-families.h" /* written by meson */
+
+/* The operator table, put together from the families, and what walks graphs with it: bind, upgrade, infer. */
+
+#define DECLARE(family) extern const OrtrainOpTable ortrain_ops_##family;
+ORTRAIN_OP_FAMILIES (DECLARE)
+
+#define ENTRY(family) &ortrain_ops_##family,
+static const OrtrainOpTable *const tables[] = { ORTRAIN_OP_FAMILIES (ENTRY) NULL };
+
+typedef struct
+{
+  GHashTable *by_key; /* "domain:name" → row */
+  GPtrArray *rows;
+} Index;
+
+static const Index *
+get_index (void)
+{
+  static gsize once;
+  if (g_once_init_enter (&once))
+    {
+      Index *index = g_new0 (Index, 1);
+      index->by_key = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+      index->rows = g_ptr_array_new ();
+      for (const OrtrainOpTable *const *t = tables; *t != NULL; t++)
+        for (guint i = 0; i < (*t)->n_ops; i++)
+          {
+            const OrtrainOpDef *row = &(*t)->ops[i];
+            g_hash_table_insert (index->by_key, g_strdup_printf ("%s:%s", row->domain, row->name), (gpointer) row);
+            g_ptr_array_add (index->rows, (gpointer) row);
+          }
+      g_once_init_leave (&once, (gsize) index);
+    }
+  return (const Index *) once;
+}
+
+const OrtrainOpDef *
+ortrain_ops_lookup (const char *domain, const char *op_type)
+{
+  char buffer[128];
+  if (g_str_equal (domain, "ai.onnx"))
+    domain = "";
+  if (g_snprintf (buffer, sizeof buffer, "%s:%s", domain, op_type) >= (gint) sizeof buffer)
+    return NULL;
+  return g_hash_table_lookup (get_index ()->by_key, buffer);
+}
+
+guint
+ortrain_ops_get_n (void)
+{
+  return get_index ()->rows->len;
+}
+
+const OrtrainOpDef *
+ortrain_ops_get_nth (guint index)
+{
+  return get_index ()->rows->pdata[index];
+}
+
+typedef gboolean (*GraphFunc) (OrtrainGraph *graph, gpointer data, GError **error);
+
+/* Calls func for every subgraph of a node. */
+static gboolean
+each_subgraph (OrtrainNode *node, GraphFunc func, gpointer data, GError **error)
+{
+  for (guint i = 0; i < ortrain_attributes_get_n (node->attributes); i++)
+    {
+      const OrtrainAttribute *a = ortrain_attributes_get_nth (node->attributes, i);
+      if (a->kind == ORTRAIN_ATTRIBUTE_GRAPH && ORTRAIN_IS_GRAPH (a->v.g))
+        {
+          if (!func (ORTRAIN_GRAPH (a->v.g), data, error))
+            return FALSE;
+        }
+      else if (a->kind == ORTRAIN_ATTRIBUTE_GRAPHS)
+        for (gsize k = 0; k < a->n; k++)
+          if (ORTRAIN_IS_GRAPH (a->v.graphs[k]) && !func (ORTRAIN_GRAPH (a->v.graphs[k]), data, error))
+            return FALSE;
+    }
+  return TRUE;
+}
+
+/* Collects what is unknown instead of stopping at the first. */
+static gboolean
+collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
+{
+  GHashTable *unknown = data;
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      node->op = ortrain_ops_lookup (node->domain, node->op_type);
+      if (node->op == NULL)
+        {
+          char *key = g_strdup_printf ("%s%s%s", node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
+          guint count = GPOINTER_TO_UINT (g_hash_table_lookup (unknown, key));
+          g_hash_table_replace (unknown, key, GUINT_TO_POINTER (count + 1));
+        }
+      each_subgraph (node, collect_unknown, data, NULL);
+    }
+  return TRUE;
+}
+
+static gboolean
+check_arity (OrtrainGraph *graph, gpointer data, GError **error)
+{
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      const OrtrainOpDef *op = node->op;
+      const gint n_inputs = (gint) node->inputs->len, n_outputs = (gint) node->outputs->len;
+      const char *what = NULL;
+      gint found = 0, min = 0, max = 0;
+      if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
+        what = "inputs", found = n_inputs, min = op->min_inputs, max = op->max_inputs;
+      else if (n_outputs < op->min_outputs || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
+        what = "outputs", found = n_outputs, min = op->min_outputs, max = op->max_outputs;
+      if (what != NULL)
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible", text,
+                       found, what, min, max < 0 ? G_MAXINT : max);
+          return FALSE;
+        }
+      if (!each_subgraph (node, check_arity, data, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+bind_names (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GHashTable) unknown = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  collect_unknown (graph, unknown, NULL);
+  if (g_hash_table_size (unknown) == 0)
+    return TRUE;
+  g_autoptr (GList) names = g_list_sort (g_hash_table_get_keys (unknown), (GCompareFunc) g_strcmp0);
+  g_autoptr (GString) list = g_string_new (NULL);
+  for (GList *l = names; l != NULL; l = l->next)
+    g_string_append_printf (list, "%s%s (%u)", list->len > 0 ? ", " : "", (char *) l->data,
+                            GPOINTER_TO_UINT (g_hash_table_lookup (unknown, l->data)));
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The model has operators that are not known: %s",
+               list->str);
+  return FALSE;
+}
+
+gboolean
+ortrain_ops_bind (OrtrainGraph *graph, GError **error)
+{
+  return bind_names (graph, error) && check_arity (graph, NULL, error);
+}
+
+static gboolean
+upgrade (OrtrainGraph *graph, gpointer data, GError **error)
+{
+  /* The list changes under us: new nodes come before the one they serve, and are in the newest form already. */
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  gint64 opset = graph->opset;
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      OrtrainNode *node = nodes->pdata[i];
+      if (!each_subgraph (node, upgrade, NULL, error))
+        return FALSE;
+      if (node->op->upgrade != NULL && !node->op->upgrade (graph, node, opset, error))
+        return FALSE;
+    }
+  graph->opset = 23;
+  return bind_names (graph, error);
+}
+
+gboolean
+ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
+{
+  if (!bind_names (graph, error) || !ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))
+    return FALSE;
+  return ortrain_graph_sort (graph, error) && ortrain_ops_bind (graph, error);
+}
+
+/* What a file declared of a value, against what inference found: a contradiction is an error, and where inference knows
+ * less, the declaration stands. */
+static gboolean
+reconcile (OrtrainNode *node, OrtrainValue *value, OrtrainDType dtype, const OrtrainDim *dims, gint rank, GError **error)
+{
+  const char *what = NULL;
+  if (dtype != ORTRAIN_DTYPE_UNDEFINED && value->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != value->dtype)
+    what = "type";
+  else if (rank >= 0 && value->rank >= 0 && rank != value->rank)
+    what = "rank";
+  else if (rank >= 0 && value->rank >= 0)
+    for (gint i = 0; i < rank && what == NULL; i++)
+      if (ortrain_dim_is_int (dims[i]) && ortrain_dim_is_int (value->dims[i]) && dims[i].value != value->dims[i].value)
+        what = "shape";
+  if (what != NULL)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_autofree char *declared = ortrain_dims_to_string (dims, rank);
+      g_autofree char *found = ortrain_dims_to_string (value->dims, value->rank);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR,
+                   what[0] == 't' ? ORTRAIN_GRAPH_ERROR_DTYPE : ORTRAIN_GRAPH_ERROR_SHAPE,
+                   "%s: the file declares '%s' as %s %s, its inputs give %s %s", text, value->name,
+                   ortrain_dtype_get_name (dtype), declared, ortrain_dtype_get_name (value->dtype), found);
+      return FALSE;
+    }
+  OrtrainDim merged[ORTRAIN_MAX_RANK];
+  if (value->rank < 0)
+    ortrain_value_set_shape (value, value->dtype != ORTRAIN_DTYPE_UNDEFINED ? value->dtype : dtype, dims, rank);
+  else if (rank >= 0)
+    {
+      for (gint i = 0; i < rank; i++)
+        {
+          /* A number beats an expression, and a name that the user chose beats an unknown. */
+          const char *name;
+          gboolean unknown = ortrain_dim_is_symbol (value->dims[i], &name) && name[0] == '?';
+          merged[i] = ortrain_dim_is_int (dims[i]) || unknown ? dims[i] : value->dims[i];
+          if (ortrain_dim_is_int (value->dims[i]))
+            merged[i] = value->dims[i];
+        }
+      ortrain_value_set_shape (value, value->dtype != ORTRAIN_DTYPE_UNDEFINED ? value->dtype : dtype, merged, rank);
+    }
+  return TRUE;
+}
+
+static gboolean
+check_dtype (OrtrainNode *node, GError **error)
+{
+  const OrtrainOpDef *op = node->op;
+  if (op->dtypes == 0)
+    return TRUE;
+  OrtrainValue *value = ortrain_node_input (node, 0);
+  if (value == NULL || value->dtype == ORTRAIN_DTYPE_UNDEFINED || (op->dtypes & ORTRAIN_DTYPE_BIT (value->dtype)))
+    return TRUE;
+  g_autofree char *text = ortrain_node_describe (node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE, "%s: '%s' is %s, which the operator does not take", text,
+               value->name, ortrain_dtype_get_name (value->dtype));
+  return FALSE;
+}
+
+gboolean
+ortrain_ops_infer_node (OrtrainNode *node, GError **error)
+{
+  if (node->op == NULL)
+    node->op = ortrain_ops_lookup (node->domain, node->op_type);
+  if (node->op == NULL)
+    {
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The operator %s%s%s is not known",
+                   node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
+      return FALSE;
+    }
+  if (!check_dtype (node, error))
+    return FALSE;
+  OrtrainInferContext ctx = { node, node->graph, node->graph->dims };
+  return node->op->infer == NULL || node->op->infer (&ctx, error);
+}
+
+gboolean
+ortrain_ops_infer (OrtrainGraph *graph, GError **error)
+{
+  if (!ortrain_graph_sort (graph, error))
+    return FALSE;
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      guint n = node->outputs->len;
+      g_autofree OrtrainDType *dtypes = g_new0 (OrtrainDType, n + 1);
+      g_autofree gint *ranks = g_new0 (gint, n + 1);
+      g_autofree OrtrainDim **dims = g_new0 (OrtrainDim *, n + 1);
+      for (guint k = 0; k < n; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          ranks[k] = -1;
+          if (output == NULL)
+            continue;
+          dtypes[k] = output->dtype;
+          ranks[k] = output->rank;
+          dims[k] = g_memdup2 (output->dims, output->rank > 0 ? (gsize) output->rank * sizeof (OrtrainDim) : 0);
+          ortrain_value_set_shape (output, ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
+        }
+      gboolean ok = ortrain_ops_infer_node (node, error);
+      for (guint k = 0; k < n; k++)
+        {
+          OrtrainValue *output = ortrain_node_output (node, k);
+          if (ok && output != NULL)
+            ok = reconcile (node, output, dtypes[k], dims[k], ranks[k], error);
+          g_free (dims[k]);
+        }
+      if (!ok)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/**
+ * ortrain_graph_infer:
+ * @self: a graph
+ * @error: return location for an error
+ *
+ * Finds the types and shapes of all values from those of the inputs and initializers.
+ *
+ * Returns: %FALSE with an error of [error@GraphError] that names the node
+ */
+gboolean
+ortrain_graph_infer (OrtrainGraph *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), FALSE);
+  return ortrain_ops_bind (self, error) && ortrain_ops_infer (self, error);
+}

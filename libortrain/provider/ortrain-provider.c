@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "provider/ortrain-provider-private.h"
+
+const OrtrainProvider *
+ortrain_provider_lookup (const char *name)
+{
+  const OrtrainProvider *cpu = ortrain_provider_get_cpu ();
+  return g_str_equal (name, cpu->name) ? cpu : NULL;
+}
+
+const OrtrainKernel *
+ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type, const OrtrainOperand *inputs,
+                       guint n_inputs, const OrtrainOperand *outputs, guint n_outputs, GError **error)
+{
+  OrtrainDType dtype = ORTRAIN_DTYPE_UNDEFINED;
+  if (n_inputs > 0)
+    dtype = inputs[0].dtype;
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED && n_outputs > 0)
+    dtype = outputs[0].dtype;
+  const OrtrainKernel *kernel = self->find_kernel (self, domain, op_type, dtype);
+  if (kernel == NULL)
+    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "The provider '%s' has no kernel for %s%s%s on %s",
+                 self->name, domain, domain[0] != '\0' ? "::" : "", op_type, ortrain_dtype_get_name (dtype));
+  return kernel;
+}

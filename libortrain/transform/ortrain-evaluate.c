@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "transform/ortrain-evaluate-private.h"
+
+#include "core/ortrain-checked-private.h"
+#include "ops/ortrain-op-private.h"
+
+#include <string.h>
+
+void
+ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const OrtrainFault *fault)
+{
+  g_autofree char *text = ortrain_node_describe (node);
+  switch (fault->code)
+    {
+    case ORTRAIN_FAULT_NONE:
+      break;
+    case ORTRAIN_FAULT_INDEX:
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
+                   "%s: the index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT
+                   " is out of range for %" G_GINT64_FORMAT " entries",
+                   text, fault->value, fault->position, fault->limit);
+      break;
+    case ORTRAIN_FAULT_DIVIDE:
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
+                   "%s: integer division by zero at element %" G_GINT64_FORMAT, text, fault->position);
+      break;
+    case ORTRAIN_FAULT_LIBRARY:
+      g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_FAILED,
+                   "%s: a library call failed with code %" G_GINT64_FORMAT, text, fault->value);
+      break;
+    }
+}
+
+/* Shape and Size: what they read is not the elements, but the shape. */
+static OrtrainTensor *
+evaluate_shape (OrtrainNode *node, const gint64 *dims, gsize rank, GError **error)
+{
+  if (g_str_equal (node->op_type, "Size"))
+    {
+      gint64 n;
+      if (!ortrain_checked_n_elements (dims, rank, &n))
+        n = 0;
+      return ortrain_tensor_new_ints (NULL, 0, &n, 1, error);
+    }
+  gint64 start = ortrain_attributes_get_int (node->attributes, "start", 0);
+  gint64 end = ortrain_attributes_get_int (node->attributes, "end", G_MAXINT64);
+  const gint64 r = (gint64) rank;
+  start = CLAMP (start < 0 ? start + r : start, 0, r);
+  end = CLAMP (end < 0 ? end + r : end, start, r);
+  gint64 n[1] = { end - start };
+  return ortrain_tensor_new_ints (n, 1, dims + start, (gsize) n[0], error);
+}
+
+static void
+describe_operand (OrtrainOperand *operand, OrtrainTensor *tensor, gboolean contents)
+{
+  memset (operand, 0, sizeof *operand);
+  if (tensor == NULL)
+    return;
+  operand->dtype = ortrain_tensor_get_dtype (tensor);
+  operand->rank = (guint) ortrain_tensor_get_rank (tensor);
+  operand->dims = ortrain_tensor_peek_dims (tensor);
+  operand->n_elements = ortrain_tensor_get_n_elements (tensor);
+  operand->n_bytes = ortrain_tensor_get_n_bytes (tensor);
+  if (contents)
+    operand->constant = ortrain_tensor_peek (tensor);
+}
+
+static gboolean
+run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainKernelFrame *frame,
+            GError **error)
+{
+  const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+  g_autofree OrtrainOperand *in = g_new0 (OrtrainOperand, n_inputs + 1);
+  g_autofree OrtrainOperand *out = g_new0 (OrtrainOperand, n_outputs + 1);
+  g_autofree const void **in_addresses = g_new0 (const void *, n_inputs + 1);
+  g_autofree void **out_addresses = g_new0 (void *, n_outputs + 1);
+  for (guint i = 0; i < n_inputs; i++)
+    {
+      describe_operand (&in[i], inputs[i], TRUE);
+      in_addresses[i] = inputs[i] != NULL ? ortrain_tensor_peek (inputs[i]) : NULL;
+    }
+  for (guint k = 0; k < n_outputs; k++)
+    {
+      OrtrainValue *output = node->outputs->pdata[k];
+      if (output == NULL)
+        continue;
+      gint64 dims[ORTRAIN_MAX_RANK];
+      if (!ortrain_value_get_static_dims (output, dims))
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
+                       "%s: the shape of '%s' depends on computed data", text, output->name);
+          return FALSE;
+        }
+      outputs[k] = ortrain_tensor_new_uninitialized (output->dtype, dims, (gsize) output->rank, error);
+      if (outputs[k] == NULL)
+        return FALSE;
+      describe_operand (&out[k], outputs[k], FALSE);
+      out_addresses[k] = ortrain_tensor_peek_writable (outputs[k]);
+    }
+
+  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), node->domain, node->op_type, in,
+                                                       n_inputs, out, n_outputs, error);
+  if (kernel == NULL)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_prefix_error (error, "%s: ", text);
+      return FALSE;
+    }
+  OrtrainKernelSetup setup = {
+    .op_type = node->op_type,
+    .domain = node->domain,
+    .attributes = node->attributes,
+    .body = (GObject *) node->body,
+    .inputs = in,
+    .outputs = out,
+    .n_inputs = n_inputs,
+    .n_outputs = n_outputs,
+    .n_threads = frame->pool != NULL ? ortrain_thread_pool_get_n_threads (frame->pool) : 1,
+  };
+  if (kernel->prepare != NULL && !kernel->prepare (&setup, error))
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_prefix_error (error, "%s: ", text);
+      return FALSE;
+    }
+  g_autoptr (OrtrainTensor) workspace = NULL;
+  gboolean ok = TRUE;
+  if (setup.workspace_bytes > 0)
+    {
+      gint64 dims[1] = { (gint64) setup.workspace_bytes };
+      workspace = ortrain_tensor_new_uninitialized (ORTRAIN_DTYPE_UINT8, dims, 1, error);
+      ok = workspace != NULL;
+    }
+  if (ok)
+    {
+      OrtrainKernelCall call = {
+        .inputs = in_addresses,
+        .outputs = out_addresses,
+        .workspace = workspace != NULL ? ortrain_tensor_peek_writable (workspace) : NULL,
+        .constants = setup.constants,
+        .node_number = node->number,
+        .frame = frame,
+      };
+      frame->fault.code = ORTRAIN_FAULT_NONE;
+      kernel->run (&call);
+      if (frame->fault.code != ORTRAIN_FAULT_NONE)
+        {
+          ortrain_evaluate_set_fault (error, node, &frame->fault);
+          ok = FALSE;
+        }
+    }
+  if (setup.constants_free != NULL)
+    setup.constants_free (setup.constants);
+  return ok;
+}
+
+gboolean
+ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
+                       OrtrainKernelFrame *frame, GError **error)
+{
+  OrtrainKernelFrame own = { 0 };
+  const guint n_outputs = node->outputs->len;
+  memset (outputs, 0, n_outputs * sizeof *outputs);
+  OrtrainTensor *x = node->inputs->len > 0 ? inputs[0] : NULL;
+  gboolean ok;
+
+  if (node->op != NULL && (node->op->flags & ORTRAIN_OP_SHAPE_ONLY) && x != NULL)
+    {
+      outputs[0] = evaluate_shape (node, ortrain_tensor_peek_dims (x), ortrain_tensor_get_rank (x), error);
+      ok = outputs[0] != NULL;
+    }
+  else if (node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) && x != NULL)
+    {
+      OrtrainValue *output = node->outputs->pdata[0];
+      gint64 dims[ORTRAIN_MAX_RANK];
+      if (ortrain_value_get_static_dims (output, dims))
+        outputs[0] = ortrain_tensor_reshape (x, dims, (gsize) output->rank, error);
+      else
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
+                       "%s: the shape of '%s' depends on computed data", text, output->name);
+        }
+      ok = outputs[0] != NULL;
+    }
+  else
+    ok = run_kernel (node, inputs, outputs, frame != NULL ? frame : &own, error);
+  for (guint k = 0; k < n_outputs && !ok; k++)
+    g_clear_object (&outputs[k]);
+  return ok;
+}

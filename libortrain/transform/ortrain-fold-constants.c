@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-evaluate-private.h"
+#include "transform/ortrain-specialize-private.h"
+
+/* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is made of weights stays with them in the
+ * mapped file unless it is small. */
+#define LIMIT_FROM_SHAPES ((gsize) 16 << 20)
+#define LIMIT_FROM_WEIGHTS ((gsize) 1 << 20)
+#define SMALL_WEIGHT ((gsize) 64 << 10)
+
+static gboolean
+is_known (const OrtrainValue *value)
+{
+  return value->tensor != NULL && value->role != ORTRAIN_ROLE_PARAMETER && value->role != ORTRAIN_ROLE_BUFFER;
+}
+
+static gboolean
+may_fold (OrtrainNode *node, gboolean host)
+{
+  const guint32 flags = node->op != NULL ? node->op->flags : ORTRAIN_OP_RANDOM;
+  if ((flags & (ORTRAIN_OP_RANDOM | ORTRAIN_OP_CONTROL)) || node->outputs->len == 0)
+    return FALSE;
+  gint64 dims[ORTRAIN_MAX_RANK];
+  gsize limit = LIMIT_FROM_SHAPES;
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      OrtrainValue *input = node->inputs->pdata[i];
+      if (input == NULL)
+        continue;
+      if (flags & ORTRAIN_OP_SHAPE_ONLY)
+        {
+          if (!ortrain_value_get_static_dims (input, dims))
+            return FALSE;
+        }
+      else if (!is_known (input))
+        return FALSE;
+      else if (input->role == ORTRAIN_ROLE_FROZEN && ortrain_tensor_get_n_bytes (input->tensor) > SMALL_WEIGHT)
+        limit = LIMIT_FROM_WEIGHTS;
+    }
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      OrtrainValue *output = node->outputs->pdata[k];
+      gint64 n;
+      if (output == NULL)
+        continue;
+      if (output->dtype == ORTRAIN_DTYPE_STRING || output->role != ORTRAIN_ROLE_NONE ||
+          !ortrain_value_get_static_dims (output, dims) ||
+          !ortrain_checked_n_elements (dims, (gsize) output->rank, &n))
+        return FALSE;
+      if (!host && (guint64) n * ortrain_dtype_get_size (output->dtype) > limit)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* The input of Shape has no elements yet: a tensor over no memory will not do, so the shape is computed here. */
+static OrtrainTensor *
+fold_shape (OrtrainNode *node, GError **error)
+{
+  OrtrainValue *input = node->inputs->pdata[0];
+  gint64 dims[ORTRAIN_MAX_RANK];
+  if (!ortrain_value_get_static_dims (input, dims))
+    return NULL;
+  const gint64 rank = input->rank;
+  if (g_str_equal (node->op_type, "Size"))
+    {
+      gint64 n = 0;
+      if (!ortrain_checked_n_elements (dims, (gsize) rank, &n))
+        n = 0;
+      return ortrain_tensor_new_ints (NULL, 0, &n, 1, error);
+    }
+  gint64 start = ortrain_attributes_get_int (node->attributes, "start", 0);
+  gint64 end = ortrain_attributes_get_int (node->attributes, "end", G_MAXINT64);
+  start = CLAMP (start < 0 ? start + rank : start, 0, rank);
+  end = CLAMP (end < 0 ? end + rank : end, start, rank);
+  gint64 n[1] = { end - start };
+  return ortrain_tensor_new_ints (n, 1, dims + start, (gsize) n[0], error);
+}
+
+gboolean
+ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboolean *folded, GError **error)
+{
+  *folded = FALSE;
+  if (!may_fold (node, host))
+    return TRUE;
+  const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+  g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
+  g_autofree OrtrainTensor **outputs = g_new0 (OrtrainTensor *, n_outputs + 1);
+  if (node->op->flags & ORTRAIN_OP_SHAPE_ONLY)
+    {
+      outputs[0] = fold_shape (node, error);
+      if (outputs[0] == NULL)
+        return FALSE;
+    }
+  else
+    {
+      for (guint i = 0; i < n_inputs; i++)
+        inputs[i] = node->inputs->pdata[i] != NULL ? ((OrtrainValue *) node->inputs->pdata[i])->tensor : NULL;
+      g_autoptr (GError) local = NULL;
+      if (!ortrain_evaluate_node (node, inputs, outputs, NULL, &local))
+        {
+          if (!host && g_error_matches (local, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL))
+            return TRUE; /* the place to tell is where the node must run */
+          g_propagate_error (error, g_steal_pointer (&local));
+          return FALSE;
+        }
+    }
+  for (guint k = 0; k < n_outputs; k++)
+    {
+      OrtrainValue *output = node->outputs->pdata[k];
+      if (output == NULL)
+        continue;
+      node->outputs->pdata[k] = NULL;
+      output->producer = NULL;
+      output->kind = ORTRAIN_VALUE_INITIALIZER;
+      ortrain_value_set_content (output, NULL, -1);
+      ortrain_value_set_tensor (output, outputs[k]);
+      g_ptr_array_add (graph->initializers, output);
+      g_object_unref (outputs[k]);
+    }
+  ortrain_graph_delete_node (graph, node);
+  *folded = TRUE;
+  return TRUE;
+}
+
+gboolean
+ortrain_fold_constants (OrtrainGraph *graph, GError **error)
+{
+  if (!ortrain_graph_sort (graph, error))
+    return FALSE;
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      gboolean folded;
+      if (!ortrain_fold_node (graph, nodes->pdata[i], FALSE, &folded, error))
+        return FALSE;
+    }
+  return TRUE;
+}
