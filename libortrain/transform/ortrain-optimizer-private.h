@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* The lists that order the passes. ORTRAIN_DISABLE_PASSES, a list of names with commas, leaves passes out (for tests and
+ * for finding faults; none of them changes what is computed beyond rounding). */
+
+/* Before the gradient is built; shapes may be symbolic. */
+gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error);
+/* Once shapes are numbers (the executor's callback). */
+gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, GError **error);
+
+/* transform/ortrain-merge-equal.c: nodes of one phase that compute the same from the same become one. */
+gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);
+/* transform/ortrain-recompute-cheap.c: of what the backward pass reads, the smallest set (in bytes) is kept from which
+ * element-wise operators and views give the rest; those run again in the backward pass. Shapes are numbers. */
+gboolean ortrain_recompute_cheap (OrtrainGraph *graph, GError **error);

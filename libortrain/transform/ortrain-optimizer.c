@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "transform/ortrain-optimizer-private.h"
+
+#include "transform/ortrain-specialize-private.h"
+
+typedef struct
+{
+  const char *name;
+  gboolean (*run) (OrtrainGraph *graph, GError **error);
+} Pass;
+
+static gboolean
+eliminate_identities (OrtrainGraph *graph, GError **error)
+{
+  ortrain_eliminate_identities (graph);
+  return TRUE;
+}
+
+static gboolean
+remove_dead (OrtrainGraph *graph, GError **error)
+{
+  ortrain_graph_remove_dead (graph);
+  return TRUE;
+}
+
+static const Pass symbolic_passes[] = {
+  { "fold-constants", ortrain_fold_constants },
+  { "eliminate-identities", eliminate_identities },
+  { "merge-equal", ortrain_merge_equal_nodes },
+  { "remove-dead", remove_dead },
+};
+
+static const Pass static_passes[] = {
+  { "merge-equal", ortrain_merge_equal_nodes },
+  { "recompute-cheap", ortrain_recompute_cheap },
+  { "remove-dead", remove_dead },
+};
+
+static gboolean
+run (const Pass *passes, guint n, OrtrainGraph *graph, GError **error)
+{
+  const char *list = g_getenv ("ORTRAIN_DISABLE_PASSES");
+  g_auto (GStrv) disabled = g_strsplit (list != NULL ? list : "", ",", -1);
+  for (guint i = 0; i < n; i++)
+    {
+      if (g_strv_contains ((const char *const *) disabled, passes[i].name))
+        continue;
+      if (!passes[i].run (graph, error))
+        {
+          g_prefix_error (error, "%s: ", passes[i].name);
+          return FALSE;
+        }
+    }
+  return ortrain_graph_sort (graph, error);
+}
+
+gboolean
+ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error)
+{
+  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, error);
+}
+
+gboolean
+ortrain_optimize_static_graph (OrtrainGraph *graph, GError **error)
+{
+  return run (static_passes, G_N_ELEMENTS (static_passes), graph, error);
+}
