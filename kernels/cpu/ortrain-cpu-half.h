@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-checked-private.h"
+#include "provider/ortrain-kernel-private.h"
+
+/* Half types are storage: operands are widened into workspace, the float32 kernel runs there, and its outputs are
+ * rounded back. One adapter serves every kernel that has a float32 form. */
+#define ORTRAIN_HALF_MAX_OPERANDS 24
+
+typedef struct
+{
+  gpointer inner;
+  GDestroyNotify inner_free;
+  gsize inner_offset; /* of the inner kernel's workspace */
+  guint n_inputs, n_outputs;
+  struct
+  {
+    OrtrainDType dtype; /* a half type, or UNDEFINED: handed through */
+    gint64 n;
+    gsize offset;
+  } operands[ORTRAIN_HALF_MAX_OPERANDS];
+} OrtrainHalfConstants;
+
+static inline void
+ortrain_half_constants_free (gpointer data)
+{
+  OrtrainHalfConstants *self = data;
+  if (self->inner != NULL && self->inner_free != NULL)
+    self->inner_free (self->inner);
+  g_free (self);
+}
+
+static inline gboolean
+ortrain_half_is (OrtrainDType dtype)
+{
+  return dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16;
+}
+
+static inline gboolean
+ortrain_half_prepare (OrtrainKernelSetup *setup, OrtrainKernelPrepareFunc prepare, GError **error)
+{
+  OrtrainOperand operands[ORTRAIN_HALF_MAX_OPERANDS];
+  guint n = setup->n_inputs + setup->n_outputs;
+  if (n > ORTRAIN_HALF_MAX_OPERANDS)
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                   "%s with %u operands has no kernel for half types", setup->op_type, n);
+      return FALSE;
+    }
+  OrtrainHalfConstants *self = g_new0 (OrtrainHalfConstants, 1);
+  gsize at = 0;
+  gboolean ok = TRUE;
+  self->n_inputs = setup->n_inputs;
+  self->n_outputs = setup->n_outputs;
+  for (guint i = 0; i < n; i++)
+    {
+      operands[i] = i < setup->n_inputs ? setup->inputs[i] : setup->outputs[i - setup->n_inputs];
+      OrtrainOperand *op = &operands[i];
+      if (!ortrain_half_is (op->dtype))
+        continue;
+      gsize bytes;
+      self->operands[i].dtype = op->dtype;
+      self->operands[i].n = op->n_elements;
+      self->operands[i].offset = at;
+      ok = ok && ortrain_checked_mul ((gsize) op->n_elements, sizeof (float), &bytes) &&
+           ortrain_checked_align (bytes, 64, &bytes) && ortrain_checked_add (at, bytes, &at);
+      op->dtype = ORTRAIN_DTYPE_FLOAT32;
+      op->n_bytes = (gsize) op->n_elements * sizeof (float);
+      op->constant = NULL;
+    }
+  OrtrainKernelSetup inner = *setup;
+  inner.inputs = operands;
+  inner.outputs = operands + setup->n_inputs;
+  if (!ok)
+    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                 "%s: the operands are too large to be widened", setup->op_type);
+  if (!ok || !prepare (&inner, error))
+    {
+      g_free (self);
+      return FALSE;
+    }
+  self->inner = inner.constants;
+  self->inner_free = inner.constants_free;
+  self->inner_offset = at;
+  setup->workspace_bytes = at + inner.workspace_bytes;
+  setup->flops = inner.flops;
+  setup->constants = self;
+  setup->constants_free = ortrain_half_constants_free;
+  return TRUE;
+}
+
+typedef struct
+{
+  OrtrainDType dtype;
+  const guint16 *narrow_in;
+  guint16 *narrow_out;
+  const float *wide_in;
+  float *wide_out;
+} OrtrainHalfJob;
+
+static inline void
+ortrain_half_convert (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const OrtrainHalfJob *job = data;
+  if (job->narrow_in != NULL && job->dtype == ORTRAIN_DTYPE_BFLOAT16)
+    for (gint64 i = begin; i < end; i++)
+      job->wide_out[i] = ortrain_bfloat16_to_float (job->narrow_in[i]);
+  else if (job->narrow_in != NULL)
+    for (gint64 i = begin; i < end; i++)
+      job->wide_out[i] = ortrain_half_to_float (job->narrow_in[i]);
+  else if (job->dtype == ORTRAIN_DTYPE_BFLOAT16)
+    for (gint64 i = begin; i < end; i++)
+      job->narrow_out[i] = ortrain_float_to_bfloat16 (job->wide_in[i]);
+  else
+    for (gint64 i = begin; i < end; i++)
+      job->narrow_out[i] = ortrain_float_to_half (job->wide_in[i]);
+}
+
+static inline void
+ortrain_half_run (const OrtrainKernelCall *call, OrtrainKernelRunFunc run)
+{
+  const OrtrainHalfConstants *self = call->constants;
+  const void *inputs[ORTRAIN_HALF_MAX_OPERANDS];
+  void *outputs[ORTRAIN_HALF_MAX_OPERANDS];
+  guint8 *workspace = call->workspace;
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      inputs[i] = call->inputs[i];
+      if (self->operands[i].dtype == ORTRAIN_DTYPE_UNDEFINED || inputs[i] == NULL)
+        continue;
+      OrtrainHalfJob job = { .dtype = self->operands[i].dtype, .narrow_in = inputs[i] };
+      job.wide_out = (float *) (workspace + self->operands[i].offset);
+      ortrain_parallel_for (call->frame->pool, self->operands[i].n, 16384, ortrain_half_convert, &job);
+      inputs[i] = job.wide_out;
+    }
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      guint i = self->n_inputs + k;
+      outputs[k] = call->outputs[k];
+      if (self->operands[i].dtype != ORTRAIN_DTYPE_UNDEFINED && outputs[k] != NULL)
+        outputs[k] = workspace + self->operands[i].offset;
+    }
+  OrtrainKernelCall inner = *call;
+  inner.inputs = inputs;
+  inner.outputs = outputs;
+  inner.workspace = workspace + self->inner_offset;
+  inner.constants = self->inner;
+  run (&inner);
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      guint i = self->n_inputs + k;
+      if (self->operands[i].dtype == ORTRAIN_DTYPE_UNDEFINED || call->outputs[k] == NULL)
+        continue;
+      OrtrainHalfJob job = { .dtype = self->operands[i].dtype, .narrow_out = call->outputs[k], .wide_in = outputs[k] };
+      ortrain_parallel_for (call->frame->pool, self->operands[i].n, 16384, ortrain_half_convert, &job);
+    }
+}
+
+/* Defines NAME_half_prepare and NAME_half_run from NAME_prepare and NAME_run. */
+#define ORTRAIN_DEFINE_HALF_KERNEL(name)                                                                               \
+  static gboolean name##_half_prepare (OrtrainKernelSetup *setup, GError **error)                                      \
+  {                                                                                                                    \
+    return ortrain_half_prepare (setup, name##_prepare, error);                                                        \
+  }                                                                                                                    \
+  static void name##_half_run (const OrtrainKernelCall *call)                                                          \
+  {                                                                                                                    \
+    ortrain_half_run (call, name##_run);                                                                               \
+  }

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* Reductions. All have the form of operator set 18 and later: (data[, axes]) {keepdims, noop_with_empty_axes}. */
+
+/* ReduceSum took its axes as an input at 13, the others at 18. */
+static gboolean
+upgrade_axes (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  if (opset < (g_str_equal (node->op_type, "ReduceSum") ? 13 : 18) && ortrain_attributes_has (node->attributes, "axes"))
+    ortrain_upgrade_attribute_to_input (graph, node, "axes", 1);
+  return TRUE;
+}
+
+/* The shape that is left. n_axes -1: the axes are not known, n_left of them (or -1) will be gone. */
+static gboolean
+infer_reduced (OrtrainInferContext *ctx, OrtrainDType dtype, GError **error)
+{
+  gboolean keep = ortrain_attributes_get_int (ctx->node->attributes, "keepdims", 1) != 0;
+  gboolean noop = ortrain_attributes_get_int (ctx->node->attributes, "noop_with_empty_axes", 0) != 0;
+  gint rank = ortrain_infer_get_rank (ctx, 0);
+  g_autofree gint64 *axes = NULL;
+  gint n_axes = 0;
+  gboolean known = TRUE;
+  if (ortrain_infer_has_input (ctx, 1))
+    known = ortrain_infer_get_ints (ctx, 1, &axes, &n_axes);
+  if (rank < 0)
+    {
+      ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+      return TRUE;
+    }
+  const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0);
+  OrtrainDim left[ORTRAIN_MAX_RANK];
+  if (!known)
+    {
+      if (keep)
+        ortrain_infer_set_unknown (ctx, 0, dtype, rank);
+      else if (ortrain_infer_get_rank (ctx, 1) == 1 && ortrain_dim_is_int (ortrain_infer_get_dim (ctx, 1, 0)) &&
+               ortrain_infer_get_dim (ctx, 1, 0).value > 0 && ortrain_infer_get_dim (ctx, 1, 0).value <= rank)
+        ortrain_infer_set_unknown (ctx, 0, dtype, rank - (gint) ortrain_infer_get_dim (ctx, 1, 0).value);
+      else
+        ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+      return TRUE;
+    }
+  gboolean reduced[ORTRAIN_MAX_RANK];
+  for (gint d = 0; d < rank; d++)
+    reduced[d] = n_axes == 0 && !noop;
+  for (gint i = 0; i < n_axes; i++)
+    {
+      gint axis;
+      if (!ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+        return FALSE;
+      reduced[axis] = TRUE;
+    }
+  gint n = 0;
+  for (gint d = 0; d < rank; d++)
+    if (!reduced[d])
+      left[n++] = dims[d];
+    else if (keep)
+      left[n++] = ortrain_dim_int (1);
+  ortrain_infer_set (ctx, 0, dtype, left, n);
+  return TRUE;
+}
+
+static gboolean
+infer_reduce (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_reduced (ctx, ortrain_infer_get_dtype (ctx, 0), error);
+}
+
+/* ---- Gradients. dy has lost axes, or holds them as 1: `spread` gives it the rank of x again. ---- */
+static gboolean
+has_axes (OrtrainNode *node, gboolean *empty_is_noop)
+{
+  OrtrainValue *axes = ortrain_node_input (node, 1);
+  *empty_is_noop = ortrain_attributes_get_int (node->attributes, "noop_with_empty_axes", 0) != 0;
+  if (axes == NULL)
+    return FALSE;
+  if (axes->tensor != NULL)
+    return ortrain_tensor_get_n_elements (axes->tensor) > 0;
+  return !(axes->rank == 1 && ortrain_dim_is_int (axes->dims[0]) && axes->dims[0].value == 0);
+}
+
+static gboolean
+is_identity (OrtrainNode *node)
+{
+  gboolean noop;
+  return !has_axes (node, &noop) && noop;
+}
+
+static OrtrainValue *
+spread (OrtrainGradContext *ctx, OrtrainValue *value)
+{
+  gboolean noop;
+  if (ortrain_attributes_get_int (ctx->node->attributes, "keepdims", 1) != 0 || !has_axes (ctx->node, &noop))
+    return value; /* a scalar fits anything */
+  return ortrain_grad_op2 (ctx, "Unsqueeze", value, ortrain_grad_input (ctx, 1));
+}
+
+static OrtrainValue *
+expand_to_input (OrtrainGradContext *ctx, OrtrainValue *value)
+{
+  OrtrainValue *x = ortrain_grad_input (ctx, 0);
+  if (ortrain_value_same_shape (value, x))
+    return value;
+  return ortrain_grad_op2 (ctx, "Expand", value, ortrain_grad_shape_of (ctx, x));
+}
+
+/* How many elements go into one result, as a scalar of dy's type; only shapes are read. */
+static OrtrainValue *
+count_of (OrtrainGradContext *ctx, OrtrainValue *dy)
+{
+  OrtrainValue *n = ortrain_grad_op1 (ctx, "Size", ortrain_grad_input (ctx, 0));
+  OrtrainValue *m = ortrain_grad_op1 (ctx, "Size", ortrain_grad_output (ctx, 0));
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "to", dy->dtype);
+  OrtrainValue *count = ortrain_grad_op2 (ctx, "Div", n, m);
+  return ortrain_node_output (ortrain_grad_node (ctx, "", "Cast", &count, 1, 1, attributes), 0);
+}
+
+static gboolean
+gradient_sum (OrtrainGradContext *ctx, GError **error)
+{
+  ortrain_grad_set (ctx, 0, expand_to_input (ctx, spread (ctx, ortrain_grad_of_output (ctx, 0))));
+  return TRUE;
+}
+
+static gboolean
+gradient_mean (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0);
+  if (!is_identity (ctx->node))
+    dy = ortrain_grad_op2 (ctx, "Div", dy, count_of (ctx, dy));
+  ortrain_grad_set (ctx, 0, expand_to_input (ctx, spread (ctx, dy)));
+  return TRUE;
+}
+
+/* Elements that tie for the extreme share its gradient. */
+static gboolean
+gradient_extreme (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *x = ortrain_grad_input (ctx, 0), *dy = spread (ctx, ortrain_grad_of_output (ctx, 0));
+  if (is_identity (ctx->node))
+    {
+      ortrain_grad_set (ctx, 0, dy);
+      return TRUE;
+    }
+  OrtrainValue *hit = ortrain_grad_op2 (ctx, "Equal", x, spread (ctx, ortrain_grad_output (ctx, 0)));
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "to", x->dtype);
+  OrtrainValue *mask = ortrain_node_output (ortrain_grad_node (ctx, "", "Cast", &hit, 1, 1, attributes), 0);
+  OrtrainValue *operands[] = { mask, ortrain_grad_input (ctx, 1) };
+  attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "keepdims", 1);
+  OrtrainNode *ties = ortrain_grad_node (ctx, "", "ReduceSum", operands, operands[1] ? 2 : 1, 1, attributes);
+  OrtrainValue *share = ortrain_grad_op2 (ctx, "Div", dy, ortrain_node_output (ties, 0));
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", mask, share));
+  return TRUE;
+}
+
+static gboolean
+gradient_prod (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "ReduceProdGrad", operands, operands[2] ? 3 : 2, 1,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+static gboolean
+gradient_l1 (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *sign = ortrain_grad_op1 (ctx, "Sign", ortrain_grad_input (ctx, 0));
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", sign, spread (ctx, ortrain_grad_of_output (ctx, 0))));
+  return TRUE;
+}
+
+/* dx = x · dy / y, and 0 where y is 0. */
+static gboolean
+gradient_l2 (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0), *y = ortrain_grad_output (ctx, 0);
+  OrtrainValue *zero = ortrain_grad_const (ctx, y, 0);
+  OrtrainValue *ratio = ortrain_grad_op3 (ctx, "Where", ortrain_grad_op2 (ctx, "Equal", y, zero), zero,
+                                          ortrain_grad_op2 (ctx, "Div", dy, y));
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", ortrain_grad_input (ctx, 0), spread (ctx, ratio)));
+  return TRUE;
+}
+
+static gboolean
+gradient_sum_square (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0);
+  OrtrainValue *twice = ortrain_grad_op2 (ctx, "Mul", dy, ortrain_grad_const (ctx, dy, 2));
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", ortrain_grad_input (ctx, 0), spread (ctx, twice)));
+  return TRUE;
+}
+
+/* dx = dy / Σx = dy · e^-y */
+static gboolean
+gradient_log_sum (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *sum = ortrain_grad_op1 (ctx, "Exp", ortrain_grad_output (ctx, 0));
+  OrtrainValue *dy = ortrain_grad_op2 (ctx, "Div", ortrain_grad_of_output (ctx, 0), sum);
+  ortrain_grad_set (ctx, 0, expand_to_input (ctx, spread (ctx, dy)));
+  return TRUE;
+}
+
+/* dx = dy · e^(x - y); where y is infinite, x - y would be NaN. */
+static gboolean
+gradient_log_sum_exp (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *y = ortrain_grad_output (ctx, 0), *dy = ortrain_grad_of_output (ctx, 0);
+  OrtrainValue *shift = ortrain_grad_op3 (ctx, "Where", ortrain_grad_op1 (ctx, "IsInf", y),
+                                          ortrain_grad_const (ctx, y, 0), y);
+  OrtrainValue *p = ortrain_grad_op1 (
+      ctx, "Exp", ortrain_grad_op2 (ctx, "Sub", ortrain_grad_input (ctx, 0), spread (ctx, shift)));
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", p, spread (ctx, dy)));
+  return TRUE;
+}
+
+/* ---- ReduceProdGrad (dy, x[, axes]): like x ---- */
+static gboolean
+infer_like_second (OrtrainInferContext *ctx, GError **error)
+{
+  ortrain_infer_set_like (ctx, 0, 1);
+  return TRUE;
+}
+
+/* ---- SumTo (x, shape) ---- */
+static gboolean
+infer_sum_to (OrtrainInferContext *ctx, GError **error)
+{
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  const OrtrainDim *content;
+  gint n;
+  if (ortrain_infer_get_content (ctx, 1, &content, &n))
+    ortrain_infer_set (ctx, 0, dtype, content, n);
+  else if (ortrain_infer_get_rank (ctx, 1) == 1 && ortrain_dim_is_int (ortrain_infer_get_dim (ctx, 1, 0)))
+    ortrain_infer_set_unknown (ctx, 0, dtype, (gint) ortrain_infer_get_dim (ctx, 1, 0).value);
+  else
+    ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+  return TRUE;
+}
+
+static gboolean
+gradient_sum_to (OrtrainGradContext *ctx, GError **error)
+{
+  ortrain_grad_set (ctx, 0, expand_to_input (ctx, ortrain_grad_of_output (ctx, 0)));
+  return TRUE;
+}
+
+/* ---- ArgMax, ArgMin ---- */
+static gboolean
+infer_arg (OrtrainInferContext *ctx, GError **error)
+{
+  gint rank = ortrain_infer_get_rank (ctx, 0), axis, n = 0;
+  gboolean keep = ortrain_attributes_get_int (ctx->node->attributes, "keepdims", 1) != 0;
+  OrtrainDim left[ORTRAIN_MAX_RANK];
+  if (rank < 0)
+    {
+      ortrain_infer_set_unknown (ctx, 0, ORTRAIN_DTYPE_INT64, -1);
+      return TRUE;
+    }
+  if (!ortrain_infer_axis (ctx, ortrain_attributes_get_int (ctx->node->attributes, "axis", 0), rank, &axis, error))
+    return FALSE;
+  for (gint d = 0; d < rank; d++)
+    if (d != axis)
+      left[n++] = ortrain_infer_get_dim (ctx, 0, d);
+    else if (keep)
+      left[n++] = ortrain_dim_int (1);
+  ortrain_infer_set (ctx, 0, ORTRAIN_DTYPE_INT64, left, n);
+  return TRUE;
+}
+
+/* ---- CumSum (x, axis) {exclusive, reverse} ---- */
+static gboolean
+gradient_cum_sum (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1) };
+  OrtrainAttributes *attributes = ortrain_attributes_copy (ctx->node->attributes);
+  ortrain_attributes_set_int (attributes, "reverse", !ortrain_attributes_get_int (attributes, "reverse", 0));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (ortrain_grad_node (ctx, "", "CumSum", operands, 2, 1, attributes), 0));
+  return TRUE;
+}
+
+/* clang-format off */
+#define REDUCTION(op, rule)                                                                                            \
+  { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
+    .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
+    .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes }
+#define ARG(op)                                                                                                        \
+  { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
+    .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg }
+
+static const OrtrainOpDef ops[] = {
+  REDUCTION ("ReduceSum", gradient_sum),
+  REDUCTION ("ReduceMean", gradient_mean),
+  REDUCTION ("ReduceMax", gradient_extreme),
+  REDUCTION ("ReduceMin", gradient_extreme),
+  REDUCTION ("ReduceProd", gradient_prod),
+  REDUCTION ("ReduceL1", gradient_l1),
+  REDUCTION ("ReduceL2", gradient_l2),
+  REDUCTION ("ReduceSumSquare", gradient_sum_square),
+  REDUCTION ("ReduceLogSum", gradient_log_sum),
+  REDUCTION ("ReduceLogSumExp", gradient_log_sum_exp),
+  ARG ("ArgMax"),
+  ARG ("ArgMin"),
+  { .name = "CumSum", .domain = "", .since = 11, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .infer = ortrain_infer_unary,
+    .gradient = gradient_cum_sum },
+  { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,
+    .infer = infer_sum_to, .gradient = gradient_sum_to },
+  { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2,
+    .infer = infer_like_second },
+};
+/* clang-format on */
+ORTRAIN_OP_TABLE (reduction, ops);
