@@ -162,7 +162,8 @@ gradient_extreme (OrtrainGradContext *ctx, GError **error)
 static gboolean
 gradient_prod (OrtrainGradContext *ctx, GError **error)
 {
-  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1) };
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0),
+                               ortrain_grad_input (ctx, 1) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "ReduceProdGrad", operands, operands[2] ? 3 : 2, 1,
                                          ortrain_attributes_copy (ctx->node->attributes));
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
@@ -213,10 +214,10 @@ static gboolean
 gradient_log_sum_exp (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *y = ortrain_grad_output (ctx, 0), *dy = ortrain_grad_of_output (ctx, 0);
-  OrtrainValue *shift = ortrain_grad_op3 (ctx, "Where", ortrain_grad_op1 (ctx, "IsInf", y),
-                                          ortrain_grad_const (ctx, y, 0), y);
-  OrtrainValue *p = ortrain_grad_op1 (
-      ctx, "Exp", ortrain_grad_op2 (ctx, "Sub", ortrain_grad_input (ctx, 0), spread (ctx, shift)));
+  OrtrainValue *shift =
+      ortrain_grad_op3 (ctx, "Where", ortrain_grad_op1 (ctx, "IsInf", y), ortrain_grad_const (ctx, y, 0), y);
+  OrtrainValue *p =
+      ortrain_grad_op1 (ctx, "Exp", ortrain_grad_op2 (ctx, "Sub", ortrain_grad_input (ctx, 0), spread (ctx, shift)));
   ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", p, spread (ctx, dy)));
   return TRUE;
 }

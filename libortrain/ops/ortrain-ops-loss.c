@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* Losses over classes. SoftmaxCrossEntropyLoss becomes our CrossEntropy, which keeps one number per position instead of
+ * the log-probabilities. */
+
+/* The shape of the positions: that of input i less its axis. FALSE with nothing set when the rank is not known. */
+static gboolean
+positions (OrtrainInferContext *ctx, guint i, gint axis, OrtrainDim *dims, gint *n)
+{
+  *n = 0;
+  for (gint d = 0; d < ortrain_infer_get_rank (ctx, i); d++)
+    if (d != axis)
+      dims[(*n)++] = ortrain_infer_get_dim (ctx, i, d);
+  return ortrain_infer_get_rank (ctx, i) > 0;
+}
+
+static gboolean
+check_loss (OrtrainInferContext *ctx, guint logits, guint target, gint64 axis, gint *found, GError **error)
+{
+  const char *reduction = ortrain_attributes_get_string (ctx->node->attributes, "reduction", "mean");
+  gint rank = ortrain_infer_get_rank (ctx, logits), target_rank = ortrain_infer_get_rank (ctx, target);
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, target);
+  *found = -1;
+  if (!g_str_equal (reduction, "mean") && !g_str_equal (reduction, "sum") && !g_str_equal (reduction, "none"))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction \"%s\" is none of mean, sum, none",
+                               reduction);
+  if (dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != ORTRAIN_DTYPE_INT32 && dtype != ORTRAIN_DTYPE_INT64)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "targets are %s, int64 or int32 is needed",
+                               ortrain_dtype_get_name (dtype));
+  if (rank < 0)
+    return TRUE;
+  if (!ortrain_infer_axis (ctx, axis, rank, found, error))
+    return FALSE;
+  if (target_rank >= 0 && target_rank != rank - 1)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "targets of rank %d for scores of rank %d",
+                               target_rank, rank);
+  for (gint d = 0; d < target_rank; d++)
+    {
+      OrtrainDim a = ortrain_infer_get_dim (ctx, target, d);
+      OrtrainDim b = ortrain_infer_get_dim (ctx, logits, d < *found ? d : d + 1);
+      if (ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "dimension %d of the targets is %" G_GINT64_FORMAT
+                                   ", of the scores %" G_GINT64_FORMAT,
+                                   d, a.value, b.value);
+    }
+  return TRUE;
+}
+
+static void
+set_loss (OrtrainInferContext *ctx, guint logits, gint axis, OrtrainDType dtype)
+{
+  const char *reduction = ortrain_attributes_get_string (ctx->node->attributes, "reduction", "mean");
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gint n;
+  if (!g_str_equal (reduction, "none"))
+    ortrain_infer_set (ctx, 0, dtype, dims, 0);
+  else if (positions (ctx, logits, axis, dims, &n))
+    ortrain_infer_set (ctx, 0, dtype, dims, n);
+  else
+    ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+}
+
+/* ---- CrossEntropy (logits, target[, weights]) → (loss, lse, total_weight) ---- */
+static gboolean
+infer_cross_entropy (OrtrainInferContext *ctx, GError **error)
+{
+  gint axis, n;
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  OrtrainDType kept = dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16 ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  if (!check_loss (ctx, 0, 1, ortrain_attributes_get_int (ctx->node->attributes, "axis", -1), &axis, error))
+    return FALSE;
+  set_loss (ctx, 0, axis, dtype);
+  if (ortrain_infer_wants_output (ctx, 1))
+    {
+      if (positions (ctx, 0, axis, dims, &n))
+        ortrain_infer_set (ctx, 1, kept, dims, n);
+      else
+        ortrain_infer_set_unknown (ctx, 1, kept, -1);
+    }
+  if (ortrain_infer_wants_output (ctx, 2))
+    ortrain_infer_set (ctx, 2, kept, dims, 0);
+  return TRUE;
+}
+
+static gboolean
+gradient_cross_entropy (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainNode *forward = ctx->node;
+  if (forward->outputs->len < 3)
+    ortrain_node_set_n_outputs (forward, 3);
+  if (!ortrain_ops_infer_node (forward, error))
+    return FALSE;
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0),
+                               ortrain_grad_input (ctx, 1),     ortrain_grad_output (ctx, 1),
+                               ortrain_grad_output (ctx, 2),    ortrain_grad_input (ctx, 2) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "CrossEntropyGrad", operands, operands[5] ? 6 : 5, 1,
+                                         ortrain_attributes_copy (forward->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+static gboolean
+infer_cross_entropy_grad (OrtrainInferContext *ctx, GError **error)
+{
+  ortrain_infer_set_like (ctx, 0, 1);
+  return TRUE;
+}
+
+/* ---- SoftmaxCrossEntropyLoss (scores, labels[, weights]) → (loss[, log_prob]), classes on axis 1 ---- */
+static gboolean
+upgrade_softmax_cross_entropy (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainValue *loss = ortrain_node_output (node, 0), *log_prob = ortrain_node_output (node, 1);
+  guint position;
+  if (log_prob != NULL && (log_prob->uses->len > 0 || log_prob->is_output))
+    {
+      OrtrainValue *scores = ortrain_node_input (node, 0);
+      OrtrainAttributes *attributes = ortrain_attributes_new ();
+      ortrain_attributes_set_int (attributes, "axis", 1);
+      ortrain_value_replace_uses (log_prob, ortrain_upgrade_insert (graph, node, "LogSoftmax", &scores, 1, attributes));
+    }
+  if (loss != NULL && g_ptr_array_find (graph->nodes, node, &position))
+    {
+      OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "CrossEntropy", node->name,
+                                                     (OrtrainValue *const *) node->inputs->pdata, node->inputs->len, 1);
+      ortrain_attributes_set_int (ours->attributes, "axis", 1);
+      ortrain_attributes_set_string (ours->attributes, "reduction",
+                                     ortrain_attributes_get_string (node->attributes, "reduction", "mean"));
+      if (ortrain_attributes_has (node->attributes, "ignore_index"))
+        ortrain_attributes_set_int (ours->attributes, "ignore_index",
+                                    ortrain_attributes_get_int (node->attributes, "ignore_index", 0));
+      ortrain_value_replace_uses (loss, ortrain_node_output (ours, 0));
+    }
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+static gboolean
+infer_softmax_cross_entropy (OrtrainInferContext *ctx, GError **error)
+{
+  gint axis;
+  if (!check_loss (ctx, 0, 1, 1, &axis, error))
+    return FALSE;
+  set_loss (ctx, 0, axis, ortrain_infer_get_dtype (ctx, 0));
+  if (ortrain_infer_wants_output (ctx, 1))
+    ortrain_infer_set_like (ctx, 1, 0);
+  return TRUE;
+}
+
+/* ---- NegativeLogLikelihoodLoss (x, target[, weights]), classes on axis 1 ---- */
+static gboolean
+infer_nll (OrtrainInferContext *ctx, GError **error)
+{
+  gint axis;
+  if (!check_loss (ctx, 0, 1, 1, &axis, error))
+    return FALSE;
+  set_loss (ctx, 0, axis, ortrain_infer_get_dtype (ctx, 0));
+  return TRUE;
+}
+
+static gboolean
+gradient_nll (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *x = ortrain_grad_input (ctx, 0);
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1),
+                               ortrain_grad_shape_of (ctx, x), ortrain_grad_input (ctx, 2) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "NegativeLogLikelihoodLossGrad", operands,
+                                         operands[3] ? 4 : 3, 1, ortrain_attributes_copy (ctx->node->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+/* (dloss, target, shape[, weights]) */
+static gboolean
+infer_nll_grad (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim *content;
+  gint n;
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  if (ortrain_infer_get_content (ctx, 2, &content, &n))
+    ortrain_infer_set (ctx, 0, dtype, content, n);
+  else if (ortrain_infer_get_rank (ctx, 1) >= 0)
+    ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_rank (ctx, 1) + 1);
+  else
+    ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+  return TRUE;
+}
+
+/* clang-format off */
+static const OrtrainOpDef ops[] = {
+  { .name = "CrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .infer = infer_cross_entropy,
+    .gradient = gradient_cross_entropy },
+  { .name = "CrossEntropyGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_cross_entropy_grad },
+  { .name = "SoftmaxCrossEntropyLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2,
+    .infer = infer_softmax_cross_entropy, .upgrade = upgrade_softmax_cross_entropy },
+  { .name = "NegativeLogLikelihoodLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .infer = infer_nll,
+    .gradient = gradient_nll },
+  { .name = "NegativeLogLikelihoodLossGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4,
+    .min_outputs = 1, .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2,
+    .infer = infer_nll_grad },
+};
+/* clang-format on */
+ORTRAIN_OP_TABLE (loss, ops);
