@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "grad/ortrain-cross-entropy-loss.h"
+
+#include "grad/ortrain-loss-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainCrossEntropyLoss:
+ *
+ * The mean of the cross entropy between integer labels and the softmax of the output, as PyTorch's CrossEntropyLoss.
+ * The target holds class numbers (int64) in the shape of the output without the axis of the classes. Labels equal to
+ * `ignore-index` do not count.
+ */
+
+struct _OrtrainCrossEntropyLoss
+{
+  OrtrainLoss parent_instance;
+  int axis;
+  gint64 ignore_index;
+  double label_smoothing;
+  OrtrainTensor *class_weights;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainCrossEntropyLoss, ortrain_cross_entropy_loss, ORTRAIN_TYPE_LOSS)
+
+enum
+{
+  PROP_0,
+  PROP_AXIS,
+  PROP_IGNORE_INDEX,
+  PROP_LABEL_SMOOTHING,
+  PROP_CLASS_WEIGHTS,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_cross_entropy_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, OrtrainValue **value,
+                                  GError **error)
+{
+  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (loss);
+  OrtrainValue *logits = ortrain_loss_widen (graph, output, error);
+  if (logits == NULL)
+    return FALSE;
+  gint axis = self->axis < 0 ? self->axis + output->rank : self->axis;
+  if (output->rank < 1 || axis < 0 || axis >= output->rank)
+    {
+      g_autofree char *description = ortrain_value_describe (output);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "there is no axis %d for the classes in %s", self->axis, description);
+      return FALSE;
+    }
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gint rank = 0;
+  for (gint i = 0; i < output->rank; i++)
+    if (i != axis)
+      dims[rank++] = output->dims[i];
+  OrtrainValue *target = ortrain_loss_add_target (loss, graph, ORTRAIN_DTYPE_INT64, dims, rank, error);
+  if (target == NULL)
+    return FALSE;
+
+  OrtrainValue *inputs[3] = { logits, target, NULL };
+  guint n_inputs = 2;
+  if (self->class_weights != NULL)
+    {
+      gint64 n = ortrain_tensor_get_n_elements (self->class_weights);
+      OrtrainDim n_classes = output->dims[axis];
+      if (ortrain_tensor_get_rank (self->class_weights) != 1 ||
+          (ortrain_dim_is_int (n_classes) && n_classes.value != n))
+        {
+          g_autofree char *classes = ortrain_dim_to_string (n_classes);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                       "class weights must be one number for each of the %s classes, but there are %" G_GINT64_FORMAT
+                       " numbers in a tensor of rank %" G_GSIZE_FORMAT,
+                       classes, n, ortrain_tensor_get_rank (self->class_weights));
+          return FALSE;
+        }
+      g_autoptr (OrtrainTensor) weights = ortrain_tensor_cast (self->class_weights, logits->dtype, error);
+      if (weights == NULL)
+        return FALSE;
+      inputs[n_inputs++] = ortrain_graph_new_initializer (graph, "class_weights", weights);
+    }
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "axis", axis);
+  if (self->ignore_index != G_MININT64)
+    ortrain_attributes_set_int (attributes, "ignore_index", self->ignore_index);
+  ortrain_attributes_set_float (attributes, "label_smoothing", self->label_smoothing);
+  ortrain_attributes_set_string (attributes, "reduction", "mean");
+  *value = ortrain_loss_op (graph, ORTRAIN_DOMAIN, "CrossEntropy", inputs, n_inputs, 3, attributes, error);
+  return *value != NULL;
+}
+
+static void
+ortrain_cross_entropy_loss_finalize (GObject *object)
+{
+  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (object);
+
+  g_clear_object (&self->class_weights);
+
+  G_OBJECT_CLASS (ortrain_cross_entropy_loss_parent_class)->finalize (object);
+}
+
+static void
+ortrain_cross_entropy_loss_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (object);
+  switch (property_id)
+    {
+    case PROP_AXIS:
+      g_value_set_int (value, self->axis);
+      break;
+    case PROP_IGNORE_INDEX:
+      g_value_set_int64 (value, self->ignore_index);
+      break;
+    case PROP_LABEL_SMOOTHING:
+      g_value_set_double (value, self->label_smoothing);
+      break;
+    case PROP_CLASS_WEIGHTS:
+      g_value_set_object (value, self->class_weights);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_cross_entropy_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (object);
+  switch (property_id)
+    {
+    case PROP_AXIS:
+      ortrain_cross_entropy_loss_set_axis (self, g_value_get_int (value));
+      break;
+    case PROP_IGNORE_INDEX:
+      ortrain_cross_entropy_loss_set_ignore_index (self, g_value_get_int64 (value));
+      break;
+    case PROP_LABEL_SMOOTHING:
+      ortrain_cross_entropy_loss_set_label_smoothing (self, g_value_get_double (value));
+      break;
+    case PROP_CLASS_WEIGHTS:
+      ortrain_cross_entropy_loss_set_class_weights (self, g_value_get_object (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->finalize = ortrain_cross_entropy_loss_finalize;
+  object_class->get_property = ortrain_cross_entropy_loss_get_property;
+  object_class->set_property = ortrain_cross_entropy_loss_set_property;
+  ORTRAIN_LOSS_CLASS (klass)->build = ortrain_cross_entropy_loss_build;
+
+  /**
+   * OrtrainCrossEntropyLoss:axis: (getter get_axis) (setter set_axis)
+   *
+   * The axis of the classes, counted from the end if negative.
+   */
+  properties[PROP_AXIS] = g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
+                                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainCrossEntropyLoss:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
+   *
+   * The label that does not count; the least 64-bit integer for none.
+   */
+  properties[PROP_IGNORE_INDEX] =
+      g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, G_MININT64,
+                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainCrossEntropyLoss:label-smoothing: (getter get_label_smoothing) (setter set_label_smoothing)
+   *
+   * The part of the target that is spread over all classes.
+   */
+  properties[PROP_LABEL_SMOOTHING] =
+      g_param_spec_double ("label-smoothing", NULL, NULL, 0.0, 1.0, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainCrossEntropyLoss:class-weights: (getter get_class_weights) (setter set_class_weights)
+   *
+   * The weight of each class, one number per class.
+   */
+  properties[PROP_CLASS_WEIGHTS] =
+      g_param_spec_object ("class-weights", NULL, NULL, ORTRAIN_TYPE_TENSOR,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_cross_entropy_loss_init (OrtrainCrossEntropyLoss *self)
+{
+  self->axis = -1;
+  self->ignore_index = G_MININT64;
+}
+
+/**
+ * ortrain_cross_entropy_loss_new:
+ * @output: the name of an output of the model
+ * @target: the name of the input for the target
+ *
+ * Makes a loss, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLoss *
+ortrain_cross_entropy_loss_new (const char *output, const char *target)
+{
+  g_return_val_if_fail (output != NULL, NULL);
+
+  return g_object_new (ORTRAIN_TYPE_CROSS_ENTROPY_LOSS, "output", output, "target", target, NULL);
+}
+
+/**
+ * ortrain_cross_entropy_loss_get_axis: (get-property axis)
+ * @self: the object
+ *
+ * Gets the axis of the classes, counted from the end if negative.
+ *
+ * Returns: the axis of the classes, counted from the end if negative
+ */
+int
+ortrain_cross_entropy_loss_get_axis (OrtrainCrossEntropyLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self), 0);
+  return self->axis;
+}
+
+/**
+ * ortrain_cross_entropy_loss_set_axis: (set-property axis)
+ * @self: the object
+ * @axis: the axis of the classes, counted from the end if negative
+ *
+ * Sets the axis of the classes, counted from the end if negative.
+ */
+void
+ortrain_cross_entropy_loss_set_axis (OrtrainCrossEntropyLoss *self, int axis)
+{
+  g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
+  if (self->axis == axis)
+    return;
+  self->axis = axis;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_AXIS]);
+}
+
+/**
+ * ortrain_cross_entropy_loss_get_ignore_index: (get-property ignore-index)
+ * @self: the object
+ *
+ * Gets the label that does not count; the least 64-bit integer for none.
+ *
+ * Returns: the label that does not count; the least 64-bit integer for none
+ */
+gint64
+ortrain_cross_entropy_loss_get_ignore_index (OrtrainCrossEntropyLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self), 0);
+  return self->ignore_index;
+}
+
+/**
+ * ortrain_cross_entropy_loss_set_ignore_index: (set-property ignore-index)
+ * @self: the object
+ * @ignore_index: the label that does not count; the least 64-bit integer for none
+ *
+ * Sets the label that does not count; the least 64-bit integer for none.
+ */
+void
+ortrain_cross_entropy_loss_set_ignore_index (OrtrainCrossEntropyLoss *self, gint64 ignore_index)
+{
+  g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
+  if (self->ignore_index == ignore_index)
+    return;
+  self->ignore_index = ignore_index;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_IGNORE_INDEX]);
+}
+
+/**
+ * ortrain_cross_entropy_loss_get_label_smoothing: (get-property label-smoothing)
+ * @self: the object
+ *
+ * Gets the part of the target that is spread over all classes.
+ *
+ * Returns: the part of the target that is spread over all classes
+ */
+double
+ortrain_cross_entropy_loss_get_label_smoothing (OrtrainCrossEntropyLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self), 0);
+  return self->label_smoothing;
+}
+
+/**
+ * ortrain_cross_entropy_loss_set_label_smoothing: (set-property label-smoothing)
+ * @self: the object
+ * @label_smoothing: the part of the target that is spread over all classes
+ *
+ * Sets the part of the target that is spread over all classes.
+ */
+void
+ortrain_cross_entropy_loss_set_label_smoothing (OrtrainCrossEntropyLoss *self, double label_smoothing)
+{
+  g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
+  g_return_if_fail (!isnan (label_smoothing));
+  if (self->label_smoothing == label_smoothing)
+    return;
+  self->label_smoothing = label_smoothing;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LABEL_SMOOTHING]);
+}
+
+/**
+ * ortrain_cross_entropy_loss_get_class_weights: (get-property class-weights)
+ * @self: the object
+ *
+ * Gets the weight of each class, one number per class.
+ *
+ * Returns: (transfer none) (nullable): the weight of each class, one number per class
+ */
+OrtrainTensor *
+ortrain_cross_entropy_loss_get_class_weights (OrtrainCrossEntropyLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self), NULL);
+  return self->class_weights;
+}
+
+/**
+ * ortrain_cross_entropy_loss_set_class_weights: (set-property class-weights)
+ * @self: the object
+ * @class_weights: (nullable): the weight of each class, one number per class
+ *
+ * Sets the weight of each class, one number per class.
+ */
+void
+ortrain_cross_entropy_loss_set_class_weights (OrtrainCrossEntropyLoss *self, OrtrainTensor *class_weights)
+{
+  g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
+  g_return_if_fail (class_weights == NULL || G_TYPE_CHECK_INSTANCE_TYPE (class_weights, ORTRAIN_TYPE_TENSOR));
+  if (!g_set_object (&self->class_weights, class_weights))
+    return;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLASS_WEIGHTS]);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "grad/ortrain-huber-loss.h"
+
+#include "grad/ortrain-loss-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainHuberLoss:
+ *
+ * The mean of Huber's function of the differences: half the square up to `delta`, a straight line beyond, as in
+ * PyTorch's HuberLoss. The target has the shape and type of the output.
+ */
+
+struct _OrtrainHuberLoss
+{
+  OrtrainLoss parent_instance;
+  double delta;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainHuberLoss, ortrain_huber_loss, ORTRAIN_TYPE_LOSS)
+
+enum
+{
+  PROP_0,
+  PROP_DELTA,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_huber_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, OrtrainValue **value,
+                          GError **error)
+{
+  OrtrainHuberLoss *self = ORTRAIN_HUBER_LOSS (loss);
+  OrtrainValue *x = ortrain_loss_widen (graph, output, error);
+  OrtrainValue *t =
+      x != NULL ? ortrain_loss_add_target (loss, graph, x->dtype, output->dims, output->rank, error) : NULL;
+  if (t == NULL)
+    return FALSE;
+  OrtrainValue *d = ortrain_loss_op2 (graph, "Sub", x, t, error);
+  /* With a = |d| and q = min (a, delta): q * (a - q / 2) is both branches in one. */
+  OrtrainValue *delta = ortrain_graph_const_scalar (graph, x->dtype, self->delta);
+  OrtrainValue *half = ortrain_graph_const_scalar (graph, x->dtype, 0.5);
+  OrtrainValue *a = d != NULL ? ortrain_loss_op1 (graph, "Abs", d, error) : NULL;
+  OrtrainValue *q = a != NULL ? ortrain_loss_op2 (graph, "Min", a, delta, error) : NULL;
+  OrtrainValue *half_q = q != NULL ? ortrain_loss_op2 (graph, "Mul", q, half, error) : NULL;
+  OrtrainValue *rest = half_q != NULL ? ortrain_loss_op2 (graph, "Sub", a, half_q, error) : NULL;
+  OrtrainValue *huber = rest != NULL ? ortrain_loss_op2 (graph, "Mul", q, rest, error) : NULL;
+  *value = huber != NULL ? ortrain_loss_mean (graph, huber, error) : NULL;
+  return *value != NULL;
+}
+
+static void
+ortrain_huber_loss_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainHuberLoss *self = ORTRAIN_HUBER_LOSS (object);
+  switch (property_id)
+    {
+    case PROP_DELTA:
+      g_value_set_double (value, self->delta);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_huber_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainHuberLoss *self = ORTRAIN_HUBER_LOSS (object);
+  switch (property_id)
+    {
+    case PROP_DELTA:
+      ortrain_huber_loss_set_delta (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_huber_loss_class_init (OrtrainHuberLossClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_huber_loss_get_property;
+  object_class->set_property = ortrain_huber_loss_set_property;
+  ORTRAIN_LOSS_CLASS (klass)->build = ortrain_huber_loss_build;
+
+  /**
+   * OrtrainHuberLoss:delta: (getter get_delta) (setter set_delta)
+   *
+   * The difference at which the square becomes a line.
+   */
+  properties[PROP_DELTA] = g_param_spec_double ("delta", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_huber_loss_init (OrtrainHuberLoss *self)
+{
+  self->delta = 1.0;
+}
+
+/**
+ * ortrain_huber_loss_new:
+ * @output: the name of an output of the model
+ * @target: the name of the input for the target
+ *
+ * Makes a loss, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLoss *
+ortrain_huber_loss_new (const char *output, const char *target)
+{
+  g_return_val_if_fail (output != NULL, NULL);
+
+  return g_object_new (ORTRAIN_TYPE_HUBER_LOSS, "output", output, "target", target, NULL);
+}
+
+/**
+ * ortrain_huber_loss_get_delta: (get-property delta)
+ * @self: the object
+ *
+ * Gets the difference at which the square becomes a line.
+ *
+ * Returns: the difference at which the square becomes a line
+ */
+double
+ortrain_huber_loss_get_delta (OrtrainHuberLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_HUBER_LOSS (self), 0);
+  return self->delta;
+}
+
+/**
+ * ortrain_huber_loss_set_delta: (set-property delta)
+ * @self: the object
+ * @delta: the difference at which the square becomes a line
+ *
+ * Sets the difference at which the square becomes a line.
+ */
+void
+ortrain_huber_loss_set_delta (OrtrainHuberLoss *self, double delta)
+{
+  g_return_if_fail (ORTRAIN_IS_HUBER_LOSS (self));
+  g_return_if_fail (!isnan (delta));
+  if (self->delta == delta)
+    return;
+  self->delta = delta;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DELTA]);
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "grad/ortrain-loss-private.h"
+
+#include "ops/ortrain-op-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainLoss:
+ *
+ * What is to become less: a function of one output of a model and a target. A loss adds its nodes to the training
+ * graph, and its target as a new input of that graph. Several losses are summed, each times its `weight`.
+ *
+ * The properties are read when a session is made. To write a loss in C, implement `build`.
+ *
+ * Externally synchronised.
+ */
+
+typedef struct
+{
+  char *output;
+  char *target;
+  double weight;
+} OrtrainLossPrivate;
+
+G_DEFINE_ABSTRACT_TYPE_WITH_PRIVATE (OrtrainLoss, ortrain_loss, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_OUTPUT,
+  PROP_TARGET,
+  PROP_WEIGHT,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_loss_finalize (GObject *object)
+{
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (ORTRAIN_LOSS (object));
+
+  g_free (priv->output);
+  g_free (priv->target);
+
+  G_OBJECT_CLASS (ortrain_loss_parent_class)->finalize (object);
+}
+
+static void
+ortrain_loss_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (ORTRAIN_LOSS (object));
+  switch (property_id)
+    {
+    case PROP_OUTPUT:
+      g_value_set_string (value, priv->output);
+      break;
+    case PROP_TARGET:
+      g_value_set_string (value, priv->target);
+      break;
+    case PROP_WEIGHT:
+      g_value_set_double (value, priv->weight);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainLoss *self = ORTRAIN_LOSS (object);
+  switch (property_id)
+    {
+    case PROP_OUTPUT:
+      ortrain_loss_set_output (self, g_value_get_string (value));
+      break;
+    case PROP_TARGET:
+      ortrain_loss_set_target (self, g_value_get_string (value));
+      break;
+    case PROP_WEIGHT:
+      ortrain_loss_set_weight (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_loss_class_init (OrtrainLossClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->finalize = ortrain_loss_finalize;
+  object_class->get_property = ortrain_loss_get_property;
+  object_class->set_property = ortrain_loss_set_property;
+
+  /**
+   * OrtrainLoss:output: (getter get_output) (setter set_output)
+   *
+   * The name of the model's output that the loss is a function of.
+   */
+  properties[PROP_OUTPUT] = g_param_spec_string ("output", NULL, NULL, NULL,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainLoss:target: (getter get_target) (setter set_target)
+   *
+   * The name of the input that the loss adds.
+   */
+  properties[PROP_TARGET] = g_param_spec_string ("target", NULL, NULL, NULL,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainLoss:weight: (getter get_weight) (setter set_weight)
+   *
+   * The factor of the loss in the sum that is trained.
+   */
+  properties[PROP_WEIGHT] = g_param_spec_double ("weight", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 1.0,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_loss_init (OrtrainLoss *self)
+{
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  priv->weight = 1.0;
+}
+
+/**
+ * ortrain_loss_get_output: (get-property output)
+ * @self: a loss
+ *
+ * Gets the name of the output that the loss is a function of.
+ *
+ * Returns: (transfer none) (nullable): the name
+ */
+const char *
+ortrain_loss_get_output (OrtrainLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LOSS (self), NULL);
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  return priv->output;
+}
+
+/**
+ * ortrain_loss_set_output: (set-property output)
+ * @self: a loss
+ * @output: (nullable): the name of an output
+ *
+ * Sets the name of the output that the loss is a function of.
+ */
+void
+ortrain_loss_set_output (OrtrainLoss *self, const char *output)
+{
+  g_return_if_fail (ORTRAIN_IS_LOSS (self));
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  if (g_strcmp0 (priv->output, output) == 0)
+    return;
+  g_free (priv->output);
+  priv->output = g_strdup (output);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OUTPUT]);
+}
+
+/**
+ * ortrain_loss_get_target: (get-property target)
+ * @self: a loss
+ *
+ * Gets the name of the input that the loss adds.
+ *
+ * Returns: (transfer none) (nullable): the name
+ */
+const char *
+ortrain_loss_get_target (OrtrainLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LOSS (self), NULL);
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  return priv->target;
+}
+
+/**
+ * ortrain_loss_set_target: (set-property target)
+ * @self: a loss
+ * @target: (nullable): the name of the input that the loss adds
+ *
+ * Sets the name of the input that the loss adds.
+ */
+void
+ortrain_loss_set_target (OrtrainLoss *self, const char *target)
+{
+  g_return_if_fail (ORTRAIN_IS_LOSS (self));
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  if (g_strcmp0 (priv->target, target) == 0)
+    return;
+  g_free (priv->target);
+  priv->target = g_strdup (target);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TARGET]);
+}
+
+/**
+ * ortrain_loss_get_weight: (get-property weight)
+ * @self: a loss
+ *
+ * Gets the factor of the loss in the sum that is trained.
+ *
+ * Returns: the factor
+ */
+double
+ortrain_loss_get_weight (OrtrainLoss *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LOSS (self), 0);
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  return priv->weight;
+}
+
+/**
+ * ortrain_loss_set_weight: (set-property weight)
+ * @self: a loss
+ * @weight: a factor
+ *
+ * Sets the factor of the loss in the sum that is trained.
+ */
+void
+ortrain_loss_set_weight (OrtrainLoss *self, double weight)
+{
+  g_return_if_fail (ORTRAIN_IS_LOSS (self));
+  g_return_if_fail (isfinite (weight));
+  OrtrainLossPrivate *priv = ortrain_loss_get_instance_private (self);
+  if (priv->weight == weight)
+    return;
+  priv->weight = weight;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT]);
+}
+
+OrtrainValue *
+ortrain_loss_op (OrtrainGraph *graph, const char *domain, const char *op_type, OrtrainValue *const *inputs,
+                 guint n_inputs, guint n_outputs, OrtrainAttributes *attributes, GError **error)
+{
+  OrtrainNode *node = ortrain_graph_new_node (graph, domain, op_type, NULL, inputs, n_inputs, n_outputs);
+  if (attributes != NULL)
+    {
+      ortrain_attributes_free (node->attributes);
+      node->attributes = attributes;
+    }
+  if (!ortrain_ops_infer_node (node, error))
+    return NULL;
+  return ortrain_node_output (node, 0);
+}
+
+OrtrainValue *
+ortrain_loss_op1 (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, GError **error)
+{
+  return ortrain_loss_op (graph, "", op_type, &a, 1, 1, NULL, error);
+}
+
+OrtrainValue *
+ortrain_loss_op2 (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, OrtrainValue *b, GError **error)
+{
+  OrtrainValue *inputs[] = { a, b };
+  return ortrain_loss_op (graph, "", op_type, inputs, 2, 1, NULL, error);
+}
+
+OrtrainValue *
+ortrain_loss_mean (OrtrainGraph *graph, OrtrainValue *value, GError **error)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "keepdims", 0);
+  return ortrain_loss_op (graph, "", "ReduceMean", &value, 1, 1, attributes, error);
+}
+
+OrtrainValue *
+ortrain_loss_widen (OrtrainGraph *graph, OrtrainValue *value, GError **error)
+{
+  if (value->dtype == ORTRAIN_DTYPE_FLOAT32 || value->dtype == ORTRAIN_DTYPE_FLOAT64)
+    return value;
+  if (!ortrain_dtype_is_floating (value->dtype))
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                   "a loss needs a floating type, but '%s' is %s", value->name, ortrain_dtype_get_name (value->dtype));
+      return NULL;
+    }
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "to", ORTRAIN_DTYPE_FLOAT32);
+  return ortrain_loss_op (graph, "", "Cast", &value, 1, 1, attributes, error);
+}
+
+OrtrainValue *
+ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dtype, const OrtrainDim *dims, gint rank,
+                         GError **error)
+{
+  const char *name = ortrain_loss_get_target (self);
+  if (name == NULL || *name == '\0')
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' has no target name",
+                   G_OBJECT_TYPE_NAME (self), ortrain_loss_get_output (self));
+      return NULL;
+    }
+  OrtrainValue *value = ortrain_graph_find_value (graph, name);
+  if (value == NULL)
+    {
+      if (rank < 0)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                       "the rank of output '%s' is not known, so the shape of target '%s' is not either",
+                       ortrain_loss_get_output (self), name);
+          return NULL;
+        }
+      value = ortrain_graph_new_input (graph, name, dtype, dims, rank);
+      value->role = ORTRAIN_ROLE_TARGET;
+      return value;
+    }
+  if (value->kind != ORTRAIN_VALUE_INPUT)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "the target '%s' of %s has the name of another value of the model", name, G_OBJECT_TYPE_NAME (self));
+      return NULL;
+    }
+  if (value->dtype != dtype)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "%s needs target '%s' as %s, but the graph has an input of that name with %s",
+                   G_OBJECT_TYPE_NAME (self), name, ortrain_dtype_get_name (dtype),
+                   ortrain_dtype_get_name (value->dtype));
+      return NULL;
+    }
+  return value;
+}
+
+/* The output may be any value of the graph; but what people mean is told in the message. */
+static OrtrainValue *
+find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
+{
+  const char *name = ortrain_loss_get_output (self);
+  OrtrainValue *value = name != NULL ? ortrain_graph_find_value (graph, name) : NULL;
+  if (value != NULL)
+    return value;
+  g_autoptr (GString) names = g_string_new (NULL);
+  for (guint i = 0; i < graph->outputs->len; i++)
+    g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", ((OrtrainValue *) graph->outputs->pdata[i])->name);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "%s asks for output '%s', which the model does not have; it has %s", G_OBJECT_TYPE_NAME (self),
+               name != NULL ? name : "", names->str);
+  return NULL;
+}
+
+OrtrainValue *
+ortrain_loss_add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
+{
+  OrtrainValue *output = find_output (self, graph, error);
+  if (output == NULL)
+    return NULL;
+  OrtrainLossClass *klass = ORTRAIN_LOSS_GET_CLASS (self);
+  OrtrainValue *loss = NULL;
+  g_autoptr (GError) local_error = NULL;
+  if (klass->build == NULL || !klass->build (self, graph, output, &loss, &local_error) || loss == NULL)
+    {
+      if (local_error == NULL) /* a method written in a scripting language may fail without saying why */
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' could not be built",
+                     G_OBJECT_TYPE_NAME (self), output->name);
+      else
+        g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
+                                    "%s on output '%s': ", G_OBJECT_TYPE_NAME (self), output->name);
+      return NULL;
+    }
+  if (!ortrain_dtype_is_floating (loss->dtype) || loss->rank != 0)
+    {
+      g_autofree char *description = ortrain_value_describe (loss);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                   "%s on output '%s' must be a scalar of a floating type, but it is %s", G_OBJECT_TYPE_NAME (self),
+                   output->name, description);
+      return NULL;
+    }
+  double weight = ortrain_loss_get_weight (self);
+  if (weight != 1.0)
+    loss = ortrain_loss_op2 (graph, "Mul", loss, ortrain_graph_const_scalar (graph, loss->dtype, weight), error);
+  return loss;
+}
+
+OrtrainValue *
+ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **error)
+{
+  OrtrainValue *sum = NULL;
+  guint n = g_list_model_get_n_items (losses);
+  if (n == 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "the options have no loss; add one with add_loss");
+      return NULL;
+    }
+  for (guint i = 0; i < n; i++)
+    {
+      g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
+      OrtrainValue *value = ortrain_loss_add_to_graph (loss, graph, error);
+      if (value == NULL)
+        return NULL;
+      if (sum != NULL && value->dtype != sum->dtype)
+        {
+          OrtrainAttributes *attributes = ortrain_attributes_new ();
+          ortrain_attributes_set_int (attributes, "to", sum->dtype);
+          value = ortrain_loss_op (graph, "", "Cast", &value, 1, 1, attributes, error);
+          if (value == NULL)
+            return NULL;
+        }
+      sum = sum == NULL ? value : ortrain_loss_op2 (graph, "Add", sum, value, error);
+      if (sum == NULL)
+        return NULL;
+    }
+  /* A scalar that the model has already keeps its name. */
+  if (!sum->is_output)
+    {
+      ortrain_value_rename (sum, "loss");
+      ortrain_graph_mark_output (graph, sum, TRUE);
+    }
+  sum->role = ORTRAIN_ROLE_LOSS;
+  return sum;
+}

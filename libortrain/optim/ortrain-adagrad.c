@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-adagrad.h"
+
+#include "optim/ortrain-optimizer-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainAdagrad:
+ *
+ * Adagrad, as PyTorch defines it. `initial-accumulator` is read when a session is made.
+ */
+
+struct _OrtrainAdagrad
+{
+  OrtrainOptimizer parent_instance;
+  double epsilon;
+  double weight_decay;
+  double learning_rate_decay;
+  double initial_accumulator;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainAdagrad, ortrain_adagrad, ORTRAIN_TYPE_OPTIMIZER)
+
+enum
+{
+  PROP_0,
+  PROP_EPSILON,
+  PROP_WEIGHT_DECAY,
+  PROP_LEARNING_RATE_DECAY,
+  PROP_INITIAL_ACCUMULATOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_adagrad_describe (OrtrainOptimizer *optimizer, gpointer description)
+{
+  OrtrainAdagrad *self = ORTRAIN_ADAGRAD (optimizer);
+  OrtrainOptimizerDescription *d = description;
+  d->op_type = "AdagradUpdate";
+  d->factors[0] = self->epsilon;
+  d->factors[1] = self->learning_rate_decay;
+  d->weight_decay = self->weight_decay;
+  d->n_states = 1;
+  d->state_names[0] = "sum";
+  d->initial_states[0] = self->initial_accumulator;
+}
+
+static void
+ortrain_adagrad_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainAdagrad *self = ORTRAIN_ADAGRAD (object);
+  switch (property_id)
+    {
+    case PROP_EPSILON:
+      g_value_set_double (value, self->epsilon);
+      break;
+    case PROP_WEIGHT_DECAY:
+      g_value_set_double (value, self->weight_decay);
+      break;
+    case PROP_LEARNING_RATE_DECAY:
+      g_value_set_double (value, self->learning_rate_decay);
+      break;
+    case PROP_INITIAL_ACCUMULATOR:
+      g_value_set_double (value, self->initial_accumulator);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_adagrad_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainAdagrad *self = ORTRAIN_ADAGRAD (object);
+  switch (property_id)
+    {
+    case PROP_EPSILON:
+      ortrain_adagrad_set_epsilon (self, g_value_get_double (value));
+      break;
+    case PROP_WEIGHT_DECAY:
+      ortrain_adagrad_set_weight_decay (self, g_value_get_double (value));
+      break;
+    case PROP_LEARNING_RATE_DECAY:
+      ortrain_adagrad_set_learning_rate_decay (self, g_value_get_double (value));
+      break;
+    case PROP_INITIAL_ACCUMULATOR:
+      ortrain_adagrad_set_initial_accumulator (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_adagrad_get_property;
+  object_class->set_property = ortrain_adagrad_set_property;
+  ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_adagrad_describe;
+
+  /**
+   * OrtrainAdagrad:epsilon: (getter get_epsilon) (setter set_epsilon)
+   *
+   * The term that keeps the division from zero.
+   */
+  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-10,
+                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdagrad:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
+   *
+   * The weight decay.
+   */
+  properties[PROP_WEIGHT_DECAY] =
+      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdagrad:learning-rate-decay: (getter get_learning_rate_decay) (setter set_learning_rate_decay)
+   *
+   * The decay of the learning rate by the step.
+   */
+  properties[PROP_LEARNING_RATE_DECAY] =
+      g_param_spec_double ("learning-rate-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdagrad:initial-accumulator: (getter get_initial_accumulator) (setter set_initial_accumulator)
+   *
+   * The value that the sums of squares start with.
+   */
+  properties[PROP_INITIAL_ACCUMULATOR] =
+      g_param_spec_double ("initial-accumulator", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_adagrad_init (OrtrainAdagrad *self)
+{
+  self->epsilon = 1e-10;
+}
+
+/**
+ * ortrain_adagrad_new:
+ * @learning_rate: the learning rate
+ *
+ * Makes an optimizer with the given learning rate, and the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainOptimizer *
+ortrain_adagrad_new (double learning_rate)
+{
+  return g_object_new (ORTRAIN_TYPE_ADAGRAD, "learning-rate", learning_rate, NULL);
+}
+
+/**
+ * ortrain_adagrad_get_epsilon: (get-property epsilon)
+ * @self: the object
+ *
+ * Gets the term that keeps the division from zero.
+ *
+ * Returns: the term that keeps the division from zero
+ */
+double
+ortrain_adagrad_get_epsilon (OrtrainAdagrad *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAGRAD (self), 0);
+  return self->epsilon;
+}
+
+/**
+ * ortrain_adagrad_set_epsilon: (set-property epsilon)
+ * @self: the object
+ * @epsilon: the term that keeps the division from zero
+ *
+ * Sets the term that keeps the division from zero.
+ */
+void
+ortrain_adagrad_set_epsilon (OrtrainAdagrad *self, double epsilon)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
+  g_return_if_fail (!isnan (epsilon));
+  if (self->epsilon == epsilon)
+    return;
+  self->epsilon = epsilon;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+}
+
+/**
+ * ortrain_adagrad_get_weight_decay: (get-property weight-decay)
+ * @self: the object
+ *
+ * Gets the weight decay.
+ *
+ * Returns: the weight decay
+ */
+double
+ortrain_adagrad_get_weight_decay (OrtrainAdagrad *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAGRAD (self), 0);
+  return self->weight_decay;
+}
+
+/**
+ * ortrain_adagrad_set_weight_decay: (set-property weight-decay)
+ * @self: the object
+ * @weight_decay: the weight decay
+ *
+ * Sets the weight decay.
+ */
+void
+ortrain_adagrad_set_weight_decay (OrtrainAdagrad *self, double weight_decay)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
+  g_return_if_fail (!isnan (weight_decay));
+  if (self->weight_decay == weight_decay)
+    return;
+  self->weight_decay = weight_decay;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+}
+
+/**
+ * ortrain_adagrad_get_learning_rate_decay: (get-property learning-rate-decay)
+ * @self: the object
+ *
+ * Gets the decay of the learning rate by the step.
+ *
+ * Returns: the decay of the learning rate by the step
+ */
+double
+ortrain_adagrad_get_learning_rate_decay (OrtrainAdagrad *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAGRAD (self), 0);
+  return self->learning_rate_decay;
+}
+
+/**
+ * ortrain_adagrad_set_learning_rate_decay: (set-property learning-rate-decay)
+ * @self: the object
+ * @learning_rate_decay: the decay of the learning rate by the step
+ *
+ * Sets the decay of the learning rate by the step.
+ */
+void
+ortrain_adagrad_set_learning_rate_decay (OrtrainAdagrad *self, double learning_rate_decay)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
+  g_return_if_fail (!isnan (learning_rate_decay));
+  if (self->learning_rate_decay == learning_rate_decay)
+    return;
+  self->learning_rate_decay = learning_rate_decay;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEARNING_RATE_DECAY]);
+}
+
+/**
+ * ortrain_adagrad_get_initial_accumulator: (get-property initial-accumulator)
+ * @self: the object
+ *
+ * Gets the value that the sums of squares start with.
+ *
+ * Returns: the value that the sums of squares start with
+ */
+double
+ortrain_adagrad_get_initial_accumulator (OrtrainAdagrad *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAGRAD (self), 0);
+  return self->initial_accumulator;
+}
+
+/**
+ * ortrain_adagrad_set_initial_accumulator: (set-property initial-accumulator)
+ * @self: the object
+ * @initial_accumulator: the value that the sums of squares start with
+ *
+ * Sets the value that the sums of squares start with.
+ */
+void
+ortrain_adagrad_set_initial_accumulator (OrtrainAdagrad *self, double initial_accumulator)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
+  g_return_if_fail (!isnan (initial_accumulator));
+  if (self->initial_accumulator == initial_accumulator)
+    return;
+  self->initial_accumulator = initial_accumulator;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_INITIAL_ACCUMULATOR]);
+}

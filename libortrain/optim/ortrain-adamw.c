@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-adamw.h"
+
+#include "optim/ortrain-optimizer-private.h"
+#include "ortrain-enum-types.h"
+
+#include <math.h>
+
+/**
+ * OrtrainAdamW:
+ *
+ * Adam with decoupled weight decay, in the two orders in use, see [enum@AdamwMode].
+ */
+
+struct _OrtrainAdamW
+{
+  OrtrainOptimizer parent_instance;
+  double beta1;
+  double beta2;
+  double epsilon;
+  double weight_decay;
+  gboolean bias_correction;
+  OrtrainAdamwMode mode;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainAdamW, ortrain_adamw, ORTRAIN_TYPE_OPTIMIZER)
+
+enum
+{
+  PROP_0,
+  PROP_BETA1,
+  PROP_BETA2,
+  PROP_EPSILON,
+  PROP_WEIGHT_DECAY,
+  PROP_BIAS_CORRECTION,
+  PROP_MODE,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_adamw_describe (OrtrainOptimizer *optimizer, gpointer description)
+{
+  OrtrainAdamW *self = ORTRAIN_ADAMW (optimizer);
+  OrtrainOptimizerDescription *d = description;
+  d->op_type = "AdamUpdate";
+  d->factors[0] =
+      self->mode == ORTRAIN_ADAMW_MODE_DECAY_FIRST ? ORTRAIN_UPDATE_ADAMW_DECAY_FIRST : ORTRAIN_UPDATE_ADAMW_DECAY_LAST;
+  d->factors[1] = self->beta1;
+  d->factors[2] = self->beta2;
+  d->factors[3] = self->epsilon;
+  d->factors[4] = self->bias_correction;
+  d->weight_decay = self->weight_decay;
+  d->n_states = 2;
+  d->state_names[0] = "exp_avg";
+  d->state_names[1] = "exp_avg_sq";
+}
+
+static void
+ortrain_adamw_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainAdamW *self = ORTRAIN_ADAMW (object);
+  switch (property_id)
+    {
+    case PROP_BETA1:
+      g_value_set_double (value, self->beta1);
+      break;
+    case PROP_BETA2:
+      g_value_set_double (value, self->beta2);
+      break;
+    case PROP_EPSILON:
+      g_value_set_double (value, self->epsilon);
+      break;
+    case PROP_WEIGHT_DECAY:
+      g_value_set_double (value, self->weight_decay);
+      break;
+    case PROP_BIAS_CORRECTION:
+      g_value_set_boolean (value, self->bias_correction);
+      break;
+    case PROP_MODE:
+      g_value_set_enum (value, self->mode);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_adamw_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainAdamW *self = ORTRAIN_ADAMW (object);
+  switch (property_id)
+    {
+    case PROP_BETA1:
+      ortrain_adamw_set_beta1 (self, g_value_get_double (value));
+      break;
+    case PROP_BETA2:
+      ortrain_adamw_set_beta2 (self, g_value_get_double (value));
+      break;
+    case PROP_EPSILON:
+      ortrain_adamw_set_epsilon (self, g_value_get_double (value));
+      break;
+    case PROP_WEIGHT_DECAY:
+      ortrain_adamw_set_weight_decay (self, g_value_get_double (value));
+      break;
+    case PROP_BIAS_CORRECTION:
+      ortrain_adamw_set_bias_correction (self, g_value_get_boolean (value));
+      break;
+    case PROP_MODE:
+      ortrain_adamw_set_mode (self, g_value_get_enum (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_adamw_class_init (OrtrainAdamWClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_adamw_get_property;
+  object_class->set_property = ortrain_adamw_set_property;
+  ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_adamw_describe;
+
+  /**
+   * OrtrainAdamW:beta1: (getter get_beta1) (setter set_beta1)
+   *
+   * The decay of the running mean of gradients.
+   */
+  properties[PROP_BETA1] = g_param_spec_double ("beta1", NULL, NULL, 0.0, 1.0, 0.9,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdamW:beta2: (getter get_beta2) (setter set_beta2)
+   *
+   * The decay of the running mean of squared gradients.
+   */
+  properties[PROP_BETA2] = g_param_spec_double ("beta2", NULL, NULL, 0.0, 1.0, 0.999,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdamW:epsilon: (getter get_epsilon) (setter set_epsilon)
+   *
+   * The term that keeps the division from zero.
+   */
+  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-8,
+                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdamW:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
+   *
+   * The weight decay.
+   */
+  properties[PROP_WEIGHT_DECAY] =
+      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.01,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdamW:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
+   *
+   * Whether the moments are corrected for their start at zero.
+   */
+  properties[PROP_BIAS_CORRECTION] = g_param_spec_boolean (
+      "bias-correction", NULL, NULL, TRUE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainAdamW:mode: (getter get_mode) (setter set_mode)
+   *
+   * The order of decay and step.
+   */
+  properties[PROP_MODE] =
+      g_param_spec_enum ("mode", NULL, NULL, ORTRAIN_TYPE_ADAMW_MODE, ORTRAIN_ADAMW_MODE_DECAY_FIRST,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_adamw_init (OrtrainAdamW *self)
+{
+  self->beta1 = 0.9;
+  self->beta2 = 0.999;
+  self->epsilon = 1e-8;
+  self->weight_decay = 0.01;
+  self->bias_correction = TRUE;
+  self->mode = ORTRAIN_ADAMW_MODE_DECAY_FIRST;
+}
+
+/**
+ * ortrain_adamw_new:
+ * @learning_rate: the learning rate
+ *
+ * Makes an optimizer with the given learning rate, and the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainOptimizer *
+ortrain_adamw_new (double learning_rate)
+{
+  return g_object_new (ORTRAIN_TYPE_ADAMW, "learning-rate", learning_rate, NULL);
+}
+
+/**
+ * ortrain_adamw_get_beta1: (get-property beta1)
+ * @self: the object
+ *
+ * Gets the decay of the running mean of gradients.
+ *
+ * Returns: the decay of the running mean of gradients
+ */
+double
+ortrain_adamw_get_beta1 (OrtrainAdamW *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAMW (self), 0);
+  return self->beta1;
+}
+
+/**
+ * ortrain_adamw_set_beta1: (set-property beta1)
+ * @self: the object
+ * @beta1: the decay of the running mean of gradients
+ *
+ * Sets the decay of the running mean of gradients.
+ */
+void
+ortrain_adamw_set_beta1 (OrtrainAdamW *self, double beta1)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAMW (self));
+  g_return_if_fail (!isnan (beta1));
+  if (self->beta1 == beta1)
+    return;
+  self->beta1 = beta1;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA1]);
+}
+
+/**
+ * ortrain_adamw_get_beta2: (get-property beta2)
+ * @self: the object
+ *
+ * Gets the decay of the running mean of squared gradients.
+ *
+ * Returns: the decay of the running mean of squared gradients
+ */
+double
+ortrain_adamw_get_beta2 (OrtrainAdamW *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAMW (self), 0);
+  return self->beta2;
+}
+
+/**
+ * ortrain_adamw_set_beta2: (set-property beta2)
+ * @self: the object
+ * @beta2: the decay of the running mean of squared gradients
+ *
+ * Sets the decay of the running mean of squared gradients.
+ */
+void
+ortrain_adamw_set_beta2 (OrtrainAdamW *self, double beta2)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAMW (self));
+  g_return_if_fail (!isnan (beta2));
+  if (self->beta2 == beta2)
+    return;
+  self->beta2 = beta2;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA2]);
+}
+
+/**
+ * ortrain_adamw_get_epsilon: (get-property epsilon)
+ * @self: the object
+ *
+ * Gets the term that keeps the division from zero.
+ *
+ * Returns: the term that keeps the division from zero
+ */
+double
+ortrain_adamw_get_epsilon (OrtrainAdamW *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAMW (self), 0);
+  return self->epsilon;
+}
+
+/**
+ * ortrain_adamw_set_epsilon: (set-property epsilon)
+ * @self: the object
+ * @epsilon: the term that keeps the division from zero
+ *
+ * Sets the term that keeps the division from zero.
+ */
+void
+ortrain_adamw_set_epsilon (OrtrainAdamW *self, double epsilon)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAMW (self));
+  g_return_if_fail (!isnan (epsilon));
+  if (self->epsilon == epsilon)
+    return;
+  self->epsilon = epsilon;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+}
+
+/**
+ * ortrain_adamw_get_weight_decay: (get-property weight-decay)
+ * @self: the object
+ *
+ * Gets the weight decay.
+ *
+ * Returns: the weight decay
+ */
+double
+ortrain_adamw_get_weight_decay (OrtrainAdamW *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAMW (self), 0);
+  return self->weight_decay;
+}
+
+/**
+ * ortrain_adamw_set_weight_decay: (set-property weight-decay)
+ * @self: the object
+ * @weight_decay: the weight decay
+ *
+ * Sets the weight decay.
+ */
+void
+ortrain_adamw_set_weight_decay (OrtrainAdamW *self, double weight_decay)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAMW (self));
+  g_return_if_fail (!isnan (weight_decay));
+  if (self->weight_decay == weight_decay)
+    return;
+  self->weight_decay = weight_decay;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+}
+
+/**
+ * ortrain_adamw_get_bias_correction: (get-property bias-correction)
+ * @self: the object
+ *
+ * Gets whether the moments are corrected for their start at zero.
+ *
+ * Returns: whether the moments are corrected for their start at zero
+ */
+gboolean
+ortrain_adamw_get_bias_correction (OrtrainAdamW *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAMW (self), FALSE);
+  return self->bias_correction;
+}
+
+/**
+ * ortrain_adamw_set_bias_correction: (set-property bias-correction)
+ * @self: the object
+ * @bias_correction: whether the moments are corrected for their start at zero
+ *
+ * Sets whether the moments are corrected for their start at zero.
+ */
+void
+ortrain_adamw_set_bias_correction (OrtrainAdamW *self, gboolean bias_correction)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAMW (self));
+  bias_correction = !!bias_correction;
+  if (self->bias_correction == bias_correction)
+    return;
+  self->bias_correction = bias_correction;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BIAS_CORRECTION]);
+}
+
+/**
+ * ortrain_adamw_get_mode: (get-property mode)
+ * @self: the object
+ *
+ * Gets the order of decay and step.
+ *
+ * Returns: the order of decay and step
+ */
+OrtrainAdamwMode
+ortrain_adamw_get_mode (OrtrainAdamW *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ADAMW (self), ORTRAIN_ADAMW_MODE_DECAY_FIRST);
+  return self->mode;
+}
+
+/**
+ * ortrain_adamw_set_mode: (set-property mode)
+ * @self: the object
+ * @mode: the order of decay and step
+ *
+ * Sets the order of decay and step.
+ */
+void
+ortrain_adamw_set_mode (OrtrainAdamW *self, OrtrainAdamwMode mode)
+{
+  g_return_if_fail (ORTRAIN_IS_ADAMW (self));
+  if (self->mode == mode)
+    return;
+  self->mode = mode;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MODE]);
+}

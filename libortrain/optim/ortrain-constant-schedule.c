@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-constant-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainConstantSchedule:
+ *
+ * A factor that never changes.
+ */
+
+struct _OrtrainConstantSchedule
+{
+  OrtrainLrSchedule parent_instance;
+  double factor;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainConstantSchedule, ortrain_constant_schedule, ORTRAIN_TYPE_LR_SCHEDULE)
+
+enum
+{
+  PROP_0,
+  PROP_FACTOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_constant_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+{
+  OrtrainConstantSchedule *self = ORTRAIN_CONSTANT_SCHEDULE (schedule);
+  *factor = self->factor;
+  return TRUE;
+}
+
+static void
+ortrain_constant_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainConstantSchedule *self = ORTRAIN_CONSTANT_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_FACTOR:
+      g_value_set_double (value, self->factor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_constant_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainConstantSchedule *self = ORTRAIN_CONSTANT_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_FACTOR:
+      ortrain_constant_schedule_set_factor (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_constant_schedule_class_init (OrtrainConstantScheduleClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_constant_schedule_get_property;
+  object_class->set_property = ortrain_constant_schedule_set_property;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_constant_schedule_evaluate;
+
+  /**
+   * OrtrainConstantSchedule:factor: (getter get_factor) (setter set_factor)
+   *
+   * The factor.
+   */
+  properties[PROP_FACTOR] = g_param_spec_double ("factor", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_constant_schedule_init (OrtrainConstantSchedule *self)
+{
+  self->factor = 1.0;
+}
+
+/**
+ * ortrain_constant_schedule_new:
+ * @factor: the factor
+ *
+ * Makes a schedule, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLrSchedule *
+ortrain_constant_schedule_new (double factor)
+{
+  return g_object_new (ORTRAIN_TYPE_CONSTANT_SCHEDULE, "factor", factor, NULL);
+}
+
+/**
+ * ortrain_constant_schedule_get_factor: (get-property factor)
+ * @self: the object
+ *
+ * Gets the factor.
+ *
+ * Returns: the factor
+ */
+double
+ortrain_constant_schedule_get_factor (OrtrainConstantSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CONSTANT_SCHEDULE (self), 0);
+  return self->factor;
+}
+
+/**
+ * ortrain_constant_schedule_set_factor: (set-property factor)
+ * @self: the object
+ * @factor: the factor
+ *
+ * Sets the factor.
+ */
+void
+ortrain_constant_schedule_set_factor (OrtrainConstantSchedule *self, double factor)
+{
+  g_return_if_fail (ORTRAIN_IS_CONSTANT_SCHEDULE (self));
+  g_return_if_fail (!isnan (factor));
+  if (self->factor == factor)
+    return;
+  self->factor = factor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FACTOR]);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-cosine-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainCosineSchedule:
+ *
+ * A factor that goes from 1 to `end-factor` along a cosine: half a wave with the default of 0.5 `cycles`; it stays
+ * there.
+ */
+
+struct _OrtrainCosineSchedule
+{
+  OrtrainLrSchedule parent_instance;
+  guint64 total_steps;
+  double cycles;
+  double end_factor;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainCosineSchedule, ortrain_cosine_schedule, ORTRAIN_TYPE_LR_SCHEDULE)
+
+enum
+{
+  PROP_0,
+  PROP_TOTAL_STEPS,
+  PROP_CYCLES,
+  PROP_END_FACTOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_cosine_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+{
+  OrtrainCosineSchedule *self = ORTRAIN_COSINE_SCHEDULE (schedule);
+  double p = step >= self->total_steps ? 1.0 : (double) step / (double) self->total_steps;
+  double wave = MAX (0.0, 0.5 * (1.0 + cos (2.0 * G_PI * self->cycles * p)));
+  *factor = self->end_factor + (1.0 - self->end_factor) * wave;
+  return TRUE;
+}
+
+static void
+ortrain_cosine_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainCosineSchedule *self = ORTRAIN_COSINE_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      g_value_set_uint64 (value, self->total_steps);
+      break;
+    case PROP_CYCLES:
+      g_value_set_double (value, self->cycles);
+      break;
+    case PROP_END_FACTOR:
+      g_value_set_double (value, self->end_factor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_cosine_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainCosineSchedule *self = ORTRAIN_COSINE_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      ortrain_cosine_schedule_set_total_steps (self, g_value_get_uint64 (value));
+      break;
+    case PROP_CYCLES:
+      ortrain_cosine_schedule_set_cycles (self, g_value_get_double (value));
+      break;
+    case PROP_END_FACTOR:
+      ortrain_cosine_schedule_set_end_factor (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_cosine_schedule_get_property;
+  object_class->set_property = ortrain_cosine_schedule_set_property;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_cosine_schedule_evaluate;
+
+  /**
+   * OrtrainCosineSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
+   *
+   * The step at which the schedule has come to its end.
+   */
+  properties[PROP_TOTAL_STEPS] =
+      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainCosineSchedule:cycles: (getter get_cycles) (setter set_cycles)
+   *
+   * The number of waves.
+   */
+  properties[PROP_CYCLES] = g_param_spec_double ("cycles", NULL, NULL, 0.0, G_MAXDOUBLE, 0.5,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainCosineSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
+   *
+   * The factor at the end.
+   */
+  properties[PROP_END_FACTOR] =
+      g_param_spec_double ("end-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_cosine_schedule_init (OrtrainCosineSchedule *self)
+{
+  self->total_steps = 1000;
+  self->cycles = 0.5;
+}
+
+/**
+ * ortrain_cosine_schedule_new:
+ * @total_steps: the number of steps
+ *
+ * Makes a schedule, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLrSchedule *
+ortrain_cosine_schedule_new (guint64 total_steps)
+{
+  return g_object_new (ORTRAIN_TYPE_COSINE_SCHEDULE, "total-steps", total_steps, NULL);
+}
+
+/**
+ * ortrain_cosine_schedule_get_total_steps: (get-property total-steps)
+ * @self: the object
+ *
+ * Gets the step at which the schedule has come to its end.
+ *
+ * Returns: the step at which the schedule has come to its end
+ */
+guint64
+ortrain_cosine_schedule_get_total_steps (OrtrainCosineSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self), 0);
+  return self->total_steps;
+}
+
+/**
+ * ortrain_cosine_schedule_set_total_steps: (set-property total-steps)
+ * @self: the object
+ * @total_steps: the step at which the schedule has come to its end
+ *
+ * Sets the step at which the schedule has come to its end.
+ */
+void
+ortrain_cosine_schedule_set_total_steps (OrtrainCosineSchedule *self, guint64 total_steps)
+{
+  g_return_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self));
+  if (self->total_steps == total_steps)
+    return;
+  self->total_steps = total_steps;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+}
+
+/**
+ * ortrain_cosine_schedule_get_cycles: (get-property cycles)
+ * @self: the object
+ *
+ * Gets the number of waves.
+ *
+ * Returns: the number of waves
+ */
+double
+ortrain_cosine_schedule_get_cycles (OrtrainCosineSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self), 0);
+  return self->cycles;
+}
+
+/**
+ * ortrain_cosine_schedule_set_cycles: (set-property cycles)
+ * @self: the object
+ * @cycles: the number of waves
+ *
+ * Sets the number of waves.
+ */
+void
+ortrain_cosine_schedule_set_cycles (OrtrainCosineSchedule *self, double cycles)
+{
+  g_return_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self));
+  g_return_if_fail (!isnan (cycles));
+  if (self->cycles == cycles)
+    return;
+  self->cycles = cycles;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CYCLES]);
+}
+
+/**
+ * ortrain_cosine_schedule_get_end_factor: (get-property end-factor)
+ * @self: the object
+ *
+ * Gets the factor at the end.
+ *
+ * Returns: the factor at the end
+ */
+double
+ortrain_cosine_schedule_get_end_factor (OrtrainCosineSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self), 0);
+  return self->end_factor;
+}
+
+/**
+ * ortrain_cosine_schedule_set_end_factor: (set-property end-factor)
+ * @self: the object
+ * @end_factor: the factor at the end
+ *
+ * Sets the factor at the end.
+ */
+void
+ortrain_cosine_schedule_set_end_factor (OrtrainCosineSchedule *self, double end_factor)
+{
+  g_return_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self));
+  g_return_if_fail (!isnan (end_factor));
+  if (self->end_factor == end_factor)
+    return;
+  self->end_factor = end_factor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_END_FACTOR]);
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-lamb.h"
+
+#include "optim/ortrain-optimizer-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainLamb:
+ *
+ * LAMB (You et al., "Large Batch Optimization for Deep Learning"): the step of Adam, scaled for every tensor by the
+ * ratio of the norms of weights and step, kept between `ratio-min` and `ratio-max`.
+ */
+
+struct _OrtrainLamb
+{
+  OrtrainOptimizer parent_instance;
+  double beta1;
+  double beta2;
+  double epsilon;
+  double weight_decay;
+  gboolean bias_correction;
+  double ratio_min;
+  double ratio_max;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainLamb, ortrain_lamb, ORTRAIN_TYPE_OPTIMIZER)
+
+enum
+{
+  PROP_0,
+  PROP_BETA1,
+  PROP_BETA2,
+  PROP_EPSILON,
+  PROP_WEIGHT_DECAY,
+  PROP_BIAS_CORRECTION,
+  PROP_RATIO_MIN,
+  PROP_RATIO_MAX,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_lamb_describe (OrtrainOptimizer *optimizer, gpointer description)
+{
+  OrtrainLamb *self = ORTRAIN_LAMB (optimizer);
+  OrtrainOptimizerDescription *d = description;
+  d->op_type = "LambUpdate";
+  d->factors[0] = self->beta1;
+  d->factors[1] = self->beta2;
+  d->factors[2] = self->epsilon;
+  d->factors[3] = self->bias_correction;
+  d->factors[4] = self->ratio_min;
+  d->factors[5] = self->ratio_max;
+  d->weight_decay = self->weight_decay;
+  d->n_states = 2;
+  d->state_names[0] = "exp_avg";
+  d->state_names[1] = "exp_avg_sq";
+}
+
+static void
+ortrain_lamb_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainLamb *self = ORTRAIN_LAMB (object);
+  switch (property_id)
+    {
+    case PROP_BETA1:
+      g_value_set_double (value, self->beta1);
+      break;
+    case PROP_BETA2:
+      g_value_set_double (value, self->beta2);
+      break;
+    case PROP_EPSILON:
+      g_value_set_double (value, self->epsilon);
+      break;
+    case PROP_WEIGHT_DECAY:
+      g_value_set_double (value, self->weight_decay);
+      break;
+    case PROP_BIAS_CORRECTION:
+      g_value_set_boolean (value, self->bias_correction);
+      break;
+    case PROP_RATIO_MIN:
+      g_value_set_double (value, self->ratio_min);
+      break;
+    case PROP_RATIO_MAX:
+      g_value_set_double (value, self->ratio_max);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_lamb_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainLamb *self = ORTRAIN_LAMB (object);
+  switch (property_id)
+    {
+    case PROP_BETA1:
+      ortrain_lamb_set_beta1 (self, g_value_get_double (value));
+      break;
+    case PROP_BETA2:
+      ortrain_lamb_set_beta2 (self, g_value_get_double (value));
+      break;
+    case PROP_EPSILON:
+      ortrain_lamb_set_epsilon (self, g_value_get_double (value));
+      break;
+    case PROP_WEIGHT_DECAY:
+      ortrain_lamb_set_weight_decay (self, g_value_get_double (value));
+      break;
+    case PROP_BIAS_CORRECTION:
+      ortrain_lamb_set_bias_correction (self, g_value_get_boolean (value));
+      break;
+    case PROP_RATIO_MIN:
+      ortrain_lamb_set_ratio_min (self, g_value_get_double (value));
+      break;
+    case PROP_RATIO_MAX:
+      ortrain_lamb_set_ratio_max (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_lamb_class_init (OrtrainLambClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_lamb_get_property;
+  object_class->set_property = ortrain_lamb_set_property;
+  ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_lamb_describe;
+
+  /**
+   * OrtrainLamb:beta1: (getter get_beta1) (setter set_beta1)
+   *
+   * The decay of the running mean of gradients.
+   */
+  properties[PROP_BETA1] = g_param_spec_double ("beta1", NULL, NULL, 0.0, 1.0, 0.9,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLamb:beta2: (getter get_beta2) (setter set_beta2)
+   *
+   * The decay of the running mean of squared gradients.
+   */
+  properties[PROP_BETA2] = g_param_spec_double ("beta2", NULL, NULL, 0.0, 1.0, 0.999,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLamb:epsilon: (getter get_epsilon) (setter set_epsilon)
+   *
+   * The term that keeps the division from zero.
+   */
+  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-6,
+                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLamb:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
+   *
+   * The weight decay.
+   */
+  properties[PROP_WEIGHT_DECAY] =
+      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLamb:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
+   *
+   * Whether the moments are corrected for their start at zero.
+   */
+  properties[PROP_BIAS_CORRECTION] = g_param_spec_boolean (
+      "bias-correction", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLamb:ratio-min: (getter get_ratio_min) (setter set_ratio_min)
+   *
+   * The least ratio of norms.
+   */
+  properties[PROP_RATIO_MIN] =
+      g_param_spec_double ("ratio-min", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLamb:ratio-max: (getter get_ratio_max) (setter set_ratio_max)
+   *
+   * The greatest ratio of norms.
+   */
+  properties[PROP_RATIO_MAX] =
+      g_param_spec_double ("ratio-max", NULL, NULL, 0.0, G_MAXDOUBLE, G_MAXDOUBLE,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_lamb_init (OrtrainLamb *self)
+{
+  self->beta1 = 0.9;
+  self->beta2 = 0.999;
+  self->epsilon = 1e-6;
+  self->ratio_max = G_MAXDOUBLE;
+}
+
+/**
+ * ortrain_lamb_new:
+ * @learning_rate: the learning rate
+ *
+ * Makes an optimizer with the given learning rate, and the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainOptimizer *
+ortrain_lamb_new (double learning_rate)
+{
+  return g_object_new (ORTRAIN_TYPE_LAMB, "learning-rate", learning_rate, NULL);
+}
+
+/**
+ * ortrain_lamb_get_beta1: (get-property beta1)
+ * @self: the object
+ *
+ * Gets the decay of the running mean of gradients.
+ *
+ * Returns: the decay of the running mean of gradients
+ */
+double
+ortrain_lamb_get_beta1 (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), 0);
+  return self->beta1;
+}
+
+/**
+ * ortrain_lamb_set_beta1: (set-property beta1)
+ * @self: the object
+ * @beta1: the decay of the running mean of gradients
+ *
+ * Sets the decay of the running mean of gradients.
+ */
+void
+ortrain_lamb_set_beta1 (OrtrainLamb *self, double beta1)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  g_return_if_fail (!isnan (beta1));
+  if (self->beta1 == beta1)
+    return;
+  self->beta1 = beta1;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA1]);
+}
+
+/**
+ * ortrain_lamb_get_beta2: (get-property beta2)
+ * @self: the object
+ *
+ * Gets the decay of the running mean of squared gradients.
+ *
+ * Returns: the decay of the running mean of squared gradients
+ */
+double
+ortrain_lamb_get_beta2 (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), 0);
+  return self->beta2;
+}
+
+/**
+ * ortrain_lamb_set_beta2: (set-property beta2)
+ * @self: the object
+ * @beta2: the decay of the running mean of squared gradients
+ *
+ * Sets the decay of the running mean of squared gradients.
+ */
+void
+ortrain_lamb_set_beta2 (OrtrainLamb *self, double beta2)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  g_return_if_fail (!isnan (beta2));
+  if (self->beta2 == beta2)
+    return;
+  self->beta2 = beta2;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA2]);
+}
+
+/**
+ * ortrain_lamb_get_epsilon: (get-property epsilon)
+ * @self: the object
+ *
+ * Gets the term that keeps the division from zero.
+ *
+ * Returns: the term that keeps the division from zero
+ */
+double
+ortrain_lamb_get_epsilon (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), 0);
+  return self->epsilon;
+}
+
+/**
+ * ortrain_lamb_set_epsilon: (set-property epsilon)
+ * @self: the object
+ * @epsilon: the term that keeps the division from zero
+ *
+ * Sets the term that keeps the division from zero.
+ */
+void
+ortrain_lamb_set_epsilon (OrtrainLamb *self, double epsilon)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  g_return_if_fail (!isnan (epsilon));
+  if (self->epsilon == epsilon)
+    return;
+  self->epsilon = epsilon;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+}
+
+/**
+ * ortrain_lamb_get_weight_decay: (get-property weight-decay)
+ * @self: the object
+ *
+ * Gets the weight decay.
+ *
+ * Returns: the weight decay
+ */
+double
+ortrain_lamb_get_weight_decay (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), 0);
+  return self->weight_decay;
+}
+
+/**
+ * ortrain_lamb_set_weight_decay: (set-property weight-decay)
+ * @self: the object
+ * @weight_decay: the weight decay
+ *
+ * Sets the weight decay.
+ */
+void
+ortrain_lamb_set_weight_decay (OrtrainLamb *self, double weight_decay)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  g_return_if_fail (!isnan (weight_decay));
+  if (self->weight_decay == weight_decay)
+    return;
+  self->weight_decay = weight_decay;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+}
+
+/**
+ * ortrain_lamb_get_bias_correction: (get-property bias-correction)
+ * @self: the object
+ *
+ * Gets whether the moments are corrected for their start at zero.
+ *
+ * Returns: whether the moments are corrected for their start at zero
+ */
+gboolean
+ortrain_lamb_get_bias_correction (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), FALSE);
+  return self->bias_correction;
+}
+
+/**
+ * ortrain_lamb_set_bias_correction: (set-property bias-correction)
+ * @self: the object
+ * @bias_correction: whether the moments are corrected for their start at zero
+ *
+ * Sets whether the moments are corrected for their start at zero.
+ */
+void
+ortrain_lamb_set_bias_correction (OrtrainLamb *self, gboolean bias_correction)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  bias_correction = !!bias_correction;
+  if (self->bias_correction == bias_correction)
+    return;
+  self->bias_correction = bias_correction;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BIAS_CORRECTION]);
+}
+
+/**
+ * ortrain_lamb_get_ratio_min: (get-property ratio-min)
+ * @self: the object
+ *
+ * Gets the least ratio of norms.
+ *
+ * Returns: the least ratio of norms
+ */
+double
+ortrain_lamb_get_ratio_min (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), 0);
+  return self->ratio_min;
+}
+
+/**
+ * ortrain_lamb_set_ratio_min: (set-property ratio-min)
+ * @self: the object
+ * @ratio_min: the least ratio of norms
+ *
+ * Sets the least ratio of norms.
+ */
+void
+ortrain_lamb_set_ratio_min (OrtrainLamb *self, double ratio_min)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  g_return_if_fail (!isnan (ratio_min));
+  if (self->ratio_min == ratio_min)
+    return;
+  self->ratio_min = ratio_min;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RATIO_MIN]);
+}
+
+/**
+ * ortrain_lamb_get_ratio_max: (get-property ratio-max)
+ * @self: the object
+ *
+ * Gets the greatest ratio of norms.
+ *
+ * Returns: the greatest ratio of norms
+ */
+double
+ortrain_lamb_get_ratio_max (OrtrainLamb *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LAMB (self), 0);
+  return self->ratio_max;
+}
+
+/**
+ * ortrain_lamb_set_ratio_max: (set-property ratio-max)
+ * @self: the object
+ * @ratio_max: the greatest ratio of norms
+ *
+ * Sets the greatest ratio of norms.
+ */
+void
+ortrain_lamb_set_ratio_max (OrtrainLamb *self, double ratio_max)
+{
+  g_return_if_fail (ORTRAIN_IS_LAMB (self));
+  g_return_if_fail (!isnan (ratio_max));
+  if (self->ratio_max == ratio_max)
+    return;
+  self->ratio_max = ratio_max;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RATIO_MAX]);
+}

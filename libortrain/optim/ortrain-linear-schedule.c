@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-linear-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainLinearSchedule:
+ *
+ * A factor that goes from 1 to `end-factor` in a straight line, and stays there.
+ */
+
+struct _OrtrainLinearSchedule
+{
+  OrtrainLrSchedule parent_instance;
+  guint64 total_steps;
+  double end_factor;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainLinearSchedule, ortrain_linear_schedule, ORTRAIN_TYPE_LR_SCHEDULE)
+
+enum
+{
+  PROP_0,
+  PROP_TOTAL_STEPS,
+  PROP_END_FACTOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_linear_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+{
+  OrtrainLinearSchedule *self = ORTRAIN_LINEAR_SCHEDULE (schedule);
+  double p = step >= self->total_steps ? 1.0 : (double) step / (double) self->total_steps;
+  *factor = 1.0 + (self->end_factor - 1.0) * p;
+  return TRUE;
+}
+
+static void
+ortrain_linear_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainLinearSchedule *self = ORTRAIN_LINEAR_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      g_value_set_uint64 (value, self->total_steps);
+      break;
+    case PROP_END_FACTOR:
+      g_value_set_double (value, self->end_factor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_linear_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainLinearSchedule *self = ORTRAIN_LINEAR_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      ortrain_linear_schedule_set_total_steps (self, g_value_get_uint64 (value));
+      break;
+    case PROP_END_FACTOR:
+      ortrain_linear_schedule_set_end_factor (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_linear_schedule_class_init (OrtrainLinearScheduleClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_linear_schedule_get_property;
+  object_class->set_property = ortrain_linear_schedule_set_property;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_linear_schedule_evaluate;
+
+  /**
+   * OrtrainLinearSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
+   *
+   * The step at which the schedule has come to its end.
+   */
+  properties[PROP_TOTAL_STEPS] =
+      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainLinearSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
+   *
+   * The factor at the end.
+   */
+  properties[PROP_END_FACTOR] =
+      g_param_spec_double ("end-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_linear_schedule_init (OrtrainLinearSchedule *self)
+{
+  self->total_steps = 1000;
+}
+
+/**
+ * ortrain_linear_schedule_new:
+ * @total_steps: the number of steps
+ *
+ * Makes a schedule, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLrSchedule *
+ortrain_linear_schedule_new (guint64 total_steps)
+{
+  return g_object_new (ORTRAIN_TYPE_LINEAR_SCHEDULE, "total-steps", total_steps, NULL);
+}
+
+/**
+ * ortrain_linear_schedule_get_total_steps: (get-property total-steps)
+ * @self: the object
+ *
+ * Gets the step at which the schedule has come to its end.
+ *
+ * Returns: the step at which the schedule has come to its end
+ */
+guint64
+ortrain_linear_schedule_get_total_steps (OrtrainLinearSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LINEAR_SCHEDULE (self), 0);
+  return self->total_steps;
+}
+
+/**
+ * ortrain_linear_schedule_set_total_steps: (set-property total-steps)
+ * @self: the object
+ * @total_steps: the step at which the schedule has come to its end
+ *
+ * Sets the step at which the schedule has come to its end.
+ */
+void
+ortrain_linear_schedule_set_total_steps (OrtrainLinearSchedule *self, guint64 total_steps)
+{
+  g_return_if_fail (ORTRAIN_IS_LINEAR_SCHEDULE (self));
+  if (self->total_steps == total_steps)
+    return;
+  self->total_steps = total_steps;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+}
+
+/**
+ * ortrain_linear_schedule_get_end_factor: (get-property end-factor)
+ * @self: the object
+ *
+ * Gets the factor at the end.
+ *
+ * Returns: the factor at the end
+ */
+double
+ortrain_linear_schedule_get_end_factor (OrtrainLinearSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LINEAR_SCHEDULE (self), 0);
+  return self->end_factor;
+}
+
+/**
+ * ortrain_linear_schedule_set_end_factor: (set-property end-factor)
+ * @self: the object
+ * @end_factor: the factor at the end
+ *
+ * Sets the factor at the end.
+ */
+void
+ortrain_linear_schedule_set_end_factor (OrtrainLinearSchedule *self, double end_factor)
+{
+  g_return_if_fail (ORTRAIN_IS_LINEAR_SCHEDULE (self));
+  g_return_if_fail (!isnan (end_factor));
+  if (self->end_factor == end_factor)
+    return;
+  self->end_factor = end_factor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_END_FACTOR]);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-lr-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainLrSchedule:
+ *
+ * A factor on the learning rate that is a function of the step, so that a restart is exact. The step is the number of
+ * updates made so far: the first update is made with the factor of step 0.
+ *
+ * To write one in C, implement `evaluate`. Externally synchronised.
+ */
+G_DEFINE_ABSTRACT_TYPE (OrtrainLrSchedule, ortrain_lr_schedule, G_TYPE_OBJECT)
+
+static void
+ortrain_lr_schedule_class_init (OrtrainLrScheduleClass *klass)
+{
+}
+
+static void
+ortrain_lr_schedule_init (OrtrainLrSchedule *self)
+{
+}
+
+/**
+ * ortrain_lr_schedule_evaluate:
+ * @self: a schedule
+ * @step: the number of updates made so far
+ * @factor: (out): the factor on the learning rate
+ *
+ * Says the factor at a step. Where there is none, or it is not a finite number, @factor is 1.
+ *
+ * Returns: %FALSE if there is none
+ */
+gboolean
+ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *factor)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
+  g_return_val_if_fail (factor != NULL, FALSE);
+  OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
+  double value = 1.0;
+  gboolean found = klass->evaluate != NULL && klass->evaluate (self, step, &value) && isfinite (value);
+  *factor = found ? value : 1.0;
+  return found;
+}
+
+/**
+ * ortrain_lr_schedule_observe:
+ * @self: a schedule
+ * @metric: a figure that is better the less it is
+ *
+ * Tells the schedule how training goes, once an epoch. Most schedules do not care.
+ */
+void
+ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
+{
+  g_return_if_fail (ORTRAIN_IS_LR_SCHEDULE (self));
+  OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
+  if (klass->observe != NULL)
+    klass->observe (self, metric);
+}
+
+/**
+ * ortrain_lr_schedule_save_state:
+ * @self: a schedule
+ *
+ * Gets what the schedule has learnt from metrics, for a checkpoint.
+ *
+ * Returns: (transfer full) (nullable): the state, %NULL if there is none
+ */
+GVariant *
+ortrain_lr_schedule_save_state (OrtrainLrSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), NULL);
+  OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
+  GVariant *state = klass->save_state != NULL ? klass->save_state (self) : NULL;
+  return state != NULL ? g_variant_take_ref (state) : NULL;
+}
+
+/**
+ * ortrain_lr_schedule_load_state:
+ * @self: a schedule
+ * @state: what [method@LrSchedule.save_state] gave
+ *
+ * Takes a saved state.
+ *
+ * Returns: %FALSE if the state is not one of this schedule
+ */
+gboolean
+ortrain_lr_schedule_load_state (OrtrainLrSchedule *self, GVariant *state)
+{
+  g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
+  g_return_val_if_fail (state != NULL, FALSE);
+  OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
+  return klass->load_state != NULL && klass->load_state (self, state);
+}

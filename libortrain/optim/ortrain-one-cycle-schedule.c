@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-one-cycle-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainOneCycleSchedule:
+ *
+ * One cycle (Smith and Topin, "Super-Convergence"): along cosines from 1 / `initial-divisor` up to 1, which is the
+ * greatest learning rate, then down to 1 / (`initial-divisor` * `final-divisor`), as in PyTorch's OneCycleLR.
+ */
+
+struct _OrtrainOneCycleSchedule
+{
+  OrtrainLrSchedule parent_instance;
+  guint64 total_steps;
+  double rise;
+  double initial_divisor;
+  double final_divisor;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainOneCycleSchedule, ortrain_one_cycle_schedule, ORTRAIN_TYPE_LR_SCHEDULE)
+
+enum
+{
+  PROP_0,
+  PROP_TOTAL_STEPS,
+  PROP_RISE,
+  PROP_INITIAL_DIVISOR,
+  PROP_FINAL_DIVISOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_one_cycle_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+{
+  OrtrainOneCycleSchedule *self = ORTRAIN_ONE_CYCLE_SCHEDULE (schedule);
+  double last = (double) self->total_steps - 1.0;
+  double top = self->rise * (double) self->total_steps - 1.0;
+  double t = MIN ((double) step, last);
+  double first_factor = 1.0 / self->initial_divisor, last_factor = first_factor / self->final_divisor;
+  double from = first_factor, to = 1.0, p = top > 0 ? t / top : 1.0;
+  if (t > top || top <= 0)
+    {
+      from = 1.0;
+      to = last_factor;
+      p = last > top ? (t - MAX (top, 0.0)) / (last - MAX (top, 0.0)) : 1.0;
+    }
+  *factor = to + (from - to) * 0.5 * (1.0 + cos (G_PI * p));
+  return TRUE;
+}
+
+static void
+ortrain_one_cycle_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainOneCycleSchedule *self = ORTRAIN_ONE_CYCLE_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      g_value_set_uint64 (value, self->total_steps);
+      break;
+    case PROP_RISE:
+      g_value_set_double (value, self->rise);
+      break;
+    case PROP_INITIAL_DIVISOR:
+      g_value_set_double (value, self->initial_divisor);
+      break;
+    case PROP_FINAL_DIVISOR:
+      g_value_set_double (value, self->final_divisor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_one_cycle_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainOneCycleSchedule *self = ORTRAIN_ONE_CYCLE_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      ortrain_one_cycle_schedule_set_total_steps (self, g_value_get_uint64 (value));
+      break;
+    case PROP_RISE:
+      ortrain_one_cycle_schedule_set_rise (self, g_value_get_double (value));
+      break;
+    case PROP_INITIAL_DIVISOR:
+      ortrain_one_cycle_schedule_set_initial_divisor (self, g_value_get_double (value));
+      break;
+    case PROP_FINAL_DIVISOR:
+      ortrain_one_cycle_schedule_set_final_divisor (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_one_cycle_schedule_get_property;
+  object_class->set_property = ortrain_one_cycle_schedule_set_property;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_one_cycle_schedule_evaluate;
+
+  /**
+   * OrtrainOneCycleSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
+   *
+   * The step at which the schedule has come to its end.
+   */
+  properties[PROP_TOTAL_STEPS] =
+      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainOneCycleSchedule:rise: (getter get_rise) (setter set_rise)
+   *
+   * The part of the steps on which the factor rises.
+   */
+  properties[PROP_RISE] = g_param_spec_double ("rise", NULL, NULL, 0.0, 1.0, 0.3,
+                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainOneCycleSchedule:initial-divisor: (getter get_initial_divisor) (setter set_initial_divisor)
+   *
+   * The greatest factor over the first.
+   */
+  properties[PROP_INITIAL_DIVISOR] =
+      g_param_spec_double ("initial-divisor", NULL, NULL, 1.0, G_MAXDOUBLE, 25.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainOneCycleSchedule:final-divisor: (getter get_final_divisor) (setter set_final_divisor)
+   *
+   * The first factor over the last.
+   */
+  properties[PROP_FINAL_DIVISOR] =
+      g_param_spec_double ("final-divisor", NULL, NULL, 1.0, G_MAXDOUBLE, 10000.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_one_cycle_schedule_init (OrtrainOneCycleSchedule *self)
+{
+  self->total_steps = 1000;
+  self->rise = 0.3;
+  self->initial_divisor = 25.0;
+  self->final_divisor = 10000.0;
+}
+
+/**
+ * ortrain_one_cycle_schedule_new:
+ * @total_steps: the number of steps
+ *
+ * Makes a schedule, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLrSchedule *
+ortrain_one_cycle_schedule_new (guint64 total_steps)
+{
+  return g_object_new (ORTRAIN_TYPE_ONE_CYCLE_SCHEDULE, "total-steps", total_steps, NULL);
+}
+
+/**
+ * ortrain_one_cycle_schedule_get_total_steps: (get-property total-steps)
+ * @self: the object
+ *
+ * Gets the step at which the schedule has come to its end.
+ *
+ * Returns: the step at which the schedule has come to its end
+ */
+guint64
+ortrain_one_cycle_schedule_get_total_steps (OrtrainOneCycleSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self), 0);
+  return self->total_steps;
+}
+
+/**
+ * ortrain_one_cycle_schedule_set_total_steps: (set-property total-steps)
+ * @self: the object
+ * @total_steps: the step at which the schedule has come to its end
+ *
+ * Sets the step at which the schedule has come to its end.
+ */
+void
+ortrain_one_cycle_schedule_set_total_steps (OrtrainOneCycleSchedule *self, guint64 total_steps)
+{
+  g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
+  if (self->total_steps == total_steps)
+    return;
+  self->total_steps = total_steps;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+}
+
+/**
+ * ortrain_one_cycle_schedule_get_rise: (get-property rise)
+ * @self: the object
+ *
+ * Gets the part of the steps on which the factor rises.
+ *
+ * Returns: the part of the steps on which the factor rises
+ */
+double
+ortrain_one_cycle_schedule_get_rise (OrtrainOneCycleSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self), 0);
+  return self->rise;
+}
+
+/**
+ * ortrain_one_cycle_schedule_set_rise: (set-property rise)
+ * @self: the object
+ * @rise: the part of the steps on which the factor rises
+ *
+ * Sets the part of the steps on which the factor rises.
+ */
+void
+ortrain_one_cycle_schedule_set_rise (OrtrainOneCycleSchedule *self, double rise)
+{
+  g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
+  g_return_if_fail (!isnan (rise));
+  if (self->rise == rise)
+    return;
+  self->rise = rise;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RISE]);
+}
+
+/**
+ * ortrain_one_cycle_schedule_get_initial_divisor: (get-property initial-divisor)
+ * @self: the object
+ *
+ * Gets the greatest factor over the first.
+ *
+ * Returns: the greatest factor over the first
+ */
+double
+ortrain_one_cycle_schedule_get_initial_divisor (OrtrainOneCycleSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self), 0);
+  return self->initial_divisor;
+}
+
+/**
+ * ortrain_one_cycle_schedule_set_initial_divisor: (set-property initial-divisor)
+ * @self: the object
+ * @initial_divisor: the greatest factor over the first
+ *
+ * Sets the greatest factor over the first.
+ */
+void
+ortrain_one_cycle_schedule_set_initial_divisor (OrtrainOneCycleSchedule *self, double initial_divisor)
+{
+  g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
+  g_return_if_fail (!isnan (initial_divisor));
+  if (self->initial_divisor == initial_divisor)
+    return;
+  self->initial_divisor = initial_divisor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_INITIAL_DIVISOR]);
+}
+
+/**
+ * ortrain_one_cycle_schedule_get_final_divisor: (get-property final-divisor)
+ * @self: the object
+ *
+ * Gets the first factor over the last.
+ *
+ * Returns: the first factor over the last
+ */
+double
+ortrain_one_cycle_schedule_get_final_divisor (OrtrainOneCycleSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self), 0);
+  return self->final_divisor;
+}
+
+/**
+ * ortrain_one_cycle_schedule_set_final_divisor: (set-property final-divisor)
+ * @self: the object
+ * @final_divisor: the first factor over the last
+ *
+ * Sets the first factor over the last.
+ */
+void
+ortrain_one_cycle_schedule_set_final_divisor (OrtrainOneCycleSchedule *self, double final_divisor)
+{
+  g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
+  g_return_if_fail (!isnan (final_divisor));
+  if (self->final_divisor == final_divisor)
+    return;
+  self->final_divisor = final_divisor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FINAL_DIVISOR]);
+}

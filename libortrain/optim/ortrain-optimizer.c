@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-optimizer-private.h"
+
+#include "core/ortrain-errors.h"
+
+#include <math.h>
+
+/**
+ * OrtrainOptimizer:
+ *
+ * Moves parameters against their gradients. The optimizer holds the rule and its numbers; the state (moments and so on)
+ * belongs to the session, so one optimizer may serve several.
+ *
+ * All properties may be changed between steps and take effect with the next. Parameters can be treated in groups, see
+ * [method@Optimizer.add_group].
+ *
+ * To write one in C, implement `get_state_names` and `update`.
+ *
+ * Externally synchronised.
+ */
+
+typedef struct
+{
+  double learning_rate;
+  GListStore *groups; /* of OrtrainParameterGroup */
+} OrtrainOptimizerPrivate;
+
+G_DEFINE_ABSTRACT_TYPE_WITH_PRIVATE (OrtrainOptimizer, ortrain_optimizer, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_LEARNING_RATE,
+  PROP_GROUPS,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_optimizer_finalize (GObject *object)
+{
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (ORTRAIN_OPTIMIZER (object));
+
+  g_clear_object (&priv->groups);
+
+  G_OBJECT_CLASS (ortrain_optimizer_parent_class)->finalize (object);
+}
+
+static void
+ortrain_optimizer_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainOptimizer *self = ORTRAIN_OPTIMIZER (object);
+  switch (property_id)
+    {
+    case PROP_LEARNING_RATE:
+      g_value_set_double (value, ortrain_optimizer_get_learning_rate (self));
+      break;
+    case PROP_GROUPS:
+      g_value_set_object (value, ortrain_optimizer_get_groups (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_optimizer_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainOptimizer *self = ORTRAIN_OPTIMIZER (object);
+  switch (property_id)
+    {
+    case PROP_LEARNING_RATE:
+      ortrain_optimizer_set_learning_rate (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static gboolean
+ortrain_optimizer_real_update (OrtrainOptimizer *self, const char *name, OrtrainTensor *parameter,
+                               OrtrainTensor *gradient, OrtrainTensorDict *state, guint64 step, double learning_rate,
+                               double weight_decay, double gradient_scale, GError **error)
+{
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "%s implements no update, asked for to move parameter '%s'", G_OBJECT_TYPE_NAME (self), name);
+  return FALSE;
+}
+
+static void
+ortrain_optimizer_class_init (OrtrainOptimizerClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->finalize = ortrain_optimizer_finalize;
+  object_class->get_property = ortrain_optimizer_get_property;
+  object_class->set_property = ortrain_optimizer_set_property;
+  klass->update = ortrain_optimizer_real_update;
+
+  /**
+   * OrtrainOptimizer:learning-rate: (getter get_learning_rate) (setter set_learning_rate)
+   *
+   * The learning rate. A schedule multiplies it by a factor.
+   */
+  properties[PROP_LEARNING_RATE] =
+      g_param_spec_double ("learning-rate", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-3,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainOptimizer:groups: (getter get_groups)
+   *
+   * The groups of parameters, a list of [class@ParameterGroup].
+   */
+  properties[PROP_GROUPS] =
+      g_param_spec_object ("groups", NULL, NULL, G_TYPE_LIST_MODEL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_optimizer_init (OrtrainOptimizer *self)
+{
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  priv->learning_rate = 1e-3;
+  priv->groups = g_list_store_new (ORTRAIN_TYPE_PARAMETER_GROUP);
+}
+
+/**
+ * ortrain_optimizer_get_learning_rate: (get-property learning-rate)
+ * @self: an optimizer
+ *
+ * Gets the learning rate, before any schedule.
+ *
+ * Returns: the learning rate
+ */
+double
+ortrain_optimizer_get_learning_rate (OrtrainOptimizer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_OPTIMIZER (self), 0);
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  return priv->learning_rate;
+}
+
+/**
+ * ortrain_optimizer_set_learning_rate: (set-property learning-rate)
+ * @self: an optimizer
+ * @learning_rate: the learning rate, not negative
+ *
+ * Sets the learning rate. It takes effect with the next step.
+ */
+void
+ortrain_optimizer_set_learning_rate (OrtrainOptimizer *self, double learning_rate)
+{
+  g_return_if_fail (ORTRAIN_IS_OPTIMIZER (self));
+  g_return_if_fail (learning_rate >= 0 && isfinite (learning_rate));
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  if (priv->learning_rate == learning_rate)
+    return;
+  priv->learning_rate = learning_rate;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEARNING_RATE]);
+}
+
+/**
+ * ortrain_optimizer_add_group:
+ * @self: an optimizer
+ * @pattern: a name, or a glob pattern of names (`*.bias`)
+ * @learning_rate_multiplier: the factor on the learning rate, 0 to hold the parameters still
+ * @weight_decay: the weight decay; -1 for that of the optimizer
+ *
+ * Treats the parameters whose names fit @pattern in their own way. Where a parameter fits several patterns, the group
+ * added last counts. The group's properties may be changed between steps.
+ *
+ * Returns: (transfer none): the group
+ */
+OrtrainParameterGroup *
+ortrain_optimizer_add_group (OrtrainOptimizer *self, const char *pattern, double learning_rate_multiplier,
+                             double weight_decay)
+{
+  g_return_val_if_fail (ORTRAIN_IS_OPTIMIZER (self), NULL);
+  g_return_val_if_fail (pattern != NULL, NULL);
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  g_autoptr (OrtrainParameterGroup) group = ortrain_parameter_group_new (pattern);
+  ortrain_parameter_group_set_learning_rate_multiplier (group, learning_rate_multiplier);
+  ortrain_parameter_group_set_weight_decay (group, weight_decay);
+  g_list_store_append (priv->groups, group);
+  return group; /* the list keeps it */
+}
+
+/**
+ * ortrain_optimizer_get_groups: (get-property groups)
+ * @self: an optimizer
+ *
+ * Gets the groups, in the order in which they were added.
+ *
+ * Returns: (transfer none): a list of [class@ParameterGroup]
+ */
+GListModel *
+ortrain_optimizer_get_groups (OrtrainOptimizer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_OPTIMIZER (self), NULL);
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  return G_LIST_MODEL (priv->groups);
+}
+
+guint
+ortrain_optimizer_get_n_groups (OrtrainOptimizer *self)
+{
+  return g_list_model_get_n_items (ortrain_optimizer_get_groups (self));
+}
+
+OrtrainParameterGroup *
+ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name)
+{
+  GListModel *groups = ortrain_optimizer_get_groups (self);
+  for (guint i = g_list_model_get_n_items (groups); i > 0; i--)
+    {
+      g_autoptr (OrtrainParameterGroup) group = g_list_model_get_item (groups, i - 1);
+      if (ortrain_parameter_group_matches (group, name))
+        return group; /* the list keeps it */
+    }
+  return NULL;
+}
+
+void
+ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescription *description)
+{
+  *description = (OrtrainOptimizerDescription){ .weight_decay = -1 };
+  OrtrainOptimizerClass *klass = ORTRAIN_OPTIMIZER_GET_CLASS (self);
+  if (klass->describe != NULL)
+    klass->describe (self, description);
+}

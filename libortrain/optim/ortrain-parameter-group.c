@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-parameter-group.h"
+
+#include <math.h>
+
+/**
+ * OrtrainParameterGroup:
+ *
+ * Parameters that an optimizer treats alike: those whose names fit a glob pattern (`*` any characters, `?` one).
+ * The properties may be changed between steps. Externally synchronised.
+ */
+
+struct _OrtrainParameterGroup
+{
+  GObject parent_instance;
+  double learning_rate_multiplier;
+  double weight_decay;
+  char *pattern;
+  GPatternSpec *spec;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainParameterGroup, ortrain_parameter_group, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_LEARNING_RATE_MULTIPLIER,
+  PROP_WEIGHT_DECAY,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_parameter_group_finalize (GObject *object)
+{
+  OrtrainParameterGroup *self = ORTRAIN_PARAMETER_GROUP (object);
+
+  g_free (self->pattern);
+  g_clear_pointer (&self->spec, g_pattern_spec_free);
+
+  G_OBJECT_CLASS (ortrain_parameter_group_parent_class)->finalize (object);
+}
+
+static void
+ortrain_parameter_group_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainParameterGroup *self = ORTRAIN_PARAMETER_GROUP (object);
+  switch (property_id)
+    {
+    case PROP_LEARNING_RATE_MULTIPLIER:
+      g_value_set_double (value, self->learning_rate_multiplier);
+      break;
+    case PROP_WEIGHT_DECAY:
+      g_value_set_double (value, self->weight_decay);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_parameter_group_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainParameterGroup *self = ORTRAIN_PARAMETER_GROUP (object);
+  switch (property_id)
+    {
+    case PROP_LEARNING_RATE_MULTIPLIER:
+      ortrain_parameter_group_set_learning_rate_multiplier (self, g_value_get_double (value));
+      break;
+    case PROP_WEIGHT_DECAY:
+      ortrain_parameter_group_set_weight_decay (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->finalize = ortrain_parameter_group_finalize;
+  object_class->get_property = ortrain_parameter_group_get_property;
+  object_class->set_property = ortrain_parameter_group_set_property;
+
+  /**
+   * OrtrainParameterGroup:learning-rate-multiplier: (getter get_learning_rate_multiplier) (setter set_learning_rate_multiplier)
+   *
+   * The factor on the optimizer's learning rate.
+   */
+  properties[PROP_LEARNING_RATE_MULTIPLIER] =
+      g_param_spec_double ("learning-rate-multiplier", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainParameterGroup:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
+   *
+   * The weight decay of the group; -1 for that of the optimizer.
+   */
+  properties[PROP_WEIGHT_DECAY] =
+      g_param_spec_double ("weight-decay", NULL, NULL, -1.0, G_MAXDOUBLE, -1.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_parameter_group_init (OrtrainParameterGroup *self)
+{
+  self->learning_rate_multiplier = 1.0;
+  self->weight_decay = -1.0;
+}
+
+/**
+ * ortrain_parameter_group_new:
+ * @pattern: a name, or a glob pattern
+ *
+ * Makes a group of the parameters whose names fit @pattern.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainParameterGroup *
+ortrain_parameter_group_new (const char *pattern)
+{
+  g_return_val_if_fail (pattern != NULL, NULL);
+
+  OrtrainParameterGroup *self = g_object_new (ORTRAIN_TYPE_PARAMETER_GROUP, NULL);
+  self->pattern = g_strdup (pattern);
+  self->spec = g_pattern_spec_new (pattern);
+  return self;
+}
+
+/**
+ * ortrain_parameter_group_get_learning_rate_multiplier: (get-property learning-rate-multiplier)
+ * @self: the object
+ *
+ * Gets the factor on the optimizer's learning rate.
+ *
+ * Returns: the factor on the optimizer's learning rate
+ */
+double
+ortrain_parameter_group_get_learning_rate_multiplier (OrtrainParameterGroup *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self), 0);
+  return self->learning_rate_multiplier;
+}
+
+/**
+ * ortrain_parameter_group_set_learning_rate_multiplier: (set-property learning-rate-multiplier)
+ * @self: the object
+ * @learning_rate_multiplier: the factor on the optimizer's learning rate
+ *
+ * Sets the factor on the optimizer's learning rate.
+ */
+void
+ortrain_parameter_group_set_learning_rate_multiplier (OrtrainParameterGroup *self, double learning_rate_multiplier)
+{
+  g_return_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self));
+  g_return_if_fail (!isnan (learning_rate_multiplier));
+  if (self->learning_rate_multiplier == learning_rate_multiplier)
+    return;
+  self->learning_rate_multiplier = learning_rate_multiplier;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEARNING_RATE_MULTIPLIER]);
+}
+
+/**
+ * ortrain_parameter_group_get_weight_decay: (get-property weight-decay)
+ * @self: the object
+ *
+ * Gets the weight decay of the group; -1 for that of the optimizer.
+ *
+ * Returns: the weight decay of the group; -1 for that of the optimizer
+ */
+double
+ortrain_parameter_group_get_weight_decay (OrtrainParameterGroup *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self), 0);
+  return self->weight_decay;
+}
+
+/**
+ * ortrain_parameter_group_set_weight_decay: (set-property weight-decay)
+ * @self: the object
+ * @weight_decay: the weight decay of the group; -1 for that of the optimizer
+ *
+ * Sets the weight decay of the group; -1 for that of the optimizer.
+ */
+void
+ortrain_parameter_group_set_weight_decay (OrtrainParameterGroup *self, double weight_decay)
+{
+  g_return_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self));
+  g_return_if_fail (!isnan (weight_decay));
+  if (self->weight_decay == weight_decay)
+    return;
+  self->weight_decay = weight_decay;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+}
+
+/**
+ * ortrain_parameter_group_get_pattern:
+ * @self: a group
+ *
+ * Gets the pattern that the group was made with.
+ *
+ * Returns: (transfer none) (nullable): the pattern
+ */
+const char *
+ortrain_parameter_group_get_pattern (OrtrainParameterGroup *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self), NULL);
+  return self->pattern;
+}
+
+/**
+ * ortrain_parameter_group_matches:
+ * @self: a group
+ * @name: the name of a parameter
+ *
+ * Says whether a parameter belongs to the group: its name is the pattern, or fits it.
+ *
+ * Returns: whether it does
+ */
+gboolean
+ortrain_parameter_group_matches (OrtrainParameterGroup *self, const char *name)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self), FALSE);
+  g_return_val_if_fail (name != NULL, FALSE);
+  if (self->pattern == NULL)
+    return FALSE;
+  return g_str_equal (self->pattern, name) || g_pattern_spec_match_string (self->spec, name);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-plateau-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainPlateauSchedule:
+ *
+ * A factor that is multiplied by `gamma` when a metric has not become less for more than `patience` observations. The
+ * metric is told with [method@LrSchedule.observe]; a trainer does so after each epoch. What was observed is saved in
+ * checkpoints.
+ */
+
+struct _OrtrainPlateauSchedule
+{
+  OrtrainLrSchedule parent_instance;
+  double gamma;
+  guint patience;
+  double threshold;
+  double least_factor;
+  gboolean observed;
+  double best;
+  double factor;
+  guint n_bad;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainPlateauSchedule, ortrain_plateau_schedule, ORTRAIN_TYPE_LR_SCHEDULE)
+
+enum
+{
+  PROP_0,
+  PROP_GAMMA,
+  PROP_PATIENCE,
+  PROP_THRESHOLD,
+  PROP_LEAST_FACTOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_plateau_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
+  *factor = self->factor;
+  return TRUE;
+}
+
+static void
+ortrain_plateau_schedule_observe (OrtrainLrSchedule *schedule, double metric)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
+  if (!self->observed || metric < self->best - self->threshold * fabs (self->best))
+    {
+      self->best = metric;
+      self->n_bad = 0;
+      self->observed = TRUE;
+      return;
+    }
+  if (++self->n_bad > self->patience)
+    {
+      self->factor = MAX (self->factor * self->gamma, self->least_factor);
+      self->n_bad = 0;
+    }
+}
+
+static GVariant *
+ortrain_plateau_schedule_save_state (OrtrainLrSchedule *schedule)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
+  return g_variant_new ("(bddu)", self->observed, self->best, self->factor, self->n_bad);
+}
+
+static gboolean
+ortrain_plateau_schedule_load_state (OrtrainLrSchedule *schedule, GVariant *state)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
+  if (!g_variant_is_of_type (state, G_VARIANT_TYPE ("(bddu)")))
+    return FALSE;
+  g_variant_get (state, "(bddu)", &self->observed, &self->best, &self->factor, &self->n_bad);
+  return TRUE;
+}
+
+static void
+ortrain_plateau_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_GAMMA:
+      g_value_set_double (value, self->gamma);
+      break;
+    case PROP_PATIENCE:
+      g_value_set_uint (value, self->patience);
+      break;
+    case PROP_THRESHOLD:
+      g_value_set_double (value, self->threshold);
+      break;
+    case PROP_LEAST_FACTOR:
+      g_value_set_double (value, self->least_factor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_plateau_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_GAMMA:
+      ortrain_plateau_schedule_set_gamma (self, g_value_get_double (value));
+      break;
+    case PROP_PATIENCE:
+      ortrain_plateau_schedule_set_patience (self, g_value_get_uint (value));
+      break;
+    case PROP_THRESHOLD:
+      ortrain_plateau_schedule_set_threshold (self, g_value_get_double (value));
+      break;
+    case PROP_LEAST_FACTOR:
+      ortrain_plateau_schedule_set_least_factor (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_plateau_schedule_get_property;
+  object_class->set_property = ortrain_plateau_schedule_set_property;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_plateau_schedule_evaluate;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->observe = ortrain_plateau_schedule_observe;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->save_state = ortrain_plateau_schedule_save_state;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->load_state = ortrain_plateau_schedule_load_state;
+
+  /**
+   * OrtrainPlateauSchedule:gamma: (getter get_gamma) (setter set_gamma)
+   *
+   * The factor of each change.
+   */
+  properties[PROP_GAMMA] = g_param_spec_double ("gamma", NULL, NULL, 0.0, 1.0, 0.1,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainPlateauSchedule:patience: (getter get_patience) (setter set_patience)
+   *
+   * The number of observations without improvement that are borne.
+   */
+  properties[PROP_PATIENCE] = g_param_spec_uint ("patience", NULL, NULL, 0, G_MAXUINT, 10,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainPlateauSchedule:threshold: (getter get_threshold) (setter set_threshold)
+   *
+   * The relative change that counts as an improvement.
+   */
+  properties[PROP_THRESHOLD] =
+      g_param_spec_double ("threshold", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-4,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainPlateauSchedule:least-factor: (getter get_least_factor) (setter set_least_factor)
+   *
+   * The factor that is not gone below.
+   */
+  properties[PROP_LEAST_FACTOR] = g_param_spec_double (
+      "least-factor", NULL, NULL, 0.0, 1.0, 0.0, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_plateau_schedule_init (OrtrainPlateauSchedule *self)
+{
+  self->gamma = 0.1;
+  self->patience = 10;
+  self->threshold = 1e-4;
+  self->factor = 1.0;
+}
+
+/**
+ * ortrain_plateau_schedule_new:
+ * @gamma: the factor of each change
+ * @patience: the number of observations without improvement that are borne
+ *
+ * Makes a schedule that looks at a metric.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLrSchedule *
+ortrain_plateau_schedule_new (double gamma, guint patience)
+{
+  return g_object_new (ORTRAIN_TYPE_PLATEAU_SCHEDULE, "gamma", gamma, "patience", patience, NULL);
+}
+
+/**
+ * ortrain_plateau_schedule_get_gamma: (get-property gamma)
+ * @self: the object
+ *
+ * Gets the factor of each change.
+ *
+ * Returns: the factor of each change
+ */
+double
+ortrain_plateau_schedule_get_gamma (OrtrainPlateauSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self), 0);
+  return self->gamma;
+}
+
+/**
+ * ortrain_plateau_schedule_set_gamma: (set-property gamma)
+ * @self: the object
+ * @gamma: the factor of each change
+ *
+ * Sets the factor of each change.
+ */
+void
+ortrain_plateau_schedule_set_gamma (OrtrainPlateauSchedule *self, double gamma)
+{
+  g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
+  g_return_if_fail (!isnan (gamma));
+  if (self->gamma == gamma)
+    return;
+  self->gamma = gamma;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_GAMMA]);
+}
+
+/**
+ * ortrain_plateau_schedule_get_patience: (get-property patience)
+ * @self: the object
+ *
+ * Gets the number of observations without improvement that are borne.
+ *
+ * Returns: the number of observations without improvement that are borne
+ */
+guint
+ortrain_plateau_schedule_get_patience (OrtrainPlateauSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self), 0);
+  return self->patience;
+}
+
+/**
+ * ortrain_plateau_schedule_set_patience: (set-property patience)
+ * @self: the object
+ * @patience: the number of observations without improvement that are borne
+ *
+ * Sets the number of observations without improvement that are borne.
+ */
+void
+ortrain_plateau_schedule_set_patience (OrtrainPlateauSchedule *self, guint patience)
+{
+  g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
+  if (self->patience == patience)
+    return;
+  self->patience = patience;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PATIENCE]);
+}
+
+/**
+ * ortrain_plateau_schedule_get_threshold: (get-property threshold)
+ * @self: the object
+ *
+ * Gets the relative change that counts as an improvement.
+ *
+ * Returns: the relative change that counts as an improvement
+ */
+double
+ortrain_plateau_schedule_get_threshold (OrtrainPlateauSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self), 0);
+  return self->threshold;
+}
+
+/**
+ * ortrain_plateau_schedule_set_threshold: (set-property threshold)
+ * @self: the object
+ * @threshold: the relative change that counts as an improvement
+ *
+ * Sets the relative change that counts as an improvement.
+ */
+void
+ortrain_plateau_schedule_set_threshold (OrtrainPlateauSchedule *self, double threshold)
+{
+  g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
+  g_return_if_fail (!isnan (threshold));
+  if (self->threshold == threshold)
+    return;
+  self->threshold = threshold;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_THRESHOLD]);
+}
+
+/**
+ * ortrain_plateau_schedule_get_least_factor: (get-property least-factor)
+ * @self: the object
+ *
+ * Gets the factor that is not gone below.
+ *
+ * Returns: the factor that is not gone below
+ */
+double
+ortrain_plateau_schedule_get_least_factor (OrtrainPlateauSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self), 0);
+  return self->least_factor;
+}
+
+/**
+ * ortrain_plateau_schedule_set_least_factor: (set-property least-factor)
+ * @self: the object
+ * @least_factor: the factor that is not gone below
+ *
+ * Sets the factor that is not gone below.
+ */
+void
+ortrain_plateau_schedule_set_least_factor (OrtrainPlateauSchedule *self, double least_factor)
+{
+  g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
+  g_return_if_fail (!isnan (least_factor));
+  if (self->least_factor == least_factor)
+    return;
+  self->least_factor = least_factor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEAST_FACTOR]);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-polynomial-schedule.h"
+
+#include <math.h>
+
+/**
+ * OrtrainPolynomialSchedule:
+ *
+ * A factor that goes from 1 to `end-factor` along a power of the steps that remain, and stays there.
+ */
+
+struct _OrtrainPolynomialSchedule
+{
+  OrtrainLrSchedule parent_instance;
+  guint64 total_steps;
+  double power;
+  double end_factor;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainPolynomialSchedule, ortrain_polynomial_schedule, ORTRAIN_TYPE_LR_SCHEDULE)
+
+enum
+{
+  PROP_0,
+  PROP_TOTAL_STEPS,
+  PROP_POWER,
+  PROP_END_FACTOR,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+ortrain_polynomial_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+{
+  OrtrainPolynomialSchedule *self = ORTRAIN_POLYNOMIAL_SCHEDULE (schedule);
+  double p = step >= self->total_steps ? 1.0 : (double) step / (double) self->total_steps;
+  *factor = self->end_factor + (1.0 - self->end_factor) * pow (1.0 - p, self->power);
+  return TRUE;
+}
+
+static void
+ortrain_polynomial_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainPolynomialSchedule *self = ORTRAIN_POLYNOMIAL_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      g_value_set_uint64 (value, self->total_steps);
+      break;
+    case PROP_POWER:
+      g_value_set_double (value, self->power);
+      break;
+    case PROP_END_FACTOR:
+      g_value_set_double (value, self->end_factor);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_polynomial_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainPolynomialSchedule *self = ORTRAIN_POLYNOMIAL_SCHEDULE (object);
+  switch (property_id)
+    {
+    case PROP_TOTAL_STEPS:
+      ortrain_polynomial_schedule_set_total_steps (self, g_value_get_uint64 (value));
+      break;
+    case PROP_POWER:
+      ortrain_polynomial_schedule_set_power (self, g_value_get_double (value));
+      break;
+    case PROP_END_FACTOR:
+      ortrain_polynomial_schedule_set_end_factor (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_polynomial_schedule_get_property;
+  object_class->set_property = ortrain_polynomial_schedule_set_property;
+  ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_polynomial_schedule_evaluate;
+
+  /**
+   * OrtrainPolynomialSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
+   *
+   * The step at which the schedule has come to its end.
+   */
+  properties[PROP_TOTAL_STEPS] =
+      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainPolynomialSchedule:power: (getter get_power) (setter set_power)
+   *
+   * The power.
+   */
+  properties[PROP_POWER] = g_param_spec_double ("power", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainPolynomialSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
+   *
+   * The factor at the end.
+   */
+  properties[PROP_END_FACTOR] =
+      g_param_spec_double ("end-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_polynomial_schedule_init (OrtrainPolynomialSchedule *self)
+{
+  self->total_steps = 1000;
+  self->power = 1.0;
+}
+
+/**
+ * ortrain_polynomial_schedule_new:
+ * @total_steps: the number of steps
+ * @power: the power
+ *
+ * Makes a schedule, with the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainLrSchedule *
+ortrain_polynomial_schedule_new (guint64 total_steps, double power)
+{
+  return g_object_new (ORTRAIN_TYPE_POLYNOMIAL_SCHEDULE, "total-steps", total_steps, "power", power, NULL);
+}
+
+/**
+ * ortrain_polynomial_schedule_get_total_steps: (get-property total-steps)
+ * @self: the object
+ *
+ * Gets the step at which the schedule has come to its end.
+ *
+ * Returns: the step at which the schedule has come to its end
+ */
+guint64
+ortrain_polynomial_schedule_get_total_steps (OrtrainPolynomialSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self), 0);
+  return self->total_steps;
+}
+
+/**
+ * ortrain_polynomial_schedule_set_total_steps: (set-property total-steps)
+ * @self: the object
+ * @total_steps: the step at which the schedule has come to its end
+ *
+ * Sets the step at which the schedule has come to its end.
+ */
+void
+ortrain_polynomial_schedule_set_total_steps (OrtrainPolynomialSchedule *self, guint64 total_steps)
+{
+  g_return_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self));
+  if (self->total_steps == total_steps)
+    return;
+  self->total_steps = total_steps;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+}
+
+/**
+ * ortrain_polynomial_schedule_get_power: (get-property power)
+ * @self: the object
+ *
+ * Gets the power.
+ *
+ * Returns: the power
+ */
+double
+ortrain_polynomial_schedule_get_power (OrtrainPolynomialSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self), 0);
+  return self->power;
+}
+
+/**
+ * ortrain_polynomial_schedule_set_power: (set-property power)
+ * @self: the object
+ * @power: the power
+ *
+ * Sets the power.
+ */
+void
+ortrain_polynomial_schedule_set_power (OrtrainPolynomialSchedule *self, double power)
+{
+  g_return_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self));
+  g_return_if_fail (!isnan (power));
+  if (self->power == power)
+    return;
+  self->power = power;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_POWER]);
+}
+
+/**
+ * ortrain_polynomial_schedule_get_end_factor: (get-property end-factor)
+ * @self: the object
+ *
+ * Gets the factor at the end.
+ *
+ * Returns: the factor at the end
+ */
+double
+ortrain_polynomial_schedule_get_end_factor (OrtrainPolynomialSchedule *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self), 0);
+  return self->end_factor;
+}
+
+/**
+ * ortrain_polynomial_schedule_set_end_factor: (set-property end-factor)
+ * @self: the object
+ * @end_factor: the factor at the end
+ *
+ * Sets the factor at the end.
+ */
+void
+ortrain_polynomial_schedule_set_end_factor (OrtrainPolynomialSchedule *self, double end_factor)
+{
+  g_return_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self));
+  g_return_if_fail (!isnan (end_factor));
+  if (self->end_factor == end_factor)
+    return;
+  self->end_factor = end_factor;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_END_FACTOR]);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "optim/ortrain-sgd.h"
+
+#include "optim/ortrain-optimizer-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainSgd:
+ *
+ * Gradient descent, as PyTorch defines it: the gradient plus `weight-decay` times the weight goes into a momentum
+ * buffer (which starts as the first gradient); with `nesterov`, the step looks ahead along the momentum.
+ *
+ * A session keeps a momentum buffer only if `momentum` was not zero when it was made.
+ */
+
+struct _OrtrainSgd
+{
+  OrtrainOptimizer parent_instance;
+  double momentum;
+  gboolean nesterov;
+  double weight_decay;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainSgd, ortrain_sgd, ORTRAIN_TYPE_OPTIMIZER)
+
+enum
+{
+  PROP_0,
+  PROP_MOMENTUM,
+  PROP_NESTEROV,
+  PROP_WEIGHT_DECAY,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_sgd_describe (OrtrainOptimizer *optimizer, gpointer description)
+{
+  OrtrainSgd *self = ORTRAIN_SGD (optimizer);
+  OrtrainOptimizerDescription *d = description;
+  d->op_type = "SgdUpdate";
+  d->factors[0] = self->momentum;
+  d->factors[1] = self->nesterov;
+  d->weight_decay = self->weight_decay;
+  if (self->momentum != 0)
+    {
+      d->n_states = 1;
+      d->state_names[0] = "momentum_buffer";
+    }
+}
+
+static void
+ortrain_sgd_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainSgd *self = ORTRAIN_SGD (object);
+  switch (property_id)
+    {
+    case PROP_MOMENTUM:
+      g_value_set_double (value, self->momentum);
+      break;
+    case PROP_NESTEROV:
+      g_value_set_boolean (value, self->nesterov);
+      break;
+    case PROP_WEIGHT_DECAY:
+      g_value_set_double (value, self->weight_decay);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_sgd_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainSgd *self = ORTRAIN_SGD (object);
+  switch (property_id)
+    {
+    case PROP_MOMENTUM:
+      ortrain_sgd_set_momentum (self, g_value_get_double (value));
+      break;
+    case PROP_NESTEROV:
+      ortrain_sgd_set_nesterov (self, g_value_get_boolean (value));
+      break;
+    case PROP_WEIGHT_DECAY:
+      ortrain_sgd_set_weight_decay (self, g_value_get_double (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_sgd_class_init (OrtrainSgdClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->get_property = ortrain_sgd_get_property;
+  object_class->set_property = ortrain_sgd_set_property;
+  ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_sgd_describe;
+
+  /**
+   * OrtrainSgd:momentum: (getter get_momentum) (setter set_momentum)
+   *
+   * The momentum.
+   */
+  properties[PROP_MOMENTUM] = g_param_spec_double (
+      "momentum", NULL, NULL, 0.0, 1.0, 0.0, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainSgd:nesterov: (getter get_nesterov) (setter set_nesterov)
+   *
+   * Whether Nesterov's form of momentum is used.
+   */
+  properties[PROP_NESTEROV] = g_param_spec_boolean (
+      "nesterov", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainSgd:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
+   *
+   * The weight decay.
+   */
+  properties[PROP_WEIGHT_DECAY] =
+      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_sgd_init (OrtrainSgd *self)
+{
+}
+
+/**
+ * ortrain_sgd_new:
+ * @learning_rate: the learning rate
+ *
+ * Makes an optimizer with the given learning rate, and the defaults in all else.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainOptimizer *
+ortrain_sgd_new (double learning_rate)
+{
+  return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", learning_rate, NULL);
+}
+
+/**
+ * ortrain_sgd_get_momentum: (get-property momentum)
+ * @self: the object
+ *
+ * Gets the momentum.
+ *
+ * Returns: the momentum
+ */
+double
+ortrain_sgd_get_momentum (OrtrainSgd *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SGD (self), 0);
+  return self->momentum;
+}
+
+/**
+ * ortrain_sgd_set_momentum: (set-property momentum)
+ * @self: the object
+ * @momentum: the momentum
+ *
+ * Sets the momentum.
+ */
+void
+ortrain_sgd_set_momentum (OrtrainSgd *self, double momentum)
+{
+  g_return_if_fail (ORTRAIN_IS_SGD (self));
+  g_return_if_fail (!isnan (momentum));
+  if (self->momentum == momentum)
+    return;
+  self->momentum = momentum;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MOMENTUM]);
+}
+
+/**
+ * ortrain_sgd_get_nesterov: (get-property nesterov)
+ * @self: the object
+ *
+ * Gets whether Nesterov's form of momentum is used.
+ *
+ * Returns: whether Nesterov's form of momentum is used
+ */
+gboolean
+ortrain_sgd_get_nesterov (OrtrainSgd *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SGD (self), FALSE);
+  return self->nesterov;
+}
+
+/**
+ * ortrain_sgd_set_nesterov: (set-property nesterov)
+ * @self: the object
+ * @nesterov: whether Nesterov's form of momentum is used
+ *
+ * Sets whether Nesterov's form of momentum is used.
+ */
+void
+ortrain_sgd_set_nesterov (OrtrainSgd *self, gboolean nesterov)
+{
+  g_return_if_fail (ORTRAIN_IS_SGD (self));
+  nesterov = !!nesterov;
+  if (self->nesterov == nesterov)
+    return;
+  self->nesterov = nesterov;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_NESTEROV]);
+}
+
+/**
+ * ortrain_sgd_get_weight_decay: (get-property weight-decay)
+ * @self: the object
+ *
+ * Gets the weight decay.
+ *
+ * Returns: the weight decay
+ */
+double
+ortrain_sgd_get_weight_decay (OrtrainSgd *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SGD (self), 0);
+  return self->weight_decay;
+}
+
+/**
+ * ortrain_sgd_set_weight_decay: (set-property weight-decay)
+ * @self: the object
+ * @weight_decay: the weight decay
+ *
+ * Sets the weight decay.
+ */
+void
+ortrain_sgd_set_weight_decay (OrtrainSgd *self, double weight_decay)
+{
+  g_return_if_fail (ORTRAIN_IS_SGD (self));
+  g_return_if_fail (!isnan (weight_decay));
+  if (self->weight_decay == weight_decay)
+    return;
+  self->weight_decay = weight_decay;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+}

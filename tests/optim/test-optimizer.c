@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain.h"
+
+#include "optim/ortrain-update-set-private.h"
+
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <string.h>
+
+/* Against PyTorch's numbers, see data/make_optimizers.py: three tensors, the last of several spans, six steps. */
+
+static const gint64 sizes[] = { 7, 1, 40001 };
+static const char *const names[] = { "first.bias", "gain", "last.weight" };
+#define N G_N_ELEMENTS (sizes)
+#define STEPS 6
+
+static double
+number (gint64 i, gint64 k)
+{
+  return (double) ((i * 7919 + k * 104729 + 12345) % 2003) / 1001.5 - 1.0;
+}
+
+static JsonObject *
+load_expected (void)
+{
+  static JsonParser *parser;
+  if (parser == NULL)
+    {
+      g_autofree char *path = g_test_build_filename (G_TEST_DIST, "data", "optimizers.json", NULL);
+      g_autoptr (GError) error = NULL;
+      parser = json_parser_new ();
+      json_parser_load_from_file (parser, path, &error);
+      g_assert_no_error (error);
+    }
+  return json_node_get_object (json_parser_get_root (parser));
+}
+
+typedef struct
+{
+  OrtrainDType dtype;
+  void *parameters[N], *gradients[N], *states[N][2];
+  OrtrainUpdateSet *set;
+  OrtrainThreadPool *pool;
+} Fixture;
+
+static void
+put (OrtrainDType dtype, void *array, gint64 i, double value)
+{
+  if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    ((double *) array)[i] = value;
+  else
+    ((float *) array)[i] = (float) value;
+}
+
+static double
+get (OrtrainDType dtype, const void *array, gint64 i)
+{
+  return dtype == ORTRAIN_DTYPE_FLOAT64 ? ((const double *) array)[i] : ((const float *) array)[i];
+}
+
+static void
+fixture_set_up (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, guint n_threads)
+{
+  g_autoptr (GError) error = NULL;
+  gsize size = ortrain_dtype_get_size (dtype);
+  OrtrainUpdateParameter parameters[N];
+  f->dtype = dtype;
+  f->pool = ortrain_thread_pool_new (n_threads);
+  for (guint t = 0; t < N; t++)
+    parameters[t] = (OrtrainUpdateParameter){ names[t], dtype, &sizes[t], 1 };
+  f->set = ortrain_update_set_new (optimizer, ortrain_provider_get_cpu (), parameters, N, &error);
+  g_assert_no_error (error);
+  for (guint t = 0; t < N; t++)
+    {
+      f->parameters[t] = g_malloc0 (sizes[t] * size);
+      f->gradients[t] = g_malloc0 (sizes[t] * size);
+      for (guint k = 0; k < 2; k++)
+        f->states[t][k] = g_malloc0 (sizes[t] * size);
+      for (gint64 i = 0; i < sizes[t]; i++)
+        put (dtype, f->parameters[t], i, number (i + 31 * t, 0));
+      ortrain_update_set_place (f->set, t, f->parameters[t], f->gradients[t], f->states[t], &error);
+      g_assert_no_error (error);
+    }
+  ortrain_update_set_reset_states (f->set);
+}
+
+static void
+fixture_tear_down (Fixture *f)
+{
+  for (guint t = 0; t < N; t++)
+    {
+      g_free (f->parameters[t]);
+      g_free (f->gradients[t]);
+      g_free (f->states[t][0]);
+      g_free (f->states[t][1]);
+    }
+  ortrain_update_set_free (f->set);
+  ortrain_thread_pool_unref (f->pool);
+}
+
+static void
+run_steps (Fixture *f, double clip)
+{
+  g_autoptr (GError) error = NULL;
+  for (guint s = 0; s < STEPS; s++)
+    {
+      for (guint t = 0; t < N; t++)
+        for (gint64 i = 0; i < sizes[t]; i++)
+          put (f->dtype, f->gradients[t], i, number (i + 31 * t, s + 1));
+      double scale = 1.0;
+      if (clip > 0)
+        scale = MIN (1.0, clip / (ortrain_update_set_norm (f->set, f->pool) + 1e-6));
+      gboolean ok = ortrain_update_set_run (f->set, f->pool, s + 1, 1.0, scale, &error);
+      g_assert_no_error (error);
+      g_assert_true (ok);
+    }
+}
+
+static void
+assert_near (double a, double b, double limit)
+{
+  if (!(fabs (a - b) <= limit * (1.0 + fabs (b))))
+    g_error ("%.17g is not %.17g", a, b);
+}
+
+static void
+compare (Fixture *f, const char *name, double limit)
+{
+  JsonArray *tensors = json_object_get_array_member (load_expected (), name);
+  for (guint t = 0; t < N; t++)
+    {
+      JsonObject *want = json_array_get_object_element (tensors, t);
+      JsonArray *first = json_object_get_array_member (want, "first");
+      JsonArray *last = json_object_get_array_member (want, "last");
+      double sum = 0, squares = 0;
+      for (guint i = 0; i < json_array_get_length (first); i++)
+        assert_near (get (f->dtype, f->parameters[t], i), json_array_get_double_element (first, i), limit);
+      guint n_last = json_array_get_length (last);
+      for (guint i = 0; i < n_last; i++)
+        assert_near (get (f->dtype, f->parameters[t], sizes[t] - n_last + i), json_array_get_double_element (last, i),
+                     limit);
+      for (gint64 i = 0; i < sizes[t]; i++)
+        {
+          double x = get (f->dtype, f->parameters[t], i);
+          sum += x;
+          squares += x * x;
+        }
+      assert_near (sum, json_object_get_double_member (want, "sum"), 1e2 * limit);
+      assert_near (squares, json_object_get_double_member (want, "squares"), 1e2 * limit);
+    }
+}
+
+static OrtrainOptimizer *
+make (const char *name)
+{
+  if (g_str_equal (name, "sgd"))
+    return ortrain_sgd_new (0.1);
+  if (g_str_equal (name, "sgd-decay"))
+    return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", 0.1, "weight-decay", 0.02, NULL);
+  if (g_str_equal (name, "momentum"))
+    return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", 0.1, "momentum", 0.9, "weight-decay", 0.02, NULL);
+  if (g_str_equal (name, "clipped"))
+    return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", 0.1, "momentum", 0.9, NULL);
+  if (g_str_equal (name, "nesterov"))
+    return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", 0.1, "momentum", 0.9, "nesterov", TRUE, NULL);
+  if (g_str_equal (name, "adam"))
+    return g_object_new (ORTRAIN_TYPE_ADAM, "learning-rate", 0.01, "beta1", 0.8, "beta2", 0.95, "epsilon", 1e-6,
+                         "weight-decay", 0.1, NULL);
+  if (g_str_equal (name, "adamw") || g_str_equal (name, "groups"))
+    {
+      OrtrainOptimizer *optimizer = g_object_new (ORTRAIN_TYPE_ADAMW, "learning-rate", 0.01, "weight-decay", 0.1, NULL);
+      if (g_str_equal (name, "groups"))
+        {
+          ortrain_optimizer_add_group (optimizer, "*", 1.0, 0.0);
+          ortrain_optimizer_add_group (optimizer, "*.bias", 0.1, 0.0);
+          ortrain_optimizer_add_group (optimizer, "gain", 0.0, -1);
+          ortrain_optimizer_add_group (optimizer, "last.*", 1.0, 0.3);
+        }
+      return optimizer;
+    }
+  if (g_str_equal (name, "adamw-last"))
+    return g_object_new (ORTRAIN_TYPE_ADAMW, "learning-rate", 0.01, "weight-decay", 0.1, "epsilon", 1e-6, "mode",
+                         ORTRAIN_ADAMW_MODE_DECAY_LAST, NULL);
+  if (g_str_equal (name, "adagrad"))
+    return g_object_new (ORTRAIN_TYPE_ADAGRAD, "learning-rate", 0.05, "learning-rate-decay", 0.1, "weight-decay", 0.01,
+                         "initial-accumulator", 0.2, NULL);
+  if (g_str_equal (name, "lamb"))
+    return g_object_new (ORTRAIN_TYPE_LAMB, "learning-rate", 0.01, "weight-decay", 0.01, NULL);
+  if (g_str_equal (name, "lamb-bias"))
+    return g_object_new (ORTRAIN_TYPE_LAMB, "learning-rate", 0.01, "beta2", 0.99, "bias-correction", TRUE, "ratio-min",
+                         0.5, "ratio-max", 2.0, NULL);
+  g_assert_not_reached ();
+}
+
+static void
+test_optimizer (gconstpointer data)
+{
+  const char *name = data;
+  double clip = g_str_equal (name, "clipped") ? 0.5 : 0.0;
+  Fixture f = { 0 };
+  g_autoptr (OrtrainOptimizer) optimizer = make (name);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT64, 2);
+  run_steps (&f, clip);
+  compare (&f, name, 1e-12);
+  fixture_tear_down (&f);
+
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 2);
+  run_steps (&f, clip);
+  compare (&f, name, 3e-6);
+
+  /* the same bits at another number of threads */
+  Fixture one = { 0 };
+  fixture_set_up (&one, optimizer, ORTRAIN_DTYPE_FLOAT32, 1);
+  run_steps (&one, clip);
+  for (guint t = 0; t < N; t++)
+    g_assert_cmpmem (f.parameters[t], sizes[t] * sizeof (float), one.parameters[t], sizes[t] * sizeof (float));
+  fixture_tear_down (&one);
+  fixture_tear_down (&f);
+}
+
+static void
+test_half (void)
+{
+  /* One SGD step in bfloat16 is the float step, rounded; the momentum is kept in float32. */
+  guint16 parameter[700], gradient[700];
+  float momentum[700], want[700];
+  const gint64 n = 700;
+  g_autoptr (GError) error = NULL;
+  for (guint i = 0; i < n; i++)
+    {
+      parameter[i] = ortrain_float_to_bfloat16 ((float) number (i, 0));
+      gradient[i] = ortrain_float_to_bfloat16 ((float) number (i, 1));
+      want[i] = ortrain_bfloat16_to_float (parameter[i]) - 0.1f * ortrain_bfloat16_to_float (gradient[i]);
+    }
+  g_autoptr (OrtrainOptimizer) optimizer = make ("clipped");
+  OrtrainUpdateParameter p = { "w", ORTRAIN_DTYPE_BFLOAT16, &n, 1 };
+  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_cpu (), &p, 1, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_update_set_get_state_bytes (set, 0), ==, sizeof momentum);
+  gpointer states[] = { momentum };
+  ortrain_update_set_place (set, 0, parameter, gradient, states, &error);
+  ortrain_update_set_reset_states (set);
+  g_assert_true (ortrain_update_set_run (set, NULL, 1, 1.0, 1.0, &error));
+  for (guint i = 0; i < n; i++)
+    g_assert_cmpuint (parameter[i], ==, ortrain_float_to_bfloat16 (want[i]));
+  ortrain_update_set_free (set);
+}
+
+static void
+test_live_properties (void)
+{
+  g_autoptr (GError) error = NULL;
+  double w = 1.0, g = 1.0;
+  const gint64 n = 1;
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.5);
+  OrtrainUpdateParameter p = { "w", ORTRAIN_DTYPE_FLOAT64, &n, 1 };
+  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_cpu (), &p, 1, &error);
+  ortrain_update_set_place (set, 0, &w, &g, NULL, &error);
+  g_assert_true (ortrain_update_set_run (set, NULL, 1, 1.0, 1.0, &error));
+  g_assert_cmpfloat (w, ==, 0.5);
+  ortrain_optimizer_set_learning_rate (optimizer, 0.25);
+  g_assert_true (ortrain_update_set_run (set, NULL, 2, 0.5, 1.0, &error));
+  g_assert_cmpfloat (w, ==, 0.375);
+  ortrain_optimizer_add_group (optimizer, "w", 2.0, -1);
+  g_assert_true (ortrain_update_set_run (set, NULL, 3, 0.5, 1.0, &error));
+  g_assert_cmpfloat (w, ==, 0.125);
+
+  /* There is no room for a momentum that was not there when the set was made: told, and nothing moves. */
+  g_object_set (optimizer, "momentum", 0.9, NULL);
+  g_assert_false (ortrain_update_set_run (set, NULL, 4, 1.0, 1.0, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE);
+  g_assert_cmpfloat (w, ==, 0.125);
+  ortrain_update_set_free (set);
+}
+
+static void
+test_norm (void)
+{
+  Fixture f = { 0 };
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.5);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 2);
+  double sum = 0;
+  for (guint t = 0; t < N; t++)
+    for (gint64 i = 0; i < sizes[t]; i++)
+      {
+        float x = (float) number (i, 3);
+        ((float *) f.gradients[t])[i] = x;
+        sum += (double) x * x;
+      }
+  assert_near (ortrain_update_set_norm (f.set, f.pool), sqrt (sum), 1e-13);
+  ((float *) f.gradients[2])[123] = NAN;
+  g_assert_true (isnan (ortrain_update_set_norm (f.set, f.pool)));
+  fixture_tear_down (&f);
+}
+
+/* ---- an optimizer of somebody else ---- */
+
+#define TEST_TYPE_SIGN (test_sign_get_type ())
+G_DECLARE_FINAL_TYPE (TestSign, test_sign, TEST, SIGN, OrtrainOptimizer)
+struct _TestSign
+{
+  OrtrainOptimizer parent_instance;
+};
+G_DEFINE_FINAL_TYPE (TestSign, test_sign, ORTRAIN_TYPE_OPTIMIZER)
+
+static char **
+test_sign_get_state_names (OrtrainOptimizer *optimizer)
+{
+  const char *const state_names[] = { "count", NULL };
+  return g_strdupv ((char **) state_names);
+}
+
+static gboolean
+test_sign_update (OrtrainOptimizer *optimizer, const char *name, OrtrainTensor *parameter, OrtrainTensor *gradient,
+                  OrtrainTensorDict *state, guint64 step, double learning_rate, double weight_decay,
+                  double gradient_scale, GError **error)
+{
+  float *w = (float *) ortrain_tensor_get_address (parameter);
+  const float *g = (const float *) ortrain_tensor_get_address (gradient);
+  float *count = (float *) ortrain_tensor_get_address (ortrain_tensor_dict_get (state, "count"));
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (parameter); i++)
+    {
+      w[i] -= (float) learning_rate * (g[i] > 0 ? 1.0f : -1.0f);
+      count[i] += 1;
+    }
+  return TRUE;
+}
+
+static void
+test_sign_class_init (TestSignClass *klass)
+{
+  ORTRAIN_OPTIMIZER_CLASS (klass)->get_state_names = test_sign_get_state_names;
+  ORTRAIN_OPTIMIZER_CLASS (klass)->update = test_sign_update;
+}
+
+static void
+test_sign_init (TestSign *self)
+{
+}
+
+static void
+test_derived (void)
+{
+  Fixture f = { 0 };
+  g_autoptr (OrtrainOptimizer) optimizer = g_object_new (TEST_TYPE_SIGN, "learning-rate", 0.25, NULL);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 1);
+  g_assert_cmpuint (ortrain_update_set_get_n_states (f.set), ==, 1);
+  g_assert_cmpstr (ortrain_update_set_get_state_name (f.set, 0), ==, "count");
+  float before = ((float *) f.parameters[2])[5];
+  float move = 0;
+  for (guint s = 0; s < STEPS; s++)
+    move += number (5 + 62, s + 1) > 0 ? -0.25f : 0.25f;
+  run_steps (&f, 0);
+  assert_near (((float *) f.parameters[2])[5], before + move, 1e-6);
+  g_assert_cmpfloat (((float *) f.states[2][0])[5], ==, STEPS);
+  fixture_tear_down (&f);
+}
+
+/* ---- schedules ---- */
+
+static void
+compare_schedule (OrtrainLrSchedule *schedule, const char *name)
+{
+  JsonArray *want = json_object_get_array_member (json_object_get_object_member (load_expected (), "schedules"), name);
+  for (guint i = 0; i < json_array_get_length (want); i++)
+    {
+      double factor = NAN;
+      g_assert_true (ortrain_lr_schedule_evaluate (schedule, i, &factor));
+      assert_near (factor, json_array_get_double_element (want, i), 1e-9);
+    }
+  g_object_unref (schedule);
+}
+
+static void
+test_schedules (void)
+{
+  compare_schedule (
+      g_object_new (ORTRAIN_TYPE_LINEAR_SCHEDULE, "total-steps", G_GUINT64_CONSTANT (20), "end-factor", 0.2, NULL),
+      "linear");
+  compare_schedule (
+      g_object_new (ORTRAIN_TYPE_COSINE_SCHEDULE, "total-steps", G_GUINT64_CONSTANT (40), "end-factor", 0.1, NULL),
+      "cosine");
+  compare_schedule (ortrain_polynomial_schedule_new (25, 2.0), "polynomial");
+  compare_schedule (ortrain_step_schedule_new (7, 0.5), "step");
+  compare_schedule (ortrain_one_cycle_schedule_new (40), "one-cycle");
+
+  /* warm-up: t / w, then the other one from its start */
+  g_autoptr (OrtrainLrSchedule) linear = ortrain_linear_schedule_new (10);
+  g_autoptr (OrtrainLrSchedule) warm_up = ortrain_warm_up_schedule_new (4, linear);
+  const double want[] = { 0, 0.25, 0.5, 0.75, 1.0, 0.9, 0.8 };
+  for (guint i = 0; i < G_N_ELEMENTS (want); i++)
+    {
+      double factor;
+      g_assert_true (ortrain_lr_schedule_evaluate (warm_up, i, &factor));
+      assert_near (factor, want[i], 1e-12);
+    }
+}
+
+static void
+test_plateau (void)
+{
+  g_autoptr (OrtrainLrSchedule) schedule = ortrain_plateau_schedule_new (0.5, 1);
+  double factor;
+  const double metrics[] = { 1.0, 0.5, 0.6, 0.7, 0.4, 0.4 };
+  for (guint i = 0; i < G_N_ELEMENTS (metrics); i++)
+    ortrain_lr_schedule_observe (schedule, metrics[i]);
+  g_assert_true (ortrain_lr_schedule_evaluate (schedule, 0, &factor));
+  g_assert_cmpfloat (factor, ==, 0.5);
+
+  /* its state survives a restart */
+  g_autoptr (GVariant) state = ortrain_lr_schedule_save_state (schedule);
+  g_autoptr (OrtrainLrSchedule) other = ortrain_plateau_schedule_new (0.5, 1);
+  g_assert_true (ortrain_lr_schedule_load_state (other, state));
+  ortrain_lr_schedule_observe (other, 0.4);
+  g_assert_true (ortrain_lr_schedule_evaluate (other, 0, &factor));
+  g_assert_cmpfloat (factor, ==, 0.25);
+  g_autoptr (GVariant) wrong = g_variant_ref_sink (g_variant_new_uint32 (3));
+  g_assert_false (ortrain_lr_schedule_load_state (other, wrong));
+}
+
+int
+main (int argc, char *argv[])
+{
+  static const char *const cases[] = { "sgd",    "sgd-decay",  "momentum", "nesterov", "adam",      "adamw",
+                                       "groups", "adamw-last", "adagrad",  "lamb",     "lamb-bias", "clipped" };
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *path = g_strconcat ("/optim/", cases[i], NULL);
+      g_test_add_data_func (path, cases[i], test_optimizer);
+    }
+  g_test_add_func ("/optim/half", test_half);
+  g_test_add_func ("/optim/live-properties", test_live_properties);
+  g_test_add_func ("/optim/norm", test_norm);
+  g_test_add_func ("/optim/derived", test_derived);
+  g_test_add_func ("/optim/schedules", test_schedules);
+  g_test_add_func ("/optim/plateau", test_plateau);
+  return g_test_run ();
+}
