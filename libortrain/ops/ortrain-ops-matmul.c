@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* Matrix products: MatMul (as in NumPy), Gemm, and org.ortrain::FusedMatMul (A, B) {transA, transB, alpha}, which is MatMul
+ * with its last two dimensions transposed on the way and the result scaled. */
+
+static gboolean
+infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gboolean trans_b, OrtrainDType dtype,
+               GError **error)
+{
+  gint a_rank = ortrain_infer_get_rank (ctx, a), b_rank = ortrain_infer_get_rank (ctx, b);
+  if (a_rank < 0 || b_rank < 0)
+    {
+      ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+      return TRUE;
+    }
+  if (a_rank == 0 || b_rank == 0)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "operands of rank %d and %d cannot be multiplied",
+                               a_rank, b_rank);
+  OrtrainDim k_a = ortrain_infer_get_dim (ctx, a, a_rank == 1 || !trans_a ? a_rank - 1 : a_rank - 2);
+  OrtrainDim k_b = ortrain_infer_get_dim (ctx, b, b_rank == 1 ? 0 : trans_b ? b_rank - 1 : b_rank - 2);
+  if (ortrain_dim_is_int (k_a) && ortrain_dim_is_int (k_b) && k_a.value != k_b.value)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "inner dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " differ", k_a.value,
+                               k_b.value);
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gint rank = 0, a_batch = MAX (a_rank - 2, 0), b_batch = MAX (b_rank - 2, 0), batch = MAX (a_batch, b_batch);
+  for (gint i = 0; i < batch; i++)
+    {
+      gint ia = i - (batch - a_batch), ib = i - (batch - b_batch);
+      OrtrainDim x = ia >= 0 ? ortrain_infer_get_dim (ctx, a, ia) : ortrain_dim_int (1);
+      OrtrainDim y = ib >= 0 ? ortrain_infer_get_dim (ctx, b, ib) : ortrain_dim_int (1);
+      if (!ortrain_dim_broadcast (ctx->dims, x, y, &dims[rank]))
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "batch dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " do not fit", x.value,
+                                   y.value);
+      rank++;
+    }
+  if (a_rank >= 2)
+    dims[rank++] = ortrain_infer_get_dim (ctx, a, trans_a ? a_rank - 1 : a_rank - 2);
+  if (b_rank >= 2)
+    dims[rank++] = ortrain_infer_get_dim (ctx, b, trans_b ? b_rank - 2 : b_rank - 1);
+  ortrain_infer_set (ctx, 0, dtype, dims, rank);
+  return TRUE;
+}
+
+static gboolean
+flag (OrtrainNode *node, const char *name)
+{
+  return ortrain_attributes_get_int (node->attributes, name, 0) != 0;
+}
+
+static gboolean
+infer_matmul (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_product (ctx, 0, 1, FALSE, FALSE, ortrain_infer_get_dtype (ctx, 0), error);
+}
+
+static gboolean
+infer_fused_matmul (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_product (ctx, 0, 1, flag (ctx->node, "transA"), flag (ctx->node, "transB"),
+                        ortrain_infer_get_dtype (ctx, 0), error);
+}
+
+static gboolean
+infer_matmul_integer (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_product (ctx, 0, 1, FALSE, FALSE, ORTRAIN_DTYPE_INT32, error);
+}
+
+static gboolean
+infer_qlinear_matmul (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_product (ctx, 0, 3, FALSE, FALSE, ortrain_infer_get_dtype (ctx, 7), error);
+}
+
+static gboolean
+infer_gemm (OrtrainInferContext *ctx, GError **error)
+{
+  for (guint i = 0; i < 2; i++)
+    {
+      gint rank = ortrain_infer_get_rank (ctx, i);
+      if (rank >= 0 && rank != 2)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, but must have rank 2", i,
+                                   rank);
+    }
+  return infer_fused_matmul (ctx, error);
+}
+
+/* ---- gradients ---- */
+
+/* alpha · op (a) · op (b) */
+static OrtrainValue *
+fused (OrtrainGradContext *ctx, OrtrainValue *a, OrtrainValue *b, gboolean trans_a, gboolean trans_b, double alpha)
+{
+  OrtrainValue *inputs[] = { a, b };
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  if (trans_a)
+    ortrain_attributes_set_int (attributes, "transA", 1);
+  if (trans_b)
+    ortrain_attributes_set_int (attributes, "transB", 1);
+  if (alpha != 1)
+    ortrain_attributes_set_float (attributes, "alpha", alpha);
+  return ortrain_node_output (ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "FusedMatMul", inputs, 2, 1, attributes), 0);
+}
+
+/* The last dimension of `value` as it is, all others as one: a view. */
+static OrtrainValue *
+flatten (OrtrainGradContext *ctx, OrtrainValue *value, OrtrainValue *last_of, gint axis)
+{
+  OrtrainDim last = value->dims[value->rank - 1];
+  if (value->rank == 2)
+    return value;
+  if (ortrain_dim_is_int (last) && last.value > 0)
+    return ortrain_grad_op2 (ctx, "Reshape", value, ortrain_grad_const_ints (ctx, (gint64[]){ -1, last.value }, 2));
+  OrtrainValue *extent = ortrain_grad_op2 (ctx, "Gather", ortrain_grad_shape_of (ctx, last_of),
+                                           ortrain_grad_const_ints (ctx, (gint64[]){ axis }, 1));
+  OrtrainValue *parts[] = { ortrain_grad_const_ints (ctx, (gint64[]){ -1 }, 1), extent };
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "axis", 0);
+  OrtrainNode *concat = ortrain_grad_node (ctx, "", "Concat", parts, 2, 1, attributes);
+  return ortrain_grad_op2 (ctx, "Reshape", value, ortrain_node_output (concat, 0));
+}
+
+/* Y = alpha · op (A) · op (B), both of rank 2 and above. The gradient of a 2-D weight below N-D activations is one 2-D
+ * product over all rows, never a batch of products that is summed up afterwards. */
+static void
+product_gradient (OrtrainGradContext *ctx, OrtrainValue *dy, OrtrainValue *a, OrtrainValue *b, gboolean trans_a,
+                  gboolean trans_b, double alpha, gboolean want_a, gboolean want_b, OrtrainValue **da, OrtrainValue **db)
+{
+  if (want_a)
+    {
+      *da = trans_a ? fused (ctx, b, dy, trans_b, TRUE, alpha) : fused (ctx, dy, b, FALSE, !trans_b, alpha);
+      *da = ortrain_grad_sum_to (ctx, *da, a);
+    }
+  if (want_b)
+    {
+      if (b->rank == 2 && a->rank > 2 && !trans_a)
+        {
+          OrtrainValue *a2 = flatten (ctx, a, b, trans_b ? 1 : 0), *dy2 = flatten (ctx, dy, b, trans_b ? 0 : 1);
+          *db = trans_b ? fused (ctx, dy2, a2, TRUE, FALSE, alpha) : fused (ctx, a2, dy2, TRUE, FALSE, alpha);
+        }
+      else
+        {
+          *db = trans_b ? fused (ctx, dy, a, TRUE, trans_a, alpha) : fused (ctx, a, dy, !trans_a, FALSE, alpha);
+          *db = ortrain_grad_sum_to (ctx, *db, b);
+        }
+    }
+}
+
+static gboolean
+gradient_matmul (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *a = ortrain_grad_input (ctx, 0), *b = ortrain_grad_input (ctx, 1);
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0);
+  gboolean want_a = ortrain_grad_wants (ctx, 0), want_b = ortrain_grad_wants (ctx, 1);
+  if (dy == NULL)
+    return TRUE;
+  if (a->rank < 1 || b->rank < 1)
+    return ortrain_grad_fail (ctx, error, "the ranks of the operands are not known");
+  double alpha = ortrain_attributes_get_float (ctx->node->attributes, "alpha", 1);
+  gboolean trans_a = flag (ctx->node, "transA") && a->rank > 1, trans_b = flag (ctx->node, "transB") && b->rank > 1;
+  if (a->rank == 1 && b->rank == 1)
+    {
+      if (alpha != 1)
+        dy = ortrain_grad_op2 (ctx, "Mul", dy, ortrain_grad_const (ctx, dy, alpha));
+      if (want_a)
+        ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", b, dy));
+      if (want_b)
+        ortrain_grad_set (ctx, 1, ortrain_grad_op2 (ctx, "Mul", a, dy));
+      return TRUE;
+    }
+  /* A vector is a matrix of one row (A) or one column (B): dY gets that dimension back. */
+  OrtrainValue *a2 = a, *b2 = b, *da = NULL, *db = NULL;
+  if (a->rank == 1)
+    {
+      a2 = ortrain_grad_op2 (ctx, "Unsqueeze", a, ortrain_grad_const_ints (ctx, (gint64[]){ 0 }, 1));
+      dy = ortrain_grad_op2 (ctx, "Unsqueeze", dy, ortrain_grad_const_ints (ctx, (gint64[]){ -2 }, 1));
+    }
+  if (b->rank == 1)
+    {
+      b2 = ortrain_grad_op2 (ctx, "Unsqueeze", b, ortrain_grad_const_ints (ctx, (gint64[]){ 1 }, 1));
+      dy = ortrain_grad_op2 (ctx, "Unsqueeze", dy, ortrain_grad_const_ints (ctx, (gint64[]){ -1 }, 1));
+    }
+  product_gradient (ctx, dy, a2, b2, trans_a, trans_b, alpha, want_a, want_b, &da, &db);
+  if (want_a)
+    ortrain_grad_set (ctx, 0, a2 == a ? da : ortrain_grad_reshape_like (ctx, da, a));
+  if (want_b)
+    ortrain_grad_set (ctx, 1, b2 == b ? db : ortrain_grad_reshape_like (ctx, db, b));
+  return TRUE;
+}
+
+static gboolean
+gradient_gemm (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0), *da = NULL, *db = NULL;
+  if (dy == NULL)
+    return TRUE;
+  gboolean want_a = ortrain_grad_wants (ctx, 0), want_b = ortrain_grad_wants (ctx, 1);
+  product_gradient (ctx, dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1), flag (ctx->node, "transA"),
+                    flag (ctx->node, "transB"), ortrain_attributes_get_float (ctx->node->attributes, "alpha", 1), want_a,
+                    want_b, &da, &db);
+  if (want_a)
+    ortrain_grad_set (ctx, 0, da);
+  if (want_b)
+    ortrain_grad_set (ctx, 1, db);
+  if (ortrain_grad_input (ctx, 2) != NULL && ortrain_grad_wants (ctx, 2))
+    {
+      double beta = ortrain_attributes_get_float (ctx->node->attributes, "beta", 1);
+      OrtrainValue *dc = ortrain_grad_sum_to (ctx, dy, ortrain_grad_input (ctx, 2));
+      if (beta != 1)
+        dc = ortrain_grad_op2 (ctx, "Mul", dc, ortrain_grad_const (ctx, dc, beta));
+      ortrain_grad_set (ctx, 2, dc);
+    }
+  return TRUE;
+}
+
+#define DTYPES_MATMUL                                                                                                  \
+  (ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64) |          \
+   ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT64))
+#define DTYPES_BYTE (ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT8) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT8))
+
+static const OrtrainOpDef rows[] = {
+  { .name = "MatMul", .domain = "", .since = 7, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
+    .dtypes = DTYPES_MATMUL, .infer = infer_matmul, .gradient = gradient_matmul },
+  { .name = "Gemm", .domain = "", .since = 7, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1, .max_outputs = 1,
+    .dtypes = DTYPES_MATMUL, .infer = infer_gemm, .gradient = gradient_gemm },
+  { .name = "FusedMatMul", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_fused_matmul, .gradient = gradient_matmul },
+  { .name = "MatMulInteger", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 4, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = DTYPES_BYTE, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_matmul_integer },
+  { .name = "QLinearMatMul", .domain = "", .since = 10, .min_inputs = 8, .max_inputs = 8, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = DTYPES_BYTE, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_qlinear_matmul },
+};
+ORTRAIN_OP_TABLE (matmul, rows);
