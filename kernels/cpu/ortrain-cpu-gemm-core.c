@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* The blocked product for one instruction set: registers decide the size of the innermost tile (MR rows × two vectors). */
+/* The blocked product for one instruction set: registers decide the size of the innermost tile (MR rows × two vectors).
+ */
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #define MR 14
@@ -22,8 +23,9 @@
 
 #if MR == 14
 #define MICRO_CASES                                                                                                    \
-  MICRO_CASE (1) MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6) MICRO_CASE (7)             \
-  MICRO_CASE (8) MICRO_CASE (9) MICRO_CASE (10) MICRO_CASE (11) MICRO_CASE (12) MICRO_CASE (13) MICRO_CASE (14)
+  MICRO_CASE (1)                                                                                                       \
+  MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6) MICRO_CASE (7) MICRO_CASE (8)             \
+      MICRO_CASE (9) MICRO_CASE (10) MICRO_CASE (11) MICRO_CASE (12) MICRO_CASE (13) MICRO_CASE (14)
 #else
 #define MICRO_CASES MICRO_CASE (1) MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6)
 #endif

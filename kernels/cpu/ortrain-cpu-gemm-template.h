@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The blocked matrix product, written once for float and double: included by ortrain-cpu-gemm-core.c with REAL, IREAL,
- * VL (elements of a vector), MR, KC, MC, NC and NAME(x) defined. Vectors are the compiler's own, so the same text serves
- * every instruction set.
+ * VL (elements of a vector), MR, KC, MC, NC and NAME(x) defined. Vectors are the compiler's own, so the same text
+ * serves every instruction set.
  *
- * C [m, n] = alpha · A [m, k] · B [k, n] + beta · C. The product is cut into blocks of KC × NC of B and MC × KC of A, copied
+ * C [m, n] = alpha · A [m, k] · B [k, n] + beta · C. The product is cut into blocks of KC × NC of B and MC × KC of A,
+ * copied
  * ("packed") so that the innermost loop reads both with constant strides:
  *   B: panels of NR = 2·VL columns, [k][NR] (the last one VL wide when that is enough);
  *   A: panels of up to MR rows, either [row][KCS] (rows of A contiguous in memory) or [k][MR] (columns contiguous).
  * Each element of C is the sum over k in order, within blocks of KC: the bits do not depend on how m and n are cut. */
 
-typedef REAL NAME (V) __attribute__ ((vector_size (VL * sizeof (REAL)), aligned (__alignof__ (REAL)), may_alias));
+typedef REAL NAME (V) __attribute__ ((vector_size (VL * sizeof (REAL)), aligned (__alignof__(REAL)), may_alias));
 
 #define V NAME (V)
 #define NR (2 * VL)
@@ -64,7 +65,7 @@ NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alph
   else
     {
       /* The same arithmetic through a buffer, so that an edge has the bits it would have inside. */
-      REAL tile[NR];
+      REAL tile[NR] = { 0 };
 #pragma GCC unroll 16
       for (int i = 0; i < mr; i++)
         {
@@ -255,7 +256,7 @@ NAME (pack_b) (gboolean trans, gint64 kc, gint64 nc, const REAL *restrict b, gin
           {
             __builtin_prefetch (b + (k + 8) * ldb + (p + q) * NR);
             __builtin_prefetch (b + (k + 8) * ldb + (p + q) * NR + VL);
-          memcpy (to + (p + q) * NR * kc + k * NR, b + k * ldb + (p + q) * NR, NR * sizeof (REAL));
+            memcpy (to + (p + q) * NR * kc + k * NR, b + k * ldb + (p + q) * NR, NR * sizeof (REAL));
           }
     }
   gint64 rest = nc - full * NR, width = rest > VL ? NR : VL;
@@ -291,8 +292,8 @@ NAME (ortrain_cpu_gemm_tile) (gboolean trans_a, gboolean trans_b, gint64 m, gint
             {
               gint64 mc = MIN (MC, m - ic);
               NAME (pack_a) (trans_a, mc, kc, trans_a ? a + pc * lda + ic : a + ic * lda + pc, lda, a_packed);
-              NAME (ortrain_cpu_gemm_block) (mc, nc, kc, trans_a, alpha, a_packed, b_packed, pc == 0 ? beta : 1,
-                                             c + ic * ldc + jc, ldc);
+              NAME (ortrain_cpu_gemm_block)
+              (mc, nc, kc, trans_a, alpha, a_packed, b_packed, pc == 0 ? beta : 1, c + ic * ldc + jc, ldc);
             }
         }
     }

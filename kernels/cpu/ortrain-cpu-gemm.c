@@ -5,8 +5,8 @@
 #include <string.h>
 
 #ifdef ORTRAIN_HAVE_DNNL
-#include <dnnl.h>
 #include <dlfcn.h>
+#include <dnnl.h>
 #endif
 
 /* ---- the core for this machine ---- */
@@ -105,9 +105,9 @@ DEFINE_SCALE (scale_f32, float)
 DEFINE_SCALE (scale_f64, double)
 
 #ifdef ORTRAIN_HAVE_DNNL
-/* Debian's oneDNN runs its loops on libgomp, which must not start threads of its own below ours: each call sets the calling
- * thread's OpenMP thread count to 1 and puts it back. libgomp comes with oneDNN, so its two functions are looked up
- * rather than linked; where they are missing, oneDNN was built without it and there is nothing to limit. */
+/* Debian's oneDNN runs its loops on libgomp, which must not start threads of its own below ours: each call sets the
+ * calling thread's OpenMP thread count to 1 and puts it back. libgomp comes with oneDNN, so its two functions are
+ * looked up rather than linked; where they are missing, oneDNN was built without it and there is nothing to limit. */
 static int (*omp_get_max_threads_) (void);
 static void (*omp_set_num_threads_) (int n);
 
@@ -136,7 +136,8 @@ library_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, f
   int before = omp_get_max_threads_ ();
   if (before != 1)
     omp_set_num_threads_ (1);
-  dnnl_status_t status = dnnl_sgemm (trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  dnnl_status_t status =
+      dnnl_sgemm (trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   if (before != 1)
     omp_set_num_threads_ (before);
   return status == dnnl_success;
@@ -165,8 +166,8 @@ ortrain_cpu_gemm_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gi
     return;
   void *scratch = ortrain_cpu_gemm_scratch ();
   if (scratch != NULL)
-    ortrain_cpu_gemm_get_core (FALSE)
-        ->tile.f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, scratch);
+    ortrain_cpu_gemm_get_core (FALSE)->tile.f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
+                                                 scratch);
   else
     plain_f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
@@ -184,8 +185,8 @@ ortrain_cpu_gemm_f64 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gi
     }
   void *scratch = ortrain_cpu_gemm_scratch ();
   if (scratch != NULL)
-    ortrain_cpu_gemm_get_core (TRUE)
-        ->tile.f64 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, scratch);
+    ortrain_cpu_gemm_get_core (TRUE)->tile.f64 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
+                                                scratch);
   else
     plain_f64 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }

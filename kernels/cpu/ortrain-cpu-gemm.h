@@ -5,16 +5,17 @@
 
 #include <glib.h>
 
-/* Matrix products, row-major: C [m, n] = alpha · op (A) · op (B) + beta · C; op (A) is [m, k], op (B) is [k, n]; a transposed
- * operand is stored the other way round, ld* are the lengths of the stored rows. With beta 0, C is not read. The one place
- * that calls a library for it (oneDNN's sgemm where that is to be had), and our own blocked product for float64, for
- * machines without the library, and for what is built of packed blocks (convolutions). */
+/* Matrix products, row-major: C [m, n] = alpha · op (A) · op (B) + beta · C; op (A) is [m, k], op (B) is [k, n]; a
+ * transposed operand is stored the other way round, ld* are the lengths of the stored rows. With beta 0, C is not read.
+ * The one place that calls a library for it (oneDNN's sgemm where that is to be had), and our own blocked product for
+ * float64, for machines without the library, and for what is built of packed blocks (convolutions). */
 
 /* On the calling thread; for use inside parallel regions. */
-void ortrain_cpu_gemm_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a,
-                           gint64 lda, const float *b, gint64 ldb, float beta, float *c, gint64 ldc);
+void ortrain_cpu_gemm_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha,
+                           const float *a, gint64 lda, const float *b, gint64 ldb, float beta, float *c, gint64 ldc);
 void ortrain_cpu_gemm_f64 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha,
-                           const double *a, gint64 lda, const double *b, gint64 ldb, double beta, double *c, gint64 ldc);
+                           const double *a, gint64 lda, const double *b, gint64 ldb, double beta, double *c,
+                           gint64 ldc);
 
 /* A product, or a batch of them, on a pool: cut over the batch, m and n, never over k. */
 typedef struct
@@ -24,8 +25,8 @@ typedef struct
   gint64 m, n, k;
   gint64 lda, ldb, ldc;
   double alpha, beta;
-  gint64 n_batch;            /* 1 for a single product */
-  const gint64 *a_offsets;   /* [n_batch], in elements; NULL: i · a_stride */
+  gint64 n_batch;          /* 1 for a single product */
+  const gint64 *a_offsets; /* [n_batch], in elements; NULL: i · a_stride */
   const gint64 *b_offsets;
   gint64 a_stride, b_stride, c_stride;
   /* C starts as bias_scale · bias [m, n] (strides may be 0) instead of beta · C; not with beta ≠ 0. */
@@ -56,8 +57,8 @@ typedef struct
   } block;
   union
   {
-    void (*f32) (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
-                 const float *b, gint64 ldb, float beta, float *c, gint64 ldc, void *scratch);
+    void (*f32) (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a,
+                 gint64 lda, const float *b, gint64 ldb, float beta, float *c, gint64 ldc, void *scratch);
     void (*f64) (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, double alpha, const double *a,
                  gint64 lda, const double *b, gint64 ldb, double beta, double *c, gint64 ldc, void *scratch);
   } tile;
@@ -75,5 +76,6 @@ const OrtrainCpuGemmCore *ortrain_cpu_gemm_get_core (gboolean is_double);
 gsize ortrain_cpu_gemm_core_a_bytes (const OrtrainCpuGemmCore *core);
 gsize ortrain_cpu_gemm_core_b_bytes (const OrtrainCpuGemmCore *core);
 
-/* Room for both, aligned to 64, one per thread, made at the first use and kept until the thread ends; NULL: no memory. */
+/* Room for both, aligned to 64, one per thread, made at the first use and kept until the thread ends; NULL: no memory.
+ */
 void *ortrain_cpu_gemm_scratch (void);

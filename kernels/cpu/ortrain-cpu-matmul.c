@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* MatMul, Gemm and FusedMatMul: the shapes are brought into one form, a batch of products C [m, n] = A [m, k] · B [k, n]
- * with an offset per product, and cut over a pool. A with batch dimensions and a plain 2-D B is one product. */
+/* MatMul, Gemm and FusedMatMul: the shapes are brought into one form, a batch of products C [m, n] = A [m, k] · B [k,
+ * n] with an offset per product, and cut over a pool. A with batch dimensions and a plain 2-D B is one product. */
 
 typedef struct
 {
@@ -177,7 +177,8 @@ prepare_bias (OrtrainKernelSetup *setup, GError **error)
   if (setup->n_inputs < 3 || setup->inputs[2].dtype == ORTRAIN_DTYPE_UNDEFINED || beta == 0)
     return TRUE;
   const OrtrainOperand *bias = &setup->inputs[2];
-  gint64 rows = bias->rank >= 2 ? bias->dims[bias->rank - 2] : 1, columns = bias->rank >= 1 ? bias->dims[bias->rank - 1] : 1;
+  gint64 rows = bias->rank >= 2 ? bias->dims[bias->rank - 2] : 1,
+         columns = bias->rank >= 1 ? bias->dims[bias->rank - 1] : 1;
   if (bias->rank > 2 || (rows != 1 && rows != gemm->m) || (columns != 1 && columns != gemm->n))
     {
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
@@ -261,8 +262,8 @@ prepare_matmul_half (OrtrainKernelSetup *setup, GError **error)
   if (!prepare_matmul (setup, error))
     return FALSE;
   const MatMulConstants *constants = setup->constants;
-  setup->workspace_bytes =
-      half_room (constants->n_a) + half_room (constants->n_b) + half_room (constants->n_bias) + half_room (constants->n_c);
+  setup->workspace_bytes = half_room (constants->n_a) + half_room (constants->n_b) + half_room (constants->n_bias) +
+                           half_room (constants->n_c);
   return TRUE;
 }
 
@@ -296,7 +297,8 @@ narrow_chunk (gpointer data, gint64 begin, gint64 end, guint worker)
   for (gint64 i = begin; i < end; i++)
     {
       float value = job->wide[i] + (job->add ? widen_one (job->dtype, job->to[i]) : 0);
-      job->to[i] = job->dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_float_to_half (value) : ortrain_float_to_bfloat16 (value);
+      job->to[i] =
+          job->dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_float_to_half (value) : ortrain_float_to_bfloat16 (value);
     }
 }
 
@@ -334,10 +336,10 @@ typedef struct
   static void name (const IntegerJob *job, gint64 batch, gint64 i)                                                     \
   {                                                                                                                    \
     const OrtrainCpuGemm *g = &job->constants->gemm;                                                                   \
-    const type *a = (const type *) job->call->inputs[0] +                                                              \
-                    (g->a_offsets != NULL ? g->a_offsets[batch] : batch * g->a_stride);                                \
-    const type *b = (const type *) job->call->inputs[1] +                                                              \
-                    (g->b_offsets != NULL ? g->b_offsets[batch] : batch * g->b_stride);                                \
+    const type *a =                                                                                                    \
+        (const type *) job->call->inputs[0] + (g->a_offsets != NULL ? g->a_offsets[batch] : batch * g->a_stride);      \
+    const type *b =                                                                                                    \
+        (const type *) job->call->inputs[1] + (g->b_offsets != NULL ? g->b_offsets[batch] : batch * g->b_stride);      \
     type *restrict c = (type *) job->call->outputs[0] + batch * g->c_stride + i * g->ldc;                              \
     if (!job->call->accumulate)                                                                                        \
       memset (c, 0, (gsize) g->n * sizeof (type));                                                                     \
@@ -479,11 +481,11 @@ quantised_chunk (gpointer data, gint64 begin, gint64 end, guint worker)
               ((gint32 *) call->outputs[0])[at] = sum;
               continue;
             }
-          double scale =
-              scale_at (constants->scale_dtype, call->inputs[1], constants->n_a_scale == 1 ? 0 : row % constants->n_a_scale) *
-              scale_at (constants->scale_dtype, call->inputs[4],
-                        constants->n_b_scale == 1 ? 0 : (batch * g->n + j) % constants->n_b_scale) /
-              scale_at (constants->scale_dtype, call->inputs[6], 0);
+          double scale = scale_at (constants->scale_dtype, call->inputs[1],
+                                   constants->n_a_scale == 1 ? 0 : row % constants->n_a_scale) *
+                         scale_at (constants->scale_dtype, call->inputs[4],
+                                   constants->n_b_scale == 1 ? 0 : (batch * g->n + j) % constants->n_b_scale) /
+                         scale_at (constants->scale_dtype, call->inputs[6], 0);
           double value = rint ((double) sum * scale) + byte_at (constants->y_dtype, call->inputs[7], 0);
           if (constants->y_dtype == ORTRAIN_DTYPE_INT8)
             ((gint8 *) call->outputs[0])[at] = (gint8) CLAMP (value, -128, 127);

@@ -2,8 +2,8 @@
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* Matrix products: MatMul (as in NumPy), Gemm, and org.ortrain::FusedMatMul (A, B) {transA, transB, alpha}, which is MatMul
- * with its last two dimensions transposed on the way and the result scaled. */
+/* Matrix products: MatMul (as in NumPy), Gemm, and org.ortrain::FusedMatMul (A, B) {transA, transB, alpha}, which is
+ * MatMul with its last two dimensions transposed on the way and the result scaled. */
 
 static gboolean
 infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gboolean trans_b, OrtrainDType dtype,
@@ -83,8 +83,8 @@ infer_gemm (OrtrainInferContext *ctx, GError **error)
     {
       gint rank = ortrain_infer_get_rank (ctx, i);
       if (rank >= 0 && rank != 2)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, but must have rank 2", i,
-                                   rank);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, but must have rank 2",
+                                   i, rank);
     }
   return infer_fused_matmul (ctx, error);
 }
@@ -128,7 +128,8 @@ flatten (OrtrainGradContext *ctx, OrtrainValue *value, OrtrainValue *last_of, gi
  * product over all rows, never a batch of products that is summed up afterwards. */
 static void
 product_gradient (OrtrainGradContext *ctx, OrtrainValue *dy, OrtrainValue *a, OrtrainValue *b, gboolean trans_a,
-                  gboolean trans_b, double alpha, gboolean want_a, gboolean want_b, OrtrainValue **da, OrtrainValue **db)
+                  gboolean trans_b, double alpha, gboolean want_a, gboolean want_b, OrtrainValue **da,
+                  OrtrainValue **db)
 {
   if (want_a)
     {
@@ -200,8 +201,8 @@ gradient_gemm (OrtrainGradContext *ctx, GError **error)
     return TRUE;
   gboolean want_a = ortrain_grad_wants (ctx, 0), want_b = ortrain_grad_wants (ctx, 1);
   product_gradient (ctx, dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1), flag (ctx->node, "transA"),
-                    flag (ctx->node, "transB"), ortrain_attributes_get_float (ctx->node->attributes, "alpha", 1), want_a,
-                    want_b, &da, &db);
+                    flag (ctx->node, "transB"), ortrain_attributes_get_float (ctx->node->attributes, "alpha", 1),
+                    want_a, want_b, &da, &db);
   if (want_a)
     ortrain_grad_set (ctx, 0, da);
   if (want_b)
@@ -223,15 +224,55 @@ gradient_gemm (OrtrainGradContext *ctx, GError **error)
 #define DTYPES_BYTE (ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT8) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT8))
 
 static const OrtrainOpDef rows[] = {
-  { .name = "MatMul", .domain = "", .since = 7, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = DTYPES_MATMUL, .infer = infer_matmul, .gradient = gradient_matmul },
-  { .name = "Gemm", .domain = "", .since = 7, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = DTYPES_MATMUL, .infer = infer_gemm, .gradient = gradient_gemm },
-  { .name = "FusedMatMul", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_fused_matmul, .gradient = gradient_matmul },
-  { .name = "MatMulInteger", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 4, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = DTYPES_BYTE, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_matmul_integer },
-  { .name = "QLinearMatMul", .domain = "", .since = 10, .min_inputs = 8, .max_inputs = 8, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = DTYPES_BYTE, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_qlinear_matmul },
+  { .name = "MatMul",
+    .domain = "",
+    .since = 7,
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = DTYPES_MATMUL,
+    .infer = infer_matmul,
+    .gradient = gradient_matmul },
+  { .name = "Gemm",
+    .domain = "",
+    .since = 7,
+    .min_inputs = 2,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = DTYPES_MATMUL,
+    .infer = infer_gemm,
+    .gradient = gradient_gemm },
+  { .name = "FusedMatMul",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .infer = infer_fused_matmul,
+    .gradient = gradient_matmul },
+  { .name = "MatMulInteger",
+    .domain = "",
+    .since = 10,
+    .min_inputs = 2,
+    .max_inputs = 4,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = DTYPES_BYTE,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .infer = infer_matmul_integer },
+  { .name = "QLinearMatMul",
+    .domain = "",
+    .since = 10,
+    .min_inputs = 8,
+    .max_inputs = 8,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = DTYPES_BYTE,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .infer = infer_qlinear_matmul },
 };
 ORTRAIN_OP_TABLE (matmul, rows);
