@@ -86,7 +86,8 @@ test_gemm_bits (void)
 {
   const gint64 m = 150, n = 200, k = 300;
   guint state = 1;
-  g_autofree double *a = g_new (double, m *k), *b = g_new (double, k *n), *c[2];
+  g_autofree double *a = g_new (double, (gsize) (m * k)), *b = g_new (double, (gsize) (k * n));
+  double *c[2];
   for (gint64 i = 0; i < m * k; i++)
     a[i] = noise (&state);
   for (gint64 i = 0; i < k * n; i++)
