@@ -21,6 +21,6 @@ struct _OrtrainStorage
 
 OrtrainStorage *ortrain_storage_new_uninitialized (gsize n_bytes, gsize alignment, GError **error);
 /* destroy (data) is called when the last user of the memory is gone, on whatever thread that happens */
-OrtrainStorage *ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable,
-                                             GDestroyNotify destroy, gpointer data);
+OrtrainStorage *ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable, GDestroyNotify destroy,
+                                             gpointer data);
 GBytes *ortrain_storage_dup_bytes (OrtrainStorage *self, gsize offset, gsize n_bytes); /* keeps the memory */

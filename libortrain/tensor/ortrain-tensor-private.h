@@ -7,7 +7,7 @@
 
 /* NULL once released. Row-major, contiguous, aligned to the element. */
 gconstpointer ortrain_tensor_peek (OrtrainTensor *self);
-gpointer ortrain_tensor_peek_writable (OrtrainTensor *self); /* NULL if read-only, too */
+gpointer ortrain_tensor_peek_writable (OrtrainTensor *self);                     /* NULL if read-only, too */
 gconstpointer ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error); /* NULL and an error once released */
 const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);
 /* The elements of a 0-d or 1-d int32 or int64 tensor as int64; NULL with n = 0 when it is neither. transfer full */

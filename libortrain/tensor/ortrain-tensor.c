@@ -5,6 +5,7 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "ortrain-enum-types.h"
+#include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-storage-private.h"
 
 #include <math.h>
@@ -894,4 +895,50 @@ ortrain_tensor_to_string (OrtrainTensor *self)
   if (data != NULL && !complex && shown < self->n_elements)
     g_string_append (s, " …");
   return g_string_free (s, FALSE);
+}
+
+/**
+ * ortrain_tensor_new_mapped:
+ * @dtype: the type of the elements
+ * @dims: (array length=n_dims): the shape
+ * @n_dims: the rank
+ * @file: the file
+ * @offset: where in the file the first element lies, in bytes
+ * @error: return location for an error
+ *
+ * Makes a tensor of a part of a file, which is mapped, not read. The elements are little-endian and row-major. The
+ * tensor is not writable. Only what does not lie aligned to the size of an element is copied, and files that are not
+ * local are read whole.
+ *
+ * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError] or a file error
+ */
+OrtrainTensor *
+ortrain_tensor_new_mapped (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GFile *file, guint64 offset,
+                           GError **error)
+{
+  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
+  g_return_val_if_fail (G_IS_FILE (file), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  gint64 n_elements;
+  gsize n_bytes;
+  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
+    return NULL;
+  const char *path = g_file_peek_path (file);
+  g_autoptr (GBytes) bytes =
+      path != NULL ? ortrain_file_map (path, error) : g_file_load_bytes (file, NULL, NULL, error);
+  if (bytes == NULL)
+    return NULL;
+  gsize size = g_bytes_get_size (bytes);
+  if (offset > size || n_bytes > size - offset)
+    {
+      g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
+      g_autofree char *name = g_file_get_parse_name (file);
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
+                   "%s: a tensor %s%s at offset %" G_GUINT64_FORMAT " does not fit into %" G_GSIZE_FORMAT " bytes",
+                   name, ortrain_dtype_get_name (dtype), shape, offset, size);
+      return NULL;
+    }
+  g_autoptr (GBytes) slice = g_bytes_new_from_bytes (bytes, (gsize) offset, n_bytes);
+  return ortrain_tensor_new_for_bytes (dtype, dims, n_dims, slice, error);
 }

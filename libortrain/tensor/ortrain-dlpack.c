@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "tensor/ortrain-tensor-private.h"
+
+#include "core/ortrain-checked-private.h"
+#include "core/ortrain-dtype-private.h"
+#include "core/ortrain-errors.h"
+#include "tensor/ortrain-storage-private.h"
+
+#include <string.h>
+
+/* The structures of DLPack, as its stable ABI has them (the unversioned form, which everybody speaks). */
+#define DEVICE_CPU 1
+
+typedef struct
+{
+  gpointer data;
+  gint32 device_type;
+  gint32 device_id;
+  gint32 n_dims;
+  guint8 dtype_code;
+  guint8 dtype_bits;
+  guint16 dtype_lanes;
+  gint64 *dims;
+  gint64 *strides; /* in elements; NULL: row-major */
+  guint64 byte_offset;
+} ForeignTensor;
+
+typedef struct _ManagedTensor ManagedTensor;
+
+struct _ManagedTensor
+{
+  ForeignTensor tensor;
+  gpointer context;
+  void (*deleter) (ManagedTensor *self);
+};
+
+G_STATIC_ASSERT (sizeof (gpointer) != 8 || (sizeof (ForeignTensor) == 48 && sizeof (ManagedTensor) == 64));
+
+static void
+managed_free (gpointer data)
+{
+  ManagedTensor *managed = data;
+  if (managed->deleter != NULL)
+    managed->deleter (managed);
+}
+
+static gboolean
+is_row_major (const ForeignTensor *t)
+{
+  gint64 expected = 1;
+  for (gint32 i = t->n_dims; t->strides != NULL && i-- > 0;)
+    {
+      if (t->dims[i] != 1 && t->strides[i] != expected)
+        return FALSE;
+      expected *= t->dims[i];
+    }
+  return TRUE;
+}
+
+static OrtrainTensor *
+copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *from, GError **error)
+{
+  OrtrainTensor *copy = ortrain_tensor_new_uninitialized (dtype, t->dims, (gsize) t->n_dims, error);
+  if (copy == NULL)
+    return NULL;
+  guint8 *to = ortrain_tensor_peek_writable (copy);
+  gsize size = ortrain_dtype_get_size (dtype);
+  gint64 index[ORTRAIN_MAX_RANK] = { 0 }, source = 0, n = ortrain_tensor_get_n_elements (copy);
+  if (is_row_major (t))
+    {
+      memcpy (to, from, (gsize) n * size);
+      return copy;
+    }
+  for (gint64 i = 0; i < n; i++, to += size)
+    {
+      memcpy (to, from + source * (gint64) size, size);
+      for (gint32 k = t->n_dims; k-- > 0;)
+        {
+          source += t->strides[k];
+          if (++index[k] < t->dims[k])
+            break;
+          source -= t->strides[k] * t->dims[k];
+          index[k] = 0;
+        }
+    }
+  return copy;
+}
+
+/**
+ * ortrain_tensor_new_from_dlpack:
+ * @managed: a `DLManagedTensor *`
+ * @error: return location for an error
+ *
+ * Makes a tensor of a foreign one, without a copy where the elements are row-major and aligned. On success the foreign
+ * tensor belongs to the new one, and its deleter is called when the memory is no longer used, on whatever thread that
+ * happens. On error it stays the caller's.
+ *
+ * Only memory of the CPU can be taken over.
+ *
+ * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
+ */
+OrtrainTensor *
+ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
+{
+  g_return_val_if_fail (managed != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  ManagedTensor *foreign = managed;
+  const ForeignTensor *t = &foreign->tensor;
+  if (t->device_type != DEVICE_CPU)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
+                   "the DLPack tensor is on device type %d; only 1, the CPU, can be read", t->device_type);
+      return NULL;
+    }
+  OrtrainDType dtype =
+      t->dtype_lanes == 1 ? ortrain_dtype_from_dlpack (t->dtype_code, t->dtype_bits) : ORTRAIN_DTYPE_UNDEFINED;
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
+                   "the DLPack tensor has elements of code %u, %u bits, %u lanes, which no tensor can have",
+                   t->dtype_code, t->dtype_bits, t->dtype_lanes);
+      return NULL;
+    }
+  gint64 n_elements;
+  gsize n_bytes;
+  if (t->n_dims < 0 || t->n_dims > ORTRAIN_MAX_RANK || (t->n_dims > 0 && t->dims == NULL) ||
+      !ortrain_checked_n_elements (t->dims, (gsize) t->n_dims, &n_elements) ||
+      !ortrain_checked_mul ((gsize) n_elements, ortrain_dtype_get_size (dtype), &n_bytes) ||
+      (t->data == NULL && n_bytes > 0))
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
+                   "the DLPack tensor, of rank %d, has a shape that cannot be", t->n_dims);
+      return NULL;
+    }
+
+  const guint8 *data = (const guint8 *) t->data + t->byte_offset;
+  gsize alignment = MIN (ortrain_dtype_get_size (dtype), 8);
+  if (n_bytes > 0 && (!is_row_major (t) || (gsize) data % alignment != 0))
+    {
+      OrtrainTensor *copy = copy_strided (dtype, t, data, error);
+      if (copy != NULL)
+        managed_free (foreign);
+      return copy;
+    }
+  g_autoptr (OrtrainStorage) storage =
+      ortrain_storage_new_foreign ((gpointer) data, n_bytes, TRUE, managed_free, foreign);
+  return ortrain_tensor_new_for_storage (dtype, t->dims, (gsize) t->n_dims, storage, 0, error);
+}
+
+static void
+export_deleter (ManagedTensor *managed)
+{
+  ortrain_memory_unref (managed->context);
+  g_free (managed->tensor.dims);
+  g_free (managed);
+}
+
+/**
+ * ortrain_tensor_to_dlpack:
+ * @self: a tensor
+ * @error: return location for an error
+ *
+ * Makes a `DLManagedTensor *` of the tensor, without a copy. It keeps the memory, and belongs to the caller, who hands
+ * it on or calls its deleter. The structure has no way to say that memory is read-only, so read-only tensors give an
+ * error: copy them first.
+ *
+ * Returns: (transfer full) (nullable): the address of the structure, or %NULL with an [error@TensorError]
+ */
+gpointer
+ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  if (ortrain_tensor_peek_checked (self, error) == NULL)
+    return NULL;
+  gpointer data = ortrain_tensor_peek_writable (self);
+  if (data == NULL)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
+                   "a read-only tensor cannot be handed out by DLPack; copy it first");
+      return NULL;
+    }
+  guint8 code, bits;
+  if (!ortrain_dtype_to_dlpack (ortrain_tensor_get_dtype (self), &code, &bits))
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "DLPack has no type for %s",
+                   ortrain_dtype_get_name (ortrain_tensor_get_dtype (self)));
+      return NULL;
+    }
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (self, &rank);
+  /* Shape and strides in one block; strides are always given, as some readers want them. */
+  gint64 *shape = g_new (gint64, 2 * MAX (rank, 1)), stride = 1;
+  for (gsize i = rank; i-- > 0;)
+    {
+      shape[i] = dims[i];
+      shape[rank + i] = stride;
+      stride *= dims[i];
+    }
+  ManagedTensor *managed = g_new0 (ManagedTensor, 1);
+  managed->tensor = (ForeignTensor){ .data = data,
+                                     .device_type = DEVICE_CPU,
+                                     .n_dims = (gint32) rank,
+                                     .dtype_code = code,
+                                     .dtype_bits = bits,
+                                     .dtype_lanes = 1,
+                                     .dims = shape,
+                                     .strides = shape + rank };
+  managed->context = ortrain_memory_ref (ortrain_tensor_get_storage (self)->memory);
+  managed->deleter = export_deleter;
+  return managed;
+}

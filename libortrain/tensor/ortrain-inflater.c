@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "tensor/ortrain-tensor-files-private.h"
+
+#include "core/ortrain-errors.h"
+
+#include <string.h>
+
+/* zlib counts in 32 bits. */
+#define MAX_PIECE ((gsize) 1 << 30)
+
+void
+ortrain_inflater_init (OrtrainInflater *self, const guint8 *data, gsize n_bytes, gboolean raw)
+{
+  GZlibCompressorFormat format = raw ? G_ZLIB_COMPRESSOR_FORMAT_RAW : G_ZLIB_COMPRESSOR_FORMAT_GZIP;
+  *self = (OrtrainInflater){ G_CONVERTER (g_zlib_decompressor_new (format)), data, n_bytes, FALSE };
+}
+
+void
+ortrain_inflater_clear (OrtrainInflater *self)
+{
+  g_clear_object (&self->converter);
+}
+
+/* Unpacks at most n_bytes. FALSE on error; *got is 0 only at the end of the stream. */
+static gboolean
+step (OrtrainInflater *self, gpointer to, gsize n_bytes, gsize *got, GError **error)
+{
+  *got = 0;
+  while (!self->finished)
+    {
+      gsize taken = 0, made = 0, piece = MIN (self->left, MAX_PIECE);
+      GConverterResult result = g_converter_convert (
+          self->converter, self->p, piece, to, MIN (n_bytes, MAX_PIECE),
+          piece == self->left ? G_CONVERTER_INPUT_AT_END : G_CONVERTER_NO_FLAGS, &taken, &made, error);
+      if (result == G_CONVERTER_ERROR)
+        return FALSE;
+      self->p += taken;
+      self->left -= taken;
+      self->finished = result == G_CONVERTER_FINISHED;
+      if (made > 0)
+        {
+          *got = made;
+          return TRUE;
+        }
+      if (taken == 0 && !self->finished)
+        break;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_inflater_read (OrtrainInflater *self, gpointer to, gsize n_bytes, GError **error)
+{
+  guint8 *p = to;
+  while (n_bytes > 0)
+    {
+      gsize got;
+      if (!step (self, p, n_bytes, &got, error))
+        return FALSE;
+      if (got == 0)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
+                       "the compressed data end %" G_GSIZE_FORMAT " bytes too early", n_bytes);
+          return FALSE;
+        }
+      p += got;
+      n_bytes -= got;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_inflater_finish (OrtrainInflater *self, GError **error)
+{
+  guint8 extra;
+  gsize got;
+  if (!step (self, &extra, 1, &got, error))
+    return FALSE;
+  if (got > 0 || !self->finished || self->left > 0)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
+                   "there are more compressed data than the header says");
+      return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_inflater_is_plausible (guint64 packed, guint64 unpacked)
+{
+  /* 258 bytes take at least two bits */
+  return unpacked / 1032 <= packed + 1;
+}
+
+/* Eight bytes at a time, with a table for each place. */
+guint32
+ortrain_crc32 (guint32 crc, gconstpointer data, gsize n_bytes)
+{
+  static gsize ready;
+  static guint32 table[8][256];
+  if (g_once_init_enter (&ready))
+    {
+      for (guint32 i = 0; i < 256; i++)
+        {
+          guint32 c = i;
+          for (int bit = 0; bit < 8; bit++)
+            c = (c >> 1) ^ (c & 1 ? 0xedb88320u : 0);
+          table[0][i] = c;
+        }
+      for (guint k = 1; k < 8; k++)
+        for (guint32 i = 0; i < 256; i++)
+          table[k][i] = (table[k - 1][i] >> 8) ^ table[0][table[k - 1][i] & 0xff];
+      g_once_init_leave (&ready, 1);
+    }
+
+  const guint8 *p = data;
+  guint32 c = ~crc;
+  for (; n_bytes >= 8; n_bytes -= 8, p += 8)
+    {
+      guint32 low, high;
+      memcpy (&low, p, 4);
+      memcpy (&high, p + 4, 4);
+      low ^= c;
+      c = table[7][low & 0xff] ^ table[6][(low >> 8) & 0xff] ^ table[5][(low >> 16) & 0xff] ^ table[4][low >> 24] ^
+          table[3][high & 0xff] ^ table[2][(high >> 8) & 0xff] ^ table[1][(high >> 16) & 0xff] ^ table[0][high >> 24];
+    }
+  for (; n_bytes > 0; n_bytes--, p++)
+    c = (c >> 8) ^ table[0][(c ^ *p) & 0xff];
+  return ~c;
+}
