@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "gradients/ortrain-gradient-check.h"
+
+#include "core/ortrain-checked-private.h"
+#include "grad/ortrain-gradient-private.h"
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-evaluate-private.h"
+#include "transform/ortrain-specialize-private.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct
+{
+  OrtrainValue *value; /* a graph input */
+  OrtrainTensor *tensor;
+  gboolean differentiated;
+} Feed;
+
+typedef struct
+{
+  OrtrainGraph *graph;
+  OrtrainNode *node;
+  GArray *feeds; /* of Feed */
+  OrtrainValue *loss;
+} Case;
+
+static void
+feed_clear (gpointer data)
+{
+  g_clear_object (&((Feed *) data)->tensor);
+}
+
+/* Distinct values 0.06 apart, shuffled, none within 0.03 of zero: no kink lies within a step. */
+static void
+fill (double *x, gint64 n, char kind, guint salt)
+{
+  g_autofree gint64 *order = g_new (gint64, n + 1);
+  for (gint64 i = 0; i < n; i++)
+    order[i] = i;
+  guint32 state = 12345u + salt * 7919u;
+  for (gint64 i = n - 1; i > 0; i--)
+    {
+      state = state * 1664525u + 1013904223u;
+      gint64 j = (gint64) (state >> 8) % (i + 1);
+      gint64 t = order[i];
+      order[i] = order[j];
+      order[j] = t;
+    }
+  const double spread = kind == 'u' ? 1.7 / (double) (n + 1) : MAX (2.6 / (double) (n + 1), 0.0);
+  for (gint64 i = 0; i < n; i++)
+    {
+      double v = ((double) order[i] - 0.5 * (double) (n - 1)) * spread + 0.0137 + 0.0031 * (double) (salt % 5);
+      if (kind == 'p')
+        v = 0.6 + 1.4 * ((double) order[i] + 0.5) / (double) n + 0.003 * (double) (salt % 5);
+      else if (kind != 'u' && fabs (v) < 0.02)
+        v += 0.05;
+      x[i] = kind == 'g' ? v + 3.0 : v;
+    }
+}
+
+static gsize
+parse_dims (const char **p, gint64 *dims)
+{
+  gsize rank = 0;
+  if (**p != '[')
+    return 0;
+  (*p)++;
+  while (**p != ']')
+    {
+      char *end;
+      dims[rank++] = g_ascii_strtoll (*p, &end, 10);
+      *p = end;
+      if (**p == ',')
+        (*p)++;
+    }
+  (*p)++;
+  return rank;
+}
+
+static void
+parse_input (Case *test, guint index, const char *text)
+{
+  if (text[0] == '_')
+    {
+      ortrain_node_set_input (test->node, index, NULL);
+      return;
+    }
+  const char kind = text[0];
+  const char *p = text + 1;
+  gint64 dims[ORTRAIN_MAX_RANK], n;
+  gsize rank = parse_dims (&p, dims);
+  g_assert_true (ortrain_checked_n_elements (dims, rank, &n));
+  OrtrainDType dtype = strchr ("iI", kind) != NULL ? ORTRAIN_DTYPE_INT64
+                       : kind == 'b'               ? ORTRAIN_DTYPE_BOOL
+                                                   : ORTRAIN_DTYPE_FLOAT64;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (dtype, dims, rank, &error);
+  g_assert_no_error (error);
+  if (*p == '{')
+    for (gint64 i = 0; i < n; i++)
+      {
+        p++;
+        char *end;
+        double v = g_ascii_strtod (p, &end);
+        p = end;
+        gpointer data = ortrain_tensor_peek_writable (tensor);
+        if (dtype == ORTRAIN_DTYPE_INT64)
+          ((gint64 *) data)[i] = (gint64) v;
+        else if (dtype == ORTRAIN_DTYPE_BOOL)
+          ((guint8 *) data)[i] = v != 0.0;
+        else
+          ((double *) data)[i] = v;
+      }
+  else
+    fill (ortrain_tensor_peek_writable (tensor), n, kind, index + 1);
+
+  g_autofree char *name = g_strdup_printf ("x%u", index);
+  if (strchr ("ibdc", kind) != NULL)
+    {
+      ortrain_node_set_input (test->node, index, ortrain_graph_new_initializer (test->graph, name, tensor));
+      return;
+    }
+  /* Symbols for dimensions: the rules must work without knowing them. */
+  OrtrainDim symbols[ORTRAIN_MAX_RANK];
+  for (gsize i = 0; i < rank; i++)
+    symbols[i] = ortrain_dim_unknown (test->graph->dims);
+  Feed feed = { ortrain_graph_new_input (test->graph, name, dtype, symbols, (gint) rank), g_object_ref (tensor),
+                kind != 'I' };
+  g_array_append_val (test->feeds, feed);
+  ortrain_node_set_input (test->node, index, feed.value);
+}
+
+static void
+parse_attribute (OrtrainAttributes *attributes, const char *text)
+{
+  g_auto (GStrv) parts = g_strsplit (text, "=", 2);
+  const char *name = parts[0];
+  char *value = parts[1];
+  gsize length = strlen (value);
+  if (value[0] == '\'')
+    {
+      value[length - 1] = '\0';
+      ortrain_attributes_set_string (attributes, name, value + 1);
+    }
+  else if (value[0] == '[')
+    {
+      value[length - 1] = '\0';
+      g_auto (GStrv) items = g_strsplit (value + 1, ",", -1);
+      guint n = value[1] != '\0' ? g_strv_length (items) : 0;
+      if (n > 0 && strchr (items[0], 'f') != NULL)
+        {
+          g_autofree float *floats = g_new (float, n);
+          for (guint i = 0; i < n; i++)
+            floats[i] = (float) g_ascii_strtod (items[i], NULL);
+          ortrain_attributes_set_floats (attributes, name, floats, n);
+          return;
+        }
+      g_autofree gint64 *ints = g_new (gint64, n + 1);
+      for (guint i = 0; i < n; i++)
+        ints[i] = g_ascii_strtoll (items[i], NULL, 10);
+      ortrain_attributes_set_ints (attributes, name, ints, n);
+    }
+  else if (value[length - 1] == 'f')
+    ortrain_attributes_set_float (attributes, name, g_ascii_strtod (value, NULL));
+  else
+    ortrain_attributes_set_int (attributes, name, g_ascii_strtoll (value, NULL, 10));
+}
+
+/* Runs a graph node by node. feeds by name of the graph's inputs; wanted: name → tensor, filled. */
+static gboolean
+interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **error)
+{
+  g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, feeds->len + 1);
+  g_autoptr (GPtrArray) deciding = ortrain_specialize_find_deciding_inputs (source);
+  for (guint i = 0; i < feeds->len; i++)
+    {
+      const Feed *feed = &g_array_index (feeds, Feed, i);
+      inputs[i] = (OrtrainSpecializeInput){ feed->value->name, ortrain_tensor_get_dtype (feed->tensor),
+                                            ortrain_tensor_peek_dims (feed->tensor),
+                                            (guint) ortrain_tensor_get_rank (feed->tensor),
+                                            g_ptr_array_find (deciding, feed->value, NULL) ? feed->tensor : NULL };
+    }
+  g_autoptr (OrtrainGraph) graph = ortrain_specialize (source, inputs, feeds->len, error);
+  if (graph == NULL)
+    return FALSE;
+  g_autoptr (GHashTable) tensors = g_hash_table_new_full (NULL, NULL, NULL, g_object_unref);
+  for (guint i = 0; i < feeds->len; i++)
+    {
+      const Feed *feed = &g_array_index (feeds, Feed, i);
+      OrtrainValue *value = ortrain_graph_find_value (graph, feed->value->name);
+      if (value != NULL)
+        g_hash_table_insert (tensors, value, g_object_ref (feed->tensor));
+    }
+  OrtrainKernelFrame frame = { .seed = 42, .step = 3 };
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      g_autofree OrtrainTensor **in = g_new0 (OrtrainTensor *, node->inputs->len + 1);
+      g_autofree OrtrainTensor **out = g_new0 (OrtrainTensor *, node->outputs->len + 1);
+      for (guint i = 0; i < node->inputs->len; i++)
+        {
+          OrtrainValue *value = node->inputs->pdata[i];
+          if (value != NULL)
+            in[i] = value->tensor != NULL ? value->tensor : g_hash_table_lookup (tensors, value);
+        }
+      if (!ortrain_evaluate_node (node, in, out, &frame, error))
+        return FALSE;
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (out[k] != NULL)
+          g_hash_table_insert (tensors, node->outputs->pdata[k], out[k]);
+    }
+  GHashTableIter iter;
+  gpointer name;
+  g_hash_table_iter_init (&iter, wanted);
+  while (g_hash_table_iter_next (&iter, &name, NULL))
+    {
+      OrtrainValue *value = ortrain_graph_find_value (graph, name);
+      OrtrainTensor *tensor = value == NULL           ? NULL
+                              : value->tensor != NULL ? value->tensor
+                                                      : g_hash_table_lookup (tensors, value);
+      if (tensor == NULL)
+        {
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "There is no value '%s'", (char *) name);
+          return FALSE;
+        }
+      g_hash_table_iter_replace (&iter, g_object_ref (tensor));
+    }
+  return TRUE;
+}
+
+static OrtrainValue *
+op (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, OrtrainValue *b, GError **error)
+{
+  OrtrainValue *inputs[] = { a, b };
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", op_type, op_type, inputs, b != NULL ? 2 : 1, 1);
+  if (g_str_equal (op_type, "ReduceSum"))
+    ortrain_attributes_set_int (node->attributes, "keepdims", 0);
+  return ortrain_ops_infer_node (node, error) ? ortrain_node_output (node, 0) : NULL;
+}
+
+/* loss = sum over outputs of sum (w ⊙ y), w fixed: [shape of y]. Needs the shapes, so the node is evaluated once. */
+static gboolean
+make_loss (Case *test, GError **error)
+{
+  g_autoptr (GHashTable) wanted = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_object_unref);
+  for (guint k = 0; k < test->node->outputs->len; k++)
+    {
+      OrtrainValue *output = test->node->outputs->pdata[k];
+      if (output == NULL || !ortrain_dtype_is_floating (output->dtype))
+        continue;
+      ortrain_graph_mark_output (test->graph, output, TRUE);
+      g_hash_table_insert (wanted, g_strdup (output->name), g_object_ref (g_array_index (test->feeds, Feed, 0).tensor));
+    }
+  if (!interpret (test->graph, test->feeds, wanted, error))
+    return FALSE;
+  for (guint k = 0; k < test->node->outputs->len; k++)
+    {
+      OrtrainValue *output = test->node->outputs->pdata[k];
+      OrtrainTensor *y = output != NULL ? g_hash_table_lookup (wanted, output->name) : NULL;
+      if (y == NULL)
+        continue;
+      ortrain_graph_mark_output (test->graph, output, FALSE);
+      gsize rank;
+      const gint64 *dims = ortrain_tensor_get_dims (y, &rank);
+      g_autoptr (OrtrainTensor) w = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, rank, error);
+      fill (ortrain_tensor_peek_writable (w), ortrain_tensor_get_n_elements (w), 'f', 40 + k);
+      OrtrainValue *product = op (test->graph, "Mul", output, ortrain_graph_new_initializer (test->graph, "w", w), error);
+      OrtrainValue *sum = product != NULL ? op (test->graph, "ReduceSum", product, NULL, error) : NULL;
+      if (sum == NULL)
+        return FALSE;
+      test->loss = test->loss == NULL ? sum : op (test->graph, "Add", test->loss, sum, error);
+      if (test->loss == NULL)
+        return FALSE;
+    }
+  ortrain_graph_mark_output (test->graph, test->loss, TRUE);
+  return TRUE;
+}
+
+static gboolean
+loss_at (OrtrainGraph *graph, const char *loss, GArray *feeds, double *value, GError **error)
+{
+  g_autoptr (GHashTable) wanted = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_hash_table_insert (wanted, g_strdup (loss), NULL);
+  if (!interpret (graph, feeds, wanted, error))
+    return FALSE;
+  OrtrainTensor *tensor = g_hash_table_lookup (wanted, loss);
+  *value = ortrain_tensor_get_scalar (tensor, 0);
+  g_object_unref (tensor);
+  return TRUE;
+}
+
+static gboolean
+compare (Case *test, OrtrainGraph *forward, double *worst, GError **error)
+{
+  g_autofree OrtrainValue **wanted = g_new0 (OrtrainValue *, test->feeds->len + 1);
+  g_autofree OrtrainValue **gradients = g_new0 (OrtrainValue *, test->feeds->len + 1);
+  guint n = 0;
+  for (guint i = 0; i < test->feeds->len; i++)
+    if (g_array_index (test->feeds, Feed, i).differentiated)
+      wanted[n++] = g_array_index (test->feeds, Feed, i).value;
+  if (!ortrain_gradient_build (test->graph, test->loss, wanted, n, gradients, error))
+    return FALSE;
+  g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  for (guint i = 0; i < n; i++)
+    g_hash_table_insert (tensors, g_strdup (gradients[i]->name), NULL);
+  if (!interpret (test->graph, test->feeds, tensors, error))
+    return FALSE;
+
+  *worst = 0.0;
+  gboolean ok = TRUE;
+  for (guint i = 0, k = 0; i < test->feeds->len && ok; i++)
+    {
+      Feed *feed = &g_array_index (test->feeds, Feed, i);
+      if (!feed->differentiated)
+        continue;
+      OrtrainTensor *gradient = g_hash_table_lookup (tensors, gradients[k++]->name);
+      const gint64 count = ortrain_tensor_get_n_elements (feed->tensor);
+      if (ortrain_tensor_get_n_elements (gradient) != count ||
+          ortrain_tensor_get_rank (gradient) != ortrain_tensor_get_rank (feed->tensor) ||
+          memcmp (ortrain_tensor_peek_dims (gradient), ortrain_tensor_peek_dims (feed->tensor),
+                  ortrain_tensor_get_rank (gradient) * sizeof (gint64)) != 0)
+        {
+          g_autofree char *text = ortrain_tensor_to_string (gradient);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The gradient of '%s' is %s",
+                       feed->value->name, text);
+          ok = FALSE;
+          break;
+        }
+      const double *g = ortrain_tensor_peek (gradient);
+      double *x = ortrain_tensor_peek_writable (feed->tensor);
+      double scale = 1.0;
+      for (gint64 e = 0; e < count; e++)
+        scale = MAX (scale, fabs (g[e]));
+      for (gint64 e = 0; e < count && ok; e++)
+        {
+          const double h = 1e-3, x0 = x[e];
+          double f[4];
+          const double steps[4] = { h, -h, h / 2, -h / 2 };
+          for (guint s = 0; s < 4 && ok; s++)
+            {
+              x[e] = x0 + steps[s];
+              ok = loss_at (forward, test->loss->name, test->feeds, &f[s], error);
+            }
+          x[e] = x0;
+          if (!ok)
+            break;
+          double wide = (f[0] - f[1]) / (2 * h), narrow = (f[2] - f[3]) / h;
+          double expected = (4.0 * narrow - wide) / 3.0;
+          double difference = fabs (g[e] - expected) / scale;
+          if (!(difference <= *worst))
+            *worst = isnan (difference) ? INFINITY : difference;
+        }
+    }
+  GHashTableIter iter;
+  gpointer tensor;
+  g_hash_table_iter_init (&iter, tensors);
+  while (g_hash_table_iter_next (&iter, NULL, &tensor))
+    g_object_unref (tensor);
+  return ok;
+}
+
+double
+ortrain_gradient_check (const OrtrainGradientCase *definition, char **message)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("check");
+  g_autoptr (GArray) feeds = g_array_new (FALSE, FALSE, sizeof (Feed));
+  g_array_set_clear_func (feeds, feed_clear);
+  Case test = { .graph = graph, .feeds = feeds };
+  test.node = ortrain_graph_new_node (graph, definition->domain, definition->op_type, "node", NULL, 0,
+                                      MAX (definition->n_outputs, 1));
+  g_auto (GStrv) inputs = g_strsplit (definition->inputs, ";", -1);
+  for (guint i = 0; inputs[i] != NULL; i++)
+    parse_input (&test, i, g_strstrip (inputs[i]));
+  g_auto (GStrv) attributes = g_strsplit (definition->attributes != NULL ? definition->attributes : "", " ", -1);
+  for (guint i = 0; attributes[i] != NULL; i++)
+    if (attributes[i][0] != '\0')
+      parse_attribute (test.node->attributes, attributes[i]);
+
+  double worst = -1.0;
+  if (ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error) && make_loss (&test, &error))
+    {
+      g_autoptr (OrtrainGraph) forward = ortrain_graph_clone (graph, NULL);
+      if (!compare (&test, forward, &worst, &error))
+        worst = -1.0;
+    }
+  *message = worst < 0.0 ? g_strdup (error != NULL ? error->message : "?") : NULL;
+  return worst;
+}
