@@ -89,7 +89,7 @@ parse_input (Case *test, guint index, const char *text)
     }
   const char kind = text[0];
   const char *p = text + 1;
-  gint64 dims[ORTRAIN_MAX_RANK], n;
+  gint64 dims[ORTRAIN_MAX_RANK], n = 0;
   gsize rank = parse_dims (&p, dims);
   g_assert_true (ortrain_checked_n_elements (dims, rank, &n));
   OrtrainDType dtype = strchr ("iI", kind) != NULL ? ORTRAIN_DTYPE_INT64
