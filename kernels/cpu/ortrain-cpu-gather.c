@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-copy-private.h"
+
+#include <string.h>
+
+/* Reading through indices: Gather, GatherElements, GatherND, and the scatter-adds that are their gradients. */
+
+typedef struct
+{
+  guint64 lo, hi;
+} Bytes16;
+
+/* ---- Gather: data [outer, dim, inner], indices [n] → [outer, n, inner] ---- */
+
+typedef struct
+{
+  gint64 outer, dim, inner, n; /* inner in elements */
+  gsize size;                  /* of an element */
+  gboolean index_64;
+  OrtrainDType dtype;
+} Gather;
+
+typedef struct
+{
+  const Gather *gather;
+  const guint8 *data;
+  gconstpointer indices;
+  guint8 *out;
+  OrtrainKernelFrame *frame;
+  gboolean accumulate;
+  gint64 parts;
+} GatherJob;
+
+static gboolean
+setup_gather (OrtrainKernelSetup *setup, const OrtrainOperand *data, const OrtrainOperand *indices, GError **error)
+{
+  gint64 axis = ortrain_kernel_axis (ortrain_attributes_get_int (setup->attributes, "axis", 0), data->rank);
+  if (axis < 0 || axis >= data->rank)
+    return ortrain_kernel_refuse (setup, error, "axis is out of range");
+  Gather *gather = g_new0 (Gather, 1);
+  setup->constants = gather;
+  setup->constants_free = g_free;
+  gather->outer = ortrain_kernel_product (data->dims, 0, (guint) axis);
+  gather->dim = data->dims[axis];
+  gather->inner = ortrain_kernel_product (data->dims, (guint) axis + 1, data->rank);
+  gather->n = indices->n_elements;
+  gather->size = ortrain_dtype_get_size (data->dtype);
+  gather->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
+  gather->dtype = data->dtype;
+  return TRUE;
+}
+
+static gboolean
+prepare_gather (OrtrainKernelSetup *setup, GError **error)
+{
+  return setup_gather (setup, &setup->inputs[0], &setup->inputs[1], error);
+}
+
+static void
+gather_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const GatherJob *job = data;
+  const Gather *g = job->gather;
+  gsize row = (gsize) g->inner * g->size;
+  for (gint64 at = begin; at < end; at++)
+    {
+      gint64 outer = at / g->n, i = at % g->n, index = ortrain_kernel_index (job->indices, g->index_64, i);
+      gint64 k = index < 0 ? index + g->dim : index;
+      guint8 *to = job->out + (gsize) at * row;
+      if (G_UNLIKELY (k < 0 || k >= g->dim))
+        {
+          ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, i, index, g->dim);
+          memset (to, 0, row);
+          continue;
+        }
+      const guint8 *from = job->data + (gsize) (outer * g->dim + k) * row;
+      switch (row)
+        {
+        case 1:
+          *to = *from;
+          break;
+        case 4:
+          memcpy (to, from, 4);
+          break;
+        case 8:
+          memcpy (to, from, 8);
+          break;
+        default:
+          memcpy (to, from, row);
+        }
+    }
+}
+
+static void
+run_gather (const OrtrainKernelCall *call)
+{
+  const Gather *g = call->constants;
+  GatherJob job = { g, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, FALSE, 1 };
+  if (g->inner > 0)
+    ortrain_parallel_for (call->frame->pool, g->outer * g->n, ortrain_kernel_grain (g->inner * (gint64) g->size),
+                          gather_range, &job);
+}
+
+/* to += from, any floating type. */
+static inline void
+add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
+{
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    {
+      float *restrict y = to;
+      const float *restrict x = from;
+      for (gint64 i = 0; i < n; i++)
+        y[i] += x[i];
+    }
+  else if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    {
+      double *restrict y = to;
+      const double *restrict x = from;
+      for (gint64 i = 0; i < n; i++)
+        y[i] += x[i];
+    }
+  else if (dtype == ORTRAIN_DTYPE_FLOAT16)
+    {
+      guint16 *restrict y = to;
+      const guint16 *restrict x = from;
+      for (gint64 i = 0; i < n; i++)
+        y[i] = ortrain_float_to_half (ortrain_half_to_float (y[i]) + ortrain_half_to_float (x[i]));
+    }
+  else
+    {
+      guint16 *restrict y = to;
+      const guint16 *restrict x = from;
+      for (gint64 i = 0; i < n; i++)
+        y[i] = ortrain_float_to_bfloat16 (ortrain_bfloat16_to_float (y[i]) + ortrain_bfloat16_to_float (x[i]));
+    }
+}
+
+/* GatherGrad (dy [outer, n, inner], indices [n], shape) → [outer, dim, inner]. The rows of the result are dealt out to
+ * parts, each of which walks all indices and adds the rows that are its own, in order: no two threads touch the same
+ * row, and the bits do not depend on the number of threads. */
+#define MAX_PARTS 64
+
+static gboolean
+prepare_gather_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  setup->can_accumulate = TRUE;
+  return setup_gather (setup, &setup->outputs[0], &setup->inputs[1], error);
+}
+
+static void
+gather_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const GatherJob *job = data;
+  const Gather *g = job->gather;
+  gsize row = (gsize) g->inner * g->size;
+  for (gint64 item = begin; item < end; item++)
+    {
+      gint64 outer = item / job->parts, part = item % job->parts;
+      guint8 *to = job->out + (gsize) (outer * g->dim) * row;
+      const guint8 *from = job->data + (gsize) (outer * g->n) * row;
+      if (!job->accumulate && job->parts == 1)
+        memset (to, 0, (gsize) g->dim * row);
+      else if (!job->accumulate)
+        for (gint64 k = part; k < g->dim; k += job->parts)
+          memset (to + (gsize) k * row, 0, row);
+      for (gint64 i = 0; i < g->n; i++)
+        {
+          gint64 index = ortrain_kernel_index (job->indices, g->index_64, i);
+          gint64 k = index < 0 ? index + g->dim : index;
+          if ((k & (job->parts - 1)) != part)
+            continue;
+          if (G_UNLIKELY (k < 0 || k >= g->dim))
+            {
+              ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, i, index, g->dim);
+              continue;
+            }
+          add_row (g->dtype, to + (gsize) k * row, from + (gsize) i * row, g->inner);
+        }
+    }
+}
+
+static void
+run_gather_grad (const OrtrainKernelCall *call)
+{
+  const Gather *g = call->constants;
+  GatherJob job = { g, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, call->accumulate, 1 };
+  if (g->inner == 0 || g->dim == 0)
+    return;
+  /* A power of two, so that negative indices fall into some part as well. */
+  while (job.parts < MAX_PARTS && job.parts * 2 <= g->dim && g->outer * job.parts < MAX_PARTS &&
+         g->dim * g->inner / job.parts > 4096)
+    job.parts *= 2;
+  ortrain_parallel_for (call->frame->pool, g->outer * job.parts, 1, gather_grad_range, &job);
+}
+
+/* ---- GatherElements: lines along the axis ---- */
+
+typedef struct
+{
+  guint rank;
+  guint axis;
+  gint64 dims[ORTRAIN_MAX_RANK];    /* of the indices */
+  gint64 strides[ORTRAIN_MAX_RANK]; /* of the data */
+  gint64 dim;                       /* of the data along the axis */
+  gint64 stride, index_stride;      /* along the axis: of the data, of the indices */
+  gint64 lines;
+  gsize size;
+  gsize out_bytes;
+  gboolean index_64;
+  OrtrainDType dtype;
+} Elements;
+
+typedef struct
+{
+  const Elements *elements;
+  const guint8 *in;
+  gconstpointer indices;
+  guint8 *out;
+  OrtrainKernelFrame *frame;
+} ElementsJob;
+
+/* data: what is indexed; the data of a gather, the result of a scatter. */
+static gboolean
+setup_elements (OrtrainKernelSetup *setup, const OrtrainOperand *data, const OrtrainOperand *indices, GError **error)
+{
+  gint64 axis = ortrain_kernel_axis (ortrain_attributes_get_int (setup->attributes, "axis", 0), data->rank);
+  if (axis < 0 || axis >= data->rank || indices->rank != data->rank || data->rank > ORTRAIN_MAX_RANK)
+    return ortrain_kernel_refuse (setup, error, "the ranks of data and indices or the axis do not fit");
+  Elements *e = g_new0 (Elements, 1);
+  setup->constants = e;
+  setup->constants_free = g_free;
+  e->rank = data->rank;
+  e->axis = (guint) axis;
+  memcpy (e->dims, indices->dims, sizeof (gint64) * e->rank);
+  ortrain_copy_strides (e->rank, data->dims, e->strides);
+  e->dim = data->dims[axis];
+  e->stride = e->strides[axis];
+  e->index_stride = ortrain_kernel_product (indices->dims, e->axis + 1, e->rank);
+  e->lines = indices->dims[axis] > 0 ? indices->n_elements / indices->dims[axis] : 0;
+  e->size = ortrain_dtype_get_size (data->dtype);
+  e->out_bytes = setup->outputs[0].n_bytes;
+  e->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
+  e->dtype = data->dtype;
+  return TRUE;
+}
+
+/* Where line `line` begins: in the indices (and whatever has their shape), and in the data. */
+static inline void
+locate_line (const Elements *e, gint64 line, gint64 *index_at, gint64 *data_at)
+{
+  gint64 rest = line, stride = 1;
+  *index_at = *data_at = 0;
+  for (guint d = e->rank; d-- > 0;)
+    {
+      if (d != e->axis)
+        {
+          gint64 k = rest % e->dims[d];
+          rest /= e->dims[d];
+          *index_at += k * stride;
+          *data_at += k * e->strides[d];
+        }
+      stride *= e->dims[d];
+    }
+}
+
+static gboolean
+prepare_gather_elements (OrtrainKernelSetup *setup, GError **error)
+{
+  return setup_elements (setup, &setup->inputs[0], &setup->inputs[1], error);
+}
+
+static void
+gather_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ElementsJob *job = data;
+  const Elements *e = job->elements;
+  for (gint64 line = begin; line < end; line++)
+    {
+      gint64 index_at, data_at;
+      locate_line (e, line, &index_at, &data_at);
+      for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
+        {
+          gint64 index = ortrain_kernel_index (job->indices, e->index_64, index_at),
+                 k = index < 0 ? index + e->dim : index;
+          if (G_UNLIKELY (k < 0 || k >= e->dim))
+            {
+              ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, e->dim);
+              k = 0;
+              if (e->dim == 0)
+                continue;
+            }
+          const guint8 *from = job->in + (gsize) (data_at + k * e->stride) * e->size;
+          guint8 *to = job->out + (gsize) index_at * e->size;
+          switch (e->size)
+            {
+            case 1:
+              *to = *from;
+              break;
+            case 2:
+              memcpy (to, from, 2);
+              break;
+            case 4:
+              memcpy (to, from, 4);
+              break;
+            case 8:
+              memcpy (to, from, 8);
+              break;
+            default:
+              memcpy (to, from, sizeof (Bytes16));
+            }
+        }
+    }
+}
+
+static void
+run_gather_elements (const OrtrainKernelCall *call)
+{
+  const Elements *e = call->constants;
+  ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call->frame };
+  ortrain_parallel_for (call->frame->pool, e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8), gather_elements_range,
+                        &job);
+}
+
+/* GatherElementsGrad (dy, indices, shape): lines never share an element of the result. */
+static gboolean
+prepare_gather_elements_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  setup->can_accumulate = TRUE;
+  return setup_elements (setup, &setup->outputs[0], &setup->inputs[1], error);
+}
+
+static void
+gather_elements_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ElementsJob *job = data;
+  const Elements *e = job->elements;
+  for (gint64 line = begin; line < end; line++)
+    {
+      gint64 index_at, data_at;
+      locate_line (e, line, &index_at, &data_at);
+      for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
+        {
+          gint64 index = ortrain_kernel_index (job->indices, e->index_64, index_at),
+                 k = index < 0 ? index + e->dim : index;
+          if (G_UNLIKELY (k < 0 || k >= e->dim))
+            ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, e->dim);
+          else
+            add_row (e->dtype, job->out + (gsize) (data_at + k * e->stride) * e->size,
+                     job->in + (gsize) index_at * e->size, 1);
+        }
+    }
+}
+
+static void
+run_gather_elements_grad (const OrtrainKernelCall *call)
+{
+  const Elements *e = call->constants;
+  ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call->frame };
+  if (!call->accumulate)
+    ortrain_copy_zero (call->frame->pool, call->outputs[0], e->out_bytes);
+  ortrain_parallel_for (call->frame->pool, e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8),
+                        gather_elements_grad_range, &job);
+}
+
+/* ---- GatherND: index tuples of k numbers pick slices of `inner` elements ---- */
+
+typedef struct
+{
+  gint64 batches, tuples, inner; /* tuples: per batch */
+  guint k;
+  gint64 dims[ORTRAIN_MAX_RANK];    /* the dimensions that a tuple goes over */
+  gint64 strides[ORTRAIN_MAX_RANK]; /* of them, in elements */
+  gint64 batch_stride;              /* of the data, in elements */
+  gsize size;
+  gsize out_bytes;
+  gboolean index_64;
+  OrtrainDType dtype;
+} Tuples;
+
+typedef struct
+{
+  const Tuples *tuples;
+  const guint8 *in;
+  gconstpointer indices;
+  guint8 *out;
+  OrtrainKernelFrame *frame;
+  gint64 columns; /* of one item, in elements */
+} TuplesJob;
+
+static gboolean
+setup_tuples (OrtrainKernelSetup *setup, const OrtrainOperand *data, const OrtrainOperand *indices, GError **error)
+{
+  gint64 batch = ortrain_attributes_get_int (setup->attributes, "batch_dims", 0);
+  gint64 k = indices->rank > 0 ? indices->dims[indices->rank - 1] : -1;
+  if (k < 0 || batch < 0 || batch >= indices->rank || batch + k > data->rank || data->rank > ORTRAIN_MAX_RANK)
+    return ortrain_kernel_refuse (setup, error, "the index tuples do not fit the data");
+  Tuples *t = g_new0 (Tuples, 1);
+  gint64 strides[ORTRAIN_MAX_RANK];
+  setup->constants = t;
+  setup->constants_free = g_free;
+  ortrain_copy_strides (data->rank, data->dims, strides);
+  t->batches = ortrain_kernel_product (indices->dims, 0, (guint) batch);
+  t->tuples = ortrain_kernel_product (indices->dims, (guint) batch, indices->rank - 1);
+  t->k = (guint) k;
+  t->inner = ortrain_kernel_product (data->dims, (guint) (batch + k), data->rank);
+  t->batch_stride = ortrain_kernel_product (data->dims, (guint) batch, data->rank);
+  for (guint i = 0; i < t->k; i++)
+    {
+      t->dims[i] = data->dims[batch + i];
+      t->strides[i] = strides[batch + i];
+    }
+  t->size = ortrain_dtype_get_size (data->dtype);
+  t->out_bytes = setup->outputs[0].n_bytes;
+  t->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
+  t->dtype = data->dtype;
+  return TRUE;
+}
+
+/* The element at which the slice of tuple `at` (over all batches) begins, or -1. */
+static inline gint64
+locate_tuple (const TuplesJob *job, gint64 at)
+{
+  const Tuples *t = job->tuples;
+  gint64 offset = at / t->tuples * t->batch_stride;
+  for (guint i = 0; i < t->k; i++)
+    {
+      gint64 index = ortrain_kernel_index (job->indices, t->index_64, at * t->k + i);
+      gint64 k = index < 0 ? index + t->dims[i] : index;
+      if (G_UNLIKELY (k < 0 || k >= t->dims[i]))
+        {
+          ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, at * t->k + i, index, t->dims[i]);
+          return -1;
+        }
+      offset += k * t->strides[i];
+    }
+  return offset;
+}
+
+static gboolean
+prepare_gather_nd (OrtrainKernelSetup *setup, GError **error)
+{
+  return setup_tuples (setup, &setup->inputs[0], &setup->inputs[1], error);
+}
+
+static void
+gather_nd_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const TuplesJob *job = data;
+  const Tuples *t = job->tuples;
+  gsize row = (gsize) t->inner * t->size;
+  for (gint64 at = begin; at < end; at++)
+    {
+      gint64 offset = locate_tuple (job, at);
+      if (offset >= 0)
+        memcpy (job->out + (gsize) at * row, job->in + (gsize) offset * t->size, row);
+      else
+        memset (job->out + (gsize) at * row, 0, row);
+    }
+}
+
+static void
+run_gather_nd (const OrtrainKernelCall *call)
+{
+  const Tuples *t = call->constants;
+  TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, 0 };
+  if (t->inner > 0)
+    ortrain_parallel_for (call->frame->pool, t->batches * t->tuples, ortrain_kernel_grain (t->inner * (gint64) t->size),
+                          gather_nd_range, &job);
+}
+
+static gboolean
+prepare_gather_nd_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  setup->can_accumulate = TRUE;
+  return setup_tuples (setup, &setup->outputs[0], &setup->inputs[1], error);
+}
+
+/* Tuples may repeat, so they are added in order; threads take different batches and different columns of the slices. */
+static void
+gather_nd_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const TuplesJob *job = data;
+  const Tuples *t = job->tuples;
+  gint64 pieces = (t->inner + job->columns - 1) / job->columns;
+  for (gint64 item = begin; item < end; item++)
+    {
+      gint64 batch = item / pieces, from = item % pieces * job->columns, n = MIN (job->columns, t->inner - from);
+      for (gint64 at = batch * t->tuples; at < (batch + 1) * t->tuples; at++)
+        {
+          gint64 offset = locate_tuple (job, at);
+          if (offset >= 0)
+            add_row (t->dtype, job->out + (gsize) (offset + from) * t->size,
+                     job->in + (gsize) (at * t->inner + from) * t->size, n);
+        }
+    }
+}
+
+static void
+run_gather_nd_grad (const OrtrainKernelCall *call)
+{
+  const Tuples *t = call->constants;
+  TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, 256 };
+  if (!call->accumulate)
+    ortrain_copy_zero (call->frame->pool, call->outputs[0], t->out_bytes);
+  if (t->inner > 0)
+    ortrain_parallel_for (call->frame->pool, t->batches * ((t->inner + job.columns - 1) / job.columns), 1,
+                          gather_nd_grad_range, &job);
+}
+
+static const OrtrainKernel rows[] = {
+  { .op_type = "Gather", .domain = "", .prepare = prepare_gather, .run = run_gather },
+  { .op_type = "GatherElements", .domain = "", .prepare = prepare_gather_elements, .run = run_gather_elements },
+  { .op_type = "GatherND", .domain = "", .prepare = prepare_gather_nd, .run = run_gather_nd },
+  { .op_type = "GatherGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .prepare = prepare_gather_grad,
+    .run = run_gather_grad },
+  { .op_type = "GatherElementsGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .prepare = prepare_gather_elements_grad,
+    .run = run_gather_elements_grad },
+  { .op_type = "GatherNDGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .prepare = prepare_gather_nd_grad,
+    .run = run_gather_nd_grad },
+};
+
+ORTRAIN_KERNEL_TABLE (gather, rows);
