@@ -166,7 +166,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
   /* value → its contributions; new values get ids above the arrays of `activity` and are never looked up there */
   g_autoptr (GHashTable) contributions =
       g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   const guint n_old_values = graph->values->len;
 
   GPtrArray *seed = g_ptr_array_new ();

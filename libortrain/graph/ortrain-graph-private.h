@@ -157,8 +157,18 @@ typedef struct
 OrtrainGraph *ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map); /* map may be NULL; tensors are shared */
 void ortrain_graph_map_clear (OrtrainGraphMap *map);
 
-#define ortrain_node_input(node, i) ((OrtrainValue *) ((i) < (node)->inputs->len ? (node)->inputs->pdata[i] : NULL))
-#define ortrain_node_output(node, i) ((OrtrainValue *) ((i) < (node)->outputs->len ? (node)->outputs->pdata[i] : NULL))
+/* NULL where absent, and beyond the end. Functions, not macros: their arguments are calls often enough. */
+static inline OrtrainValue *
+ortrain_node_input (const OrtrainNode *node, guint i)
+{
+  return i < node->inputs->len ? node->inputs->pdata[i] : NULL;
+}
+
+static inline OrtrainValue *
+ortrain_node_output (const OrtrainNode *node, guint i)
+{
+  return i < node->outputs->len ? node->outputs->pdata[i] : NULL;
+}
 
 static inline gboolean
 ortrain_node_is (const OrtrainNode *node, const char *domain, const char *op_type)

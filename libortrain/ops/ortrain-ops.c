@@ -157,7 +157,7 @@ static gboolean
 upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 {
   /* The list changes under us: new nodes come before the one they serve, and are in the newest form already. */
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   gint64 opset = graph->opset;
   for (guint i = 0; i < nodes->len; i++)
     {

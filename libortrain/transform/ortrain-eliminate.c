@@ -67,7 +67,7 @@ ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node)
 guint
 ortrain_eliminate_identities (OrtrainGraph *graph)
 {
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   guint n = 0;
   for (guint i = 0; i < nodes->len; i++)
     n += ortrain_eliminate_node (graph, nodes->pdata[i]) ? 1 : 0;

@@ -130,7 +130,7 @@ ortrain_fold_constants (OrtrainGraph *graph, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   for (guint i = 0; i < nodes->len; i++)
     {
       gboolean folded;

@@ -65,7 +65,7 @@ ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error)
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   g_autoptr (GHashTable) seen = g_hash_table_new (node_hash, node_equal);
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];

@@ -166,7 +166,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   graph->dims = ortrain_dim_space_new ();
 
   g_autofree gboolean *host = ortrain_specialize_find_host_nodes (graph);
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];

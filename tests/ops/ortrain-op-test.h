@@ -152,8 +152,8 @@ op_test_loss (OpTest *test, OrtrainValue *const *outputs, guint n_outputs, Ortra
   return sum;
 }
 
-/* The node's gradient rule against central differences, for every input in `wanted` (bits). The node has run before, with
- * float64 inputs. skip: bits of outputs that get no gradient. */
+/* The node's gradient rule against central differences, for every input in `wanted` (bits). The node has run before,
+ * with float64 inputs. skip: bits of outputs that get no gradient. */
 G_GNUC_UNUSED static void
 op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
 {
@@ -173,7 +173,8 @@ op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
       if (outputs[k]->dtype != ORTRAIN_DTYPE_FLOAT64 || (skip & (1u << k)))
         continue;
       gsize rank = ortrain_tensor_get_rank (outputs[k]->tensor);
-      weights[k] = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, ortrain_tensor_peek_dims (outputs[k]->tensor), rank, &error);
+      weights[k] =
+          ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, ortrain_tensor_peek_dims (outputs[k]->tensor), rank, &error);
       double *w = ortrain_tensor_peek_writable (weights[k]);
       for (gint64 i = 0; i < ortrain_tensor_get_n_elements (weights[k]); i++)
         {
@@ -228,8 +229,8 @@ op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
       const double *exact = ortrain_tensor_peek (dx[i]->tensor);
       for (gint64 j = 0; j < ortrain_tensor_get_n_elements (dx[i]->tensor); j++)
         if (fabs (exact[j] - numeric[i][j]) > 1e-7 * MAX (1, fabs (numeric[i][j])))
-          g_error ("%s: gradient of input %u, element %" G_GINT64_FORMAT ": %.12g, differences give %.12g", node->op_type,
-                   i, j, exact[j], numeric[i][j]);
+          g_error ("%s: gradient of input %u, element %" G_GINT64_FORMAT ": %.12g, differences give %.12g",
+                   node->op_type, i, j, exact[j], numeric[i][j]);
     }
   for (guint k = 0; k < n_outputs; k++)
     g_clear_object (&weights[k]);

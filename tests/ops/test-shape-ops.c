@@ -101,8 +101,7 @@ test_transpose (void)
       for (gint b = 0; b < 2; b++)
         for (gint i = 0; i < 41; i++)
           for (gint j = 0; j < 37; j++)
-            g_assert_cmpfloat (ortrain_tensor_get_scalar (y, (b * 41 + i) * 37 + j), ==,
-                               values[(b * 37 + j) * 41 + i]);
+            g_assert_cmpfloat (ortrain_tensor_get_scalar (y, (b * 41 + i) * 37 + j), ==, values[(b * 37 + j) * 41 + i]);
       op_test_end (&t);
     }
 }
@@ -267,7 +266,8 @@ test_generators (void)
   op_test_end (&t);
 }
 
-/* What exporters write for x.view (batch, seq, -1): the shape comes out in symbols, and equals what stands in the input. */
+/* What exporters write for x.view (batch, seq, -1): the shape comes out in symbols, and equals what stands in the
+ * input. */
 static void
 test_symbols (void)
 {
