@@ -79,6 +79,17 @@ const guint32 *ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
 OrtrainGraph *ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self);
 gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); /* of the arena, before `step` runs */
+/* Bytes of the arena that the steps before `step` have needed so far: its end if all have run. A report's max_allocated is
+ * the persistent bytes plus this, so that after a whole step it is the plan's peak to the byte. */
+gsize ortrain_memory_plan_get_high_water (OrtrainMemoryPlan *self, guint step);
+/* Of the arena, live before `step` runs, by category. */
+gsize ortrain_memory_plan_get_category_bytes (OrtrainMemoryPlan *self, OrtrainCategory category, guint step);
+/* Bytes held from step to step: PARAMETER, GRADIENT, STATE, BUFFER, as the session that owns them has taken them. Until it
+ * says so, they are the sums over the graph. */
+void ortrain_memory_plan_set_persistent (OrtrainMemoryPlan *self, OrtrainCategory category, gsize bytes);
+gsize ortrain_memory_plan_get_persistent (OrtrainMemoryPlan *self, OrtrainCategory category);
+/* Row of a graph value, G_MAXUINT32 when it has none (folded away, or fused). */
+guint32 ortrain_memory_plan_find_row (OrtrainMemoryPlan *self, const OrtrainValue *value);
 
 /* memory/ortrain-plan-verifier.c; shares no code with the planner: lifetimes from the steps alone, no two live values
  * overlap, everything inside its region, every operand made before it is read, in-place and views only as allowed. */
@@ -93,3 +104,9 @@ typedef struct
   gsize offset; /* out */
 } OrtrainPackItem;
 gsize ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound);
+/* The same with a chosen amount of search, in elementary operations (about 1e9 a second): same input, same answer. */
+gsize ortrain_pack_with_effort (OrtrainPackItem *items, gsize n, guint64 effort, gsize *lower_bound);
+
+/* memory/ortrain-packer-search.c: a packing into `capacity`, or FALSE when there is none or the effort, which is counted
+ * down, is used up. Sizes are multiples of the alignment; first and last are indices of sections, 0 ≤ first ≤ last. */
+gboolean ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize capacity, guint64 *effort);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "provider/ortrain-kernel-private.h"
+
+#include <string.h>
+
+/* org.ortrain::Accumulate: y = x or y += x, element by element in any layout. */
+
+#define GRAIN 32768
+
+typedef struct
+{
+  gsize n_elements;
+  gsize element_size;
+  OrtrainDType dtype;
+} AccumulateConstants;
+
+typedef struct
+{
+  const AccumulateConstants *constants;
+  const void *x;
+  void *y;
+} AccumulateJob;
+
+static void
+copy_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const AccumulateJob *job = data;
+  gsize size = job->constants->element_size;
+  memcpy ((char *) job->y + (gsize) begin * size, (const char *) job->x + (gsize) begin * size,
+          (gsize) (end - begin) * size);
+}
+
+#define ADD_RANGE(type)                                                                                                \
+  {                                                                                                                    \
+    const type *restrict x = job->x;                                                                                   \
+    type *restrict y = job->y;                                                                                         \
+    for (gint64 i = begin; i < end; i++)                                                                               \
+      y[i] += x[i];                                                                                                    \
+  }
+
+static void
+add_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const AccumulateJob *job = data;
+  if (job->constants->dtype == ORTRAIN_DTYPE_FLOAT32)
+    ADD_RANGE (float)
+  else if (job->constants->dtype == ORTRAIN_DTYPE_FLOAT64)
+    ADD_RANGE (double)
+  else
+    {
+      const guint16 *restrict x = job->x;
+      guint16 *restrict y = job->y;
+      if (job->constants->dtype == ORTRAIN_DTYPE_FLOAT16)
+        for (gint64 i = begin; i < end; i++)
+          y[i] = ortrain_float_to_half (ortrain_half_to_float (y[i]) + ortrain_half_to_float (x[i]));
+      else
+        for (gint64 i = begin; i < end; i++)
+          y[i] = ortrain_float_to_bfloat16 (ortrain_bfloat16_to_float (y[i]) + ortrain_bfloat16_to_float (x[i]));
+    }
+}
+
+static gboolean
+accumulate_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  AccumulateConstants *constants = g_new0 (AccumulateConstants, 1);
+  constants->n_elements = (gsize) setup->inputs[0].n_elements;
+  constants->dtype = setup->inputs[0].dtype;
+  constants->element_size =
+      constants->n_elements > 0 ? setup->inputs[0].n_bytes / constants->n_elements : ortrain_dtype_get_size (constants->dtype);
+  setup->constants = constants;
+  setup->constants_free = g_free;
+  setup->inplace[0] = 1;
+  setup->can_accumulate = (ORTRAIN_DTYPE_BIT (constants->dtype) & ORTRAIN_DTYPES_FLOAT) != 0;
+  return TRUE;
+}
+
+static void
+accumulate_run (const OrtrainKernelCall *call)
+{
+  AccumulateJob job = { call->constants, call->inputs[0], call->outputs[0] };
+  if (call->accumulate)
+    ortrain_parallel_for (call->frame->pool, (gint64) job.constants->n_elements, GRAIN, add_range, &job);
+  else if (job.x != job.y)
+    ortrain_parallel_for (call->frame->pool, (gint64) job.constants->n_elements, GRAIN, copy_range, &job);
+}
+
+static const OrtrainKernel rows[] = {
+  { .op_type = "Accumulate",
+    .domain = "org.ortrain",
+    .prepare = accumulate_prepare,
+    .run = accumulate_run,
+    .flags = ORTRAIN_KERNEL_ANY_LAYOUT },
+};
+
+ORTRAIN_KERNEL_TABLE (internal, rows);

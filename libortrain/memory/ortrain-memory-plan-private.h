@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-planner-private.h"
+
+/* Immutable once the planner has returned it, but for `persistent`, which the session that owns the state fills in. */
+struct _OrtrainMemoryPlan
+{
+  GObject parent_instance;
+
+  OrtrainGraph *graph;
+  OrtrainPlanValue *values;
+  guint n_values;
+  OrtrainPlanStep *steps;
+  guint n_steps;
+  guint32 *operands;
+  guint n_operands;
+  guint64 *inplace;       /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
+  guint32 *rows;          /* value->id → row, G_MAXUINT32 when it has none */
+  guint n_rows;
+  guint first_backward;
+
+  gsize arena_bytes, lower_bound_bytes;
+  gsize alignment;
+  gsize *live;            /* [n_steps + 1]: bytes of the arena that are live before a step */
+  gsize *high_water;      /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
+  gsize persistent[ORTRAIN_CATEGORY_OUTPUT + 1];
+
+  GPtrArray *constants;   /* of Prepared: what kernels prepared */
+  GListStore *blocks;     /* made when asked for */
+};
+
+typedef struct
+{
+  gpointer constants;
+  GDestroyNotify free;
+} OrtrainPrepared;
+
+const char *ortrain_region_get_nick (OrtrainRegion region);
+const char *ortrain_category_get_nick (OrtrainCategory category);
+const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" */
+
+/* A root that takes memory of the step: in the arena, with bytes. */
+static inline gboolean
+ortrain_plan_value_is_block (const OrtrainPlanValue *values, guint row)
+{
+  return values[row].root == row && values[row].region == ORTRAIN_REGION_ARENA && values[row].bytes > 0;
+}
+
+OrtrainMemoryBlock *ortrain_memory_block_new (const char *name, const char *category, const char *region,
+                                              const char *node, guint64 offset, guint64 bytes, gint first, gint last);
+
+/* The step with the most live bytes of the arena, and how many. */
+guint ortrain_memory_plan_find_peak (OrtrainMemoryPlan *self, gsize *bytes);
+/* Fills `live` and `high_water` from the tables. */
+void ortrain_memory_plan_measure (OrtrainMemoryPlan *self);
+gsize ortrain_plan_align (gsize bytes, gsize alignment);

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-memory-plan-private.h"
+
+/**
+ * OrtrainMemoryPlan:
+ *
+ * Where every byte of a step lies: the order of execution, the lifetime and place of every value and of every kernel's
+ * scratch memory, and the peak that follows. It is made before anything runs, and the bytes that are really taken are
+ * exactly those that it says.
+ *
+ * A plan is immutable once a session hands it out, and may be read from any thread.
+ */
+
+enum
+{
+  PROP_0,
+  PROP_PEAK_BYTES,
+  PROP_ARENA_BYTES,
+  PROP_LOWER_BOUND_BYTES,
+  PROP_PERSISTENT_BYTES,
+  PROP_N_STEPS,
+  PROP_BLOCKS,
+  N_PROPS
+};
+
+static GParamSpec *properties[N_PROPS];
+
+G_DEFINE_FINAL_TYPE (OrtrainMemoryPlan, ortrain_memory_plan, G_TYPE_OBJECT)
+
+static void
+prepared_free (gpointer data)
+{
+  OrtrainPrepared *prepared = data;
+  if (prepared->constants != NULL && prepared->free != NULL)
+    prepared->free (prepared->constants);
+  g_free (prepared);
+}
+
+static void
+ortrain_memory_plan_finalize (GObject *object)
+{
+  OrtrainMemoryPlan *self = ORTRAIN_MEMORY_PLAN (object);
+  g_ptr_array_unref (self->constants);
+  g_clear_object (&self->blocks);
+  g_free (self->values);
+  g_free (self->steps);
+  g_free (self->operands);
+  g_free (self->inplace);
+  g_free (self->rows);
+  g_free (self->live);
+  g_free (self->high_water);
+  g_clear_object (&self->graph);
+  G_OBJECT_CLASS (ortrain_memory_plan_parent_class)->finalize (object);
+}
+
+static void
+ortrain_memory_plan_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainMemoryPlan *self = ORTRAIN_MEMORY_PLAN (object);
+  switch (property_id)
+    {
+    case PROP_PEAK_BYTES:
+      g_value_set_uint64 (value, ortrain_memory_plan_get_peak_bytes (self));
+      break;
+    case PROP_ARENA_BYTES:
+      g_value_set_uint64 (value, ortrain_memory_plan_get_arena_bytes (self));
+      break;
+    case PROP_LOWER_BOUND_BYTES:
+      g_value_set_uint64 (value, ortrain_memory_plan_get_lower_bound_bytes (self));
+      break;
+    case PROP_PERSISTENT_BYTES:
+      g_value_set_uint64 (value, ortrain_memory_plan_get_persistent_bytes (self));
+      break;
+    case PROP_N_STEPS:
+      g_value_set_uint (value, self->n_steps);
+      break;
+    case PROP_BLOCKS:
+      g_value_set_object (value, ortrain_memory_plan_get_blocks (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->finalize = ortrain_memory_plan_finalize;
+  object_class->get_property = ortrain_memory_plan_get_property;
+
+  /**
+   * OrtrainMemoryPlan:peak-bytes: (getter get_peak_bytes)
+   *
+   * Bytes that a step holds: the arena and what lives from step to step.
+   */
+  properties[PROP_PEAK_BYTES] = g_param_spec_uint64 ("peak-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainMemoryPlan:arena-bytes: (getter get_arena_bytes)
+   *
+   * Bytes of the arena that holds the values of one step.
+   */
+  properties[PROP_ARENA_BYTES] = g_param_spec_uint64 ("arena-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainMemoryPlan:lower-bound-bytes: (getter get_lower_bound_bytes)
+   *
+   * The largest sum of sizes alive at once: no arrangement needs less.
+   */
+  properties[PROP_LOWER_BOUND_BYTES] = g_param_spec_uint64 ("lower-bound-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainMemoryPlan:persistent-bytes: (getter get_persistent_bytes)
+   *
+   * Bytes of parameters, gradients, optimizer state and buffers.
+   */
+  properties[PROP_PERSISTENT_BYTES] = g_param_spec_uint64 ("persistent-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainMemoryPlan:n-steps: (getter get_n_steps)
+   *
+   * Number of kernel calls.
+   */
+  properties[PROP_N_STEPS] = g_param_spec_uint ("n-steps", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainMemoryPlan:blocks: (getter get_blocks)
+   *
+   * All blocks, a list model of [class@MemoryBlock].
+   */
+  properties[PROP_BLOCKS] = g_param_spec_object ("blocks", NULL, NULL, G_TYPE_LIST_MODEL, flags);
+  g_object_class_install_properties (object_class, N_PROPS, properties);
+}
+
+static void
+ortrain_memory_plan_init (OrtrainMemoryPlan *self)
+{
+  self->constants = g_ptr_array_new_with_free_func (prepared_free);
+  self->alignment = 64;
+}
+
+const char *
+ortrain_region_get_nick (OrtrainRegion region)
+{
+  switch (region)
+    {
+    case ORTRAIN_REGION_ARENA:
+      return "arena";
+    case ORTRAIN_REGION_PARAMETER:
+      return "parameter";
+    case ORTRAIN_REGION_GRADIENT:
+      return "gradient";
+    case ORTRAIN_REGION_BUFFER:
+      return "buffer";
+    case ORTRAIN_REGION_CONSTANT:
+      return "constant";
+    case ORTRAIN_REGION_INPUT:
+      return "input";
+    case ORTRAIN_REGION_OUTPUT:
+      return "output";
+    }
+  return "unknown";
+}
+
+const char *
+ortrain_category_get_nick (OrtrainCategory category)
+{
+  switch (category)
+    {
+    case ORTRAIN_CATEGORY_PARAMETER:
+      return "parameter";
+    case ORTRAIN_CATEGORY_GRADIENT:
+      return "gradient";
+    case ORTRAIN_CATEGORY_STATE:
+      return "state";
+    case ORTRAIN_CATEGORY_BUFFER:
+      return "buffer";
+    case ORTRAIN_CATEGORY_CONSTANT:
+      return "constant";
+    case ORTRAIN_CATEGORY_ACTIVATION:
+      return "activation";
+    case ORTRAIN_CATEGORY_TEMPORARY:
+      return "temporary";
+    case ORTRAIN_CATEGORY_WORKSPACE:
+      return "workspace";
+    case ORTRAIN_CATEGORY_INPUT:
+      return "input";
+    case ORTRAIN_CATEGORY_OUTPUT:
+      return "output";
+    }
+  return "unknown";
+}
+
+const char *
+ortrain_category_get_color (OrtrainCategory category)
+{
+  switch (category)
+    {
+    case ORTRAIN_CATEGORY_PARAMETER:
+      return "#3584e4";
+    case ORTRAIN_CATEGORY_GRADIENT:
+      return "#e66100";
+    case ORTRAIN_CATEGORY_STATE:
+      return "#9141ac";
+    case ORTRAIN_CATEGORY_BUFFER:
+      return "#986a44";
+    case ORTRAIN_CATEGORY_CONSTANT:
+      return "#77767b";
+    case ORTRAIN_CATEGORY_ACTIVATION:
+      return "#2ec27e";
+    case ORTRAIN_CATEGORY_TEMPORARY:
+      return "#f5c211";
+    case ORTRAIN_CATEGORY_WORKSPACE:
+      return "#c01c28";
+    case ORTRAIN_CATEGORY_INPUT:
+      return "#62a0ea";
+    case ORTRAIN_CATEGORY_OUTPUT:
+      return "#33c7de";
+    }
+  return "#000000";
+}
+
+gsize
+ortrain_plan_align (gsize bytes, gsize alignment)
+{
+  return (bytes + alignment - 1) & ~(alignment - 1);
+}
+
+void
+ortrain_memory_plan_measure (OrtrainMemoryPlan *self)
+{
+  guint n = self->n_steps;
+  g_autofree gsize *change = g_new0 (gsize, n + 3);
+  g_autofree gsize *end = g_new0 (gsize, n + 2);
+  g_free (self->live);
+  g_free (self->high_water);
+  self->live = g_new0 (gsize, n + 1);
+  self->high_water = g_new0 (gsize, n + 1);
+  for (guint i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (!ortrain_plan_value_is_block (self->values, i))
+        continue;
+      gsize bytes = ortrain_plan_align (value->bytes, self->alignment);
+      /* Live before step s: made by an earlier step, read by s or a later one. */
+      change[value->first + 1] += bytes;
+      change[value->last + 1] -= bytes;
+      end[MAX (value->first, 0) + 1] = MAX (end[MAX (value->first, 0) + 1], value->offset + bytes);
+    }
+  gsize live = 0, high = 0;
+  for (guint s = 0; s <= n; s++)
+    {
+      live += change[s];
+      high = MAX (high, end[s]);
+      self->live[s] = live;
+      self->high_water[s] = high;
+    }
+}
+
+guint
+ortrain_memory_plan_find_peak (OrtrainMemoryPlan *self, gsize *bytes)
+{
+  g_autofree gsize *change = g_new0 (gsize, self->n_steps + 2);
+  for (guint i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (!ortrain_plan_value_is_block (self->values, i))
+        continue;
+      gsize size = ortrain_plan_align (value->bytes, self->alignment);
+      change[MAX (value->first, 0)] += size;
+      if (value->last < (gint32) self->n_steps)
+        change[value->last + 1] -= size;
+    }
+  gsize live = 0, most = 0;
+  guint peak = 0;
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      live += change[s];
+      if (live > most)
+        {
+          most = live;
+          peak = s;
+        }
+    }
+  if (bytes != NULL)
+    *bytes = most;
+  return peak;
+}
+
+const OrtrainPlanValue *
+ortrain_memory_plan_peek_values (OrtrainMemoryPlan *self, guint *n)
+{
+  if (n != NULL)
+    *n = self->n_values;
+  return self->values;
+}
+
+const OrtrainPlanStep *
+ortrain_memory_plan_peek_steps (OrtrainMemoryPlan *self, guint *n)
+{
+  if (n != NULL)
+    *n = self->n_steps;
+  return self->steps;
+}
+
+const guint32 *
+ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint *n)
+{
+  if (n != NULL)
+    *n = self->n_operands;
+  return self->operands;
+}
+
+guint
+ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self)
+{
+  return self->first_backward;
+}
+
+OrtrainGraph *
+ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self)
+{
+  return self->graph;
+}
+
+gsize
+ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step)
+{
+  return self->live != NULL ? self->live[MIN (step, self->n_steps)] : 0;
+}
+
+gsize
+ortrain_memory_plan_get_high_water (OrtrainMemoryPlan *self, guint step)
+{
+  return self->high_water != NULL ? self->high_water[MIN (step, self->n_steps)] : 0;
+}
+
+gsize
+ortrain_memory_plan_get_category_bytes (OrtrainMemoryPlan *self, OrtrainCategory category, guint step)
+{
+  gsize sum = 0;
+  for (guint i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (value->category == category && ortrain_plan_value_is_block (self->values, i) &&
+          value->first < (gint32) step && value->last >= (gint32) step)
+        sum += ortrain_plan_align (value->bytes, self->alignment);
+    }
+  return sum;
+}
+
+void
+ortrain_memory_plan_set_persistent (OrtrainMemoryPlan *self, OrtrainCategory category, gsize bytes)
+{
+  self->persistent[category] = bytes;
+}
+
+gsize
+ortrain_memory_plan_get_persistent (OrtrainMemoryPlan *self, OrtrainCategory category)
+{
+  return self->persistent[category];
+}
+
+guint32
+ortrain_memory_plan_find_row (OrtrainMemoryPlan *self, const OrtrainValue *value)
+{
+  if (value == NULL || value->id >= self->n_rows)
+    return G_MAXUINT32;
+  guint32 row = self->rows[value->id];
+  return row != G_MAXUINT32 && self->values[row].value == value ? row : G_MAXUINT32;
+}
+
+/**
+ * ortrain_memory_plan_get_peak_bytes: (get-property peak-bytes)
+ * @self: a plan
+ *
+ * Gets the bytes that a step holds, arena and persistent memory together. May be called from any thread.
+ *
+ * Returns: bytes
+ */
+guint64
+ortrain_memory_plan_get_peak_bytes (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  return self->arena_bytes + ortrain_memory_plan_get_persistent_bytes (self);
+}
+
+/**
+ * ortrain_memory_plan_get_arena_bytes: (get-property arena-bytes)
+ * @self: a plan
+ *
+ * Gets the size of the arena that holds the values of one step. May be called from any thread.
+ *
+ * Returns: bytes
+ */
+guint64
+ortrain_memory_plan_get_arena_bytes (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  return self->arena_bytes;
+}
+
+/**
+ * ortrain_memory_plan_get_lower_bound_bytes: (get-property lower-bound-bytes)
+ * @self: a plan
+ *
+ * Gets the largest sum of sizes alive at once. May be called from any thread.
+ *
+ * Returns: bytes
+ */
+guint64
+ortrain_memory_plan_get_lower_bound_bytes (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  return self->lower_bound_bytes;
+}
+
+/**
+ * ortrain_memory_plan_get_persistent_bytes: (get-property persistent-bytes)
+ * @self: a plan
+ *
+ * Gets the bytes of parameters, gradients, optimizer state and buffers. May be called from any thread.
+ *
+ * Returns: bytes
+ */
+guint64
+ortrain_memory_plan_get_persistent_bytes (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  return self->persistent[ORTRAIN_CATEGORY_PARAMETER] + self->persistent[ORTRAIN_CATEGORY_GRADIENT] +
+         self->persistent[ORTRAIN_CATEGORY_STATE] + self->persistent[ORTRAIN_CATEGORY_BUFFER];
+}
+
+/**
+ * ortrain_memory_plan_get_n_steps: (get-property n-steps)
+ * @self: a plan
+ *
+ * Gets the number of kernel calls. May be called from any thread.
+ *
+ * Returns: number of steps
+ */
+guint
+ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  return self->n_steps;
+}
+
+/**
+ * ortrain_memory_plan_get_blocks: (get-property blocks)
+ * @self: a plan
+ *
+ * Gets all blocks: those of the arena first, in the order in which they are made, then persistent and fed ones.
+ *
+ * Returns: (transfer none): a list model of [class@MemoryBlock]
+ */
+GListModel *
+ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
+
+  static GMutex mutex;
+  g_mutex_lock (&mutex);
+  if (self->blocks == NULL)
+    {
+      GListStore *store = g_list_store_new (ORTRAIN_TYPE_MEMORY_BLOCK);
+      for (guint pass = 0; pass < 2; pass++)
+        for (guint i = 0; i < self->n_values; i++)
+          {
+            const OrtrainPlanValue *value = &self->values[i];
+            if (value->root != i || value->bytes == 0 || (value->region == ORTRAIN_REGION_ARENA) != (pass == 0))
+              continue;
+            const char *node = NULL;
+            if (value->first >= 0 && value->first < (gint32) self->n_steps)
+              {
+                const OrtrainNode *maker = self->steps[value->first].node;
+                node = maker->name != NULL && *maker->name != '\0' ? maker->name : maker->op_type;
+              }
+            g_autoptr (OrtrainMemoryBlock) block = ortrain_memory_block_new (
+                value->name, ortrain_category_get_nick (value->category), ortrain_region_get_nick (value->region),
+                node, value->offset, value->bytes, value->first, value->last);
+            g_list_store_append (store, block);
+          }
+      self->blocks = store;
+    }
+  g_mutex_unlock (&mutex);
+  return G_LIST_MODEL (self->blocks);
+}
+
+static int
+compare_bytes (gconstpointer a, gconstpointer b, gpointer data)
+{
+  const OrtrainPlanValue *values = data;
+  const OrtrainPlanValue *x = &values[*(const guint32 *) a], *y = &values[*(const guint32 *) b];
+  if (x->bytes != y->bytes)
+    return x->bytes > y->bytes ? -1 : 1;
+  return *(const guint32 *) a < *(const guint32 *) b ? -1 : 1;
+}
+
+static void
+append_bytes (GString *text, gsize bytes)
+{
+  if (bytes >= (gsize) 10 << 20)
+    g_string_append_printf (text, "%.1f MiB", (double) bytes / (1 << 20));
+  else if (bytes >= 10 << 10)
+    g_string_append_printf (text, "%.1f KiB", (double) bytes / (1 << 10));
+  else
+    g_string_append_printf (text, "%" G_GSIZE_FORMAT " bytes", bytes);
+}
+
+/**
+ * ortrain_memory_plan_to_string:
+ * @self: a plan
+ *
+ * A short summary for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest there.
+ *
+ * Returns: (transfer full): some lines, without a newline at the end
+ */
+char *
+ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
+
+  static const OrtrainCategory kept[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT,
+                                          ORTRAIN_CATEGORY_STATE, ORTRAIN_CATEGORY_BUFFER };
+  GString *text = g_string_new ("Memory plan: ");
+  append_bytes (text, ortrain_memory_plan_get_peak_bytes (self));
+  g_string_append_printf (text, " at the peak, %u steps", self->n_steps);
+  g_string_append (text, "\n  arena       ");
+  append_bytes (text, self->arena_bytes);
+  if (self->lower_bound_bytes == self->arena_bytes)
+    g_string_append (text, " (no arrangement needs less)");
+  else
+    {
+      g_string_append (text, " (no arrangement needs less than ");
+      append_bytes (text, self->lower_bound_bytes);
+      g_string_append_c (text, ')');
+    }
+  g_string_append (text, "\n  persistent  ");
+  append_bytes (text, ortrain_memory_plan_get_persistent_bytes (self));
+  const char *separator = ": ";
+  for (guint k = 0; k < G_N_ELEMENTS (kept); k++)
+    if (self->persistent[kept[k]] > 0)
+      {
+        g_string_append_printf (text, "%s%s ", separator, ortrain_category_get_nick (kept[k]));
+        append_bytes (text, self->persistent[kept[k]]);
+        separator = ", ";
+      }
+  if (self->n_steps == 0)
+    return g_string_free (text, FALSE);
+
+  gsize most;
+  guint peak = ortrain_memory_plan_find_peak (self, &most);
+  g_autofree char *node = ortrain_node_describe (self->steps[peak].node);
+  g_string_append_printf (text, "\n  peak        at step %u of %u, %s, %s: ", peak, self->n_steps, node,
+                          self->steps[peak].phase == ORTRAIN_PHASE_BACKWARD ? "backward" : "forward");
+  append_bytes (text, most);
+  g_string_append (text, " live");
+
+  g_autoptr (GArray) rows = g_array_new (FALSE, FALSE, sizeof (guint32));
+  for (guint32 i = 0; i < self->n_values; i++)
+    if (ortrain_plan_value_is_block (self->values, i) && self->values[i].first <= (gint32) peak &&
+        self->values[i].last >= (gint32) peak)
+      g_array_append_val (rows, i);
+  g_array_sort_with_data (rows, compare_bytes, self->values);
+  for (guint i = 0; i < MIN (rows->len, 5); i++)
+    {
+      const OrtrainPlanValue *value = &self->values[g_array_index (rows, guint32, i)];
+      g_string_append (text, "\n    ");
+      append_bytes (text, value->bytes);
+      g_string_append_printf (text, "  %s %s", ortrain_category_get_nick (value->category), value->name);
+      if (value->value != NULL)
+        {
+          g_autofree char *shape = ortrain_dims_to_string (value->value->dims, value->value->rank);
+          g_string_append_printf (text, " %s", shape);
+        }
+    }
+  return g_string_free (text, FALSE);
+}

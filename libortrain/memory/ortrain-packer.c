@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-planner-private.h"
+
+#include "core/ortrain-checked-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Placing intervals in one block of memory. Several greedy orders, the best kept; most graphs meet the lower bound (the
+ * largest sum of sizes alive at once) with the first. What remains goes to an exact search with a bounded number of
+ * operations, so that the same input always gives the same answer. */
+
+#define CHUNK 128
+#define DEFAULT_EFFORT G_GUINT64_CONSTANT (20000000)
+
+/* What is placed, in the order of offsets, in chunks, so that an insertion moves little and chunks of other times are
+ * passed over at once. */
+typedef struct
+{
+  gint32 first, last;
+  gsize offset, end;
+} Placed;
+
+typedef struct
+{
+  guint n;
+  gint32 first, last;
+  Placed entries[CHUNK];
+} Chunk;
+
+typedef struct
+{
+  Chunk **chunks;
+  guint n, allocated;
+  guint64 work;
+} Shelf;
+
+static void
+shelf_clear (Shelf *shelf)
+{
+  for (guint i = 0; i < shelf->n; i++)
+    g_free (shelf->chunks[i]);
+  shelf->n = 0;
+}
+
+static Chunk *
+shelf_add_chunk (Shelf *shelf, guint position)
+{
+  if (shelf->n == shelf->allocated)
+    {
+      shelf->allocated = MAX (16, 2 * shelf->allocated);
+      shelf->chunks = g_renew (Chunk *, shelf->chunks, shelf->allocated);
+    }
+  memmove (shelf->chunks + position + 1, shelf->chunks + position, (shelf->n - position) * sizeof (Chunk *));
+  shelf->n++;
+  return shelf->chunks[position] = g_new0 (Chunk, 1);
+}
+
+static void
+chunk_update_times (Chunk *chunk)
+{
+  chunk->first = G_MAXINT32;
+  chunk->last = G_MININT32;
+  for (guint i = 0; i < chunk->n; i++)
+    {
+      chunk->first = MIN (chunk->first, chunk->entries[i].first);
+      chunk->last = MAX (chunk->last, chunk->entries[i].last);
+    }
+}
+
+/* The lowest offset at which an item of these times and this size fits. */
+static gsize
+shelf_find (Shelf *shelf, gint32 first, gint32 last, gsize bytes, gsize alignment)
+{
+  gsize top = 0;
+  for (guint c = 0; c < shelf->n; c++)
+    {
+      const Chunk *chunk = shelf->chunks[c];
+      shelf->work++;
+      if (chunk->first > last || chunk->last < first)
+        continue;
+      shelf->work += chunk->n;
+      for (guint i = 0; i < chunk->n; i++)
+        {
+          const Placed *entry = &chunk->entries[i];
+          if (entry->first > last || entry->last < first)
+            continue;
+          if (entry->offset >= top && entry->offset - top >= bytes)
+            return top;
+          if (entry->end > top)
+            top = (entry->end + alignment - 1) & ~(alignment - 1);
+        }
+    }
+  return top;
+}
+
+static void
+shelf_insert (Shelf *shelf, Placed entry)
+{
+  guint c = 0;
+  if (shelf->n == 0)
+    shelf_add_chunk (shelf, 0);
+  while (c + 1 < shelf->n && shelf->chunks[c + 1]->entries[0].offset <= entry.offset)
+    c++;
+  Chunk *chunk = shelf->chunks[c];
+  if (chunk->n == CHUNK)
+    {
+      Chunk *upper = shelf_add_chunk (shelf, c + 1);
+      upper->n = CHUNK / 2;
+      chunk->n = CHUNK - upper->n;
+      memcpy (upper->entries, chunk->entries + chunk->n, upper->n * sizeof (Placed));
+      chunk_update_times (chunk);
+      chunk_update_times (upper);
+      if (upper->entries[0].offset <= entry.offset)
+        chunk = upper;
+    }
+  guint position = chunk->n;
+  while (position > 0 && chunk->entries[position - 1].offset > entry.offset)
+    position--;
+  memmove (chunk->entries + position + 1, chunk->entries + position, (chunk->n - position) * sizeof (Placed));
+  chunk->entries[position] = entry;
+  chunk->n++;
+  if (chunk->n == 1)
+    chunk_update_times (chunk);
+  chunk->first = MIN (chunk->first, entry.first);
+  chunk->last = MAX (chunk->last, entry.last);
+}
+
+/* An item during packing: times are sections, sizes are rounded up. */
+typedef struct
+{
+  gint32 first, last;
+  gsize bytes, alignment;
+  gsize load; /* the largest sum of sizes at any time of its life */
+  guint32 index;
+} Item;
+
+typedef int (*ItemCompare) (const Item *a, const Item *b);
+
+#define ORDER(x, y) ((x) < (y) ? -1 : (x) > (y))
+
+static gint64
+lifetime (const Item *item)
+{
+  return (gint64) item->last - item->first + 1;
+}
+
+static double
+area (const Item *item)
+{
+  return (double) item->bytes * (double) lifetime (item);
+}
+
+static int
+compare_rest (const Item *a, const Item *b)
+{
+  int order = ORDER (a->first, b->first);
+  return order != 0 ? order : ORDER (a->index, b->index);
+}
+
+static int
+compare_by_size (const Item *a, const Item *b)
+{
+  int order = ORDER (b->bytes, a->bytes);
+  if (order == 0)
+    order = ORDER (lifetime (b), lifetime (a));
+  return order != 0 ? order : compare_rest (a, b);
+}
+
+static int
+compare_by_lifetime (const Item *a, const Item *b)
+{
+  int order = ORDER (lifetime (b), lifetime (a));
+  if (order == 0)
+    order = ORDER (b->bytes, a->bytes);
+  return order != 0 ? order : compare_rest (a, b);
+}
+
+static int
+compare_by_area (const Item *a, const Item *b)
+{
+  int order = ORDER (area (b), area (a));
+  return order != 0 ? order : compare_by_size (a, b);
+}
+
+static int
+compare_by_load (const Item *a, const Item *b)
+{
+  int order = ORDER (b->load, a->load);
+  return order != 0 ? order : compare_by_size (a, b);
+}
+
+static int
+compare_by_load_and_lifetime (const Item *a, const Item *b)
+{
+  int order = ORDER (b->load, a->load);
+  return order != 0 ? order : compare_by_lifetime (a, b);
+}
+
+static int
+compare_by_start (const Item *a, const Item *b)
+{
+  int order = ORDER (a->first, b->first);
+  return order != 0 ? order : compare_by_size (a, b);
+}
+
+/* Places in the given order; stops, with G_MAXSIZE, as soon as it cannot be better than `limit`. */
+static gsize
+place_in_order (Shelf *shelf, const Item *items, gsize n, gsize limit, gsize *offsets)
+{
+  gsize peak = 0;
+  shelf_clear (shelf);
+  for (gsize i = 0; i < n; i++)
+    {
+      const Item *item = &items[i];
+      gsize offset = shelf_find (shelf, item->first, item->last, item->bytes, item->alignment);
+      gsize end;
+      if (!ortrain_checked_add (offset, item->bytes, &end) || end >= limit)
+        return G_MAXSIZE;
+      shelf_insert (shelf, (Placed){ item->first, item->last, offset, end });
+      offsets[item->index] = offset;
+      peak = MAX (peak, end);
+    }
+  return peak;
+}
+
+/* Always the item that can lie lowest, the one with the most to carry among equals: fills from the bottom. */
+static gsize
+place_lowest_first (const Item *items, gsize n, gsize limit, gsize *offsets, guint64 *work)
+{
+  g_autofree gsize *lowest = g_new0 (gsize, n + 1);
+  g_autofree guint32 *left = g_new (guint32, n + 1);
+  gsize n_left = n, peak = 0;
+  for (gsize i = 0; i < n; i++)
+    left[i] = (guint32) i;
+  while (n_left > 0)
+    {
+      gsize best = 0;
+      for (gsize k = 1; k < n_left; k++)
+        if (lowest[left[k]] < lowest[left[best]])
+          best = k;
+      const Item *item = &items[left[best]];
+      gsize offset = lowest[left[best]], end = offset + item->bytes;
+      if (end >= limit || end < offset)
+        return G_MAXSIZE;
+      offsets[item->index] = offset;
+      peak = MAX (peak, end);
+      memmove (left + best, left + best + 1, (n_left - best - 1) * sizeof (guint32));
+      n_left--;
+      for (gsize k = 0; k < n_left; k++)
+        {
+          const Item *other = &items[left[k]];
+          if (other->first <= item->last && other->last >= item->first && lowest[left[k]] < end)
+            lowest[left[k]] = (end + other->alignment - 1) & ~(other->alignment - 1);
+        }
+      *work += 2 * n_left + 1;
+    }
+  return peak;
+}
+
+static int
+compare_times (gconstpointer a, gconstpointer b)
+{
+  return ORDER (*(const gint64 *) a, *(const gint64 *) b);
+}
+
+/* Index of the largest start that is not after `time`. */
+static gint32
+find_section (const gint64 *starts, gsize n, gint64 time)
+{
+  gsize low = 0, high = n;
+  while (high - low > 1)
+    {
+      gsize middle = low + (high - low) / 2;
+      if (starts[middle] <= time)
+        low = middle;
+      else
+        high = middle;
+    }
+  return (gint32) low;
+}
+
+/* Smallest first, so that the cheap answers are tried before the hard ones: the bound itself gets half of the effort,
+ * then the gap is halved. */
+static gsize
+search_below (OrtrainPackItem *exact, gsize n, gsize n_sections, gsize bound, gsize best, gsize unit, guint64 effort,
+              gsize *offsets)
+{
+  gsize low = bound; /* nothing below it is known to work */
+  gsize capacity = bound;
+  while (best > low && effort > 0)
+    {
+      guint64 share = effort / 2, spent = share;
+      gboolean found = ortrain_pack_search (exact, n, n_sections, capacity, &share);
+      spent -= share;
+      effort -= MAX (spent, 1);
+      if (found)
+        {
+          gsize peak = 0;
+          for (gsize i = 0; i < n; i++)
+            {
+              offsets[i] = exact[i].offset;
+              peak = MAX (peak, exact[i].offset + exact[i].bytes);
+            }
+          best = peak;
+        }
+      else
+        low = capacity + unit;
+      capacity = low + (best - MIN (low, best)) / 2;
+      capacity -= capacity % unit;
+      capacity = MAX (capacity, low);
+      if (capacity >= best || (best - bound) < MAX (unit, bound / 1000))
+        break;
+    }
+  return best;
+}
+
+gsize
+ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound)
+{
+  return ortrain_pack_with_effort (items, n, DEFAULT_EFFORT, lower_bound);
+}
+
+gsize
+ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, gsize *lower_bound)
+{
+  static const ItemCompare orders[] = { compare_by_size, compare_by_area, compare_by_load,
+                                        compare_by_lifetime, compare_by_load_and_lifetime, compare_by_start };
+  g_autofree gint64 *starts = g_new (gint64, n_all + 1);
+  g_autofree Item *sorted = g_new (Item, n_all + 1);
+  gsize n = 0, n_sections = 0;
+  gsize unit = 1;
+
+  for (gsize i = 0; i < n_all; i++)
+    {
+      items[i].offset = 0;
+      if (items[i].bytes > 0 && items[i].first <= items[i].last)
+        starts[n++] = items[i].first;
+    }
+  if (lower_bound != NULL)
+    *lower_bound = 0;
+  if (n == 0)
+    return 0;
+  /* Two intervals meet exactly if the later of them starts within the other: times matter only as starts. */
+  qsort (starts, n, sizeof (gint64), compare_times);
+  for (gsize i = 0; i < n; i++)
+    if (n_sections == 0 || starts[n_sections - 1] != starts[i])
+      starts[n_sections++] = starts[i];
+
+  g_autofree gsize *load = g_new0 (gsize, n_sections + 1);
+  g_autofree guint32 *original = g_new (guint32, n);
+  n = 0;
+  for (gsize i = 0; i < n_all; i++)
+    {
+      if (items[i].bytes == 0 || items[i].first > items[i].last)
+        continue;
+      Item *item = &sorted[n];
+      item->alignment = MAX (items[i].alignment, 1);
+      unit = MAX (unit, item->alignment);
+      if (!ortrain_checked_align (items[i].bytes, item->alignment, &item->bytes))
+        return G_MAXSIZE;
+      item->first = find_section (starts, n_sections, items[i].first);
+      item->last = find_section (starts, n_sections, items[i].last);
+      item->index = (guint32) n;
+      original[n++] = (guint32) i;
+      /* A difference array: unsigned arithmetic wraps and comes back. */
+      load[item->first] += item->bytes;
+      load[item->last + 1] -= item->bytes;
+    }
+  gsize bound = 0;
+  for (gsize s = 0; s < n_sections; s++)
+    {
+      if (s > 0)
+        load[s] += load[s - 1];
+      bound = MAX (bound, load[s]);
+    }
+  guint64 work = 0;
+  for (gsize i = 0; i < n; i++)
+    {
+      sorted[i].load = 0;
+      for (gint32 s = sorted[i].first; s <= sorted[i].last; s++)
+        sorted[i].load = MAX (sorted[i].load, load[s]);
+      work += (guint64) (sorted[i].last - sorted[i].first) / 4;
+    }
+
+  g_autofree gsize *offsets = g_new0 (gsize, n);
+  g_autofree gsize *trial = g_new0 (gsize, n);
+  gsize best = G_MAXSIZE;
+  Shelf shelf = { 0 };
+  for (guint k = 0; k <= G_N_ELEMENTS (orders) && best > bound && (k == 0 || work + shelf.work < effort); k++)
+    {
+      gsize peak;
+      if (k < G_N_ELEMENTS (orders))
+        {
+          qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) orders[k]);
+          peak = place_in_order (&shelf, sorted, n, best, trial);
+        }
+      else
+        {
+          if ((guint64) n * n > effort)
+            continue;
+          qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_area);
+          peak = place_lowest_first (sorted, n, best, trial, &work);
+        }
+      if (peak < best)
+        {
+          best = peak;
+          memcpy (offsets, trial, n * sizeof (gsize));
+        }
+    }
+  work += shelf.work;
+  shelf_clear (&shelf);
+  g_free (shelf.chunks);
+
+  gboolean same_alignment = TRUE;
+  for (gsize i = 0; i < n; i++)
+    same_alignment = same_alignment && sorted[i].alignment == unit;
+  if (best > bound && n <= 2000 && same_alignment && work < effort)
+    {
+      g_autofree OrtrainPackItem *exact = g_new0 (OrtrainPackItem, n);
+      for (gsize i = 0; i < n; i++)
+        exact[sorted[i].index] = (OrtrainPackItem){ .first = sorted[i].first, .last = sorted[i].last,
+                                                    .bytes = sorted[i].bytes, .alignment = unit };
+      best = search_below (exact, n, n_sections, bound, best, unit, effort - work, offsets);
+    }
+
+  for (gsize i = 0; i < n; i++)
+    items[original[i]].offset = offsets[i];
+  if (lower_bound != NULL)
+    *lower_bound = bound;
+  return best;
+}

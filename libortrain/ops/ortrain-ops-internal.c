@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+
+/* Operators that the planner adds when a value has to land somewhere its own kernel cannot write to. */
+
+static const OrtrainOpDef rows[] = {
+  /* x → y: y = x, or y += x where the plan or the frame says so */
+  { .name = "Accumulate",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .infer = ortrain_infer_unary },
+};
+
+ORTRAIN_OP_TABLE (internal, rows);
