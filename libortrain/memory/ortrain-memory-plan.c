@@ -309,6 +309,12 @@ ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint *n)
   return self->operands;
 }
 
+const guint64 *
+ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self)
+{
+  return self->inplace;
+}
+
 guint
 ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self)
 {

@@ -76,6 +76,8 @@ OrtrainMemoryPlan *ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanR
 const OrtrainPlanValue *ortrain_memory_plan_peek_values (OrtrainMemoryPlan *self, guint *n);
 const OrtrainPlanStep *ortrain_memory_plan_peek_steps (OrtrainMemoryPlan *self, guint *n);
 const guint32 *ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint *n);
+/* Beside the operands: for an output, the inputs that its kernel allows it to be written over. */
+const guint64 *ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
 OrtrainGraph *ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self);
 gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); /* of the arena, before `step` runs */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+/* The order of execution as a problem of its own: tasks that make and read blocks of memory. Tasks are numbered in a valid
+ * order, in which all tasks of the first phase stand before those of the second. */
+typedef struct
+{
+  gsize workspace;
+  guint phase;
+  GArray *successors; /* of guint32, may hold one twice; or NULL */
+  GArray *makes;      /* of guint32: blocks that exist from here on; or NULL */
+  GArray *reads;      /* of guint32, each once; or NULL */
+} OrtrainTask;
+
+typedef struct
+{
+  gsize bytes;     /* 0: takes no memory of the step */
+  gboolean kept;   /* lives to the end in any case */
+} OrtrainTaskBlock;
+
+typedef struct
+{
+  OrtrainTask *tasks;
+  guint n_tasks;
+  OrtrainTaskBlock *blocks;
+  guint n_blocks;
+} OrtrainOrderProblem;
+
+OrtrainOrderProblem *ortrain_order_problem_new (guint n_tasks, guint n_blocks);
+void ortrain_order_problem_free (OrtrainOrderProblem *self);
+void ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guint to);
+void ortrain_order_problem_add_make (OrtrainOrderProblem *self, guint task, guint block);
+void ortrain_order_problem_add_read (OrtrainOrderProblem *self, guint task, guint block);
+
+/* Largest sum of live bytes when the tasks run in this order. */
+gsize ortrain_order_problem_measure (const OrtrainOrderProblem *self, const guint32 *order);
+/* order: [n_tasks], filled with the best order found: the given one unless another has a lower peak. Deterministic. */
+gsize ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainOrderProblem, ortrain_order_problem_free)

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-memory-plan-private.h"
+
+#include <json-glib/json-glib.h>
+
+static void
+add_bytes (JsonBuilder *builder, const char *name, guint64 bytes)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_add_int_value (builder, (gint64) bytes);
+}
+
+/**
+ * ortrain_memory_plan_to_json:
+ * @self: a plan
+ *
+ * The plan as a JSON object with the members `arena_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
+ * `n_steps`, `first_backward_step`, `persistent` (bytes by category), `blocks` (a list of objects with `name`, `category`,
+ * `offset`, `bytes`, `first` and `last`: the blocks of the arena) and `recompute`.
+ *
+ * Returns: (transfer full): JSON text
+ */
+char *
+ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
+
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  add_bytes (builder, "arena_bytes", self->arena_bytes);
+  add_bytes (builder, "lower_bound_bytes", self->lower_bound_bytes);
+  add_bytes (builder, "persistent_bytes", ortrain_memory_plan_get_persistent_bytes (self));
+  add_bytes (builder, "peak_bytes", ortrain_memory_plan_get_peak_bytes (self));
+  add_bytes (builder, "n_steps", self->n_steps);
+  add_bytes (builder, "first_backward_step", self->first_backward);
+  json_builder_set_member_name (builder, "persistent");
+  json_builder_begin_object (builder);
+  for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
+    if (self->persistent[c] > 0)
+      add_bytes (builder, ortrain_category_get_nick ((OrtrainCategory) c), self->persistent[c]);
+  json_builder_end_object (builder);
+  json_builder_set_member_name (builder, "blocks");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (!ortrain_plan_value_is_block (self->values, i))
+        continue;
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "name");
+      json_builder_add_string_value (builder, value->name);
+      json_builder_set_member_name (builder, "category");
+      json_builder_add_string_value (builder, ortrain_category_get_nick (value->category));
+      add_bytes (builder, "offset", value->offset);
+      add_bytes (builder, "bytes", value->bytes);
+      json_builder_set_member_name (builder, "first");
+      json_builder_add_int_value (builder, value->first);
+      json_builder_set_member_name (builder, "last");
+      json_builder_add_int_value (builder, value->last);
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+  json_builder_set_member_name (builder, "recompute");
+  json_builder_begin_array (builder);
+  for (guint s = 0; s < self->n_steps; s++)
+    if (self->steps[s].recomputes >= 0)
+      {
+        json_builder_begin_object (builder);
+        add_bytes (builder, "step", s);
+        add_bytes (builder, "recomputes", (guint64) self->steps[s].recomputes);
+        json_builder_set_member_name (builder, "node");
+        json_builder_add_string_value (builder, self->steps[s].node->name);
+        json_builder_end_object (builder);
+      }
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+
+  g_autoptr (JsonGenerator) generator = json_generator_new ();
+  g_autoptr (JsonNode) root = json_builder_get_root (builder);
+  json_generator_set_root (generator, root);
+  json_generator_set_pretty (generator, TRUE);
+  json_generator_set_indent (generator, 1);
+  return json_generator_to_data (generator, NULL);
+}
+
+/**
+ * ortrain_memory_plan_save_json:
+ * @self: a plan
+ * @path: (type filename): where to write
+ * @error: return location for a #GError
+ *
+ * Writes what [method@MemoryPlan.to_json] gives to a file.
+ *
+ * Returns: whether it was written
+ */
+gboolean
+ortrain_memory_plan_save_json (OrtrainMemoryPlan *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
+  g_autofree char *text = ortrain_memory_plan_to_json (self);
+  return g_file_set_contents (path, text, -1, error);
+}

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-planner-private.h"
+
+#include "ops/ortrain-op-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Holds a plan against its graph by running it in the mind: every place remembers which values its bytes are the sum of,
+ * a write forgets what it touches, and a read must find exactly what the graph says the value is. Nothing here comes from
+ * the planner, and nothing that the planner claims about lifetimes is believed. */
+
+#define NONE G_MAXUINT32
+
+typedef struct
+{
+  OrtrainMemoryPlan *plan;
+  const OrtrainPlanValue *values;
+  const OrtrainPlanStep *steps;
+  const guint32 *operands;
+  guint n_values, n_steps, n_operands;
+  gsize arena_bytes;
+  GArray **meaning; /* [n_values]: of guint32, sorted: the rows whose sum a value is, by the graph */
+  GArray **content; /* [n_values], of roots: the rows whose sum the place holds now; NULL: nothing */
+  GHashTable *step_of; /* node → step + 1 */
+  GArray *filled;   /* of guint32: roots in the arena that hold something */
+  gboolean *visiting;
+} Verifier;
+
+G_GNUC_PRINTF (2, 3)
+static gboolean
+refuse (GError **error, const char *format, ...)
+{
+  va_list args;
+  va_start (args, format);
+  g_autofree char *message = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "The memory plan is wrong: %s", message);
+  return FALSE;
+}
+
+static int
+compare_rows (gconstpointer a, gconstpointer b)
+{
+  guint32 x = *(const guint32 *) a, y = *(const guint32 *) b;
+  return x < y ? -1 : x > y;
+}
+
+static gboolean
+same_rows (const GArray *a, const GArray *b)
+{
+  return a != NULL && b != NULL && a->len == b->len && memcmp (a->data, b->data, a->len * sizeof (guint32)) == 0;
+}
+
+static GArray *
+one_row (guint32 row)
+{
+  GArray *rows = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_array_append_val (rows, row);
+  return rows;
+}
+
+static gsize
+product_of_dims (const OrtrainValue *value)
+{
+  gsize bytes = ortrain_dtype_get_size (value->dtype);
+  for (gint i = 0; i < value->rank; i++)
+    bytes *= (gsize) value->dims[i].value;
+  return bytes;
+}
+
+static gboolean
+check_values (Verifier *self, GError **error)
+{
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (value->root >= self->n_values || self->values[value->root].root != value->root)
+        return refuse (error, "row %u (%s) shares the memory of row %u, which is no root", i, value->name, value->root);
+      const OrtrainPlanValue *root = &self->values[value->root];
+      if (value->region != root->region || value->offset != root->offset || value->bytes != root->bytes)
+        return refuse (error, "row %u (%s) does not lie exactly where its root %s does", i, value->name, root->name);
+      if (value->value != NULL && value->value->rank >= 0 && value->bytes != product_of_dims (value->value))
+        return refuse (error, "row %u (%s) has %" G_GSIZE_FORMAT " bytes, its shape says %" G_GSIZE_FORMAT, i,
+                       value->name, value->bytes, product_of_dims (value->value));
+      if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
+        continue;
+      if (value->offset % 64 != 0)
+        return refuse (error, "row %u (%s) lies at %" G_GSIZE_FORMAT ", which is not a multiple of 64", i, value->name,
+                       value->offset);
+      if (value->offset > self->arena_bytes || value->bytes > self->arena_bytes - value->offset)
+        return refuse (error, "row %u (%s) ends after the arena", i, value->name);
+      if (value->value != NULL && (value->value->tensor != NULL || value->value->kind != ORTRAIN_VALUE_COMPUTED))
+        return refuse (error, "row %u (%s) is there before the first step, and not in the arena", i, value->name);
+    }
+  return TRUE;
+}
+
+/* Each node runs once, in an order that respects what it reads, or needs no step. */
+static gboolean
+check_steps (Verifier *self, GError **error)
+{
+  guint next_operand = 0;
+  guint first_backward = self->n_steps;
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      const OrtrainNode *node = step->node;
+      if (node == NULL || step->kernel == NULL || !g_str_equal (step->kernel->op_type, node->op_type))
+        return refuse (error, "step %u has no node, or the kernel of another operator", s);
+      if (!g_hash_table_insert (self->step_of, (gpointer) node, GUINT_TO_POINTER (s + 1)))
+        return refuse (error, "the node '%s' runs twice", node->name);
+      if (step->first_operand != next_operand || step->n_inputs != node->inputs->len ||
+          step->n_outputs != node->outputs->len)
+        return refuse (error, "step %u (%s) has other operands than its node", s, node->name);
+      next_operand += step->n_inputs + step->n_outputs;
+      if (next_operand > self->n_operands)
+        return refuse (error, "step %u (%s) has operands beyond the table", s, node->name);
+      for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
+        {
+          guint32 row = self->operands[step->first_operand + i];
+          const OrtrainValue *value =
+              i < step->n_inputs ? node->inputs->pdata[i] : node->outputs->pdata[i - step->n_inputs];
+          if ((row == NONE) != (value == NULL) || (row != NONE && (row >= self->n_values ||
+                                                                   self->values[row].value != value)))
+            return refuse (error, "operand %u of step %u (%s) is not the one of its node", i, s, node->name);
+        }
+      if (step->workspace != NONE && (step->workspace >= self->n_values ||
+                                      self->values[step->workspace].value != NULL ||
+                                      self->values[step->workspace].region != ORTRAIN_REGION_ARENA))
+        return refuse (error, "step %u (%s) has no proper workspace", s, node->name);
+      if (step->phase != node->phase || (s > 0 && step->phase < self->steps[s - 1].phase))
+        return refuse (error, "step %u (%s) is in the wrong phase", s, node->name);
+      if (step->phase == ORTRAIN_PHASE_BACKWARD && first_backward == self->n_steps)
+        first_backward = s;
+      if (step->accumulates && step->lands)
+        return refuse (error, "step %u (%s) both begins and goes on with a sum", s, node->name);
+    }
+  if (first_backward != ortrain_memory_plan_get_first_backward_step (self->plan))
+    return refuse (error, "the backward pass begins at step %u, the plan says %u", first_backward,
+                   ortrain_memory_plan_get_first_backward_step (self->plan));
+  return TRUE;
+}
+
+static gboolean
+is_renaming (const OrtrainNode *node)
+{
+  const OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
+  if (x == NULL || y == NULL || x->dtype != y->dtype || x->layout != y->layout ||
+      product_of_dims (x) != product_of_dims (y))
+    return FALSE;
+  if (node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW))
+    return TRUE;
+  return g_str_equal (node->domain, ORTRAIN_DOMAIN) && g_str_equal (node->op_type, "SumTo");
+}
+
+static gboolean
+is_plain_sum (const OrtrainNode *node)
+{
+  const OrtrainValue *y = ortrain_node_output (node, 0);
+  if (y == NULL || *node->domain != '\0' || !(g_str_equal (node->op_type, "Add") || g_str_equal (node->op_type, "Sum")))
+    return FALSE;
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *x = node->inputs->pdata[i];
+      if (x == NULL || x->dtype != y->dtype || x->layout != y->layout || !ortrain_value_same_shape (x, y))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* The rows whose sum a value is: itself, if a step makes it or it is there from the beginning. */
+static const GArray *
+mean (Verifier *self, guint32 row, guint depth, GError **error)
+{
+  if (self->meaning[row] != NULL)
+    return self->meaning[row];
+  const OrtrainValue *value = self->values[row].value;
+  if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL ||
+      (value->producer != NULL && g_hash_table_contains (self->step_of, value->producer)))
+    return self->meaning[row] = one_row (row);
+  const OrtrainNode *node = value->producer;
+  if (node == NULL || self->visiting[row] || depth > 100000)
+    {
+      refuse (error, "nothing makes '%s'", value->name);
+      return NULL;
+    }
+  gboolean sum = !is_renaming (node) && is_plain_sum (node);
+  if (!sum && !is_renaming (node))
+    {
+      refuse (error, "no step runs the node '%s' (%s)", node->name, node->op_type);
+      return NULL;
+    }
+  self->visiting[row] = TRUE;
+  GArray *rows = g_array_new (FALSE, FALSE, sizeof (guint32));
+  for (guint i = 0; i < (sum ? node->inputs->len : 1); i++)
+    {
+      guint32 term = ortrain_memory_plan_find_row (self->plan, node->inputs->pdata[i]);
+      const GArray *terms = term != NONE ? mean (self, term, depth + 1, error) : NULL;
+      if (terms == NULL)
+        {
+          if (term == NONE)
+            refuse (error, "an input of '%s' is in no table", node->name);
+          g_array_unref (rows);
+          return NULL;
+        }
+      g_array_append_vals (rows, terms->data, terms->len);
+    }
+  self->visiting[row] = FALSE;
+  qsort (rows->data, rows->len, sizeof (guint32), compare_rows);
+  return self->meaning[row] = rows;
+}
+
+/* Whether two rows touch the same bytes. */
+static gboolean
+touch (const Verifier *self, guint32 a, guint32 b)
+{
+  const OrtrainPlanValue *x = &self->values[a], *y = &self->values[b];
+  if (x->bytes == 0 || y->bytes == 0)
+    return FALSE;
+  if (x->root == y->root)
+    return TRUE;
+  return x->region == ORTRAIN_REGION_ARENA && y->region == ORTRAIN_REGION_ARENA && x->offset < y->offset + y->bytes &&
+         y->offset < x->offset + x->bytes;
+}
+
+static void
+forget (Verifier *self, guint32 root)
+{
+  g_clear_pointer (&self->content[root], g_array_unref);
+}
+
+/* Everything that lies where `row` is about to be written is gone, but for what is in that very place. */
+static void
+clobber (Verifier *self, guint32 row)
+{
+  for (guint i = self->filled->len; i-- > 0;)
+    {
+      guint32 root = g_array_index (self->filled, guint32, i);
+      if (root == self->values[row].root || !touch (self, root, row))
+        continue;
+      forget (self, root);
+      g_array_remove_index_fast (self->filled, i);
+    }
+}
+
+static gboolean
+write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
+{
+  const OrtrainPlanStep *step = &self->steps[s];
+  const OrtrainPlanValue *value = &self->values[row];
+  const guint32 root = value->root;
+  const gboolean adds = k == 0 && step->accumulates;
+  switch (value->region)
+    {
+    case ORTRAIN_REGION_ARENA:
+    case ORTRAIN_REGION_OUTPUT:
+      if (k == 0 && step->lands)
+        return refuse (error, "step %u (%s) lands outside of the gradients", s, step->node->name);
+      break;
+    case ORTRAIN_REGION_GRADIENT:
+      if (k != 0 || (!step->lands && !step->accumulates))
+        return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, step->node->name, value->name);
+      if (step->lands && self->content[root] != NULL)
+        return refuse (error, "step %u (%s) lands on the gradient '%s', which has begun", s, step->node->name,
+                       value->name);
+      break;
+    case ORTRAIN_REGION_BUFFER:
+      if (adds || (k == 0 && step->lands))
+        return refuse (error, "step %u (%s) adds to the buffer '%s'", s, step->node->name, value->name);
+      break;
+    case ORTRAIN_REGION_PARAMETER:
+    case ORTRAIN_REGION_CONSTANT:
+    case ORTRAIN_REGION_INPUT:
+      return refuse (error, "step %u (%s) writes to '%s', which is not to be changed", s, step->node->name,
+                     value->name);
+    }
+  if (adds && self->content[root] == NULL && value->bytes > 0)
+    return refuse (error, "step %u (%s) adds to '%s', where nothing is", s, step->node->name, value->name);
+  clobber (self, row);
+  if (self->content[root] == NULL && value->region == ORTRAIN_REGION_ARENA)
+    g_array_append_val (self->filled, root);
+  if (!adds || self->content[root] == NULL)
+    {
+      forget (self, root);
+      self->content[root] = one_row (row);
+    }
+  else
+    {
+      g_array_append_val (self->content[root], row);
+      qsort (self->content[root]->data, self->content[root]->len, sizeof (guint32), compare_rows);
+    }
+  return TRUE;
+}
+
+static gboolean
+run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
+{
+  const OrtrainPlanStep *step = &self->steps[s];
+  const guint32 *inputs = self->operands + step->first_operand, *outputs = inputs + step->n_inputs;
+  for (guint i = 0; i < step->n_inputs; i++)
+    {
+      if (inputs[i] == NONE)
+        continue;
+      const GArray *wanted = mean (self, inputs[i], 0, error);
+      if (wanted == NULL)
+        return FALSE;
+      if (self->values[inputs[i]].bytes > 0 && !same_rows (wanted, self->content[self->values[inputs[i]].root]))
+        return refuse (error, "step %u (%s) reads '%s', which is not there at that time", s, step->node->name,
+                       self->values[inputs[i]].name);
+      if (step->workspace != NONE && touch (self, inputs[i], step->workspace))
+        return refuse (error, "the workspace of step %u (%s) lies on its input '%s'", s, step->node->name,
+                       self->values[inputs[i]].name);
+    }
+  for (guint k = 0; k < step->n_outputs; k++)
+    {
+      if (outputs[k] == NONE)
+        continue;
+      for (guint i = 0; i < step->n_inputs; i++)
+        {
+          if (inputs[i] == NONE || !touch (self, inputs[i], outputs[k]))
+            continue;
+          const gboolean allowed = self->values[inputs[i]].root == self->values[outputs[k]].root && i < 64 &&
+                                   (inplace[step->first_operand + step->n_inputs + k] >> i & 1) &&
+                                   !(k == 0 && (step->accumulates || step->lands));
+          if (!allowed)
+            return refuse (error, "step %u (%s) writes '%s' over its input '%s'", s, step->node->name,
+                           self->values[outputs[k]].name, self->values[inputs[i]].name);
+        }
+      for (guint j = 0; j < k; j++)
+        if (outputs[j] != NONE && touch (self, outputs[j], outputs[k]))
+          return refuse (error, "two outputs of step %u (%s) lie on each other", s, step->node->name);
+      if (step->workspace != NONE && touch (self, outputs[k], step->workspace))
+        return refuse (error, "the workspace of step %u (%s) lies on its output '%s'", s, step->node->name,
+                       self->values[outputs[k]].name);
+    }
+  if (step->workspace != NONE)
+    clobber (self, step->workspace);
+  for (guint k = 0; k < step->n_outputs; k++)
+    if (outputs[k] != NONE && !write_output (self, s, k, outputs[k], error))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+check_end (Verifier *self, GError **error)
+{
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->plan);
+  for (guint i = 0; i < graph->outputs->len; i++)
+    {
+      const OrtrainValue *output = graph->outputs->pdata[i];
+      guint32 row = ortrain_memory_plan_find_row (self->plan, output);
+      if (row == NONE)
+        return refuse (error, "the output '%s' is in no table", output->name);
+      const GArray *wanted = mean (self, row, 0, error);
+      if (wanted == NULL)
+        return FALSE;
+      const OrtrainPlanValue *value = &self->values[row];
+      if (value->bytes > 0 && !same_rows (wanted, self->content[value->root]))
+        return refuse (error, "the output '%s' is not there at the end", output->name);
+      if (output->role == ORTRAIN_ROLE_GRADIENT && value->region != ORTRAIN_REGION_GRADIENT)
+        return refuse (error, "the gradient '%s' does not end in its place", output->name);
+      if (output->role == ORTRAIN_ROLE_BUFFER_UPDATE && output->partner != NULL &&
+          value->root != ortrain_memory_plan_find_row (self->plan, output->partner))
+        return refuse (error, "'%s' does not end in the place of '%s'", output->name, output->partner->name);
+    }
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[i];
+      for (guint k = 0; k < node->outputs->len && !g_hash_table_contains (self->step_of, node); k++)
+        {
+          guint32 row = ortrain_memory_plan_find_row (self->plan, node->outputs->pdata[k]);
+          if (row != NONE && mean (self, row, 0, error) == NULL)
+            return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+typedef struct
+{
+  gint32 first, last;
+  gsize offset, end;
+  guint32 row;
+} Span;
+
+static int
+compare_spans (gconstpointer a, gconstpointer b)
+{
+  const Span *x = a, *y = b;
+  return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->row < y->row ? -1 : x->row > y->row);
+}
+
+/* Lifetimes, from the steps alone, against the table; no two of them meet in time and place; the sums. */
+static gboolean
+check_lifetimes (Verifier *self, GError **error)
+{
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->plan);
+  const gint32 n = (gint32) self->n_steps;
+  g_autofree Span *spans = g_new0 (Span, self->n_values + 1);
+  for (guint32 i = 0; i < self->n_values; i++)
+    spans[i] = (Span){ G_MAXINT32, -1, self->values[i].offset, self->values[i].offset + self->values[i].bytes, i };
+  for (gint32 s = 0; s < n; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      guint n_rows = (guint) step->n_inputs + step->n_outputs;
+      for (guint i = 0; i <= n_rows; i++)
+        {
+          guint32 row = i < n_rows ? self->operands[step->first_operand + i] : step->workspace;
+          if (row == NONE)
+            continue;
+          Span *span = &spans[self->values[row].root];
+          span->first = MIN (span->first, s);
+          span->last = MAX (span->last, s);
+        }
+    }
+  for (guint i = 0; i < graph->outputs->len; i++)
+    {
+      guint32 row = ortrain_memory_plan_find_row (self->plan, graph->outputs->pdata[i]);
+      if (row != NONE)
+        spans[self->values[row].root].last = n;
+    }
+  g_autofree gsize *live = g_new0 (gsize, self->n_steps + 2);
+  guint n_spans = 0;
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      const Span span = spans[i];
+      if (value->root != i || value->region != ORTRAIN_REGION_ARENA || value->bytes == 0 || span.last < 0)
+        continue;
+      if (value->first != span.first || value->last != span.last)
+        return refuse (error, "'%s' lives from step %d to %d, the plan says %d to %d", value->name, span.first,
+                       span.last, value->first, value->last);
+      gsize bytes = (value->bytes + 63) / 64 * 64;
+      live[span.first + 1] += bytes;
+      live[span.last + 1] -= bytes;
+      spans[n_spans++] = span;
+    }
+  for (guint s = 0; s <= self->n_steps; s++)
+    {
+      live[s] += s > 0 ? live[s - 1] : 0;
+      if (live[s] != ortrain_memory_plan_get_live_bytes (self->plan, s))
+        return refuse (error, "before step %u %" G_GSIZE_FORMAT " bytes are live, the plan says %" G_GSIZE_FORMAT, s,
+                       live[s], ortrain_memory_plan_get_live_bytes (self->plan, s));
+    }
+
+  qsort (spans, n_spans, sizeof (Span), compare_spans);
+  g_autofree guint32 *active = g_new (guint32, n_spans + 1);
+  guint n_active = 0;
+  gsize most = 0;
+  for (guint32 i = 0; i < n_spans; i++)
+    {
+      gsize sum = (spans[i].end - spans[i].offset + 63) / 64 * 64;
+      for (guint k = 0; k < n_active;)
+        {
+          const Span *other = &spans[active[k]];
+          if (other->last < spans[i].first)
+            {
+              active[k] = active[--n_active];
+              continue;
+            }
+          sum += (other->end - other->offset + 63) / 64 * 64;
+          if (spans[i].offset < other->end && other->offset < spans[i].end)
+            return refuse (error, "'%s' and '%s' lie on each other at step %d", self->values[spans[i].row].name,
+                           self->values[other->row].name, spans[i].first);
+          k++;
+        }
+      most = MAX (most, sum);
+      active[n_active++] = i;
+    }
+  if (most != ortrain_memory_plan_get_lower_bound_bytes (self->plan) || most > self->arena_bytes)
+    return refuse (error, "%" G_GSIZE_FORMAT " bytes are live at most, the plan says %" G_GUINT64_FORMAT, most,
+                   ortrain_memory_plan_get_lower_bound_bytes (self->plan));
+  return TRUE;
+}
+
+gboolean
+ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
+{
+  Verifier self = { .plan = plan };
+  self.values = ortrain_memory_plan_peek_values (plan, &self.n_values);
+  self.steps = ortrain_memory_plan_peek_steps (plan, &self.n_steps);
+  self.operands = ortrain_memory_plan_peek_operands (plan, &self.n_operands);
+  self.arena_bytes = ortrain_memory_plan_get_arena_bytes (plan);
+  self.meaning = g_new0 (GArray *, self.n_values + 1);
+  self.content = g_new0 (GArray *, self.n_values + 1);
+  self.visiting = g_new0 (gboolean, self.n_values + 1);
+  self.step_of = g_hash_table_new (NULL, NULL);
+  self.filled = g_array_new (FALSE, FALSE, sizeof (guint32));
+
+  gboolean ok = check_values (&self, error) && check_steps (&self, error);
+  for (guint32 i = 0; ok && i < self.n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self.values[i];
+      if (value->root == i && value->value != NULL &&
+          (value->value->kind != ORTRAIN_VALUE_COMPUTED || value->value->tensor != NULL))
+        self.content[i] = one_row (i);
+    }
+  for (guint s = 0; ok && s < self.n_steps; s++)
+    ok = run_step (&self, s, ortrain_memory_plan_peek_inplace (plan), error);
+  ok = ok && check_end (&self, error) && check_lifetimes (&self, error);
+
+  for (guint i = 0; i < self.n_values; i++)
+    {
+      g_clear_pointer (&self.meaning[i], g_array_unref);
+      g_clear_pointer (&self.content[i], g_array_unref);
+    }
+  g_free (self.meaning);
+  g_free (self.content);
+  g_free (self.visiting);
+  g_hash_table_unref (self.step_of);
+  g_array_unref (self.filled);
+  return ok;
+}
