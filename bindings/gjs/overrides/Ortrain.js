@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* exported _init */
+// What makes Ortrain feel at home in GJS: promises, plain objects of tensors, typed arrays. Everything here can also be
+// done without it. Big memory is not seen by the garbage collector: call release () on tensors that were large.
+const {Gio, GLib} = imports.gi;
+
+const TYPED = {
+    FLOAT32: Float32Array, FLOAT64: Float64Array, INT8: Int8Array, UINT8: Uint8Array, INT16: Int16Array,
+    UINT16: Uint16Array, INT32: Int32Array, UINT32: Uint32Array, INT64: BigInt64Array, UINT64: BigUint64Array,
+    BOOL: Uint8Array, FLOAT16: Uint16Array, BFLOAT16: Uint16Array,
+};
+
+function _init() {
+    const Ortrain = this;
+
+    function typedArrayOf(dtype) {
+        for (const name in TYPED) {
+            if (Ortrain.DType[name] === dtype)
+                return TYPED[name];
+        }
+        throw new TypeError('there is no typed array for this type of elements');
+    }
+
+    // Tensor.from (typed array or array of numbers, shape[, dtype])
+    Ortrain.Tensor.from = function (data, shape, dtype) {
+        if (!ArrayBuffer.isView(data)) {
+            data = Array.from(data);
+            const type = dtype === undefined ? Float32Array : typedArrayOf(dtype);
+            data = type === BigInt64Array || type === BigUint64Array ? type.from(data, x => BigInt(x)) : type.from(data);
+        }
+        if (dtype === undefined) {
+            const name = Object.keys(TYPED).find(key => data instanceof TYPED[key]);
+            dtype = Ortrain.DType[name];
+        }
+        if (shape === undefined)
+            shape = [data.length];
+        const bytes = new GLib.Bytes(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+        return Ortrain.Tensor.new_for_bytes(dtype, shape, bytes);
+    };
+
+    // The elements as a typed array. Up to GJS 1.80 it lies over the tensor's memory, later it is a copy.
+    Ortrain.Tensor.prototype.toTypedArray = function () {
+        const bytes = this.get_bytes().toArray();
+        const type = typedArrayOf(this.get_dtype());
+        if (bytes.byteOffset % type.BYTES_PER_ELEMENT === 0)
+            return new type(bytes.buffer, bytes.byteOffset, bytes.byteLength / type.BYTES_PER_ELEMENT);
+        return new type(bytes.slice().buffer);
+    };
+
+    Object.defineProperty(Ortrain.Tensor.prototype, 'shape', {
+        get() {
+            return this.get_dims().map(Number);
+        },
+        configurable: true,
+    });
+    Ortrain.Tensor.prototype.toString = function () {
+        return this.to_string();
+    };
+
+    function toDict(values) {
+        if (values === null || values === undefined || values instanceof Ortrain.TensorDict)
+            return values;
+        const dict = Ortrain.TensorDict.new();
+        for (const name in values) {
+            const value = values[name];
+            dict.set(name, value instanceof Ortrain.Tensor ? value : Ortrain.Tensor.from(value));
+        }
+        return dict;
+    }
+    Ortrain.TensorDict.from = toDict;
+    // {name: tensor, …}
+    Ortrain.TensorDict.prototype.toObject = function () {
+        const object = {};
+        for (const name of this.get_names())
+            object[name] = this.get(name);
+        return object;
+    };
+    Ortrain.TensorDict.prototype.toString = function () {
+        return this.to_string();
+    };
+
+    function feeding(prototype, ...names) {
+        for (const name of names) {
+            const original = prototype[name];
+            prototype[name] = function (feeds, ...args) {
+                return original.call(this, toDict(feeds), ...args);
+            };
+        }
+    }
+
+    const promisify = Gio._promisify;
+    promisify(Ortrain.TrainingSession.prototype, 'train_step_async', 'train_step_finish');
+    promisify(Ortrain.InferenceSession.prototype, 'run_async', 'run_finish');
+    promisify(Ortrain.Trainer.prototype, 'fit_async', 'fit_finish');
+    promisify(Ortrain.Model, 'new_from_file_async', 'new_from_file_finish');
+    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'eval_step', 'train_step_async');
+    feeding(Ortrain.InferenceSession.prototype, 'run', 'run_async');
+
+    for (const name of ['MemoryReport', 'MemoryPlan', 'CheckReport', 'TrainingHistory', 'Model', 'Graph']) {
+        if (Ortrain[name]) {
+            Ortrain[name].prototype.toString = function () {
+                return this.to_string();
+            };
+        }
+    }
+
+    // A loader is iterable: for (const batch of loader) …
+    Ortrain.DataLoader.prototype[Symbol.iterator] = function* () {
+        for (let batch; (batch = this.next()) !== null;)
+            yield batch;
+    };
+}
