@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-half.h"
+#include "ortrain-cpu-lanes.h"
+
+/* Batch normalisation in three forms (inference, training, and the gradients of both), in both layouts: x is
+ * [rows, C, inner] with planes of `inner` neighbours, or [rows, C] with inner 1 (channels last, and rank 2).
+ * Statistics are taken in one pass over memory: each unit of work (a plane, or a chunk of rows that fits the cache)
+ * gives mean and squared deviation, and the units are joined in order, in double. */
+
+#define NORM_TILE 64
+#define NORM_UNIT 16384 /* elements */
+
+typedef struct
+{
+  OrtrainDType dtype;
+  guint n_inputs, n_outputs;
+  gboolean planes, frozen;
+  gint64 rows, channels, inner;
+  gint64 units, units_per_channel, rows_per_unit;
+  double epsilon, momentum;
+  gsize table_offset;
+} NormPlan;
+
+typedef struct
+{
+  const NormPlan *plan;
+  gconstpointer x, dy, scale, bias, mean, var, inverse;
+  gpointer y, new_mean, new_var, saved_mean, saved_inverse, dscale, dbias;
+  double *parts;  /* two numbers per unit and channel */
+  gpointer table; /* per channel */
+} NormRun;
+
+#define REAL float
+#define R(name) name##_f32
+#include "ortrain-cpu-batch-norm-template.h"
+#undef REAL
+#undef R
+#define REAL double
+#define R(name) name##_f64
+#include "ortrain-cpu-batch-norm-template.h"
+#undef REAL
+#undef R
+
+#define CALL(plan, name) ((plan)->dtype == ORTRAIN_DTYPE_FLOAT32 ? name##_f32 : name##_f64)
+
+/* x: the operand of full shape. Workspace: parts, then a table of four numbers per channel. */
+static NormPlan *
+build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *scale, GError **error)
+{
+  if (x->rank < 2 || scale->n_elements != x->dims[1] || scale->dtype != x->dtype)
+    {
+      g_autofree char *shape = ortrain_shape_to_string (x->dims, x->rank);
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                   "%s: %" G_GINT64_FORMAT " scales of %s for %s of shape %s", setup->op_type, scale->n_elements,
+                   ortrain_dtype_get_name (scale->dtype), ortrain_dtype_get_name (x->dtype), shape);
+      return NULL;
+    }
+  NormPlan *plan = g_new0 (NormPlan, 1);
+  plan->dtype = x->dtype;
+  plan->n_inputs = setup->n_inputs;
+  plan->n_outputs = setup->n_outputs;
+  plan->rows = x->dims[0];
+  plan->channels = x->dims[1];
+  plan->inner = 1;
+  for (guint d = 2; d < x->rank; d++)
+    plan->inner *= x->dims[d];
+  if (x->layout == ORTRAIN_LAYOUT_CHANNELS_LAST)
+    {
+      plan->rows *= plan->inner;
+      plan->inner = 1;
+    }
+  plan->planes = plan->inner > 1;
+  plan->epsilon = ortrain_attributes_get_float (setup->attributes, "epsilon", 1e-5);
+  plan->momentum = ortrain_attributes_get_float (setup->attributes, "momentum", 0.9);
+  if (plan->planes)
+    {
+      plan->units_per_channel = plan->rows;
+      plan->units = plan->rows * plan->channels;
+    }
+  else
+    {
+      /* chunks that fit the cache, but no more of them than are worth their workspace */
+      plan->rows_per_unit = MAX (1, NORM_UNIT / MAX (1, plan->channels));
+      plan->rows_per_unit = MAX (plan->rows_per_unit, (plan->rows + 511) / 512);
+      plan->units = plan->units_per_channel = (plan->rows + plan->rows_per_unit - 1) / plan->rows_per_unit;
+    }
+  setup->flops = 8.0 * (double) x->n_elements;
+  setup->constants = plan;
+  setup->constants_free = g_free;
+  return plan;
+}
+
+static void
+plan_workspace (OrtrainKernelSetup *setup, NormPlan *plan, gboolean parts)
+{
+  gsize per_unit = plan->planes ? 2 : 2 * (gsize) plan->channels;
+  plan->table_offset = parts ? ((gsize) plan->units * per_unit * sizeof (double) + 63) & ~(gsize) 63 : 0;
+  setup->workspace_bytes = plan->table_offset + 4 * (gsize) plan->channels * ortrain_dtype_get_size (plan->dtype);
+}
+
+static NormRun
+start_run (const OrtrainKernelCall *call)
+{
+  const NormPlan *plan = call->constants;
+  NormRun run = { .plan = plan, .parts = call->workspace };
+  run.table = (guint8 *) call->workspace + plan->table_offset;
+  return run;
+}
+
+static gint64
+unit_grain (const NormPlan *plan)
+{
+  return plan->planes ? MAX (1, NORM_UNIT / MAX (1, plan->inner)) : 1;
+}
+
+/* Units of the passes that write: planes or rows. */
+static void
+run_apply (const OrtrainKernelCall *call, NormRun *run, OrtrainParallelFunc func)
+{
+  const NormPlan *plan = run->plan;
+  gint64 n = plan->planes ? plan->units : plan->rows, size = plan->planes ? plan->inner : plan->channels;
+  ortrain_parallel_for (call->frame->pool, n, MAX (1, NORM_UNIT / MAX (1, size)), func, run);
+}
+
+/* BatchNormalization (x, scale, bias, mean, var) → y, with stored statistics */
+static gboolean
+inference_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = build_plan (setup, &setup->inputs[0], &setup->inputs[1], error);
+  if (plan == NULL)
+    return FALSE;
+  plan_workspace (setup, plan, FALSE);
+  setup->inplace[0] = 1;
+  return TRUE;
+}
+
+static void
+inference_run (const OrtrainKernelCall *call)
+{
+  NormRun run = start_run (call);
+  run.x = call->inputs[0];
+  run.scale = call->inputs[1];
+  run.bias = call->inputs[2];
+  run.mean = call->inputs[3];
+  run.var = call->inputs[4];
+  run.y = call->outputs[0];
+  CALL (run.plan, stored_channels) (&run);
+  run_apply (call, &run, CALL (run.plan, apply_units));
+}
+ORTRAIN_DEFINE_HALF_KERNEL (inference)
+
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std) */
+static gboolean
+train_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = build_plan (setup, &setup->inputs[0], &setup->inputs[1], error);
+  if (plan == NULL)
+    return FALSE;
+  plan_workspace (setup, plan, TRUE);
+  setup->inplace[0] = 1;
+  setup->inplace[1] = 1 << 3;
+  setup->inplace[2] = 1 << 4;
+  return TRUE;
+}
+
+static void
+train_run (const OrtrainKernelCall *call)
+{
+  NormRun run = start_run (call);
+  const NormPlan *plan = run.plan;
+  run.x = call->inputs[0];
+  run.scale = call->inputs[1];
+  run.bias = call->inputs[2];
+  run.mean = call->inputs[3];
+  run.var = call->inputs[4];
+  run.y = call->outputs[0];
+  run.new_mean = plan->n_outputs > 1 ? call->outputs[1] : NULL;
+  run.new_var = plan->n_outputs > 2 ? call->outputs[2] : NULL;
+  run.saved_mean = plan->n_outputs > 3 ? call->outputs[3] : NULL;
+  run.saved_inverse = plan->n_outputs > 4 ? call->outputs[4] : NULL;
+  ortrain_parallel_for (call->frame->pool, plan->units, unit_grain (plan), CALL (plan, stat_units), &run);
+  ortrain_parallel_for (call->frame->pool, plan->channels, 64, CALL (plan, stat_channels), &run);
+  run_apply (call, &run, CALL (plan, apply_units));
+}
+ORTRAIN_DEFINE_HALF_KERNEL (train)
+
+/* BatchNormGrad (dy, x, scale, saved_mean, saved_inv_std) → (dx, dscale, dbias);
+ * BatchNormFrozenGrad (dy, x or nothing, scale, mean, var) → (dx, dscale, dbias): x only for dscale */
+static gboolean
+grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = build_plan (setup, &setup->inputs[0], &setup->inputs[2], error);
+  if (plan == NULL)
+    return FALSE;
+  plan->frozen = g_str_equal (setup->op_type, "BatchNormFrozenGrad");
+  plan_workspace (setup, plan, TRUE);
+  setup->inplace[0] = 1;
+  return TRUE;
+}
+
+static void
+grad_run (const OrtrainKernelCall *call)
+{
+  NormRun run = start_run (call);
+  const NormPlan *plan = run.plan;
+  run.dy = call->inputs[0];
+  run.x = call->inputs[1];
+  run.scale = call->inputs[2];
+  run.mean = call->inputs[3];
+  *(plan->frozen ? &run.var : &run.inverse) = call->inputs[4];
+  run.y = call->outputs[0];
+  run.dscale = plan->n_outputs > 1 ? call->outputs[1] : NULL;
+  run.dbias = plan->n_outputs > 2 ? call->outputs[2] : NULL;
+  if (!plan->frozen || run.dscale || run.dbias)
+    ortrain_parallel_for (call->frame->pool, plan->units, unit_grain (plan), CALL (plan, grad_sum_units), &run);
+  else
+    memset (run.parts, 0, plan->table_offset);
+  ortrain_parallel_for (call->frame->pool, plan->channels, 64, CALL (plan, grad_channels), &run);
+  if (run.y)
+    run_apply (call, &run, CALL (plan, grad_apply_units));
+}
+ORTRAIN_DEFINE_HALF_KERNEL (grad)
+
+#define ROWS(name, domain, prefix)                                                                                     \
+  { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run, ORTRAIN_KERNEL_CHANNELS_LAST },               \
+  {                                                                                                                    \
+    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run, ORTRAIN_KERNEL_CHANNELS_LAST          \
+  }
+
+static const OrtrainKernel kernels[] = {
+  ROWS ("BatchNormalization", "", inference),
+  ROWS ("BatchNormTrain", "org.ortrain", train),
+  ROWS ("BatchNormGrad", "org.ortrain", grad),
+  ROWS ("BatchNormFrozenGrad", "org.ortrain", grad),
+};
+ORTRAIN_KERNEL_TABLE (batch_norm, kernels);

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-half.h"
+#include "ortrain-cpu-lanes.h"
+
+/* Normalisation with statistics of the sample itself: over the last axes (layer, root mean square), over groups of
+ * channels (group, instance), over neighbouring channels (LRN). Rows are short enough to stay in the cache between the
+ * passes over them; gradients of parameters are summed per chunk of rows, and the chunks joined in order. */
+
+#define NORM_MAX_CHUNKS 64
+
+typedef struct
+{
+  OrtrainDType dtype;
+  guint n_inputs, n_outputs;
+  gboolean centred;
+  double epsilon;
+  gint64 rows, n; /* what is normalised: rows of n */
+  gint64 chunks, rows_per_chunk;
+  gint64 groups, per_group, inner;
+  gint64 channels, size; /* LRN */
+  double alpha, beta, bias;
+  gsize table_offset;
+} NormPlan;
+
+typedef struct
+{
+  const NormPlan *plan;
+  gconstpointer x, dy, scale, bias, mean, inverse;
+  gpointer y, mean_out, inverse_out, dscale, dbias;
+  double *parts;
+  gpointer table;
+} NormRun;
+
+#define REAL float
+#define R(name) name##_f32
+#include "ortrain-cpu-normalization-template.h"
+#undef REAL
+#undef R
+#define REAL double
+#define R(name) name##_f64
+#include "ortrain-cpu-normalization-template.h"
+#undef REAL
+#undef R
+
+#define CALL(plan, name) ((plan)->dtype == ORTRAIN_DTYPE_FLOAT32 ? name##_f32 : name##_f64)
+#define OUTPUT(call, plan, k) ((plan)->n_outputs > (k) ? (call)->outputs[k] : NULL)
+
+static NormPlan *
+new_plan (OrtrainKernelSetup *setup, const OrtrainOperand *x)
+{
+  NormPlan *plan = g_new0 (NormPlan, 1);
+  plan->dtype = x->dtype;
+  plan->n_inputs = setup->n_inputs;
+  plan->n_outputs = setup->n_outputs;
+  plan->centred = TRUE;
+  plan->epsilon = ortrain_attributes_get_float (setup->attributes, "epsilon", 1e-5);
+  setup->flops = 8.0 * (double) x->n_elements;
+  setup->constants = plan;
+  setup->constants_free = g_free;
+  return plan;
+}
+
+static gboolean
+refuse (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *scale, GError **error)
+{
+  g_autofree char *a = ortrain_shape_to_string (x->dims, x->rank);
+  g_autofree char *b = ortrain_shape_to_string (scale->dims, scale->rank);
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: a scale of %s %s does not fit %s %s",
+               setup->op_type, ortrain_dtype_get_name (scale->dtype), b, ortrain_dtype_get_name (x->dtype), a);
+  return FALSE;
+}
+
+static gint64
+row_grain (const NormPlan *plan)
+{
+  return MAX (1, 16384 / MAX (1, plan->n));
+}
+
+static gboolean
+build_layer (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x, const OrtrainOperand *scale,
+             GError **error)
+{
+  gint64 rank = x->rank, axis = ortrain_attributes_get_int (setup->attributes, "axis", -1);
+  axis += axis < 0 ? rank : 0;
+  plan->rows = plan->n = 1;
+  for (gint64 d = 0; d < rank; d++)
+    *(d < axis ? &plan->rows : &plan->n) *= x->dims[d];
+  plan->centred = !g_str_has_prefix (setup->op_type, "RMS");
+  if (axis < 0 || axis >= MAX (rank, 1) || scale->n_elements != plan->n || scale->dtype != x->dtype)
+    {
+      g_clear_pointer (&setup->constants, g_free);
+      return refuse (setup, x, scale, error);
+    }
+  return TRUE;
+}
+
+/* LayerNormalization (x, scale[, bias]) → (y[, mean, 1/deviation]); RMSNormalization (x, scale) → y */
+static gboolean
+layer_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = new_plan (setup, &setup->inputs[0]);
+  setup->inplace[0] = 1;
+  return build_layer (setup, plan, &setup->inputs[0], &setup->inputs[1], error);
+}
+
+static void
+layer_run (const OrtrainKernelCall *call)
+{
+  const NormPlan *plan = call->constants;
+  NormRun run = { .plan = plan, .x = call->inputs[0], .scale = call->inputs[1], .y = call->outputs[0] };
+  run.bias = plan->n_inputs > 2 ? call->inputs[2] : NULL;
+  run.mean_out = OUTPUT (call, plan, 1);
+  run.inverse_out = OUTPUT (call, plan, 2);
+  ortrain_parallel_for (call->frame->pool, plan->rows, row_grain (plan), CALL (plan, layer_rows), &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (layer)
+
+/* LayerNormGrad (dy, x, scale, mean, 1/deviation), RMSNormGrad (dy, x, scale) → (dx, dscale, dbias) */
+static gboolean
+layer_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = new_plan (setup, &setup->inputs[1]);
+  if (!build_layer (setup, plan, &setup->inputs[1], &setup->inputs[2], error))
+    return FALSE;
+  plan->rows_per_chunk = MAX (MAX (1, 16384 / MAX (1, plan->n)), (plan->rows + NORM_MAX_CHUNKS - 1) / NORM_MAX_CHUNKS);
+  plan->chunks = (plan->rows + plan->rows_per_chunk - 1) / plan->rows_per_chunk;
+  gboolean params = FALSE;
+  for (guint k = 1; k < setup->n_outputs; k++)
+    params |= setup->outputs[k].dtype != ORTRAIN_DTYPE_UNDEFINED;
+  if (params)
+    {
+      gsize sums = (gsize) plan->chunks * (gsize) plan->n * 2;
+      plan->table_offset = (sums * sizeof (double) + 63) & ~(gsize) 63;
+      setup->workspace_bytes = plan->table_offset + sums * ortrain_dtype_get_size (plan->dtype);
+    }
+  setup->inplace[0] = 1;
+  return TRUE;
+}
+
+static void
+layer_grad_run (const OrtrainKernelCall *call)
+{
+  const NormPlan *plan = call->constants;
+  NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
+  run.mean = plan->n_inputs > 3 ? call->inputs[3] : NULL;
+  run.inverse = plan->n_inputs > 4 ? call->inputs[4] : NULL;
+  run.y = call->outputs[0];
+  run.dscale = OUTPUT (call, plan, 1);
+  run.dbias = OUTPUT (call, plan, 2);
+  run.parts = call->workspace;
+  run.table = (guint8 *) call->workspace + plan->table_offset;
+  ortrain_parallel_for (call->frame->pool, plan->chunks, 1, CALL (plan, layer_grad_chunk), &run);
+  if (run.dscale || run.dbias)
+    ortrain_parallel_for (call->frame->pool, plan->n, 512, CALL (plan, layer_grad_finish), &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (layer_grad)
+
+static gboolean
+build_group (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x, const OrtrainOperand *scale,
+             GError **error)
+{
+  gint64 channels = x->rank > 1 ? x->dims[1] : 0;
+  plan->groups = ortrain_attributes_get_int (setup->attributes, "num_groups", channels);
+  if (x->rank < 2 || scale->n_elements != channels || scale->dtype != x->dtype || plan->groups < 1 ||
+      channels % plan->groups != 0)
+    {
+      g_clear_pointer (&setup->constants, g_free);
+      return refuse (setup, x, scale, error);
+    }
+  plan->per_group = channels / plan->groups;
+  plan->inner = 1;
+  for (guint d = 2; d < x->rank; d++)
+    plan->inner *= x->dims[d];
+  plan->rows = x->dims[0] * plan->groups;
+  plan->n = plan->per_group * plan->inner;
+  return TRUE;
+}
+
+/* GroupNormalization, InstanceNormalization (x, scale, bias) */
+static gboolean
+group_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = new_plan (setup, &setup->inputs[0]);
+  setup->inplace[0] = 1;
+  return build_group (setup, plan, &setup->inputs[0], &setup->inputs[1], error);
+}
+
+static void
+group_run (const OrtrainKernelCall *call)
+{
+  const NormPlan *plan = call->constants;
+  NormRun run = { .plan = plan, .x = call->inputs[0], .scale = call->inputs[1], .bias = call->inputs[2] };
+  run.y = call->outputs[0];
+  ortrain_parallel_for (call->frame->pool, plan->rows, row_grain (plan), CALL (plan, group_rows), &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (group)
+
+/* GroupNormGrad (dy, x, scale) {num_groups, epsilon} → (dx, dscale, dbias) */
+static gboolean
+group_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  NormPlan *plan = new_plan (setup, &setup->inputs[1]);
+  if (!build_group (setup, plan, &setup->inputs[1], &setup->inputs[2], error))
+    return FALSE;
+  setup->workspace_bytes = (gsize) plan->rows * (gsize) plan->per_group * 2 * sizeof (double);
+  setup->inplace[0] = 1;
+  return TRUE;
+}
+
+static void
+group_grad_run (const OrtrainKernelCall *call)
+{
+  const NormPlan *plan = call->constants;
+  NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
+  run.y = call->outputs[0];
+  run.dscale = OUTPUT (call, plan, 1);
+  run.dbias = OUTPUT (call, plan, 2);
+  run.parts = call->workspace;
+  ortrain_parallel_for (call->frame->pool, plan->rows, row_grain (plan), CALL (plan, group_grad_rows), &run);
+  if (run.dscale || run.dbias)
+    ortrain_parallel_for (call->frame->pool, plan->groups * plan->per_group, 64, CALL (plan, group_grad_finish), &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (group_grad)
+
+/* LRN (x), LRNGrad (dy, x) */
+static gboolean
+lrn_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *x = &setup->inputs[setup->n_inputs - 1];
+  gint64 size = ortrain_attributes_get_int (setup->attributes, "size", 0);
+  if (x->rank < 2 || size < 1)
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                   "%s: rank %u with a window of %" G_GINT64_FORMAT ", at least 2 and 1 are needed", setup->op_type,
+                   x->rank, size);
+      return FALSE;
+    }
+  NormPlan *plan = new_plan (setup, x);
+  plan->size = size;
+  plan->alpha = ortrain_attributes_get_float (setup->attributes, "alpha", 1e-4);
+  plan->beta = ortrain_attributes_get_float (setup->attributes, "beta", 0.75);
+  plan->bias = ortrain_attributes_get_float (setup->attributes, "bias", 1);
+  plan->rows = x->dims[0];
+  plan->channels = x->dims[1];
+  plan->inner = 1;
+  for (guint d = 2; d < x->rank; d++)
+    plan->inner *= x->dims[d];
+  return TRUE;
+}
+
+static void
+lrn_run (const OrtrainKernelCall *call)
+{
+  const NormPlan *plan = call->constants;
+  gboolean grad = plan->n_inputs > 1;
+  NormRun run = { .plan = plan, .x = call->inputs[grad ? 1 : 0], .dy = grad ? call->inputs[0] : NULL };
+  run.y = call->outputs[0];
+  ortrain_parallel_for (call->frame->pool, plan->rows * plan->inner, MAX (1, 1024 / MAX (1, plan->channels)),
+                        grad ? CALL (plan, lrn_grad_units) : CALL (plan, lrn_units), &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (lrn)
+
+#define ROWS(name, domain, prefix)                                                                                     \
+  { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run, 0 },                                          \
+  {                                                                                                                    \
+    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run, 0                                     \
+  }
+
+static const OrtrainKernel kernels[] = {
+  ROWS ("LayerNormalization", "", layer),
+  ROWS ("LayerNormGrad", "org.ortrain", layer_grad),
+  ROWS ("RMSNormalization", "", layer),
+  ROWS ("RMSNormGrad", "org.ortrain", layer_grad),
+  ROWS ("GroupNormalization", "", group),
+  ROWS ("InstanceNormalization", "", group),
+  ROWS ("GroupNormGrad", "org.ortrain", group_grad),
+  ROWS ("LRN", "", lrn),
+  ROWS ("LRNGrad", "org.ortrain", lrn),
+};
+ORTRAIN_KERNEL_TABLE (normalization, kernels);

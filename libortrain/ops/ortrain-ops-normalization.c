@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* Normalisation. Batch normalisation stands in two operators: ONNX's own with stored statistics, and our BatchNormTrain
+ * with those of the batch, which a model in training form becomes. */
+
+/* Drops the outputs of a gradient node that nobody asked for; hands the others on. inputs[k]: the forward input that
+ * output k is the gradient of. */
+static void
+set_wanted (OrtrainGradContext *ctx, OrtrainNode *node, const guint *inputs, guint n)
+{
+  for (guint k = 0; k < n; k++)
+    if (ortrain_grad_wants (ctx, inputs[k]))
+      ortrain_grad_set (ctx, inputs[k], ortrain_node_output (node, k));
+    else
+      ortrain_node_drop_output (node, k);
+}
+
+/* More outputs than the file had, for the gradient's sake. */
+static gboolean
+grow_outputs (OrtrainNode *node, guint n, GError **error)
+{
+  gboolean absent = node->outputs->len < n;
+  for (guint k = 1; k < node->outputs->len && k < n; k++)
+    absent |= node->outputs->pdata[k] == NULL;
+  if (!absent)
+    return TRUE;
+  ortrain_node_set_n_outputs (node, MAX (n, node->outputs->len));
+  for (guint k = 1; k < n; k++)
+    if (node->outputs->pdata[k] == NULL)
+      ortrain_node_set_output (node, k, ortrain_graph_new_value (node->graph, NULL));
+  return ortrain_ops_infer_node (node, error);
+}
+
+static OrtrainAttributes *
+attributes_int (const char *name, gint64 value)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, name, value);
+  return attributes;
+}
+
+/* ---- Batch normalisation ---- */
+static gboolean
+upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  g_autofree char *text = NULL;
+  gboolean training = ortrain_attributes_get_int (node->attributes, "training_mode", 0) != 0;
+  guint position;
+  if (ortrain_attributes_get_int (node->attributes, "spatial", 1) == 0)
+    {
+      text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                   "%s: spatial = 0 (statistics per element) is not supported", text);
+      return FALSE;
+    }
+  /* Before 14, more than one output meant training. */
+  if (opset < 14)
+    for (guint k = 1; k < node->outputs->len; k++)
+      training |= node->outputs->pdata[k] != NULL;
+  if (!training || !g_ptr_array_find (graph->nodes, node, &position))
+    return TRUE;
+  for (guint k = 3; k < node->outputs->len; k++)
+    {
+      OrtrainValue *saved = node->outputs->pdata[k];
+      if (saved == NULL || (saved->uses->len == 0 && !saved->is_output))
+        continue;
+      text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                   "%s: output %u (statistics saved for the gradient) is used, which is not supported", text, k);
+      return FALSE;
+    }
+  OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "BatchNormTrain", node->name,
+                                                 (OrtrainValue *const *) node->inputs->pdata, node->inputs->len,
+                                                 MIN (3, node->outputs->len));
+  ortrain_attributes_set_float (ours->attributes, "epsilon",
+                                ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5));
+  ortrain_attributes_set_float (ours->attributes, "momentum",
+                                ortrain_attributes_get_float (node->attributes, "momentum", 0.9));
+  for (guint k = 0; k < ours->outputs->len; k++)
+    if (ortrain_node_output (node, k) != NULL)
+      ortrain_value_replace_uses (ortrain_node_output (node, k), ortrain_node_output (ours, k));
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+static gboolean
+infer_batch_norm (OrtrainInferContext *ctx, GError **error)
+{
+  gint rank = ortrain_infer_get_rank (ctx, 0);
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 3);
+  if (rank >= 0 && rank < 2)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d, at least 2 is needed",
+                               rank);
+  for (guint i = 1; i < 5 && rank >= 0; i++)
+    if (ortrain_infer_get_rank (ctx, i) == 1)
+      {
+        OrtrainDim a = ortrain_infer_get_dim (ctx, 0, 1), b = ortrain_infer_get_dim (ctx, i, 0);
+        if (ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value)
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                     "input %u has %" G_GINT64_FORMAT " elements for %" G_GINT64_FORMAT " channels", i,
+                                     b.value, a.value);
+      }
+  ortrain_infer_set_like (ctx, 0, 0);
+  for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
+    if (!ortrain_infer_wants_output (ctx, k))
+      continue;
+    else if (rank >= 0)
+      {
+        OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, 1);
+        ortrain_infer_set (ctx, k, dtype, &channels, 1);
+      }
+    else
+      ortrain_infer_set_unknown (ctx, k, dtype, 1);
+  return TRUE;
+}
+
+/* Stored statistics are constants: x is needed for the scale's gradient only. */
+static gboolean
+gradient_batch_norm (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output (ctx, 0);
+  OrtrainValue *operands[] = { dy, ortrain_grad_wants (ctx, 1) ? ortrain_grad_input (ctx, 0) : NULL,
+                               ortrain_grad_input (ctx, 1), ortrain_grad_input (ctx, 3), ortrain_grad_input (ctx, 4) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "BatchNormFrozenGrad", operands, 5, 3,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  return TRUE;
+}
+
+static gboolean
+gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
+  if (!grow_outputs (ctx->node, 5, error))
+    return FALSE;
+  OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
+                               ortrain_grad_output (ctx, 3), ortrain_grad_output (ctx, 4) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "BatchNormGrad", operands, 5, 3,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  return TRUE;
+}
+
+/* (dy, x, scale, …) → (dx, dscale, dbias): shapes of dy, scale, scale */
+static gboolean
+infer_norm_grad (OrtrainInferContext *ctx, GError **error)
+{
+  if (ortrain_infer_wants_output (ctx, 0))
+    ortrain_infer_set_like (ctx, 0, 0);
+  for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
+    if (ortrain_infer_wants_output (ctx, k))
+      ortrain_infer_set_like (ctx, k, 2);
+  return TRUE;
+}
+
+/* ---- LayerNormalization, RMSNormalization ---- */
+static gboolean
+infer_layer_norm (OrtrainInferContext *ctx, GError **error)
+{
+  gint rank = ortrain_infer_get_rank (ctx, 0), axis = 0;
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  if (rank >= 0 &&
+      !ortrain_infer_axis (ctx, ortrain_attributes_get_int (ctx->node->attributes, "axis", -1), rank, &axis, error))
+    return FALSE;
+  ortrain_infer_set_like (ctx, 0, 0);
+  if (dtype != ORTRAIN_DTYPE_FLOAT64)
+    dtype = ORTRAIN_DTYPE_FLOAT32;
+  for (gint d = 0; d < rank; d++)
+    dims[d] = d < axis ? ortrain_infer_get_dim (ctx, 0, d) : ortrain_dim_int (1);
+  for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
+    if (ortrain_infer_wants_output (ctx, k))
+      {
+        if (rank >= 0)
+          ortrain_infer_set (ctx, k, dtype, dims, rank);
+        else
+          ortrain_infer_set_unknown (ctx, k, dtype, -1);
+      }
+  return TRUE;
+}
+
+static gboolean
+gradient_layer_norm (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
+  if (ortrain_grad_of_output (ctx, 1) != NULL || ortrain_grad_of_output (ctx, 2) != NULL)
+    return ortrain_grad_fail (ctx, error, "a gradient through the outputs Mean and InvStdDev is not supported");
+  if (!grow_outputs (ctx->node, 3, error))
+    return FALSE;
+  OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
+                               ortrain_grad_output (ctx, 1), ortrain_grad_output (ctx, 2) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "LayerNormGrad", operands, 5, 3,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  return TRUE;
+}
+
+/* The deviation is cheaper to take again than to keep. */
+static gboolean
+gradient_rms_norm (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0),
+                               ortrain_grad_input (ctx, 1) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "RMSNormGrad", operands, 3, 2,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  set_wanted (ctx, node, (const guint[]){ 0, 1 }, 2);
+  return TRUE;
+}
+
+/* ---- GroupNormalization, InstanceNormalization ---- */
+
+/* Before 21 scale and bias had one element per group: each is repeated for the group's channels. */
+static gboolean
+upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  gint64 groups = ortrain_attributes_get_int (node->attributes, "num_groups", 0), column[] = { -1, 1 };
+  OrtrainValue *x = ortrain_node_input (node, 0);
+  if (opset >= 21 || groups <= 0 || x == NULL)
+    return TRUE;
+  OrtrainAttributes *attributes = attributes_int ("start", 1);
+  ortrain_attributes_set_int (attributes, "end", 2);
+  OrtrainValue *channels = ortrain_upgrade_insert (graph, node, "Shape", &x, 1, attributes);
+  OrtrainValue *n_groups = ortrain_graph_const_ints (graph, &groups, 1);
+  OrtrainValue *pair[] = { channels, n_groups };
+  pair[1] = ortrain_upgrade_insert (graph, node, "Div", pair, 2, NULL);
+  pair[0] = n_groups;
+  OrtrainValue *repeated = ortrain_upgrade_insert (graph, node, "Concat", pair, 2, attributes_int ("axis", 0));
+  for (guint i = 1; i < 3; i++)
+    {
+      OrtrainValue *operands[] = { ortrain_node_input (node, i), ortrain_graph_const_ints (graph, column, 2) };
+      operands[0] = ortrain_upgrade_insert (graph, node, "Reshape", operands, 2, NULL);
+      operands[1] = repeated;
+      operands[0] = ortrain_upgrade_insert (graph, node, "Expand", operands, 2, NULL);
+      operands[1] = channels;
+      ortrain_node_set_input (node, i, ortrain_upgrade_insert (graph, node, "Reshape", operands, 2, NULL));
+    }
+  return TRUE;
+}
+
+static gboolean
+gradient_group_norm (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0),
+                               ortrain_grad_input (ctx, 1) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "GroupNormGrad", operands, 3, 3,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  set_wanted (ctx, node, (const guint[]){ 0, 1, 2 }, 3);
+  return TRUE;
+}
+
+/* ---- Rare ones that are written out: LpNormalization, MeanVarianceNormalization ---- */
+static OrtrainValue *
+insert2 (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, OrtrainValue *a, OrtrainValue *b,
+         OrtrainAttributes *attributes)
+{
+  OrtrainValue *operands[] = { a, b };
+  return ortrain_upgrade_insert (graph, before, op_type, operands, 2, attributes);
+}
+
+/* A constant in the type of x, which may not be known yet. */
+static OrtrainValue *
+insert_like (OrtrainGraph *graph, OrtrainNode *before, double value, OrtrainValue *x)
+{
+  return insert2 (graph, before, "CastLike", ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT64, value), x, NULL);
+}
+
+/* x / norm; vectors of zeros stay zeros */
+static gboolean
+upgrade_lp_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  gint64 p = ortrain_attributes_get_int (node->attributes, "p", 2);
+  gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -1);
+  OrtrainValue *x = ortrain_node_input (node, 0);
+  if (p != 1 && p != 2)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                   "%s: p = %" G_GINT64_FORMAT " is neither 1 nor 2", text, p);
+      return FALSE;
+    }
+  OrtrainValue *norm = insert2 (graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
+                                ortrain_graph_const_ints (graph, &axis, 1), attributes_int ("keepdims", 1));
+  OrtrainValue *where[] = { insert2 (graph, node, "Equal", norm, insert_like (graph, node, 0, x), NULL),
+                            insert_like (graph, node, 1, x), norm };
+  OrtrainValue *divisor = ortrain_upgrade_insert (graph, node, "Where", where, 3, NULL);
+  ortrain_value_replace_uses (ortrain_node_output (node, 0), insert2 (graph, node, "Div", x, divisor, NULL));
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+/* (x - mean) / (deviation + 1e-9) */
+static gboolean
+upgrade_mean_variance (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  static const gint64 usual[] = { 0, 2, 3 };
+  gsize n;
+  const gint64 *axes = ortrain_attributes_get_ints (node->attributes, "axes", &n);
+  if (axes == NULL)
+    {
+      axes = usual;
+      n = G_N_ELEMENTS (usual);
+    }
+  OrtrainValue *x = ortrain_node_input (node, 0), *over = ortrain_graph_const_ints (graph, axes, n);
+  OrtrainValue *mean = insert2 (graph, node, "ReduceMean", x, over, attributes_int ("keepdims", 1));
+  OrtrainValue *centred = insert2 (graph, node, "Sub", x, mean, NULL);
+  OrtrainValue *square = insert2 (graph, node, "Mul", centred, centred, NULL);
+  OrtrainValue *variance = insert2 (graph, node, "ReduceMean", square, over, attributes_int ("keepdims", 1));
+  OrtrainValue *deviation = ortrain_upgrade_insert (graph, node, "Sqrt", &variance, 1, NULL);
+  deviation = insert2 (graph, node, "Add", deviation, insert_like (graph, node, 1e-9, x), NULL);
+  ortrain_value_replace_uses (ortrain_node_output (node, 0), insert2 (graph, node, "Div", centred, deviation, NULL));
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+/* ---- LRN ---- */
+static gboolean
+gradient_lrn (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "LRNGrad", operands, 2, 1,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+/* clang-format off */
+#define GRAD(op, n_min, n_max, n_out, func)                                                                            \
+  { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = n_min, .max_inputs = n_max, .min_outputs = 1,      \
+    .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = func }
+
+static const OrtrainOpDef ops[] = {
+  { .name = "BatchNormalization", .domain = "", .since = 7, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .infer = infer_batch_norm,
+    .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm },
+  { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .infer = infer_batch_norm,
+    .gradient = gradient_batch_norm_train },
+  GRAD ("BatchNormGrad", 5, 5, 3, infer_norm_grad),
+  GRAD ("BatchNormFrozenGrad", 5, 5, 3, infer_norm_grad),
+  { .name = "LayerNormalization", .domain = "", .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_layer_norm, .gradient = gradient_layer_norm },
+  GRAD ("LayerNormGrad", 5, 5, 3, infer_norm_grad),
+  { .name = "RMSNormalization", .domain = "", .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_layer_norm, .gradient = gradient_rms_norm },
+  GRAD ("RMSNormGrad", 3, 3, 2, infer_norm_grad),
+  { .name = "GroupNormalization", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_group_norm,
+    .upgrade = upgrade_group_norm },
+  { .name = "InstanceNormalization", .domain = "", .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_group_norm },
+  GRAD ("GroupNormGrad", 3, 3, 3, infer_norm_grad),
+  { .name = "LpNormalization", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_lp_norm },
+  { .name = "MeanVarianceNormalization", .domain = "", .since = 9, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_mean_variance },
+  { .name = "LRN", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_lrn },
+  GRAD ("LRNGrad", 2, 2, 1, ortrain_infer_unary),
+};
+/* clang-format on */
+ORTRAIN_OP_TABLE (normalization, ops);

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "op-harness.h"
+
+/* Reductions against sums written out in double, over every set of axes; gradients against differences. */
+
+typedef struct
+{
+  const char *name;
+  double start;
+} Kind;
+
+static const Kind kinds[] = {
+  { "ReduceSum", 0 }, { "ReduceMean", 0 },      { "ReduceMax", -INFINITY }, { "ReduceMin", INFINITY },    { "ReduceProd", 1 },
+  { "ReduceL1", 0 },  { "ReduceL2", 0 },        { "ReduceSumSquare", 0 },   { "ReduceLogSum", 0 },        { "ReduceLogSumExp", 0 },
+};
+
+static double
+step (const char *name, double acc, double x)
+{
+  if (g_str_equal (name, "ReduceMax"))
+    return MAX (acc, x);
+  if (g_str_equal (name, "ReduceMin"))
+    return MIN (acc, x);
+  if (g_str_equal (name, "ReduceProd"))
+    return acc * x;
+  if (g_str_equal (name, "ReduceL1"))
+    return acc + fabs (x);
+  if (g_str_equal (name, "ReduceL2") || g_str_equal (name, "ReduceSumSquare"))
+    return acc + x * x;
+  if (g_str_equal (name, "ReduceLogSumExp"))
+    return acc + exp (x);
+  return acc + x;
+}
+
+static double
+finish (const char *name, double acc, double n)
+{
+  if (g_str_equal (name, "ReduceMean"))
+    return acc / n;
+  if (g_str_equal (name, "ReduceL2"))
+    return sqrt (acc);
+  if (g_str_has_prefix (name, "ReduceLog"))
+    return log (acc);
+  return acc;
+}
+
+static OrtrainNode *
+add_reduction (OrtrainGraph *graph, GHashTable *contents, const char *name, OrtrainTensor *x, guint mask, guint rank,
+               gboolean keep, OrtrainValue **input)
+{
+  gint64 axes[8], n = 0;
+  OrtrainValue *operands[2];
+  for (guint d = 0; d < rank; d++)
+    if (mask >> d & 1)
+      axes[n++] = d % 2 ? (gint64) d - rank : d;
+  operands[0] = harness_input (graph, contents, "x", x);
+  operands[1] = ortrain_graph_const_ints (graph, axes, (gsize) n);
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", name, NULL, operands, 2, 1);
+  ortrain_attributes_set_int (node->attributes, "keepdims", keep);
+  ortrain_attributes_set_int (node->attributes, "noop_with_empty_axes", 1);
+  ortrain_graph_mark_output (graph, ortrain_node_output (node, 0), TRUE);
+  graph->opset = 23;
+  if (input != NULL)
+    *input = operands[0];
+  return node;
+}
+
+static void
+check_forward (const char *name, double start, OrtrainDType dtype, const gint64 *dims, guint rank, guint mask,
+               gboolean keep)
+{
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  g_autoptr (GError) error = NULL;
+  gint64 n = 1, n_out = 1, stride[8], out_stride[8];
+  for (guint d = rank; d-- > 0;)
+    {
+      stride[d] = n;
+      out_stride[d] = n_out;
+      n *= dims[d];
+      if (!(mask >> d & 1))
+        n_out *= dims[d];
+    }
+  g_autofree double *values = g_new0 (double, (gsize) n + 1), *expected = g_new0 (double, (gsize) n_out + 1);
+  harness_fill (values, n, 5);
+  if (g_str_equal (name, "ReduceLogSum") || g_str_equal (name, "ReduceProd"))
+    for (gint64 i = 0; i < n; i++)
+      values[i] = 1 + 0.1 * values[i];
+  g_autoptr (OrtrainTensor) x = harness_tensor (dtype, values, dims, rank);
+  for (gint64 i = 0; i < n_out; i++)
+    expected[i] = start;
+  for (gint64 i = 0; i < n; i++)
+    {
+      gint64 to = 0;
+      for (guint d = 0; d < rank; d++)
+        if (!(mask >> d & 1))
+          to += i / stride[d] % dims[d] * out_stride[d];
+      expected[to] = step (name, expected[to], ortrain_tensor_get_scalar (x, i));
+    }
+  OrtrainNode *node = add_reduction (graph, contents, name, x, mask, rank, keep, NULL);
+  gboolean ok = ortrain_ops_upgrade (graph, &error) && ortrain_ops_infer (graph, &error);
+  g_assert_no_error (error);
+  g_assert_true (ok);
+  harness_run (graph, contents, NULL);
+  OrtrainTensor *y = g_hash_table_lookup (contents, ortrain_node_output (node, 0));
+  g_assert_cmpint (ortrain_tensor_get_n_elements (y), ==, n_out);
+  g_assert_cmpint (ortrain_tensor_get_rank (y), ==, keep ? rank : rank - (guint) __builtin_popcount (mask));
+  double tolerance = dtype == ORTRAIN_DTYPE_FLOAT64   ? 1e-12
+                     : dtype == ORTRAIN_DTYPE_FLOAT32 ? 2e-6
+                                                      : 2e-2;
+  for (gint64 i = 0; i < n_out; i++)
+    {
+      double want = mask == 0 ? ortrain_tensor_get_scalar (x, i) : finish (name, expected[i], (double) (n / MAX (1, n_out)));
+      double got = ortrain_tensor_get_scalar (y, i);
+      if (mask == 0 && (g_str_equal (name, "ReduceL1") || g_str_equal (name, "ReduceL2")))
+        want = fabs (want);
+      if (mask == 0 && g_str_equal (name, "ReduceSumSquare"))
+        want = want * want;
+      if (mask == 0 && g_str_equal (name, "ReduceLogSum"))
+        want = log (want);
+      if (!(fabs (got - want) <= tolerance * MAX (1, fabs (want))) && !(isnan (got) && isnan (want)) && got != want)
+        g_error ("%s mask %u: %.12g at %" G_GINT64_FORMAT ", expected %.12g", name, mask, got, i, want);
+    }
+}
+
+static void
+test_forward (void)
+{
+  const gint64 small[] = { 3, 4, 1, 5 }, long_rows[] = { 2, 40000 }, long_columns[] = { 30000, 7 }, wide[] = { 3, 700, 2 };
+  for (guint k = 0; k < G_N_ELEMENTS (kinds); k++)
+    {
+      for (guint mask = 0; mask < 16; mask++)
+        for (gint keep = 0; keep < 2; keep++)
+          {
+            check_forward (kinds[k].name, kinds[k].start, ORTRAIN_DTYPE_FLOAT32, small, 4, mask, keep);
+            check_forward (kinds[k].name, kinds[k].start, ORTRAIN_DTYPE_FLOAT64, small, 4, mask, keep);
+          }
+      check_forward (kinds[k].name, kinds[k].start, ORTRAIN_DTYPE_FLOAT16, small, 4, 9, TRUE);
+      if (g_str_equal (kinds[k].name, "ReduceProd"))
+        continue;
+      for (guint mask = 1; mask < 4; mask++)
+        {
+          check_forward (kinds[k].name, kinds[k].start, ORTRAIN_DTYPE_FLOAT32, long_rows, 2, mask, TRUE);
+          check_forward (kinds[k].name, kinds[k].start, ORTRAIN_DTYPE_FLOAT32, long_columns, 2, mask, FALSE);
+          check_forward (kinds[k].name, kinds[k].start, ORTRAIN_DTYPE_FLOAT32, wide, 3, mask, TRUE);
+        }
+    }
+}
+
+/* Sums of long columns of one sign: a plain running sum in single precision would lose three digits here. */
+static void
+test_precision (void)
+{
+  const gint64 n = 3000000;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new_uninitialized (ORTRAIN_DTYPE_FLOAT32, &n, 1, &error);
+  float *values = ortrain_tensor_peek_writable (x);
+  double sum = 0;
+  for (gint64 i = 0; i < n; i++)
+    sum += values[i] = 0.1f + 1e-6f * (float) (i % 1000);
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  OrtrainNode *node = add_reduction (graph, contents, "ReduceSum", x, 1, 1, FALSE, NULL);
+  gboolean ok = ortrain_ops_upgrade (graph, &error) && ortrain_ops_infer (graph, &error);
+  g_assert_true (ok);
+  harness_run (graph, contents, NULL);
+  double got = harness_scalar (contents, ortrain_node_output (node, 0));
+  g_assert_cmpfloat (fabs (got - sum), <=, 1e-7 * sum);
+}
+
+/* The same kernel on channels-last memory gives the same numbers. */
+static void
+test_channels_last (void)
+{
+  const gint64 dims[] = { 5, 37, 6, 7 }, channels[] = { 37 };
+  const gint64 axes[] = { 0, 2, 3 };
+  const OrtrainProvider *provider = ortrain_provider_get_cpu ();
+  g_autofree float *plain = g_new (float, 5 * 37 * 42), *last = g_new (float, 5 * 37 * 42);
+  float y[2][37];
+  for (gint64 i = 0; i < 5 * 37 * 42; i++)
+    plain[i] = sinf ((float) i);
+  for (gint64 b = 0; b < 5; b++)
+    for (gint64 c = 0; c < 37; c++)
+      for (gint64 s = 0; s < 42; s++)
+        last[(b * 42 + s) * 37 + c] = plain[(b * 37 + c) * 42 + s];
+  for (int layout = 0; layout < 2; layout++)
+    {
+      OrtrainOperand in[2] = {
+        { ORTRAIN_DTYPE_FLOAT32, 4, dims, 5 * 37 * 42, 5 * 37 * 42 * 4, (OrtrainLayout) layout, NULL },
+        { ORTRAIN_DTYPE_INT64, 1, (gint64[]){ 3 }, 3, 24, ORTRAIN_LAYOUT_PLAIN, axes },
+      };
+      OrtrainOperand out = { ORTRAIN_DTYPE_FLOAT32, 1, channels, 37, 37 * 4, ORTRAIN_LAYOUT_PLAIN, NULL };
+      g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
+      ortrain_attributes_set_int (attributes, "keepdims", 0);
+      const OrtrainKernel *kernel = provider->find_kernel (provider, "", "ReduceSum", ORTRAIN_DTYPE_FLOAT32);
+      OrtrainKernelSetup setup = { .op_type = "ReduceSum", .domain = "", .attributes = attributes, .inputs = in,
+                                   .outputs = &out, .n_inputs = 2, .n_outputs = 1, .n_threads = 1 };
+      g_autoptr (GError) error = NULL;
+      g_assert_true (kernel->prepare (&setup, &error));
+      g_autofree guint8 *workspace = g_malloc0 (setup.workspace_bytes + 64);
+      OrtrainKernelFrame frame = { 0 };
+      const void *inputs[] = { layout ? last : plain, axes };
+      void *outputs[] = { y[layout] };
+      OrtrainKernelCall call = { .inputs = inputs, .outputs = outputs, .constants = setup.constants, .frame = &frame };
+      call.workspace = (void *) (((gsize) workspace + 63) & ~(gsize) 63);
+      kernel->run (&call);
+      if (layout == 1) /* and once more, added to what is there */
+        {
+          call.accumulate = TRUE;
+          kernel->run (&call);
+        }
+      setup.constants_free (setup.constants);
+    }
+  for (int c = 0; c < 37; c++)
+    g_assert_cmpfloat (fabsf (2 * y[0][c] - y[1][c]), <=, 1e-5f);
+}
+
+static void
+test_gradients (void)
+{
+  const gint64 dims[] = { 2, 3, 4 };
+  for (guint k = 0; k < G_N_ELEMENTS (kinds); k++)
+    for (guint mask = 0; mask < 8; mask += 3)
+      for (gint keep = 0; keep < 2; keep++)
+        {
+          g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+          g_autoptr (GHashTable) contents = harness_contents ();
+          double values[24];
+          OrtrainValue *input;
+          harness_fill (values, 24, 9);
+          for (int i = 0; i < 24; i++)
+            values[i] = g_str_equal (kinds[k].name, "ReduceLogSum") ? 1.5 + values[i] : values[i] + (values[i] < 0 ? -0.2 : 0.2);
+          g_autoptr (OrtrainTensor) x = harness_tensor (ORTRAIN_DTYPE_FLOAT64, values, dims, 3);
+          OrtrainNode *node = add_reduction (graph, contents, kinds[k].name, x, mask, 3, keep, &input);
+          g_assert_cmpint (harness_check_gradient (graph, contents, node, &input, 1, 1, 1e-7), ==, 24);
+        }
+}
+
+/* A product with no, one and two zeros, which quotients alone get wrong. */
+static void
+test_product_with_zeros (void)
+{
+  const gint64 dims[] = { 3, 4 };
+  double values[] = { 1, 2, 3, 4, 0, 5, 6, 7, 0, 2, 0, 3 };
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  OrtrainValue *input;
+  g_autoptr (OrtrainTensor) x = harness_tensor (ORTRAIN_DTYPE_FLOAT64, values, dims, 2);
+  OrtrainNode *node = add_reduction (graph, contents, "ReduceProd", x, 2, 2, FALSE, &input);
+  harness_check_gradient (graph, contents, node, &input, 1, 1, 1e-7);
+}
+
+static void
+test_cum_sum (void)
+{
+  const gint64 dims[] = { 2, 3, 4 };
+  for (gint64 axis = -1; axis < 2; axis++)
+    for (int mode = 0; mode < 4; mode++)
+      {
+        g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+        g_autoptr (GHashTable) contents = harness_contents ();
+        double values[24];
+        harness_fill (values, 24, 3);
+        g_autoptr (OrtrainTensor) x = harness_tensor (ORTRAIN_DTYPE_FLOAT64, values, dims, 3);
+        OrtrainValue *operands[] = { harness_input (graph, contents, "x", x), ortrain_graph_const_int (graph, axis) };
+        OrtrainNode *node = ortrain_graph_new_node (graph, "", "CumSum", NULL, operands, 2, 1);
+        ortrain_attributes_set_int (node->attributes, "exclusive", mode & 1);
+        ortrain_attributes_set_int (node->attributes, "reverse", mode >> 1);
+        ortrain_graph_mark_output (graph, ortrain_node_output (node, 0), TRUE);
+        graph->opset = 23;
+        g_assert_cmpint (harness_check_gradient (graph, contents, node, operands, 1, 1, 1e-7), ==, 24);
+      }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/ops/reduction/forward", test_forward);
+  g_test_add_func ("/ops/reduction/precision", test_precision);
+  g_test_add_func ("/ops/reduction/channels-last", test_channels_last);
+  g_test_add_func ("/ops/reduction/gradients", test_gradients);
+  g_test_add_func ("/ops/reduction/product-with-zeros", test_product_with_zeros);
+  g_test_add_func ("/ops/reduction/cum-sum", test_cum_sum);
+  return g_test_run ();
+}
