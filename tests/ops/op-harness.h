@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* For tests of operators: small graphs, run node by node on the host, and gradients compared with central differences. */
+/* For tests of operators: small graphs, run node by node on the host, and gradients compared with central differences.
+ */
 
 static inline OrtrainTensor *
 harness_tensor (OrtrainDType dtype, const double *values, const gint64 *dims, gsize rank)
@@ -55,7 +56,8 @@ harness_try_run (OrtrainGraph *graph, GHashTable *contents, OrtrainKernelFrame *
       for (guint k = 0; k < node->inputs->len; k++)
         {
           OrtrainValue *value = node->inputs->pdata[k];
-          if (value != NULL && value->tensor == NULL && k > 0 && ortrain_tensor_get_dtype (inputs[k]) == ORTRAIN_DTYPE_INT64)
+          if (value != NULL && value->tensor == NULL && k > 0 &&
+              ortrain_tensor_get_dtype (inputs[k]) == ORTRAIN_DTYPE_INT64)
             {
               ortrain_value_set_tensor (value, inputs[k]);
               given[k] = TRUE;
@@ -188,8 +190,8 @@ harness_check_gradient (OrtrainGraph *graph, GHashTable *contents, OrtrainNode *
           double numeric = (8 * (f[2] - f[1]) - (f[3] - f[0])) / (12 * h);
           double found = ortrain_tensor_get_scalar (gradient, i);
           if (!(fabs (numeric - found) <= tolerance * MAX (1, scale)))
-            g_error ("%s: gradient of input '%s' at %" G_GINT64_FORMAT " is %.12g, differences give %.12g", node->op_type,
-                     wanted[k]->name, i, found, numeric);
+            g_error ("%s: gradient of input '%s' at %" G_GINT64_FORMAT " is %.12g, differences give %.12g",
+                     node->op_type, wanted[k]->name, i, found, numeric);
           compared++;
         }
     }

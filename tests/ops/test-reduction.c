@@ -10,8 +10,9 @@ typedef struct
 } Kind;
 
 static const Kind kinds[] = {
-  { "ReduceSum", 0 }, { "ReduceMean", 0 },      { "ReduceMax", -INFINITY }, { "ReduceMin", INFINITY },    { "ReduceProd", 1 },
-  { "ReduceL1", 0 },  { "ReduceL2", 0 },        { "ReduceSumSquare", 0 },   { "ReduceLogSum", 0 },        { "ReduceLogSumExp", 0 },
+  { "ReduceSum", 0 },    { "ReduceMean", 0 },      { "ReduceMax", -INFINITY }, { "ReduceMin", INFINITY },
+  { "ReduceProd", 1 },   { "ReduceL1", 0 },        { "ReduceL2", 0 },          { "ReduceSumSquare", 0 },
+  { "ReduceLogSum", 0 }, { "ReduceLogSumExp", 0 },
 };
 
 static double
@@ -105,12 +106,11 @@ check_forward (const char *name, double start, OrtrainDType dtype, const gint64 
   OrtrainTensor *y = g_hash_table_lookup (contents, ortrain_node_output (node, 0));
   g_assert_cmpint (ortrain_tensor_get_n_elements (y), ==, n_out);
   g_assert_cmpint (ortrain_tensor_get_rank (y), ==, keep ? rank : rank - (guint) __builtin_popcount (mask));
-  double tolerance = dtype == ORTRAIN_DTYPE_FLOAT64   ? 1e-12
-                     : dtype == ORTRAIN_DTYPE_FLOAT32 ? 2e-6
-                                                      : 2e-2;
+  double tolerance = dtype == ORTRAIN_DTYPE_FLOAT64 ? 1e-12 : dtype == ORTRAIN_DTYPE_FLOAT32 ? 2e-6 : 2e-2;
   for (gint64 i = 0; i < n_out; i++)
     {
-      double want = mask == 0 ? ortrain_tensor_get_scalar (x, i) : finish (name, expected[i], (double) (n / MAX (1, n_out)));
+      double want =
+          mask == 0 ? ortrain_tensor_get_scalar (x, i) : finish (name, expected[i], (double) (n / MAX (1, n_out)));
       double got = ortrain_tensor_get_scalar (y, i);
       if (mask == 0 && (g_str_equal (name, "ReduceL1") || g_str_equal (name, "ReduceL2")))
         want = fabs (want);
@@ -126,7 +126,8 @@ check_forward (const char *name, double start, OrtrainDType dtype, const gint64 
 static void
 test_forward (void)
 {
-  const gint64 small[] = { 3, 4, 1, 5 }, long_rows[] = { 2, 40000 }, long_columns[] = { 30000, 7 }, wide[] = { 3, 700, 2 };
+  const gint64 small[] = { 3, 4, 1, 5 }, long_rows[] = { 2, 40000 }, long_columns[] = { 30000, 7 },
+               wide[] = { 3, 700, 2 };
   for (guint k = 0; k < G_N_ELEMENTS (kinds); k++)
     {
       for (guint mask = 0; mask < 16; mask++)
@@ -193,8 +194,14 @@ test_channels_last (void)
       g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
       ortrain_attributes_set_int (attributes, "keepdims", 0);
       const OrtrainKernel *kernel = provider->find_kernel (provider, "", "ReduceSum", ORTRAIN_DTYPE_FLOAT32);
-      OrtrainKernelSetup setup = { .op_type = "ReduceSum", .domain = "", .attributes = attributes, .inputs = in,
-                                   .outputs = &out, .n_inputs = 2, .n_outputs = 1, .n_threads = 1 };
+      OrtrainKernelSetup setup = { .op_type = "ReduceSum",
+                                   .domain = "",
+                                   .attributes = attributes,
+                                   .inputs = in,
+                                   .outputs = &out,
+                                   .n_inputs = 2,
+                                   .n_outputs = 1,
+                                   .n_threads = 1 };
       g_autoptr (GError) error = NULL;
       g_assert_true (kernel->prepare (&setup, &error));
       g_autofree guint8 *workspace = g_malloc0 (setup.workspace_bytes + 64);
@@ -229,7 +236,8 @@ test_gradients (void)
           OrtrainValue *input;
           harness_fill (values, 24, 9);
           for (int i = 0; i < 24; i++)
-            values[i] = g_str_equal (kinds[k].name, "ReduceLogSum") ? 1.5 + values[i] : values[i] + (values[i] < 0 ? -0.2 : 0.2);
+            values[i] = g_str_equal (kinds[k].name, "ReduceLogSum") ? 1.5 + values[i]
+                                                                    : values[i] + (values[i] < 0 ? -0.2 : 0.2);
           g_autoptr (OrtrainTensor) x = harness_tensor (ORTRAIN_DTYPE_FLOAT64, values, dims, 3);
           OrtrainNode *node = add_reduction (graph, contents, kinds[k].name, x, mask, 3, keep, &input);
           g_assert_cmpint (harness_check_gradient (graph, contents, node, &input, 1, 1, 1e-7), ==, 24);
