@@ -18,6 +18,9 @@ OrtrainStepArena *ortrain_step_arena_new (const OrtrainProvider *provider);
 OrtrainStepArena *ortrain_step_arena_ref (OrtrainStepArena *self);
 void ortrain_step_arena_unref (OrtrainStepArena *self);
 gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
+/* At least n_bytes; what was in it is lost when it grows. DEVICE_ERROR_NO_MEMORY leaves it as it was. */
+gboolean ortrain_step_arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error);
+gpointer ortrain_step_arena_get_address (OrtrainStepArena *self);
 
 /* Address of a value in a persistent region (PARAMETER, GRADIENT, BUFFER), by the name of the graph value. */
 typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, gpointer user_data);
@@ -33,6 +36,7 @@ typedef struct
   gpointer resolve_data;
   /* Passes over the graph once its shapes are numbers (fusion, layouts, …); may be NULL. */
   gboolean (*optimize) (OrtrainGraph *graph, GError **error);
+  guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
 
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
@@ -53,5 +57,14 @@ gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, Ortrai
 OrtrainTensorDict *ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error);
 /* Bind an output to the caller's memory before a run (I/O binding); the tensor's type and shape must fit. */
 gboolean ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTensor *tensor, GError **error);
+/* Forgets what bind_output was told. */
+void ortrain_executor_clear_outputs (OrtrainExecutor *self);
+/* Lets go of the feeds of the last bind. */
+void ortrain_executor_release_feeds (OrtrainExecutor *self);
+/* Bytes that the session holds from step to step, told to all plans, present and future. */
+void ortrain_executor_set_persistent (OrtrainExecutor *self, OrtrainCategory category, gsize bytes);
 /* Address of a graph value of the current plan (the loss, say), NULL when it was folded away or fused. */
 gconstpointer ortrain_executor_peek (OrtrainExecutor *self, const char *value_name);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExecutor, ortrain_executor_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepArena, ortrain_step_arena_unref)

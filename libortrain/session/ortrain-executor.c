@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-executor-private.h"
+
+#include "session/ortrain-program-private.h"
+#include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-specialize-private.h"
+
+#include <string.h>
+
+#define DEFAULT_MAX_PLANS 16
+
+struct _OrtrainStepArena
+{
+  gatomicrefcount ref_count;
+  const OrtrainProvider *provider;
+  gpointer address;
+  gsize size;
+};
+
+OrtrainStepArena *
+ortrain_step_arena_new (const OrtrainProvider *provider)
+{
+  OrtrainStepArena *self = g_new0 (OrtrainStepArena, 1);
+  g_atomic_ref_count_init (&self->ref_count);
+  self->provider = provider;
+  return self;
+}
+
+OrtrainStepArena *
+ortrain_step_arena_ref (OrtrainStepArena *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+ortrain_step_arena_unref (OrtrainStepArena *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  self->provider->free (self->provider, self->address, self->size);
+  g_free (self);
+}
+
+gsize
+ortrain_step_arena_get_size (OrtrainStepArena *self)
+{
+  return self->size;
+}
+
+gpointer
+ortrain_step_arena_get_address (OrtrainStepArena *self)
+{
+  return self->address;
+}
+
+gboolean
+ortrain_step_arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error)
+{
+  if (n_bytes <= self->size)
+    return TRUE;
+  gpointer address = self->provider->allocate (self->provider, n_bytes, error);
+  if (address == NULL)
+    return FALSE;
+  self->provider->free (self->provider, self->address, self->size);
+  self->address = address;
+  self->size = n_bytes;
+  return TRUE;
+}
+
+/* One plan with its program, and where feeds and outputs go. */
+typedef struct
+{
+  gint64 *key;
+  guint n_key;
+  OrtrainMemoryPlan *plan;
+  OrtrainProgram *program;
+  guint32 *input_rows;  /* beside the executor's inputs; G_MAXUINT32: not needed by any step */
+  guint32 *output_rows; /* beside its outputs */
+  gboolean *owns;       /* [n_outputs]: the output's tensor is where the steps write it */
+  guint64 stamp;        /* of the last use */
+} Entry;
+
+typedef struct
+{
+  char *name;
+  OrtrainDType dtype;
+  gboolean decides;
+  OrtrainTensor *fed; /* held until the next bind */
+} Input;
+
+typedef struct
+{
+  char *name;
+  OrtrainRole role;
+  OrtrainTensor *bound; /* the caller's, or NULL */
+  OrtrainTensor *fresh; /* made for the next or by the last run */
+} Output;
+
+struct _OrtrainExecutor
+{
+  OrtrainGraph *graph;
+  OrtrainExecutorConfig config;
+  Input *inputs;
+  guint n_inputs;
+  Output *outputs;
+  guint n_outputs;
+  GPtrArray *entries;
+  Entry *current;
+  GArray *key; /* of gint64: scratch */
+  guint64 clock;
+  gssize persistent[ORTRAIN_CATEGORY_OUTPUT + 1]; /* -1: not told */
+};
+
+static void
+entry_free (gpointer data)
+{
+  Entry *entry = data;
+  g_clear_pointer (&entry->program, ortrain_program_free);
+  g_clear_object (&entry->plan);
+  g_free (entry->key);
+  g_free (entry->input_rows);
+  g_free (entry->output_rows);
+  g_free (entry->owns);
+  g_free (entry);
+}
+
+OrtrainExecutor *
+ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error)
+{
+  OrtrainExecutor *self = g_new0 (OrtrainExecutor, 1);
+  self->graph = g_object_ref (graph);
+  self->config = *config;
+  if (self->config.max_plans == 0)
+    self->config.max_plans = DEFAULT_MAX_PLANS;
+  if (self->config.pool != NULL)
+    ortrain_thread_pool_ref (self->config.pool);
+  self->config.arena =
+      config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (config->provider);
+  self->entries = g_ptr_array_new_with_free_func (entry_free);
+  self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
+  for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
+    self->persistent[c] = -1;
+
+  g_autoptr (GPtrArray) deciding = ortrain_specialize_find_deciding_inputs (graph);
+  self->inputs = g_new0 (Input, graph->inputs->len + 1);
+  for (guint i = 0; i < graph->inputs->len; i++)
+    {
+      const OrtrainValue *value = graph->inputs->pdata[i];
+      if (value->kind != ORTRAIN_VALUE_INPUT)
+        continue;
+      self->inputs[self->n_inputs++] = (Input){
+        .name = g_strdup (value->name),
+        .dtype = value->dtype,
+        .decides = g_ptr_array_find (deciding, value, NULL),
+      };
+    }
+  self->outputs = g_new0 (Output, graph->outputs->len + 1);
+  for (guint k = 0; k < graph->outputs->len; k++)
+    {
+      const OrtrainValue *value = graph->outputs->pdata[k];
+      self->outputs[self->n_outputs++] = (Output){ .name = g_strdup (value->name), .role = value->role };
+    }
+  return self;
+}
+
+void
+ortrain_executor_free (OrtrainExecutor *self)
+{
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      g_free (self->inputs[i].name);
+      g_clear_object (&self->inputs[i].fed);
+    }
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      g_free (self->outputs[k].name);
+      g_clear_object (&self->outputs[k].bound);
+      g_clear_object (&self->outputs[k].fresh);
+    }
+  g_free (self->inputs);
+  g_free (self->outputs);
+  g_ptr_array_unref (self->entries);
+  g_array_unref (self->key);
+  ortrain_step_arena_unref (self->config.arena);
+  g_clear_pointer (&self->config.pool, ortrain_thread_pool_unref);
+  g_object_unref (self->graph);
+  g_free (self);
+}
+
+static gboolean
+is_output_for_user (const Output *output)
+{
+  return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_BUFFER_UPDATE;
+}
+
+/* ---- Feeds ---- */
+
+static gboolean
+check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore, GError **error)
+{
+  guint n_found = 0;
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      const Input *input = &self->inputs[i];
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
+      if (tensor == NULL)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing", input->name);
+          return FALSE;
+        }
+      OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+      if (input->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != input->dtype)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                       "Input '%s' is %s, the model wants %s", input->name, ortrain_dtype_get_name (dtype),
+                       ortrain_dtype_get_name (input->dtype));
+          return FALSE;
+        }
+      if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek (tensor) == NULL)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
+                       "Input '%s': the tensor's memory was released", input->name);
+          return FALSE;
+        }
+      n_found++;
+    }
+  if (n_found == ortrain_tensor_dict_get_size (feeds))
+    return TRUE;
+  for (guint k = 0; k < ortrain_tensor_dict_get_size (feeds); k++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (feeds, k);
+      gboolean known = ignore != NULL && g_strv_contains (ignore, name);
+      for (guint i = 0; i < self->n_inputs && !known; i++)
+        known = g_str_equal (self->inputs[i].name, name);
+      if (!known)
+        {
+          GString *names = g_string_new (NULL);
+          for (guint i = 0; i < self->n_inputs; i++)
+            g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", self->inputs[i].name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                       "'%s' is no input; the inputs are %s", name, names->len > 0 ? names->str : "none");
+          g_string_free (names, TRUE);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+/* Types, shapes, and the contents of the inputs that decide shapes. */
+static void
+make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds)
+{
+  g_array_set_size (self->key, 0);
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
+      gint64 head[2] = { ortrain_tensor_get_dtype (tensor), (gint64) ortrain_tensor_get_rank (tensor) };
+      g_array_append_vals (self->key, head, 2);
+      g_array_append_vals (self->key, ortrain_tensor_peek_dims (tensor), (guint) head[1]);
+      if (!self->inputs[i].decides)
+        continue;
+      gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
+      guint start = self->key->len, words = (guint) ((n_bytes + 7) / 8);
+      g_array_set_size (self->key, start + words);
+      if (words > 0)
+        {
+          memset (&g_array_index (self->key, gint64, start), 0, words * sizeof (gint64));
+          memcpy (&g_array_index (self->key, gint64, start), ortrain_tensor_peek (tensor), n_bytes);
+        }
+    }
+}
+
+static gboolean
+key_matches (const OrtrainExecutor *self, const Entry *entry)
+{
+  return entry->n_key == self->key->len &&
+         (entry->n_key == 0 || memcmp (entry->key, self->key->data, entry->n_key * sizeof (gint64)) == 0);
+}
+
+/* ---- Plans ---- */
+
+static gboolean
+resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
+{
+  guint n;
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, &n);
+  for (guint32 i = 0; i < n; i++)
+    {
+      const OrtrainPlanValue *value = &values[i];
+      if (value->root != i || value->bytes == 0 ||
+          (value->region != ORTRAIN_REGION_PARAMETER && value->region != ORTRAIN_REGION_GRADIENT &&
+           value->region != ORTRAIN_REGION_BUFFER))
+        continue;
+      gpointer address = self->config.resolve != NULL
+                             ? self->config.resolve (value->name, value->region, self->config.resolve_data)
+                             : NULL;
+      /* Without a session that owns the state, parameters and buffers are read where the model has them. */
+      if (address == NULL && value->region != ORTRAIN_REGION_GRADIENT && value->value->tensor != NULL &&
+          self->config.resolve == NULL)
+        address = (gpointer) ortrain_tensor_peek (value->value->tensor);
+      if (address == NULL)
+        {
+          g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "There is no place for '%s'", value->name);
+          return FALSE;
+        }
+      ortrain_program_set_address (entry->program, i, address);
+    }
+  return TRUE;
+}
+
+static void
+find_rows (OrtrainExecutor *self, Entry *entry)
+{
+  OrtrainGraph *graph = ortrain_memory_plan_peek_graph (entry->plan);
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
+  entry->input_rows = g_new (guint32, self->n_inputs + 1);
+  entry->output_rows = g_new (guint32, self->n_outputs + 1);
+  entry->owns = g_new0 (gboolean, self->n_outputs + 1);
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      guint32 row =
+          ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->inputs[i].name));
+      if (row != G_MAXUINT32 && values[row].region != ORTRAIN_REGION_INPUT)
+        row = G_MAXUINT32;
+      entry->input_rows[i] = row;
+    }
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      guint32 row =
+          ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->outputs[k].name));
+      entry->output_rows[k] = row;
+      if (row == G_MAXUINT32 || values[row].region != ORTRAIN_REGION_OUTPUT)
+        continue;
+      entry->owns[k] = TRUE;
+      for (guint j = 0; j < k; j++)
+        if (entry->owns[j] && values[entry->output_rows[j]].root == values[row].root)
+          entry->owns[k] = FALSE;
+    }
+}
+
+static Entry *
+make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
+{
+  g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, self->n_inputs + 1);
+  g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
+      inputs[i].name = self->inputs[i].name;
+      inputs[i].dtype = ortrain_tensor_get_dtype (tensor);
+      inputs[i].dims = ortrain_tensor_peek_dims (tensor);
+      inputs[i].rank = (guint) ortrain_tensor_get_rank (tensor);
+      if (self->inputs[i].decides)
+        {
+          /* The caller may change the memory later; the plan is made for what is in it now. */
+          OrtrainTensor *copy = ortrain_tensor_copy (tensor, error);
+          if (copy == NULL)
+            return NULL;
+          g_ptr_array_add (contents, copy);
+          inputs[i].contents = copy;
+        }
+    }
+  g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
+  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, error)))
+    return NULL;
+  const OrtrainPlanRequest request = {
+    .provider = self->config.provider,
+    .n_threads = self->config.pool != NULL ? ortrain_thread_pool_get_n_threads (self->config.pool) : 1,
+    .fixed_partition = self->config.fixed_partition,
+    .keep_outputs_in_arena = self->config.training,
+  };
+  Entry *entry = g_new0 (Entry, 1);
+  entry->plan = ortrain_planner_plan (graph, &request, error);
+  if (entry->plan != NULL)
+    {
+      entry->program = ortrain_program_new (entry->plan);
+      if (resolve_persistent (self, entry, error))
+        {
+          find_rows (self, entry);
+          entry->n_key = self->key->len;
+          entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
+          for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
+            if (self->persistent[c] >= 0)
+              ortrain_memory_plan_set_persistent (entry->plan, (OrtrainCategory) c, (gsize) self->persistent[c]);
+          return entry;
+        }
+    }
+  entry_free (entry);
+  return NULL;
+}
+
+static Entry *
+find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
+{
+  if (self->current != NULL && key_matches (self, self->current))
+    return self->current;
+  for (guint e = 0; e < self->entries->len; e++)
+    if (key_matches (self, self->entries->pdata[e]))
+      return self->entries->pdata[e];
+
+  Entry *entry = make_entry (self, feeds, error);
+  if (entry == NULL)
+    return NULL;
+  if (self->entries->len >= self->config.max_plans)
+    {
+      guint oldest = 0;
+      for (guint e = 1; e < self->entries->len; e++)
+        if (((Entry *) self->entries->pdata[e])->stamp < ((Entry *) self->entries->pdata[oldest])->stamp)
+          oldest = e;
+      if (self->entries->pdata[oldest] == self->current)
+        self->current = NULL;
+      g_ptr_array_remove_index_fast (self->entries, oldest);
+    }
+  g_ptr_array_add (self->entries, entry);
+  return entry;
+}
+
+gboolean
+ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore, GError **error)
+{
+  if (!check_feeds (self, feeds, ignore, error))
+    return FALSE;
+  make_key (self, feeds);
+  Entry *entry = find_entry (self, feeds, error);
+  if (entry == NULL ||
+      !ortrain_step_arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+    return FALSE;
+  entry->stamp = ++self->clock;
+  if (self->current != entry)
+    for (guint k = 0; k < self->n_outputs; k++)
+      g_clear_object (&self->outputs[k].fresh);
+  self->current = entry;
+  ortrain_program_set_arena (entry->program, ortrain_step_arena_get_address (self->config.arena));
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
+      g_set_object (&self->inputs[i].fed, tensor);
+      if (entry->input_rows[i] != G_MAXUINT32 && ortrain_tensor_get_n_bytes (tensor) > 0)
+        ortrain_program_set_address (entry->program, entry->input_rows[i], (gpointer) ortrain_tensor_peek (tensor));
+    }
+  return TRUE;
+}
+
+void
+ortrain_executor_release_feeds (OrtrainExecutor *self)
+{
+  for (guint i = 0; i < self->n_inputs; i++)
+    g_clear_object (&self->inputs[i].fed);
+}
+
+OrtrainMemoryPlan *
+ortrain_executor_get_plan (OrtrainExecutor *self)
+{
+  return self->current != NULL ? self->current->plan : NULL;
+}
+
+guint
+ortrain_executor_get_n_plans (OrtrainExecutor *self)
+{
+  return self->entries->len;
+}
+
+void
+ortrain_executor_set_persistent (OrtrainExecutor *self, OrtrainCategory category, gsize bytes)
+{
+  self->persistent[category] = (gssize) bytes;
+  for (guint e = 0; e < self->entries->len; e++)
+    ortrain_memory_plan_set_persistent (((Entry *) self->entries->pdata[e])->plan, category, bytes);
+}
+
+/* ---- Running ---- */
+
+static OrtrainTensor *
+new_output_tensor (const OrtrainPlanValue *value, GError **error)
+{
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_value_get_static_dims (value->value, dims);
+  return ortrain_tensor_new_uninitialized (value->value->dtype, dims, (gsize) value->value->rank, error);
+}
+
+static gboolean
+output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *tensor, GError **error)
+{
+  gint64 dims[ORTRAIN_MAX_RANK];
+  gsize rank = (gsize) value->value->rank;
+  ortrain_value_get_static_dims (value->value, dims);
+  gboolean same = ortrain_tensor_get_dtype (tensor) == value->value->dtype && ortrain_tensor_get_rank (tensor) == rank &&
+                  (rank == 0 || memcmp (dims, ortrain_tensor_peek_dims (tensor), rank * sizeof (gint64)) == 0);
+  if (!same)
+    {
+      g_autofree char *wanted = ortrain_shape_to_string (dims, rank);
+      g_autofree char *found =
+          ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                   "Output '%s' is %s %s, the tensor bound to it is %s %s", name,
+                   ortrain_dtype_get_name (value->value->dtype), wanted,
+                   ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), found);
+      return FALSE;
+    }
+  if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek_writable (tensor) == NULL)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
+                   "Output '%s': the tensor bound to it was released, or may not be written", name);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+place_outputs (OrtrainExecutor *self, GError **error)
+{
+  Entry *entry = self->current;
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      Output *output = &self->outputs[k];
+      guint32 row = entry->output_rows[k];
+      if (row == G_MAXUINT32 || !is_output_for_user (output))
+        continue;
+      if (output->bound != NULL && !output_fits (&values[row], output->name, output->bound, error))
+        return FALSE;
+      if (!entry->owns[k])
+        continue;
+      if (output->bound == NULL && output->fresh == NULL &&
+          (output->fresh = new_output_tensor (&values[row], error)) == NULL)
+        return FALSE;
+      OrtrainTensor *tensor = output->bound != NULL ? output->bound : output->fresh;
+      if (values[row].bytes > 0)
+        ortrain_program_set_address (entry->program, values[row].root, ortrain_tensor_peek_writable (tensor));
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFrame *frame, GCancellable *cancellable,
+                      GError **error)
+{
+  Entry *entry = self->current;
+  if (entry == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been fed");
+      return FALSE;
+    }
+  /* The arena may have grown for another program since the bind. */
+  ortrain_program_set_arena (entry->program, ortrain_step_arena_get_address (self->config.arena));
+  if (phase == ORTRAIN_PHASE_FORWARD && !place_outputs (self, error))
+    return FALSE;
+  if (frame->pool == NULL)
+    frame->pool = self->config.pool;
+
+  guint first_backward = ortrain_memory_plan_get_first_backward_step (entry->plan);
+  guint n_steps = ortrain_memory_plan_get_n_steps (entry->plan);
+  guint first = phase == ORTRAIN_PHASE_FORWARD ? 0 : first_backward;
+  guint end = phase == ORTRAIN_PHASE_FORWARD ? first_backward : n_steps;
+  if (!ortrain_program_run (entry->program, first, end, frame, cancellable, error))
+    return FALSE;
+  if (!self->config.provider->synchronize (self->config.provider, frame, error))
+    return FALSE;
+
+  /* Bound outputs that are an input, a constant, or a second name for another output. */
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      Output *output = &self->outputs[k];
+      guint32 row = entry->output_rows[k];
+      if (row == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
+        continue;
+      if (!self->config.provider->copy_to_host (self->config.provider, ortrain_tensor_peek_writable (output->bound),
+                                                ortrain_program_get_address (entry->program, row),
+                                                ortrain_tensor_get_n_bytes (output->bound), error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+OrtrainTensorDict *
+ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
+{
+  Entry *entry = self->current;
+  if (entry == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been run");
+      return NULL;
+    }
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
+  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      Output *output = &self->outputs[k];
+      guint32 row = entry->output_rows[k];
+      if (row == G_MAXUINT32 || !is_output_for_user (output))
+        continue;
+      g_autoptr (OrtrainTensor) tensor = NULL;
+      if (output->bound != NULL)
+        tensor = g_object_ref (output->bound);
+      else if (entry->owns[k])
+        tensor = g_steal_pointer (&output->fresh);
+      if (tensor == NULL)
+        {
+          tensor = new_output_tensor (&values[row], error);
+          if (tensor == NULL ||
+              !self->config.provider->copy_to_host (self->config.provider, ortrain_tensor_peek_writable (tensor),
+                                                    ortrain_program_get_address (entry->program, row),
+                                                    values[row].bytes, error))
+            return NULL;
+        }
+      ortrain_tensor_dict_set (dict, output->name, tensor);
+    }
+  return g_steal_pointer (&dict);
+}
+
+gboolean
+ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTensor *tensor, GError **error)
+{
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      Output *output = &self->outputs[k];
+      if (!g_str_equal (output->name, name) || !is_output_for_user (output))
+        continue;
+      guint32 row = self->current != NULL ? self->current->output_rows[k] : G_MAXUINT32;
+      if (tensor != NULL && row != G_MAXUINT32 &&
+          !output_fits (&ortrain_memory_plan_peek_values (self->current->plan, NULL)[row], name, tensor, error))
+        return FALSE;
+      g_set_object (&output->bound, tensor);
+      return TRUE;
+    }
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", name);
+  return FALSE;
+}
+
+void
+ortrain_executor_clear_outputs (OrtrainExecutor *self)
+{
+  for (guint k = 0; k < self->n_outputs; k++)
+    g_clear_object (&self->outputs[k].bound);
+}
+
+gconstpointer
+ortrain_executor_peek (OrtrainExecutor *self, const char *value_name)
+{
+  if (self->current == NULL)
+    return NULL;
+  OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->current->plan);
+  guint32 row = ortrain_memory_plan_find_row (self->current->plan, ortrain_graph_find_value (graph, value_name));
+  return row != G_MAXUINT32 ? ortrain_program_get_address (self->current->program, row) : NULL;
+}

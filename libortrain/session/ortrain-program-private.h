@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+
+#include "memory/ortrain-planner-private.h"
+
+/* A plan with addresses: a flat array of kernel calls. Running it is a loop that allocates nothing. */
+typedef struct _OrtrainProgram OrtrainProgram;
+
+OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan);
+void ortrain_program_free (OrtrainProgram *self);
+OrtrainMemoryPlan *ortrain_program_get_plan (const OrtrainProgram *self);
+
+/* Puts all values of the arena where it is now. */
+void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena);
+gpointer ortrain_program_get_arena (const OrtrainProgram *self);
+/* Of a root outside of the arena, and all that share its memory. */
+void ortrain_program_set_address (OrtrainProgram *self, guint32 row, gpointer address);
+gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 row);
+
+/* Runs steps [first, end). On a fault or when cancelled, the steps after it have not run. */
+gboolean ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernelFrame *frame,
+                              GCancellable *cancellable, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainProgram, ortrain_program_free)

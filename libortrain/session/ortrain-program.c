@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-program-private.h"
+
+#include "transform/ortrain-evaluate-private.h"
+
+typedef struct
+{
+  OrtrainKernelRunFunc run;
+  OrtrainKernelCall call;
+  gboolean accumulates, lands;
+} Call;
+
+struct _OrtrainProgram
+{
+  OrtrainMemoryPlan *plan;
+  const OrtrainPlanValue *values;
+  const OrtrainPlanStep *steps;
+  const guint32 *operands;
+  guint n_values, n_steps, n_operands;
+
+  Call *calls;         /* [n_steps] */
+  gpointer *addresses; /* [n_operands]: what the calls point into */
+  gpointer *places;    /* [n_values]: of roots */
+  gpointer arena;
+
+  /* Operands by root, so that binding an address touches only what changes. */
+  guint32 *first_slot; /* [n_values + 1] */
+  guint32 *slots;      /* [n_operands] */
+};
+
+/* What a value without bytes points to: NULL would mean that it is absent. */
+static char nothing[64] __attribute__ ((aligned (64)));
+
+OrtrainProgram *
+ortrain_program_new (OrtrainMemoryPlan *plan)
+{
+  OrtrainProgram *self = g_new0 (OrtrainProgram, 1);
+  self->plan = g_object_ref (plan);
+  self->values = ortrain_memory_plan_peek_values (plan, &self->n_values);
+  self->steps = ortrain_memory_plan_peek_steps (plan, &self->n_steps);
+  self->operands = ortrain_memory_plan_peek_operands (plan, &self->n_operands);
+  self->calls = g_new0 (Call, self->n_steps + 1);
+  self->addresses = g_new0 (gpointer, self->n_operands + 1);
+  self->places = g_new0 (gpointer, self->n_values + 1);
+  self->first_slot = g_new0 (guint32, self->n_values + 2);
+  self->slots = g_new0 (guint32, self->n_operands + 1);
+
+  for (guint i = 0; i < self->n_operands; i++)
+    if (self->operands[i] != G_MAXUINT32)
+      self->first_slot[self->values[self->operands[i]].root + 1]++;
+  for (guint i = 0; i < self->n_values; i++)
+    self->first_slot[i + 1] += self->first_slot[i];
+  g_autofree guint32 *used = g_new0 (guint32, self->n_values + 1);
+  for (guint i = 0; i < self->n_operands; i++)
+    if (self->operands[i] != G_MAXUINT32)
+      {
+        guint32 root = self->values[self->operands[i]].root;
+        self->slots[self->first_slot[root] + used[root]++] = i;
+      }
+
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      Call *call = &self->calls[s];
+      call->run = step->kernel->run;
+      call->accumulates = step->accumulates;
+      call->lands = step->lands;
+      call->call = (OrtrainKernelCall){
+        .inputs = (const void *const *) (self->addresses + step->first_operand),
+        .outputs = self->addresses + step->first_operand + step->n_inputs,
+        .constants = step->constants,
+        .node_number = step->node->number,
+      };
+    }
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (value->root != i)
+        continue;
+      if (value->bytes == 0)
+        ortrain_program_set_address (self, i, nothing);
+      else if (value->region == ORTRAIN_REGION_CONSTANT && value->value->tensor != NULL)
+        ortrain_program_set_address (self, i, (gpointer) ortrain_tensor_peek (value->value->tensor));
+    }
+  return self;
+}
+
+void
+ortrain_program_free (OrtrainProgram *self)
+{
+  g_free (self->calls);
+  g_free (self->addresses);
+  g_free (self->places);
+  g_free (self->first_slot);
+  g_free (self->slots);
+  g_object_unref (self->plan);
+  g_free (self);
+}
+
+OrtrainMemoryPlan *
+ortrain_program_get_plan (const OrtrainProgram *self)
+{
+  return self->plan;
+}
+
+gpointer
+ortrain_program_get_arena (const OrtrainProgram *self)
+{
+  return self->arena;
+}
+
+void
+ortrain_program_set_address (OrtrainProgram *self, guint32 row, gpointer address)
+{
+  if (self->places[row] == address)
+    return;
+  self->places[row] = address;
+  for (guint32 k = self->first_slot[row]; k < self->first_slot[row + 1]; k++)
+    self->addresses[self->slots[k]] = address;
+}
+
+gpointer
+ortrain_program_get_address (const OrtrainProgram *self, guint32 row)
+{
+  return self->places[self->values[row].root];
+}
+
+void
+ortrain_program_set_arena (OrtrainProgram *self, gpointer arena)
+{
+  if (self->arena == arena)
+    return;
+  self->arena = arena;
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (value->root == i && value->region == ORTRAIN_REGION_ARENA && value->bytes > 0)
+        ortrain_program_set_address (self, i, (char *) arena + value->offset);
+    }
+  for (guint s = 0; s < self->n_steps; s++)
+    if (self->steps[s].workspace != G_MAXUINT32)
+      self->calls[s].call.workspace = self->places[self->steps[s].workspace];
+}
+
+gboolean
+ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernelFrame *frame,
+                     GCancellable *cancellable, GError **error)
+{
+  frame->fault.code = ORTRAIN_FAULT_NONE;
+  for (guint s = first; s < end; s++)
+    {
+      Call *call = &self->calls[s];
+      if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
+        return FALSE;
+      call->call.frame = frame;
+      call->call.accumulate = call->accumulates || (call->lands && frame->accumulate_gradients);
+      call->run (&call->call);
+      if (G_UNLIKELY (frame->fault.code != ORTRAIN_FAULT_NONE))
+        {
+          ortrain_evaluate_set_fault (error, self->steps[s].node, &frame->fault);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
