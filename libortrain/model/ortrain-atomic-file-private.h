@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-errors.h"
+
+/* A file that appears under its name only when all of it is on disk. Everything is done through a handle of the
+ * directory, under a fresh name that no link can have; the old file, if any, stays until the last moment. */
+typedef struct _OrtrainAtomicFile OrtrainAtomicFile;
+
+OrtrainAtomicFile *ortrain_atomic_file_new (const char *path, GError **error);
+gboolean ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data, gsize n_bytes, GError **error);
+guint64 ortrain_atomic_file_get_size (OrtrainAtomicFile *self); /* bytes written so far */
+gboolean ortrain_atomic_file_sync (OrtrainAtomicFile *self, GError **error);
+gboolean ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error); /* syncs, renames */
+void ortrain_atomic_file_free (OrtrainAtomicFile *self); /* without a commit, nothing remains */
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainAtomicFile, ortrain_atomic_file_free)

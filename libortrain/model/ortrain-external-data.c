@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-external-data-private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct _OrtrainExternalData
+{
+  OrtrainModelLimits *limits;
+  char *directory;
+  int directory_fd;
+  GHashTable *files; /* location → GBytes */
+};
+
+OrtrainExternalData *
+ortrain_external_data_new (const char *directory, OrtrainModelLimits *limits)
+{
+  OrtrainExternalData *self = g_new0 (OrtrainExternalData, 1);
+  self->limits = g_object_ref (limits);
+  self->directory = g_strdup (directory);
+  self->directory_fd = -1;
+  self->files = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_bytes_unref);
+  return self;
+}
+
+void
+ortrain_external_data_free (OrtrainExternalData *self)
+{
+  if (self->directory_fd >= 0)
+    close (self->directory_fd);
+  g_hash_table_unref (self->files);
+  g_object_unref (self->limits);
+  g_free (self->directory);
+  g_free (self);
+}
+
+#define FILE_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+
+/* Where the kernel has no openat2: one component after the other, none of which may be a link. */
+static int
+open_by_components (int directory, const char *location, gboolean allow_links)
+{
+  g_auto (GStrv) parts = g_strsplit (location, "/", -1);
+  const int no_follow = allow_links ? 0 : O_NOFOLLOW;
+  int at = -1;
+
+  for (guint i = 0; parts[i] != NULL; i++)
+    {
+      if (*parts[i] == '\0' || g_str_equal (parts[i], "."))
+        continue;
+      if (g_str_equal (parts[i], ".."))
+        {
+          if (at >= 0)
+            close (at);
+          errno = EXDEV;
+          return -1;
+        }
+      gboolean last = parts[i + 1] == NULL;
+      int next = openat (at >= 0 ? at : directory, parts[i],
+                         last ? FILE_FLAGS | no_follow : O_PATH | O_DIRECTORY | O_CLOEXEC | no_follow);
+      int saved = errno;
+      if (at >= 0)
+        close (at);
+      if (next < 0)
+        {
+          errno = saved;
+          return -1;
+        }
+      at = next;
+    }
+  if (at < 0)
+    errno = EISDIR;
+  return at;
+}
+
+static int
+open_beneath (int directory, const char *location, gboolean allow_links)
+{
+  if (g_path_is_absolute (location))
+    {
+      errno = EXDEV;
+      return -1;
+    }
+  if (allow_links) /* links lead out of the directory by nature; the location itself still may not */
+    return open_by_components (directory, location, TRUE);
+#ifdef SYS_openat2
+  struct open_how how = { .flags = FILE_FLAGS,
+                          .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+  int fd;
+  do
+    fd = (int) syscall (SYS_openat2, directory, location, &how, sizeof how);
+  while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM && errno != E2BIG && errno != EINVAL))
+    return fd;
+#endif
+  return open_by_components (directory, location, FALSE);
+}
+
+static void
+refuse (GError **error, const char *location, const char *tensor, const char *why)
+{
+  g_autofree char *shown = g_utf8_make_valid (location, -1);
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "data file “%.200s” of tensor “%.200s”: %s",
+               shown, tensor, why);
+}
+
+GBytes *
+ortrain_external_data_open (OrtrainExternalData *self, const char *location, const char *tensor, GError **error)
+{
+  g_autoptr (GError) local_error = NULL;
+  gboolean allow_links = ortrain_model_limits_get_allow_links (self->limits);
+  struct stat st;
+
+  GBytes *bytes = g_hash_table_lookup (self->files, location);
+  if (bytes != NULL)
+    return bytes;
+  if (self->directory == NULL || !ortrain_model_limits_get_allow_external_data (self->limits))
+    {
+      refuse (error, location, tensor,
+              self->directory == NULL ? "the model was not read from a file, and no directory was given"
+                                      : "reading such files is not allowed (limit “allow-external-data”)");
+      return NULL;
+    }
+  if (*location == '\0')
+    {
+      refuse (error, location, tensor, "the name is empty");
+      return NULL;
+    }
+  if (self->directory_fd < 0)
+    self->directory_fd = open (self->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (self->directory_fd < 0)
+    {
+      refuse (error, location, tensor, g_strerror (errno));
+      return NULL;
+    }
+  int fd = open_beneath (self->directory_fd, location, allow_links);
+  if (fd < 0)
+    {
+      const char *why = g_strerror (errno);
+      if (errno == EXDEV)
+        why = "it lies outside of the model's directory";
+      else if (errno == ELOOP)
+        why = "it is reached through a symbolic link (limit “allow-links”)";
+      refuse (error, location, tensor, why);
+      return NULL;
+    }
+  if (fstat (fd, &st) != 0 || !S_ISREG (st.st_mode))
+    {
+      close (fd);
+      refuse (error, location, tensor, "it is not a regular file");
+      return NULL;
+    }
+  if (st.st_nlink > 1 && !allow_links)
+    {
+      close (fd);
+      refuse (error, location, tensor, "it has several names, so it may belong elsewhere (limit “allow-links”)");
+      return NULL;
+    }
+  g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, &local_error);
+  close (fd);
+  if (file == NULL)
+    {
+      refuse (error, location, tensor, local_error->message);
+      return NULL;
+    }
+  bytes = g_mapped_file_get_bytes (file);
+  g_hash_table_insert (self->files, g_strdup (location), bytes);
+  return bytes;
+}
+
+guint64
+ortrain_external_data_get_n_bytes (OrtrainExternalData *self)
+{
+  GHashTableIter iter;
+  gpointer bytes;
+  guint64 n = 0;
+
+  g_hash_table_iter_init (&iter, self->files);
+  while (g_hash_table_iter_next (&iter, NULL, &bytes))
+    n += g_bytes_get_size (bytes);
+  return n;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+#include "model/ortrain-proto-tensor-private.h"
+
+/* Where the contents of an initializer value stand in the file. */
+typedef enum
+{
+  ORTRAIN_ORIGIN_INITIALIZER,
+  ORTRAIN_ORIGIN_SPARSE,   /* a sparse initializer, made dense */
+  ORTRAIN_ORIGIN_CONSTANT, /* the attribute of a Constant node */
+  ORTRAIN_ORIGIN_IDENTITY, /* an Identity node of `of`: an exporter merged what had equal values */
+} OrtrainOriginKind;
+
+typedef struct
+{
+  OrtrainOriginKind kind;
+  char *of;
+} OrtrainOrigin;
+
+/* Makes the graph of a parsed model, in the operator set of the file, functions inlined. */
+typedef struct
+{
+  const Ortrain__Ox__ModelProto *proto;
+  OrtrainProtoTensors *tensors;
+  OrtrainModelLimits *limits;
+
+  /* results */
+  OrtrainGraph *graph;
+  GPtrArray *notes;     /* of char *, for people */
+  GHashTable *origins;  /* name → OrtrainOrigin, of the outermost graph's initializer values */
+  GError *unsupported;  /* the first thing that the file may have, but this library has not; or NULL */
+} OrtrainGraphReader;
+
+gboolean ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error);
+void ortrain_graph_reader_clear (OrtrainGraphReader *self);
+/* The version that the file imports of a domain; 0 if it does not. */
+gint64 ortrain_graph_reader_get_opset (const Ortrain__Ox__ModelProto *proto, const char *domain);

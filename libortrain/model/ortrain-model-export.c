@@ -1,0 +1,681 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-atomic-file-private.h"
+#include "model/ortrain-model-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <string.h>
+
+/* Export edits the bytes of the user's file: whatever has no new contents is written as it was read, known or unknown.
+ * The new file is a rope, a list of pieces of the old file, of tensors and of a few new bytes, so that no second copy of
+ * the weights is ever held. Only messages around a change get a new length. */
+
+typedef struct
+{
+  const guint8 *data;
+  gsize n_bytes;
+  GBytes *owner; /* or NULL: the model or the caller owns it */
+} Piece;
+
+typedef struct
+{
+  GArray *pieces;
+  guint64 n_bytes;
+} Rope;
+
+static void
+piece_clear (gpointer data)
+{
+  g_clear_pointer (&((Piece *) data)->owner, g_bytes_unref);
+}
+
+static void
+rope_init (Rope *self)
+{
+  self->pieces = g_array_new (FALSE, FALSE, sizeof (Piece));
+  g_array_set_clear_func (self->pieces, piece_clear);
+  self->n_bytes = 0;
+}
+
+static void
+rope_clear (Rope *self)
+{
+  g_clear_pointer (&self->pieces, g_array_unref);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Rope, rope_clear)
+
+static void
+rope_add (Rope *self, const guint8 *data, gsize n_bytes)
+{
+  if (n_bytes == 0)
+    return;
+  self->n_bytes += n_bytes;
+  if (self->pieces->len > 0)
+    {
+      Piece *last = &g_array_index (self->pieces, Piece, self->pieces->len - 1);
+      if (last->owner == NULL && last->data + last->n_bytes == data)
+        {
+          last->n_bytes += n_bytes;
+          return;
+        }
+    }
+  Piece piece = { data, n_bytes, NULL };
+  g_array_append_val (self->pieces, piece);
+}
+
+static void
+rope_add_new (Rope *self, const GByteArray *bytes)
+{
+  if (bytes->len == 0)
+    return;
+  GBytes *owner = g_bytes_new (bytes->data, bytes->len);
+  Piece piece = { g_bytes_get_data (owner, NULL), bytes->len, owner };
+  g_array_append_val (self->pieces, piece);
+  self->n_bytes += bytes->len;
+}
+
+static void
+rope_add_rope (Rope *self, const Rope *other)
+{
+  for (guint i = 0; i < other->pieces->len; i++)
+    {
+      Piece piece = g_array_index (other->pieces, Piece, i);
+      if (piece.owner == NULL)
+        {
+          rope_add (self, piece.data, piece.n_bytes);
+          continue;
+        }
+      g_bytes_ref (piece.owner);
+      g_array_append_val (self->pieces, piece);
+      self->n_bytes += piece.n_bytes;
+    }
+}
+
+static void
+put_varint (GByteArray *out, guint64 value)
+{
+  guint8 bytes[10];
+  g_byte_array_append (out, bytes, ortrain_wire_put_varint (bytes, value));
+}
+
+static void
+put_number (GByteArray *out, guint32 field, guint64 value)
+{
+  put_varint (out, (guint64) field << 3 | ORTRAIN_WIRE_VARINT);
+  put_varint (out, value);
+}
+
+static void
+put_head (GByteArray *out, guint32 field, guint64 n_bytes)
+{
+  put_varint (out, (guint64) field << 3 | ORTRAIN_WIRE_BYTES);
+  put_varint (out, n_bytes);
+}
+
+static void
+put_bytes (GByteArray *out, guint32 field, gconstpointer data, gsize n_bytes)
+{
+  put_head (out, field, n_bytes);
+  if (n_bytes > 0)
+    g_byte_array_append (out, data, (guint) n_bytes);
+}
+
+static void
+put_string (GByteArray *out, guint32 field, const char *string)
+{
+  put_bytes (out, field, string, strlen (string));
+}
+
+static void
+rope_add_message (Rope *self, guint32 field, const Rope *body)
+{
+  g_autoptr (GByteArray) head = g_byte_array_new ();
+  put_head (head, field, body->n_bytes);
+  rope_add_new (self, head);
+  rope_add_rope (self, body);
+}
+
+/* ---- What is exported ---- */
+
+typedef enum
+{
+  AT_MODEL,
+  AT_OUTER_GRAPH, /* the outermost graph */
+  AT_GRAPH,       /* any other */
+  AT_OUTER_NODE,
+  AT_NODE,
+  AT_ATTRIBUTE,
+  AT_INITIALIZER, /* a TensorProto directly in a graph */
+  AT_TENSOR,
+  AT_SPARSE,
+  AT_FUNCTION,
+  AT_TRAINING,
+  AT_NOWHERE,
+} Place;
+
+typedef struct
+{
+  OrtrainModel *model;
+  const guint8 *file;
+  GHashTable *tensors;
+  const char *data_name; /* of the file for external data; NULL: external data stays where it is */
+  gboolean all_external; /* big initializers go to the data file whether they were there or not */
+  Rope data;
+  GPtrArray *added; /* of char *: initializers that have no TensorProto of their own in the file yet */
+} Export;
+
+/* Smaller ones stay in the model even when weights are external. */
+#define MIN_EXTERNAL_BYTES 1024
+/* protobuf's limit for one message */
+#define MAX_MODEL_BYTES ((guint64) G_MAXINT32)
+
+static Place
+place_of (Place place, guint32 field)
+{
+  switch (place)
+    {
+    case AT_MODEL:
+      return field == ORTRAIN_MODEL_GRAPH ? AT_OUTER_GRAPH : field == 25 ? AT_FUNCTION : field == 20 ? AT_TRAINING : AT_NOWHERE;
+    case AT_OUTER_GRAPH:
+      if (field == ORTRAIN_GRAPH_NODE)
+        return AT_OUTER_NODE;
+      G_GNUC_FALLTHROUGH;
+    case AT_GRAPH:
+      return field == ORTRAIN_GRAPH_NODE          ? AT_NODE
+             : field == ORTRAIN_GRAPH_INITIALIZER ? AT_INITIALIZER
+             : field == 15                        ? AT_SPARSE
+                                                  : AT_NOWHERE;
+    case AT_OUTER_NODE:
+    case AT_NODE:
+      return field == ORTRAIN_NODE_ATTRIBUTE ? AT_ATTRIBUTE : AT_NOWHERE;
+    case AT_ATTRIBUTE:
+      return field == 5 || field == 10    ? AT_TENSOR
+             : field == 6 || field == 11  ? AT_GRAPH
+             : field == 22 || field == 23 ? AT_SPARSE
+                                          : AT_NOWHERE;
+    case AT_SPARSE:
+      return field == 1 || field == 2 ? AT_TENSOR : AT_NOWHERE;
+    case AT_FUNCTION:
+      return field == 7 ? AT_NODE : field == 11 ? AT_ATTRIBUTE : AT_NOWHERE;
+    case AT_TRAINING:
+      return field == 1 || field == 2 ? AT_GRAPH : AT_NOWHERE;
+    case AT_INITIALIZER:
+    case AT_TENSOR:
+    case AT_NOWHERE:
+      break;
+    }
+  return AT_NOWHERE;
+}
+
+static char *
+read_name (const Export *self, OrtrainWireRange range, guint32 number)
+{
+  OrtrainWireField field;
+  gsize position = range.begin;
+  while (ortrain_wire_next (self->file, range.end, &position, &field, NULL))
+    if (field.number == number && field.type == ORTRAIN_WIRE_BYTES)
+      return g_strndup ((const char *) self->file + field.body, field.end - field.body);
+  return g_strdup ("");
+}
+
+static OrtrainTensor *
+replacement_for (const Export *self, const char *name, OrtrainOriginKind kind)
+{
+  const OrtrainOrigin *origin = g_hash_table_lookup (self->model->reader.origins, name);
+  if (origin == NULL || origin->kind != kind || self->tensors == NULL)
+    return NULL;
+  return g_hash_table_lookup (self->tensors, name);
+}
+
+static OrtrainTensor *
+contents_of (const Export *self, const char *name)
+{
+  OrtrainTensor *tensor = self->tensors != NULL ? g_hash_table_lookup (self->tensors, name) : NULL;
+  if (tensor == NULL)
+    tensor = ortrain_graph_find_value (self->model->reader.graph, name)->tensor;
+  return tensor;
+}
+
+static gboolean
+same_contents (OrtrainTensor *a, OrtrainTensor *b)
+{
+  gsize n = ortrain_tensor_get_n_bytes (a);
+  return a == b || (n == ortrain_tensor_get_n_bytes (b) &&
+                    (n == 0 || memcmp (ortrain_tensor_peek (a), ortrain_tensor_peek (b), n) == 0));
+}
+
+/* ---- Tensors ---- */
+
+static void
+put_entry (GByteArray *out, const char *key, const char *value)
+{
+  g_autoptr (GByteArray) entry = g_byte_array_new ();
+  put_string (entry, 1, key);
+  put_string (entry, 2, value);
+  put_bytes (out, ORTRAIN_TENSOR_EXTERNAL_DATA, entry->data, entry->len);
+}
+
+/* Places elements in the data file, and writes where. */
+static void
+add_external (Export *self, Rope *out, const guint8 *data, gsize n_bytes)
+{
+  static const guint8 zeros[4096];
+  gsize alignment = n_bytes >= 65536 ? 4096 : 64;
+  rope_add (&self->data, zeros, (gsize) (-self->data.n_bytes & (alignment - 1)));
+  g_autofree char *offset = g_strdup_printf ("%" G_GUINT64_FORMAT, self->data.n_bytes);
+  g_autofree char *length = g_strdup_printf ("%" G_GSIZE_FORMAT, n_bytes);
+  rope_add (&self->data, data, n_bytes);
+
+  g_autoptr (GByteArray) head = g_byte_array_new ();
+  put_entry (head, "location", self->data_name);
+  put_entry (head, "offset", offset);
+  put_entry (head, "length", length);
+  put_number (head, ORTRAIN_TENSOR_DATA_LOCATION, 1);
+  rope_add_new (out, head);
+}
+
+static void
+add_raw (Rope *out, OrtrainTensor *tensor)
+{
+  g_autoptr (GByteArray) head = g_byte_array_new ();
+  put_head (head, ORTRAIN_TENSOR_RAW_DATA, ortrain_tensor_get_n_bytes (tensor));
+  rope_add_new (out, head);
+  rope_add (out, ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor));
+}
+
+static gboolean
+is_payload (guint32 number)
+{
+  return number == ORTRAIN_TENSOR_FLOAT_DATA || number == ORTRAIN_TENSOR_INT32_DATA ||
+         number == ORTRAIN_TENSOR_STRING_DATA || number == ORTRAIN_TENSOR_INT64_DATA ||
+         number == ORTRAIN_TENSOR_RAW_DATA || number == ORTRAIN_TENSOR_DOUBLE_DATA ||
+         number == ORTRAIN_TENSOR_UINT64_DATA || number == ORTRAIN_TENSOR_EXTERNAL_DATA ||
+         number == ORTRAIN_TENSOR_DATA_LOCATION;
+}
+
+static gboolean
+rewrite_tensor (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *replacement, Rope *out,
+                gboolean *changed, GError **error)
+{
+  OrtrainWireField field, raw = { 0 };
+  gboolean was_external = FALSE, done = FALSE;
+  const guint8 *data = NULL;
+  gsize n_bytes = 0;
+
+  for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
+    if (field.number == ORTRAIN_TENSOR_DATA_LOCATION)
+      was_external = field.value == ORTRAIN__OX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+    else if (field.number == ORTRAIN_TENSOR_RAW_DATA)
+      raw = field;
+
+  if (replacement != NULL)
+    {
+      data = ortrain_tensor_peek (replacement);
+      n_bytes = ortrain_tensor_get_n_bytes (replacement);
+    }
+  else if (!was_external)
+    {
+      data = self->file + raw.body;
+      n_bytes = raw.end - raw.body;
+    }
+  gboolean external = self->data_name != NULL &&
+                      (was_external || (self->all_external && place == AT_INITIALIZER && n_bytes >= MIN_EXTERNAL_BYTES));
+  if (replacement == NULL && !external)
+    {
+      rope_add (out, self->file + range.begin, range.end - range.begin);
+      return TRUE;
+    }
+  if (replacement == NULL && was_external)
+    {
+      Ortrain__Ox__TensorProto *proto =
+          ortrain__ox__tensor_proto__unpack (NULL, range.end - range.begin, self->file + range.begin);
+      const char *name = proto != NULL && proto->name != NULL ? proto->name : "";
+      gint64 n_elements;
+      gsize offset = 0;
+      GBytes *file = NULL;
+      if (proto != NULL && ortrain_proto_tensors_check_dims (self->model->limits, proto->dims, proto->n_dims,
+                                                             (OrtrainDType) proto->data_type, name, &n_elements,
+                                                             &n_bytes, error))
+        file = ortrain_proto_tensors_locate (&self->model->tensors, proto, n_bytes, name, &offset, error);
+      if (proto != NULL)
+        ortrain__ox__tensor_proto__free_unpacked (proto, NULL);
+      if (file == NULL)
+        {
+          if (error != NULL && *error == NULL)
+            g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "the model's file has changed");
+          return FALSE;
+        }
+      if (n_bytes > 0)
+        data = (const guint8 *) g_bytes_get_data (file, NULL) + offset;
+    }
+  *changed = TRUE;
+  for (gsize at = range.begin; !done || at < range.end;)
+    {
+      gboolean ended = !ortrain_wire_next (self->file, range.end, &at, &field, NULL);
+      if (!ended && !is_payload (field.number))
+        {
+          rope_add (out, self->file + field.begin, field.end - field.begin);
+          continue;
+        }
+      /* where the elements stood first; at the end, if there were none */
+      if (!done && external)
+        add_external (self, out, data, n_bytes);
+      else if (!done)
+        add_raw (out, replacement);
+      done = TRUE;
+      if (ended)
+        break;
+    }
+  return TRUE;
+}
+
+/* A TensorProto for contents that had none. */
+static void
+write_tensor (Export *self, const char *name, OrtrainTensor *tensor, Rope *out)
+{
+  g_autoptr (GByteArray) head = g_byte_array_new ();
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  for (gsize i = 0; i < rank; i++)
+    put_number (head, ORTRAIN_TENSOR_DIMS, (guint64) dims[i]);
+  put_number (head, ORTRAIN_TENSOR_DATA_TYPE, ortrain_tensor_get_dtype (tensor));
+  if (name != NULL)
+    put_string (head, ORTRAIN_TENSOR_NAME, name);
+  rope_add_new (out, head);
+  if (self->all_external && self->data_name != NULL && name != NULL &&
+      ortrain_tensor_get_n_bytes (tensor) >= MIN_EXTERNAL_BYTES)
+    add_external (self, out, ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor));
+  else
+    add_raw (out, tensor);
+}
+
+/* ---- Messages around them ---- */
+
+static gboolean rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *constant, Rope *out,
+                         gboolean *changed, GError **error);
+
+/* The attribute of a Constant node that gets new contents. Numbers that stood in other attributes become a tensor. */
+static gboolean
+rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents, Rope *out, gboolean *changed,
+                  GError **error)
+{
+  g_autofree char *name = read_name (self, range, ORTRAIN_ATTRIBUTE_NAME);
+  if (g_str_equal (name, "value"))
+    return rewrite (self, AT_ATTRIBUTE, range, contents, out, changed, error);
+
+  g_auto (Rope) tensor = { 0 };
+  g_autoptr (GByteArray) head = g_byte_array_new ();
+  rope_init (&tensor);
+  write_tensor (self, NULL, contents, &tensor);
+  put_string (head, ORTRAIN_ATTRIBUTE_NAME, "value");
+  put_number (head, 20, ORTRAIN_ATTRIBUTE_TENSOR);
+  rope_add_new (out, head);
+  rope_add_message (out, ORTRAIN_ATTRIBUTE_T, &tensor);
+  *changed = TRUE;
+  return TRUE;
+}
+
+/* One part of the outermost graph. *gone: it is left out. */
+static gboolean
+rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone)
+{
+  g_autofree char *name = NULL;
+  *contents = NULL;
+  *gone = FALSE;
+  if (place == AT_INITIALIZER)
+    {
+      name = read_name (self, range, ORTRAIN_TENSOR_NAME);
+      *contents = replacement_for (self, name, ORTRAIN_ORIGIN_INITIALIZER);
+    }
+  else if (place == AT_OUTER_NODE)
+    {
+      name = read_name (self, range, ORTRAIN_NODE_OUTPUT);
+      *contents = replacement_for (self, name, ORTRAIN_ORIGIN_CONSTANT);
+      const OrtrainOrigin *origin = g_hash_table_lookup (self->model->reader.origins, name);
+      if (origin != NULL && origin->kind == ORTRAIN_ORIGIN_IDENTITY &&
+          !same_contents (contents_of (self, name), contents_of (self, origin->of)))
+        *gone = TRUE;
+    }
+  else if (place == AT_SPARSE)
+    {
+      OrtrainWireField field;
+      for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL) && name == NULL;)
+        if (field.number == 1 && field.type == ORTRAIN_WIRE_BYTES)
+          name = read_name (self, (OrtrainWireRange){ field.body, field.end }, ORTRAIN_TENSOR_NAME);
+      *gone = name != NULL && replacement_for (self, name, ORTRAIN_ORIGIN_SPARSE) != NULL;
+    }
+  if (*gone)
+    g_ptr_array_add (self->added, g_steal_pointer (&name));
+  return TRUE;
+}
+
+/* The initializers that got their own contents, at the end of the outermost graph. */
+static void
+write_added (Export *self, Rope *out)
+{
+  for (guint i = 0; i < self->added->len; i++)
+    {
+      const char *name = self->added->pdata[i];
+      OrtrainTensor *tensor = contents_of (self, name);
+      g_auto (Rope) body = { 0 };
+      rope_init (&body);
+      write_tensor (self, name, tensor, &body);
+      rope_add_message (out, ORTRAIN_GRAPH_INITIALIZER, &body);
+      if (self->model->proto->ir_version >= 4)
+        continue;
+      /* before version 4 of the format, an initializer had to be an input as well */
+      g_autoptr (GByteArray) info = g_byte_array_new (), type = g_byte_array_new (), shape = g_byte_array_new ();
+      gsize rank;
+      const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+      for (gsize d = 0; d < rank; d++)
+        {
+          g_autoptr (GByteArray) dim = g_byte_array_new ();
+          put_number (dim, 1, (guint64) dims[d]);
+          put_bytes (shape, 1, dim->data, dim->len);
+        }
+      put_number (type, 1, ortrain_tensor_get_dtype (tensor));
+      put_bytes (type, 2, shape->data, shape->len);
+      g_autoptr (GByteArray) outer_type = g_byte_array_new ();
+      put_bytes (outer_type, 1, type->data, type->len);
+      put_string (info, 1, name);
+      put_bytes (info, 2, outer_type->data, outer_type->len);
+      g_autoptr (GByteArray) input = g_byte_array_new ();
+      put_bytes (input, 11, info->data, info->len);
+      rope_add_new (out, input);
+    }
+}
+
+/* Appends the new form of a message's body. constant: contents for the tensor of a Constant node's attribute, on the way
+ * to it. Recursion is as deep as messages nest, which was limited when the file was read. */
+static gboolean
+rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *constant, Rope *out, gboolean *changed,
+         GError **error)
+{
+  OrtrainWireField field;
+
+  if (place == AT_INITIALIZER || place == AT_TENSOR)
+    return rewrite_tensor (self, place, range, constant, out, changed, error);
+  for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
+    {
+      OrtrainWireRange body = { field.body, field.end };
+      Place inner = field.type == ORTRAIN_WIRE_BYTES ? place_of (place, field.number) : AT_NOWHERE;
+      OrtrainTensor *contents = constant;
+      gboolean gone = FALSE, inner_changed = FALSE;
+      g_auto (Rope) part = { 0 };
+
+      if (inner == AT_NOWHERE)
+        {
+          rope_add (out, self->file + field.begin, field.end - field.begin);
+          continue;
+        }
+      if (place == AT_OUTER_GRAPH)
+        rewrite_outer (self, inner, body, &contents, &gone);
+      if (gone)
+        {
+          *changed = TRUE;
+          continue;
+        }
+      rope_init (&part);
+      if (inner == AT_ATTRIBUTE && constant != NULL)
+        {
+          if (!rewrite_constant (self, body, constant, &part, &inner_changed, error))
+            return FALSE;
+        }
+      else if (!rewrite (self, inner, body, contents, &part, &inner_changed, error))
+        return FALSE;
+      if (inner_changed)
+        {
+          rope_add_message (out, field.number, &part);
+          *changed = TRUE;
+        }
+      else
+        rope_add (out, self->file + field.begin, field.end - field.begin);
+    }
+  if (place == AT_OUTER_GRAPH)
+    {
+      write_added (self, out);
+      g_ptr_array_set_size (self->added, 0);
+    }
+  return TRUE;
+}
+
+static gboolean
+check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
+{
+  GHashTableIter iter;
+  gpointer key, tensor;
+
+  if (model->file == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "the model was not made by one of its constructors");
+      return FALSE;
+    }
+  if (tensors == NULL)
+    return TRUE;
+  g_hash_table_iter_init (&iter, tensors);
+  while (g_hash_table_iter_next (&iter, &key, &tensor))
+    {
+      gsize rank, want_rank;
+      const OrtrainOrigin *origin = g_hash_table_lookup (model->reader.origins, key);
+      if (origin == NULL)
+        {
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
+                       "the model has no initializer “%.200s” to write new contents to", (const char *) key);
+          return FALSE;
+        }
+      OrtrainTensor *old = ortrain_graph_find_value (model->reader.graph, key)->tensor;
+      const gint64 *want = ortrain_tensor_get_dims (old, &want_rank);
+      const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+      if (ortrain_tensor_get_dtype (tensor) != ortrain_tensor_get_dtype (old) || rank != want_rank ||
+          (rank > 0 && memcmp (dims, want, rank * sizeof *dims) != 0) || ortrain_tensor_peek (tensor) == NULL)
+        {
+          g_autofree char *was = ortrain_shape_to_string (want, want_rank);
+          g_autofree char *is = ortrain_shape_to_string (dims, rank);
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
+                       "initializer “%.200s” is %s %s; the new contents are %s %s%s", (const char *) key,
+                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (old)), was,
+                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), is,
+                       ortrain_tensor_peek (tensor) == NULL ? ", released" : "");
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+static gboolean
+build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean all_external, Rope *out, Rope *data,
+       GError **error)
+{
+  g_autoptr (GPtrArray) added = g_ptr_array_new_with_free_func (g_free);
+  gboolean changed = FALSE;
+  gsize size;
+  Export self = { .model = model,
+                  .file = g_bytes_get_data (model->file, &size),
+                  .tensors = tensors,
+                  .data_name = data_name,
+                  .all_external = all_external,
+                  .added = added };
+
+  rope_init (out);
+  rope_init (&self.data);
+  gboolean ok = rewrite (&self, AT_MODEL, (OrtrainWireRange){ 0, size }, NULL, out, &changed, error);
+  *data = self.data;
+  return ok;
+}
+
+static gboolean
+write_rope (OrtrainAtomicFile *file, const Rope *rope, GError **error)
+{
+  for (guint i = 0; i < rope->pieces->len; i++)
+    {
+      const Piece *piece = &g_array_index (rope->pieces, Piece, i);
+      if (!ortrain_atomic_file_write (file, piece->data, piece->n_bytes, error))
+        return FALSE;
+    }
+  return ortrain_atomic_file_sync (file, error);
+}
+
+gboolean
+ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
+{
+  g_autofree char *data_path = g_strconcat (path, ".data", NULL);
+  g_autofree char *data_name = g_path_get_basename (data_path);
+  g_autoptr (OrtrainAtomicFile) data_file = NULL, file = NULL;
+  g_auto (Rope) model = { 0 }, data = { 0 };
+
+  if (!check_tensors (self, tensors, error) || !build (self, tensors, data_name, FALSE, &model, &data, error))
+    return FALSE;
+  if (model.n_bytes > MAX_MODEL_BYTES)
+    {
+      rope_clear (&model);
+      rope_clear (&data);
+      if (!build (self, tensors, data_name, TRUE, &model, &data, error))
+        return FALSE;
+    }
+  if (model.n_bytes > MAX_MODEL_BYTES)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
+                   "the model would have %" G_GUINT64_FORMAT " bytes without its weights; %" G_GUINT64_FORMAT " are possible",
+                   model.n_bytes, MAX_MODEL_BYTES);
+      return FALSE;
+    }
+  file = ortrain_atomic_file_new (path, error);
+  if (file == NULL || !write_rope (file, &model, error))
+    return FALSE;
+  if (data.n_bytes > 0)
+    {
+      data_file = ortrain_atomic_file_new (data_path, error);
+      if (data_file == NULL || !write_rope (data_file, &data, error) || !ortrain_atomic_file_commit (data_file, error))
+        return FALSE;
+    }
+  return ortrain_atomic_file_commit (file, error);
+}
+
+GBytes *
+ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error)
+{
+  g_auto (Rope) model = { 0 }, data = { 0 };
+
+  if (!check_tensors (self, tensors, error))
+    return NULL;
+  if (tensors == NULL || g_hash_table_size (tensors) == 0)
+    return g_bytes_ref (self->file);
+  if (!build (self, tensors, NULL, FALSE, &model, &data, error))
+    return NULL;
+  guint8 *bytes = g_try_malloc (MAX (model.n_bytes, 1));
+  if (bytes == NULL)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
+                   "%" G_GUINT64_FORMAT " bytes of memory for the model could not be had", model.n_bytes);
+      return NULL;
+    }
+  gsize at = 0;
+  for (guint i = 0; i < model.pieces->len; i++)
+    {
+      const Piece *piece = &g_array_index (model.pieces, Piece, i);
+      memcpy (bytes + at, piece->data, piece->n_bytes);
+      at += piece->n_bytes;
+    }
+  return g_bytes_new_take (bytes, at);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "model/ortrain-graph-reader-private.h"
+#include "model/ortrain-model.h"
+
+struct _OrtrainModel
+{
+  GObject parent_instance;
+
+  GBytes *file; /* NULL: not made by a constructor */
+  char *path;
+  char *directory; /* of external data; or NULL */
+  OrtrainModelLimits *limits;
+  OrtrainWireScan scan;
+  Ortrain__Ox__ModelProto *proto; /* without the elements of tensors */
+  OrtrainProtoTensors tensors;
+  OrtrainGraphReader reader; /* the graph as it stands in the file */
+
+  GMutex lock;         /* guards what follows */
+  OrtrainGraph *graph; /* upgraded and inferred; NULL until asked for */
+};
+
+/* Writes the model with other contents for some of its initializers: tensors is name → OrtrainTensor, of the same types and
+ * shapes; names are those of the initializer values of the graph. All else stays, byte for byte. What is at `path` is
+ * replaced when everything is on disk. NULL or empty: a copy. */
+gboolean ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error);
+/* The same in memory, external data left where it is. */
+GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error);

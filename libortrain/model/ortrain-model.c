@@ -1,0 +1,906 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-model-private.h"
+
+#include "core/ortrain-dtype-private.h"
+#include "model/ortrain-graph-writer-private.h"
+#include "ops/ortrain-op-private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/**
+ * OrtrainModel:
+ *
+ * An ONNX model, as a file has it.
+ *
+ * The file is checked against [class@ModelLimits] before anything of it is used, and stays mapped: weights are not copied.
+ * Do not change the file in place while the model exists; replacing it by renaming another one is fine.
+ *
+ * A model that has operators that Ortrain does not know still loads, so that it can be looked at and checked;
+ * [method@Model.get_graph] then lists them.
+ *
+ * A model does not change. It may be used from any thread.
+ */
+
+G_DEFINE_FINAL_TYPE (OrtrainModel, ortrain_model, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_PATH,
+  PROP_IR_VERSION,
+  PROP_OPSET,
+  PROP_PRODUCER_NAME,
+  PROP_PRODUCER_VERSION,
+  PROP_MODEL_VERSION,
+  PROP_DOC_STRING,
+  PROP_NAME,
+  PROP_N_NODES,
+  PROP_N_PARAMETERS,
+  PROP_N_BYTES,
+  N_PROPS
+};
+
+static GParamSpec *properties[N_PROPS];
+
+static void
+ortrain_model_finalize (GObject *object)
+{
+  OrtrainModel *self = ORTRAIN_MODEL (object);
+
+  g_clear_object (&self->graph);
+  ortrain_graph_reader_clear (&self->reader);
+  if (self->proto != NULL)
+    ortrain__ox__model_proto__free_unpacked (self->proto, NULL);
+  if (self->tensors.cache != NULL)
+    for (guint i = 0; i < self->scan.tensors->len; i++)
+      g_clear_object (&self->tensors.cache[i]);
+  g_free (self->tensors.cache);
+  g_clear_pointer (&self->tensors.external, ortrain_external_data_free);
+  ortrain_wire_scan_clear (&self->scan);
+  g_clear_object (&self->limits);
+  g_clear_pointer (&self->file, g_bytes_unref);
+  g_free (self->path);
+  g_free (self->directory);
+  g_mutex_clear (&self->lock);
+  G_OBJECT_CLASS (ortrain_model_parent_class)->finalize (object);
+}
+
+static void
+ortrain_model_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainModel *self = ORTRAIN_MODEL (object);
+
+  switch (id)
+    {
+    case PROP_PATH:
+      g_value_set_string (value, ortrain_model_get_path (self));
+      break;
+    case PROP_IR_VERSION:
+      g_value_set_int64 (value, ortrain_model_get_ir_version (self));
+      break;
+    case PROP_OPSET:
+      g_value_set_int64 (value, ortrain_model_get_opset (self));
+      break;
+    case PROP_PRODUCER_NAME:
+      g_value_set_string (value, ortrain_model_get_producer_name (self));
+      break;
+    case PROP_PRODUCER_VERSION:
+      g_value_set_string (value, ortrain_model_get_producer_version (self));
+      break;
+    case PROP_MODEL_VERSION:
+      g_value_set_int64 (value, ortrain_model_get_model_version (self));
+      break;
+    case PROP_DOC_STRING:
+      g_value_set_string (value, ortrain_model_get_doc_string (self));
+      break;
+    case PROP_NAME:
+      g_value_set_string (value, ortrain_model_get_name (self));
+      break;
+    case PROP_N_NODES:
+      g_value_set_uint (value, ortrain_model_get_n_nodes (self));
+      break;
+    case PROP_N_PARAMETERS:
+      g_value_set_uint64 (value, ortrain_model_get_n_parameters (self));
+      break;
+    case PROP_N_BYTES:
+      g_value_set_uint64 (value, ortrain_model_get_n_bytes (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_model_class_init (OrtrainModelClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->finalize = ortrain_model_finalize;
+  object_class->get_property = ortrain_model_get_property;
+
+  /**
+   * OrtrainModel:path: (getter get_path)
+   *
+   * The file that the model was read from; %NULL if it was made otherwise.
+   */
+  properties[PROP_PATH] = g_param_spec_string ("path", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainModel:ir-version: (getter get_ir_version)
+   *
+   * The version of ONNX's file format.
+   */
+  properties[PROP_IR_VERSION] = g_param_spec_int64 ("ir-version", NULL, NULL, 0, G_MAXINT64, 0, flags);
+  /**
+   * OrtrainModel:opset: (getter get_opset)
+   *
+   * The version of ONNX's own operators that the file uses.
+   */
+  properties[PROP_OPSET] = g_param_spec_int64 ("opset", NULL, NULL, 0, G_MAXINT64, 0, flags);
+  /**
+   * OrtrainModel:producer-name: (getter get_producer_name)
+   *
+   * The program that wrote the model.
+   */
+  properties[PROP_PRODUCER_NAME] = g_param_spec_string ("producer-name", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainModel:producer-version: (getter get_producer_version)
+   *
+   * The version of the program that wrote the model.
+   */
+  properties[PROP_PRODUCER_VERSION] = g_param_spec_string ("producer-version", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainModel:model-version: (getter get_model_version)
+   *
+   * The version that the author gave the model.
+   */
+  properties[PROP_MODEL_VERSION] =
+      g_param_spec_int64 ("model-version", NULL, NULL, G_MININT64, G_MAXINT64, 0, flags);
+  /**
+   * OrtrainModel:doc-string: (getter get_doc_string)
+   *
+   * What the author says about the model.
+   */
+  properties[PROP_DOC_STRING] = g_param_spec_string ("doc-string", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainModel:name: (getter get_name)
+   *
+   * The name of the model's graph.
+   */
+  properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainModel:n-nodes: (getter get_n_nodes)
+   *
+   * The number of nodes, functions inlined.
+   */
+  properties[PROP_N_NODES] = g_param_spec_uint ("n-nodes", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainModel:n-parameters: (getter get_n_parameters)
+   *
+   * The number of elements of all initializers of floating types.
+   */
+  properties[PROP_N_PARAMETERS] = g_param_spec_uint64 ("n-parameters", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainModel:n-bytes: (getter get_n_bytes)
+   *
+   * The size of the file and of the weights beside it, in bytes.
+   */
+  properties[PROP_N_BYTES] = g_param_spec_uint64 ("n-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  g_object_class_install_properties (object_class, N_PROPS, properties);
+}
+
+static void
+ortrain_model_init (OrtrainModel *self)
+{
+  g_mutex_init (&self->lock);
+}
+
+/* ---- Reading ---- */
+
+/* Newer versions of the format have only added fields so far; those are kept. This far ahead nobody knows. */
+#define MIN_IR_VERSION 1
+#define MAX_IR_VERSION 64
+#define MIN_OPSET 7
+#define MAX_OPSET 23
+
+static gboolean
+load (OrtrainModel *self, GError **error)
+{
+  gsize size, compact_size;
+  const guint8 *data = g_bytes_get_data (self->file, &size);
+
+  if (!ortrain_wire_scan (data, size, self->limits, &self->scan, error))
+    return FALSE;
+  const guint8 *compact = g_bytes_get_data (self->scan.compact, &compact_size);
+  self->proto = ortrain__ox__model_proto__unpack (NULL, compact_size, compact);
+  g_clear_pointer (&self->scan.compact, g_bytes_unref);
+  if (self->proto == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "not a valid ONNX model: the protocol buffer is malformed");
+      return FALSE;
+    }
+  if (self->proto->graph == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "not a valid ONNX model: there is no graph in it");
+      return FALSE;
+    }
+  if (self->proto->ir_version < MIN_IR_VERSION || self->proto->ir_version > MAX_IR_VERSION)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION,
+                   "version %" G_GINT64_FORMAT " of the ONNX format is not supported", (gint64) self->proto->ir_version);
+      return FALSE;
+    }
+  self->tensors.file = self->file;
+  self->tensors.scan = &self->scan;
+  self->tensors.limits = self->limits;
+  self->tensors.external = ortrain_external_data_new (self->directory, self->limits);
+  self->tensors.cache = g_new0 (OrtrainTensor *, self->scan.tensors->len + 1);
+  self->reader.proto = self->proto;
+  self->reader.tensors = &self->tensors;
+  self->reader.limits = self->limits;
+  return ortrain_graph_reader_read (&self->reader, error);
+}
+
+static OrtrainModel *
+new_from_bytes (GBytes *bytes, const char *path, const char *directory, OrtrainModelLimits *limits, GError **error)
+{
+  g_autoptr (OrtrainModel) self = g_object_new (ORTRAIN_TYPE_MODEL, NULL);
+
+  self->file = g_bytes_ref (bytes);
+  self->path = g_strdup (path);
+  self->directory = g_strdup (directory);
+  self->limits = limits != NULL ? g_object_ref (limits) : ortrain_model_limits_new ();
+  if (!load (self, error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
+/**
+ * ortrain_model_new_from_bytes_with_limits:
+ * @bytes: the contents of an ONNX file
+ * @base_dir: (nullable) (type filename): the directory below which external data may be read, or %NULL for none
+ * @limits: (nullable): limits, or %NULL for the defaults
+ * @error: return location for an error
+ *
+ * Like [ctor@Model.new_from_bytes], with limits of your own.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ */
+OrtrainModel *
+ortrain_model_new_from_bytes_with_limits (GBytes *bytes, const char *base_dir, OrtrainModelLimits *limits,
+                                          GError **error)
+{
+  g_return_val_if_fail (bytes != NULL, NULL);
+  g_return_val_if_fail (limits == NULL || ORTRAIN_IS_MODEL_LIMITS (limits), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  return new_from_bytes (bytes, NULL, base_dir, limits, error);
+}
+
+/**
+ * ortrain_model_new_from_bytes:
+ * @bytes: the contents of an ONNX file
+ * @base_dir: (nullable) (type filename): the directory below which external data may be read, or %NULL for none
+ * @error: return location for an error
+ *
+ * Reads a model from memory. The bytes are kept, not copied.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ */
+OrtrainModel *
+ortrain_model_new_from_bytes (GBytes *bytes, const char *base_dir, GError **error)
+{
+  return ortrain_model_new_from_bytes_with_limits (bytes, base_dir, NULL, error);
+}
+
+static GBytes *
+map_file (const char *path, OrtrainModelLimits *limits, GError **error)
+{
+  g_autofree char *shown = g_filename_display_name (path);
+  g_autoptr (GError) local_error = NULL;
+  struct stat st;
+  int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+  if (fd < 0)
+    {
+      int saved = errno;
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "cannot read model “%s”: %s", shown,
+                   g_strerror (saved));
+      return NULL;
+    }
+  if (fstat (fd, &st) != 0 || !S_ISREG (st.st_mode))
+    {
+      close (fd);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "model “%s” is not a regular file", shown);
+      return NULL;
+    }
+  if ((guint64) st.st_size > ortrain_model_limits_get_max_model_bytes (limits))
+    {
+      close (fd);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
+                   "model “%s” has %" G_GINT64_FORMAT " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   shown, (gint64) st.st_size, ortrain_model_limits_get_max_model_bytes (limits));
+      return NULL;
+    }
+  g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, &local_error);
+  close (fd);
+  if (file == NULL)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "cannot read model “%s”: %s", shown,
+                   local_error->message);
+      return NULL;
+    }
+  return g_mapped_file_get_bytes (file);
+}
+
+/**
+ * ortrain_model_new_from_file_with_limits:
+ * @path: (type filename): the path of an ONNX file
+ * @limits: (nullable): limits, or %NULL for the defaults
+ * @error: return location for an error
+ *
+ * Like [ctor@Model.new_from_file], with limits of your own.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError] or [error@GLib.FileError]
+ */
+OrtrainModel *
+ortrain_model_new_from_file_with_limits (const char *path, OrtrainModelLimits *limits, GError **error)
+{
+  g_return_val_if_fail (path != NULL, NULL);
+  g_return_val_if_fail (limits == NULL || ORTRAIN_IS_MODEL_LIMITS (limits), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  g_autoptr (OrtrainModelLimits) used = limits != NULL ? g_object_ref (limits) : ortrain_model_limits_new ();
+  g_autofree char *directory = g_path_get_dirname (path);
+  g_autoptr (GBytes) bytes = map_file (path, used, error);
+
+  if (bytes == NULL)
+    return NULL;
+  OrtrainModel *self = new_from_bytes (bytes, path, directory, used, error);
+  if (self == NULL)
+    {
+      g_autofree char *shown = g_filename_display_basename (path);
+      g_prefix_error (error, "%s: ", shown);
+    }
+  return self;
+}
+
+/**
+ * ortrain_model_new_from_file:
+ * @path: (type filename): the path of an ONNX file
+ * @error: return location for an error
+ *
+ * Reads a model. Weights that lie in files of their own are read from the same directory and those below it.
+ *
+ * The time that this takes does not depend on the size of the weights, which are mapped and read when they are needed.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError] or [error@GLib.FileError]
+ */
+OrtrainModel *
+ortrain_model_new_from_file (const char *path, GError **error)
+{
+  return ortrain_model_new_from_file_with_limits (path, NULL, error);
+}
+
+static void
+load_in_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+  GError *error = NULL;
+  OrtrainModel *model = ortrain_model_new_from_file (data, &error);
+
+  if (model != NULL)
+    g_task_return_pointer (task, model, g_object_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_model_new_from_file_async:
+ * @path: (type filename): the path of an ONNX file
+ * @cancellable: (nullable): a cancellable
+ * @callback: (scope async): what to call when the model is there
+ * @user_data: data for @callback
+ *
+ * Like [ctor@Model.new_from_file], on a thread of its own. @callback runs on the thread-default main context of the
+ * caller.
+ */
+void
+ortrain_model_new_from_file_async (const char *path, GCancellable *cancellable, GAsyncReadyCallback callback,
+                                   gpointer user_data)
+{
+  g_return_if_fail (path != NULL);
+  g_return_if_fail (cancellable == NULL || G_IS_CANCELLABLE (cancellable));
+  g_autoptr (GTask) task = g_task_new (NULL, cancellable, callback, user_data);
+
+  g_task_set_source_tag (task, ortrain_model_new_from_file_async);
+  g_task_set_task_data (task, g_strdup (path), g_free);
+  g_task_run_in_thread (task, load_in_thread);
+}
+
+/**
+ * ortrain_model_new_from_file_finish: (constructor)
+ * @result: what the callback got
+ * @error: return location for an error
+ *
+ * Ends [func@Model.new_from_file_async].
+ *
+ * Returns: (transfer full): the model, or %NULL with an error
+ */
+OrtrainModel *
+ortrain_model_new_from_file_finish (GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (g_task_is_valid (result, NULL), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_model_new_from_file_async), NULL);
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/**
+ * ortrain_model_new_from_graph:
+ * @graph: a graph
+ * @error: return location for an error
+ *
+ * Makes a model of a graph: one made by [class@GraphBuilder], or a training graph, to look at it or to save it. Nodes of
+ * Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ */
+OrtrainModel *
+ortrain_model_new_from_graph (OrtrainGraph *graph, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_GRAPH (graph), NULL);
+  g_autoptr (GBytes) bytes = ortrain_graph_write (graph, error);
+
+  return bytes != NULL ? new_from_bytes (bytes, NULL, NULL, NULL, error) : NULL;
+}
+
+/* ---- What stands in it ---- */
+
+/**
+ * ortrain_model_get_path: (get-property path)
+ * @self: a model
+ *
+ * The file that the model was read from.
+ *
+ * Returns: (nullable) (type filename): the path, or %NULL if the model was made otherwise
+ */
+const char *
+ortrain_model_get_path (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return self->path;
+}
+
+/**
+ * ortrain_model_get_ir_version: (get-property ir-version)
+ * @self: a model
+ *
+ * The version of ONNX's file format.
+ *
+ * Returns: the version
+ */
+gint64
+ortrain_model_get_ir_version (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
+  return self->proto != NULL ? self->proto->ir_version : 0;
+}
+
+/**
+ * ortrain_model_get_opset: (get-property opset)
+ * @self: a model
+ *
+ * The version of ONNX's own operators that the file uses.
+ *
+ * Returns: the version; 0 if the file uses none of them
+ */
+gint64
+ortrain_model_get_opset (OrtrainModel *self)
+{
+  return ortrain_model_get_opset_version (self, "");
+}
+
+/**
+ * ortrain_model_get_opset_version:
+ * @self: a model
+ * @domain: a domain of operators, empty for ONNX's own
+ *
+ * The version of a domain's operators that the file uses.
+ *
+ * Returns: the version; 0 if the file does not name the domain
+ */
+gint64
+ortrain_model_get_opset_version (OrtrainModel *self, const char *domain)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
+  g_return_val_if_fail (domain != NULL, 0);
+  return self->proto != NULL ? MAX (ortrain_graph_reader_get_opset (self->proto, domain), 0) : 0;
+}
+
+/**
+ * ortrain_model_get_domains:
+ * @self: a model
+ *
+ * The domains of operators that the file names, ONNX's own as an empty string.
+ *
+ * Returns: (transfer full) (array zero-terminated=1): the domains
+ */
+char **
+ortrain_model_get_domains (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+
+  for (gsize i = 0; self->proto != NULL && i < self->proto->n_opset_import; i++)
+    {
+      const char *domain = self->proto->opset_import[i]->domain;
+      g_strv_builder_add (builder, domain != NULL ? domain : "");
+    }
+  return g_strv_builder_end (builder);
+}
+
+/**
+ * ortrain_model_get_producer_name: (get-property producer-name)
+ * @self: a model
+ *
+ * The program that wrote the model.
+ *
+ * Returns: (nullable): its name
+ */
+const char *
+ortrain_model_get_producer_name (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return self->proto != NULL ? self->proto->producer_name : NULL;
+}
+
+/**
+ * ortrain_model_get_producer_version: (get-property producer-version)
+ * @self: a model
+ *
+ * The version of the program that wrote the model.
+ *
+ * Returns: (nullable): the version
+ */
+const char *
+ortrain_model_get_producer_version (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return self->proto != NULL ? self->proto->producer_version : NULL;
+}
+
+/**
+ * ortrain_model_get_model_version: (get-property model-version)
+ * @self: a model
+ *
+ * The version that the author gave the model.
+ *
+ * Returns: the version
+ */
+gint64
+ortrain_model_get_model_version (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
+  return self->proto != NULL ? self->proto->model_version : 0;
+}
+
+/**
+ * ortrain_model_get_doc_string: (get-property doc-string)
+ * @self: a model
+ *
+ * What the author says about the model.
+ *
+ * Returns: (nullable): the text
+ */
+const char *
+ortrain_model_get_doc_string (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return self->proto != NULL ? self->proto->doc_string : NULL;
+}
+
+/**
+ * ortrain_model_get_name: (get-property name)
+ * @self: a model
+ *
+ * The name of the model's graph.
+ *
+ * Returns: (nullable): the name
+ */
+const char *
+ortrain_model_get_name (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return self->proto != NULL ? self->proto->graph->name : NULL;
+}
+
+/**
+ * ortrain_model_get_n_nodes: (get-property n-nodes)
+ * @self: a model
+ *
+ * The number of nodes, functions inlined and constants left out.
+ *
+ * Returns: the number
+ */
+guint
+ortrain_model_get_n_nodes (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
+  return self->reader.graph != NULL ? self->reader.graph->nodes->len : 0;
+}
+
+/**
+ * ortrain_model_get_n_parameters: (get-property n-parameters)
+ * @self: a model
+ *
+ * The number of elements of all initializers of floating types. What a training session trains may be less.
+ *
+ * Returns: the number
+ */
+guint64
+ortrain_model_get_n_parameters (OrtrainModel *self)
+{
+  guint64 n = 0;
+
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
+  for (guint i = 0; self->reader.graph != NULL && i < self->reader.graph->initializers->len; i++)
+    {
+      const OrtrainValue *value = self->reader.graph->initializers->pdata[i];
+      if (ortrain_dtype_is_floating (value->dtype) && value->role != ORTRAIN_ROLE_FROZEN)
+        n += (guint64) ortrain_tensor_get_n_elements (value->tensor);
+    }
+  return n;
+}
+
+/**
+ * ortrain_model_get_n_bytes: (get-property n-bytes)
+ * @self: a model
+ *
+ * The size of the file, and of the files beside it that its weights are in.
+ *
+ * Returns: the size in bytes
+ */
+guint64
+ortrain_model_get_n_bytes (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
+  if (self->file == NULL)
+    return 0;
+  return g_bytes_get_size (self->file) + ortrain_external_data_get_n_bytes (self->tensors.external);
+}
+
+/**
+ * ortrain_model_get_metadata_keys:
+ * @self: a model
+ *
+ * The keys of what the author noted in the model.
+ *
+ * Returns: (transfer full) (array zero-terminated=1): the keys
+ */
+char **
+ortrain_model_get_metadata_keys (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+
+  for (gsize i = 0; self->proto != NULL && i < self->proto->n_metadata_props; i++)
+    if (self->proto->metadata_props[i]->key != NULL)
+      g_strv_builder_add (builder, self->proto->metadata_props[i]->key);
+  return g_strv_builder_end (builder);
+}
+
+/**
+ * ortrain_model_get_metadata:
+ * @self: a model
+ * @key: a key
+ *
+ * What the author noted in the model under a key.
+ *
+ * Returns: (nullable): the text, or %NULL if there is none
+ */
+const char *
+ortrain_model_get_metadata (OrtrainModel *self, const char *key)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_return_val_if_fail (key != NULL, NULL);
+  for (gsize i = 0; self->proto != NULL && i < self->proto->n_metadata_props; i++)
+    if (g_strcmp0 (self->proto->metadata_props[i]->key, key) == 0)
+      return self->proto->metadata_props[i]->value;
+  return NULL;
+}
+
+/**
+ * ortrain_model_get_notes:
+ * @self: a model
+ *
+ * What was found in the file that somebody who trains the model should know: initializers that an exporter merged, weights
+ * in Constant nodes, functions. One sentence each.
+ *
+ * Returns: (transfer full) (array zero-terminated=1): the sentences
+ */
+char **
+ortrain_model_get_notes (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+
+  for (guint i = 0; self->reader.notes != NULL && i < self->reader.notes->len; i++)
+    g_strv_builder_add (builder, self->reader.notes->pdata[i]);
+  return g_strv_builder_end (builder);
+}
+
+/**
+ * ortrain_model_get_file_graph:
+ * @self: a model
+ *
+ * The graph as it stands in the file, in the file's operator set; functions are inlined, and Constant nodes are
+ * initializers. It is there for every model that could be read, also if some of its operators are not known. Do not change
+ * it.
+ *
+ * Returns: (transfer none) (nullable): the graph; %NULL if the model was not made by a constructor
+ */
+OrtrainGraph *
+ortrain_model_get_file_graph (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  return self->reader.graph;
+}
+
+static OrtrainGraph *
+make_graph (OrtrainModel *self, GError **error)
+{
+  OrtrainGraphReader reader = { .proto = self->proto, .tensors = &self->tensors, .limits = self->limits };
+  gint64 opset = ortrain_graph_reader_get_opset (self->proto, "");
+
+  if (self->reader.unsupported != NULL)
+    {
+      g_propagate_error (error, g_error_copy (self->reader.unsupported));
+      return NULL;
+    }
+  if (opset > MAX_OPSET || (opset < MIN_OPSET && (opset > 0 || self->reader.graph->nodes->len > 0)))
+    {
+      gboolean own_domain_only = opset == 0;
+      for (guint i = 0; i < self->reader.graph->nodes->len && own_domain_only; i++)
+        own_domain_only = ((OrtrainNode *) self->reader.graph->nodes->pdata[i])->domain[0] != '\0';
+      if (!own_domain_only)
+        {
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION,
+                       "the model uses version %" G_GINT64_FORMAT " of ONNX's operators; %d to %d are supported", opset,
+                       MIN_OPSET, MAX_OPSET);
+          return NULL;
+        }
+    }
+  /* A graph of its own, not a copy: upgrading changes the bodies of control flow too. */
+  gboolean ok = ortrain_graph_reader_read (&reader, error) && ortrain_ops_upgrade (reader.graph, error) &&
+                ortrain_ops_infer (reader.graph, error);
+  OrtrainGraph *graph = ok ? g_steal_pointer (&reader.graph) : NULL;
+  ortrain_graph_reader_clear (&reader);
+  return graph;
+}
+
+/**
+ * ortrain_model_get_graph:
+ * @self: a model
+ * @error: return location for an error
+ *
+ * The graph of the model, as everything in Ortrain works with it: functions inlined, every node in the form that it has in
+ * operator set 23, types and shapes inferred. It is made when it is first asked for. Do not change it; copy it.
+ *
+ * Returns: (transfer none): the graph, or %NULL with an error of [error@GraphError] or [error@ModelError]; operators that
+ *   are not known are all listed in one
+ */
+OrtrainGraph *
+ortrain_model_get_graph (OrtrainModel *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  if (self->file == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "the model was not made by one of its constructors");
+      return NULL;
+    }
+  g_mutex_lock (&self->lock);
+  if (self->graph == NULL)
+    self->graph = make_graph (self, error);
+  OrtrainGraph *graph = self->graph;
+  g_mutex_unlock (&self->lock);
+  return graph;
+}
+
+/* ---- Writing ---- */
+
+/**
+ * ortrain_model_save:
+ * @self: a model
+ * @path: (type filename): where to
+ * @error: return location for an error
+ *
+ * Writes the model as it was read. Weights that lie in files of their own are written to one file, named as @path with
+ * `.data` appended. A file that is there already is replaced when all is on disk.
+ *
+ * Returns: %TRUE, or %FALSE with an error of [error@ModelError]
+ */
+gboolean
+ortrain_model_save (OrtrainModel *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  return ortrain_model_export (self, path, NULL, error);
+}
+
+/**
+ * ortrain_model_to_bytes:
+ * @self: a model
+ * @error: return location for an error
+ *
+ * The contents of the model's file. External data stays where it is.
+ *
+ * Returns: (transfer full): the bytes, or %NULL with an error of [error@ModelError]
+ */
+GBytes *
+ortrain_model_to_bytes (OrtrainModel *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  return ortrain_model_export_bytes (self, NULL, error);
+}
+
+static void
+append_values (GString *out, const char *what, const GPtrArray *values)
+{
+  for (guint i = 0; i < values->len; i++)
+    {
+      g_autofree char *line = ortrain_value_describe (values->pdata[i]);
+      g_string_append_printf (out, "%s  %s\n", i == 0 ? what : "          ", line);
+    }
+}
+
+/**
+ * ortrain_model_to_string:
+ * @self: a model
+ *
+ * Describes the model for people, in several lines.
+ *
+ * Returns: (transfer full): the text
+ */
+char *
+ortrain_model_to_string (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  if (self->file == NULL)
+    return g_strdup ("a model without contents\n");
+
+  GString *out = g_string_new (NULL);
+  g_autofree char *file = self->path != NULL ? g_filename_display_basename (self->path) : g_strdup ("(in memory)");
+  g_autofree char *size = g_format_size (ortrain_model_get_n_bytes (self));
+  const char *version = ortrain_model_get_producer_version (self), *producer = ortrain_model_get_producer_name (self);
+
+  g_string_append_printf (out, "Model       %s, %s\n", file, size);
+  if (self->proto->graph->name != NULL && *self->proto->graph->name != '\0')
+    g_string_append_printf (out, "Name        %s\n", self->proto->graph->name);
+  if (producer != NULL && *producer != '\0')
+    {
+      g_autofree char *all = g_strconcat (producer, " ", version, NULL);
+      g_autofree char *valid = g_utf8_make_valid (all, -1);
+      g_string_append_printf (out, "Written by  %s\n", g_strchomp (valid));
+    }
+  g_string_append_printf (out, "Format      ONNX, IR version %" G_GINT64_FORMAT, ortrain_model_get_ir_version (self));
+  for (gsize i = 0; i < self->proto->n_opset_import; i++)
+    {
+      const char *domain = self->proto->opset_import[i]->domain;
+      g_string_append_printf (out, ", %s %" G_GINT64_FORMAT, domain != NULL && *domain != '\0' ? domain : "operator set",
+                              (gint64) self->proto->opset_import[i]->version);
+    }
+  g_string_append_printf (out, "\nNodes       %u\nParameters  %'" G_GUINT64_FORMAT " in %u initializers\n",
+                          ortrain_model_get_n_nodes (self), ortrain_model_get_n_parameters (self),
+                          self->reader.graph->initializers->len);
+  append_values (out, "Inputs    ", self->reader.graph->inputs);
+  append_values (out, "Outputs   ", self->reader.graph->outputs);
+  for (guint i = 0; i < self->reader.notes->len; i++)
+    g_string_append_printf (out, "Note        %s\n", (const char *) self->reader.notes->pdata[i]);
+  return g_string_free (out, FALSE);
+}

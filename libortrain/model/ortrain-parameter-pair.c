@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "core/ortrain-dtype-private.h"
+#include "model/ortrain-model-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <string.h>
+
+/**
+ * OrtrainParameterPair:
+ *
+ * Two initializers of a model with equal values: probably one parameter, stored twice.
+ */
+struct _OrtrainParameterPair
+{
+  char *first, *second;
+  gboolean transposed;
+};
+
+G_DEFINE_BOXED_TYPE (OrtrainParameterPair, ortrain_parameter_pair, ortrain_parameter_pair_copy,
+                     ortrain_parameter_pair_free)
+
+static OrtrainParameterPair *
+pair_new (const char *first, const char *second, gboolean transposed)
+{
+  OrtrainParameterPair *self = g_new0 (OrtrainParameterPair, 1);
+  self->first = g_strdup (first);
+  self->second = g_strdup (second);
+  self->transposed = transposed;
+  return self;
+}
+
+/**
+ * ortrain_parameter_pair_copy:
+ * @self: a pair
+ *
+ * Copies a pair.
+ *
+ * Returns: (transfer full): the copy
+ */
+OrtrainParameterPair *
+ortrain_parameter_pair_copy (OrtrainParameterPair *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+  return pair_new (self->first, self->second, self->transposed);
+}
+
+/**
+ * ortrain_parameter_pair_free:
+ * @self: a pair
+ *
+ * Frees a pair.
+ */
+void
+ortrain_parameter_pair_free (OrtrainParameterPair *self)
+{
+  g_return_if_fail (self != NULL);
+  g_free (self->first);
+  g_free (self->second);
+  g_free (self);
+}
+
+/**
+ * ortrain_parameter_pair_get_first:
+ * @self: a pair
+ *
+ * The name of the initializer that comes first in the file.
+ *
+ * Returns: the name
+ */
+const char *
+ortrain_parameter_pair_get_first (OrtrainParameterPair *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+  return self->first;
+}
+
+/**
+ * ortrain_parameter_pair_get_second:
+ * @self: a pair
+ *
+ * The name of the other initializer.
+ *
+ * Returns: the name
+ */
+const char *
+ortrain_parameter_pair_get_second (OrtrainParameterPair *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+  return self->second;
+}
+
+/**
+ * ortrain_parameter_pair_get_transposed:
+ * @self: a pair
+ *
+ * Whether the second is the transpose of the first.
+ *
+ * Returns: %TRUE if it is
+ */
+gboolean
+ortrain_parameter_pair_get_transposed (OrtrainParameterPair *self)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+  return self->transposed;
+}
+
+/* ---- Finding them ---- */
+
+#define MIN_ELEMENTS 256
+#define N_SAMPLES 64
+
+typedef struct
+{
+  const OrtrainValue *value;
+  guint64 key, transposed_key;
+} Candidate;
+
+static guint64
+mix (guint64 hash, guint64 bits)
+{
+  hash = (hash ^ bits) * G_GUINT64_CONSTANT (0x9E3779B97F4A7C15);
+  return hash ^ hash >> 29;
+}
+
+static guint64
+element_bits (OrtrainTensor *tensor, gsize index)
+{
+  const guint8 *data = ortrain_tensor_peek (tensor);
+  gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
+  guint64 bits = 0;
+  memcpy (&bits, data + index * size, MIN (size, sizeof bits));
+  return bits;
+}
+
+/* A hash of some elements of a tensor, or of its transpose, at places that depend on the resulting shape alone: equal
+ * tensors have equal keys, and of others hardly any byte is read. */
+static guint64
+sample (OrtrainTensor *tensor, gboolean transpose, gboolean *varies)
+{
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  guint64 n = (guint64) ortrain_tensor_get_n_elements (tensor), hash = mix (n, ortrain_tensor_get_dtype (tensor));
+  guint64 random = 88172645463325252u, first = 0;
+
+  *varies = FALSE;
+  for (gsize i = 0; i < rank; i++)
+    hash = mix (hash, (guint64) dims[transpose ? rank - 1 - i : i]);
+  for (guint i = 0; i < N_SAMPLES; i++)
+    {
+      random ^= random << 13;
+      random ^= random >> 7;
+      random ^= random << 17;
+      guint64 index = random % n;
+      if (transpose) /* element (row, column) of the transpose, which has dims[0] columns */
+        index = (index % (guint64) dims[0]) * (guint64) dims[1] + index / (guint64) dims[0];
+      guint64 bits = element_bits (tensor, index);
+      if (i == 0)
+        first = bits;
+      *varies = *varies || bits != first;
+      hash = mix (hash, bits);
+    }
+  return hash;
+}
+
+#define TRANSPOSE_EQUAL(Type)                                                                                          \
+  G_STMT_START                                                                                                         \
+  {                                                                                                                    \
+    const Type *x = ortrain_tensor_peek (a), *y = ortrain_tensor_peek (b);                                             \
+    for (gint64 r0 = 0; r0 < rows; r0 += 64)                                                                           \
+      for (gint64 c0 = 0; c0 < columns; c0 += 64)                                                                      \
+        {                                                                                                              \
+          Type differ = 0;                                                                                             \
+          for (gint64 r = r0; r < MIN (rows, r0 + 64); r++)                                                            \
+            for (gint64 c = c0; c < MIN (columns, c0 + 64); c++)                                                       \
+              differ |= (Type) (x[r * columns + c] ^ y[c * rows + r]);                                                 \
+          if (differ != 0)                                                                                             \
+            return FALSE;                                                                                              \
+        }                                                                                                              \
+    return TRUE;                                                                                                       \
+  }                                                                                                                    \
+  G_STMT_END
+
+static gboolean
+equal_transposed (OrtrainTensor *a, OrtrainTensor *b)
+{
+  const gint64 rows = ortrain_tensor_get_dim (a, 0), columns = ortrain_tensor_get_dim (a, 1);
+
+  switch (ortrain_dtype_get_size (ortrain_tensor_get_dtype (a)))
+    {
+    case 2:
+      TRANSPOSE_EQUAL (guint16);
+    case 4:
+      TRANSPOSE_EQUAL (guint32);
+    case 8:
+      TRANSPOSE_EQUAL (guint64);
+    default:
+      return FALSE;
+    }
+}
+
+static gboolean
+equal (const Candidate *a, const Candidate *b, gboolean transposed)
+{
+  OrtrainTensor *x = a->value->tensor, *y = b->value->tensor;
+  gsize x_rank, y_rank;
+  const gint64 *x_dims = ortrain_tensor_get_dims (x, &x_rank), *y_dims = ortrain_tensor_get_dims (y, &y_rank);
+
+  if (ortrain_tensor_get_dtype (x) != ortrain_tensor_get_dtype (y) || x_rank != y_rank)
+    return FALSE;
+  for (gsize i = 0; i < x_rank; i++)
+    if (x_dims[i] != y_dims[transposed ? x_rank - 1 - i : i])
+      return FALSE;
+  if (transposed)
+    return equal_transposed (x, y);
+  return x == y || memcmp (ortrain_tensor_peek (x), ortrain_tensor_peek (y), ortrain_tensor_get_n_bytes (x)) == 0;
+}
+
+/**
+ * ortrain_model_find_equal_parameters:
+ * @self: a model
+ *
+ * Finds pairs of initializers that have equal values, one perhaps transposed: parameters that a program stored twice, such
+ * as a word embedding that is also the weight of the output. Training lets the two drift apart unless it is told to tie
+ * them. Tensors of few elements, and those whose elements are all alike, are not looked at.
+ *
+ * Returns: (transfer full) (element-type OrtrainParameterPair): the pairs, in the order of the file
+ */
+GPtrArray *
+ortrain_model_find_equal_parameters (OrtrainModel *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
+  GPtrArray *pairs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_parameter_pair_free);
+  g_autoptr (GArray) candidates = g_array_new (FALSE, FALSE, sizeof (Candidate));
+  g_autoptr (GHashTable) by_key = g_hash_table_new (g_int64_hash, g_int64_equal); /* key → index of the first + 1 */
+
+  if (self->reader.graph == NULL)
+    return pairs;
+  for (guint i = 0; i < self->reader.graph->initializers->len; i++)
+    {
+      const OrtrainValue *value = self->reader.graph->initializers->pdata[i];
+      Candidate candidate = { .value = value };
+      gboolean varies;
+      if (!ortrain_dtype_is_floating (value->dtype) || ortrain_tensor_get_n_elements (value->tensor) < MIN_ELEMENTS)
+        continue;
+      candidate.key = sample (value->tensor, FALSE, &varies);
+      if (!varies)
+        continue;
+      candidate.transposed_key = candidate.key;
+      if (ortrain_tensor_get_rank (value->tensor) == 2)
+        candidate.transposed_key = sample (value->tensor, TRUE, &varies);
+      g_array_append_val (candidates, candidate);
+    }
+  for (guint i = 0; i < candidates->len; i++)
+    {
+      Candidate *candidate = &g_array_index (candidates, Candidate, i);
+      guint same = GPOINTER_TO_UINT (g_hash_table_lookup (by_key, &candidate->key));
+      guint turned = GPOINTER_TO_UINT (g_hash_table_lookup (by_key, &candidate->transposed_key));
+      const Candidate *first = &g_array_index (candidates, Candidate, (same != 0 ? same : MAX (turned, 1)) - 1);
+      if (same != 0 && equal (first, candidate, FALSE))
+        g_ptr_array_add (pairs, pair_new (first->value->name, candidate->value->name, FALSE));
+      else if (same == 0 && turned != 0 && ortrain_tensor_get_rank (candidate->value->tensor) == 2 &&
+               equal (first, candidate, TRUE))
+        g_ptr_array_add (pairs, pair_new (first->value->name, candidate->value->name, TRUE));
+      else
+        g_hash_table_insert (by_key, &candidate->key, GUINT_TO_POINTER (i + 1));
+    }
+  return pairs;
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-wire-private.h"
+
+#include <string.h>
+
+typedef enum
+{
+  MSG_MODEL,
+  MSG_GRAPH,
+  MSG_NODE,
+  MSG_ATTRIBUTE,
+  MSG_TENSOR,
+  MSG_SPARSE_TENSOR,
+  MSG_VALUE_INFO,
+  MSG_TYPE,
+  MSG_TYPE_TENSOR,
+  MSG_TYPE_SEQUENCE,
+  MSG_TYPE_MAP,
+  MSG_SHAPE,
+  MSG_DIMENSION,
+  MSG_OPERATOR_SET,
+  MSG_ENTRY,
+  MSG_TRAINING_INFO,
+  MSG_FUNCTION,
+  MSG_ANNOTATION,
+  MSG_SEGMENT,
+  N_MSGS,
+} Msg;
+
+static const char *const msg_names[N_MSGS] = {
+  "ModelProto",         "GraphProto",      "NodeProto",         "AttributeProto",      "TensorProto",
+  "SparseTensorProto",  "ValueInfoProto",  "TypeProto",         "TypeProto.Tensor",    "TypeProto.Sequence",
+  "TypeProto.Map",      "TensorShapeProto", "TensorShapeProto.Dimension", "OperatorSetIdProto", "StringStringEntryProto",
+  "TrainingInfoProto",  "FunctionProto",   "TensorAnnotation",  "TensorProto.Segment",
+};
+
+typedef enum
+{
+  KIND_UNKNOWN, /* kept, whatever it is */
+  KIND_INT,
+  KIND_FIXED32,
+  KIND_INTS,     /* repeated, packed or not */
+  KIND_FIXED32S, /* repeated, packed or not */
+  KIND_NAME,     /* a string that code compares and people read: UTF-8 without NUL, of limited length */
+  KIND_TEXT,     /* any other string */
+  KIND_DATA,     /* elements of a tensor: left out of the compact copy */
+  KIND_MSG,
+} Kind;
+
+typedef struct
+{
+  guint8 kind;
+  guint8 msg;
+} FieldRule;
+
+#define N_FIELDS 32
+#define SUB(m) { KIND_MSG, (m) }
+
+/* Fields that newer versions of the format added stand here too where they hold names or messages. */
+static const FieldRule rules[N_MSGS][N_FIELDS] = {
+  [MSG_MODEL] = { [1] = { KIND_INT },
+                  [2] = { KIND_TEXT },
+                  [3] = { KIND_TEXT },
+                  [4] = { KIND_NAME },
+                  [5] = { KIND_INT },
+                  [6] = { KIND_TEXT },
+                  [7] = SUB (MSG_GRAPH),
+                  [8] = SUB (MSG_OPERATOR_SET),
+                  [14] = SUB (MSG_ENTRY),
+                  [20] = SUB (MSG_TRAINING_INFO),
+                  [25] = SUB (MSG_FUNCTION) },
+  [MSG_GRAPH] = { [1] = SUB (MSG_NODE),
+                  [2] = { KIND_NAME },
+                  [5] = SUB (MSG_TENSOR),
+                  [10] = { KIND_TEXT },
+                  [11] = SUB (MSG_VALUE_INFO),
+                  [12] = SUB (MSG_VALUE_INFO),
+                  [13] = SUB (MSG_VALUE_INFO),
+                  [14] = SUB (MSG_ANNOTATION),
+                  [15] = SUB (MSG_SPARSE_TENSOR) },
+  [MSG_NODE] = { [1] = { KIND_NAME },
+                 [2] = { KIND_NAME },
+                 [3] = { KIND_NAME },
+                 [4] = { KIND_NAME },
+                 [5] = SUB (MSG_ATTRIBUTE),
+                 [6] = { KIND_TEXT },
+                 [7] = { KIND_NAME },
+                 [8] = { KIND_NAME } },
+  [MSG_ATTRIBUTE] = { [1] = { KIND_NAME },
+                      [2] = { KIND_FIXED32 },
+                      [3] = { KIND_INT },
+                      [4] = { KIND_TEXT },
+                      [5] = SUB (MSG_TENSOR),
+                      [6] = SUB (MSG_GRAPH),
+                      [7] = { KIND_FIXED32S },
+                      [8] = { KIND_INTS },
+                      [9] = { KIND_TEXT },
+                      [10] = SUB (MSG_TENSOR),
+                      [11] = SUB (MSG_GRAPH),
+                      [13] = { KIND_TEXT },
+                      [14] = SUB (MSG_TYPE),
+                      [15] = SUB (MSG_TYPE),
+                      [20] = { KIND_INT },
+                      [21] = { KIND_NAME },
+                      [22] = SUB (MSG_SPARSE_TENSOR),
+                      [23] = SUB (MSG_SPARSE_TENSOR) },
+  [MSG_TENSOR] = { [1] = { KIND_INTS },
+                   [2] = { KIND_INT },
+                   [3] = SUB (MSG_SEGMENT),
+                   [4] = { KIND_DATA },
+                   [5] = { KIND_DATA },
+                   [6] = { KIND_DATA },
+                   [7] = { KIND_DATA },
+                   [8] = { KIND_NAME },
+                   [9] = { KIND_DATA },
+                   [10] = { KIND_DATA },
+                   [11] = { KIND_DATA },
+                   [12] = { KIND_TEXT },
+                   [13] = SUB (MSG_ENTRY),
+                   [14] = { KIND_INT } },
+  [MSG_SPARSE_TENSOR] = { [1] = SUB (MSG_TENSOR), [2] = SUB (MSG_TENSOR), [3] = { KIND_INTS } },
+  [MSG_VALUE_INFO] = { [1] = { KIND_NAME }, [2] = SUB (MSG_TYPE), [3] = { KIND_TEXT } },
+  [MSG_TYPE] = { [1] = SUB (MSG_TYPE_TENSOR),
+                 [4] = SUB (MSG_TYPE_SEQUENCE),
+                 [5] = SUB (MSG_TYPE_MAP),
+                 [6] = { KIND_TEXT },
+                 [8] = SUB (MSG_TYPE_TENSOR),
+                 [9] = SUB (MSG_TYPE_SEQUENCE) },
+  [MSG_TYPE_TENSOR] = { [1] = { KIND_INT }, [2] = SUB (MSG_SHAPE) },
+  [MSG_TYPE_SEQUENCE] = { [1] = SUB (MSG_TYPE) },
+  [MSG_TYPE_MAP] = { [1] = { KIND_INT }, [2] = SUB (MSG_TYPE) },
+  [MSG_SHAPE] = { [1] = SUB (MSG_DIMENSION) },
+  [MSG_DIMENSION] = { [1] = { KIND_INT }, [2] = { KIND_NAME }, [3] = { KIND_TEXT } },
+  [MSG_OPERATOR_SET] = { [1] = { KIND_NAME }, [2] = { KIND_INT } },
+  [MSG_ENTRY] = { [1] = { KIND_NAME }, [2] = { KIND_TEXT } },
+  [MSG_TRAINING_INFO] = { [1] = SUB (MSG_GRAPH), [2] = SUB (MSG_GRAPH), [3] = SUB (MSG_ENTRY), [4] = SUB (MSG_ENTRY) },
+  [MSG_FUNCTION] = { [1] = { KIND_NAME },
+                     [4] = { KIND_NAME },
+                     [5] = { KIND_NAME },
+                     [6] = { KIND_NAME },
+                     [7] = SUB (MSG_NODE),
+                     [8] = { KIND_TEXT },
+                     [9] = SUB (MSG_OPERATOR_SET),
+                     [10] = { KIND_NAME },
+                     [11] = SUB (MSG_ATTRIBUTE),
+                     [12] = SUB (MSG_VALUE_INFO),
+                     [13] = { KIND_NAME } },
+  [MSG_ANNOTATION] = { [1] = { KIND_NAME }, [2] = SUB (MSG_ENTRY) },
+  [MSG_SEGMENT] = { [1] = { KIND_INT }, [2] = { KIND_INT } },
+};
+
+#define MAX_STACK 257
+/* A length that is written before it is known: five bytes, of which a small number leaves the high ones empty. */
+#define LENGTH_BYTES 5
+
+typedef struct
+{
+  Msg msg;
+  gsize begin, end;  /* of the body, in the file */
+  gsize out_length;  /* where the length stands in the copy */
+  guint graph_depth;
+} Frame;
+
+typedef struct
+{
+  const guint8 *data;
+  OrtrainModelLimits *limits;
+  GByteArray *out;
+  GArray *tensors;
+  guint64 n_nodes, n_items, max_nodes, max_tensors, max_items, max_name_bytes;
+} Scanner;
+
+static gboolean
+over_limit (GError **error, const char *what, guint64 limit, const char *property, gsize at)
+{
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
+               "the model has more than %" G_GUINT64_FORMAT " %s (limit “%s”) at byte %" G_GSIZE_FORMAT, limit, what,
+               property, at);
+  return FALSE;
+}
+
+static void
+write_length (guint8 *at, gsize length)
+{
+  for (guint i = 0; i < LENGTH_BYTES; i++)
+    at[i] = (guint8) ((length >> (7 * i)) & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0);
+}
+
+static gboolean
+check_scalar (Scanner *self, const Frame *frame, Kind kind, const OrtrainWireField *field, GError **error)
+{
+  gboolean fits = TRUE;
+  switch (kind)
+    {
+    case KIND_INT:
+      fits = field->type == ORTRAIN_WIRE_VARINT;
+      break;
+    case KIND_FIXED32:
+      fits = field->type == ORTRAIN_WIRE_FIXED32;
+      break;
+    case KIND_INTS:
+      fits = field->type == ORTRAIN_WIRE_VARINT || field->type == ORTRAIN_WIRE_BYTES;
+      if (field->type == ORTRAIN_WIRE_BYTES)
+        for (gsize i = field->body; i < field->end; i++)
+          self->n_items += self->data[i] < 0x80;
+      break;
+    case KIND_FIXED32S:
+      fits = field->type == ORTRAIN_WIRE_FIXED32 ||
+             (field->type == ORTRAIN_WIRE_BYTES && (field->end - field->body) % 4 == 0);
+      if (field->type == ORTRAIN_WIRE_BYTES)
+        self->n_items += (field->end - field->body) / 4;
+      break;
+    case KIND_NAME:
+      fits = field->type == ORTRAIN_WIRE_BYTES;
+      if (!fits)
+        break;
+      if (field->end - field->body > self->max_name_bytes)
+        return over_limit (error, "bytes in a name", self->max_name_bytes, "max-name-bytes", field->begin);
+      if (!g_utf8_validate_len ((const char *) self->data + field->body, field->end - field->body, NULL))
+        {
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                       "not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT
+                       " is not UTF-8, or has a NUL byte in it",
+                       field->number, msg_names[frame->msg], field->begin);
+          return FALSE;
+        }
+      break;
+    case KIND_TEXT:
+      fits = field->type == ORTRAIN_WIRE_BYTES;
+      break;
+    case KIND_UNKNOWN:
+    case KIND_DATA:
+    case KIND_MSG:
+      break;
+    }
+  if (!fits)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                   "not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT " has the wrong wire type %u",
+                   field->number, msg_names[frame->msg], field->begin, (guint) field->type);
+      return FALSE;
+    }
+  if (self->n_items > self->max_items)
+    return over_limit (error, "items", self->max_items, "max-items", field->begin);
+  return TRUE;
+}
+
+static gboolean
+enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireField *field, GError **error)
+{
+  const Frame *frame = &stack[*depth];
+  guint graph_depth = frame->graph_depth + (msg == MSG_GRAPH);
+
+  if (field->type != ORTRAIN_WIRE_BYTES)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                   "not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT " is not a %s", field->number,
+                   msg_names[frame->msg], field->begin, msg_names[msg]);
+      return FALSE;
+    }
+  if (*depth + 1 > ortrain_model_limits_get_max_depth (self->limits) || *depth + 2 > MAX_STACK)
+    return over_limit (error, "levels of nested messages", ortrain_model_limits_get_max_depth (self->limits), "max-depth",
+                       field->begin);
+  /* the outermost graph is no nesting */
+  if (graph_depth > ortrain_model_limits_get_max_graph_depth (self->limits) + 1)
+    return over_limit (error, "levels of nested graphs", ortrain_model_limits_get_max_graph_depth (self->limits),
+                       "max-graph-depth", field->begin);
+  if (msg == MSG_NODE && ++self->n_nodes > self->max_nodes)
+    return over_limit (error, "nodes", self->max_nodes, "max-nodes", field->begin);
+  if (msg == MSG_TENSOR && self->tensors->len >= self->max_tensors)
+    return over_limit (error, "tensors", self->max_tensors, "max-tensors", field->begin);
+
+  guint8 tag[10];
+  guint n = ortrain_wire_put_varint (tag, (guint64) field->number << 3 | ORTRAIN_WIRE_BYTES);
+  g_byte_array_append (self->out, tag, n);
+  stack[++*depth] = (Frame){ msg, field->body, field->end, self->out->len, graph_depth };
+  static const guint8 room[LENGTH_BYTES];
+  g_byte_array_append (self->out, room, LENGTH_BYTES);
+  return TRUE;
+}
+
+static void
+leave (Scanner *self, const Frame *frame)
+{
+  if (frame->msg == MSG_TENSOR)
+    {
+      guint32 index = self->tensors->len;
+      guint8 field[] = { ORTRAIN_TENSOR_RAW_DATA << 3 | ORTRAIN_WIRE_BYTES, 4, (guint8) index, (guint8) (index >> 8),
+                         (guint8) (index >> 16), (guint8) (index >> 24) };
+      OrtrainWireRange range = { frame->begin, frame->end };
+      g_array_append_val (self->tensors, range);
+      g_byte_array_append (self->out, field, sizeof field);
+    }
+  write_length (self->out->data + frame->out_length, self->out->len - frame->out_length - LENGTH_BYTES);
+}
+
+static gboolean
+scan (Scanner *self, gsize size, GError **error)
+{
+  Frame stack[MAX_STACK];
+  guint depth = 0;
+  gsize position = 0;
+
+  stack[0] = (Frame){ MSG_MODEL, 0, size, 0, 0 };
+  for (;;)
+    {
+      const Frame *frame = &stack[depth];
+      GError *broken = NULL;
+      OrtrainWireField field;
+
+      if (!ortrain_wire_next (self->data, frame->end, &position, &field, &broken))
+        {
+          if (broken != NULL)
+            {
+              g_propagate_error (error, broken);
+              return FALSE;
+            }
+          if (depth == 0)
+            return TRUE;
+          leave (self, frame);
+          depth--;
+          continue;
+        }
+      FieldRule rule = { KIND_UNKNOWN, 0 };
+      if (field.number < N_FIELDS)
+        rule = rules[frame->msg][field.number];
+      if (rule.kind == KIND_DATA)
+        continue;
+      self->n_items++;
+      if (!check_scalar (self, frame, rule.kind, &field, error))
+        return FALSE;
+      if (rule.kind == KIND_MSG)
+        {
+          if (!enter (self, stack, &depth, rule.msg, &field, error))
+            return FALSE;
+          position = field.body;
+          continue;
+        }
+      if (self->out->len + (field.end - field.begin) > G_MAXINT32)
+        return over_limit (error, "bytes besides tensors", G_MAXINT32, "fixed", field.begin);
+      g_byte_array_append (self->out, self->data + field.begin, (guint) (field.end - field.begin));
+    }
+}
+
+gboolean
+ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, OrtrainWireScan *result, GError **error)
+{
+  g_autoptr (GByteArray) out = g_byte_array_new ();
+  g_autoptr (GArray) tensors = g_array_new (FALSE, FALSE, sizeof (OrtrainWireRange));
+  Scanner self = { .data = data,
+                   .limits = limits,
+                   .out = out,
+                   .tensors = tensors,
+                   .max_nodes = ortrain_model_limits_get_max_nodes (limits),
+                   .max_tensors = ortrain_model_limits_get_max_tensors (limits),
+                   .max_items = ortrain_model_limits_get_max_items (limits),
+                   .max_name_bytes = ortrain_model_limits_get_max_name_bytes (limits) };
+
+  if (size == 0)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "the model file is empty");
+      return FALSE;
+    }
+  if (size > ortrain_model_limits_get_max_model_bytes (limits))
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
+                   "the model file has %" G_GSIZE_FORMAT " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   size, ortrain_model_limits_get_max_model_bytes (limits));
+      return FALSE;
+    }
+  if (!scan (&self, size, error))
+    return FALSE;
+  result->n_nodes = self.n_nodes;
+  result->tensors = g_steal_pointer (&tensors);
+  result->compact = g_byte_array_free_to_bytes (g_steal_pointer (&out));
+  return TRUE;
+}
+
+void
+ortrain_wire_scan_clear (OrtrainWireScan *self)
+{
+  g_clear_pointer (&self->compact, g_bytes_unref);
+  g_clear_pointer (&self->tensors, g_array_unref);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-wire-private.h"
+
+#include <string.h>
+
+gboolean
+ortrain_wire_read_varint (const guint8 *data, gsize end, gsize *position, guint64 *value)
+{
+  guint64 result = 0;
+  gsize at = *position;
+  for (guint shift = 0; shift < 70 && at < end; shift += 7)
+    {
+      guint8 byte = data[at++];
+      if (shift == 63 && byte > 1)
+        return FALSE;
+      result |= (guint64) (byte & 0x7f) << shift;
+      if (byte < 0x80)
+        {
+          *value = result;
+          *position = at;
+          return TRUE;
+        }
+    }
+  return FALSE;
+}
+
+guint
+ortrain_wire_put_varint (guint8 *out, guint64 value)
+{
+  guint n = 0;
+  while (value >= 0x80)
+    {
+      out[n++] = (guint8) (value | 0x80);
+      value >>= 7;
+    }
+  out[n++] = (guint8) value;
+  return n;
+}
+
+static gboolean
+broken (GError **error, gsize at, const char *what)
+{
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+               "not a valid ONNX model: %s at byte %" G_GSIZE_FORMAT, what, at);
+  return FALSE;
+}
+
+gboolean
+ortrain_wire_next (const guint8 *data, gsize end, gsize *position, OrtrainWireField *field, GError **error)
+{
+  gsize at = *position;
+  guint64 tag, length;
+
+  if (at >= end)
+    return FALSE;
+  field->begin = at;
+  if (!ortrain_wire_read_varint (data, end, &at, &tag) || tag > G_MAXUINT32 || (tag >> 3) == 0)
+    return broken (error, field->begin, "broken field tag");
+  field->number = (guint32) (tag >> 3);
+  field->type = (OrtrainWireType) (tag & 7);
+  field->body = at;
+  field->value = 0;
+  switch ((guint) field->type)
+    {
+    case ORTRAIN_WIRE_VARINT:
+      if (!ortrain_wire_read_varint (data, end, &at, &field->value))
+        return broken (error, field->body, "broken number");
+      break;
+    case ORTRAIN_WIRE_FIXED64:
+      if (end - at < 8)
+        return broken (error, field->body, "end of data inside a number");
+      for (guint i = 0; i < 8; i++)
+        field->value |= (guint64) data[at + i] << (8 * i);
+      at += 8;
+      break;
+    case ORTRAIN_WIRE_FIXED32:
+      if (end - at < 4)
+        return broken (error, field->body, "end of data inside a number");
+      for (guint i = 0; i < 4; i++)
+        field->value |= (guint64) data[at + i] << (8 * i);
+      at += 4;
+      break;
+    case ORTRAIN_WIRE_BYTES:
+      if (!ortrain_wire_read_varint (data, end, &at, &length))
+        return broken (error, field->body, "broken length");
+      if (length > end - at)
+        {
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                       "not a valid ONNX model: field %u at byte %" G_GSIZE_FORMAT " says %" G_GUINT64_FORMAT
+                       " bytes, but only %" G_GSIZE_FORMAT " are left",
+                       field->number, field->begin, length, end - at);
+          return FALSE;
+        }
+      field->body = at;
+      at += (gsize) length;
+      break;
+    default:
+      return broken (error, field->begin, "unknown wire type");
+    }
+  field->end = at;
+  *position = at;
+  return TRUE;
+}
