@@ -12,6 +12,6 @@ gboolean ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data,
 guint64 ortrain_atomic_file_get_size (OrtrainAtomicFile *self); /* bytes written so far */
 gboolean ortrain_atomic_file_sync (OrtrainAtomicFile *self, GError **error);
 gboolean ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error); /* syncs, renames */
-void ortrain_atomic_file_free (OrtrainAtomicFile *self); /* without a commit, nothing remains */
+void ortrain_atomic_file_free (OrtrainAtomicFile *self);                       /* without a commit, nothing remains */
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainAtomicFile, ortrain_atomic_file_free)

@@ -4,15 +4,16 @@
 #include "core/ortrain-errors.h"
 #include "model/ortrain-model-limits.h"
 
-/* The directory below which a model's weight files lie. Files are opened relative to a handle of the directory, never by
- * a path that was checked first, and are mapped once. */
+/* The directory below which a model's weight files lie. Files are opened relative to a handle of the directory, never
+ * by a path that was checked first, and are mapped once. */
 typedef struct _OrtrainExternalData OrtrainExternalData;
 
 /* directory NULL: none may be opened. */
 OrtrainExternalData *ortrain_external_data_new (const char *directory, OrtrainModelLimits *limits);
 void ortrain_external_data_free (OrtrainExternalData *self);
 /* The whole file, mapped; transfer none. `tensor` is for the message. */
-GBytes *ortrain_external_data_open (OrtrainExternalData *self, const char *location, const char *tensor, GError **error);
+GBytes *ortrain_external_data_open (OrtrainExternalData *self, const char *location, const char *tensor,
+                                    GError **error);
 guint64 ortrain_external_data_get_n_bytes (OrtrainExternalData *self); /* of all files opened so far */
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExternalData, ortrain_external_data_free)

@@ -106,8 +106,8 @@ static void
 refuse (GError **error, const char *location, const char *tensor, const char *why)
 {
   g_autofree char *shown = g_utf8_make_valid (location, -1);
-  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "data file “%.200s” of tensor “%.200s”: %s",
-               shown, tensor, why);
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA,
+               "data file “%.200s” of tensor “%.200s”: %s", shown, tensor, why);
 }
 
 GBytes *

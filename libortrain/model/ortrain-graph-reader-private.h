@@ -28,9 +28,9 @@ typedef struct
 
   /* results */
   OrtrainGraph *graph;
-  GPtrArray *notes;     /* of char *, for people */
-  GHashTable *origins;  /* name → OrtrainOrigin, of the outermost graph's initializer values */
-  GError *unsupported;  /* the first thing that the file may have, but this library has not; or NULL */
+  GPtrArray *notes;    /* of char *, for people */
+  GHashTable *origins; /* name → OrtrainOrigin, of the outermost graph's initializer values */
+  GError *unsupported; /* the first thing that the file may have, but this library has not; or NULL */
 } OrtrainGraphReader;
 
 gboolean ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error);

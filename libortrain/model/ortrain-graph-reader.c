@@ -2,6 +2,7 @@
 #include "model/ortrain-graph-reader-private.h"
 
 #include "core/ortrain-dtype-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
 
@@ -45,8 +46,7 @@ typedef struct
 static gboolean read_nodes (State *state, Scope *scope, Ortrain__Ox__NodeProto **nodes, gsize n, GError **error);
 static OrtrainGraph *read_graph (State *state, Scope *outer, const Ortrain__Ox__GraphProto *proto, GError **error);
 
-static gboolean
-invalid (GError **error, const char *format, ...) G_GNUC_PRINTF (2, 3);
+static gboolean invalid (GError **error, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
 static gboolean
 invalid (GError **error, const char *format, ...)
@@ -60,8 +60,7 @@ invalid (GError **error, const char *format, ...)
 }
 
 /* Remembers what keeps the graph from being used; the model still loads, so that people can look at it. */
-static void
-unsupported (State *state, const char *format, ...) G_GNUC_PRINTF (2, 3);
+static void unsupported (State *state, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
 static void
 unsupported (State *state, const char *format, ...)
@@ -105,7 +104,8 @@ describe (const Ortrain__Ox__NodeProto *node)
 {
   if (text (node->name)[0] != '\0')
     return g_strdup_printf ("%s “%.200s”", text (node->op_type), node->name);
-  return g_strdup_printf ("%s (first output “%.200s”)", text (node->op_type), node->n_output > 0 ? node->output[0] : "");
+  return g_strdup_printf ("%s (first output “%.200s”)", text (node->op_type),
+                          node->n_output > 0 ? node->output[0] : "");
 }
 
 gint64
@@ -172,7 +172,8 @@ collect_functions (State *state, GError **error)
           if (field->tag != 11 || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ||
               !ortrain_wire_read_varint (field->data, field->len, &at, &length) || length != field->len - at)
             continue;
-          Ortrain__Ox__AttributeProto *attribute = ortrain__ox__attribute_proto__unpack (NULL, length, field->data + at);
+          Ortrain__Ox__AttributeProto *attribute =
+              ortrain__ox__attribute_proto__unpack (NULL, length, field->data + at);
           if (attribute != NULL)
             g_ptr_array_add (function->defaults, attribute);
         }
@@ -203,8 +204,8 @@ find_function (State *state, const Ortrain__Ox__NodeProto *node)
   return g_hash_table_lookup (state->functions, key);
 }
 
-/* The attribute that a reference in a function's body means, and the scope in which its graphs are to be read. NULL: the
- * call does not give it, and neither does the function. */
+/* The attribute that a reference in a function's body means, and the scope in which its graphs are to be read. NULL:
+ * the call does not give it, and neither does the function. */
 static const Ortrain__Ox__AttributeProto *
 follow_reference (const char *name, Scope **scope)
 {
@@ -323,8 +324,8 @@ read_attribute (State *state, Scope *scope, const char *name, const Ortrain__Ox_
         for (gsize i = 0; i < (one ? 1 : from->n_tensors); i++)
           {
             GError *local_error = NULL;
-            OrtrainTensor *tensor =
-                ortrain_proto_tensors_get (state->reader->tensors, one ? from->t : from->tensors[i], owner, &local_error);
+            OrtrainTensor *tensor = ortrain_proto_tensors_get (state->reader->tensors, one ? from->t : from->tensors[i],
+                                                               owner, &local_error);
             if (tensor == NULL)
               {
                 if (postpone (state, &local_error))
@@ -379,7 +380,8 @@ read_attribute (State *state, Scope *scope, const char *name, const Ortrain__Ox_
         }
       return TRUE;
     }
-  unsupported (state, "attribute “%.200s” of %s has kind %d, which is not supported", name, owner, (int) kind_of (from));
+  unsupported (state, "attribute “%.200s” of %s has kind %d, which is not supported", name, owner,
+               (int) kind_of (from));
   return TRUE;
 }
 
@@ -434,15 +436,16 @@ read_type (State *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto 
   if (ortrain_dtype_is_valid (type->elem_type))
     *dtype = (OrtrainDType) type->elem_type;
   else if (needed && type->elem_type != 0)
-    unsupported (state, "“%.200s” has element type %d of ONNX, which is not supported", text (info->name), type->elem_type);
+    unsupported (state, "“%.200s” has element type %d of ONNX, which is not supported", text (info->name),
+                 type->elem_type);
   if (type->shape == NULL)
     return TRUE;
   guint max_rank = MIN (ortrain_model_limits_get_max_rank (state->reader->limits), ORTRAIN_MAX_RANK);
   if (type->shape->n_dim > max_rank)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "“%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u", text (info->name),
-                   type->shape->n_dim, max_rank);
+                   "“%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
+                   text (info->name), type->shape->n_dim, max_rank);
       return FALSE;
     }
   *rank = (gint) type->shape->n_dim;
@@ -575,8 +578,30 @@ constant_contents (State *state, const Ortrain__Ox__NodeProto *node, OrtrainTens
   return FALSE;
 }
 
-/* The initializer that an Identity node passes on while others read it too: an exporter merged parameters that had equal
- * values when it ran. */
+static gboolean
+all_alike (OrtrainTensor *tensor)
+{
+  const guint8 *data = ortrain_tensor_peek (tensor);
+  gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor)), n = ortrain_tensor_get_n_bytes (tensor);
+  return n <= size || memcmp (data, data + size, n - size) == 0;
+}
+
+/* Exporters write the same Identity for two things: for parameters of their own that had equal values when the exporter
+ * ran (the output then has a parameter's name), and for one parameter that a program uses several times (the output has
+ * the name of a step of the computation). Only the first are to be trained apart. */
+static gboolean
+named_like_parameter (const char *name, OrtrainTensor *tensor)
+{
+  static const char *const steps[] = { "alias", "clone", "identity", "_to_copy", "detach", "lift_fresh_copy" };
+  if (strchr (name, '/') != NULL || strstr (name, "_output_") != NULL || g_ascii_isdigit (*name))
+    return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+    if (g_ascii_strncasecmp (name, steps[i], strlen (steps[i])) == 0)
+      return FALSE;
+  return strchr (name, '.') != NULL || all_alike (tensor);
+}
+
+/* The initializer that an Identity node passes on while others read it too. */
 static OrtrainValue *
 merged_initializer (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node)
 {
@@ -585,7 +610,8 @@ merged_initializer (State *state, Scope *scope, const Ortrain__Ox__NodeProto *no
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
   OrtrainValue *value = g_hash_table_lookup (scope->names, node->input[0]);
-  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype))
+  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
+      !named_like_parameter (node->output[0], value->tensor))
     return NULL;
   return value;
 }
@@ -625,10 +651,11 @@ define_outputs (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, 
           add_origin (state, name, merged != NULL ? ORTRAIN_ORIGIN_IDENTITY : ORTRAIN_ORIGIN_CONSTANT,
                       merged != NULL ? merged->name : NULL);
           if (merged != NULL)
-            g_ptr_array_add (state->reader->notes,
-                             g_strdup_printf ("“%s” and “%s” share one initializer, through an Identity node: exporters merge "
-                                              "parameters that have equal values. Each is trained on its own",
-                                              merged->name, name));
+            g_ptr_array_add (
+                state->reader->notes,
+                g_strdup_printf ("“%s” and “%s” share one initializer, through an Identity node: the exporter merged "
+                                 "parameters that had equal values. Each is trained on its own unless they are tied",
+                                 merged->name, name));
           *done = TRUE;
           return TRUE;
         }
@@ -661,12 +688,15 @@ inline_function (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node,
   if (scope->function_depth >= max_depth)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "%s: functions call each other more than %u levels deep (limit “max-function-depth”)", owner, max_depth);
+                   "%s: functions call each other more than %u levels deep (limit “max-function-depth”)", owner,
+                   max_depth);
       return FALSE;
     }
   if (node->n_input > proto->n_input || node->n_output > proto->n_output)
-    return invalid (error, "%s: the function has %" G_GSIZE_FORMAT " inputs and %" G_GSIZE_FORMAT " outputs, not %" G_GSIZE_FORMAT
-                    " and %" G_GSIZE_FORMAT, owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
+    return invalid (error,
+                    "%s: the function has %" G_GSIZE_FORMAT " inputs and %" G_GSIZE_FORMAT
+                    " outputs, not %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
+                    owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
 
   g_autoptr (GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GHashTable) results = g_hash_table_new (g_str_hash, g_str_equal);
@@ -721,7 +751,8 @@ read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GErro
   if (++state->n_nodes > max_nodes)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "with its functions inlined, the model has more than %" G_GUINT64_FORMAT " nodes (limit “max-nodes”)",
+                   "with its functions inlined, the model has more than %" G_GUINT64_FORMAT
+                   " nodes (limit “max-nodes”)",
                    max_nodes);
       return FALSE;
     }
@@ -832,9 +863,10 @@ read_inputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, G
         return FALSE;
     }
   if (n_overridable > 0 && scope->outermost)
-    g_ptr_array_add (state->reader->notes,
-                     g_strdup_printf ("%u initializers are listed as inputs of the graph as well; they are weights, not inputs",
-                                      n_overridable));
+    g_ptr_array_add (
+        state->reader->notes,
+        g_strdup_printf ("%u initializers are listed as inputs of the graph as well; they are weights, not inputs",
+                         n_overridable));
   return TRUE;
 }
 
@@ -864,8 +896,7 @@ read_outputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, 
   for (gsize i = 0; i < proto->n_output + proto->n_value_info; i++)
     {
       gboolean is_output = i < proto->n_output;
-      const Ortrain__Ox__ValueInfoProto *info =
-          is_output ? proto->output[i] : proto->value_info[i - proto->n_output];
+      const Ortrain__Ox__ValueInfoProto *info = is_output ? proto->output[i] : proto->value_info[i - proto->n_output];
       OrtrainDType dtype;
       OrtrainDim dims[ORTRAIN_MAX_RANK];
       gint rank;
@@ -926,8 +957,8 @@ read_graph (State *state, Scope *outer, const Ortrain__Ox__GraphProto *proto, GE
   graph->opset = GPOINTER_TO_INT (g_hash_table_lookup (graph->opsets, ""));
 
   if (!read_initializers (state, &scope, proto, error) || !read_inputs (state, &scope, proto, error) ||
-      !read_nodes (state, &scope, proto->node, proto->n_node, error) ||
-      !read_outputs (state, &scope, proto, error) || !ortrain_graph_sort (graph, error))
+      !read_nodes (state, &scope, proto->node, proto->n_node, error) || !read_outputs (state, &scope, proto, error) ||
+      !ortrain_graph_sort (graph, error))
     return NULL;
   return g_steal_pointer (&graph);
 }
@@ -1017,8 +1048,9 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
     return FALSE;
   judge_constants (self);
   if (state.n_inlined > 0)
-    g_ptr_array_add (self->notes,
-                     g_strdup_printf ("%" G_GUINT64_FORMAT " calls of functions were replaced by their bodies", state.n_inlined));
+    g_ptr_array_add (
+        self->notes,
+        g_strdup_printf ("%" G_GUINT64_FORMAT " calls of functions were replaced by their bodies", state.n_inlined));
   return TRUE;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-writer-private.h"
 
-#include "ortrain-onnx.pb-c.h"
+#include "model/ortrain-onnx.pb-c.h"
 
 #include <string.h>
 
@@ -278,7 +278,7 @@ ortrain_graph_write (OrtrainGraph *graph, GError **error)
   model.has_ir_version = TRUE;
   model.ir_version = ir_version_for (graph->opset);
   model.producer_name = copy_string (&self, "ortrain");
-  model.producer_version = copy_string (&self, ORTRAIN_VERSION);
+  model.producer_version = copy_string (&self, ORTRAIN_VERSION_STRING);
   g_autofree char **names = (char **) g_hash_table_get_keys_as_array (domains, NULL);
   model.n_opset_import = g_hash_table_size (domains);
   qsort (names, model.n_opset_import, sizeof *names, compare_strings);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Export edits the bytes of the user's file: whatever has no new contents is written as it was read, known or unknown.
- * The new file is a rope, a list of pieces of the old file, of tensors and of a few new bytes, so that no second copy of
- * the weights is ever held. Only messages around a change get a new length. */
+ * The new file is a rope, a list of pieces of the old file, of tensors and of a few new bytes, so that no second copy
+ * of the weights is ever held. Only messages around a change get a new length. */
 
 typedef struct
 {
@@ -175,7 +175,10 @@ place_of (Place place, guint32 field)
   switch (place)
     {
     case AT_MODEL:
-      return field == ORTRAIN_MODEL_GRAPH ? AT_OUTER_GRAPH : field == 25 ? AT_FUNCTION : field == 20 ? AT_TRAINING : AT_NOWHERE;
+      return field == ORTRAIN_MODEL_GRAPH ? AT_OUTER_GRAPH
+             : field == 25                ? AT_FUNCTION
+             : field == 20                ? AT_TRAINING
+                                          : AT_NOWHERE;
     case AT_OUTER_GRAPH:
       if (field == ORTRAIN_GRAPH_NODE)
         return AT_OUTER_NODE;
@@ -318,8 +321,9 @@ rewrite_tensor (Export *self, Place place, OrtrainWireRange range, OrtrainTensor
       data = self->file + raw.body;
       n_bytes = raw.end - raw.body;
     }
-  gboolean external = self->data_name != NULL &&
-                      (was_external || (self->all_external && place == AT_INITIALIZER && n_bytes >= MIN_EXTERNAL_BYTES));
+  gboolean external =
+      self->data_name != NULL &&
+      (was_external || (self->all_external && place == AT_INITIALIZER && n_bytes >= MIN_EXTERNAL_BYTES));
   if (replacement == NULL && !external)
     {
       rope_add (out, self->file + range.begin, range.end - range.begin);
@@ -333,9 +337,9 @@ rewrite_tensor (Export *self, Place place, OrtrainWireRange range, OrtrainTensor
       gint64 n_elements;
       gsize offset = 0;
       GBytes *file = NULL;
-      if (proto != NULL && ortrain_proto_tensors_check_dims (self->model->limits, proto->dims, proto->n_dims,
-                                                             (OrtrainDType) proto->data_type, name, &n_elements,
-                                                             &n_bytes, error))
+      if (proto != NULL &&
+          ortrain_proto_tensors_check_dims (self->model->limits, proto->dims, proto->n_dims,
+                                            (OrtrainDType) proto->data_type, name, &n_elements, &n_bytes, error))
         file = ortrain_proto_tensors_locate (&self->model->tensors, proto, n_bytes, name, &offset, error);
       if (proto != NULL)
         ortrain__ox__tensor_proto__free_unpacked (proto, NULL);
@@ -485,8 +489,8 @@ write_added (Export *self, Rope *out)
     }
 }
 
-/* Appends the new form of a message's body. constant: contents for the tensor of a Constant node's attribute, on the way
- * to it. Recursion is as deep as messages nest, which was limited when the file was read. */
+/* Appends the new form of a message's body. constant: contents for the tensor of a Constant node's attribute, on the
+ * way to it. Recursion is as deep as messages nest, which was limited when the file was read. */
 static gboolean
 rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *constant, Rope *out, gboolean *changed,
          GError **error)
@@ -636,7 +640,8 @@ ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors,
   if (model.n_bytes > MAX_MODEL_BYTES)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                   "the model would have %" G_GUINT64_FORMAT " bytes without its weights; %" G_GUINT64_FORMAT " are possible",
+                   "the model would have %" G_GUINT64_FORMAT " bytes without its weights; %" G_GUINT64_FORMAT
+                   " are possible",
                    model.n_bytes, MAX_MODEL_BYTES);
       return FALSE;
     }

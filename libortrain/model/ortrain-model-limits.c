@@ -6,8 +6,9 @@
  *
  * How much a model file may ask for.
  *
- * A model is refused, with [error@ModelError] `LIMIT`, before any memory is taken for what exceeds a limit. The defaults fit
- * every model in wide use; raise a limit for a file that you trust. Not safe to change while a model is being loaded.
+ * A model is refused, with [error@ModelError] `LIMIT`, before any memory is taken for what exceeds a limit. The
+ * defaults fit every model in wide use; raise a limit for a file that you trust. Not safe to change while a model is
+ * being loaded.
  */
 struct _OrtrainModelLimits
 {
@@ -171,29 +172,25 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
    *
    * The largest number of nodes, those in subgraphs and inlined functions included.
    */
-  properties[PROP_MAX_NODES] =
-      g_param_spec_uint64 ("max-nodes", NULL, NULL, 0, G_MAXUINT64, 1000000, flags);
+  properties[PROP_MAX_NODES] = g_param_spec_uint64 ("max-nodes", NULL, NULL, 0, G_MAXUINT64, 1000000, flags);
   /**
    * OrtrainModelLimits:max-tensors:
    *
    * The largest number of tensors.
    */
-  properties[PROP_MAX_TENSORS] =
-      g_param_spec_uint64 ("max-tensors", NULL, NULL, 0, G_MAXUINT64, 1000000, flags);
+  properties[PROP_MAX_TENSORS] = g_param_spec_uint64 ("max-tensors", NULL, NULL, 0, G_MAXUINT64, 1000000, flags);
   /**
    * OrtrainModelLimits:max-items:
    *
    * The largest number of names, attributes, numbers in attributes and other small parts together.
    */
-  properties[PROP_MAX_ITEMS] =
-      g_param_spec_uint64 ("max-items", NULL, NULL, 0, G_MAXUINT64, 16000000, flags);
+  properties[PROP_MAX_ITEMS] = g_param_spec_uint64 ("max-items", NULL, NULL, 0, G_MAXUINT64, 16000000, flags);
   /**
    * OrtrainModelLimits:max-name-bytes:
    *
    * The longest name, in bytes.
    */
-  properties[PROP_MAX_NAME_BYTES] =
-      g_param_spec_uint64 ("max-name-bytes", NULL, NULL, 0, G_MAXUINT64, 65536, flags);
+  properties[PROP_MAX_NAME_BYTES] = g_param_spec_uint64 ("max-name-bytes", NULL, NULL, 0, G_MAXUINT64, 65536, flags);
   /**
    * OrtrainModelLimits:max-rank:
    *
@@ -228,7 +225,8 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
    * OrtrainModelLimits:allow-links:
    *
    * Whether files with weights may be reached through symbolic links, or have several names. A model that
-   * nobody trusts could use such links to read a file that its author may not read; caches of model hubs are made of them.
+   * nobody trusts could use such links to read a file that its author may not read; caches of model hubs are made of
+   * them.
    */
   properties[PROP_ALLOW_LINKS] = g_param_spec_boolean ("allow-links", NULL, NULL, FALSE, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);

@@ -15,8 +15,8 @@
  *
  * An ONNX model, as a file has it.
  *
- * The file is checked against [class@ModelLimits] before anything of it is used, and stays mapped: weights are not copied.
- * Do not change the file in place while the model exists; replacing it by renaming another one is fine.
+ * The file is checked against [class@ModelLimits] before anything of it is used, and stays mapped: weights are not
+ * copied. Do not change the file in place while the model exists; replacing it by renaming another one is fine.
  *
  * A model that has operators that Ortrain does not know still loads, so that it can be looked at and checked;
  * [method@Model.get_graph] then lists them.
@@ -157,8 +157,7 @@ ortrain_model_class_init (OrtrainModelClass *klass)
    *
    * The version that the author gave the model.
    */
-  properties[PROP_MODEL_VERSION] =
-      g_param_spec_int64 ("model-version", NULL, NULL, G_MININT64, G_MAXINT64, 0, flags);
+  properties[PROP_MODEL_VERSION] = g_param_spec_int64 ("model-version", NULL, NULL, G_MININT64, G_MAXINT64, 0, flags);
   /**
    * OrtrainModel:doc-string: (getter get_doc_string)
    *
@@ -232,7 +231,8 @@ load (OrtrainModel *self, GError **error)
   if (self->proto->ir_version < MIN_IR_VERSION || self->proto->ir_version > MAX_IR_VERSION)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION,
-                   "version %" G_GINT64_FORMAT " of the ONNX format is not supported", (gint64) self->proto->ir_version);
+                   "version %" G_GINT64_FORMAT " of the ONNX format is not supported",
+                   (gint64) self->proto->ir_version);
       return FALSE;
     }
   self->tensors.file = self->file;
@@ -322,7 +322,8 @@ map_file (const char *path, OrtrainModelLimits *limits, GError **error)
     {
       close (fd);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "model “%s” has %" G_GINT64_FORMAT " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   "model “%s” has %" G_GINT64_FORMAT
+                   " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
                    shown, (gint64) st.st_size, ortrain_model_limits_get_max_model_bytes (limits));
       return NULL;
     }
@@ -442,8 +443,8 @@ ortrain_model_new_from_file_finish (GAsyncResult *result, GError **error)
  * @graph: a graph
  * @error: return location for an error
  *
- * Makes a model of a graph: one made by [class@GraphBuilder], or a training graph, to look at it or to save it. Nodes of
- * Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
+ * Makes a model of a graph: one made by [class@GraphBuilder], or a training graph, to look at it or to save it. Nodes
+ * of Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
  *
  * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
  */
@@ -715,8 +716,8 @@ ortrain_model_get_metadata (OrtrainModel *self, const char *key)
  * ortrain_model_get_notes:
  * @self: a model
  *
- * What was found in the file that somebody who trains the model should know: initializers that an exporter merged, weights
- * in Constant nodes, functions. One sentence each.
+ * What was found in the file that somebody who trains the model should know: initializers that an exporter merged,
+ * weights in Constant nodes, functions. One sentence each.
  *
  * Returns: (transfer full) (array zero-terminated=1): the sentences
  */
@@ -736,8 +737,8 @@ ortrain_model_get_notes (OrtrainModel *self)
  * @self: a model
  *
  * The graph as it stands in the file, in the file's operator set; functions are inlined, and Constant nodes are
- * initializers. It is there for every model that could be read, also if some of its operators are not known. Do not change
- * it.
+ * initializers. It is there for every model that could be read, also if some of its operators are not known. Do not
+ * change it.
  *
  * Returns: (transfer none) (nullable): the graph; %NULL if the model was not made by a constructor
  */
@@ -785,11 +786,11 @@ make_graph (OrtrainModel *self, GError **error)
  * @self: a model
  * @error: return location for an error
  *
- * The graph of the model, as everything in Ortrain works with it: functions inlined, every node in the form that it has in
- * operator set 23, types and shapes inferred. It is made when it is first asked for. Do not change it; copy it.
+ * The graph of the model, as everything in Ortrain works with it: functions inlined, every node in the form that it has
+ * in operator set 23, types and shapes inferred. It is made when it is first asked for. Do not change it; copy it.
  *
- * Returns: (transfer none): the graph, or %NULL with an error of [error@GraphError] or [error@ModelError]; operators that
- *   are not known are all listed in one
+ * Returns: (transfer none): the graph, or %NULL with an error of [error@GraphError] or [error@ModelError]; operators
+ * that are not known are all listed in one
  */
 OrtrainGraph *
 ortrain_model_get_graph (OrtrainModel *self, GError **error)
@@ -892,7 +893,8 @@ ortrain_model_to_string (OrtrainModel *self)
   for (gsize i = 0; i < self->proto->n_opset_import; i++)
     {
       const char *domain = self->proto->opset_import[i]->domain;
-      g_string_append_printf (out, ", %s %" G_GINT64_FORMAT, domain != NULL && *domain != '\0' ? domain : "operator set",
+      g_string_append_printf (out, ", %s %" G_GINT64_FORMAT,
+                              domain != NULL && *domain != '\0' ? domain : "operator set",
                               (gint64) self->proto->opset_import[i]->version);
     }
   g_string_append_printf (out, "\nNodes       %u\nParameters  %'" G_GUINT64_FORMAT " in %u initializers\n",

@@ -220,9 +220,9 @@ equal (const Candidate *a, const Candidate *b, gboolean transposed)
  * ortrain_model_find_equal_parameters:
  * @self: a model
  *
- * Finds pairs of initializers that have equal values, one perhaps transposed: parameters that a program stored twice, such
- * as a word embedding that is also the weight of the output. Training lets the two drift apart unless it is told to tie
- * them. Tensors of few elements, and those whose elements are all alike, are not looked at.
+ * Finds pairs of initializers that have equal values, one perhaps transposed: parameters that a program stored twice,
+ * such as a word embedding that is also the weight of the output. Training lets the two drift apart unless it is told
+ * to tie them. Tensors of few elements, and those whose elements are all alike, are not looked at.
  *
  * Returns: (transfer full) (element-type OrtrainParameterPair): the pairs, in the order of the file
  */

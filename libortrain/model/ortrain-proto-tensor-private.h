@@ -2,8 +2,8 @@
 #pragma once
 
 #include "model/ortrain-external-data-private.h"
+#include "model/ortrain-onnx.pb-c.h"
 #include "model/ortrain-wire-private.h"
-#include "ortrain-onnx.pb-c.h"
 #include "tensor/ortrain-tensor.h"
 
 /* Tensors out of a scanned file: their elements are parts of the mapping wherever the bytes allow it. */

@@ -9,8 +9,7 @@
 
 #define MAX_DIM ((gint64) 1 << 48)
 
-static gboolean
-invalid (GError **error, const char *owner, const char *format, ...) G_GNUC_PRINTF (3, 4);
+static gboolean invalid (GError **error, const char *owner, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
 static gboolean
 invalid (GError **error, const char *owner, const char *format, ...)
@@ -31,8 +30,8 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
   if (n_dims > max_rank)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u", owner, n_dims,
-                   max_rank);
+                   "tensor “%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u", owner,
+                   n_dims, max_rank);
       return FALSE;
     }
   for (gsize i = 0; i < n_dims; i++)
@@ -44,7 +43,8 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
     {
       g_autofree char *shape = ortrain_shape_to_string ((const gint64 *) dims, n_dims);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%.200s” of shape %s has more than %" G_GUINT64_FORMAT " bytes, the limit “max-tensor-bytes”",
+                   "tensor “%.200s” of shape %s has more than %" G_GUINT64_FORMAT
+                   " bytes, the limit “max-tensor-bytes”",
                    owner, shape, ortrain_model_limits_get_max_tensor_bytes (limits));
       return FALSE;
     }
@@ -320,7 +320,8 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
       if (raw.end - raw.body != n_bytes)
         {
           invalid (error, owner,
-                   "%" G_GSIZE_FORMAT " bytes of data at byte %" G_GSIZE_FORMAT " where type and shape need %" G_GSIZE_FORMAT,
+                   "%" G_GSIZE_FORMAT " bytes of data at byte %" G_GSIZE_FORMAT
+                   " where type and shape need %" G_GSIZE_FORMAT,
                    raw.end - raw.body, raw.begin, n_bytes);
           return NULL;
         }
@@ -332,8 +333,8 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
   guint64 n_entries;
   if (!read_typed (data, range, typed, dtype, NULL, 0, &n_entries))
     {
-      invalid (error, owner, "its data between bytes %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT " is malformed", range.begin,
-               range.end);
+      invalid (error, owner, "its data between bytes %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT " is malformed",
+               range.begin, range.end);
       return NULL;
     }
   if (n_entries != (guint64) n_elements * per_element)
@@ -347,10 +348,10 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
     return from_slice (self, dtype, proto->dims, proto->n_dims, self->file, packed.body, n_bytes, error);
   if (n_bytes == 0)
     return ortrain_tensor_new (dtype, (const gint64 *) proto->dims, proto->n_dims, error);
-  OrtrainTensor *tensor =
-      ortrain_tensor_new_uninitialized (dtype, (const gint64 *) proto->dims, proto->n_dims, error);
+  OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (dtype, (const gint64 *) proto->dims, proto->n_dims, error);
   if (tensor != NULL)
-    read_typed (data, range, typed, dtype, ortrain_tensor_peek_writable (tensor), (guint64) n_elements * per_element, &n_entries);
+    read_typed (data, range, typed, dtype, ortrain_tensor_peek_writable (tensor), (guint64) n_elements * per_element,
+                &n_entries);
   return tensor;
 }
 
@@ -405,7 +406,8 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
   return self->cache[index];
 }
 
-/* Dense tensors of sparse ones are the only place where a few bytes of file ask for many of memory: no more than this. */
+/* Dense tensors of sparse ones are the only place where a few bytes of file ask for many of memory: no more than this.
+ */
 #define MAX_DENSE_BYTES ((gsize) 1 << 30)
 
 OrtrainTensor *

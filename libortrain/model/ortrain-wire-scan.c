@@ -28,10 +28,25 @@ typedef enum
 } Msg;
 
 static const char *const msg_names[N_MSGS] = {
-  "ModelProto",         "GraphProto",      "NodeProto",         "AttributeProto",      "TensorProto",
-  "SparseTensorProto",  "ValueInfoProto",  "TypeProto",         "TypeProto.Tensor",    "TypeProto.Sequence",
-  "TypeProto.Map",      "TensorShapeProto", "TensorShapeProto.Dimension", "OperatorSetIdProto", "StringStringEntryProto",
-  "TrainingInfoProto",  "FunctionProto",   "TensorAnnotation",  "TensorProto.Segment",
+  "ModelProto",
+  "GraphProto",
+  "NodeProto",
+  "AttributeProto",
+  "TensorProto",
+  "SparseTensorProto",
+  "ValueInfoProto",
+  "TypeProto",
+  "TypeProto.Tensor",
+  "TypeProto.Sequence",
+  "TypeProto.Map",
+  "TensorShapeProto",
+  "TensorShapeProto.Dimension",
+  "OperatorSetIdProto",
+  "StringStringEntryProto",
+  "TrainingInfoProto",
+  "FunctionProto",
+  "TensorAnnotation",
+  "TensorProto.Segment",
 };
 
 typedef enum
@@ -54,7 +69,10 @@ typedef struct
 } FieldRule;
 
 #define N_FIELDS 32
-#define SUB(m) { KIND_MSG, (m) }
+#define SUB(m)                                                                                                         \
+  {                                                                                                                    \
+    KIND_MSG, (m)                                                                                                      \
+  }
 
 /* Fields that newer versions of the format added stand here too where they hold names or messages. */
 static const FieldRule rules[N_MSGS][N_FIELDS] = {
@@ -156,8 +174,8 @@ static const FieldRule rules[N_MSGS][N_FIELDS] = {
 typedef struct
 {
   Msg msg;
-  gsize begin, end;  /* of the body, in the file */
-  gsize out_length;  /* where the length stands in the copy */
+  gsize begin, end; /* of the body, in the file */
+  gsize out_length; /* where the length stands in the copy */
   guint graph_depth;
 } Frame;
 
@@ -259,8 +277,8 @@ enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireFiel
       return FALSE;
     }
   if (*depth + 1 > ortrain_model_limits_get_max_depth (self->limits) || *depth + 2 > MAX_STACK)
-    return over_limit (error, "levels of nested messages", ortrain_model_limits_get_max_depth (self->limits), "max-depth",
-                       field->begin);
+    return over_limit (error, "levels of nested messages", ortrain_model_limits_get_max_depth (self->limits),
+                       "max-depth", field->begin);
   /* the outermost graph is no nesting */
   if (graph_depth > ortrain_model_limits_get_max_graph_depth (self->limits) + 1)
     return over_limit (error, "levels of nested graphs", ortrain_model_limits_get_max_graph_depth (self->limits),
@@ -285,8 +303,12 @@ leave (Scanner *self, const Frame *frame)
   if (frame->msg == MSG_TENSOR)
     {
       guint32 index = self->tensors->len;
-      guint8 field[] = { ORTRAIN_TENSOR_RAW_DATA << 3 | ORTRAIN_WIRE_BYTES, 4, (guint8) index, (guint8) (index >> 8),
-                         (guint8) (index >> 16), (guint8) (index >> 24) };
+      guint8 field[] = { ORTRAIN_TENSOR_RAW_DATA << 3 | ORTRAIN_WIRE_BYTES,
+                         4,
+                         (guint8) index,
+                         (guint8) (index >> 8),
+                         (guint8) (index >> 16),
+                         (guint8) (index >> 24) };
       OrtrainWireRange range = { frame->begin, frame->end };
       g_array_append_val (self->tensors, range);
       g_byte_array_append (self->out, field, sizeof field);
@@ -364,7 +386,8 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
   if (size > ortrain_model_limits_get_max_model_bytes (limits))
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "the model file has %" G_GSIZE_FORMAT " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   "the model file has %" G_GSIZE_FORMAT
+                   " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
                    size, ortrain_model_limits_get_max_model_bytes (limits));
       return FALSE;
     }
