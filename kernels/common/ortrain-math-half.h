@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "ortrain-math-f32.h"
+
+/* The two half types to float and back, round to nearest even, free of branches: loops over these become vector code.
+ */
+
+static inline float
+ortrain_f32_from_half (uint16_t h)
+{
+  uint32_t sign = (uint32_t) (h & 0x8000u) << 16;
+  uint32_t body = (uint32_t) (h & 0x7fffu) << 13;
+  uint32_t special = body >= (0x7c00u << 13) ? 0x38000000u : 0u; /* infinities and NaN: exponent 31 becomes 255 */
+  float normal = ortrain_f32_from_bits (body + 0x38000000u + special);
+  /* denormal: the bits count units of 2^-24 */
+  float small = (float) (int32_t) (h & 0x7fffu) * 0x1p-24f;
+  float y = body < (0x0400u << 13) ? small : normal;
+  return ortrain_f32_from_bits (ortrain_f32_bits (y) | sign);
+}
+
+static inline uint16_t
+ortrain_f32_to_half (float x)
+{
+  uint32_t u = ortrain_f32_bits (x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+  /* denormal results: adding 0.5 moves the units of 2^-24 into the low bits, rounded by the addition itself */
+  uint32_t small = ortrain_f32_bits (ortrain_f32_from_bits (a) + 0.5f) - 0x3f000000u;
+  uint32_t normal = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;
+  uint32_t y = a < 0x38800000u ? small : normal;
+  y = a >= 0x477ff000u ? 0x7c00u : y;
+  y = a > 0x7f800000u ? (0x7e00u | ((a >> 13) & 0x3ffu)) : y;
+  return (uint16_t) (y | sign);
+}
+
+static inline float
+ortrain_f32_from_brain (uint16_t b)
+{
+  return ortrain_f32_from_bits ((uint32_t) b << 16);
+}
+
+static inline uint16_t
+ortrain_f32_to_brain (float x)
+{
+  uint32_t u = ortrain_f32_bits (x);
+  uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return (uint16_t) ((u & 0x7fffffffu) > 0x7f800000u ? ((u >> 16) | 0x40u) : rounded);
+}
+
+/* Rounded to odd, so that a second rounding to fewer bits gives what one rounding would have given. */
+static inline float
+ortrain_f32_from_double_odd (double x)
+{
+  float y = (float) x;
+  uint32_t u = ortrain_f32_bits (y);
+  double back = (double) y;
+  uint32_t away = fabs (back) > fabs (x); /* it was rounded away from zero: step back, then set the last bit */
+  uint32_t odd = (u - away) | 1u;
+  uint32_t keep = back == x || x != x || fabs (x) > 1e30;
+  return ortrain_f32_from_bits (keep ? u : odd);
+}

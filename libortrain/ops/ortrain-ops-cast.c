@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-ops-pointwise-private.h"
+
+static gboolean
+infer_to (OrtrainInferContext *ctx, OrtrainDType to)
+{
+  OrtrainDType from = ortrain_infer_get_dtype (ctx, 0);
+  const OrtrainDim *content;
+  gint n;
+  ortrain_infer_set (ctx, 0, to, ortrain_infer_get_dims (ctx, 0), ortrain_infer_get_rank (ctx, 0));
+  /* contents survive between types that hold them */
+  gboolean whole = from == ORTRAIN_DTYPE_INT64 || from == ORTRAIN_DTYPE_INT32 || from == ORTRAIN_DTYPE_BOOL;
+  if (whole && (to == ORTRAIN_DTYPE_INT64 || to == ORTRAIN_DTYPE_INT32) &&
+      ortrain_infer_get_content (ctx, 0, &content, &n))
+    {
+      g_autofree OrtrainDim *copy = g_memdup2 (content, (gsize) MAX (n, 1) * sizeof *content);
+      ortrain_infer_set_content (ctx, 0, copy, n);
+    }
+  return TRUE;
+}
+
+static gboolean
+infer_cast (OrtrainInferContext *ctx, GError **error)
+{
+  gint64 to = ortrain_attributes_get_int (ctx->node->attributes, "to", 0);
+  if (to < 0 || to > 64 || !(to < 32 && ((ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL) >> to & 1)))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                               "a conversion to %s (type number %" G_GINT64_FORMAT ") is not supported",
+                               to > 0 && to <= 16 ? ortrain_dtype_get_name ((OrtrainDType) to) : "an unknown type", to);
+  return infer_to (ctx, (OrtrainDType) to);
+}
+
+static gboolean
+infer_cast_like (OrtrainInferContext *ctx, GError **error)
+{
+  OrtrainDType to = ortrain_infer_get_dtype (ctx, 1);
+  if (to == ORTRAIN_DTYPE_STRING)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "a conversion to string is not supported");
+  return infer_to (ctx, to);
+}
+
+static gboolean
+grad_cast (OrtrainGradContext *ctx, GError **error)
+{
+  ortrain_grad_set (ctx, 0,
+                    ortrain_pointwise_cast (ctx, ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0)->dtype));
+  return TRUE;
+}
+
+static const OrtrainOpDef ops[] = {
+  { "Cast", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0,
+    0, infer_cast, grad_cast, NULL },
+  { "CastLike", "", 15, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
+    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 2, infer_cast_like, grad_cast, NULL },
+};
+ORTRAIN_OP_TABLE (cast, ops);
