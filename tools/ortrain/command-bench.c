@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "VmRSS" or "VmHWM" of this process, in bytes. */
+static guint64
+read_status (const char *field)
+{
+  g_autofree char *text = NULL;
+  if (!g_file_get_contents ("/proc/self/status", &text, NULL, NULL))
+    return 0;
+  const char *line = strstr (text, field);
+  return line != NULL ? g_ascii_strtoull (line + strlen (field) + 1, NULL, 10) * 1024 : 0;
+}
+
+static int
+compare_doubles (gconstpointer a, gconstpointer b)
+{
+  double x = *(const double *) a, y = *(const double *) b;
+  return (x > y) - (x < y);
+}
+
+static ExitStatus
+run (int argc, char *argv[])
+{
+  gint batch = 64, seq = 64, threads = 0, steps = 10, warm_up = 3;
+  double learning_rate = 1e-4;
+  gboolean json = FALSE, deterministic = FALSE;
+  g_autofree char *optimizer_name = NULL, *output = NULL, *loss_kind = NULL;
+  const GOptionEntry entries[] = {
+    { "batch", 'b', 0, G_OPTION_ARG_INT, &batch, "Size of the first dimension of the inputs (64)", "N" },
+    { "seq", 0, 0, G_OPTION_ARG_INT, &seq, "Size of their other dimensions that are not numbers (64)", "N" },
+    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
+    { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
+    { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)", "NAME" },
+    { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-4)", "X" },
+    { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output for the loss (the first)", "NAME" },
+    { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind, "Loss (cross-entropy)", "KIND" },
+    { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    { NULL },
+  };
+  ExitStatus status;
+  if (!command_parse (&command_bench, entries, &argc, &argv, 1, 1, &status))
+    return status;
+  if (batch < 1 || seq < 1 || steps < 1)
+    return command_usage (&command_bench, "--batch, --seq and --steps are at least 1");
+  if (loss_kind == NULL)
+    loss_kind = g_strdup ("cross-entropy");
+
+  GError *error = NULL;
+  const guint64 before = read_status ("VmRSS:");
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
+  if (graph == NULL)
+    return command_fail (error);
+  if (output == NULL)
+    output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
+  g_autoptr (OrtrainOptimizer) optimizer =
+      command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
+  g_autoptr (OrtrainLoss) loss =
+      optimizer != NULL ? command_make_loss (loss_kind, output, "bench.target", &error) : NULL;
+  if (loss == NULL)
+    return command_fail (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_threads (options, (guint) MAX (threads, 0));
+  ortrain_training_options_set_deterministic (options, deterministic);
+  command_tie_equal (model, options);
+  gint64 start = g_get_monotonic_time ();
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  if (session == NULL)
+    return command_fail (error);
+  g_autoptr (OrtrainTensorDict) feeds =
+      command_random_feeds (model, output, "bench.target", g_str_equal (loss_kind, "cross-entropy"), batch, seq, &error);
+  if (feeds == NULL)
+    return command_fail (error);
+
+  g_autofree double *times = g_new0 (double, steps);
+  g_autofree double *losses = g_new0 (double, steps + warm_up);
+  double first_ms = 0.0;
+  for (gint i = 0; i < steps + warm_up; i++)
+    {
+      gint64 t = g_get_monotonic_time ();
+      losses[i] = ortrain_training_session_train_step (session, feeds, &error);
+      if (error != NULL || !ortrain_training_session_optimizer_step (session, &error))
+        return command_fail (error);
+      gint64 now = g_get_monotonic_time ();
+      if (i == 0)
+        first_ms = (double) (now - start) / 1000.0;
+      if (i >= warm_up)
+        times[i - warm_up] = (double) (now - t) / 1000.0;
+    }
+  qsort (times, (size_t) steps, sizeof *times, compare_doubles);
+  const double median = times[steps / 2], best = times[0];
+  const guint64 high = read_status ("VmHWM:"), resident = high > before ? high - before : 0;
+  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+  const guint64 planned = ortrain_memory_plan_get_peak_bytes (plan);
+  if (!json)
+    {
+      g_autofree char *planned_text = command_format_bytes (planned), *resident_text = command_format_bytes (resident);
+      g_print ("%s, batch %d: %.2f ms a step (best %.2f), %s planned, %s resident, loss %.4f -> %.4f\n", argv[1], batch,
+               median, best, planned_text, resident_text, losses[0], losses[steps + warm_up - 1]);
+      return EXIT_OK;
+    }
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "model");
+  json_builder_add_string_value (builder, argv[1]);
+  json_builder_set_member_name (builder, "batch");
+  json_builder_add_int_value (builder, batch);
+  json_builder_set_member_name (builder, "threads");
+  json_builder_add_int_value (builder, threads);
+  json_builder_set_member_name (builder, "ms_median");
+  json_builder_add_double_value (builder, median);
+  json_builder_set_member_name (builder, "ms_best");
+  json_builder_add_double_value (builder, best);
+  json_builder_set_member_name (builder, "ms_until_first_step");
+  json_builder_add_double_value (builder, first_ms);
+  json_builder_set_member_name (builder, "planned_peak_bytes");
+  json_builder_add_int_value (builder, (gint64) planned);
+  json_builder_set_member_name (builder, "resident_peak_bytes");
+  json_builder_add_int_value (builder, (gint64) resident);
+  json_builder_set_member_name (builder, "losses");
+  json_builder_begin_array (builder);
+  for (gint i = 0; i < steps + warm_up; i++)
+    json_builder_add_double_value (builder, losses[i]); /* json-glib writes 17 digits */
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+  command_print_json (builder);
+  return EXIT_OK;
+}
+
+const Command command_bench = { "bench",
+                                "MODEL [--batch N] [--seq N] [--threads N] [--steps N] [--optimizer NAME] [--json]",
+                                "Time training steps on random inputs", run };

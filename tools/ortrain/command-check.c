@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+
+static ExitStatus
+run (int argc, char *argv[])
+{
+  gboolean json = FALSE;
+  const GOptionEntry entries[] = {
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    { NULL },
+  };
+  ExitStatus status;
+  if (!command_parse (&command_check, entries, &argc, &argv, 1, 1, &status))
+    return status;
+  GError *error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  if (model == NULL)
+    return command_fail (error);
+  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+  gboolean trainable = ortrain_check_report_get_trainable (report);
+  if (!json)
+    {
+      g_autofree char *text = ortrain_check_report_to_string (report);
+      g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
+      return trainable ? EXIT_OK : EXIT_FAILED;
+    }
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "trainable");
+  json_builder_add_boolean_value (builder, trainable);
+  json_builder_set_member_name (builder, "obstacles");
+  json_builder_begin_array (builder);
+  GListModel *obstacles = ortrain_check_report_get_obstacles (report);
+  for (guint i = 0; i < g_list_model_get_n_items (obstacles); i++)
+    {
+      g_autoptr (OrtrainObstacle) obstacle = g_list_model_get_item (obstacles, i);
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "node");
+      json_builder_add_string_value (builder, ortrain_obstacle_get_node (obstacle));
+      json_builder_set_member_name (builder, "operator");
+      json_builder_add_string_value (builder, ortrain_obstacle_get_operator (obstacle));
+      json_builder_set_member_name (builder, "reason");
+      json_builder_add_string_value (builder, ortrain_obstacle_get_reason (obstacle));
+      json_builder_set_member_name (builder, "way_out");
+      json_builder_add_string_value (builder, ortrain_obstacle_get_way_out (obstacle));
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+  json_builder_set_member_name (builder, "notes");
+  json_builder_begin_array (builder);
+  g_auto (GStrv) notes = ortrain_check_report_get_notes (report);
+  for (guint i = 0; notes != NULL && notes[i] != NULL; i++)
+    json_builder_add_string_value (builder, notes[i]);
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+  command_print_json (builder);
+  return trainable ? EXIT_OK : EXIT_FAILED;
+}
+
+const Command command_check = { "check", "MODEL [--json]",
+                                "List what stands in the way of training a model; exit status 1 if anything does", run };

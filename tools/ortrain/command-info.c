@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+
+static void
+add_values (JsonBuilder *builder, const char *name, GListModel *values)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < g_list_model_get_n_items (values); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (values, i);
+      g_autofree char *shape = ortrain_value_get_shape_string (value);
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "name");
+      json_builder_add_string_value (builder, ortrain_value_get_name (value));
+      json_builder_set_member_name (builder, "type");
+      json_builder_add_string_value (builder, ortrain_dtype_get_name (ortrain_value_get_dtype (value)));
+      json_builder_set_member_name (builder, "shape");
+      json_builder_add_string_value (builder, shape);
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+}
+
+static ExitStatus
+run (int argc, char *argv[])
+{
+  gboolean json = FALSE, dot = FALSE, nodes = FALSE;
+  const GOptionEntry entries[] = {
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    { "dot", 0, 0, G_OPTION_ARG_NONE, &dot, "Print the graph in the language of Graphviz", NULL },
+    { "nodes", 0, 0, G_OPTION_ARG_NONE, &nodes, "Print every node", NULL },
+    { NULL },
+  };
+  ExitStatus status;
+  if (!command_parse (&command_info, entries, &argc, &argv, 1, 1, &status))
+    return status;
+  GError *error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  if (model == NULL)
+    return command_fail (error);
+  if (!json && !dot && !nodes)
+    {
+      g_autofree char *text = ortrain_model_to_string (model);
+      g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
+      return EXIT_OK;
+    }
+  OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
+  if (graph == NULL)
+    return command_fail (error);
+  if (dot || nodes)
+    {
+      g_autofree char *text = dot ? ortrain_graph_to_dot (graph) : ortrain_graph_to_string (graph);
+      g_print ("%s", text);
+      return EXIT_OK;
+    }
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "name");
+  json_builder_add_string_value (builder, ortrain_model_get_name (model));
+  json_builder_set_member_name (builder, "producer");
+  json_builder_add_string_value (builder, ortrain_model_get_producer_name (model));
+  json_builder_set_member_name (builder, "ir_version");
+  json_builder_add_int_value (builder, ortrain_model_get_ir_version (model));
+  json_builder_set_member_name (builder, "opset");
+  json_builder_add_int_value (builder, ortrain_model_get_opset (model));
+  json_builder_set_member_name (builder, "nodes");
+  json_builder_add_int_value (builder, ortrain_model_get_n_nodes (model));
+  json_builder_set_member_name (builder, "parameters");
+  json_builder_add_int_value (builder, (gint64) ortrain_model_get_n_parameters (model));
+  json_builder_set_member_name (builder, "bytes");
+  json_builder_add_int_value (builder, (gint64) ortrain_model_get_n_bytes (model));
+  add_values (builder, "inputs", ortrain_graph_get_inputs (graph));
+  add_values (builder, "outputs", ortrain_graph_get_outputs (graph));
+  add_values (builder, "initializers", ortrain_graph_get_initializers (graph));
+  json_builder_end_object (builder);
+  command_print_json (builder);
+  return EXIT_OK;
+}
+
+const Command command_info = { "info", "MODEL [--json | --nodes | --dot]",
+                               "Tell what a model is: inputs, outputs, operators, parameters", run };

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+
+/* The plan that training with AdamW and cross entropy on the first output has. */
+static OrtrainMemoryPlan *
+plan_model (const char *path, gint batch, gint seq, GError **error)
+{
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, error);
+  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, error) : NULL;
+  if (graph == NULL)
+    return NULL;
+  const char *output = command_first_name (ortrain_graph_get_outputs (graph));
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
+  g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new (output, "plan.target");
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_add_loss (options, loss);
+  command_tie_equal (model, options);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, error);
+  g_autoptr (OrtrainTensorDict) feeds =
+      session != NULL ? command_random_feeds (model, output, "plan.target", TRUE, batch, seq, error) : NULL;
+  if (feeds == NULL)
+    return NULL;
+  return ortrain_training_session_plan (session, feeds, error);
+}
+
+static ExitStatus
+run (int argc, char *argv[])
+{
+  gint batch = 1, seq = 64;
+  gboolean json = FALSE;
+  g_autofree char *svg = NULL, *html = NULL, *csv = NULL;
+  const GOptionEntry entries[] = {
+    { "batch", 'b', 0, G_OPTION_ARG_INT, &batch, "Size of the first dimension of the inputs (1)", "N" },
+    { "seq", 0, 0, G_OPTION_ARG_INT, &seq, "Size of their other dimensions that are not numbers (64)", "N" },
+    { "svg", 0, 0, G_OPTION_ARG_FILENAME, &svg, "Draw the plan", "FILE" },
+    { "html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Draw the plan as a page", "FILE" },
+    { "csv", 0, 0, G_OPTION_ARG_FILENAME, &csv, "Pack the buffers of a MiniMalloc file instead", "FILE" },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
+    { NULL },
+  };
+  ExitStatus status;
+  if (!command_parse (&command_plan, entries, &argc, &argv, 0, 1, &status))
+    return status;
+  if ((argc == 2) == (csv != NULL))
+    return command_usage (&command_plan, "either a model or --csv is needed");
+  if (batch < 1 || seq < 1)
+    return command_usage (&command_plan, "--batch and --seq are at least 1");
+
+  GError *error = NULL;
+  g_autoptr (OrtrainMemoryPlan) plan =
+      csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error) : plan_model (argv[1], batch, seq, &error);
+  if (plan == NULL || (svg != NULL && !ortrain_memory_plan_save_svg (plan, svg, &error)) ||
+      (html != NULL && !ortrain_memory_plan_save_html (plan, html, &error)))
+    return command_fail (error);
+  g_autofree char *text = json ? ortrain_memory_plan_to_json (plan) : ortrain_memory_plan_to_string (plan);
+  g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
+  return EXIT_OK;
+}
+
+const Command command_plan = { "plan", "MODEL [--batch N] [--seq N] [--svg FILE] [--html FILE] [--json] | --csv FILE",
+                               "Plan the memory of training a model, and draw it", run };

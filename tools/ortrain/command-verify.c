@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ONNX's own runner takes these for a match, element by element: |found - expected| ≤ ATOL + RTOL |expected|. */
+#define RTOL 1e-3
+#define ATOL 1e-7
+
+static gboolean
+equal_enough (OrtrainTensor *found, OrtrainTensor *expected, char **why)
+{
+  gsize n_found, n_expected;
+  const gint64 *a = ortrain_tensor_get_dims (found, &n_found), *b = ortrain_tensor_get_dims (expected, &n_expected);
+  OrtrainDType dtype = ortrain_tensor_get_dtype (expected);
+  if (ortrain_tensor_get_dtype (found) != dtype)
+    {
+      *why = g_strdup_printf ("type %s instead of %s", ortrain_dtype_get_name (ortrain_tensor_get_dtype (found)),
+                              ortrain_dtype_get_name (dtype));
+      return FALSE;
+    }
+  if (n_found != n_expected || (n_found > 0 && memcmp (a, b, n_found * sizeof *a) != 0))
+    {
+      g_autofree char *x = ortrain_tensor_to_string (found), *y = ortrain_tensor_to_string (expected);
+      *why = g_strdup_printf ("%s instead of %s", x, y);
+      return FALSE;
+    }
+  double rtol = RTOL, atol = ATOL;
+  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
+    rtol = 1e-2; /* eight bits */
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (expected); i++)
+    {
+      double x = ortrain_tensor_get_scalar (found, i), y = ortrain_tensor_get_scalar (expected, i);
+      if ((isnan (x) && isnan (y)) || x == y || fabs (x - y) <= atol + rtol * fabs (y))
+        continue;
+      *why = g_strdup_printf ("element %" G_GINT64_FORMAT " is %g instead of %g", i, x, y);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* What a library may not have yet is skipped, with the reason; what it has must be right. */
+static gboolean
+is_unsupported (const GError *error)
+{
+  return g_error_matches (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR) ||
+         g_error_matches (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT) ||
+         g_error_matches (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL) ||
+         g_error_matches (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED) ||
+         g_error_matches (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION);
+}
+
+/* Operators whose outputs are drawn at random: the stored outputs are one draw of another generator. */
+static const char *
+random_operator (OrtrainGraph *graph)
+{
+  static const char *const types[] = { "RandomNormal",      "RandomUniform", "RandomNormalLike",
+                                       "RandomUniformLike", "Bernoulli",     "Multinomial" };
+  GListModel *nodes = ortrain_graph_get_nodes (graph);
+  for (guint i = 0; i < g_list_model_get_n_items (nodes); i++)
+    {
+      g_autoptr (OrtrainNode) node = g_list_model_get_item (nodes, i);
+      for (guint k = 0; k < G_N_ELEMENTS (types); k++)
+        if (g_str_equal (ortrain_node_get_op_type (node), types[k]))
+          return types[k];
+    }
+  return NULL;
+}
+
+typedef enum
+{
+  PASS,
+  FAIL,
+  SKIP
+} Outcome;
+
+static Outcome
+verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *directory, char **why)
+{
+  GError *error = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  GListModel *inputs = ortrain_graph_get_inputs (graph), *outputs = ortrain_graph_get_outputs (graph);
+  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
+      g_autofree char *name = g_strdup_printf ("input_%u.pb", i);
+      g_autofree char *path = g_build_filename (directory, name, NULL);
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_from_onnx (path, &error);
+      if (tensor == NULL)
+        {
+          Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
+          *why = g_strdup (error->message);
+          g_clear_error (&error);
+          return outcome;
+        }
+      ortrain_tensor_dict_set (feeds, ortrain_value_get_name (value), tensor);
+    }
+  g_autoptr (OrtrainTensorDict) found = ortrain_inference_session_run (session, feeds, NULL, &error);
+  if (found == NULL)
+    {
+      Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
+      *why = g_strdup (error->message);
+      g_clear_error (&error);
+      return outcome;
+    }
+  for (guint i = 0; i < g_list_model_get_n_items (outputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (outputs, i);
+      g_autofree char *name = g_strdup_printf ("output_%u.pb", i);
+      g_autofree char *path = g_build_filename (directory, name, NULL);
+      if (!g_file_test (path, G_FILE_TEST_EXISTS))
+        continue;
+      g_autoptr (OrtrainTensor) expected = ortrain_tensor_new_from_onnx (path, &error);
+      g_autofree char *text = NULL;
+      if (expected == NULL)
+        {
+          Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
+          *why = g_strdup (error->message);
+          g_clear_error (&error);
+          return outcome;
+        }
+      if (!equal_enough (ortrain_tensor_dict_get (found, ortrain_value_get_name (value)), expected, &text))
+        {
+          *why = g_strdup_printf ("output '%s': %s", ortrain_value_get_name (value), text);
+          return FAIL;
+        }
+    }
+  return PASS;
+}
+
+static Outcome
+verify (const char *directory, char **why)
+{
+  GError *error = NULL;
+  g_autofree char *path = g_build_filename (directory, "model.onnx", NULL);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
+  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
+  g_autoptr (OrtrainInferenceSession) session =
+      graph != NULL ? ortrain_inference_session_new (model, NULL, &error) : NULL;
+  if (session == NULL)
+    {
+      Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
+      *why = g_strdup (error->message);
+      g_clear_error (&error);
+      return outcome;
+    }
+  const char *random = random_operator (graph);
+  if (random != NULL)
+    {
+      *why = g_strdup_printf ("%s draws at random", random);
+      return SKIP;
+    }
+  guint n_sets = 0;
+  for (;; n_sets++)
+    {
+      g_autofree char *name = g_strdup_printf ("test_data_set_%u", n_sets);
+      g_autofree char *set = g_build_filename (directory, name, NULL);
+      if (!g_file_test (set, G_FILE_TEST_IS_DIR))
+        break;
+      Outcome outcome = verify_set (session, graph, set, why);
+      if (outcome != PASS)
+        return outcome;
+    }
+  if (n_sets == 0)
+    {
+      *why = g_strdup ("there is no test_data_set_0");
+      return FAIL;
+    }
+  return PASS;
+}
+
+static ExitStatus
+run (int argc, char *argv[])
+{
+  gboolean quiet = FALSE;
+  const GOptionEntry entries[] = {
+    { "quiet", 'q', 0, G_OPTION_ARG_NONE, &quiet, "Print failures and the last line only", NULL },
+    { NULL },
+  };
+  ExitStatus status;
+  if (!command_parse (&command_verify, entries, &argc, &argv, 1, -1, &status))
+    return status;
+  static const char *const words[] = { "PASS", "FAIL", "SKIP" };
+  guint counts[3] = { 0 };
+  for (int i = 1; i < argc; i++)
+    {
+      g_autofree char *why = NULL;
+      g_autofree char *name = g_path_get_basename (argv[i]);
+      Outcome outcome = verify (argv[i], &why);
+      counts[outcome]++;
+      if (outcome == PASS && !quiet)
+        g_print ("PASS %s\n", name);
+      else if (outcome == FAIL || (outcome == SKIP && !quiet))
+        g_print ("%s %s: %s\n", words[outcome], name, why);
+    }
+  g_print ("%u passed, %u failed, %u skipped\n", counts[PASS], counts[FAIL], counts[SKIP]);
+  return counts[FAIL] > 0 ? EXIT_FAILED : EXIT_OK;
+}
+
+const Command command_verify = { "verify", "DIR… [--quiet]",
+                                 "Hold the library against folders of ONNX's test data (model.onnx, test_data_set_N/)",
+                                 run };

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+
+#include <string.h>
+
+gboolean
+command_parse (const Command *command, const GOptionEntry *entries, int *argc, char ***argv, int n_min, int n_max,
+               ExitStatus *status)
+{
+  g_autoptr (GOptionContext) context = g_option_context_new (command->arguments);
+  g_autoptr (GError) error = NULL;
+  g_autofree char *program = g_strconcat ("ortrain ", command->name, NULL);
+  g_set_prgname (program);
+  g_option_context_set_summary (context, command->summary);
+  if (entries != NULL)
+    g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, argc, argv, &error))
+    {
+      *status = command_usage (command, "%s", error->message);
+      return FALSE;
+    }
+  int n = *argc - 1;
+  if (n < n_min || (n_max >= 0 && n > n_max))
+    {
+      *status = command_usage (command, n < n_min ? "something is missing" : "'%s' is too much", (*argv)[n]);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+ExitStatus
+command_fail (GError *error)
+{
+  g_printerr ("ortrain: %s\n", error->message);
+  g_error_free (error);
+  return EXIT_FAILED;
+}
+
+ExitStatus
+command_usage (const Command *command, const char *format, ...)
+{
+  va_list args;
+  va_start (args, format);
+  g_autofree char *message = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_printerr ("ortrain: %s\nUsage: ortrain %s %s\n", message, command->name, command->arguments);
+  return EXIT_USAGE;
+}
+
+void
+command_print_json (JsonBuilder *builder)
+{
+  g_autoptr (JsonGenerator) generator = json_generator_new ();
+  g_autoptr (JsonNode) root = json_builder_get_root (builder);
+  json_generator_set_root (generator, root);
+  json_generator_set_pretty (generator, TRUE);
+  g_autofree char *text = json_generator_to_data (generator, NULL);
+  g_print ("%s\n", text);
+}
+
+char *
+command_format_bytes (guint64 bytes)
+{
+  if (bytes < 1024)
+    return g_strdup_printf ("%" G_GUINT64_FORMAT " bytes", bytes);
+  static const char *const units[] = { "KiB", "MiB", "GiB", "TiB" };
+  double value = (double) bytes / 1024.0;
+  guint unit = 0;
+  for (; value >= 1024.0 && unit + 1 < G_N_ELEMENTS (units); unit++)
+    value /= 1024.0;
+  return g_strdup_printf ("%.1f %s", value, units[unit]);
+}
+
+OrtrainOptimizer *
+command_make_optimizer (const char *name, double learning_rate, GError **error)
+{
+  if (g_str_equal (name, "sgd"))
+    return ortrain_sgd_new (learning_rate);
+  if (g_str_equal (name, "momentum"))
+    return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", learning_rate, "momentum", 0.9, NULL);
+  if (g_str_equal (name, "adam"))
+    return ortrain_adam_new (learning_rate);
+  if (g_str_equal (name, "adamw"))
+    return ortrain_adamw_new (learning_rate);
+  if (g_str_equal (name, "lamb"))
+    return ortrain_lamb_new (learning_rate);
+  if (g_str_equal (name, "adagrad"))
+    return ortrain_adagrad_new (learning_rate);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "There is no optimizer '%s'; there are sgd, momentum, adam, adamw, lamb, adagrad", name);
+  return NULL;
+}
+
+OrtrainLoss *
+command_make_loss (const char *kind, const char *output, const char *target, GError **error)
+{
+  if (g_str_equal (kind, "cross-entropy"))
+    return ortrain_cross_entropy_loss_new (output, target);
+  if (g_str_equal (kind, "mse"))
+    return ortrain_mse_loss_new (output, target);
+  if (g_str_equal (kind, "l1"))
+    return ortrain_l1_loss_new (output, target);
+  if (g_str_equal (kind, "huber"))
+    return ortrain_huber_loss_new (output, target);
+  if (g_str_equal (kind, "bce-with-logits"))
+    return ortrain_bce_with_logits_loss_new (output, target);
+  if (g_str_equal (kind, "output"))
+    return ortrain_output_loss_new (output);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "There is no loss '%s'; there are cross-entropy, mse, l1, huber, bce-with-logits, output", kind);
+  return NULL;
+}
+
+const char *
+command_first_name (GListModel *values)
+{
+  g_autoptr (OrtrainValue) value = g_list_model_get_item (values, 0);
+  return value != NULL ? ortrain_value_get_name (value) : NULL;
+}
+
+OrtrainDataset *
+command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error)
+{
+  g_auto (GStrv) parts = g_strsplit (path, ",", 2);
+  if (parts[0] == NULL || parts[1] == NULL)
+    return ortrain_tensor_dataset_new_from_npz (path, error);
+  OrtrainGraph *graph = ortrain_model_get_graph (model, error);
+  if (graph == NULL)
+    return NULL;
+  return ortrain_tensor_dataset_new_from_idx (parts[0], parts[1], command_first_name (ortrain_graph_get_inputs (graph)),
+                                              target, error);
+}
+
+void
+command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options)
+{
+  g_autoptr (GListModel) pairs = ortrain_model_get_equal_parameters (model);
+  for (guint i = 0; i < g_list_model_get_n_items (pairs); i++)
+    {
+      g_autoptr (OrtrainParameterPair) pair = g_list_model_get_item (pairs, i);
+      ortrain_training_options_tie (options, ortrain_parameter_pair_get_first (pair),
+                                    ortrain_parameter_pair_get_second (pair));
+    }
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <json-glib/json-glib.h>
+#include <ortrain.h>
+
+/* A subcommand of `ortrain`. run gets what follows the subcommand's name, as g_option_context_parse leaves it. */
+typedef enum
+{
+  EXIT_OK = 0,
+  EXIT_FAILED = 1, /* the answer is no, or something went wrong: told on the standard error */
+  EXIT_USAGE = 2,
+  EXIT_INTERRUPTED = 130,
+} ExitStatus;
+
+typedef struct
+{
+  const char *name;
+  const char *arguments; /* "MODEL [--json]" */
+  const char *summary;
+  ExitStatus (*run) (int argc, char *argv[]);
+} Command;
+
+extern const Command command_bench, command_check, command_devices, command_eval, command_export, command_info, command_new,
+    command_plan, command_run, command_train, command_verify;
+
+/* Parses the options; FALSE with the status to leave with when there is nothing more to do. n_min, n_max: how many
+ * arguments may follow (n_max -1: any number). */
+gboolean command_parse (const Command *command, const GOptionEntry *entries, int *argc, char ***argv, int n_min,
+                        int n_max, ExitStatus *status);
+/* "ortrain: message" on the standard error. Returns EXIT_FAILED. Frees the error. */
+ExitStatus command_fail (GError *error);
+ExitStatus command_usage (const Command *command, const char *format, ...) G_GNUC_PRINTF (2, 3);
+void command_print_json (JsonBuilder *builder);
+char *command_format_bytes (guint64 bytes); /* "17.2 MiB" */
+
+/* The parts of a command line that train, eval, plan and bench share. */
+OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, GError **error);
+OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
+/* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. */
+OrtrainDataset *command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error);
+/* Random feeds for the inputs of a model and for one target: batch for the first dimension, seq for any other that is
+ * not a number. classes: the target holds classes of the output's last axis, else numbers like the output. */
+OrtrainTensorDict *command_random_feeds (OrtrainModel *model, const char *output, const char *target, gboolean classes,
+                                         gint64 batch, gint64 seq, GError **error);
+/* One parameter that the file holds twice is trained as one, as PyTorch does. */
+void command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options);
+const char *command_first_name (GListModel *values); /* of the first OrtrainValue; owned by it */
