@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* Operators that draw random numbers. Their stream hangs on seed, step and the node's own number, so that a node can be
+ * run again with the same result: dropout's gradient draws the mask anew instead of keeping it. */
+
+static gboolean
+is_false (OrtrainValue *training)
+{
+  return training == NULL || (training->kind == ORTRAIN_VALUE_INITIALIZER && training->tensor != NULL &&
+                              ortrain_tensor_get_scalar (training->tensor, 0) == 0);
+}
+
+/* Outside of training, dropout is nothing. Before 12 a file could not ask for training, and the ratio was an attribute;
+ * before 10 the mask had the type of the data. */
+static gboolean
+upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
+  OrtrainValue *mask = ortrain_node_output (node, 1);
+  gboolean mask_used = mask != NULL && (mask->uses->len > 0 || mask->is_output);
+  if (opset < 12)
+    ortrain_attributes_remove (node->attributes, "ratio");
+  if (opset < 10 && mask_used)
+    {
+      OrtrainValue *data = ortrain_upgrade_insert (graph, node, "Dropout", &x, 1, NULL);
+      OrtrainNode *inner = data->producer;
+      ortrain_node_set_n_outputs (inner, 2);
+      OrtrainValue *pair[] = { ortrain_node_output (inner, 1), x };
+      ortrain_value_replace_uses (mask, ortrain_upgrade_insert (graph, node, "CastLike", pair, 2, NULL));
+      ortrain_value_replace_uses (y, data);
+      ortrain_graph_delete_node (graph, node);
+      return TRUE;
+    }
+  if (mask_used || y == NULL || !is_false (ortrain_node_input (node, 2)))
+    return TRUE;
+  ortrain_value_replace_uses (y, ortrain_upgrade_insert (graph, node, "Identity", &x, 1, NULL));
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+static gboolean
+infer_dropout (OrtrainInferContext *ctx, GError **error)
+{
+  ortrain_infer_set_like (ctx, 0, 0);
+  if (!ortrain_infer_wants_output (ctx, 1))
+    return TRUE;
+  if (ortrain_infer_get_rank (ctx, 0) >= 0)
+    ortrain_infer_set (ctx, 1, ORTRAIN_DTYPE_BOOL, ortrain_infer_get_dims (ctx, 0), ortrain_infer_get_rank (ctx, 0));
+  else
+    ortrain_infer_set_unknown (ctx, 1, ORTRAIN_DTYPE_BOOL, -1);
+  return TRUE;
+}
+
+static gboolean
+gradient_dropout (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1),
+                               ortrain_grad_input (ctx, 2) };
+  OrtrainAttributes *attributes = ortrain_attributes_copy (ctx->node->attributes);
+  ortrain_attributes_set_int (attributes, "forward_node", ctx->node->number);
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "DropoutGrad", operands, 3, 1, attributes);
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+/* ---- Distributions: shape from an attribute or from an input ---- */
+static gboolean
+check_type (OrtrainInferContext *ctx, gint64 dtype, GError **error)
+{
+  if (ortrain_dtype_is_valid ((int) dtype) && dtype != ORTRAIN_DTYPE_STRING)
+    return TRUE;
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "dtype = %" G_GINT64_FORMAT " is not known",
+                             dtype);
+}
+
+static gboolean
+infer_shaped (OrtrainInferContext *ctx, GError **error)
+{
+  gint64 dtype = ortrain_attributes_get_int (ctx->node->attributes, "dtype", ORTRAIN_DTYPE_FLOAT32);
+  gsize n = 0;
+  const gint64 *shape = ortrain_attributes_get_ints (ctx->node->attributes, "shape", &n);
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  if (!check_type (ctx, dtype, error))
+    return FALSE;
+  if (n > ORTRAIN_MAX_RANK)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "a shape of rank %" G_GSIZE_FORMAT, n);
+  for (gsize d = 0; d < n; d++)
+    {
+      if (shape[d] < 0)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "a dimension of %" G_GINT64_FORMAT,
+                                   shape[d]);
+      dims[d] = ortrain_dim_int (shape[d]);
+    }
+  ortrain_infer_set (ctx, 0, (OrtrainDType) dtype, dims, (gint) n);
+  return TRUE;
+}
+
+static gboolean
+infer_like (OrtrainInferContext *ctx, GError **error)
+{
+  gint64 dtype = ortrain_attributes_get_int (ctx->node->attributes, "dtype", ortrain_infer_get_dtype (ctx, 0));
+  if (dtype != ORTRAIN_DTYPE_UNDEFINED && !check_type (ctx, dtype, error))
+    return FALSE;
+  if (ortrain_infer_get_rank (ctx, 0) >= 0)
+    ortrain_infer_set (ctx, 0, (OrtrainDType) dtype, ortrain_infer_get_dims (ctx, 0), ortrain_infer_get_rank (ctx, 0));
+  else
+    ortrain_infer_set_unknown (ctx, 0, (OrtrainDType) dtype, -1);
+  return TRUE;
+}
+
+static gboolean
+infer_multinomial (OrtrainInferContext *ctx, GError **error)
+{
+  gint64 dtype = ortrain_attributes_get_int (ctx->node->attributes, "dtype", ORTRAIN_DTYPE_INT32);
+  gint64 samples = ortrain_attributes_get_int (ctx->node->attributes, "sample_size", 1);
+  if (!check_type (ctx, dtype, error))
+    return FALSE;
+  if (ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 2)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d, 2 is needed",
+                               ortrain_infer_get_rank (ctx, 0));
+  if (ortrain_infer_get_rank (ctx, 0) < 0)
+    {
+      ortrain_infer_set_unknown (ctx, 0, (OrtrainDType) dtype, 2);
+      return TRUE;
+    }
+  OrtrainDim dims[] = { ortrain_infer_get_dim (ctx, 0, 0), ortrain_dim_int (MAX (0, samples)) };
+  ortrain_infer_set (ctx, 0, (OrtrainDType) dtype, dims, 2);
+  return TRUE;
+}
+
+/* clang-format off */
+#define DRAW(op, version, n_in, types, func)                                                                           \
+  { .name = op, .domain = "", .since = version, .min_inputs = n_in, .max_inputs = n_in, .min_outputs = 1,              \
+    .max_outputs = 1, .dtypes = types, .flags = ORTRAIN_OP_RANDOM | ORTRAIN_OP_NO_GRADIENT, .infer = func }
+
+static const OrtrainOpDef ops[] = {
+  { .name = "Dropout", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1, .max_outputs = 2,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM | ORTRAIN_OP_CHEAP, .no_grad_inputs = 1 << 1 | 1 << 2,
+    .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout },
+  { .name = "DropoutGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,
+    .infer = ortrain_infer_unary },
+  DRAW ("RandomNormal", 7, 0, 0, infer_shaped),
+  DRAW ("RandomUniform", 7, 0, 0, infer_shaped),
+  DRAW ("RandomNormalLike", 7, 1, 0, infer_like),
+  DRAW ("RandomUniformLike", 7, 1, 0, infer_like),
+  DRAW ("Bernoulli", 15, 1, ORTRAIN_DTYPES_FLOAT, infer_like),
+  DRAW ("Multinomial", 7, 1, ORTRAIN_DTYPES_FLOAT, infer_multinomial),
+};
+/* clang-format on */
+ORTRAIN_OP_TABLE (random, ops);
