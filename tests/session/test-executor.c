@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "training-graph.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Every allocation of the process goes through here. */
+extern void *__libc_malloc (size_t size);
+extern void *__libc_calloc (size_t n, size_t size);
+extern void *__libc_realloc (void *memory, size_t size);
+extern void *__libc_memalign (size_t alignment, size_t size);
+
+static guint n_allocations;
+
+void *
+malloc (size_t size)
+{
+  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_malloc (size);
+}
+
+void *
+calloc (size_t n, size_t size)
+{
+  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_calloc (n, size);
+}
+
+void *
+realloc (void *memory, size_t size)
+{
+  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_realloc (memory, size);
+}
+
+int
+posix_memalign (void **memory, size_t alignment, size_t size)
+{
+  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
+  *memory = __libc_memalign (alignment, size);
+  return *memory != NULL ? 0 : ENOMEM;
+}
+
+void *
+aligned_alloc (size_t alignment, size_t size)
+{
+  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
+  return __libc_memalign (alignment, size);
+}
+
+/* x [batch, 6] → Gemm (w1) → LayerNormalization → MatMul (w2) → + b2, added to a second branch that reads w2 again
+ * → CrossEntropy. A parameter with two uses, gradients whose kernels cannot add, sums in the backward pass. */
+static OrtrainGraph *
+make_graph (GRand *rand)
+{
+  OrtrainGraph *graph = ortrain_graph_new ("test");
+  OrtrainDim dims[2] = { ortrain_dim_symbol (graph->dims, "batch"), ortrain_dim_int (6) };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT64, dims, 2);
+  OrtrainValue *labels = ortrain_graph_new_input (graph, "labels", ORTRAIN_DTYPE_INT64, dims, 1);
+  OrtrainValue *w1 = add_parameter (graph, rand, "w1", 6, 8), *b1 = add_parameter (graph, rand, "b1", 8, 0);
+  OrtrainValue *scale = add_parameter (graph, rand, "scale", 8, 0), *bias = add_parameter (graph, rand, "bias", 8, 0);
+  OrtrainValue *w2 = add_parameter (graph, rand, "w2", 8, 8), *w3 = add_parameter (graph, rand, "w3", 8, 5);
+  OrtrainValue *b3 = add_parameter (graph, rand, "b3", 5, 0);
+  OrtrainValue *h = add_op (graph, "", "Gemm", "fc1", x, w1, b1);
+  OrtrainValue *n = add_op (graph, "", "LayerNormalization", "norm", h, scale, bias);
+  OrtrainValue *a = add_op (graph, "", "MatMul", "again1", n, w2, NULL);
+  OrtrainValue *s = add_op (graph, "", "LayerNormalization", "norm2", a, scale, bias);
+  OrtrainValue *b = add_op (graph, "", "MatMul", "again2", s, w2, NULL);
+  OrtrainValue *logits = add_op (graph, "", "Gemm", "fc3", b, w3, b3);
+  OrtrainNode *loss = add_node_full (graph, ORTRAIN_DOMAIN, "CrossEntropy", "loss", 3, logits, labels, NULL, NULL, NULL);
+  make_training_graph (graph, ortrain_node_output (loss, 0));
+  return graph;
+}
+
+static OrtrainTensorDict *
+make_feeds (GRand *rand, gint64 batch)
+{
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  gint64 dims[2] = { batch, 6 };
+  g_autoptr (OrtrainTensor) x = random_tensor (rand, dims, 2);
+  g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, dims, 1, NULL);
+  for (gint64 i = 0; i < batch; i++)
+    ((gint64 *) ortrain_tensor_peek_writable (labels))[i] = g_rand_int_range (rand, 0, 5);
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "labels", labels);
+  return feeds;
+}
+
+typedef struct
+{
+  GRand *rand;
+  OrtrainGraph *graph;
+  Memory memory;
+  OrtrainThreadPool *pool;
+  OrtrainExecutor *executor;
+} Fixture;
+
+static void
+fixture_set_up (Fixture *fixture, gconstpointer data)
+{
+  fixture->rand = g_rand_new_with_seed (7);
+  fixture->graph = make_graph (fixture->rand);
+  make_places (&fixture->memory, fixture->graph);
+  fixture->pool = ortrain_thread_pool_new (2);
+  fixture->executor = make_executor (fixture->graph, &fixture->memory, fixture->pool);
+}
+
+static void
+fixture_tear_down (Fixture *fixture, gconstpointer data)
+{
+  ortrain_executor_free (fixture->executor);
+  ortrain_thread_pool_unref (fixture->pool);
+  g_hash_table_unref (fixture->memory.places);
+  g_object_unref (fixture->graph);
+  g_rand_free (fixture->rand);
+}
+
+static void
+test_gradients (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 3);
+  check_gradients (fixture->executor, fixture->graph, &fixture->memory, feeds, 1e-8);
+}
+
+static void
+test_accumulation (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainTensorDict) first = make_feeds (fixture->rand, 3);
+  g_autoptr (OrtrainTensorDict) second = make_feeds (fixture->rand, 4);
+  for (guint i = 0; i < fixture->graph->outputs->len; i++)
+    {
+      const OrtrainValue *gradient = fixture->graph->outputs->pdata[i];
+      if (gradient->role != ORTRAIN_ROLE_GRADIENT)
+        continue;
+      double *g = g_hash_table_lookup (fixture->memory.places, gradient->name);
+      gsize n = (gsize) ortrain_tensor_get_n_elements (gradient->partner->tensor);
+      run_step (fixture->executor, first, FALSE);
+      g_autofree double *a = g_memdup2 (g, n * sizeof (double));
+      run_step (fixture->executor, second, FALSE);
+      g_autofree double *b = g_memdup2 (g, n * sizeof (double));
+      run_step (fixture->executor, first, FALSE);
+      run_step (fixture->executor, second, TRUE);
+      for (gsize k = 0; k < n; k++)
+        g_assert_cmpfloat_with_epsilon (g[k], a[k] + b[k], 1e-12);
+    }
+  g_assert_cmpuint (ortrain_executor_get_n_plans (fixture->executor), ==, 2);
+}
+
+static void
+test_nothing_allocated (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 16);
+  g_autoptr (OrtrainTensorDict) other = make_feeds (fixture->rand, 16);
+  for (guint i = 0; i < 3; i++)
+    run_step (fixture->executor, feeds, i > 0);
+  guint before = __atomic_load_n (&n_allocations, __ATOMIC_RELAXED);
+  for (guint i = 0; i < 10; i++)
+    run_step (fixture->executor, i % 2 ? feeds : other, i % 3 > 0);
+  guint after = __atomic_load_n (&n_allocations, __ATOMIC_RELAXED);
+  g_assert_cmpuint (after - before, ==, 0);
+}
+
+static void
+test_same_bits (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 16);
+  double first = run_step (fixture->executor, feeds, FALSE);
+  g_autofree double *gradient = g_memdup2 (g_hash_table_lookup (fixture->memory.places, "w2.grad"), 64 * sizeof (double));
+  g_autoptr (OrtrainExecutor) again = make_executor (fixture->graph, &fixture->memory, NULL);
+  double second = run_step (again, feeds, FALSE);
+  g_assert_true (memcmp (&first, &second, sizeof first) == 0);
+  g_assert_true (memcmp (gradient, g_hash_table_lookup (fixture->memory.places, "w2.grad"), 64 * sizeof (double)) == 0);
+}
+
+static void
+expect_feed_error (Fixture *fixture, OrtrainTensorDict *feeds, const char *text)
+{
+  g_autoptr (GError) error = NULL;
+  g_assert_false (ortrain_executor_bind (fixture->executor, feeds, NULL, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED);
+  if (strstr (error->message, text) == NULL)
+    g_error ("'%s' does not contain '%s'", error->message, text);
+}
+
+static void
+test_wrong_feeds (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 3);
+  g_autoptr (OrtrainTensor) x = g_object_ref (ortrain_tensor_dict_get (feeds, "x"));
+  gint64 dims[2] = { 3, 7 }, flat[1] = { 18 };
+  g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, 2, NULL);
+  g_autoptr (OrtrainTensor) line = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, flat, 1, NULL);
+  dims[1] = 6;
+  g_autoptr (OrtrainTensor) single = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, 2, NULL);
+  dims[0] = 5;
+  g_autoptr (OrtrainTensor) longer = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, 2, NULL);
+
+  ortrain_tensor_dict_remove (feeds, "x");
+  expect_feed_error (fixture, feeds, "'x' is missing");
+  ortrain_tensor_dict_set (feeds, "x", wide);
+  expect_feed_error (fixture, feeds, "[3, 7]");
+  ortrain_tensor_dict_set (feeds, "x", line);
+  expect_feed_error (fixture, feeds, "[18]");
+  ortrain_tensor_dict_set (feeds, "x", single);
+  expect_feed_error (fixture, feeds, "float32");
+  ortrain_tensor_dict_set (feeds, "x", longer);
+  expect_feed_error (fixture, feeds, "must be");
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "y", x);
+  expect_feed_error (fixture, feeds, "'y' is no input");
+  g_autoptr (GError) error = NULL;
+  const char *const ignore[] = { "y", NULL };
+  g_assert_true (ortrain_executor_bind (fixture->executor, feeds, ignore, &error));
+  ortrain_tensor_dict_remove (feeds, "y");
+  g_assert_true (isfinite (run_step (fixture->executor, feeds, FALSE)));
+}
+
+static void
+test_fault (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 3);
+  gint64 *labels = ortrain_tensor_peek_writable (ortrain_tensor_dict_get (feeds, "labels"));
+  labels[1] = 5;
+  OrtrainKernelFrame frame = { 0 };
+  g_assert_true (ortrain_executor_bind (fixture->executor, feeds, NULL, &error));
+  g_assert_false (ortrain_executor_run (fixture->executor, ORTRAIN_PHASE_FORWARD, &frame, NULL, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
+  g_assert_nonnull (strstr (error->message, "loss"));
+  labels[1] = 4;
+  g_assert_true (isfinite (run_step (fixture->executor, feeds, FALSE)));
+}
+
+static void
+test_cancelled (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 3);
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  OrtrainKernelFrame frame = { 0 };
+  g_cancellable_cancel (cancellable);
+  g_assert_true (ortrain_executor_bind (fixture->executor, feeds, NULL, &error));
+  g_assert_false (ortrain_executor_run (fixture->executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_assert_true (isfinite (run_step (fixture->executor, feeds, FALSE)));
+}
+
+/* The oldest plan goes when there are too many, and comes back when it is needed. */
+static void
+test_many_shapes (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (OrtrainTensorDict) first = make_feeds (fixture->rand, 1);
+  double loss = run_step (fixture->executor, first, FALSE);
+  for (gint64 batch = 2; batch < 24; batch++)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, batch);
+      run_step (fixture->executor, feeds, FALSE);
+    }
+  g_assert_cmpuint (ortrain_executor_get_n_plans (fixture->executor), ==, 16);
+  g_assert_cmpfloat (run_step (fixture->executor, first, FALSE), ==, loss);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+#define ADD(path, function) g_test_add (path, Fixture, NULL, fixture_set_up, function, fixture_tear_down)
+  ADD ("/executor/gradients", test_gradients);
+  ADD ("/executor/accumulation", test_accumulation);
+  ADD ("/executor/nothing-allocated", test_nothing_allocated);
+  ADD ("/executor/same-bits", test_same_bits);
+  ADD ("/executor/wrong-feeds", test_wrong_feeds);
+  ADD ("/executor/fault", test_fault);
+  ADD ("/executor/cancelled", test_cancelled);
+  ADD ("/executor/many-shapes", test_many_shapes);
+  return g_test_run ();
+}
