@@ -48,6 +48,8 @@ fill (double *x, gint64 n, char kind, guint salt)
       order[i] = order[j];
       order[j] = t;
     }
+  if (kind == 'q')
+    kind = 'p';
   const double spread = kind == 'u' ? 1.7 / (double) (n + 1) : MAX (2.6 / (double) (n + 1), 0.0);
   for (gint64 i = 0; i < n; i++)
     {
@@ -117,7 +119,7 @@ parse_input (Case *test, guint index, const char *text)
     fill (ortrain_tensor_peek_writable (tensor), n, kind, index + 1);
 
   g_autofree char *name = g_strdup_printf ("x%u", index);
-  if (strchr ("ibdc", kind) != NULL)
+  if (strchr ("ibdcq", kind) != NULL)
     {
       ortrain_node_set_input (test->node, index, ortrain_graph_new_initializer (test->graph, name, tensor));
       return;
@@ -256,12 +258,16 @@ make_loss (Case *test, GError **error)
   if (!interpret (test->graph, test->feeds, wanted, error))
     return FALSE;
   for (guint k = 0; k < test->node->outputs->len; k++)
+    if (test->node->outputs->pdata[k] != NULL)
+      ortrain_graph_mark_output (test->graph, test->node->outputs->pdata[k], FALSE);
+  /* The further outputs of our own operators are for their gradients, and carry none. */
+  const guint n_outputs = g_str_equal (test->node->domain, ORTRAIN_DOMAIN) ? 1 : test->node->outputs->len;
+  for (guint k = 0; k < n_outputs; k++)
     {
       OrtrainValue *output = test->node->outputs->pdata[k];
       OrtrainTensor *y = output != NULL ? g_hash_table_lookup (wanted, output->name) : NULL;
       if (y == NULL)
         continue;
-      ortrain_graph_mark_output (test->graph, output, FALSE);
       gsize rank;
       const gint64 *dims = ortrain_tensor_get_dims (y, &rank);
       g_autoptr (OrtrainTensor) w = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, rank, error);

@@ -127,7 +127,7 @@ static const OrtrainGradientCase cases[] = {
   { "CrossEntropy", "f[3,4];i[3]{0,3,1};d[4]{0.5,1,2,0.7}", "axis=-1 label_smoothing=0.2f", 3, "org.ortrain" },
   { "CrossEntropy", "f[3,4];i[3]{0,3,1};d[4]{0.5,1,2,0.7}", "axis=-1 reduction='sum'", 3, "org.ortrain" },
   /* normalisation */
-  { "BatchNormalization", "f[2,3,2];f[3];f[3];c[3];p[3]" },
+  { "BatchNormalization", "f[2,3,2];f[3];f[3];c[3];q[3]" },
   { "BatchNormTrain", "f[3,2,2];f[2];f[2];d[2]{0.1,0.2};d[2]{1,1.5}", "momentum=0.9f", 5, "org.ortrain" },
   { "BatchNormTrain", "f[4,3];f[3];f[3];d[3]{0,0,0};d[3]{1,1,1}", "epsilon=0.01f", 5, "org.ortrain" },
   { "LayerNormalization", "f[2,3,4];f[4];f[4]" },
@@ -241,6 +241,10 @@ static const OrtrainGradientCase cases[] = {
   { "Resize", "f[1,1,3,3];_;d[4]{1,1,2,2}", "mode='nearest'" },
   { "Resize", "f[1,1,3,4];_;d[4]{1,1,2,2}", "mode='linear'" },
   { "Resize", "f[1,1,3,4];_;_;i[4]{1,1,5,6}", "mode='linear' coordinate_transformation_mode='align_corners'" },
+  { "SliceGrad", "f[2,2];i[2]{4,5};i[2]{1,0};i[2]{3,4};i[2]{0,1};i[2]{1,2}", NULL, 1, "org.ortrain" },
+  { "GatherGrad", "f[3,2];i[3]{1,0,1};i[2]{4,2}", "axis=0", 1, "org.ortrain" },
+  { "GatherElementsGrad", "f[2,3];i[2,3]{1,2,0,2,0,0};i[2]{3,3}", "axis=0", 1, "org.ortrain" },
+  { "GatherNDGrad", "f[2,2];i[2,2]{0,1,2,3};i[3]{3,4,2}", NULL, 1, "org.ortrain" },
   { "SumTo", "f[2,3,4];i[2]{3,1}", NULL, 1, "org.ortrain" },
 };
 
