@@ -86,20 +86,45 @@ infer_cross_entropy (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* What flows back through lse, should the graph read it: softmax · dlse. */
+static OrtrainValue *
+gradient_of_lse (OrtrainGradContext *ctx, OrtrainValue *dlse)
+{
+  gint64 axis = ortrain_attributes_get_int (ctx->node->attributes, "axis", -1);
+  OrtrainValue *axes = ortrain_grad_const_ints (ctx, &axis, 1);
+  OrtrainValue *lse = ortrain_grad_op2 (ctx, "Unsqueeze", ortrain_grad_output (ctx, 1), axes);
+  OrtrainValue *p = ortrain_grad_op1 (ctx, "Exp", ortrain_grad_op2 (ctx, "Sub", ortrain_grad_input (ctx, 0), lse));
+  return ortrain_grad_op2 (ctx, "Mul", p, ortrain_grad_op2 (ctx, "Unsqueeze", dlse, axes));
+}
+
 static gboolean
 gradient_cross_entropy (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainNode *forward = ctx->node;
-  if (forward->outputs->len < 3)
-    ortrain_node_set_n_outputs (forward, 3);
-  if (!ortrain_ops_infer_node (forward, error))
-    return FALSE;
-  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 0),
-                               ortrain_grad_input (ctx, 1),     ortrain_grad_output (ctx, 1),
-                               ortrain_grad_output (ctx, 2),    ortrain_grad_input (ctx, 2) };
+  OrtrainValue *dloss = ortrain_grad_of_output_or_zero (ctx, 0), *dlse = ortrain_grad_of_output (ctx, 1);
+  if (ortrain_node_output (forward, 1) == NULL || ortrain_node_output (forward, 2) == NULL)
+    {
+      ortrain_node_set_n_outputs (forward, 3);
+      for (guint k = 1; k < 3; k++)
+        if (forward->outputs->pdata[k] == NULL)
+          ortrain_node_set_output (forward, k, ortrain_graph_new_value (forward->graph, NULL));
+      if (!ortrain_ops_infer_node (forward, error))
+        return FALSE;
+    }
+  OrtrainValue *operands[] = {
+    dloss,
+    ortrain_grad_input (ctx, 0),
+    ortrain_grad_input (ctx, 1),
+    ortrain_grad_output (ctx, 1),
+    ortrain_grad_output (ctx, 2),
+    ortrain_grad_input (ctx, 2),
+  };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "CrossEntropyGrad", operands, operands[5] ? 6 : 5, 1,
                                          ortrain_attributes_copy (forward->attributes));
-  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  OrtrainValue *gradient = ortrain_node_output (node, 0);
+  if (dlse != NULL)
+    gradient = ortrain_grad_op2 (ctx, "Add", gradient, gradient_of_lse (ctx, dlse));
+  ortrain_grad_set (ctx, 0, gradient);
   return TRUE;
 }
 

@@ -133,6 +133,9 @@ static gboolean
 gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
+  for (guint k = 1; k < 5; k++)
+    if (ortrain_grad_of_output (ctx, k) != NULL)
+      return ortrain_grad_fail (ctx, error, "a gradient through the statistics (output %u) is not supported", k);
   if (!grow_outputs (ctx->node, 5, error))
     return FALSE;
   OrtrainValue *operands[] = { dy, ortrain_grad_input (ctx, 0), ortrain_grad_input (ctx, 1),
