@@ -9,6 +9,7 @@ typedef struct _OrtrainMemory OrtrainMemory;
 
 OrtrainMemory *ortrain_memory_ref (OrtrainMemory *memory);
 void ortrain_memory_unref (gpointer memory);
+gboolean ortrain_memory_is_exclusive (OrtrainMemory *memory); /* one user only */
 
 struct _OrtrainStorage
 {

@@ -76,6 +76,12 @@ ortrain_memory_unref (gpointer data)
   g_free (memory);
 }
 
+gboolean
+ortrain_memory_is_exclusive (OrtrainMemory *memory)
+{
+  return g_atomic_ref_count_compare (&memory->ref_count, 1);
+}
+
 static void
 ortrain_storage_dispose (GObject *object)
 {

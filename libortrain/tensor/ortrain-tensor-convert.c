@@ -226,11 +226,37 @@ store_wide (OrtrainDType dtype, gpointer data, gint64 i, Wide w)
     }
 }
 
-static gboolean
-is_real (OrtrainDType dtype)
+gboolean
+ortrain_dtype_is_convertible (OrtrainDType dtype)
 {
   return ortrain_dtype_is_valid ((int) dtype) &&
          (ORTRAIN_DTYPE_BIT (dtype) & (ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL)) != 0;
+}
+
+void
+ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to, gpointer out, gint64 n, double scale)
+{
+  /* what loaders do for each batch */
+  if (from == ORTRAIN_DTYPE_UINT8 && to == ORTRAIN_DTYPE_FLOAT32)
+    for (gint64 i = 0; i < n; i++)
+      ((float *) out)[i] = (float) (((const guint8 *) data)[i] * scale);
+  else if (from == ORTRAIN_DTYPE_FLOAT64 && to == ORTRAIN_DTYPE_FLOAT32)
+    for (gint64 i = 0; i < n; i++)
+      ((float *) out)[i] = (float) (((const double *) data)[i] * scale);
+  else if (from == ORTRAIN_DTYPE_FLOAT32 && to == ORTRAIN_DTYPE_FLOAT64)
+    for (gint64 i = 0; i < n; i++)
+      ((double *) out)[i] = ((const float *) data)[i] * scale;
+  else if (from == ORTRAIN_DTYPE_UINT16 && to == ORTRAIN_DTYPE_INT64 && scale == 1)
+    for (gint64 i = 0; i < n; i++)
+      ((gint64 *) out)[i] = ((const guint16 *) data)[i];
+  else
+    for (gint64 i = 0; i < n; i++)
+      {
+        Wide w = load_wide (from, data, i);
+        if (scale != 1)
+          w = (Wide){ WIDE_FLOATING, .v.f = wide_to_double (w) * scale };
+        store_wide (to, out, i, w);
+      }
 }
 
 /**
@@ -276,7 +302,7 @@ ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
   gconstpointer data = ortrain_tensor_peek_checked (self, error);
   if (data == NULL)
     return NULL;
-  if (!is_real (from) || !is_real (dtype))
+  if (!ortrain_dtype_is_convertible (from) || !ortrain_dtype_is_convertible (dtype))
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "%s cannot be converted to %s",
                    ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype));
@@ -286,21 +312,8 @@ ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
       ortrain_tensor_new_uninitialized (dtype, ortrain_tensor_peek_dims (self), ortrain_tensor_get_rank (self), error);
   if (to == NULL)
     return NULL;
-  gpointer out = ortrain_tensor_peek_writable (to);
-  gint64 n = ortrain_tensor_get_n_elements (self);
-  /* what loaders do for each batch */
-  if (from == ORTRAIN_DTYPE_UINT8 && dtype == ORTRAIN_DTYPE_FLOAT32)
-    for (gint64 i = 0; i < n; i++)
-      ((float *) out)[i] = ((const guint8 *) data)[i];
-  else if (from == ORTRAIN_DTYPE_FLOAT64 && dtype == ORTRAIN_DTYPE_FLOAT32)
-    for (gint64 i = 0; i < n; i++)
-      ((float *) out)[i] = (float) ((const double *) data)[i];
-  else if (from == ORTRAIN_DTYPE_FLOAT32 && dtype == ORTRAIN_DTYPE_FLOAT64)
-    for (gint64 i = 0; i < n; i++)
-      ((double *) out)[i] = ((const float *) data)[i];
-  else
-    for (gint64 i = 0; i < n; i++)
-      store_wide (dtype, out, i, load_wide (from, data, i));
+  ortrain_convert_elements (from, data, dtype, ortrain_tensor_peek_writable (to), ortrain_tensor_get_n_elements (self),
+                            1);
   return to;
 }
 
@@ -337,7 +350,7 @@ ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)
   gconstpointer data = ortrain_tensor_peek_checked (self, error);
   if (data == NULL)
     return NULL;
-  if (!is_real (dtype))
+  if (!ortrain_dtype_is_convertible (dtype))
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "%s has no order",
                    ortrain_dtype_get_name (dtype));

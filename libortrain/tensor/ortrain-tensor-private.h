@@ -14,4 +14,11 @@ const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);
 gint64 *ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n);
 /* 256-byte aligned, not zeroed */
 OrtrainTensor *ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error);
+/* Whether nobody else holds the tensor, its storage, or anything that was handed out of it. */
+gboolean ortrain_tensor_is_exclusive (OrtrainTensor *self);
+/* Real numbers and booleans: what can be converted. */
+gboolean ortrain_dtype_is_convertible (OrtrainDType dtype);
+/* As ortrain_tensor_cast; each element is multiplied with scale on the way (in double precision) unless that is 1. */
+void ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to, gpointer out, gint64 n,
+                               double scale);
 char *ortrain_shape_to_string (const gint64 *dims, gsize n_dims); /* "[64, 1, 28, 28]" */

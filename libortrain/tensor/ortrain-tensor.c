@@ -648,6 +648,19 @@ ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error)
   return data;
 }
 
+static gboolean
+has_one_reference (gpointer object)
+{
+  return g_atomic_int_get ((int *) &G_OBJECT (object)->ref_count) == 1;
+}
+
+gboolean
+ortrain_tensor_is_exclusive (OrtrainTensor *self)
+{
+  return has_one_reference (self) && self->storage != NULL && has_one_reference (self->storage) &&
+         self->storage->memory != NULL && ortrain_memory_is_exclusive (self->storage->memory);
+}
+
 gint64 *
 ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n)
 {

@@ -1,0 +1,646 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "data/ortrain-data-loader.h"
+
+#include "core/ortrain-errors.h"
+#include "core/ortrain-philox-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+/**
+ * OrtrainDataLoader:
+ *
+ * Cuts a dataset into batches, in order or shuffled.
+ *
+ * [method@DataLoader.next] gives one batch after the other, then %NULL at the end of the epoch; the call after that
+ * begins the next epoch. The order of an epoch follows from [property@DataLoader:seed] and the number of the epoch
+ * alone, so that [method@DataLoader.get_state], a few numbers, is enough to go on exactly where one was.
+ *
+ * The memory of a batch is used again once nobody holds the batch, or anything of it, any more.
+ *
+ * Only one thread may use a loader at a time. The epoch moves on without a notification.
+ */
+
+struct _OrtrainDataLoader
+{
+  GObject parent_instance;
+  OrtrainDataset *dataset;
+  guint batch_size;
+  gboolean shuffle;
+  gboolean drop_last;
+  guint64 seed;
+  guint64 epoch;
+  guint64 position; /* items of this epoch that were given out */
+
+  /* the order of one epoch: a permutation of the items */
+  guint32 *order;
+  guint64 order_length;
+  guint64 order_seed;
+  guint64 order_epoch;
+
+  guint64 *indices; /* of one batch */
+  gsize n_indices;
+  GPtrArray *pool; /* batches that were given out */
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainDataLoader, ortrain_data_loader, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_DATASET = 1,
+  PROP_BATCH_SIZE,
+  PROP_SHUFFLE,
+  PROP_SEED,
+  PROP_DROP_LAST,
+  PROP_EPOCH,
+  PROP_N_BATCHES,
+  N_PROPERTIES,
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+/* Whoever trains holds one batch, whoever prefetches another. */
+#define MAX_POOLED 4
+
+/* The word that tells shuffling from the other users of random numbers with the same seed. */
+#define SHUFFLE_NODE 0x73687566u
+
+static void
+ortrain_data_loader_dispose (GObject *object)
+{
+  OrtrainDataLoader *self = ORTRAIN_DATA_LOADER (object);
+  g_ptr_array_set_size (self->pool, 0);
+  g_clear_object (&self->dataset);
+  g_clear_pointer (&self->order, g_free);
+  self->order_length = 0;
+  G_OBJECT_CLASS (ortrain_data_loader_parent_class)->dispose (object);
+}
+
+static void
+ortrain_data_loader_finalize (GObject *object)
+{
+  OrtrainDataLoader *self = ORTRAIN_DATA_LOADER (object);
+  g_free (self->indices);
+  g_ptr_array_unref (self->pool);
+  G_OBJECT_CLASS (ortrain_data_loader_parent_class)->finalize (object);
+}
+
+static void
+ortrain_data_loader_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainDataLoader *self = ORTRAIN_DATA_LOADER (object);
+  switch (id)
+    {
+    case PROP_DATASET:
+      g_value_set_object (value, self->dataset);
+      break;
+    case PROP_BATCH_SIZE:
+      g_value_set_uint (value, self->batch_size);
+      break;
+    case PROP_SHUFFLE:
+      g_value_set_boolean (value, self->shuffle);
+      break;
+    case PROP_SEED:
+      g_value_set_uint64 (value, self->seed);
+      break;
+    case PROP_DROP_LAST:
+      g_value_set_boolean (value, self->drop_last);
+      break;
+    case PROP_EPOCH:
+      g_value_set_uint64 (value, self->epoch);
+      break;
+    case PROP_N_BATCHES:
+      g_value_set_uint64 (value, ortrain_data_loader_get_n_batches (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_data_loader_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainDataLoader *self = ORTRAIN_DATA_LOADER (object);
+  switch (id)
+    {
+    case PROP_DATASET:
+      self->dataset = g_value_dup_object (value);
+      break;
+    case PROP_BATCH_SIZE:
+      ortrain_data_loader_set_batch_size (self, g_value_get_uint (value));
+      break;
+    case PROP_SHUFFLE:
+      ortrain_data_loader_set_shuffle (self, g_value_get_boolean (value));
+      break;
+    case PROP_SEED:
+      ortrain_data_loader_set_seed (self, g_value_get_uint64 (value));
+      break;
+    case PROP_DROP_LAST:
+      ortrain_data_loader_set_drop_last (self, g_value_get_boolean (value));
+      break;
+    case PROP_EPOCH:
+      ortrain_data_loader_set_epoch (self, g_value_get_uint64 (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GParamFlags flags = G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+  object_class->dispose = ortrain_data_loader_dispose;
+  object_class->finalize = ortrain_data_loader_finalize;
+  object_class->get_property = ortrain_data_loader_get_property;
+  object_class->set_property = ortrain_data_loader_set_property;
+
+  /**
+   * OrtrainDataLoader:dataset: (getter get_dataset)
+   *
+   * Where the items come from.
+   */
+  properties[PROP_DATASET] = g_param_spec_object ("dataset", NULL, NULL, ORTRAIN_TYPE_DATASET,
+                                                  flags | G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY);
+
+  /**
+   * OrtrainDataLoader:batch-size: (getter get_batch_size) (setter set_batch_size)
+   *
+   * The number of items of a batch. The last batch of an epoch may be smaller.
+   */
+  properties[PROP_BATCH_SIZE] =
+      g_param_spec_uint ("batch-size", NULL, NULL, 1, G_MAXUINT, 1, flags | G_PARAM_READWRITE);
+
+  /**
+   * OrtrainDataLoader:shuffle: (getter get_shuffle) (setter set_shuffle)
+   *
+   * Whether each epoch has the items in an order of its own.
+   */
+  properties[PROP_SHUFFLE] = g_param_spec_boolean ("shuffle", NULL, NULL, FALSE, flags | G_PARAM_READWRITE);
+
+  /**
+   * OrtrainDataLoader:seed: (getter get_seed) (setter set_seed)
+   *
+   * What shuffling begins with: the same seed gives the same orders.
+   */
+  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READWRITE);
+
+  /**
+   * OrtrainDataLoader:drop-last: (getter get_drop_last) (setter set_drop_last)
+   *
+   * Whether a last batch that is smaller than the others is left out.
+   */
+  properties[PROP_DROP_LAST] = g_param_spec_boolean ("drop-last", NULL, NULL, FALSE, flags | G_PARAM_READWRITE);
+
+  /**
+   * OrtrainDataLoader:epoch: (getter get_epoch) (setter set_epoch)
+   *
+   * The number of the epoch, from 0. Setting it goes to the beginning of that epoch.
+   */
+  properties[PROP_EPOCH] = g_param_spec_uint64 ("epoch", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READWRITE);
+
+  /**
+   * OrtrainDataLoader:n-batches: (getter get_n_batches)
+   *
+   * The number of batches of an epoch.
+   */
+  properties[PROP_N_BATCHES] =
+      g_param_spec_uint64 ("n-batches", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READABLE);
+
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_data_loader_init (OrtrainDataLoader *self)
+{
+  self->batch_size = 1;
+  self->pool = g_ptr_array_new_with_free_func (g_object_unref);
+}
+
+/**
+ * ortrain_data_loader_new:
+ * @dataset: where the items come from
+ * @batch_size: the number of items of a batch
+ *
+ * Makes a loader that gives the items in order; see [property@DataLoader:shuffle].
+ *
+ * Returns: (transfer full): the loader
+ */
+OrtrainDataLoader *
+ortrain_data_loader_new (OrtrainDataset *dataset, guint batch_size)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (dataset), NULL);
+  g_return_val_if_fail (batch_size > 0, NULL);
+  return g_object_new (ORTRAIN_TYPE_DATA_LOADER, "dataset", dataset, "batch-size", batch_size, NULL);
+}
+
+/* A number below `limit`, all equally likely (Lemire's method). */
+static guint32
+random_below (const OrtrainPhiloxKey *key, guint64 *counter, guint32 limit)
+{
+  for (;;)
+    {
+      guint32 words[4];
+      ortrain_philox (key, *counter >> 2, words);
+      guint64 product = (guint64) words[(*counter)++ & 3] * limit;
+      if ((guint32) product >= (guint32) -limit % limit)
+        return (guint32) (product >> 32);
+    }
+}
+
+static gboolean
+ensure_order (OrtrainDataLoader *self, guint64 length, GError **error)
+{
+  if (self->order != NULL && self->order_length == length && self->order_seed == self->seed &&
+      self->order_epoch == self->epoch)
+    return TRUE;
+  if (length > G_MAXUINT32)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+                   "%" G_GUINT64_FORMAT " items are too many to shuffle, the limit is %u", length, G_MAXUINT32);
+      return FALSE;
+    }
+  if (self->order == NULL || self->order_length != length)
+    {
+      g_clear_pointer (&self->order, g_free);
+      self->order = g_try_new (guint32, length);
+      if (self->order == NULL)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+                       "no memory for the order of %" G_GUINT64_FORMAT " items", length);
+          return FALSE;
+        }
+    }
+  /* Epochs above 2^32 go into the key, too. */
+  OrtrainPhiloxKey key = { self->seed ^ (self->epoch >> 32 << 32), (guint32) self->epoch, SHUFFLE_NODE };
+  guint64 counter = 0;
+  for (guint64 i = 0; i < length; i++)
+    self->order[i] = (guint32) i;
+  for (guint64 i = length; i > 1; i--)
+    {
+      guint32 j = random_below (&key, &counter, (guint32) i), was = self->order[i - 1];
+      self->order[i - 1] = self->order[j];
+      self->order[j] = was;
+    }
+  self->order_length = length;
+  self->order_seed = self->seed;
+  self->order_epoch = self->epoch;
+  return TRUE;
+}
+
+/* A batch that nobody holds any more, or a new one. */
+static OrtrainTensorDict *
+take_batch (OrtrainDataLoader *self)
+{
+  for (guint i = 0; i < self->pool->len; i++)
+    {
+      OrtrainTensorDict *batch = self->pool->pdata[i];
+      gboolean free = g_atomic_int_get ((int *) &G_OBJECT (batch)->ref_count) == 1;
+      for (guint t = 0; free && t < ortrain_tensor_dict_get_size (batch); t++)
+        free = ortrain_tensor_is_exclusive (ortrain_tensor_dict_get_tensor (batch, t));
+      if (free)
+        return g_object_ref (batch);
+    }
+  OrtrainTensorDict *batch = ortrain_tensor_dict_new ();
+  if (self->pool->len >= MAX_POOLED)
+    g_ptr_array_remove_index (self->pool, 0);
+  g_ptr_array_add (self->pool, g_object_ref (batch));
+  return batch;
+}
+
+/**
+ * ortrain_data_loader_next:
+ * @self: a loader
+ * @error: return location for an error
+ *
+ * The next batch. At the end of an epoch it returns %NULL without an error, once; the following call begins the next
+ * epoch.
+ *
+ * Returns: (transfer full) (nullable): the batch; %NULL at the end of the epoch, or with @error set
+ */
+OrtrainTensorDict *
+ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  guint64 length = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
+  if (length == 0)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "the dataset has no items");
+      return NULL;
+    }
+  guint64 left = self->position < length ? length - self->position : 0;
+  gsize n = (gsize) MIN (left, self->batch_size);
+  if (n == 0 || (n < self->batch_size && self->drop_last))
+    {
+      if (self->position == 0)
+        {
+          g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
+                       "the dataset has %" G_GUINT64_FORMAT " items, which make no batch of %u", length,
+                       self->batch_size);
+          return NULL;
+        }
+      self->epoch++;
+      self->position = 0;
+      return NULL;
+    }
+  if (self->shuffle && !ensure_order (self, length, error))
+    return NULL;
+  if (self->n_indices < n)
+    {
+      g_free (self->indices);
+      self->indices = g_new (guint64, n);
+      self->n_indices = n;
+    }
+  for (gsize i = 0; i < n; i++)
+    self->indices[i] = self->shuffle ? self->order[self->position + i] : self->position + i;
+
+  g_autoptr (OrtrainTensorDict) batch = take_batch (self);
+  if (!ortrain_dataset_fill_batch (self->dataset, self->indices, n, batch, error))
+    return NULL;
+  self->position += n;
+  return g_steal_pointer (&batch);
+}
+
+/**
+ * ortrain_data_loader_reset:
+ * @self: a loader
+ *
+ * Goes back to the beginning of the epoch.
+ */
+void
+ortrain_data_loader_reset (OrtrainDataLoader *self)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  self->position = 0;
+}
+
+/**
+ * ortrain_data_loader_get_dataset: (get-property dataset)
+ * @self: a loader
+ *
+ * Where the items come from.
+ *
+ * Returns: (transfer none) (nullable): the dataset
+ */
+OrtrainDataset *
+ortrain_data_loader_get_dataset (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), NULL);
+  return self->dataset;
+}
+
+/**
+ * ortrain_data_loader_get_batch_size: (get-property batch-size)
+ * @self: a loader
+ *
+ * The number of items of a batch.
+ *
+ * Returns: the number
+ */
+guint
+ortrain_data_loader_get_batch_size (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), 0);
+  return self->batch_size;
+}
+
+/**
+ * ortrain_data_loader_set_batch_size: (set-property batch-size)
+ * @self: a loader
+ * @batch_size: the number of items of a batch, at least 1
+ *
+ * Sets the number of items of a batch, from the next one on.
+ */
+void
+ortrain_data_loader_set_batch_size (OrtrainDataLoader *self, guint batch_size)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  g_return_if_fail (batch_size > 0);
+  if (self->batch_size == batch_size)
+    return;
+  self->batch_size = batch_size;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BATCH_SIZE]);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_N_BATCHES]);
+}
+
+/**
+ * ortrain_data_loader_get_shuffle: (get-property shuffle)
+ * @self: a loader
+ *
+ * Whether each epoch has an order of its own.
+ *
+ * Returns: %TRUE if it has
+ */
+gboolean
+ortrain_data_loader_get_shuffle (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), FALSE);
+  return self->shuffle;
+}
+
+/**
+ * ortrain_data_loader_set_shuffle: (set-property shuffle)
+ * @self: a loader
+ * @shuffle: whether each epoch has an order of its own
+ *
+ * Sets whether items are shuffled. Change it at the beginning of an epoch only.
+ */
+void
+ortrain_data_loader_set_shuffle (OrtrainDataLoader *self, gboolean shuffle)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  shuffle = !!shuffle;
+  if (self->shuffle == shuffle)
+    return;
+  self->shuffle = shuffle;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SHUFFLE]);
+}
+
+/**
+ * ortrain_data_loader_get_seed: (get-property seed)
+ * @self: a loader
+ *
+ * What shuffling begins with.
+ *
+ * Returns: the seed
+ */
+guint64
+ortrain_data_loader_get_seed (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), 0);
+  return self->seed;
+}
+
+/**
+ * ortrain_data_loader_set_seed: (set-property seed)
+ * @self: a loader
+ * @seed: any number
+ *
+ * Sets what shuffling begins with. Change it at the beginning of an epoch only.
+ */
+void
+ortrain_data_loader_set_seed (OrtrainDataLoader *self, guint64 seed)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  if (self->seed == seed)
+    return;
+  self->seed = seed;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
+}
+
+/**
+ * ortrain_data_loader_get_drop_last: (get-property drop-last)
+ * @self: a loader
+ *
+ * Whether a smaller last batch is left out.
+ *
+ * Returns: %TRUE if it is
+ */
+gboolean
+ortrain_data_loader_get_drop_last (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), FALSE);
+  return self->drop_last;
+}
+
+/**
+ * ortrain_data_loader_set_drop_last: (set-property drop-last)
+ * @self: a loader
+ * @drop_last: whether a smaller last batch is left out
+ *
+ * Sets whether a smaller last batch is left out.
+ */
+void
+ortrain_data_loader_set_drop_last (OrtrainDataLoader *self, gboolean drop_last)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  drop_last = !!drop_last;
+  if (self->drop_last == drop_last)
+    return;
+  self->drop_last = drop_last;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DROP_LAST]);
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_N_BATCHES]);
+}
+
+/**
+ * ortrain_data_loader_get_epoch: (get-property epoch)
+ * @self: a loader
+ *
+ * The number of the epoch, from 0.
+ *
+ * Returns: the number
+ */
+guint64
+ortrain_data_loader_get_epoch (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), 0);
+  return self->epoch;
+}
+
+/**
+ * ortrain_data_loader_set_epoch: (set-property epoch)
+ * @self: a loader
+ * @epoch: the number of the epoch
+ *
+ * Goes to the beginning of an epoch.
+ */
+void
+ortrain_data_loader_set_epoch (OrtrainDataLoader *self, guint64 epoch)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  self->position = 0;
+  if (self->epoch == epoch)
+    return;
+  self->epoch = epoch;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPOCH]);
+}
+
+/**
+ * ortrain_data_loader_get_n_batches: (get-property n-batches)
+ * @self: a loader
+ *
+ * The number of batches of an epoch.
+ *
+ * Returns: the number
+ */
+guint64
+ortrain_data_loader_get_n_batches (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), 0);
+  guint64 length = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
+  return length / self->batch_size + (length % self->batch_size != 0 && !self->drop_last);
+}
+
+/**
+ * ortrain_data_loader_get_state:
+ * @self: a loader
+ *
+ * Where the loader is, and what decides the order of what follows: a few numbers, to be kept with a checkpoint.
+ *
+ * Returns: (transfer full): a dictionary of type `a{sv}`
+ */
+GVariant *
+ortrain_data_loader_get_state (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), NULL);
+  GVariantDict dict;
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "epoch", "t", self->epoch);
+  g_variant_dict_insert (&dict, "position", "t", self->position);
+  g_variant_dict_insert (&dict, "length", "t", self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0);
+  g_variant_dict_insert (&dict, "seed", "t", self->seed);
+  g_variant_dict_insert (&dict, "batch-size", "u", self->batch_size);
+  g_variant_dict_insert (&dict, "shuffle", "b", self->shuffle);
+  g_variant_dict_insert (&dict, "drop-last", "b", self->drop_last);
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}
+
+/**
+ * ortrain_data_loader_set_state:
+ * @self: a loader
+ * @state: what [method@DataLoader.get_state] gave
+ * @error: return location for an error
+ *
+ * Goes to where a loader was: the next batches are those that it would have given.
+ *
+ * Returns: %TRUE, or %FALSE with a [error@DataError] if @state is incomplete or belongs to a dataset of another length;
+ *   the loader is as it was then
+ */
+gboolean
+ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), FALSE);
+  g_return_val_if_fail (state != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  guint64 epoch, position, length, seed, found = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
+  guint batch_size;
+  gboolean shuffle, drop_last;
+  if (!g_variant_is_of_type (state, G_VARIANT_TYPE_VARDICT) || !g_variant_lookup (state, "epoch", "t", &epoch) ||
+      !g_variant_lookup (state, "position", "t", &position) || !g_variant_lookup (state, "length", "t", &length) ||
+      !g_variant_lookup (state, "seed", "t", &seed) || !g_variant_lookup (state, "batch-size", "u", &batch_size) ||
+      !g_variant_lookup (state, "shuffle", "b", &shuffle) || !g_variant_lookup (state, "drop-last", "b", &drop_last) ||
+      batch_size == 0 || position > length)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "this is not the state of a data loader");
+      return FALSE;
+    }
+  if (length != found)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                   "the state belongs to a dataset of %" G_GUINT64_FORMAT " items, this one has %" G_GUINT64_FORMAT,
+                   length, found);
+      return FALSE;
+    }
+  GObject *object = G_OBJECT (self);
+  g_object_freeze_notify (object);
+  ortrain_data_loader_set_batch_size (self, batch_size);
+  ortrain_data_loader_set_shuffle (self, shuffle);
+  ortrain_data_loader_set_drop_last (self, drop_last);
+  ortrain_data_loader_set_seed (self, seed);
+  ortrain_data_loader_set_epoch (self, epoch);
+  self->position = position;
+  g_object_thaw_notify (object);
+  return TRUE;
+}

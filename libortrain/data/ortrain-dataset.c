@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "data/ortrain-dataset.h"
+
+#include "core/ortrain-errors.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <string.h>
+
+/**
+ * OrtrainDataset:
+ *
+ * Items to train on or to evaluate with: named tensors, by number.
+ *
+ * Derive from it for data of your own: implement [vfunc@Dataset.get_length] and [vfunc@Dataset.get_item], or, for more
+ * speed, [vfunc@Dataset.get_batch]. [class@TensorDataset] serves what fits into memory or a file.
+ *
+ * A dataset is used by one thread at a time; which one may change, as a [class@Trainer] reads on a thread of its own.
+ */
+
+G_DEFINE_TYPE (OrtrainDataset, ortrain_dataset, G_TYPE_OBJECT)
+
+/* Languages with exceptions may return nothing without an error: that is one, too. */
+static void
+ensure_error (OrtrainDataset *self, const char *what, GError **error)
+{
+  if (error != NULL && *error == NULL)
+    g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s of %s gave nothing, and no reason", what,
+                 G_OBJECT_TYPE_NAME (self));
+}
+
+static OrtrainTensorDict *default_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices,
+                                             GError **error);
+
+static guint64
+default_get_length (OrtrainDataset *self)
+{
+  return 0;
+}
+
+static OrtrainTensorDict *
+default_get_item (OrtrainDataset *self, guint64 index, GError **error)
+{
+  OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
+  if (klass->get_batch == default_get_batch && klass->fill_batch == NULL)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s implements no way to get items",
+                   G_OBJECT_TYPE_NAME (self));
+      return NULL;
+    }
+  g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (self, &index, 1, error);
+  if (batch == NULL)
+    return NULL;
+  g_autoptr (OrtrainTensorDict) item = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (batch); i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (batch, i);
+      gsize rank;
+      const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+      g_autoptr (OrtrainTensor) row =
+          rank > 0 ? ortrain_tensor_reshape (tensor, dims + 1, rank - 1, error) : g_object_ref (tensor);
+      if (row == NULL)
+        return NULL;
+      ortrain_tensor_dict_set (item, ortrain_tensor_dict_get_name (batch, i), row);
+    }
+  return g_steal_pointer (&item);
+}
+
+/* Adds row `row` of n to the stacked tensors; the first item decides names, types and shapes. */
+static gboolean
+stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize n, guint64 index, GError **error)
+{
+  if (row > 0 && ortrain_tensor_dict_get_size (item) != ortrain_tensor_dict_get_size (batch))
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                   "item %" G_GUINT64_FORMAT " has %u tensors, others of its batch have %u", index,
+                   ortrain_tensor_dict_get_size (item), ortrain_tensor_dict_get_size (batch));
+      return FALSE;
+    }
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (item); i++)
+    {
+      OrtrainTensor *from = ortrain_tensor_dict_get_tensor (item, i);
+      const char *name = ortrain_tensor_dict_get_name (item, i);
+      gsize rank;
+      const gint64 *dims = ortrain_tensor_get_dims (from, &rank);
+      gconstpointer data = ortrain_tensor_peek_checked (from, error);
+      if (data == NULL)
+        return FALSE;
+      if (row == 0)
+        {
+          gint64 stacked[ORTRAIN_MAX_RANK + 1] = { (gint64) n };
+          memcpy (stacked + 1, dims, rank * sizeof *dims);
+          g_autoptr (OrtrainTensor) to =
+              ortrain_tensor_new_uninitialized (ortrain_tensor_get_dtype (from), stacked, rank + 1, error);
+          if (to == NULL)
+            return FALSE;
+          ortrain_tensor_dict_set (batch, name, to);
+        }
+      OrtrainTensor *to = ortrain_tensor_dict_get (batch, name);
+      if (to == NULL || ortrain_tensor_get_dtype (to) != ortrain_tensor_get_dtype (from) ||
+          ortrain_tensor_get_rank (to) != rank + 1 ||
+          memcmp (ortrain_tensor_peek_dims (to) + 1, dims, rank * sizeof *dims) != 0)
+        {
+          g_autofree char *text = ortrain_tensor_to_string (from);
+          g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                       "item %" G_GUINT64_FORMAT " has %s: %s, which does not fit the others of its batch", index, name,
+                       text);
+          return FALSE;
+        }
+      gsize n_bytes = ortrain_tensor_get_n_bytes (from);
+      if (n_bytes > 0)
+        memcpy ((guint8 *) ortrain_tensor_peek_writable (to) + row * n_bytes, data, n_bytes);
+    }
+  return TRUE;
+}
+
+static OrtrainTensorDict *
+default_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) batch = ortrain_tensor_dict_new ();
+  if (ORTRAIN_DATASET_GET_CLASS (self)->fill_batch != NULL)
+    {
+      if (!ortrain_dataset_fill_batch (self, indices, n_indices, batch, error))
+        return NULL;
+      return g_steal_pointer (&batch);
+    }
+  for (gsize i = 0; i < n_indices; i++)
+    {
+      g_autoptr (OrtrainTensorDict) item = ortrain_dataset_get_item (self, indices[i], error);
+      if (item == NULL || !stack_item (batch, item, i, n_indices, indices[i], error))
+        return NULL;
+    }
+  return g_steal_pointer (&batch);
+}
+
+static void
+ortrain_dataset_class_init (OrtrainDatasetClass *klass)
+{
+  klass->get_length = default_get_length;
+  klass->get_item = default_get_item;
+  klass->get_batch = default_get_batch;
+}
+
+static void
+ortrain_dataset_init (OrtrainDataset *self)
+{
+}
+
+/**
+ * ortrain_dataset_get_length:
+ * @self: a dataset
+ *
+ * The number of items.
+ *
+ * Returns: the number
+ */
+guint64
+ortrain_dataset_get_length (OrtrainDataset *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (self), 0);
+  return ORTRAIN_DATASET_GET_CLASS (self)->get_length (self);
+}
+
+static gboolean
+check_index (OrtrainDataset *self, guint64 index, GError **error)
+{
+  guint64 length = ortrain_dataset_get_length (self);
+  if (index < length)
+    return TRUE;
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
+               "item %" G_GUINT64_FORMAT " was asked for, of %" G_GUINT64_FORMAT, index, length);
+  return FALSE;
+}
+
+/**
+ * ortrain_dataset_get_item:
+ * @self: a dataset
+ * @index: the number of the item
+ * @error: return location for an error
+ *
+ * One item, without a dimension for the batch.
+ *
+ * Returns: (transfer full): the tensors of the item, or %NULL with @error set
+ */
+OrtrainTensorDict *
+ortrain_dataset_get_item (OrtrainDataset *self, guint64 index, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  if (!check_index (self, index, error))
+    return NULL;
+  OrtrainTensorDict *item = ORTRAIN_DATASET_GET_CLASS (self)->get_item (self, index, error);
+  if (item == NULL)
+    ensure_error (self, "get_item", error);
+  return item;
+}
+
+/**
+ * ortrain_dataset_get_batch:
+ * @self: a dataset
+ * @indices: (array length=n_indices): the numbers of the items
+ * @n_indices: how many
+ * @error: return location for an error
+ *
+ * Several items, stacked along a new first dimension.
+ *
+ * Returns: (transfer full): the tensors of the batch, or %NULL with @error set
+ */
+OrtrainTensorDict *
+ortrain_dataset_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (self), NULL);
+  g_return_val_if_fail (indices != NULL || n_indices == 0, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  for (gsize i = 0; i < n_indices; i++)
+    if (!check_index (self, indices[i], error))
+      return NULL;
+  OrtrainTensorDict *batch = ORTRAIN_DATASET_GET_CLASS (self)->get_batch (self, indices, n_indices, error);
+  if (batch == NULL)
+    ensure_error (self, "get_batch", error);
+  return batch;
+}
+
+/**
+ * ortrain_dataset_fill_batch:
+ * @self: a dataset
+ * @indices: (array length=n_indices): the numbers of the items
+ * @n_indices: how many
+ * @batch: where the tensors go
+ * @error: return location for an error
+ *
+ * Like [method@Dataset.get_batch], but writes into tensors of @batch that have the right name, type and shape, where
+ * the dataset can do that; the others are replaced.
+ *
+ * Returns: %TRUE, or %FALSE with @error set
+ */
+gboolean
+ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
+                            GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (self), FALSE);
+  g_return_val_if_fail (indices != NULL || n_indices == 0, FALSE);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (batch), FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
+  if (klass->fill_batch != NULL)
+    {
+      for (gsize i = 0; i < n_indices; i++)
+        if (!check_index (self, indices[i], error))
+          return FALSE;
+      gboolean filled = klass->fill_batch (self, indices, n_indices, batch, error);
+      if (!filled)
+        ensure_error (self, "fill_batch", error);
+      return filled;
+    }
+  g_autoptr (OrtrainTensorDict) made = ortrain_dataset_get_batch (self, indices, n_indices, error);
+  if (made == NULL)
+    return FALSE;
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (made); i++)
+    ortrain_tensor_dict_set (batch, ortrain_tensor_dict_get_name (made, i), ortrain_tensor_dict_get_tensor (made, i));
+  return TRUE;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "tensor/ortrain-tensor-dict.h"
+
+G_BEGIN_DECLS
+
+#define ORTRAIN_TYPE_DATASET (ortrain_dataset_get_type ())
+
+  ORTRAIN_AVAILABLE_IN_ALL
+  G_DECLARE_DERIVABLE_TYPE (OrtrainDataset, ortrain_dataset, ORTRAIN, DATASET, GObject)
+
+  /**
+   * OrtrainDatasetClass:
+   * @parent_class: the parent class
+   * @get_length: the number of items
+   * @get_item: one item
+   * @get_batch: several items, stacked
+   * @fill_batch: several items, stacked, into tensors that may be there already
+   *
+   * The class structure of [class@Dataset]. A subclass implements `get_length` and one of the others.
+   */
+  struct _OrtrainDatasetClass
+  {
+    GObjectClass parent_class;
+
+    /**
+     * OrtrainDatasetClass::get_length:
+     * @self: a dataset
+     *
+     * The number of items.
+     *
+     * Returns: the number
+     */
+    guint64 (*get_length) (OrtrainDataset *self);
+
+    /**
+     * OrtrainDatasetClass::get_item:
+     * @self: a dataset
+     * @index: the number of the item, below the length
+     * @error: return location for an error
+     *
+     * One item, without a dimension for the batch.
+     *
+     * Returns: (transfer full): the tensors of the item
+     */
+    OrtrainTensorDict *(*get_item) (OrtrainDataset *self, guint64 index, GError **error);
+
+    /**
+     * OrtrainDatasetClass::get_batch:
+     * @self: a dataset
+     * @indices: (array length=n_indices): the numbers of the items
+     * @n_indices: how many
+     * @error: return location for an error
+     *
+     * Several items, stacked along a new first dimension. Unless overridden, it calls `get_item` for each.
+     *
+     * Returns: (transfer full): the tensors of the batch
+     */
+    OrtrainTensorDict *(*get_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error);
+
+    /**
+     * OrtrainDatasetClass::fill_batch:
+     * @self: a dataset
+     * @indices: (array length=n_indices): the numbers of the items
+     * @n_indices: how many
+     * @batch: where the tensors go
+     * @error: return location for an error
+     *
+     * Like `get_batch`, for datasets that can reuse memory: a tensor of @batch that has the right name, type and shape
+     * and is writable is written to; others are replaced.
+     *
+     * Returns: %TRUE, or %FALSE with @error set
+     */
+    gboolean (*fill_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
+                            GError **error);
+
+    /*< private >*/
+    gpointer reserved[8];
+  };
+
+  ORTRAIN_AVAILABLE_IN_ALL
+  guint64 ortrain_dataset_get_length (OrtrainDataset * self);
+  ORTRAIN_AVAILABLE_IN_ALL
+  OrtrainTensorDict *ortrain_dataset_get_item (OrtrainDataset * self, guint64 index, GError * *error);
+  ORTRAIN_AVAILABLE_IN_ALL
+  OrtrainTensorDict *ortrain_dataset_get_batch (OrtrainDataset * self, const guint64 *indices, gsize n_indices,
+                                                GError **error);
+  ORTRAIN_AVAILABLE_IN_ALL
+  gboolean ortrain_dataset_fill_batch (OrtrainDataset * self, const guint64 *indices, gsize n_indices,
+                                       OrtrainTensorDict *batch, GError **error);
+
+G_END_DECLS

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "data/ortrain-tensor-dataset.h"
+
+#include "core/ortrain-dtype-private.h"
+#include "core/ortrain-errors.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/**
+ * OrtrainTensorDataset:
+ *
+ * A dataset of tensors whose first dimensions are equal: item `i` is row `i` of each.
+ *
+ * The tensors stay as they are in memory or in a mapped file; rows are copied, and converted if asked, batch by batch.
+ */
+
+typedef struct
+{
+  OrtrainDType dtype; /* of the batches */
+  double scale;
+} Conversion;
+
+struct _OrtrainTensorDataset
+{
+  OrtrainDataset parent_instance;
+  OrtrainTensorDict *tensors;
+  Conversion *conversions; /* one for each tensor */
+  guint64 length;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainTensorDataset, ortrain_tensor_dataset, ORTRAIN_TYPE_DATASET)
+
+enum
+{
+  PROP_TENSORS = 1,
+  N_PROPERTIES,
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static guint64
+ortrain_tensor_dataset_get_length (OrtrainDataset *dataset)
+{
+  return ORTRAIN_TENSOR_DATASET (dataset)->length;
+}
+
+/* The tensor of the batch, if it can be written to, or else a new one. */
+static OrtrainTensor *
+prepare (OrtrainTensorDict *batch, const char *name, OrtrainDType dtype, const gint64 *dims, gsize rank, GError **error)
+{
+  OrtrainTensor *old = ortrain_tensor_dict_get (batch, name);
+  if (old != NULL && ortrain_tensor_get_dtype (old) == dtype && ortrain_tensor_get_rank (old) == rank &&
+      memcmp (ortrain_tensor_peek_dims (old), dims, rank * sizeof *dims) == 0 &&
+      ortrain_tensor_peek_writable (old) != NULL)
+    return old;
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_uninitialized (dtype, dims, rank, error);
+  if (tensor == NULL)
+    return NULL;
+  ortrain_tensor_dict_set (batch, name, tensor);
+  return ortrain_tensor_dict_get (batch, name);
+}
+
+static gboolean
+ortrain_tensor_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indices, gsize n_indices,
+                                   OrtrainTensorDict *batch, GError **error)
+{
+  OrtrainTensorDataset *self = ORTRAIN_TENSOR_DATASET (dataset);
+  guint n_tensors = self->tensors != NULL ? ortrain_tensor_dict_get_size (self->tensors) : 0;
+  for (guint t = 0; t < n_tensors; t++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (self->tensors, t);
+      const char *name = ortrain_tensor_dict_get_name (self->tensors, t);
+      OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+      Conversion conversion = self->conversions[t];
+      gsize rank = ortrain_tensor_get_rank (tensor);
+      gint64 dims[ORTRAIN_MAX_RANK];
+      memcpy (dims, ortrain_tensor_peek_dims (tensor), rank * sizeof *dims);
+      gint64 row = dims[0] > 0 ? ortrain_tensor_get_n_elements (tensor) / dims[0] : 0;
+      dims[0] = (gint64) n_indices;
+
+      const guint8 *from = ortrain_tensor_peek_checked (tensor, error);
+      OrtrainTensor *out = from != NULL ? prepare (batch, name, conversion.dtype, dims, rank, error) : NULL;
+      if (out == NULL)
+        {
+          g_prefix_error (error, "%s: ", name);
+          return FALSE;
+        }
+      guint8 *to = ortrain_tensor_peek_writable (out);
+      gsize row_from = (gsize) row * ortrain_dtype_get_size (dtype);
+      gsize row_to = (gsize) row * ortrain_dtype_get_size (conversion.dtype);
+      for (gsize i = 0; i < n_indices; i++)
+        if (conversion.dtype == dtype && conversion.scale == 1)
+          memcpy (to + i * row_to, from + indices[i] * row_from, row_to);
+        else
+          ortrain_convert_elements (dtype, from + indices[i] * row_from, conversion.dtype, to + i * row_to, row,
+                                    conversion.scale);
+    }
+  return TRUE;
+}
+
+static void
+ortrain_tensor_dataset_dispose (GObject *object)
+{
+  OrtrainTensorDataset *self = ORTRAIN_TENSOR_DATASET (object);
+  self->length = 0;
+  g_clear_object (&self->tensors);
+  G_OBJECT_CLASS (ortrain_tensor_dataset_parent_class)->dispose (object);
+}
+
+static void
+ortrain_tensor_dataset_finalize (GObject *object)
+{
+  g_free (ORTRAIN_TENSOR_DATASET (object)->conversions);
+  G_OBJECT_CLASS (ortrain_tensor_dataset_parent_class)->finalize (object);
+}
+
+static void
+ortrain_tensor_dataset_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  switch (id)
+    {
+    case PROP_TENSORS:
+      g_value_set_object (value, ORTRAIN_TENSOR_DATASET (object)->tensors);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_tensor_dataset_class_init (OrtrainTensorDatasetClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  OrtrainDatasetClass *dataset_class = ORTRAIN_DATASET_CLASS (klass);
+  object_class->dispose = ortrain_tensor_dataset_dispose;
+  object_class->finalize = ortrain_tensor_dataset_finalize;
+  object_class->get_property = ortrain_tensor_dataset_get_property;
+  dataset_class->get_length = ortrain_tensor_dataset_get_length;
+  dataset_class->fill_batch = ortrain_tensor_dataset_fill_batch;
+
+  /**
+   * OrtrainTensorDataset:tensors: (getter get_tensors)
+   *
+   * The tensors.
+   */
+  properties[PROP_TENSORS] = g_param_spec_object ("tensors", NULL, NULL, ORTRAIN_TYPE_TENSOR_DICT,
+                                                  G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_tensor_dataset_init (OrtrainTensorDataset *self)
+{
+}
+
+/**
+ * ortrain_tensor_dataset_new:
+ * @tensors: tensors whose first dimensions are equal
+ * @error: return location for an error
+ *
+ * Makes a dataset of tensors. They are not copied; the set itself is, so that later changes to @tensors do no harm.
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError]
+ */
+OrtrainDataset *
+ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (tensors), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  guint n = ortrain_tensor_dict_get_size (tensors);
+  if (n == 0)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "a dataset of no tensors was asked for");
+      return NULL;
+    }
+  for (guint i = 0; i < n; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
+      OrtrainTensor *first = ortrain_tensor_dict_get_tensor (tensors, 0);
+      if (ortrain_tensor_get_rank (tensor) == 0 ||
+          (i > 0 && ortrain_tensor_get_dim (tensor, 0) != ortrain_tensor_get_dim (first, 0)))
+        {
+          g_autofree char *a =
+              ortrain_shape_to_string (ortrain_tensor_peek_dims (first), ortrain_tensor_get_rank (first));
+          g_autofree char *b =
+              ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
+          g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                       "the first dimensions differ: %s has shape %s, %s has shape %s",
+                       ortrain_tensor_dict_get_name (tensors, 0), a, ortrain_tensor_dict_get_name (tensors, i), b);
+          return NULL;
+        }
+    }
+  OrtrainTensorDataset *self = g_object_new (ORTRAIN_TYPE_TENSOR_DATASET, NULL);
+  self->tensors = ortrain_tensor_dict_new ();
+  self->conversions = g_new (Conversion, n);
+  self->length = (guint64) ortrain_tensor_get_dim (ortrain_tensor_dict_get_tensor (tensors, 0), 0);
+  for (guint i = 0; i < n; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
+      self->conversions[i] = (Conversion){ ortrain_tensor_get_dtype (tensor), 1 };
+      ortrain_tensor_dict_set (self->tensors, ortrain_tensor_dict_get_name (tensors, i), tensor);
+    }
+  return ORTRAIN_DATASET (self);
+}
+
+/**
+ * ortrain_tensor_dataset_new_from_npz:
+ * @path: (type filename): a file that NumPy's `savez` wrote
+ * @error: return location for an error
+ *
+ * Makes a dataset of the arrays of a `.npz` file.
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError], a
+ *   [error@TensorError] or a file error
+ */
+OrtrainDataset *
+ortrain_tensor_dataset_new_from_npz (const char *path, GError **error)
+{
+  g_return_val_if_fail (path != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new_from_npz (path, error);
+  if (tensors == NULL)
+    return NULL;
+  OrtrainDataset *dataset = ortrain_tensor_dataset_new (tensors, error);
+  if (dataset == NULL)
+    g_prefix_error (error, "%s: ", path);
+  return dataset;
+}
+
+/**
+ * ortrain_tensor_dataset_new_from_idx:
+ * @images: (type filename): a file of images in the format of MNIST, plain or compressed with gzip
+ * @labels: (type filename): a file of labels, likewise
+ * @image_name: the name of the images in batches, for instance `image`
+ * @label_name: the name of the labels in batches, for instance `labels`
+ * @error: return location for an error
+ *
+ * Makes a dataset of images and labels. Batches have the images as float32 [n, 1, height, width] from 0 to 1, and the
+ * labels as int64 [n]; in memory both stay as small as they are in the files. See
+ * [method@TensorDataset.set_conversion] for other types and ranges.
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError], a
+ *   [error@TensorError] or a file error
+ */
+OrtrainDataset *
+ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, const char *image_name,
+                                     const char *label_name, GError **error)
+{
+  g_return_val_if_fail (images != NULL && labels != NULL, NULL);
+  g_return_val_if_fail (image_name != NULL && label_name != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  g_autoptr (OrtrainTensor) image = ortrain_tensor_new_from_idx (images, error);
+  if (image == NULL)
+    return NULL;
+  g_autoptr (OrtrainTensor) label = ortrain_tensor_new_from_idx (labels, error);
+  if (label == NULL)
+    return NULL;
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (image, &rank);
+  if (rank == 3)
+    {
+      gint64 with_channel[] = { dims[0], 1, dims[1], dims[2] };
+      OrtrainTensor *reshaped = ortrain_tensor_reshape (image, with_channel, 4, error);
+      if (reshaped == NULL)
+        return NULL;
+      g_object_unref (image);
+      image = reshaped;
+    }
+  if (g_str_equal (image_name, label_name))
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "images and labels are both called %s",
+                   image_name);
+      return NULL;
+    }
+  g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (tensors, image_name, image);
+  ortrain_tensor_dict_set (tensors, label_name, label);
+  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new (tensors, error);
+  if (dataset == NULL)
+    {
+      g_prefix_error (error, "%s, %s: ", images, labels);
+      return NULL;
+    }
+  OrtrainTensorDataset *self = ORTRAIN_TENSOR_DATASET (dataset);
+  self->conversions[0] =
+      (Conversion){ ORTRAIN_DTYPE_FLOAT32, ortrain_tensor_get_dtype (image) == ORTRAIN_DTYPE_UINT8 ? 1.0 / 255 : 1 };
+  self->conversions[1] = (Conversion){ ORTRAIN_DTYPE_INT64, 1 };
+  return g_steal_pointer (&dataset);
+}
+
+/**
+ * ortrain_tensor_dataset_get_tensors: (get-property tensors)
+ * @self: a dataset
+ *
+ * The tensors, as they are in memory: batches may have them converted.
+ *
+ * Returns: (transfer none): the tensors
+ */
+OrtrainTensorDict *
+ortrain_tensor_dataset_get_tensors (OrtrainTensorDataset *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DATASET (self), NULL);
+  return self->tensors;
+}
+
+/**
+ * ortrain_tensor_dataset_set_conversion:
+ * @self: a dataset
+ * @name: the name of a tensor
+ * @dtype: the type that it has in batches
+ * @scale: what each element is multiplied with, for instance 1/255
+ * @error: return location for an error
+ *
+ * Converts a tensor batch by batch, so that the data in memory stay small.
+ *
+ * Returns: %TRUE, or %FALSE with a [error@DataError] if there is no such tensor or no such conversion
+ */
+gboolean
+ortrain_tensor_dataset_set_conversion (OrtrainTensorDataset *self, const char *name, OrtrainDType dtype, double scale,
+                                       GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DATASET (self), FALSE);
+  g_return_val_if_fail (name != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  guint n = self->tensors != NULL ? ortrain_tensor_dict_get_size (self->tensors) : 0;
+  for (guint i = 0; i < n; i++)
+    if (g_str_equal (ortrain_tensor_dict_get_name (self->tensors, i), name))
+      {
+        OrtrainDType from = ortrain_tensor_get_dtype (ortrain_tensor_dict_get_tensor (self->tensors, i));
+        if (!isfinite (scale) || !ortrain_dtype_is_convertible (from) || !ortrain_dtype_is_convertible (dtype))
+          {
+            g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s: %s cannot be converted to %s * %g",
+                         name, ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype), scale);
+            return FALSE;
+          }
+        self->conversions[i] = (Conversion){ dtype, scale };
+        return TRUE;
+      }
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "the dataset has no tensor %s", name);
+  return FALSE;
+}
+
+/**
+ * ortrain_tensor_dataset_slice:
+ * @self: a dataset
+ * @begin: the first item
+ * @end: one past the last item
+ * @error: return location for an error
+ *
+ * A part of a dataset, on the same memory: for instance to keep some items for validation.
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the part, or %NULL with a [error@TensorError]
+ */
+OrtrainDataset *
+ortrain_tensor_dataset_slice (OrtrainTensorDataset *self, guint64 begin, guint64 end, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DATASET (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  g_autoptr (OrtrainTensorDict) parts = ortrain_tensor_dict_new ();
+  guint n = self->tensors != NULL ? ortrain_tensor_dict_get_size (self->tensors) : 0;
+  for (guint i = 0; i < n; i++)
+    {
+      g_autoptr (OrtrainTensor) part =
+          ortrain_tensor_slice_rows (ortrain_tensor_dict_get_tensor (self->tensors, i),
+                                     (gint64) MIN (begin, G_MAXINT64), (gint64) MIN (end, G_MAXINT64), error);
+      if (part == NULL)
+        return NULL;
+      ortrain_tensor_dict_set (parts, ortrain_tensor_dict_get_name (self->tensors, i), part);
+    }
+  OrtrainDataset *slice = ortrain_tensor_dataset_new (parts, error);
+  if (slice != NULL)
+    memcpy (ORTRAIN_TENSOR_DATASET (slice)->conversions, self->conversions, n * sizeof (Conversion));
+  return slice;
+}
