@@ -3,21 +3,22 @@
 
 #include <string.h>
 
-/* Pad, Tile, CenterCropPad, DepthToSpace, SpaceToDepth, Trilu, ReverseSequence, and the gradients that are no copies. */
+/* Pad, Tile, CenterCropPad, DepthToSpace, SpaceToDepth, Trilu, ReverseSequence, and the gradients that are no copies.
+ */
 
 /* ---- Pad: the element at index i of axis d comes from index map[d][i] of the input ---- */
 
 typedef struct
 {
   guint rank;
-  gboolean constant; /* mode */
-  gboolean covered;  /* the copy writes every element */
+  gboolean constant;    /* mode */
+  gboolean covered;     /* the copy writes every element */
   OrtrainCopyPlan copy; /* of constant mode */
   gint64 out_dims[ORTRAIN_MAX_RANK], in_strides[ORTRAIN_MAX_RANK];
   gint64 *maps[ORTRAIN_MAX_RANK]; /* of the other modes, into `indices` */
   gint64 *indices;
-  gint64 inner_begin, inner_end;  /* the part of the last axis that is a plain run */
-  gint64 free_dims;               /* product of the leading axes that are not padded */
+  gint64 inner_begin, inner_end; /* the part of the last axis that is a plain run */
+  gint64 free_dims;              /* product of the leading axes that are not padded */
   guint free_rank;
   gint64 n_out, n_in;
   gsize size, out_bytes;
@@ -269,9 +270,11 @@ pad_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
   if (pad->free_rank == pad->rank)
     rows = 1;
   if (pad->dtype == ORTRAIN_DTYPE_FLOAT32)
-    pad_grad_f32 (pad, (const float *) (gconstpointer) job->in, (float *) (gpointer) job->out, begin * rows, end * rows);
+    pad_grad_f32 (pad, (const float *) (gconstpointer) job->in, (float *) (gpointer) job->out, begin * rows,
+                  end * rows);
   else
-    pad_grad_f64 (pad, (const double *) (gconstpointer) job->in, (double *) (gpointer) job->out, begin * rows, end * rows);
+    pad_grad_f64 (pad, (const double *) (gconstpointer) job->in, (double *) (gpointer) job->out, begin * rows,
+                  end * rows);
 }
 
 static void
@@ -293,8 +296,8 @@ run_pad_grad (const OrtrainKernelCall *call)
       ortrain_copy_zero (call->frame->pool, call->outputs[0], pad->out_bytes);
       gint64 items = pad->free_rank == pad->rank ? pad->n_out / MAX (1, pad->out_dims[pad->rank - 1]) : pad->free_dims;
       if (pad->n_out > 0)
-        ortrain_parallel_for (call->frame->pool, items,
-                              ortrain_kernel_grain (pad->n_out / items * (gint64) pad->size), pad_grad_range, &job);
+        ortrain_parallel_for (call->frame->pool, items, ortrain_kernel_grain (pad->n_out / items * (gint64) pad->size),
+                              pad_grad_range, &job);
     }
 }
 
@@ -353,7 +356,7 @@ prepare_depth (OrtrainKernelSetup *setup, GError **error)
   /* indices in the order of the wide tensor: n, c, h, bh, w, bw */
   gint64 dims[6] = { deep->dims[0], c, h, b, w, b };
   gint64 wide[6] = { c * h * b * w * b, h * b * w * b, b * w * b, w * b, b, 1 };
-  gint64 narrow[6] = { deep->dims[1] * h * w, crd ? b * b * h * w : h * w, w, crd ? b * h * w : b * c * h * w, 1,
+  gint64 narrow[6] = { deep->dims[1] * h * w,  crd ? b * b * h * w : h * w, w, crd ? b * h * w : b * c * h * w, 1,
                        crd ? h * w : c * h * w };
   if (to_space)
     ortrain_copy_plan_init (take_plan (setup), ortrain_dtype_get_size (deep->dtype), 6, dims, narrow, wide, 0, 0);
@@ -630,10 +633,16 @@ run_reverse_sequence (const OrtrainKernelCall *call)
 
 static const OrtrainKernel rows[] = {
   { .op_type = "Pad", .domain = "", .prepare = prepare_pad, .run = run_pad },
-  { .op_type = "PadGrad", .domain = "org.ortrain", .dtypes = ORTRAIN_DTYPES_F32F64, .prepare = prepare_pad_grad,
+  { .op_type = "PadGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_F32F64,
+    .prepare = prepare_pad_grad,
     .run = run_pad_grad },
   { .op_type = "Tile", .domain = "", .prepare = prepare_tile, .run = run_copy },
-  { .op_type = "TileGrad", .domain = "org.ortrain", .dtypes = ORTRAIN_DTYPES_F32F64, .prepare = prepare_tile_grad,
+  { .op_type = "TileGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_F32F64,
+    .prepare = prepare_tile_grad,
     .run = run_tile_grad },
   { .op_type = "CenterCropPad", .domain = "", .prepare = prepare_center_crop_pad, .run = run_center_crop_pad },
   { .op_type = "DepthToSpace", .domain = "", .prepare = prepare_depth, .run = run_copy },

@@ -91,7 +91,7 @@ mul_bool (gpointer to, gconstpointer from, gint64 n)
 #define COPY(SIZE)                                                                                                     \
   static void copy_##SIZE (gpointer to, gconstpointer from, gint64 n)                                                  \
   {                                                                                                                    \
-    memcpy (to, from, (gsize) n * SIZE);                                                                               \
+    memcpy (to, from, (gsize) n *SIZE);                                                                                \
   }
 COPY (1)
 COPY (2)
@@ -99,7 +99,10 @@ COPY (4)
 COPY (8)
 COPY (16)
 
-#define FOUR(NAME) { add_##NAME, mul_##NAME, max_##NAME, min_##NAME }
+#define FOUR(NAME)                                                                                                     \
+  {                                                                                                                    \
+    add_##NAME, mul_##NAME, max_##NAME, min_##NAME                                                                     \
+  }
 static const struct
 {
   OrtrainDType dtype;
@@ -217,7 +220,8 @@ prepare_scatter_elements (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* Lines along the axis never meet, so they may be written by any thread; one index twice in a line is taken in order. */
+/* Lines along the axis never meet, so they may be written by any thread; one index twice in a line is taken in order.
+ */
 static void
 scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -238,7 +242,8 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
         }
       for (gint64 j = 0; j < s->dims[s->axis]; j++, index_at += s->index_stride)
         {
-          gint64 index = ortrain_kernel_index (job->indices, s->index_64, index_at), k = index < 0 ? index + s->dim : index;
+          gint64 index = ortrain_kernel_index (job->indices, s->index_64, index_at),
+                 k = index < 0 ? index + s->dim : index;
           if (G_UNLIKELY (k < 0 || k >= s->dim))
             ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, s->dim);
           else

@@ -92,10 +92,10 @@ static const struct
   OrtrainDType dtype;
   TopKLineFunc line;
 } top_k_lines[] = {
-  { ORTRAIN_DTYPE_FLOAT32, top_k_f32 }, { ORTRAIN_DTYPE_FLOAT64, top_k_f64 }, { ORTRAIN_DTYPE_FLOAT16, top_k_f16 },
-  { ORTRAIN_DTYPE_BFLOAT16, top_k_bf16 }, { ORTRAIN_DTYPE_INT8, top_k_i8 }, { ORTRAIN_DTYPE_UINT8, top_k_u8 },
-  { ORTRAIN_DTYPE_INT16, top_k_i16 }, { ORTRAIN_DTYPE_UINT16, top_k_u16 }, { ORTRAIN_DTYPE_INT32, top_k_i32 },
-  { ORTRAIN_DTYPE_UINT32, top_k_u32 }, { ORTRAIN_DTYPE_INT64, top_k_i64 }, { ORTRAIN_DTYPE_UINT64, top_k_u64 },
+  { ORTRAIN_DTYPE_FLOAT32, top_k_f32 },   { ORTRAIN_DTYPE_FLOAT64, top_k_f64 }, { ORTRAIN_DTYPE_FLOAT16, top_k_f16 },
+  { ORTRAIN_DTYPE_BFLOAT16, top_k_bf16 }, { ORTRAIN_DTYPE_INT8, top_k_i8 },     { ORTRAIN_DTYPE_UINT8, top_k_u8 },
+  { ORTRAIN_DTYPE_INT16, top_k_i16 },     { ORTRAIN_DTYPE_UINT16, top_k_u16 },  { ORTRAIN_DTYPE_INT32, top_k_i32 },
+  { ORTRAIN_DTYPE_UINT32, top_k_u32 },    { ORTRAIN_DTYPE_INT64, top_k_i64 },   { ORTRAIN_DTYPE_UINT64, top_k_u64 },
 };
 
 typedef struct

@@ -114,8 +114,8 @@ infer_tile (OrtrainInferContext *ctx, GError **error)
   for (gint i = 0; i < rank; i++)
     {
       if (ortrain_dim_is_int (repeats[i]) && repeats[i].value < 0)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "axis %d is to be repeated %" G_GINT64_FORMAT
-                                   " times", i, repeats[i].value);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "axis %d is to be repeated %" G_GINT64_FORMAT " times", i, repeats[i].value);
       out[i] = ortrain_dim_mul (ctx->dims, dims[i], repeats[i]);
     }
   ortrain_infer_set (ctx, 0, dtype, out, rank);
@@ -125,7 +125,8 @@ infer_tile (OrtrainInferContext *ctx, GError **error)
 static gboolean
 grad_tile (OrtrainGradContext *ctx, GError **error)
 {
-  OrtrainValue *inputs[2] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)) };
+  OrtrainValue *inputs[2] = { ortrain_grad_of_output (ctx, 0),
+                              ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)) };
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "TileGrad", inputs, 2, 1, NULL);
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
   return TRUE;
@@ -148,7 +149,8 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (n != (axes != NULL ? (gint) n_axes : rank))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the shape has %d elements, not one for each axis", n);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the shape has %d elements, not one for each axis", n);
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
   for (gint i = 0; i < n; i++)
     {
@@ -156,15 +158,16 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
       if (axes != NULL && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
         return FALSE;
       if (ortrain_dim_is_int (shape[i]) && shape[i].value < 0)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "element %d of the shape is %" G_GINT64_FORMAT, i,
-                                   shape[i].value);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "element %d of the shape is %" G_GINT64_FORMAT, i, shape[i].value);
       out[axis] = shape[i];
     }
   ortrain_infer_set (ctx, 0, dtype, out, rank);
   return TRUE;
 }
 
-/* What was cut at the borders comes back as zeros, what was added is cut: the operator itself, back to the shape of x. */
+/* What was cut at the borders comes back as zeros, what was added is cut: the operator itself, back to the shape of x.
+ */
 static gboolean
 grad_center_crop_pad (OrtrainGradContext *ctx, GError **error)
 {
@@ -197,8 +200,8 @@ infer_depth (OrtrainInferContext *ctx, gboolean to_space, GError **error)
     {
       if (ortrain_dim_is_int (dims[1]) && dims[1].value % square.value != 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "%" G_GINT64_FORMAT " channels cannot be divided by %" G_GINT64_FORMAT, dims[1].value,
-                                   square.value);
+                                   "%" G_GINT64_FORMAT " channels cannot be divided by %" G_GINT64_FORMAT,
+                                   dims[1].value, square.value);
       out[1] = ortrain_dim_floor_div (ctx->dims, dims[1], square);
       out[2] = ortrain_dim_mul (ctx->dims, dims[2], b);
       out[3] = ortrain_dim_mul (ctx->dims, dims[3], b);
@@ -208,8 +211,9 @@ infer_depth (OrtrainInferContext *ctx, gboolean to_space, GError **error)
       for (gint i = 2; i < 4; i++)
         if (ortrain_dim_is_int (dims[i]) && dims[i].value % block != 0)
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "axis %d with %" G_GINT64_FORMAT " elements cannot be divided by %" G_GINT64_FORMAT, i,
-                                     dims[i].value, block);
+                                     "axis %d with %" G_GINT64_FORMAT
+                                     " elements cannot be divided by %" G_GINT64_FORMAT,
+                                     i, dims[i].value, block);
       out[1] = ortrain_dim_mul (ctx->dims, dims[1], square);
       out[2] = ortrain_dim_floor_div (ctx->dims, dims[2], b);
       out[3] = ortrain_dim_floor_div (ctx->dims, dims[3], b);
@@ -262,7 +266,8 @@ infer_trilu (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
   if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, at least 2 are needed", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, at least 2 are needed",
+                               rank);
   ortrain_infer_set_like (ctx, 0, 0);
   return TRUE;
 }
@@ -273,8 +278,9 @@ grad_trilu (OrtrainGradContext *ctx, GError **error)
   OrtrainValue *inputs[2] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1) };
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   copy_attribute (attributes, ctx->node, "upper");
-  ortrain_grad_set (ctx, 0, ortrain_node_output (ortrain_grad_node (ctx, "", "Trilu", inputs, inputs[1] != NULL ? 2 : 1, 1,
-                                                                    attributes), 0));
+  ortrain_grad_set (
+      ctx, 0,
+      ortrain_node_output (ortrain_grad_node (ctx, "", "Trilu", inputs, inputs[1] != NULL ? 2 : 1, 1, attributes), 0));
   return TRUE;
 }
 
@@ -282,9 +288,11 @@ static gboolean
 infer_reverse_sequence (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
-  gint64 batch = ortrain_node_get_int (ctx->node, "batch_axis", 1), time = ortrain_node_get_int (ctx->node, "time_axis", 0);
+  gint64 batch = ortrain_node_get_int (ctx->node, "batch_axis", 1),
+         time = ortrain_node_get_int (ctx->node, "time_axis", 0);
   if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, at least 2 are needed", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, at least 2 are needed",
+                               rank);
   if (batch + time != 1 || batch < 0 || time < 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "batch_axis and time_axis must be 0 and 1");
   ortrain_infer_set_like (ctx, 0, 0);
@@ -299,8 +307,8 @@ grad_reverse_sequence (OrtrainGradContext *ctx, GError **error)
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   copy_attribute (attributes, ctx->node, "batch_axis");
   copy_attribute (attributes, ctx->node, "time_axis");
-  ortrain_grad_set (ctx, 0, ortrain_node_output (ortrain_grad_node (ctx, "", "ReverseSequence", inputs, 2, 1, attributes),
-                                                 0));
+  ortrain_grad_set (ctx, 0,
+                    ortrain_node_output (ortrain_grad_node (ctx, "", "ReverseSequence", inputs, 2, 1, attributes), 0));
   return TRUE;
 }
 

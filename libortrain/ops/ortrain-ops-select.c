@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Operators that pick elements by their value: TopK, OneHot, Compress, NonZero, Unique. The shapes of what the last three
- * give depend on elements, which therefore must be known when a plan is made. */
+/* Operators that pick elements by their value: TopK, OneHot, Compress, NonZero, Unique. The shapes of what the last
+ * three give depend on elements, which therefore must be known when a plan is made. */
 
 /* ---- TopK ---- */
 
@@ -64,7 +64,8 @@ grad_top_k (OrtrainGradContext *ctx, GError **error)
     ortrain_node_set_output (ctx->node, 1, ortrain_graph_new_value (ctx->graph, NULL));
   if (!ortrain_ops_infer_node (ctx->node, error))
     return FALSE;
-  OrtrainValue *inputs[3] = { dy, ortrain_grad_output (ctx, 1), ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)) };
+  OrtrainValue *inputs[3] = { dy, ortrain_grad_output (ctx, 1),
+                              ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)) };
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_int (attributes, "axis", ortrain_node_get_int (ctx->node, "axis", -1));
   OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "GatherElementsGrad", inputs, 3, 1, attributes);
