@@ -17,6 +17,7 @@
 #include "grad/ortrain-loss.h"
 #include "grad/ortrain-mse-loss.h"
 #include "grad/ortrain-output-loss.h"
+#include "graph/ortrain-graph-builder.h"
 #include "graph/ortrain-graph.h"
 #include "memory/ortrain-memory-block.h"
 #include "memory/ortrain-memory-plan.h"
