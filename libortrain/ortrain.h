@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "checkpoint/ortrain-checkpoint.h"
 #include "core/ortrain-dtype.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-macros.h"
