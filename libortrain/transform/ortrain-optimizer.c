@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-optimizer-private.h"
 
-#include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 typedef struct
@@ -34,7 +33,6 @@ static const Pass symbolic_passes[] = {
 static const Pass static_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
-  { "fuse-elementwise", ortrain_fuse_elementwise },
   { "remove-dead", remove_dead },
 };
 

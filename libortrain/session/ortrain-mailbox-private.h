@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib-object.h>
+
+/* Brings signals from a worker to the context that owns an object. Messages arrive in order, from one source that is
+ * attached only while there are some; a message in a slot replaces an older one of the same slot (for progress, where
+ * only the latest counts). If the owner does not take them, the oldest go once there are many: training never waits for
+ * a handler, and memory does not grow. */
+typedef struct _OrtrainMailbox OrtrainMailbox;
+
+/* Called on the owner's context, without locks. object: the one that was posted for. */
+typedef void (*OrtrainMailboxFunc) (GObject *object, guint slot, gpointer message);
+
+OrtrainMailbox *ortrain_mailbox_new (OrtrainMailboxFunc deliver); /* for the caller's context and thread */
+void ortrain_mailbox_unref (OrtrainMailbox *self);
+/* Whether signals may be emitted right here. */
+gboolean ortrain_mailbox_is_on_owner (OrtrainMailbox *self);
+GMainContext *ortrain_mailbox_get_context (OrtrainMailbox *self);
+/* message: taken. slot 0: queued; others: latest wins. The object is kept until the message has arrived. */
+void ortrain_mailbox_post (OrtrainMailbox *self, GObject *object, guint slot, gpointer message,
+                           GDestroyNotify free_message);

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-options-json-private.h"
+
+#include "ortrain.h"
+
+#include <errno.h>
+#include <json-glib/json-glib.h>
+#include <math.h>
+
+/* Options as JSON. Keys are property names; values are checked against the properties' own types and ranges, so that a
+ * new property needs nothing here. */
+
+static GType
+lookup (const char *kind, const char *name, GString *known)
+{
+  const struct
+  {
+    const char *kind, *name;
+    GType type;
+  } table[] = {
+    { "optimizer", "sgd", ORTRAIN_TYPE_SGD },
+    { "optimizer", "adam", ORTRAIN_TYPE_ADAM },
+    { "optimizer", "adamw", ORTRAIN_TYPE_ADAMW },
+    { "optimizer", "lamb", ORTRAIN_TYPE_LAMB },
+    { "optimizer", "adagrad", ORTRAIN_TYPE_ADAGRAD },
+    { "schedule", "constant", ORTRAIN_TYPE_CONSTANT_SCHEDULE },
+    { "schedule", "linear", ORTRAIN_TYPE_LINEAR_SCHEDULE },
+    { "schedule", "cosine", ORTRAIN_TYPE_COSINE_SCHEDULE },
+    { "schedule", "polynomial", ORTRAIN_TYPE_POLYNOMIAL_SCHEDULE },
+    { "schedule", "step", ORTRAIN_TYPE_STEP_SCHEDULE },
+    { "schedule", "one-cycle", ORTRAIN_TYPE_ONE_CYCLE_SCHEDULE },
+    { "schedule", "plateau", ORTRAIN_TYPE_PLATEAU_SCHEDULE },
+    { "schedule", "warm-up", ORTRAIN_TYPE_WARM_UP_SCHEDULE },
+    { "loss", "cross-entropy", ORTRAIN_TYPE_CROSS_ENTROPY_LOSS },
+    { "loss", "mse", ORTRAIN_TYPE_MSE_LOSS },
+    { "loss", "l1", ORTRAIN_TYPE_L1_LOSS },
+    { "loss", "huber", ORTRAIN_TYPE_HUBER_LOSS },
+    { "loss", "bce-with-logits", ORTRAIN_TYPE_BCE_WITH_LOGITS_LOSS },
+    { "loss", "output", ORTRAIN_TYPE_OUTPUT_LOSS },
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (table); i++)
+    if (g_str_equal (table[i].kind, kind))
+      {
+        if (g_str_equal (table[i].name, name))
+          return table[i].type;
+        if (known != NULL)
+          g_string_append_printf (known, "%s%s", known->len > 0 ? ", " : "", table[i].name);
+      }
+  return G_TYPE_INVALID;
+}
+
+GType
+ortrain_options_lookup_type (const char *kind, const char *name)
+{
+  return lookup (kind, name, NULL);
+}
+
+/* Properties of this library are checked by their specification; what it would silently bend is refused. */
+static gboolean
+set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error)
+{
+  g_auto (GValue) copy = G_VALUE_INIT;
+  g_value_init (&copy, G_VALUE_TYPE (value));
+  g_value_copy (value, &copy);
+  if (g_param_value_validate (pspec, &copy))
+    {
+      g_autofree char *text = g_strdup_value_contents (value);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s is out of range for '%s'", text,
+                   pspec->name);
+      return FALSE;
+    }
+  g_object_set_property (object, pspec->name, value);
+  return TRUE;
+}
+
+static gboolean
+enum_from_text (GParamSpec *pspec, const char *text, GValue *value)
+{
+  GEnumClass *klass = G_PARAM_SPEC_ENUM (pspec)->enum_class;
+  const GEnumValue *found = g_enum_get_value_by_nick (klass, text);
+  if (found == NULL)
+    return FALSE;
+  g_value_set_enum (value, found->value);
+  return TRUE;
+}
+
+gboolean
+ortrain_options_set_from_string (GObject *object, const char *property, const char *text, GError **error)
+{
+  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (object), property);
+  g_auto (GValue) value = G_VALUE_INIT;
+  gboolean ok = FALSE;
+  if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
+                   G_OBJECT_TYPE_NAME (object), property);
+      return FALSE;
+    }
+  g_value_init (&value, pspec->value_type);
+  char *end = NULL;
+  gint64 integer;
+  guint64 natural;
+  switch (pspec->value_type)
+    {
+    case G_TYPE_BOOLEAN:
+      {
+        static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
+                                                                                             NULL };
+        g_autofree char *lower = g_ascii_strdown (text, -1);
+        ok = g_strv_contains (yes, lower) || g_strv_contains (no, lower);
+        g_value_set_boolean (&value, g_strv_contains (yes, lower));
+      }
+      break;
+    case G_TYPE_INT:
+      ok = g_ascii_string_to_signed (text, 10, G_MININT, G_MAXINT, &integer, NULL);
+      if (ok)
+        g_value_set_int (&value, (int) integer);
+      break;
+    case G_TYPE_INT64:
+      ok = g_ascii_string_to_signed (text, 10, G_MININT64, G_MAXINT64, &integer, NULL);
+      if (ok)
+        g_value_set_int64 (&value, integer);
+      break;
+    case G_TYPE_UINT:
+      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT, &natural, NULL);
+      if (ok)
+        g_value_set_uint (&value, (guint) natural);
+      break;
+    case G_TYPE_UINT64:
+      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
+      if (ok)
+        g_value_set_uint64 (&value, natural);
+      break;
+    case G_TYPE_DOUBLE:
+      {
+        double number = g_ascii_strtod (text, &end);
+        ok = end != text && *end == '\0' && isfinite (number);
+        g_value_set_double (&value, number);
+      }
+      break;
+    case G_TYPE_STRING:
+      ok = TRUE;
+      g_value_set_string (&value, text);
+      break;
+    default:
+      if (G_IS_PARAM_SPEC_ENUM (pspec))
+        ok = enum_from_text (pspec, text, &value);
+      break;
+    }
+  if (!ok)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "'%s' is no value for '%s', which is of type %s", text, pspec->name,
+                   g_type_name (pspec->value_type));
+      return FALSE;
+    }
+  return set_checked (object, pspec, &value, error);
+}
+
+static GObject *object_from_json (const char *kind, JsonNode *node, GError **error);
+
+static gboolean
+wrong_value (GParamSpec *pspec, JsonNode *node, GError **error)
+{
+  g_autofree char *text = json_to_string (node, FALSE);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "%s is no value for '%s', which is of type %s", text, pspec->name, g_type_name (pspec->value_type));
+  return FALSE;
+}
+
+static gboolean
+set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
+{
+  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (object), key);
+  if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
+                   G_OBJECT_TYPE_NAME (object), key);
+      return FALSE;
+    }
+  g_auto (GValue) value = G_VALUE_INIT;
+  g_value_init (&value, pspec->value_type);
+  if (g_type_is_a (pspec->value_type, ORTRAIN_TYPE_OPTIMIZER) ||
+      g_type_is_a (pspec->value_type, ORTRAIN_TYPE_LR_SCHEDULE))
+    {
+      const char *kind = g_type_is_a (pspec->value_type, ORTRAIN_TYPE_OPTIMIZER) ? "optimizer" : "schedule";
+      GObject *child = object_from_json (kind, node, error);
+      if (child == NULL)
+        return FALSE;
+      g_value_take_object (&value, child);
+      return set_checked (object, pspec, &value, error);
+    }
+  if (pspec->value_type == ORTRAIN_TYPE_TENSOR)
+    {
+      /* class weights: an array of numbers */
+      if (!JSON_NODE_HOLDS_ARRAY (node))
+        return wrong_value (pspec, node, error);
+      JsonArray *array = json_node_get_array (node);
+      gint64 n = json_array_get_length (array);
+      g_autofree float *numbers = g_new0 (float, MAX (n, 1));
+      for (gint64 i = 0; i < n; i++)
+        {
+          JsonNode *element = json_array_get_element (array, (guint) i);
+          if (!JSON_NODE_HOLDS_VALUE (element) || json_node_get_value_type (element) == G_TYPE_STRING)
+            return wrong_value (pspec, node, error);
+          numbers[i] = (float) json_node_get_double (element);
+        }
+      OrtrainTensor *tensor = ortrain_tensor_new_floats (&n, 1, numbers, (gsize) n, error);
+      if (tensor == NULL)
+        return FALSE;
+      g_value_take_object (&value, tensor);
+      return set_checked (object, pspec, &value, error);
+    }
+  if (!JSON_NODE_HOLDS_VALUE (node))
+    return wrong_value (pspec, node, error);
+  GType type = json_node_get_value_type (node);
+  if (pspec->value_type == G_TYPE_STRING ? type != G_TYPE_STRING
+                                         : type == G_TYPE_STRING && !G_IS_PARAM_SPEC_ENUM (pspec))
+    return wrong_value (pspec, node, error);
+  if (pspec->value_type == G_TYPE_DOUBLE && type != G_TYPE_BOOLEAN)
+    g_value_set_double (&value, json_node_get_double (node));
+  else if (pspec->value_type == G_TYPE_BOOLEAN && type == G_TYPE_BOOLEAN)
+    g_value_set_boolean (&value, json_node_get_boolean (node));
+  else if (pspec->value_type == G_TYPE_STRING)
+    g_value_set_string (&value, json_node_get_string (node));
+  else if (G_IS_PARAM_SPEC_ENUM (pspec) && type == G_TYPE_STRING)
+    {
+      if (!enum_from_text (pspec, json_node_get_string (node), &value))
+        return wrong_value (pspec, node, error);
+    }
+  else if (type == G_TYPE_INT64)
+    {
+      gint64 integer = json_node_get_int (node);
+      g_auto (GValue) from = G_VALUE_INIT;
+      g_value_init (&from, G_TYPE_INT64);
+      g_value_set_int64 (&from, integer);
+      if ((integer < 0 && (pspec->value_type == G_TYPE_UINT || pspec->value_type == G_TYPE_UINT64)) ||
+          (integer > G_MAXUINT && pspec->value_type == G_TYPE_UINT) ||
+          ((integer > G_MAXINT || integer < G_MININT) && pspec->value_type == G_TYPE_INT) ||
+          pspec->value_type == G_TYPE_BOOLEAN || !g_value_transform (&from, &value))
+        return wrong_value (pspec, node, error);
+    }
+  else
+    return wrong_value (pspec, node, error);
+  return set_checked (object, pspec, &value, error);
+}
+
+static gboolean
+add_groups (OrtrainOptimizer *optimizer, JsonNode *node, GError **error)
+{
+  JsonArray *array = JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+  for (guint i = 0; array != NULL && i < json_array_get_length (array); i++)
+    {
+      JsonNode *element = json_array_get_element (array, i);
+      JsonObject *object = JSON_NODE_HOLDS_OBJECT (element) ? json_node_get_object (element) : NULL;
+      const char *pattern =
+          object != NULL ? json_object_get_string_member_with_default (object, "pattern", NULL) : NULL;
+      if (pattern == NULL)
+        {
+          array = NULL;
+          break;
+        }
+      OrtrainParameterGroup *group = ortrain_optimizer_add_group (optimizer, pattern, 1.0, -1.0);
+      JsonObjectIter iter;
+      const char *key;
+      JsonNode *member;
+      json_object_iter_init (&iter, object);
+      while (json_object_iter_next (&iter, &key, &member))
+        if (!g_str_equal (key, "pattern") && !set_from_json (G_OBJECT (group), key, member, error))
+          return FALSE;
+    }
+  if (array == NULL)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                 "'groups' must be an array of objects with a 'pattern'");
+  return array != NULL;
+}
+
+static GObject *
+object_from_json (const char *kind, JsonNode *node, GError **error)
+{
+  const char *name = NULL;
+  JsonObject *json = NULL;
+  if (JSON_NODE_HOLDS_OBJECT (node))
+    {
+      json = json_node_get_object (node);
+      JsonNode *type = json_object_get_member (json, "type");
+      if (type != NULL && JSON_NODE_HOLDS_VALUE (type))
+        name = json_node_get_string (type);
+    }
+  else if (JSON_NODE_HOLDS_VALUE (node))
+    name = json_node_get_string (node);
+  g_autoptr (GString) known = g_string_new (NULL);
+  GType type = name != NULL ? lookup (kind, name, known) : G_TYPE_INVALID;
+  if (type == G_TYPE_INVALID)
+    {
+      lookup (kind, "", g_string_truncate (known, 0));
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "there is no %s of type '%s'; there are %s", kind, name != NULL ? name : "", known->str);
+      return NULL;
+    }
+  g_autoptr (GObject) object = g_object_new (type, NULL);
+  if (json != NULL)
+    {
+      JsonObjectIter iter;
+      const char *key;
+      JsonNode *member;
+      json_object_iter_init (&iter, json);
+      while (json_object_iter_next (&iter, &key, &member))
+        {
+          if (g_str_equal (key, "type"))
+            continue;
+          if (ORTRAIN_IS_OPTIMIZER (object) && g_str_equal (key, "groups"))
+            {
+              if (!add_groups (ORTRAIN_OPTIMIZER (object), member, error))
+                return NULL;
+            }
+          else if (!set_from_json (object, key, member, error))
+            return NULL;
+        }
+    }
+  return g_steal_pointer (&object);
+}
+
+static char **
+strings_from_json (JsonNode *node)
+{
+  if (!JSON_NODE_HOLDS_ARRAY (node))
+    return NULL;
+  JsonArray *array = json_node_get_array (node);
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+  for (guint i = 0; i < json_array_get_length (array); i++)
+    {
+      JsonNode *element = json_array_get_element (array, i);
+      if (!JSON_NODE_HOLDS_VALUE (element) || json_node_get_value_type (element) != G_TYPE_STRING)
+        return NULL;
+      g_strv_builder_add (builder, json_node_get_string (element));
+    }
+  return g_strv_builder_end (builder);
+}
+
+/* Everything goes into fresh options first, with the names of the properties that were set; they are moved over when
+ * the whole file was right. */
+static gboolean
+load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GError **error)
+{
+  if (g_str_equal (key, "losses"))
+    {
+      JsonArray *array = JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+      for (guint i = 0; array != NULL && i < json_array_get_length (array); i++)
+        {
+          g_autoptr (GObject) loss = object_from_json ("loss", json_array_get_element (array, i), error);
+          if (loss == NULL)
+            return FALSE;
+          ortrain_training_options_add_loss (into, ORTRAIN_LOSS (loss));
+        }
+      if (array == NULL)
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "'losses' must be an array");
+      return array != NULL;
+    }
+  if (g_str_equal (key, "trainable") || g_str_equal (key, "frozen"))
+    {
+      g_auto (GStrv) patterns = strings_from_json (node);
+      if (patterns == NULL)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "'%s' must be an array of strings",
+                       key);
+          return FALSE;
+        }
+      g_object_set (into, key, patterns, NULL);
+      return TRUE;
+    }
+  if (g_str_equal (key, "ties"))
+    {
+      JsonArray *array = JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+      gboolean ok = array != NULL;
+      for (guint i = 0; ok && i < json_array_get_length (array); i++)
+        {
+          g_auto (GStrv) pair = strings_from_json (json_array_get_element (array, i));
+          ok = pair != NULL && g_strv_length (pair) == 2;
+          if (ok)
+            ortrain_training_options_tie (into, pair[0], pair[1]);
+        }
+      if (!ok)
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                     "'ties' must be an array of pairs of names");
+      return ok;
+    }
+  return set_from_json (G_OBJECT (into), key, node, error);
+}
+
+gboolean
+ortrain_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error)
+{
+  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  if (!json_parser_load_from_file (parser, path, error))
+    {
+      g_prefix_error (error, "options file %s: ", path);
+      return FALSE;
+    }
+  JsonNode *root = json_parser_get_root (parser);
+  if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "options file %s holds no object", path);
+      return FALSE;
+    }
+  g_autoptr (OrtrainTrainingOptions) fresh = ortrain_training_options_new ();
+  JsonObject *object = json_node_get_object (root);
+  JsonObjectIter iter;
+  const char *key;
+  JsonNode *node;
+  json_object_iter_init (&iter, object);
+  while (json_object_iter_next (&iter, &key, &node))
+    if (!load_member (fresh, key, node, error))
+      {
+        g_prefix_error (error, "options file %s: ", path);
+        return FALSE;
+      }
+
+  json_object_iter_init (&iter, object);
+  while (json_object_iter_next (&iter, &key, &node))
+    {
+      if (g_str_equal (key, "losses"))
+        {
+          GListModel *losses = ortrain_training_options_get_losses (fresh);
+          for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
+            {
+              g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
+              ortrain_training_options_add_loss (self, loss);
+            }
+        }
+      else if (g_str_equal (key, "ties"))
+        for (guint i = 0; i < ortrain_training_options_get_n_ties (fresh); i++)
+          {
+            const char *second;
+            const char *first = ortrain_training_options_get_tie (fresh, i, &second);
+            ortrain_training_options_tie (self, first, second);
+          }
+      else
+        {
+          GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (fresh), key);
+          g_auto (GValue) value = G_VALUE_INIT;
+          g_value_init (&value, pspec->value_type);
+          g_object_get_property (G_OBJECT (fresh), pspec->name, &value);
+          g_object_set_property (G_OBJECT (self), pspec->name, &value);
+        }
+    }
+  return TRUE;
+}

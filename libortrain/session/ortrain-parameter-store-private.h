@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-planner-private.h"
+#include "optim/ortrain-update-set-private.h"
+#include "session/ortrain-training-graph-private.h"
+#include "tensor/ortrain-tensor-dict.h"
+
+/* The persistent memory of a training session, one block taken once: parameters | gradients | optimizer state | buffers |
+ * copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes. */
+typedef struct
+{
+  const char *name; /* owned by the training graph */
+  const char *gradient_name;
+  OrtrainDType dtype;
+  gint64 *dims;
+  guint rank;
+  gsize bytes; /* of the tensor alone */
+  gpointer address;
+  gpointer gradient;
+  gpointer *states; /* [n_states] */
+} OrtrainStored;
+
+typedef struct
+{
+  const OrtrainProvider *provider;
+  guint8 *block;
+  gsize block_bytes;
+  gsize bytes[ORTRAIN_CATEGORY_OUTPUT + 1]; /* aligned, by category; their sum is block_bytes */
+  OrtrainStored *parameters;
+  guint n_parameters;
+  OrtrainStored *buffers;
+  guint n_buffers;
+  guint8 *buffers_begin, *buffers_copy;
+  gsize buffers_bytes;
+  guint8 *gradients_begin;
+  gsize gradients_bytes;
+  OrtrainUpdateSet *updates;
+  GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
+  GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
+} OrtrainParameterStore;
+
+/* Takes the block and copies the contents of the file into it. */
+OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer,
+                                                    const OrtrainProvider *provider, GError **error);
+void ortrain_parameter_store_free (OrtrainParameterStore *self);
+
+gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
+void ortrain_parameter_store_save_buffers (OrtrainParameterStore *self);
+void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self);
+void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
+OrtrainStored *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
+/* A tensor over memory of the store: valid as long as the store is; for use inside the library. */
+OrtrainTensor *ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error);
+OrtrainTensor *ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error);
+/* Checks all of `tensors` against the store, then copies them in. Names that are no parameter or buffer: SESSION_ERROR_FEED. */
+gboolean ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *tensors, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainParameterStore, ortrain_parameter_store_free)

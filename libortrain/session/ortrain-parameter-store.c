@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-parameter-store-private.h"
+
+#include "core/ortrain-checked-private.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ALIGNMENT 64
+
+/* ---- giving mapped pages back ---- */
+
+/* The weights were copied out of the mapped file; its pages need not be in memory any more. Only for mappings of files
+ * that this process cannot write to: there, and nowhere else, the contents come back from the file. */
+static void
+release_mapped_pages (OrtrainTrainingGraph *graph)
+{
+  const gsize least = (gsize) 1 << 20, page = (gsize) sysconf (_SC_PAGESIZE);
+  gboolean any = FALSE;
+  for (guint i = 0; i < graph->parameters->len; i++)
+    any |= ortrain_tensor_get_n_bytes (g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial) >= least;
+  if (!any)
+    return;
+  FILE *maps = fopen ("/proc/self/maps", "re");
+  if (maps == NULL)
+    return;
+  char line[512];
+  while (fgets (line, sizeof line, maps) != NULL)
+    {
+      unsigned long long begin, end, inode;
+      char permissions[8];
+      if (sscanf (line, "%llx-%llx %7s %*s %*s %llu", &begin, &end, permissions, &inode) != 4 || inode == 0 ||
+          permissions[0] != 'r' || permissions[1] != '-')
+        continue;
+      for (guint i = 0; i < graph->parameters->len; i++)
+        {
+          OrtrainTensor *tensor = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
+          gsize bytes = ortrain_tensor_get_n_bytes (tensor), address = (gsize) ortrain_tensor_peek (tensor);
+          if (bytes < least || address < begin || address + bytes > end)
+            continue;
+          gsize from = (address + page - 1) / page * page, to = (address + bytes) / page * page;
+          if (to > from)
+            madvise ((void *) from, to - from, MADV_DONTNEED);
+        }
+    }
+  fclose (maps);
+}
+
+/* ---- layout ---- */
+
+static gboolean
+describe (OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **error)
+{
+  OrtrainTensor *tensor = trained->initial;
+  stored->name = trained->name;
+  stored->gradient_name = trained->gradient;
+  stored->dtype = ortrain_tensor_get_dtype (tensor);
+  stored->rank = (guint) ortrain_tensor_get_rank (tensor);
+  stored->dims = g_memdup2 (ortrain_tensor_peek_dims (tensor), stored->rank * sizeof (gint64));
+  stored->bytes = ortrain_tensor_get_n_bytes (tensor);
+  if (ortrain_tensor_peek (tensor) != NULL || stored->bytes == 0)
+    return TRUE;
+  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
+               "the contents of initializer '%s' were released", stored->name);
+  return FALSE;
+}
+
+/* Places `bytes` at the end of the block so far. */
+static gboolean
+reserve (OrtrainParameterStore *self, gsize bytes, OrtrainCategory category, gsize *offset, GError **error)
+{
+  gsize aligned, total;
+  if (!ortrain_checked_align (bytes, ALIGNMENT, &aligned) || !ortrain_checked_add (self->block_bytes, aligned, &total))
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "the parameters together are too large");
+      return FALSE;
+    }
+  *offset = self->block_bytes;
+  self->block_bytes = total;
+  self->bytes[category] += aligned;
+  return TRUE;
+}
+
+/* Twice over the same code: offsets first, addresses once the block is there (block is then not NULL). */
+static gboolean
+lay_out (OrtrainParameterStore *self, GError **error)
+{
+  guint n_states = ortrain_update_set_get_n_states (self->updates);
+  gsize offset;
+  memset (self->bytes, 0, sizeof self->bytes);
+  self->block_bytes = 0;
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      if (!reserve (self, self->parameters[i].bytes, ORTRAIN_CATEGORY_PARAMETER, &offset, error))
+        return FALSE;
+      self->parameters[i].address = self->block + offset;
+    }
+  self->gradients_begin = self->block + self->block_bytes;
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      if (!reserve (self, self->parameters[i].bytes, ORTRAIN_CATEGORY_GRADIENT, &offset, error))
+        return FALSE;
+      self->parameters[i].gradient = self->block + offset;
+    }
+  self->gradients_bytes = self->bytes[ORTRAIN_CATEGORY_GRADIENT];
+  for (guint k = 0; k < n_states; k++)
+    for (guint i = 0; i < self->n_parameters; i++)
+      {
+        if (!reserve (self, ortrain_update_set_get_state_bytes (self->updates, i), ORTRAIN_CATEGORY_STATE, &offset,
+                      error))
+          return FALSE;
+        self->parameters[i].states[k] = self->block + offset;
+      }
+  self->buffers_begin = self->block + self->block_bytes;
+  gsize before = self->block_bytes;
+  for (guint i = 0; i < self->n_buffers; i++)
+    {
+      if (!reserve (self, self->buffers[i].bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
+        return FALSE;
+      self->buffers[i].address = self->block + offset;
+    }
+  self->buffers_bytes = self->block_bytes - before;
+  if (!reserve (self, self->buffers_bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
+    return FALSE;
+  self->buffers_copy = self->block + offset;
+  return TRUE;
+}
+
+OrtrainParameterStore *
+ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, const OrtrainProvider *provider,
+                             GError **error)
+{
+  g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
+  self->provider = provider;
+  self->n_parameters = graph->parameters->len;
+  self->n_buffers = graph->buffers->len;
+  self->parameters = g_new0 (OrtrainStored, self->n_parameters + 1);
+  self->buffers = g_new0 (OrtrainStored, self->n_buffers + 1);
+  self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
+  self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
+
+  g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      OrtrainStored *stored = &self->parameters[i];
+      if (!describe (stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i), error))
+        return NULL;
+      updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank };
+      g_hash_table_insert (self->by_name, (gpointer) stored->name, stored);
+      g_hash_table_insert (self->by_gradient, (gpointer) stored->gradient_name, stored);
+    }
+  for (guint i = 0; i < self->n_buffers; i++)
+    {
+      if (!describe (&self->buffers[i], &g_array_index (graph->buffers, OrtrainTrainedTensor, i), error))
+        return NULL;
+      g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
+    }
+
+  self->updates = ortrain_update_set_new (optimizer, provider, updated, self->n_parameters, error);
+  if (self->updates == NULL)
+    return NULL;
+  for (guint i = 0; i < self->n_parameters; i++)
+    self->parameters[i].states = g_new0 (gpointer, ortrain_update_set_get_n_states (self->updates) + 1);
+  if (!lay_out (self, error))
+    return NULL;
+  self->block = provider->allocate (provider, self->block_bytes, error);
+  if (self->block == NULL)
+    {
+      g_prefix_error (error, "parameters, gradients and optimizer state: ");
+      return NULL;
+    }
+  if (!lay_out (self, error))
+    return NULL;
+
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      OrtrainStored *stored = &self->parameters[i];
+      OrtrainTensor *initial = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
+      if (!provider->copy_to_device (provider, stored->address, ortrain_tensor_peek (initial), stored->bytes, error) ||
+          !ortrain_update_set_place (self->updates, i, stored->address, stored->gradient, stored->states, error))
+        return NULL;
+    }
+  for (guint i = 0; i < self->n_buffers; i++)
+    {
+      OrtrainTensor *initial = g_array_index (graph->buffers, OrtrainTrainedTensor, i).initial;
+      if (!provider->copy_to_device (provider, self->buffers[i].address, ortrain_tensor_peek (initial),
+                                     self->buffers[i].bytes, error))
+        return NULL;
+    }
+  ortrain_update_set_reset_states (self->updates);
+  release_mapped_pages (graph);
+  return g_steal_pointer (&self);
+}
+
+void
+ortrain_parameter_store_free (OrtrainParameterStore *self)
+{
+  if (self == NULL)
+    return;
+  ortrain_update_set_free (self->updates);
+  if (self->block != NULL)
+    self->provider->free (self->provider, self->block, self->block_bytes);
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      g_free (self->parameters[i].dims);
+      g_free (self->parameters[i].states);
+    }
+  for (guint i = 0; i < self->n_buffers; i++)
+    g_free (self->buffers[i].dims);
+  g_free (self->parameters);
+  g_free (self->buffers);
+  g_hash_table_unref (self->by_name);
+  g_hash_table_unref (self->by_gradient);
+  g_free (self);
+}
+
+gpointer
+ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data)
+{
+  OrtrainParameterStore *self = user_data;
+  OrtrainStored *stored = g_hash_table_lookup (self->by_name, name);
+  if (region != ORTRAIN_REGION_GRADIENT)
+    return stored != NULL ? stored->address : NULL;
+  OrtrainStored *by_gradient = g_hash_table_lookup (self->by_gradient, name);
+  if (by_gradient != NULL)
+    return by_gradient->gradient;
+  return stored != NULL ? stored->gradient : NULL;
+}
+
+void
+ortrain_parameter_store_save_buffers (OrtrainParameterStore *self)
+{
+  if (self->buffers_bytes > 0)
+    memcpy (self->buffers_copy, self->buffers_begin, self->buffers_bytes);
+}
+
+void
+ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self)
+{
+  if (self->buffers_bytes > 0)
+    memcpy (self->buffers_begin, self->buffers_copy, self->buffers_bytes);
+}
+
+void
+ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self)
+{
+  if (self->gradients_bytes > 0)
+    memset (self->gradients_begin, 0, self->gradients_bytes);
+}
+
+OrtrainStored *
+ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name)
+{
+  return g_hash_table_lookup (self->by_name, name);
+}
+
+OrtrainTensor *
+ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error)
+{
+  return ortrain_tensor_new_for_address (stored->dtype, stored->dims, stored->rank, (gsize) address, TRUE, NULL, error);
+}
+
+OrtrainTensor *
+ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error)
+{
+  OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, stored->dims, stored->rank, error);
+  if (tensor != NULL && stored->bytes > 0)
+    memcpy (ortrain_tensor_peek_writable (tensor), address, stored->bytes);
+  return tensor;
+}
+
+gboolean
+ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *tensors, GError **error)
+{
+  guint n = ortrain_tensor_dict_get_size (tensors);
+  for (guint i = 0; i < n; i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (tensors, i);
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
+      OrtrainStored *stored = ortrain_parameter_store_find (self, name);
+      if (stored == NULL)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                       "there is no parameter or buffer '%s' in the session", name);
+          return FALSE;
+        }
+      if (ortrain_tensor_get_dtype (tensor) != stored->dtype || ortrain_tensor_get_rank (tensor) != stored->rank ||
+          memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, stored->rank * sizeof (gint64)) != 0)
+        {
+          g_autofree char *want = ortrain_shape_to_string (stored->dims, stored->rank);
+          g_autofree char *have =
+              ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                       "parameter '%s' is %s %s, but %s %s was given", name, ortrain_dtype_get_name (stored->dtype),
+                       want, ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have);
+          return FALSE;
+        }
+      if (ortrain_tensor_peek (tensor) == NULL && stored->bytes > 0)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
+                       "the tensor given for '%s' was released", name);
+          return FALSE;
+        }
+    }
+  for (guint i = 0; i < n; i++)
+    {
+      OrtrainStored *stored = ortrain_parameter_store_find (self, ortrain_tensor_dict_get_name (tensors, i));
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
+      if (stored->bytes > 0)
+        memmove (stored->address, ortrain_tensor_peek (tensor), stored->bytes);
+    }
+  return TRUE;
+}

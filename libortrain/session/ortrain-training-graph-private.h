@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+#include "session/ortrain-training-options.h"
+
+/* What a session trains: the model's graph with roles for its initializers, ties resolved, and from it the training graph
+ * (losses, gradients, batch normalisation and dropout as they train) and the graphs for evaluation. */
+
+typedef struct
+{
+  char *name;
+  OrtrainTensor *initial; /* contents in the file */
+  char *gradient;         /* name of its gradient in the training graph; NULL for a buffer */
+} OrtrainTrainedTensor;
+
+typedef struct
+{
+  char *first, *second;
+  gboolean transposed;
+} OrtrainTrainingTie;
+
+typedef struct
+{
+  OrtrainGraph *training;        /* forward, losses, backward */
+  OrtrainGraph *evaluation;      /* forward */
+  OrtrainGraph *evaluation_loss; /* forward and losses */
+  GArray *parameters;            /* of OrtrainTrainedTensor */
+  GArray *buffers;               /* of OrtrainTrainedTensor */
+  GArray *ties;                  /* of OrtrainTrainingTie */
+  char *loss;                    /* name of the trained scalar in `training` */
+  char *evaluation_loss_name;    /* and in `evaluation_loss` */
+  OrtrainDType loss_dtype;
+  char **targets;                /* names of the inputs that losses added; NULL-terminated */
+  GStrv outputs;                 /* of the model */
+} OrtrainTrainingGraph;
+
+/* model_graph is not changed. */
+OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
+                                                  GError **error);
+void ortrain_training_graph_free (OrtrainTrainingGraph *self);
+
+/* The initializers that would be trained when all that can be are: of a floating type, of rank 1 at least, in places that
+ * gradients reach from `from` (values of the graph). Statistics of batch normalisation are not among them. transfer
+ * container, of OrtrainValue */
+GPtrArray *ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from);
+gboolean ortrain_training_graph_is_pattern (const char *text);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingGraph, ortrain_training_graph_free)

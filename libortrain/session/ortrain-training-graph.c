@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-graph-private.h"
+
+#include "grad/ortrain-gradient-private.h"
+#include "grad/ortrain-loss-private.h"
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-optimizer-private.h"
+
+#include <string.h>
+
+enum
+{
+  BN_SCALE = 1,
+  BN_BIAS,
+  BN_MEAN,
+  BN_VARIANCE,
+};
+
+static gboolean
+is_weight (const OrtrainValue *value)
+{
+  return value != NULL && value->tensor != NULL && value->producer == NULL;
+}
+
+static gboolean
+is_batch_norm (const OrtrainNode *node)
+{
+  return ortrain_node_is (node, "", "BatchNormalization");
+}
+
+gboolean
+ortrain_training_graph_is_pattern (const char *text)
+{
+  return strpbrk (text, "*?") != NULL;
+}
+
+/* ---- ties ---- */
+
+static OrtrainValue *
+find_weight (OrtrainGraph *graph, const char *name, GError **error)
+{
+  OrtrainValue *value = ortrain_graph_find_value (graph, name);
+  if (is_weight (value))
+    return value;
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "the tie names '%s', but the model has no initializer of that name", name);
+  return NULL;
+}
+
+static gboolean
+same_bytes_transposed (OrtrainTensor *a, OrtrainTensor *b)
+{
+  const gint64 *dims = ortrain_tensor_peek_dims (a);
+  const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (a));
+  const guint8 *x = ortrain_tensor_peek (a), *y = ortrain_tensor_peek (b);
+  for (gint64 i = 0; i < dims[0]; i++)
+    for (gint64 j = 0; j < dims[1]; j++)
+      if (memcmp (x + (gsize) (i * dims[1] + j) * size, y + (gsize) (j * dims[0] + i) * size, size) != 0)
+        return FALSE;
+  return TRUE;
+}
+
+/* The second follows the first: its uses read the first, transposed if the shapes say so, or, where they do not say
+ * (square), if the contents do. */
+static gboolean
+apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name, gboolean *transposed, GError **error)
+{
+  OrtrainValue *first = find_weight (graph, first_name, error);
+  OrtrainValue *second = first != NULL ? find_weight (graph, second_name, error) : NULL;
+  if (second == NULL)
+    return FALSE;
+  const gint64 *a = ortrain_tensor_peek_dims (first->tensor), *b = ortrain_tensor_peek_dims (second->tensor);
+  gsize rank = ortrain_tensor_get_rank (first->tensor);
+  gboolean same = first->dtype == second->dtype && rank == ortrain_tensor_get_rank (second->tensor);
+  gboolean equal = same && memcmp (a, b, rank * sizeof (gint64)) == 0;
+  gboolean turned = same && rank == 2 && a[0] == b[1] && a[1] == b[0];
+  if (first == second || (!equal && !turned))
+    {
+      g_autofree char *x = ortrain_value_describe (first), *y = ortrain_value_describe (second);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "tied initializers must have one shape, or one the transpose of the other: %s and %s", x, y);
+      return FALSE;
+    }
+  *transposed = !equal || (turned && rank == 2 && !ortrain_tensor_equal (first->tensor, second->tensor) &&
+                           same_bytes_transposed (first->tensor, second->tensor));
+  OrtrainValue *replacement = first;
+  if (*transposed)
+    {
+      OrtrainNode *node = ortrain_graph_insert_node (graph, 0, "", "Transpose", NULL, &first, 1, 1);
+      const gint64 perm[] = { 1, 0 };
+      ortrain_attributes_set_ints (node->attributes, "perm", perm, 2);
+      if (!ortrain_ops_infer_node (node, error))
+        return FALSE;
+      replacement = ortrain_node_output (node, 0);
+    }
+  ortrain_value_replace_uses (second, replacement);
+  ortrain_graph_delete_value (graph, second);
+  return TRUE;
+}
+
+/* ---- which initializers are trained ---- */
+
+static GHashTable *
+find_statistics (OrtrainGraph *graph)
+{
+  GHashTable *statistics = g_hash_table_new (NULL, NULL);
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      if (!is_batch_norm (node))
+        continue;
+      for (guint i = BN_MEAN; i <= BN_VARIANCE; i++)
+        if (is_weight (ortrain_node_input (node, i)))
+          g_hash_table_add (statistics, ortrain_node_input (node, i));
+    }
+  return statistics;
+}
+
+GPtrArray *
+ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from)
+{
+  GPtrArray *candidates = g_ptr_array_new ();
+  g_autoptr (GHashTable) statistics = find_statistics (graph);
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  g_autoptr (GPtrArray) queue = g_ptr_array_copy (from, NULL, NULL);
+  while (queue->len > 0)
+    {
+      OrtrainValue *value = g_ptr_array_steal_index (queue, queue->len - 1);
+      if (value == NULL || !ortrain_dtype_is_floating (value->dtype) || !g_hash_table_add (seen, value))
+        continue;
+      OrtrainNode *node = value->producer;
+      if (node == NULL || (node->op != NULL && (node->op->flags & ORTRAIN_OP_NO_GRADIENT)))
+        continue;
+      for (guint i = 0; i < node->inputs->len; i++)
+        if (node->op == NULL || i >= 32 || !(node->op->no_grad_inputs >> i & 1))
+          g_ptr_array_add (queue, node->inputs->pdata[i]);
+    }
+  /* in the order of the file */
+  for (guint i = 0; i < graph->initializers->len; i++)
+    {
+      OrtrainValue *value = graph->initializers->pdata[i];
+      if (g_hash_table_contains (seen, value) && is_weight (value) && value->rank >= 1 &&
+          !g_hash_table_contains (statistics, value))
+        g_ptr_array_add (candidates, value);
+    }
+  return candidates;
+}
+
+static gboolean
+matches (const char *const *patterns, const char *name, gboolean *used)
+{
+  gboolean any = FALSE;
+  for (guint i = 0; patterns != NULL && patterns[i] != NULL; i++)
+    if (g_str_equal (patterns[i], name) || g_pattern_match_simple (patterns[i], name))
+      {
+        any = TRUE;
+        if (used != NULL)
+          used[i] = TRUE;
+      }
+  return any;
+}
+
+static gboolean
+check_used (const char *const *patterns, const gboolean *used, const char *option, GError **error)
+{
+  g_autoptr (GString) unused = g_string_new (NULL);
+  for (guint i = 0; patterns != NULL && patterns[i] != NULL; i++)
+    if (!used[i])
+      g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", patterns[i]);
+  if (unused->len == 0)
+    return TRUE;
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "the option '%s' names %s, which no initializer of the model fits", option, unused->str);
+  return FALSE;
+}
+
+/* Sets ROLE_PARAMETER on the chosen initializers of `graph`. `reachable`: names of those that the loss depends on. */
+static gboolean
+choose_parameters (OrtrainGraph *graph, GHashTable *reachable, OrtrainTrainingOptions *options, GError **error)
+{
+  const char *const *trainable = ortrain_training_options_get_trainable (options);
+  const char *const *frozen = ortrain_training_options_get_frozen (options);
+  guint n_trainable = trainable != NULL ? g_strv_length ((char **) trainable) : 0;
+  guint n_frozen = frozen != NULL ? g_strv_length ((char **) frozen) : 0;
+  g_autofree gboolean *trainable_used = g_new0 (gboolean, n_trainable + 1);
+  g_autofree gboolean *frozen_used = g_new0 (gboolean, n_frozen + 1);
+  g_autoptr (GHashTable) statistics = find_statistics (graph);
+  g_autoptr (GString) refused = g_string_new (NULL);
+  guint n_chosen = 0;
+  for (guint i = 0; i < graph->initializers->len; i++)
+    {
+      OrtrainValue *value = graph->initializers->pdata[i];
+      if (!is_weight (value))
+        continue;
+      gboolean can = g_hash_table_contains (reachable, value->name);
+      gboolean chosen = can;
+      if (trainable != NULL)
+        {
+          gboolean exact = g_strv_contains (trainable, value->name);
+          chosen = matches (trainable, value->name, trainable_used) && (can || exact);
+          /* A pattern takes what can be trained; a name is meant, and refused with the reason. Scalars are trained when
+           * they are named. */
+          if (exact && !can)
+            {
+              const char *why = NULL;
+              if (!ortrain_dtype_is_floating (value->dtype))
+                why = "it is of no floating type";
+              else if (g_hash_table_contains (statistics, value))
+                why = "it is a statistic of batch normalisation";
+              if (why != NULL)
+                g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "", value->name, why);
+            }
+        }
+      if (matches (frozen, value->name, frozen_used))
+        chosen = FALSE;
+      if (chosen)
+        {
+          value->role = ORTRAIN_ROLE_PARAMETER;
+          n_chosen++;
+        }
+    }
+  if (!check_used (trainable, trainable_used, "trainable", error) || !check_used (frozen, frozen_used, "frozen", error))
+    return FALSE;
+  if (refused->len > 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "asked to train %s",
+                   refused->str);
+      return FALSE;
+    }
+  if (n_chosen == 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                   "there is nothing to train: no initializer that the loss depends on is chosen");
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* ---- how layers behave while training ---- */
+
+/* BatchNormalization (x, scale, bias, mean, variance) → org.ortrain::BatchNormTrain, whose further outputs are the next
+ * statistics. A buffer that several nodes share moves through them in order; the last of its updates is what is kept.
+ */
+static gboolean
+train_batch_norm (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, GError **error)
+{
+  OrtrainValue *buffers[2] = { ortrain_node_input (node, BN_MEAN), ortrain_node_input (node, BN_VARIANCE) };
+  if (!is_weight (buffers[0]) || !is_weight (buffers[1]))
+    return TRUE; /* statistics that are computed: as the model says */
+  OrtrainValue *inputs[5];
+  for (guint i = 0; i < 5; i++)
+    inputs[i] = ortrain_node_input (node, i);
+  for (guint k = 0; k < 2; k++)
+    {
+      OrtrainValue *moved = g_hash_table_lookup (current, buffers[k]);
+      if (moved != NULL)
+        {
+          inputs[BN_MEAN + k] = moved;
+          moved->role = ORTRAIN_ROLE_NONE;
+          moved->partner = NULL;
+          ortrain_graph_mark_output (graph, moved, FALSE);
+        }
+    }
+  guint position = 0;
+  g_ptr_array_find (graph->nodes, node, &position);
+  OrtrainNode *train =
+      ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "BatchNormTrain", node->name, inputs, 5, 5);
+  ortrain_attributes_set_float (train->attributes, "epsilon",
+                                ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5));
+  ortrain_attributes_set_float (train->attributes, "momentum",
+                                ortrain_attributes_get_float (node->attributes, "momentum", 0.9));
+  if (!ortrain_ops_infer_node (train, error))
+    return FALSE;
+  ortrain_value_replace_uses (ortrain_node_output (node, 0), ortrain_node_output (train, 0));
+  for (guint k = 0; k < 2; k++)
+    {
+      OrtrainValue *update = ortrain_node_output (train, 1 + k);
+      OrtrainValue *old = ortrain_node_output (node, 1 + k);
+      if (old != NULL)
+        ortrain_value_replace_uses (old, update);
+      g_autofree char *name = g_strconcat (buffers[k]->name, ".next", NULL);
+      ortrain_value_rename (update, name);
+      update->role = ORTRAIN_ROLE_BUFFER_UPDATE;
+      update->partner = buffers[k];
+      if (!update->is_output)
+        ortrain_graph_mark_output (graph, update, TRUE);
+      g_hash_table_insert (current, buffers[k], update);
+    }
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+/* Exporters write dropout for inference; while training it drops. Its ratio is the file's. */
+static gboolean
+train_dropout (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+{
+  const guint8 byte = 1;
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, NULL, 0, &byte, 1, error);
+  if (tensor == NULL)
+    return FALSE;
+  if (node->inputs->len < 2)
+    ortrain_node_set_input (node, 1, NULL);
+  ortrain_node_set_input (node, 2, ortrain_graph_new_initializer (graph, NULL, tensor));
+  return ortrain_ops_infer_node (node, error);
+}
+
+static gboolean
+make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
+{
+  g_autoptr (GHashTable) current = g_hash_table_new (NULL, NULL);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  for (guint n = 0; n < nodes->len; n++)
+    {
+      OrtrainNode *node = nodes->pdata[n];
+      if (batch_norm && is_batch_norm (node))
+        {
+          if (!train_batch_norm (graph, current, node, error))
+            return FALSE;
+        }
+      else if (ortrain_node_is (node, "", "Dropout") && !train_dropout (graph, node, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static void
+mark_buffers (OrtrainGraph *graph)
+{
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      if (!is_batch_norm (node) || !is_weight (ortrain_node_input (node, BN_MEAN)) ||
+          !is_weight (ortrain_node_input (node, BN_VARIANCE)))
+        continue;
+      ortrain_node_input (node, BN_MEAN)->role = ORTRAIN_ROLE_BUFFER;
+      ortrain_node_input (node, BN_VARIANCE)->role = ORTRAIN_ROLE_BUFFER;
+    }
+}
+
+/* ---- all of it ---- */
+
+static void
+trained_tensor_clear (gpointer data)
+{
+  OrtrainTrainedTensor *tensor = data;
+  g_free (tensor->name);
+  g_clear_object (&tensor->initial);
+  g_free (tensor->gradient);
+}
+
+static void
+tie_clear (gpointer data)
+{
+  OrtrainTrainingTie *tie = data;
+  g_free (tie->first);
+  g_free (tie->second);
+}
+
+static OrtrainValue *
+find_by_role (OrtrainGraph *graph, OrtrainRole role)
+{
+  for (guint i = 0; i < graph->outputs->len; i++)
+    if (((OrtrainValue *) graph->outputs->pdata[i])->role == role)
+      return graph->outputs->pdata[i];
+  return NULL;
+}
+
+/* Outputs of the model that the loss does not need are not computed while training. */
+static void
+keep_only_trained_outputs (OrtrainGraph *graph)
+{
+  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
+  for (guint i = 0; i < outputs->len; i++)
+    {
+      OrtrainValue *value = outputs->pdata[i];
+      if (value->role == ORTRAIN_ROLE_NONE)
+        ortrain_graph_mark_output (graph, value, FALSE);
+    }
+}
+
+static gboolean
+build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GError **error)
+{
+  OrtrainGraph *graph = self->training;
+  gboolean batch_norm = ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN;
+  if (!make_layers_train (graph, batch_norm, error))
+    return FALSE;
+  if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), graph, error) == NULL)
+    return FALSE;
+  keep_only_trained_outputs (graph);
+  if (!ortrain_graph_sort (graph, error))
+    return FALSE;
+  ortrain_graph_remove_dead (graph);
+  if (!ortrain_optimize_symbolic_graph (graph, error))
+    return FALSE;
+
+  OrtrainValue *loss = find_by_role (graph, ORTRAIN_ROLE_LOSS);
+  g_assert (loss != NULL);
+  g_autoptr (GPtrArray) wanted = g_ptr_array_new ();
+  for (guint i = 0; i < self->parameters->len; i++)
+    {
+      OrtrainTrainedTensor *parameter = &g_array_index (self->parameters, OrtrainTrainedTensor, i);
+      OrtrainValue *value = ortrain_graph_find_value (graph, parameter->name);
+      if (value == NULL)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                       "asked to train '%s', which the loss does not depend on", parameter->name);
+          return FALSE;
+        }
+      g_ptr_array_add (wanted, value);
+    }
+  g_autofree OrtrainValue **gradients = g_new0 (OrtrainValue *, wanted->len);
+  if (!ortrain_gradient_build (graph, loss, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, error))
+    return FALSE;
+  for (guint i = 0; i < self->parameters->len; i++)
+    g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
+  self->loss = g_strdup (loss->name);
+  self->loss_dtype = loss->dtype;
+  return TRUE;
+}
+
+OrtrainTrainingGraph *
+ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, GError **error)
+{
+  g_autoptr (OrtrainTrainingGraph) self = g_new0 (OrtrainTrainingGraph, 1);
+  self->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
+  self->buffers = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
+  self->ties = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainingTie));
+  g_array_set_clear_func (self->parameters, trained_tensor_clear);
+  g_array_set_clear_func (self->buffers, trained_tensor_clear);
+  g_array_set_clear_func (self->ties, tie_clear);
+
+  g_autoptr (OrtrainGraph) base = ortrain_graph_clone (model_graph, NULL);
+  g_autoptr (GStrvBuilder) outputs = g_strv_builder_new ();
+  for (guint i = 0; i < base->outputs->len; i++)
+    g_strv_builder_add (outputs, ((OrtrainValue *) base->outputs->pdata[i])->name);
+  self->outputs = g_strv_builder_end (outputs);
+  for (guint i = 0; i < ortrain_training_options_get_n_ties (options); i++)
+    {
+      OrtrainTrainingTie tie = { 0 };
+      const char *second;
+      const char *first = ortrain_training_options_get_tie (options, i, &second);
+      if (!apply_tie (base, first, second, &tie.transposed, error))
+        return NULL;
+      tie.first = g_strdup (first);
+      tie.second = g_strdup (second);
+      g_array_append_val (self->ties, tie);
+    }
+
+  /* What the loss depends on is found in a copy that has the losses. */
+  {
+    g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base, NULL);
+    OrtrainValue *loss = ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, error);
+    if (loss == NULL)
+      return NULL;
+    g_autoptr (GPtrArray) from = g_ptr_array_new ();
+    g_ptr_array_add (from, loss);
+    g_autoptr (GPtrArray) candidates = ortrain_training_graph_find_candidates (probe, from);
+    g_autoptr (GHashTable) reachable = g_hash_table_new (g_str_hash, g_str_equal);
+    for (guint i = 0; i < candidates->len; i++)
+      g_hash_table_add (reachable, ((OrtrainValue *) candidates->pdata[i])->name);
+    if (!choose_parameters (base, reachable, options, error))
+      return NULL;
+  }
+  if (ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN)
+    mark_buffers (base);
+  for (guint i = 0; i < base->initializers->len; i++)
+    {
+      OrtrainValue *value = base->initializers->pdata[i];
+      OrtrainTrainedTensor tensor = { 0 };
+      if (value->role == ORTRAIN_ROLE_PARAMETER || value->role == ORTRAIN_ROLE_BUFFER)
+        {
+          tensor.name = g_strdup (value->name);
+          tensor.initial = g_object_ref (value->tensor);
+          g_array_append_val (value->role == ORTRAIN_ROLE_PARAMETER ? self->parameters : self->buffers, tensor);
+        }
+      else if (value->tensor != NULL && value->role == ORTRAIN_ROLE_NONE && ortrain_dtype_is_floating (value->dtype))
+        value->role = ORTRAIN_ROLE_FROZEN;
+    }
+
+  self->evaluation = ortrain_graph_clone (base, NULL);
+  self->evaluation_loss = ortrain_graph_clone (base, NULL);
+  if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), self->evaluation_loss, error) == NULL)
+    return NULL;
+  g_autoptr (GStrvBuilder) targets = g_strv_builder_new ();
+  for (guint i = 0; i < self->evaluation_loss->inputs->len; i++)
+    {
+      OrtrainValue *input = self->evaluation_loss->inputs->pdata[i];
+      if (input->role == ORTRAIN_ROLE_TARGET)
+        g_strv_builder_add (targets, input->name);
+    }
+  self->targets = g_strv_builder_end (targets);
+  self->evaluation_loss_name = g_strdup (find_by_role (self->evaluation_loss, ORTRAIN_ROLE_LOSS)->name);
+  if (!ortrain_graph_sort (self->evaluation_loss, error) ||
+      !ortrain_optimize_symbolic_graph (self->evaluation, error) ||
+      !ortrain_optimize_symbolic_graph (self->evaluation_loss, error))
+    return NULL;
+
+  self->training = ortrain_graph_clone (base, NULL);
+  if (!build_training (self, options, error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
+void
+ortrain_training_graph_free (OrtrainTrainingGraph *self)
+{
+  if (self == NULL)
+    return;
+  g_clear_object (&self->training);
+  g_clear_object (&self->evaluation);
+  g_clear_object (&self->evaluation_loss);
+  g_clear_pointer (&self->parameters, g_array_unref);
+  g_clear_pointer (&self->buffers, g_array_unref);
+  g_clear_pointer (&self->ties, g_array_unref);
+  g_free (self->loss);
+  g_free (self->evaluation_loss_name);
+  g_strfreev (self->targets);
+  g_strfreev (self->outputs);
+  g_free (self);
+}

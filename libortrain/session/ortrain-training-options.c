@@ -1,0 +1,931 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-options.h"
+
+#include "core/ortrain-errors.h"
+#include "ortrain-enum-types.h"
+#include "session/ortrain-options-json-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainTrainingOptions:
+ *
+ * Everything that a training session can be told.
+ *
+ * New options take their defaults from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY` or `ORTRAIN_MAX_GRAD_NORM`. They can be read
+ * from a JSON file, see [method@TrainingOptions.load_file].
+ *
+ * `max-grad-norm`, `stop-on-nan` and `print-memory` may be changed between the steps of a session; the rest is read
+ * when a session is made. Externally synchronised.
+ */
+
+struct _OrtrainTrainingOptions
+{
+  GObject parent_instance;
+  OrtrainOptimizer *optimizer;
+  OrtrainLrSchedule *schedule;
+  double max_grad_norm;
+  OrtrainBatchNormMode batch_norm;
+  guint accumulation_steps;
+  guint threads;
+  guint64 seed;
+  gboolean deterministic;
+  gboolean stop_on_nan;
+  gboolean print_memory;
+  guint rank;
+  GListStore *losses; /* of OrtrainLoss */
+  char **trainable;   /* NULL: all */
+  char **frozen;
+  GPtrArray *ties; /* of char *: first, second, first, second, … */
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainTrainingOptions, ortrain_training_options, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_OPTIMIZER,
+  PROP_SCHEDULE,
+  PROP_MAX_GRAD_NORM,
+  PROP_BATCH_NORM,
+  PROP_ACCUMULATION_STEPS,
+  PROP_THREADS,
+  PROP_SEED,
+  PROP_DETERMINISTIC,
+  PROP_STOP_ON_NAN,
+  PROP_PRINT_MEMORY,
+  PROP_RANK,
+  PROP_LOSSES,
+  PROP_TRAINABLE,
+  PROP_FROZEN,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+/* What cannot be read as a value is told, and left alone. */
+static void
+read_environment (OrtrainTrainingOptions *self)
+{
+  static const struct
+  {
+    const char *variable, *property;
+  } table[] = {
+    { "ORTRAIN_THREADS", "threads" },
+    { "ORTRAIN_SEED", "seed" },
+    { "ORTRAIN_DETERMINISTIC", "deterministic" },
+    { "ORTRAIN_STOP_ON_NAN", "stop-on-nan" },
+    { "ORTRAIN_PRINT_MEMORY", "print-memory" },
+    { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (table); i++)
+    {
+      const char *text = g_getenv (table[i].variable);
+      g_autoptr (GError) error = NULL;
+      if (text != NULL && *text != '\0' &&
+          !ortrain_options_set_from_string (G_OBJECT (self), table[i].property, text, &error))
+        g_message ("The environment variable %s is left alone: %s", table[i].variable, error->message);
+    }
+}
+
+static void
+ortrain_training_options_finalize (GObject *object)
+{
+  OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
+
+  g_clear_object (&self->optimizer);
+  g_clear_object (&self->schedule);
+  g_clear_object (&self->losses);
+  g_strfreev (self->trainable);
+  g_strfreev (self->frozen);
+  g_ptr_array_unref (self->ties);
+
+  G_OBJECT_CLASS (ortrain_training_options_parent_class)->finalize (object);
+}
+
+static void
+ortrain_training_options_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
+  switch (property_id)
+    {
+    case PROP_OPTIMIZER:
+      g_value_set_object (value, self->optimizer);
+      break;
+    case PROP_SCHEDULE:
+      g_value_set_object (value, self->schedule);
+      break;
+    case PROP_MAX_GRAD_NORM:
+      g_value_set_double (value, self->max_grad_norm);
+      break;
+    case PROP_BATCH_NORM:
+      g_value_set_enum (value, self->batch_norm);
+      break;
+    case PROP_ACCUMULATION_STEPS:
+      g_value_set_uint (value, self->accumulation_steps);
+      break;
+    case PROP_THREADS:
+      g_value_set_uint (value, self->threads);
+      break;
+    case PROP_SEED:
+      g_value_set_uint64 (value, self->seed);
+      break;
+    case PROP_DETERMINISTIC:
+      g_value_set_boolean (value, self->deterministic);
+      break;
+    case PROP_STOP_ON_NAN:
+      g_value_set_boolean (value, self->stop_on_nan);
+      break;
+    case PROP_PRINT_MEMORY:
+      g_value_set_boolean (value, self->print_memory);
+      break;
+    case PROP_RANK:
+      g_value_set_uint (value, self->rank);
+      break;
+    case PROP_LOSSES:
+      g_value_set_object (value, self->losses);
+      break;
+    case PROP_TRAINABLE:
+      g_value_set_boxed (value, self->trainable);
+      break;
+    case PROP_FROZEN:
+      g_value_set_boxed (value, self->frozen);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_training_options_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
+  switch (property_id)
+    {
+    case PROP_OPTIMIZER:
+      ortrain_training_options_set_optimizer (self, g_value_get_object (value));
+      break;
+    case PROP_SCHEDULE:
+      ortrain_training_options_set_schedule (self, g_value_get_object (value));
+      break;
+    case PROP_MAX_GRAD_NORM:
+      ortrain_training_options_set_max_grad_norm (self, g_value_get_double (value));
+      break;
+    case PROP_BATCH_NORM:
+      ortrain_training_options_set_batch_norm (self, g_value_get_enum (value));
+      break;
+    case PROP_ACCUMULATION_STEPS:
+      ortrain_training_options_set_accumulation_steps (self, g_value_get_uint (value));
+      break;
+    case PROP_THREADS:
+      ortrain_training_options_set_threads (self, g_value_get_uint (value));
+      break;
+    case PROP_SEED:
+      ortrain_training_options_set_seed (self, g_value_get_uint64 (value));
+      break;
+    case PROP_DETERMINISTIC:
+      ortrain_training_options_set_deterministic (self, g_value_get_boolean (value));
+      break;
+    case PROP_STOP_ON_NAN:
+      ortrain_training_options_set_stop_on_nan (self, g_value_get_boolean (value));
+      break;
+    case PROP_PRINT_MEMORY:
+      ortrain_training_options_set_print_memory (self, g_value_get_boolean (value));
+      break;
+    case PROP_RANK:
+      ortrain_training_options_set_rank (self, g_value_get_uint (value));
+      break;
+    case PROP_TRAINABLE:
+      ortrain_training_options_set_trainable (self, g_value_get_boxed (value));
+      break;
+    case PROP_FROZEN:
+      ortrain_training_options_set_frozen (self, g_value_get_boxed (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->finalize = ortrain_training_options_finalize;
+  object_class->get_property = ortrain_training_options_get_property;
+  object_class->set_property = ortrain_training_options_set_property;
+
+  /**
+   * OrtrainTrainingOptions:optimizer: (getter get_optimizer) (setter set_optimizer)
+   *
+   * The optimizer; without one, a session uses AdamW with its defaults.
+   */
+  properties[PROP_OPTIMIZER] =
+      g_param_spec_object ("optimizer", NULL, NULL, ORTRAIN_TYPE_OPTIMIZER,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:schedule: (getter get_schedule) (setter set_schedule)
+   *
+   * The schedule of the learning rate.
+   */
+  properties[PROP_SCHEDULE] =
+      g_param_spec_object ("schedule", NULL, NULL, ORTRAIN_TYPE_LR_SCHEDULE,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:max-grad-norm: (getter get_max_grad_norm) (setter set_max_grad_norm)
+   *
+   * The norm of all gradients together that they are scaled down to before an update; 0 for none.
+   */
+  properties[PROP_MAX_GRAD_NORM] =
+      g_param_spec_double ("max-grad-norm", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
+                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
+   *
+   * The way of batch normalisation while training.
+   */
+  properties[PROP_BATCH_NORM] =
+      g_param_spec_enum ("batch-norm", NULL, NULL, ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:accumulation-steps: (getter get_accumulation_steps) (setter set_accumulation_steps)
+   *
+   * The number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged over
+   * the steps that were made.
+   */
+  properties[PROP_ACCUMULATION_STEPS] =
+      g_param_spec_uint ("accumulation-steps", NULL, NULL, 1, G_MAXUINT, 1,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:threads: (getter get_threads) (setter set_threads)
+   *
+   * The number of threads; 0 for one per core.
+   */
+  properties[PROP_THREADS] = g_param_spec_uint ("threads", NULL, NULL, 0, 1024, 0,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:seed: (getter get_seed) (setter set_seed)
+   *
+   * The seed of all random numbers.
+   */
+  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0,
+                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
+   *
+   * Whether results have the same bits at any number of threads; from run to run they always have.
+   */
+  properties[PROP_DETERMINISTIC] = g_param_spec_boolean (
+      "deterministic", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:stop-on-nan: (getter get_stop_on_nan) (setter set_stop_on_nan)
+   *
+   * Whether a loss that is not a finite number is an error.
+   */
+  properties[PROP_STOP_ON_NAN] = g_param_spec_boolean (
+      "stop-on-nan", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
+   *
+   * Whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
+   */
+  properties[PROP_PRINT_MEMORY] = g_param_spec_boolean (
+      "print-memory", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
+   *
+   * The number of this process among those that train together.
+   */
+  properties[PROP_RANK] = g_param_spec_uint ("rank", NULL, NULL, 0, G_MAXINT, 0,
+                                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:losses: (getter get_losses)
+   *
+   * The losses, a list of [class@Loss].
+   */
+  properties[PROP_LOSSES] =
+      g_param_spec_object ("losses", NULL, NULL, G_TYPE_LIST_MODEL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+
+  /**
+   * OrtrainTrainingOptions:trainable: (getter get_trainable) (setter set_trainable)
+   *
+   * Names, or glob patterns of names, of the initializers that are trained.
+   */
+  properties[PROP_TRAINABLE] = g_param_spec_boxed (
+      "trainable", NULL, NULL, G_TYPE_STRV, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainingOptions:frozen: (getter get_frozen) (setter set_frozen)
+   *
+   * Names, or glob patterns of names, of initializers that are not trained.
+   */
+  properties[PROP_FROZEN] = g_param_spec_boxed ("frozen", NULL, NULL, G_TYPE_STRV,
+                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_training_options_init (OrtrainTrainingOptions *self)
+{
+  self->batch_norm = ORTRAIN_BATCH_NORM_MODE_TRAIN;
+  self->accumulation_steps = 1;
+  self->losses = g_list_store_new (ORTRAIN_TYPE_LOSS);
+  self->ties = g_ptr_array_new_with_free_func (g_free);
+  read_environment (self);
+}
+
+/**
+ * ortrain_training_options_new:
+ *
+ * Makes options with the defaults.
+ *
+ * Returns: (transfer full): the new object
+ */
+OrtrainTrainingOptions *
+ortrain_training_options_new (void)
+{
+  return g_object_new (ORTRAIN_TYPE_TRAINING_OPTIONS, NULL);
+}
+
+/**
+ * ortrain_training_options_get_optimizer: (get-property optimizer)
+ * @self: the object
+ *
+ * Gets the optimizer; without one, a session uses AdamW with its defaults.
+ *
+ * Returns: (transfer none) (nullable): the optimizer; without one, a session uses AdamW with its defaults
+ */
+OrtrainOptimizer *
+ortrain_training_options_get_optimizer (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+  return self->optimizer;
+}
+
+/**
+ * ortrain_training_options_set_optimizer: (set-property optimizer)
+ * @self: the object
+ * @optimizer: (nullable): the optimizer; without one, a session uses AdamW with its defaults
+ *
+ * Sets the optimizer; without one, a session uses AdamW with its defaults.
+ */
+void
+ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOptimizer *optimizer)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  g_return_if_fail (optimizer == NULL || G_TYPE_CHECK_INSTANCE_TYPE (optimizer, ORTRAIN_TYPE_OPTIMIZER));
+  if (!g_set_object (&self->optimizer, optimizer))
+    return;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OPTIMIZER]);
+}
+
+/**
+ * ortrain_training_options_get_schedule: (get-property schedule)
+ * @self: the object
+ *
+ * Gets the schedule of the learning rate.
+ *
+ * Returns: (transfer none) (nullable): the schedule of the learning rate
+ */
+OrtrainLrSchedule *
+ortrain_training_options_get_schedule (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+  return self->schedule;
+}
+
+/**
+ * ortrain_training_options_set_schedule: (set-property schedule)
+ * @self: the object
+ * @schedule: (nullable): the schedule of the learning rate
+ *
+ * Sets the schedule of the learning rate.
+ */
+void
+ortrain_training_options_set_schedule (OrtrainTrainingOptions *self, OrtrainLrSchedule *schedule)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  g_return_if_fail (schedule == NULL || G_TYPE_CHECK_INSTANCE_TYPE (schedule, ORTRAIN_TYPE_LR_SCHEDULE));
+  if (!g_set_object (&self->schedule, schedule))
+    return;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SCHEDULE]);
+}
+
+/**
+ * ortrain_training_options_get_max_grad_norm: (get-property max-grad-norm)
+ * @self: the object
+ *
+ * Gets the norm of all gradients together that they are scaled down to before an update; 0 for none.
+ *
+ * Returns: the norm of all gradients together that they are scaled down to before an update; 0 for none
+ */
+double
+ortrain_training_options_get_max_grad_norm (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+  return self->max_grad_norm;
+}
+
+/**
+ * ortrain_training_options_set_max_grad_norm: (set-property max-grad-norm)
+ * @self: the object
+ * @max_grad_norm: the norm of all gradients together that they are scaled down to before an update; 0 for none
+ *
+ * Sets the norm of all gradients together that they are scaled down to before an update; 0 for none.
+ */
+void
+ortrain_training_options_set_max_grad_norm (OrtrainTrainingOptions *self, double max_grad_norm)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  g_return_if_fail (!isnan (max_grad_norm));
+  if (self->max_grad_norm == max_grad_norm)
+    return;
+  self->max_grad_norm = max_grad_norm;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_GRAD_NORM]);
+}
+
+/**
+ * ortrain_training_options_get_batch_norm: (get-property batch-norm)
+ * @self: the object
+ *
+ * Gets the way of batch normalisation while training.
+ *
+ * Returns: the way of batch normalisation while training
+ */
+OrtrainBatchNormMode
+ortrain_training_options_get_batch_norm (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), ORTRAIN_BATCH_NORM_MODE_TRAIN);
+  return self->batch_norm;
+}
+
+/**
+ * ortrain_training_options_set_batch_norm: (set-property batch-norm)
+ * @self: the object
+ * @batch_norm: the way of batch normalisation while training
+ *
+ * Sets the way of batch normalisation while training.
+ */
+void
+ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBatchNormMode batch_norm)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  if (self->batch_norm == batch_norm)
+    return;
+  self->batch_norm = batch_norm;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BATCH_NORM]);
+}
+
+/**
+ * ortrain_training_options_get_accumulation_steps: (get-property accumulation-steps)
+ * @self: the object
+ *
+ * Gets the number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged
+ * over the steps that were made.
+ *
+ * Returns: the number of training steps that a trainer makes for one update; if it is more than 1, gradients are
+ * averaged over the steps that were made
+ */
+guint
+ortrain_training_options_get_accumulation_steps (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+  return self->accumulation_steps;
+}
+
+/**
+ * ortrain_training_options_set_accumulation_steps: (set-property accumulation-steps)
+ * @self: the object
+ * @accumulation_steps: the number of training steps that a trainer makes for one update; if it is more than 1,
+ * gradients are averaged over the steps that were made
+ *
+ * Sets the number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged
+ * over the steps that were made.
+ */
+void
+ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, guint accumulation_steps)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  if (self->accumulation_steps == accumulation_steps)
+    return;
+  self->accumulation_steps = accumulation_steps;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ACCUMULATION_STEPS]);
+}
+
+/**
+ * ortrain_training_options_get_threads: (get-property threads)
+ * @self: the object
+ *
+ * Gets the number of threads; 0 for one per core.
+ *
+ * Returns: the number of threads; 0 for one per core
+ */
+guint
+ortrain_training_options_get_threads (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+  return self->threads;
+}
+
+/**
+ * ortrain_training_options_set_threads: (set-property threads)
+ * @self: the object
+ * @threads: the number of threads; 0 for one per core
+ *
+ * Sets the number of threads; 0 for one per core.
+ */
+void
+ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint threads)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  if (self->threads == threads)
+    return;
+  self->threads = threads;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_THREADS]);
+}
+
+/**
+ * ortrain_training_options_get_seed: (get-property seed)
+ * @self: the object
+ *
+ * Gets the seed of all random numbers.
+ *
+ * Returns: the seed of all random numbers
+ */
+guint64
+ortrain_training_options_get_seed (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+  return self->seed;
+}
+
+/**
+ * ortrain_training_options_set_seed: (set-property seed)
+ * @self: the object
+ * @seed: the seed of all random numbers
+ *
+ * Sets the seed of all random numbers.
+ */
+void
+ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  if (self->seed == seed)
+    return;
+  self->seed = seed;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
+}
+
+/**
+ * ortrain_training_options_get_deterministic: (get-property deterministic)
+ * @self: the object
+ *
+ * Gets whether results have the same bits at any number of threads; from run to run they always have.
+ *
+ * Returns: whether results have the same bits at any number of threads; from run to run they always have
+ */
+gboolean
+ortrain_training_options_get_deterministic (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  return self->deterministic;
+}
+
+/**
+ * ortrain_training_options_set_deterministic: (set-property deterministic)
+ * @self: the object
+ * @deterministic: whether results have the same bits at any number of threads; from run to run they always have
+ *
+ * Sets whether results have the same bits at any number of threads; from run to run they always have.
+ */
+void
+ortrain_training_options_set_deterministic (OrtrainTrainingOptions *self, gboolean deterministic)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  deterministic = !!deterministic;
+  if (self->deterministic == deterministic)
+    return;
+  self->deterministic = deterministic;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DETERMINISTIC]);
+}
+
+/**
+ * ortrain_training_options_get_stop_on_nan: (get-property stop-on-nan)
+ * @self: the object
+ *
+ * Gets whether a loss that is not a finite number is an error.
+ *
+ * Returns: whether a loss that is not a finite number is an error
+ */
+gboolean
+ortrain_training_options_get_stop_on_nan (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  return self->stop_on_nan;
+}
+
+/**
+ * ortrain_training_options_set_stop_on_nan: (set-property stop-on-nan)
+ * @self: the object
+ * @stop_on_nan: whether a loss that is not a finite number is an error
+ *
+ * Sets whether a loss that is not a finite number is an error.
+ */
+void
+ortrain_training_options_set_stop_on_nan (OrtrainTrainingOptions *self, gboolean stop_on_nan)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  stop_on_nan = !!stop_on_nan;
+  if (self->stop_on_nan == stop_on_nan)
+    return;
+  self->stop_on_nan = stop_on_nan;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_STOP_ON_NAN]);
+}
+
+/**
+ * ortrain_training_options_get_print_memory: (get-property print-memory)
+ * @self: the object
+ *
+ * Gets whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
+ *
+ * Returns: whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two
+ */
+gboolean
+ortrain_training_options_get_print_memory (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  return self->print_memory;
+}
+
+/**
+ * ortrain_training_options_set_print_memory: (set-property print-memory)
+ * @self: the object
+ * @print_memory: whether a line about memory is logged at every phase of the steps below 10 and those that are powers
+ * of two
+ *
+ * Sets whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
+ */
+void
+ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolean print_memory)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  print_memory = !!print_memory;
+  if (self->print_memory == print_memory)
+    return;
+  self->print_memory = print_memory;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PRINT_MEMORY]);
+}
+
+/**
+ * ortrain_training_options_get_rank: (get-property rank)
+ * @self: the object
+ *
+ * Gets the number of this process among those that train together.
+ *
+ * Returns: the number of this process among those that train together
+ */
+guint
+ortrain_training_options_get_rank (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+  return self->rank;
+}
+
+/**
+ * ortrain_training_options_set_rank: (set-property rank)
+ * @self: the object
+ * @rank: the number of this process among those that train together
+ *
+ * Sets the number of this process among those that train together.
+ */
+void
+ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  if (self->rank == rank)
+    return;
+  self->rank = rank;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RANK]);
+}
+
+/**
+ * ortrain_training_options_new_from_file:
+ * @path: (type filename): a JSON file
+ * @error: return location for an error
+ *
+ * Makes options from a file, see [method@TrainingOptions.load_file].
+ *
+ * Returns: (transfer full): the options, %NULL on error
+ */
+OrtrainTrainingOptions *
+ortrain_training_options_new_from_file (const char *path, GError **error)
+{
+  g_return_val_if_fail (path != NULL, NULL);
+
+  g_autoptr (OrtrainTrainingOptions) self = ortrain_training_options_new ();
+  if (!ortrain_training_options_load_file (self, path, error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
+/**
+ * ortrain_training_options_load_file:
+ * @self: options
+ * @path: (type filename): a JSON file
+ * @error: return location for an error
+ *
+ * Takes options from a file: an object with the properties of this class (`max_grad_norm` or `max-grad-norm`), and
+ *
+ * - `optimizer` and `schedule`: an object with `type` (`sgd`, `adam`, `adamw`, `lamb`, `adagrad`; `constant`, `linear`,
+ *   `cosine`, `polynomial`, `step`, `one-cycle`, `plateau`, `warm-up`) and its properties;
+ * - `losses`: an array of objects with `type` (`cross-entropy`, `mse`, `l1`, `huber`, `bce-with-logits`, `output`) and
+ * its properties;
+ * - `trainable`, `frozen`: arrays of names or patterns;
+ * - `ties`: an array of pairs of names.
+ *
+ * What the file does not name stays as it is. If anything in it is wrong, nothing is changed.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
+  return ortrain_options_load_file (self, path, error);
+}
+
+/**
+ * ortrain_training_options_add_loss:
+ * @self: options
+ * @loss: a loss
+ *
+ * Adds a loss. The sum of all losses, each times its weight, is trained.
+ */
+void
+ortrain_training_options_add_loss (OrtrainTrainingOptions *self, OrtrainLoss *loss)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  g_return_if_fail (ORTRAIN_IS_LOSS (loss));
+
+  g_list_store_append (self->losses, loss);
+}
+
+/**
+ * ortrain_training_options_get_losses: (get-property losses)
+ * @self: options
+ *
+ * Gets the losses.
+ *
+ * Returns: (transfer none): a list of [class@Loss]
+ */
+GListModel *
+ortrain_training_options_get_losses (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return G_LIST_MODEL (self->losses);
+}
+
+/**
+ * ortrain_training_options_get_trainable: (get-property trainable)
+ * @self: options
+ *
+ * Gets the patterns of the initializers that are trained.
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns; %NULL for all that can be
+ */
+const char *const *
+ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return (const char *const *) self->trainable;
+}
+
+/**
+ * ortrain_training_options_set_trainable: (set-property trainable)
+ * @self: options
+ * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for all
+ * that can be
+ *
+ * Sets which initializers are trained.
+ */
+void
+ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char *const *patterns)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  char **copy = g_strdupv ((char **) patterns);
+  g_strfreev (self->trainable);
+  self->trainable = copy;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TRAINABLE]);
+}
+
+/**
+ * ortrain_training_options_get_frozen: (get-property frozen)
+ * @self: options
+ *
+ * Gets the patterns of the initializers that are not trained.
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns; %NULL for none
+ */
+const char *const *
+ortrain_training_options_get_frozen (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return (const char *const *) self->frozen;
+}
+
+/**
+ * ortrain_training_options_set_frozen: (set-property frozen)
+ * @self: options
+ * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
+ * none
+ *
+ * Sets which initializers are not trained.
+ */
+void
+ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  char **copy = g_strdupv ((char **) patterns);
+  g_strfreev (self->frozen);
+  self->frozen = copy;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FROZEN]);
+}
+
+/**
+ * ortrain_training_options_tie:
+ * @self: options
+ * @first: the name of an initializer
+ * @second: the name of an initializer of the same shape, or of the transposed one
+ *
+ * Trains one parameter that a file stores twice as one: the second follows the first, transposed if it must.
+ */
+void
+ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, const char *second)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  g_return_if_fail (first != NULL && second != NULL);
+
+  g_ptr_array_add (self->ties, g_strdup (first));
+  g_ptr_array_add (self->ties, g_strdup (second));
+}
+
+/**
+ * ortrain_training_options_get_n_ties:
+ * @self: options
+ *
+ * Gets the number of ties.
+ *
+ * Returns: the number
+ */
+guint
+ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+
+  return self->ties->len / 2;
+}
+
+/**
+ * ortrain_training_options_get_tie:
+ * @self: options
+ * @index: the number of a tie
+ * @second: (out) (optional) (transfer none): the initializer that follows
+ *
+ * Gets a tie.
+ *
+ * Returns: (transfer none) (nullable): the initializer that is followed, %NULL if there are not so many ties
+ */
+const char *
+ortrain_training_options_get_tie (OrtrainTrainingOptions *self, guint index, const char **second)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  if (index >= self->ties->len / 2)
+    {
+      if (second != NULL)
+        *second = NULL;
+      return NULL;
+    }
+  if (second != NULL)
+    *second = self->ties->pdata[2 * index + 1];
+  return self->ties->pdata[2 * index];
+}

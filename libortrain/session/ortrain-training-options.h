@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "grad/ortrain-loss.h"
+#include "optim/ortrain-lr-schedule.h"
+#include "optim/ortrain-optimizer.h"
+
+G_BEGIN_DECLS
+
+/**
+ * OrtrainBatchNormMode:
+ * @ORTRAIN_BATCH_NORM_MODE_TRAIN: the statistics of the batch are used, and the stored ones move
+ * @ORTRAIN_BATCH_NORM_MODE_FROZEN: the stored statistics are used, and stay; scale and bias train all the same
+ *
+ * What batch normalisation does while training.
+ */
+typedef enum
+{
+  ORTRAIN_BATCH_NORM_MODE_TRAIN,
+  ORTRAIN_BATCH_NORM_MODE_FROZEN,
+} OrtrainBatchNormMode;
+
+#define ORTRAIN_TYPE_TRAINING_OPTIONS (ortrain_training_options_get_type ())
+
+ORTRAIN_AVAILABLE_IN_ALL
+G_DECLARE_FINAL_TYPE (OrtrainTrainingOptions, ortrain_training_options, ORTRAIN, TRAINING_OPTIONS, GObject)
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTrainingOptions *ortrain_training_options_new (void);
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainOptimizer *ortrain_training_options_get_optimizer (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOptimizer *optimizer);
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainLrSchedule *ortrain_training_options_get_schedule (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_schedule (OrtrainTrainingOptions *self, OrtrainLrSchedule *schedule);
+
+ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_training_options_get_max_grad_norm (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_max_grad_norm (OrtrainTrainingOptions *self, double max_grad_norm);
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainBatchNormMode ortrain_training_options_get_batch_norm (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBatchNormMode batch_norm);
+
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_training_options_get_accumulation_steps (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, guint accumulation_steps);
+
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_training_options_get_threads (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint threads);
+
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_options_get_seed (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed);
+
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_deterministic (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_deterministic (OrtrainTrainingOptions *self, gboolean deterministic);
+
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_stop_on_nan (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_stop_on_nan (OrtrainTrainingOptions *self, gboolean stop_on_nan);
+
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_print_memory (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolean print_memory);
+
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_training_options_get_rank (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank);
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTrainingOptions *ortrain_training_options_new_from_file (const char *path, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error);
+
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_add_loss (OrtrainTrainingOptions *self, OrtrainLoss *loss);
+ORTRAIN_AVAILABLE_IN_ALL
+GListModel *ortrain_training_options_get_losses (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_training_options_get_trainable (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char *const *patterns);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_training_options_get_frozen (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, const char *second);
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_training_options_get_tie (OrtrainTrainingOptions *self, guint index, const char **second);
+
+G_END_DECLS

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-session-private.h"
+
+#include <math.h>
+
+/* The asynchronous twins: one thread per session, started when first needed. (The pool of g_task_run_in_thread() is
+ * shared with file access and grows slowly; long work does not belong there.) */
+
+typedef struct
+{
+  GTask *task;
+  void (*func) (GTask *task);
+} Job;
+
+struct _OrtrainTrainingWorker
+{
+  GAsyncQueue *jobs; /* of Job; one without a task ends the thread */
+  GThread *thread;
+};
+
+static gpointer
+work (gpointer data)
+{
+  GAsyncQueue *jobs = data;
+  for (;;)
+    {
+      Job *job = g_async_queue_pop (jobs);
+      GTask *task = job->task;
+      void (*func) (GTask *) = job->func;
+      g_free (job);
+      if (task == NULL)
+        break;
+      func (task);
+      g_object_unref (task); /* may be the last reference of the session, which then frees the worker: nothing of it is
+                                touched after this but the queue */
+    }
+  g_async_queue_unref (jobs);
+  return NULL;
+}
+
+void
+ortrain_training_worker_free (OrtrainTrainingWorker *self)
+{
+  g_async_queue_push (self->jobs, g_new0 (Job, 1));
+  g_async_queue_unref (self->jobs);
+  g_thread_unref (self->thread);
+  g_free (self);
+}
+
+void
+ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task))
+{
+  if (self->worker == NULL)
+    {
+      self->worker = g_new0 (OrtrainTrainingWorker, 1);
+      self->worker->jobs = g_async_queue_new ();
+      self->worker->thread = g_thread_new ("ortrain-session", work, g_async_queue_ref (self->worker->jobs));
+    }
+  Job *job = g_new (Job, 1);
+  *job = (Job){ g_object_ref (task), func };
+  g_async_queue_push (self->worker->jobs, job);
+}
+
+/* Starts a call: claims the session, or returns the error through the task. */
+static void
+start (OrtrainTrainingSession *self, GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data,
+       gpointer tag, gpointer data, GDestroyNotify free_data, void (*func) (GTask *task))
+{
+  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
+  GError *error = NULL;
+  g_task_set_source_tag (task, tag);
+  g_task_set_check_cancellable (task, FALSE); /* what was done is told; what was not returns the error itself */
+  if (data != NULL)
+    g_task_set_task_data (task, data, free_data);
+  if (g_cancellable_set_error_if_cancelled (cancellable, &error) || !ortrain_training_session_claim (self, &error))
+    g_task_return_error (task, error);
+  else
+    ortrain_training_session_run_in_worker (self, task, func);
+}
+
+static void
+train_step_job (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  double loss = ortrain_training_session_run_train_step (self, g_task_get_task_data (task),
+                                                         g_task_get_cancellable (task), &error);
+  ortrain_training_session_leave (self);
+  if (error != NULL)
+    g_task_return_error (task, error);
+  else
+    g_task_return_pointer (task, g_memdup2 (&loss, sizeof loss), g_free);
+}
+
+/**
+ * ortrain_training_session_train_step_async:
+ * @self: a session
+ * @inputs: one tensor for each input of the model and each target; not to be changed until the step is done
+ * @cancellable: (nullable): a cancellable, looked at between the nodes of the model
+ * @callback: (scope async): called when the step is done
+ * @user_data: data for @callback
+ *
+ * Runs the model forward and backward without blocking, see [method@TrainingSession.train_step]. A step that was
+ * cancelled leaves everything as it was.
+ */
+void
+ortrain_training_session_train_step_async (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                           GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs));
+
+  start (self, cancellable, callback, user_data, ortrain_training_session_train_step_async, g_object_ref (inputs),
+         g_object_unref, train_step_job);
+}
+
+/**
+ * ortrain_training_session_train_step_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.train_step_async].
+ *
+ * Returns: the loss; not a number on error
+ */
+double
+ortrain_training_session_train_step_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NAN);
+  g_return_val_if_fail (g_task_is_valid (result, self), NAN);
+
+  g_autofree double *loss = g_task_propagate_pointer (G_TASK (result), error);
+  return loss != NULL ? *loss : NAN;
+}
+
+static void
+optimizer_step_job (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  gboolean ok = ortrain_training_session_run_optimizer_step (self, &error);
+  ortrain_training_session_leave (self);
+  if (ok)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_training_session_optimizer_step_async:
+ * @self: a session
+ * @cancellable: (nullable): a cancellable; an update that has begun is not broken off
+ * @callback: (scope async): called when the parameters have moved
+ * @user_data: data for @callback
+ *
+ * Moves the parameters without blocking, see [method@TrainingSession.optimizer_step].
+ */
+void
+ortrain_training_session_optimizer_step_async (OrtrainTrainingSession *self, GCancellable *cancellable,
+                                               GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+
+  start (self, cancellable, callback, user_data, ortrain_training_session_optimizer_step_async, NULL, NULL,
+         optimizer_step_job);
+}
+
+/**
+ * ortrain_training_session_optimizer_step_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.optimizer_step_async].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_optimizer_step_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+static void
+eval_step_job (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  OrtrainTensorDict *outputs =
+      ortrain_training_session_run_eval_step (self, g_task_get_task_data (task), g_task_get_cancellable (task), &error);
+  ortrain_training_session_leave (self);
+  if (outputs != NULL)
+    g_task_return_pointer (task, outputs, g_object_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_training_session_eval_step_async:
+ * @self: a session
+ * @inputs: one tensor for each input of the model, and each target if the loss is wanted; not to be changed meanwhile
+ * @cancellable: (nullable): a cancellable
+ * @callback: (scope async): called when the outputs are there
+ * @user_data: data for @callback
+ *
+ * Runs the model without blocking, see [method@TrainingSession.eval_step].
+ */
+void
+ortrain_training_session_eval_step_async (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                          GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs));
+
+  start (self, cancellable, callback, user_data, ortrain_training_session_eval_step_async, g_object_ref (inputs),
+         g_object_unref, eval_step_job);
+}
+
+/**
+ * ortrain_training_session_eval_step_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.eval_step_async].
+ *
+ * Returns: (transfer full): the model's outputs, and `loss` if targets were given; %NULL on error
+ */
+OrtrainTensorDict *
+ortrain_training_session_eval_step_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+static void
+export_job (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  gboolean ok = ortrain_training_session_run_export (self, g_task_get_task_data (task), &error);
+  ortrain_training_session_leave (self);
+  if (ok)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_training_session_export_async:
+ * @self: a session
+ * @path: (type filename): the file to write
+ * @cancellable: (nullable): a cancellable; a file that is being written is not broken off
+ * @callback: (scope async): called when the file is on disk
+ * @user_data: data for @callback
+ *
+ * Writes the model without blocking, see [method@TrainingSession.export].
+ */
+void
+ortrain_training_session_export_async (OrtrainTrainingSession *self, const char *path, GCancellable *cancellable,
+                                       GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (path != NULL);
+
+  start (self, cancellable, callback, user_data, ortrain_training_session_export_async, g_strdup (path), g_free,
+         export_job);
+}
+
+/**
+ * ortrain_training_session_export_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.export_async].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_export_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_boolean (G_TASK (result), error);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-executor-private.h"
+#include "session/ortrain-mailbox-private.h"
+#include "session/ortrain-parameter-store-private.h"
+#include "session/ortrain-training-graph-private.h"
+#include "session/ortrain-training-session.h"
+
+typedef struct _OrtrainTrainingWorker OrtrainTrainingWorker;
+
+struct _OrtrainTrainingSession
+{
+  GObject parent_instance;
+
+  OrtrainModel *model;
+  OrtrainTrainingOptions *options;
+  OrtrainTrainingGraph *graph; /* NULL: not made by a constructor, or disposed of */
+  OrtrainParameterStore *store;
+  OrtrainThreadPool *pool;
+  OrtrainStepArena *arena;
+  OrtrainExecutor *training, *evaluation, *evaluation_loss;
+  OrtrainMailbox *mailbox;
+  OrtrainTrainingWorker *worker; /* made when first needed */
+
+  /* Who uses the session: one thread at a time, told by a claim. */
+  gint busy;        /* atomic */
+  GThread *holder;
+  guint depth;
+  gboolean in_step; /* only reading is allowed to handlers then */
+
+  guint64 n_updates;       /* optimizer steps so far */
+  guint64 n_train_steps;
+  guint n_accumulated;     /* training steps since the last update */
+  gboolean has_gradients;
+  guint64 seed;
+  double last_gradient_norm;
+  double last_loss;
+  OrtrainMemoryPlan *plan; /* of the last training step */
+
+  guint64 max_allocated, max_cached, max_inactive; /* for reports */
+  guint64 input_bytes;
+
+  GHashTable *metadata;    /* of others, kept in checkpoints: name → text */
+};
+
+/* Claims. enter fails with BUSY when another thread, or a step of this one, is using the session; and with NOT_INITIALIZED.
+ * `reading` is allowed to handlers in the middle of a step. Every enter that succeeded needs a leave. */
+gboolean ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error);
+void ortrain_training_session_leave (OrtrainTrainingSession *self);
+/* For work that goes on in another thread: the claim is taken here, adopted there by the thread that works. */
+gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
+void ortrain_training_session_adopt (OrtrainTrainingSession *self);
+
+/* The same as the public functions, for callers that hold the claim. */
+double ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                GCancellable *cancellable, GError **error);
+gboolean ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error);
+OrtrainTensorDict *ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                           GCancellable *cancellable, GError **error);
+gboolean ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error);
+
+/* Runs func (task) on the session's own thread; func returns the task. The claim is held by the caller, and given up by
+ * func before it returns the task. */
+void ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task));
+void ortrain_training_worker_free (OrtrainTrainingWorker *self);
