@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-optimizer-private.h"
 
+#include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 typedef struct
@@ -34,6 +35,7 @@ static const Pass static_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
   { "remove-dead", remove_dead },
+  { "fuse-elementwise", ortrain_fuse_elementwise },
 };
 
 static gboolean
