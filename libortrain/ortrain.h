@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "checkpoint/ortrain-checkpoint.h"
 #include "core/ortrain-dtype.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-macros.h"
@@ -17,6 +18,7 @@
 #include "grad/ortrain-loss.h"
 #include "grad/ortrain-mse-loss.h"
 #include "grad/ortrain-output-loss.h"
+#include "graph/ortrain-graph-builder.h"
 #include "graph/ortrain-graph.h"
 #include "memory/ortrain-memory-block.h"
 #include "memory/ortrain-memory-plan.h"
@@ -41,6 +43,9 @@
 #include "optim/ortrain-step-schedule.h"
 #include "optim/ortrain-warm-up-schedule.h"
 #include "ortrain-enum-types.h"
+#include "session/ortrain-inference-session.h"
+#include "session/ortrain-io-binding.h"
+#include "session/ortrain-session-options.h"
 #include "session/ortrain-training-options.h"
 #include "session/ortrain-training-session.h"
 #include "tensor/ortrain-storage.h"

@@ -123,7 +123,10 @@ static gboolean
 plan_space (OrtrainTileBuilder *self, GError **error)
 {
   const OrtrainKernelSetup *setup = self->setup;
-  const OrtrainOperand *out = &setup->outputs[0];
+  guint present = 0; /* outputs that nobody wants are absent */
+  while (present + 1 < setup->n_outputs && setup->outputs[present].dtype == ORTRAIN_DTYPE_UNDEFINED)
+    present++;
+  const OrtrainOperand *out = &setup->outputs[present];
   Space *space = &self->space;
   guint rank = out->rank, n = 0;
   gint64 dims[MAX_DIMS];
@@ -375,6 +378,8 @@ ortrain_tile_builder_emit (OrtrainTileBuilder *self, OrtrainTileFunc func, guint
 void
 ortrain_tile_builder_output (OrtrainTileBuilder *self, guint index, guint value)
 {
+  if (self->setup->outputs[index].dtype == ORTRAIN_DTYPE_UNDEFINED)
+    return;
   Value *v = VALUE (self, value);
   if (v->kind != VALUE_COMPUTED || v->output >= 0)
     {
@@ -678,7 +683,7 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
             slots[i] = (void *) (base + start * input->inner * input->size);
         }
       for (guint k = 0; k < program->n_outputs; k++)
-        slots[program->n_inputs + k] = (guint8 *) call->outputs[k] + position * program->output_sizes[k];
+        slots[program->n_inputs + k] = call->outputs[k] == NULL ? NULL : (guint8 *) call->outputs[k] + position * program->output_sizes[k];
 
       for (guint s = 0; s < program->n_instructions; s++)
         {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "tensor/ortrain-file-writer-private.h"
 
+#include "tensor/ortrain-tensor-files-private.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -16,6 +18,8 @@ struct _OrtrainFileWriter
   int fd;
   guint64 position;
   gboolean durable;
+  gboolean has_crc;
+  guint32 crc;
 };
 
 static void
@@ -72,6 +76,8 @@ gboolean
 ortrain_file_writer_write (OrtrainFileWriter *self, gconstpointer data, gsize n_bytes, GError **error)
 {
   const char *p = data;
+  if (self->has_crc)
+    self->crc = ortrain_crc32 (self->crc, data, n_bytes);
   while (n_bytes > 0)
     {
       ssize_t n = write (self->fd, p, MIN (n_bytes, (gsize) 1 << 30));
@@ -107,6 +113,18 @@ guint64
 ortrain_file_writer_tell (OrtrainFileWriter *self)
 {
   return self->position;
+}
+
+void
+ortrain_file_writer_enable_crc32 (OrtrainFileWriter *self)
+{
+  self->has_crc = TRUE;
+}
+
+guint32
+ortrain_file_writer_get_crc32 (OrtrainFileWriter *self)
+{
+  return self->crc;
 }
 
 gboolean

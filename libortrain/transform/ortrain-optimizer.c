@@ -34,8 +34,8 @@ static const Pass symbolic_passes[] = {
 static const Pass static_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
-  { "remove-dead", remove_dead },
   { "fuse-elementwise", ortrain_fuse_elementwise },
+  { "remove-dead", remove_dead },
 };
 
 static gboolean

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "provider/ortrain-kernel-private.h"
+
+#include "cpu/ortrain-cpu-gemm.h"
+
+/* Convolutions as matrix products whose operands are gathered while they are packed: nothing like an "im2col" matrix is
+ * ever stored. All spatial dimensions are brought to three, [d, h, w], the missing ones 1 in front.
+ *
+ * One form serves the forward pass, the gradient of the input, and the transposed convolution:
+ *   dest [n, g, row, q] = sum over (c, t) of  W (g, row, c, t) · source [n, g, c, q · step + offset (t)]
+ * for every position q of a grid; the grid's positions lie in dest at start + q · stride. Where a gradient undoes
+ * strides, each residue of the position is a grid of its own (a "phase") with those taps that reach it. Taps that only
+ * ever fall into the padding are left out.
+ *
+ * The gradient of the weights is the other product, over all positions:
+ *   dW (g, row, c, t) = sum over (n, q) of  dest [n, g, row, q] · source [n, g, c, q · step + offset (t)]. */
+
+typedef struct
+{
+  gint32 offset[3];
+  gint32 index;     /* of the tap in the weights */
+  gint32 low, high; /* positions along w whose source lies inside */
+} OrtrainConvTap;
+
+typedef struct
+{
+  gint64 grid[3], start[3], stride[3];
+  guint n_taps;
+  OrtrainConvTap *taps;
+  /* How the grid is cut into blocks of columns: whole images when they are small, else rows of one image. */
+  gboolean many_images;
+  gint64 n_blocks, images_per_block, row_blocks, column_blocks;
+  gint64 row_cuts;    /* of the rows of dest channels */
+  gint64 first_chunk; /* of all phases' chunks */
+  gboolean direct;    /* blocks are written where they belong, without a detour */
+} OrtrainConvPhase;
+
+typedef struct
+{
+  gboolean is_double;
+  gint64 n_images, n_groups;
+  gint64 source_channels, dest_channels; /* per group */
+  gint64 source[3], dest[3];
+  gint64 source_plane, dest_plane; /* elements of one channel of one image */
+  gint64 step[3];
+  gint64 n_taps; /* of the kernel, valid or not */
+  gint64 weight_group, weight_row, weight_channel;
+  guint n_phases;
+  OrtrainConvPhase *phases;
+  OrtrainConvTap *taps;
+  gboolean depthwise;
+  gboolean has_bias;
+  gboolean prefill; /* some positions of dest are reached by no tap */
+
+  gint64 n_chunks;
+  gint64 max_columns, max_rows;
+  guint n_threads;
+  gsize a_bytes, b_bytes, tile_bytes, thread_bytes; /* of the workspace, per thread */
+
+  /* gradient of the weights: tiles of (c, t) × row, and cuts of the sum, added up in order */
+  gint64 m_tile, n_tile, m_tiles, n_tiles, n_splits;
+} OrtrainConv;
+
+/* Attributes and shapes → phases and cuts. forward: dest is the smaller side of the strides. */
+typedef struct
+{
+  gint64 kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+  gint64 groups;
+} OrtrainConvGeometry;
+
+#define ORTRAIN_CONV_MAX_COLUMNS 512
+#define ORTRAIN_CONV_KC 248 /* not a power of two: panels would fall on each other in the cache */
+
+typedef void (*OrtrainConvRunFunc) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *source,
+                                    const void *weights, const void *bias, void *dest, void *workspace);
+typedef void (*OrtrainConvGradWeightRunFunc) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *dest,
+                                              const void *source, void *weights, gboolean accumulate, void *workspace);

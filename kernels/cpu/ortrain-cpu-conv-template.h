@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The loops of the convolutions, included by ortrain-cpu-conv.c once for float and once for double, with REAL, NAME(x)
+ * and CORE (f32 or f64) defined. See ortrain-cpu-conv-private.h for the form. */
+
+#define CVL (64 / (int) sizeof (REAL))
+typedef REAL NAME (W) __attribute__ ((vector_size (64), aligned (__alignof__(REAL)), may_alias));
+
+/* A block of columns: its rows (of the grid, along w), one after the other. */
+typedef struct
+{
+  gint64 n_columns;
+  gint64 n_rows, w0, w1;                 /* each row covers positions w0 … w1 */
+  gint64 base[ORTRAIN_CONV_MAX_COLUMNS]; /* of the row's first source element, from the channel's plane in image 0 */
+  gint32 d[ORTRAIN_CONV_MAX_COLUMNS], h[ORTRAIN_CONV_MAX_COLUMNS]; /* source coordinates without the tap's offset */
+  gint64 image0, n_images, row0;
+} NAME (Block);
+
+static void
+NAME (find_block) (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint64 index, NAME (Block) * block)
+{
+  const gint64 *grid = phase->grid, rows_per_image = grid[0] * grid[1];
+  gint64 rows;
+  block->w0 = 0;
+  block->w1 = grid[2];
+  if (phase->many_images)
+    {
+      block->image0 = index * phase->images_per_block;
+      block->n_images = MIN (phase->images_per_block, conv->n_images - block->image0);
+      block->row0 = 0;
+      rows = rows_per_image;
+    }
+  else
+    {
+      gint64 columns = index % phase->column_blocks, r = index / phase->column_blocks % phase->row_blocks;
+      block->image0 = index / (phase->column_blocks * phase->row_blocks);
+      block->n_images = 1;
+      block->w0 = grid[2] * columns / phase->column_blocks;
+      block->w1 = grid[2] * (columns + 1) / phase->column_blocks;
+      block->row0 = rows_per_image * r / phase->row_blocks;
+      rows = rows_per_image * (r + 1) / phase->row_blocks - block->row0;
+    }
+  block->n_rows = 0;
+  gint64 image_stride = conv->n_groups * conv->source_channels * conv->source_plane;
+  for (gint64 n = 0; n < block->n_images; n++)
+    for (gint64 r = block->row0; r < block->row0 + rows; r++)
+      {
+        gint64 d = r / grid[1] * conv->step[0], h = r % grid[1] * conv->step[1], i = block->n_rows++;
+        block->d[i] = (gint32) d;
+        block->h[i] = (gint32) h;
+        block->base[i] = (block->image0 + n) * image_stride + (d * conv->source[1] + h) * conv->source[2] +
+                         block->w0 * conv->step[2];
+      }
+  block->n_columns = block->n_rows * (block->w1 - block->w0);
+}
+
+/* One row (c, t) of the gathered matrix for the columns of a block. Whole vectors are copied: `to` has room for one
+ * more, and what runs over is overwritten by the next row. */
+static inline void
+NAME (gather_row) (const OrtrainConv *conv, const NAME (Block) * block, const OrtrainConvTap *tap, const REAL *source,
+                   const REAL *source_begin, const REAL *source_end, REAL *restrict to)
+{
+  typedef NAME (W) W;
+  const gint64 length = block->w1 - block->w0, step = conv->step[2];
+  const gint64 low = CLAMP (tap->low - block->w0, 0, length), high = CLAMP (tap->high - block->w0, low, length);
+  const gint64 shift = ((gint64) tap->offset[0] * conv->source[1] + tap->offset[1]) * conv->source[2] + tap->offset[2];
+  const guint64 depth = (guint64) conv->source[0], height = (guint64) conv->source[1];
+  for (gint64 r = 0; r < block->n_rows; r++, to += length)
+    {
+      if ((guint64) (block->d[r] + tap->offset[0]) >= depth || (guint64) (block->h[r] + tap->offset[1]) >= height ||
+          low >= high)
+        {
+          for (gint64 i = 0; i < length; i++)
+            to[i] = 0;
+          continue;
+        }
+      const REAL *from = source + block->base[r] + shift;
+      if (step == 1)
+        {
+          if (length == 1)
+            {
+              to[0] = from[0];
+              continue;
+            }
+          if (G_LIKELY (from >= source_begin && from + ((length + CVL - 1) & ~(gint64) (CVL - 1)) <= source_end))
+            {
+              for (gint64 i = 0; i < length; i += CVL)
+                *(W *) (to + i) = *(const W *) (from + i);
+            }
+          else
+            for (gint64 i = low; i < high; i++)
+              to[i] = from[i];
+        }
+      else if (step == 2)
+        for (gint64 i = low; i < high; i++)
+          to[i] = from[i * 2];
+      else
+        for (gint64 i = low; i < high; i++)
+          to[i] = from[i * step];
+      for (gint64 i = 0; i < low; i++)
+        to[i] = 0;
+      for (gint64 i = high; i < length; i++)
+        to[i] = 0;
+    }
+}
+
+/* Rows k0 … k1 of the gathered matrix as panels of B. */
+static void
+NAME (pack_columns) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block, gint64 k0,
+                     gint64 k1, const REAL *source, const REAL *source_begin, const REAL *source_end, gint64 nr,
+                     gint64 vl, REAL *restrict to)
+{
+  REAL row[ORTRAIN_CONV_MAX_COLUMNS + 64 + CVL] __attribute__ ((aligned (64)));
+  const gint64 kc = k1 - k0, n = block->n_columns;
+  gint64 c = k0 / phase->n_taps, t = k0 % phase->n_taps;
+  for (gint64 k = 0; k < kc; k++)
+    {
+      NAME (gather_row)
+      (conv, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end, row);
+      gint64 padded = (n + vl - 1) / vl * vl;
+      for (gint64 j = n; j < padded; j++)
+        row[j] = 0;
+      gint64 j = 0;
+      if (nr * (gint64) sizeof (REAL) == 128)
+        for (; j + nr <= padded; j += nr)
+          memcpy (to + j * kc + k * nr, row + j, 128);
+      else
+        for (; j + nr <= padded; j += nr)
+          memcpy (to + j * kc + k * nr, row + j, (gsize) nr * sizeof (REAL));
+      if (j < padded)
+        memcpy (to + j * kc + k * vl, row + j, (gsize) vl * sizeof (REAL));
+      if (++t == phase->n_taps)
+        {
+          t = 0;
+          c++;
+        }
+    }
+}
+
+/* Rows of the weights as panels of A: [row][kcs]. */
+static void
+NAME (pack_weights) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const REAL *weights, gint64 m0, gint64 mc,
+                     gint64 k0, gint64 k1, gint64 mr, gint64 kcs, REAL *restrict to)
+{
+  const gint64 n_panels = (mc + mr - 1) / mr, n_taps = phase->n_taps;
+  const gboolean all = n_taps == conv->n_taps;
+  for (gint64 p = 0; p < n_panels; p++)
+    {
+      gint64 i0 = mc * p / n_panels, i1 = mc * (p + 1) / n_panels;
+      for (gint64 i = i0; i < i1; i++)
+        {
+          REAL *restrict row = to + p * mr * kcs + (i - i0) * kcs;
+          const REAL *from = weights + (m0 + i) * conv->weight_row;
+          if (all && conv->weight_channel == n_taps)
+            {
+              memcpy (row, from + k0, (gsize) (k1 - k0) * sizeof (REAL));
+              continue;
+            }
+          gint64 k = k0;
+          while (k < k1)
+            {
+              gint64 c = k / n_taps, t = k % n_taps, run = MIN (n_taps - t, k1 - k);
+              const REAL *tap = from + c * conv->weight_channel;
+              if (all)
+                for (gint64 l = 0; l < run; l++)
+                  row[k - k0 + l] = tap[t + l];
+              else
+                for (gint64 l = 0; l < run; l++)
+                  row[k - k0 + l] = tap[phase->taps[t + l].index];
+              k += run;
+            }
+        }
+    }
+}
+
+typedef struct
+{
+  const OrtrainConv *conv;
+  const REAL *source, *weights, *bias;
+  REAL *dest;
+  char *workspace;
+} NAME (Job);
+
+static void
+NAME (scatter_tile) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block, gint64 m0,
+                     gint64 mc, const REAL *tile, gint64 ldt, const REAL *bias, REAL *dest, gint64 group)
+{
+  const gint64 length = block->w1 - block->w0, rows = block->n_rows / block->n_images, height = phase->grid[1];
+  const gboolean plain =
+      phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1 && length == conv->dest[2];
+  for (gint64 i = 0; i < mc; i++)
+    {
+      REAL add = bias != NULL ? bias[group * conv->dest_channels + m0 + i] : 0;
+      const REAL *restrict from = tile + i * ldt;
+      for (gint64 n = 0; n < block->n_images; n++)
+        {
+          REAL *restrict plane =
+              dest + (((block->image0 + n) * conv->n_groups + group) * conv->dest_channels + m0 + i) * conv->dest_plane;
+          if (plain)
+            {
+              REAL *restrict to = plane + block->row0 * length;
+              for (gint64 j = 0; j < rows * length; j++)
+                to[j] = from[j] + add;
+              from += rows * length;
+              continue;
+            }
+          for (gint64 r = block->row0; r < block->row0 + rows; r++, from += length)
+            {
+              gint64 d = phase->start[0] + r / height * phase->stride[0],
+                     h = phase->start[1] + r % height * phase->stride[1];
+              REAL *restrict to =
+                  plane + (d * conv->dest[1] + h) * conv->dest[2] + phase->start[2] + block->w0 * phase->stride[2];
+              gint64 stride = phase->stride[2];
+              if (stride == 2)
+                for (gint64 j = 0; j < length; j++)
+                  to[j * 2] = from[j] + add;
+              else
+                for (gint64 j = 0; j < length; j++)
+                  to[j * stride] = from[j] + add;
+            }
+        }
+    }
+}
+
+static void
+NAME (run_chunk) (const NAME (Job) * job, gint64 index, guint worker)
+{
+  const OrtrainConv *conv = job->conv;
+  const OrtrainConvPhase *phase = conv->phases;
+  for (guint p = 1; p < conv->n_phases && conv->phases[p].first_chunk <= index; p++)
+    phase = &conv->phases[p];
+  index -= phase->first_chunk;
+  const gint64 cut = index % phase->row_cuts, group = index / phase->row_cuts % conv->n_groups;
+  const gint64 m0 = conv->dest_channels * cut / phase->row_cuts;
+  const gint64 m = conv->dest_channels * (cut + 1) / phase->row_cuts - m0;
+  NAME (Block) block;
+  NAME (find_block) (conv, phase, index / (phase->row_cuts * conv->n_groups), &block);
+
+  const OrtrainCpuGemmCore *core = ortrain_cpu_gemm_get_core (sizeof (REAL) == 8);
+  char *memory = job->workspace + worker * conv->thread_bytes;
+  REAL *a = (REAL *) memory, *b = (REAL *) (memory + conv->a_bytes), *c;
+  gint64 ldc;
+  REAL beta = 0;
+  if (phase->direct)
+    {
+      c = job->dest + ((block.image0 * conv->n_groups + group) * conv->dest_channels + m0) * conv->dest_plane +
+          block.row0 * conv->dest[2] + block.w0;
+      ldc = conv->dest_plane;
+      if (job->bias != NULL)
+        {
+          beta = 1;
+          for (gint64 i = 0; i < m; i++)
+            {
+              REAL value = job->bias[group * conv->dest_channels + m0 + i];
+              for (gint64 j = 0; j < block.n_columns; j++)
+                c[i * ldc + j] = value;
+            }
+        }
+    }
+  else
+    {
+      c = (REAL *) (memory + conv->a_bytes + conv->b_bytes);
+      ldc = (block.n_columns + CVL - 1) & ~(gint64) (CVL - 1);
+    }
+  const gint64 k = conv->source_channels * phase->n_taps;
+  if (k == 0 && beta == 0)
+    for (gint64 i = 0; i < m; i++)
+      memset (c + i * ldc, 0, (gsize) block.n_columns * sizeof (REAL));
+  const REAL *source = job->source + group * conv->source_channels * conv->source_plane;
+  const REAL *source_end = job->source + conv->n_images * conv->n_groups * conv->source_channels * conv->source_plane;
+  const REAL *weights = job->weights + group * conv->weight_group;
+  for (gint64 k0 = 0; k0 < k; k0 += ORTRAIN_CONV_KC)
+    {
+      gint64 k1 = MIN (k, k0 + ORTRAIN_CONV_KC);
+      NAME (pack_columns) (conv, phase, &block, k0, k1, source, job->source, source_end, core->nr, core->vl, b);
+      for (gint64 i0 = 0; i0 < m; i0 += core->mc)
+        {
+          gint64 mc = MIN (core->mc, m - i0);
+          NAME (pack_weights) (conv, phase, weights, m0 + i0, mc, k0, k1, core->mr, core->kcs, a);
+          core->block.CORE (mc, block.n_columns, k1 - k0, FALSE, 1, a, b, k0 == 0 ? beta : 1, c + i0 * ldc, ldc);
+        }
+    }
+  if (!phase->direct)
+    NAME (scatter_tile) (conv, phase, &block, m0, m, c, ldc, job->bias, job->dest, group);
+}
+
+static void
+NAME (run_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  for (gint64 i = begin; i < end; i++)
+    NAME (run_chunk) (data, i, worker);
+}
+
+/* ---- one channel in, one channel out: no product to speak of, rows are combined directly ---- */
+
+static void
+NAME (run_depthwise) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const NAME (Job) *job = data;
+  const OrtrainConv *conv = job->conv;
+  for (gint64 plane = begin; plane < end; plane++)
+    {
+      gint64 channel = plane % conv->n_groups;
+      const REAL *source = job->source + plane * conv->source_plane;
+      REAL *dest = job->dest + plane * conv->dest_plane;
+      const REAL *weights = job->weights + channel * conv->weight_group;
+      REAL first = job->bias != NULL ? job->bias[channel] : 0;
+      for (gint64 i = 0; i < conv->dest_plane; i++)
+        dest[i] = first;
+      for (guint p = 0; p < conv->n_phases; p++)
+        {
+          const OrtrainConvPhase *phase = &conv->phases[p];
+          for (gint64 r = 0; r < phase->grid[0] * phase->grid[1]; r++)
+            {
+              gint64 d = r / phase->grid[1], h = r % phase->grid[1];
+              gint64 at =
+                  (phase->start[0] + d * phase->stride[0]) * conv->dest[1] + phase->start[1] + h * phase->stride[1];
+              REAL *restrict to = dest + at * conv->dest[2] + phase->start[2];
+              for (guint t = 0; t < phase->n_taps; t++)
+                {
+                  const OrtrainConvTap *tap = &phase->taps[t];
+                  gint64 sd = d * conv->step[0] + tap->offset[0], sh = h * conv->step[1] + tap->offset[1];
+                  if (sd < 0 || sd >= conv->source[0] || sh < 0 || sh >= conv->source[1])
+                    continue;
+                  const REAL *from = source + (sd * conv->source[1] + sh) * conv->source[2] + tap->offset[2];
+                  REAL w = weights[tap->index];
+                  gint64 step = conv->step[2], stride = phase->stride[2];
+                  if (step == 1 && stride == 1)
+                    for (gint64 i = tap->low; i < tap->high; i++)
+                      to[i] += w * from[i];
+                  else if (stride == 1 && step == 2)
+                    for (gint64 i = tap->low; i < tap->high; i++)
+                      to[i] += w * from[2 * i];
+                  else
+                    for (gint64 i = tap->low; i < tap->high; i++)
+                      to[i * stride] += w * from[i * step];
+                }
+            }
+        }
+    }
+}
+
+static void
+NAME (conv_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *source, const void *weights,
+                 const void *bias, void *dest, void *workspace)
+{
+  NAME (Job) job = { conv, source, weights, bias, dest, workspace };
+  if (conv->depthwise)
+    {
+      gint64 grain = CLAMP (65536 / MAX (conv->dest_plane * conv->n_taps, 1), 1, 1024);
+      ortrain_parallel_for (pool, conv->n_images * conv->n_groups, grain, NAME (run_depthwise), &job);
+    }
+  else
+    ortrain_parallel_for (pool, conv->n_chunks, 1, NAME (run_chunks), &job);
+}
+
+/* ---- the gradient of the weights ---- */
+
+typedef struct
+{
+  const OrtrainConv *conv;
+  const REAL *dest, *source;
+  REAL *weights;
+  gboolean accumulate;
+  char *workspace;
+  REAL *partial; /* [n_splits][group][(c, t)][row] when the sum is cut */
+} NAME (WeightJob);
+
+/* Rows of the gathered matrix as panels of A: [(c, t)][kcs] over the columns of a block. */
+static void
+NAME (pack_gathered_rows) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block,
+                           gint64 m0, gint64 mc, const REAL *source, const REAL *source_begin, const REAL *source_end,
+                           gint64 mr, gint64 kcs, REAL *restrict to)
+{
+  const gint64 n_panels = (mc + mr - 1) / mr;
+  for (gint64 p = 0; p < n_panels; p++)
+    {
+      gint64 i0 = mc * p / n_panels, i1 = mc * (p + 1) / n_panels;
+      for (gint64 i = i0; i < i1; i++)
+        {
+          gint64 c = (m0 + i) / phase->n_taps, t = (m0 + i) % phase->n_taps;
+          NAME (gather_row)
+          (conv, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end,
+           to + p * mr * kcs + (i - i0) * kcs);
+        }
+    }
+}
+
+/* dest [n, row, q] of a block, turned round, as panels of B: [q][row]. */
+static void
+NAME (pack_dest) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block, gint64 group,
+                  gint64 n0, gint64 nc, const OrtrainCpuGemmCore *core, const REAL *dest, REAL *restrict to)
+{
+  const gint64 nr = core->nr, vl = core->vl, kc = block->n_columns;
+  const gint64 run = block->n_columns / block->n_images, first = block->row0 * conv->dest[2] + block->w0;
+  for (gint64 j = 0; j < nc; j += nr, to += nr * kc)
+    {
+      gint64 n = MIN (nr, nc - j), width = n > vl ? nr : vl;
+      if (n < width)
+        for (gint64 k = 0; k < kc; k++)
+          for (gint64 l = n; l < width; l++)
+            to[k * width + l] = 0;
+      for (gint64 i = 0; i < block->n_images; i++)
+        core->transpose.CORE (
+            n, run,
+            dest + (((block->image0 + i) * conv->n_groups + group) * conv->dest_channels + n0 + j) * conv->dest_plane +
+                first,
+            conv->dest_plane, to + i * run * width, width);
+    }
+}
+
+/* [m (c, t)][n row] → weights (row, c, t) */
+static void
+NAME (store_weights) (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint64 group, gint64 m0, gint64 m,
+                      gint64 n0, gint64 n, const REAL *tile, gint64 ldt, REAL *weights, gboolean accumulate)
+{
+  const gint64 n_taps = phase->n_taps;
+  for (gint64 j = 0; j < n; j++)
+    {
+      REAL *row = weights + group * conv->weight_group + (n0 + j) * conv->weight_row;
+      for (gint64 i = 0; i < m; i++)
+        {
+          REAL *to = row + (m0 + i) / n_taps * conv->weight_channel + phase->taps[(m0 + i) % n_taps].index;
+          *to = tile[i * ldt + j] + (accumulate ? *to : 0);
+        }
+    }
+}
+
+/* The same when all taps are there and the channels follow each other: a transposition. */
+static void
+NAME (store_weights_dense) (const OrtrainConv *conv, gint64 group, gint64 m0, gint64 m, gint64 n0, gint64 n,
+                            const REAL *tile, gint64 ldt, REAL *weights, gboolean accumulate)
+{
+  REAL *to = weights + group * conv->weight_group + n0 * conv->weight_row + m0;
+  if (!accumulate)
+    {
+      ortrain_cpu_gemm_get_core (sizeof (REAL) == 8)->transpose.CORE (m, n, tile, ldt, to, conv->weight_row);
+      return;
+    }
+  for (gint64 j0 = 0; j0 < n; j0 += 16)
+    for (gint64 i = 0; i < m; i++)
+      for (gint64 j = j0; j < MIN (n, j0 + 16); j++)
+        to[j * conv->weight_row + i] += tile[i * ldt + j];
+}
+
+static void
+NAME (finish_weights) (const NAME (WeightJob) * job, gint64 group, gint64 m0, gint64 m, gint64 n0, gint64 n,
+                       const REAL *tile, gint64 ldt)
+{
+  const OrtrainConv *conv = job->conv;
+  if (conv->phases[0].n_taps == conv->n_taps && conv->weight_channel == conv->n_taps)
+    NAME (store_weights_dense) (conv, group, m0, m, n0, n, tile, ldt, job->weights, job->accumulate);
+  else
+    NAME (store_weights) (conv, &conv->phases[0], group, m0, m, n0, n, tile, ldt, job->weights, job->accumulate);
+}
+
+static void
+NAME (weight_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const NAME (WeightJob) *job = data;
+  const OrtrainConv *conv = job->conv;
+  const OrtrainConvPhase *phase = &conv->phases[0];
+  const OrtrainCpuGemmCore *core = ortrain_cpu_gemm_get_core (sizeof (REAL) == 8);
+  const gint64 m_all = conv->source_channels * phase->n_taps, n_all = conv->dest_channels;
+  char *memory = job->workspace + worker * conv->thread_bytes;
+  REAL *a = (REAL *) memory, *b = (REAL *) (memory + conv->a_bytes);
+  const REAL *source_end = job->source + conv->n_images * conv->n_groups * conv->source_channels * conv->source_plane;
+  for (gint64 index = begin; index < end; index++)
+    {
+      gint64 mt = index % conv->m_tiles, nt = index / conv->m_tiles % conv->n_tiles;
+      gint64 split = index / (conv->m_tiles * conv->n_tiles) % conv->n_splits;
+      gint64 group = index / (conv->m_tiles * conv->n_tiles * conv->n_splits);
+      gint64 m0 = m_all * mt / conv->m_tiles, m = m_all * (mt + 1) / conv->m_tiles - m0;
+      gint64 n0 = n_all * nt / conv->n_tiles, n = n_all * (nt + 1) / conv->n_tiles - n0;
+      gint64 block0 = phase->n_blocks * split / conv->n_splits, block1 = phase->n_blocks * (split + 1) / conv->n_splits;
+      REAL *c = (REAL *) (memory + conv->a_bytes + conv->b_bytes);
+      gint64 ldc = n;
+      if (conv->n_splits > 1)
+        {
+          c = job->partial + ((split * conv->n_groups + group) * m_all + m0) * n_all + n0;
+          ldc = n_all;
+        }
+      const REAL *source = job->source + group * conv->source_channels * conv->source_plane;
+      for (gint64 i = block0; i < block1; i++)
+        {
+          NAME (Block) block;
+          NAME (find_block) (conv, phase, i, &block);
+          NAME (pack_dest) (conv, phase, &block, group, n0, n, core, job->dest, b);
+          for (gint64 i0 = 0; i0 < m; i0 += core->mc)
+            {
+              gint64 mc = MIN (core->mc, m - i0);
+              NAME (pack_gathered_rows)
+              (conv, phase, &block, m0 + i0, mc, source, job->source, source_end, core->mr, core->kcs, a);
+              core->block.CORE (mc, n, block.n_columns, FALSE, 1, a, b, i == block0 ? 0 : 1, c + i0 * ldc, ldc);
+            }
+        }
+      if (conv->n_splits == 1)
+        NAME (finish_weights) (job, group, m0, m, n0, n, c, ldc);
+    }
+}
+
+/* Adds the cuts of the sum in their order: rows of [(c, t)]. */
+static void
+NAME (add_splits) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const NAME (WeightJob) *job = data;
+  const OrtrainConv *conv = job->conv;
+  const gint64 m_all = conv->source_channels * conv->phases[0].n_taps, n = conv->dest_channels;
+  const gint64 all = conv->n_groups * m_all * n;
+  for (gint64 i = begin; i < end; i++)
+    {
+      REAL *restrict to = job->partial + i * n;
+      for (gint64 s = 1; s < conv->n_splits; s++)
+        {
+          const REAL *restrict from = to + s * all;
+          for (gint64 j = 0; j < n; j++)
+            to[j] += from[j];
+        }
+      NAME (finish_weights) (job, i / m_all, i % m_all, 1, 0, n, to, n);
+    }
+}
+
+static void
+NAME (depthwise_weight_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const NAME (WeightJob) *job = data;
+  const OrtrainConv *conv = job->conv;
+  const OrtrainConvPhase *phase = &conv->phases[0];
+  for (gint64 channel = begin; channel < end; channel++)
+    for (guint t = 0; t < phase->n_taps; t++)
+      {
+        const OrtrainConvTap *tap = &phase->taps[t];
+        const gint64 step = conv->step[2];
+        NAME (W) sums = { 0 };
+        double total = 0;
+        for (gint64 image = 0; image < conv->n_images; image++)
+          {
+            const REAL *source = job->source + (image * conv->n_groups + channel) * conv->source_plane;
+            const REAL *dest = job->dest + (image * conv->n_groups + channel) * conv->dest_plane;
+            for (gint64 r = 0; r < phase->grid[0] * phase->grid[1]; r++)
+              {
+                gint64 d = r / phase->grid[1] * conv->step[0] + tap->offset[0];
+                gint64 h = r % phase->grid[1] * conv->step[1] + tap->offset[1];
+                if (d < 0 || d >= conv->source[0] || h < 0 || h >= conv->source[1])
+                  continue;
+                const REAL *x = source + (d * conv->source[1] + h) * conv->source[2] + tap->offset[2];
+                const REAL *y = dest + r * phase->grid[2];
+                gint64 i = tap->low;
+                if (step == 1)
+                  for (; i + CVL <= tap->high; i += CVL)
+                    sums += *(const NAME (W) *) (y + i) * *(const NAME (W) *) (x + i);
+                REAL rest = 0;
+                for (; i < tap->high; i++)
+                  rest += y[i] * x[i * step];
+                total += rest;
+              }
+          }
+        for (int l = 0; l < CVL; l++)
+          total += sums[l];
+        REAL *to = job->weights + channel * conv->weight_group + tap->index;
+        *to = (REAL) (total + (job->accumulate ? *to : 0));
+      }
+}
+
+static void
+NAME (conv_grad_weight_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *dest, const void *source,
+                             void *weights, gboolean accumulate, void *workspace)
+{
+  const OrtrainConvPhase *phase = &conv->phases[0];
+  NAME (WeightJob) job = { conv, dest, source, weights, accumulate, workspace };
+  job.partial = (REAL *) ((char *) workspace + conv->n_threads * conv->thread_bytes);
+  if (phase->n_taps < conv->n_taps && !accumulate)
+    memset (weights, 0, (gsize) (conv->n_groups * conv->weight_group) * sizeof (REAL));
+  if (phase->n_taps == 0 || phase->n_blocks == 0)
+    {
+      if (!accumulate)
+        memset (weights, 0, (gsize) (conv->n_groups * conv->weight_group) * sizeof (REAL));
+      return;
+    }
+  if (conv->depthwise)
+    {
+      ortrain_parallel_for (pool, conv->n_groups, 4, NAME (depthwise_weight_chunks), &job);
+      return;
+    }
+  gint64 n_chunks = conv->n_groups * conv->n_splits * conv->m_tiles * conv->n_tiles;
+  ortrain_parallel_for (pool, n_chunks, 1, NAME (weight_chunks), &job);
+  if (conv->n_splits > 1)
+    ortrain_parallel_for (pool, conv->n_groups * conv->source_channels * phase->n_taps, 32, NAME (add_splits), &job);
+}
+
+#undef CVL

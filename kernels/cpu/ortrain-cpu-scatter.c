@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-copy-private.h"
+
+#include <string.h>
+
+/* ScatterElements and ScatterND: a copy of the data (or the data itself, in place), written through indices. */
+
+/* How an update meets what is there, element by element. */
+typedef void (*CombineFunc) (gpointer to, gconstpointer from, gint64 n);
+
+#define COMBINE(NAME, T)                                                                                               \
+  static void add_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
+  {                                                                                                                    \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      y[i] = (T) (y[i] + x[i]);                                                                                        \
+  }                                                                                                                    \
+  static void mul_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
+  {                                                                                                                    \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      y[i] = (T) (y[i] * x[i]);                                                                                        \
+  }                                                                                                                    \
+  static void max_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
+  {                                                                                                                    \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      y[i] = y[i] > x[i] || y[i] != y[i] ? y[i] : x[i];                                                                \
+  }                                                                                                                    \
+  static void min_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
+  {                                                                                                                    \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      y[i] = y[i] < x[i] || y[i] != y[i] ? y[i] : x[i];                                                                \
+  }
+
+/* Integers wrap around: unsigned arithmetic, signed comparison where it matters. */
+COMBINE (f32, float)
+COMBINE (f64, double)
+COMBINE (i8, gint8)
+COMBINE (u8, guint8)
+COMBINE (i16, gint16)
+COMBINE (u16, guint16)
+COMBINE (i32, gint32)
+COMBINE (u32, guint32)
+COMBINE (i64, gint64)
+COMBINE (u64, guint64)
+
+#define COMBINE_HALF(NAME, OP, EXPRESSION)                                                                             \
+  static void OP##_##NAME (gpointer to, gconstpointer from, gint64 n)                                                  \
+  {                                                                                                                    \
+    guint16 *y = to;                                                                                                   \
+    const guint16 *x = from;                                                                                           \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      {                                                                                                                \
+        float a = load_##NAME (y[i]), b = load_##NAME (x[i]);                                                          \
+        y[i] = store_##NAME (EXPRESSION);                                                                              \
+      }                                                                                                                \
+  }
+#define load_f16 ortrain_half_to_float
+#define store_f16 ortrain_float_to_half
+#define load_bf16 ortrain_bfloat16_to_float
+#define store_bf16 ortrain_float_to_bfloat16
+COMBINE_HALF (f16, add, a + b)
+COMBINE_HALF (f16, mul, a *b)
+COMBINE_HALF (f16, max, a > b || a != a ? a : b)
+COMBINE_HALF (f16, min, a < b || a != a ? a : b)
+COMBINE_HALF (bf16, add, a + b)
+COMBINE_HALF (bf16, mul, a *b)
+COMBINE_HALF (bf16, max, a > b || a != a ? a : b)
+COMBINE_HALF (bf16, min, a < b || a != a ? a : b)
+
+static void
+add_bool (gpointer to, gconstpointer from, gint64 n)
+{
+  for (gint64 i = 0; i < n; i++)
+    ((guint8 *) to)[i] |= ((const guint8 *) from)[i];
+}
+
+static void
+mul_bool (gpointer to, gconstpointer from, gint64 n)
+{
+  for (gint64 i = 0; i < n; i++)
+    ((guint8 *) to)[i] &= ((const guint8 *) from)[i];
+}
+
+#define COPY(SIZE)                                                                                                     \
+  static void copy_##SIZE (gpointer to, gconstpointer from, gint64 n)                                                  \
+  {                                                                                                                    \
+    memcpy (to, from, (gsize) n *SIZE);                                                                                \
+  }
+COPY (1)
+COPY (2)
+COPY (4)
+COPY (8)
+COPY (16)
+
+#define FOUR(NAME)                                                                                                     \
+  {                                                                                                                    \
+    add_##NAME, mul_##NAME, max_##NAME, min_##NAME                                                                     \
+  }
+static const struct
+{
+  OrtrainDType dtype;
+  CombineFunc functions[4];
+} combines[] = {
+  { ORTRAIN_DTYPE_FLOAT32, FOUR (f32) },
+  { ORTRAIN_DTYPE_FLOAT64, FOUR (f64) },
+  { ORTRAIN_DTYPE_FLOAT16, FOUR (f16) },
+  { ORTRAIN_DTYPE_BFLOAT16, FOUR (bf16) },
+  { ORTRAIN_DTYPE_INT8, FOUR (i8) },
+  { ORTRAIN_DTYPE_UINT8, FOUR (u8) },
+  { ORTRAIN_DTYPE_INT16, FOUR (i16) },
+  { ORTRAIN_DTYPE_UINT16, FOUR (u16) },
+  { ORTRAIN_DTYPE_INT32, FOUR (i32) },
+  { ORTRAIN_DTYPE_UINT32, FOUR (u32) },
+  { ORTRAIN_DTYPE_INT64, FOUR (i64) },
+  { ORTRAIN_DTYPE_UINT64, FOUR (u64) },
+  { ORTRAIN_DTYPE_BOOL, { add_bool, mul_bool, add_bool, mul_bool } },
+};
+
+/* NULL when the type has no such reduction. */
+static CombineFunc
+find_combine (const OrtrainKernelSetup *setup, OrtrainDType dtype)
+{
+  static const char *const names[] = { "add", "mul", "max", "min" };
+  const char *reduction = ortrain_attributes_get_string (setup->attributes, "reduction", "none");
+  for (guint r = 0; r < G_N_ELEMENTS (names); r++)
+    if (g_str_equal (reduction, names[r]))
+      {
+        for (guint i = 0; i < G_N_ELEMENTS (combines); i++)
+          if (combines[i].dtype == dtype)
+            return combines[i].functions[r];
+        return NULL;
+      }
+  switch (ortrain_dtype_get_size (dtype))
+    {
+    case 1:
+      return copy_1;
+    case 2:
+      return copy_2;
+    case 4:
+      return copy_4;
+    case 8:
+      return copy_8;
+    case 16:
+      return copy_16;
+    default:
+      return NULL;
+    }
+}
+
+typedef struct
+{
+  CombineFunc combine;
+  gsize size, n_bytes;
+  gboolean index_64;
+  /* ScatterElements */
+  guint rank, axis;
+  gint64 dims[ORTRAIN_MAX_RANK];    /* of the indices */
+  gint64 strides[ORTRAIN_MAX_RANK]; /* of the data */
+  gint64 dim, index_stride, lines;
+  /* ScatterND */
+  guint k;
+  gint64 tuple_dims[ORTRAIN_MAX_RANK];
+  gint64 tuples, inner, columns;
+} Scatter;
+
+typedef struct
+{
+  const Scatter *scatter;
+  gconstpointer indices;
+  const guint8 *updates;
+  guint8 *out;
+  OrtrainKernelFrame *frame;
+} ScatterJob;
+
+static Scatter *
+take_scatter (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *data = &setup->inputs[0];
+  CombineFunc combine = find_combine (setup, data->dtype);
+  if (combine == NULL || data->rank > ORTRAIN_MAX_RANK)
+    {
+      ortrain_kernel_refuse (setup, error, "the type has no such reduction");
+      return NULL;
+    }
+  Scatter *s = g_new0 (Scatter, 1);
+  setup->constants = s;
+  setup->constants_free = g_free;
+  setup->inplace[0] = 1;
+  s->combine = combine;
+  s->size = ortrain_dtype_get_size (data->dtype);
+  s->n_bytes = data->n_bytes;
+  s->index_64 = setup->inputs[1].dtype == ORTRAIN_DTYPE_INT64;
+  s->rank = data->rank;
+  ortrain_copy_strides (data->rank, data->dims, s->strides);
+  return s;
+}
+
+static gboolean
+prepare_scatter_elements (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *data = &setup->inputs[0], *indices = &setup->inputs[1];
+  gint64 axis = ortrain_kernel_axis (ortrain_attributes_get_int (setup->attributes, "axis", 0), data->rank);
+  Scatter *s = take_scatter (setup, error);
+  if (s == NULL)
+    return FALSE;
+  if (axis < 0 || axis >= data->rank || indices->rank != data->rank)
+    return ortrain_kernel_refuse (setup, error, "the ranks of data and indices or the axis do not fit");
+  s->axis = (guint) axis;
+  memcpy (s->dims, indices->dims, sizeof (gint64) * s->rank);
+  s->dim = data->dims[axis];
+  s->index_stride = ortrain_kernel_product (indices->dims, s->axis + 1, s->rank);
+  s->lines = indices->dims[axis] > 0 ? indices->n_elements / indices->dims[axis] : 0;
+  return TRUE;
+}
+
+/* Lines along the axis never meet, so they may be written by any thread; one index twice in a line is taken in order.
+ */
+static void
+scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ScatterJob *job = data;
+  const Scatter *s = job->scatter;
+  for (gint64 line = begin; line < end; line++)
+    {
+      gint64 index_at = 0, data_at = 0, rest = line, stride = 1;
+      for (guint d = s->rank; d-- > 0;)
+        {
+          if (d != s->axis)
+            {
+              index_at += rest % s->dims[d] * stride;
+              data_at += rest % s->dims[d] * s->strides[d];
+              rest /= s->dims[d];
+            }
+          stride *= s->dims[d];
+        }
+      for (gint64 j = 0; j < s->dims[s->axis]; j++, index_at += s->index_stride)
+        {
+          gint64 index = ortrain_kernel_index (job->indices, s->index_64, index_at),
+                 k = index < 0 ? index + s->dim : index;
+          if (G_UNLIKELY (k < 0 || k >= s->dim))
+            ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, s->dim);
+          else
+            s->combine (job->out + (gsize) (data_at + k * s->strides[s->axis]) * s->size,
+                        job->updates + (gsize) index_at * s->size, 1);
+        }
+    }
+}
+
+static void
+run_scatter_elements (const OrtrainKernelCall *call)
+{
+  const Scatter *s = call->constants;
+  ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call->frame };
+  ortrain_copy_bytes (call->frame->pool, call->inputs[0], call->outputs[0], s->n_bytes);
+  ortrain_parallel_for (call->frame->pool, s->lines, ortrain_kernel_grain (s->dims[s->axis] * 16),
+                        scatter_elements_range, &job);
+}
+
+static gboolean
+prepare_scatter_nd (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *data = &setup->inputs[0], *indices = &setup->inputs[1];
+  gint64 k = indices->rank > 0 ? indices->dims[indices->rank - 1] : -1;
+  Scatter *s = take_scatter (setup, error);
+  if (s == NULL)
+    return FALSE;
+  if (k < 0 || k > data->rank)
+    return ortrain_kernel_refuse (setup, error, "the index tuples do not fit the data");
+  s->k = (guint) k;
+  memcpy (s->tuple_dims, data->dims, sizeof (gint64) * s->k);
+  s->tuples = ortrain_kernel_product (indices->dims, 0, indices->rank - 1);
+  s->inner = ortrain_kernel_product (data->dims, s->k, data->rank);
+  s->columns = 1024;
+  return TRUE;
+}
+
+/* Tuples may repeat and are taken in order; threads take different columns of the slices. */
+static void
+scatter_nd_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ScatterJob *job = data;
+  const Scatter *s = job->scatter;
+  for (gint64 item = begin; item < end; item++)
+    {
+      gint64 from = item * s->columns, n = MIN (s->columns, s->inner - from);
+      for (gint64 t = 0; t < s->tuples; t++)
+        {
+          gint64 offset = 0;
+          gboolean valid = TRUE;
+          for (guint i = 0; i < s->k; i++)
+            {
+              gint64 index = ortrain_kernel_index (job->indices, s->index_64, t * s->k + i);
+              gint64 at = index < 0 ? index + s->tuple_dims[i] : index;
+              if (G_UNLIKELY (at < 0 || at >= s->tuple_dims[i]))
+                {
+                  ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, t * s->k + i, index, s->tuple_dims[i]);
+                  valid = FALSE;
+                  break;
+                }
+              offset += at * s->strides[i];
+            }
+          if (valid)
+            s->combine (job->out + (gsize) (offset + from) * s->size,
+                        job->updates + (gsize) (t * s->inner + from) * s->size, n);
+        }
+    }
+}
+
+static void
+run_scatter_nd (const OrtrainKernelCall *call)
+{
+  const Scatter *s = call->constants;
+  ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call->frame };
+  ortrain_copy_bytes (call->frame->pool, call->inputs[0], call->outputs[0], s->n_bytes);
+  ortrain_parallel_for (call->frame->pool, (s->inner + s->columns - 1) / s->columns, 1, scatter_nd_range, &job);
+}
+
+static const OrtrainKernel rows[] = {
+  { .op_type = "ScatterElements", .domain = "", .prepare = prepare_scatter_elements, .run = run_scatter_elements },
+  { .op_type = "ScatterND", .domain = "", .prepare = prepare_scatter_nd, .run = run_scatter_nd },
+};
+
+ORTRAIN_KERNEL_TABLE (scatter, rows);

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-inference-session.h"
+
+#include "memory/ortrain-memory-report-private.h"
+#include "session/ortrain-executor-private.h"
+#include "session/ortrain-interpreter-private.h"
+#include "session/ortrain-io-binding-private.h"
+#include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-optimizer-private.h"
+
+/**
+ * OrtrainInferenceSession:
+ *
+ * Runs a model. For each set of input shapes a memory plan is made once; a run with known shapes allocates nothing but the
+ * outputs it hands over, and not even those with an [class@IoBinding]. Weights are read where they lie in the mapped file.
+ *
+ * A session may be used from several threads: runs wait for one another. [method@InferenceSession.run_async] runs on a
+ * thread of the session's own and calls back on the caller's main context. `g_object_run_dispose()` gives the memory back
+ * at once; calls after it fail with %ORTRAIN_SESSION_ERROR_STATE.
+ *
+ * Make it with [ctor@InferenceSession.new] alone: one made by `g_object_new()` fails every call with
+ * %ORTRAIN_SESSION_ERROR_NOT_INITIALIZED.
+ */
+struct _OrtrainInferenceSession
+{
+  GObject parent_instance;
+
+  OrtrainModel *model;
+  OrtrainSessionOptions *options;
+  OrtrainGraph *graph;
+  GMutex mutex; /* held while a program runs */
+  OrtrainThreadPool *pool;
+  OrtrainExecutor *executor;
+  OrtrainMemoryPlan *plan;    /* of the last run */
+  gboolean data_dependent;    /* the last run needed the interpreter */
+  gboolean disposed;
+  guint64 seed;
+  guint32 n_runs;
+  gboolean print_memory;
+  guint64 max_allocated;
+  GThreadPool *worker; /* one thread, made when it is first needed */
+};
+
+enum
+{
+  PROP_0,
+  PROP_MODEL,
+  PROP_MEMORY_PLAN,
+  N_PROPS
+};
+
+static GParamSpec *properties[N_PROPS];
+
+G_DEFINE_FINAL_TYPE (OrtrainInferenceSession, ortrain_inference_session, G_TYPE_OBJECT)
+
+static void
+ortrain_inference_session_dispose (GObject *object)
+{
+  OrtrainInferenceSession *self = ORTRAIN_INFERENCE_SESSION (object);
+  g_mutex_lock (&self->mutex);
+  self->disposed = TRUE;
+  g_clear_pointer (&self->executor, ortrain_executor_free);
+  g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
+  g_clear_object (&self->plan);
+  g_clear_object (&self->graph);
+  GThreadPool *worker = g_steal_pointer (&self->worker);
+  g_mutex_unlock (&self->mutex);
+  /* Not waited for: this may be the worker itself. What is queued holds a reference to the session, so nothing is. */
+  if (worker != NULL)
+    g_thread_pool_free (worker, FALSE, FALSE);
+  G_OBJECT_CLASS (ortrain_inference_session_parent_class)->dispose (object);
+}
+
+static void
+ortrain_inference_session_finalize (GObject *object)
+{
+  OrtrainInferenceSession *self = ORTRAIN_INFERENCE_SESSION (object);
+  g_clear_object (&self->model);
+  g_clear_object (&self->options);
+  g_mutex_clear (&self->mutex);
+  G_OBJECT_CLASS (ortrain_inference_session_parent_class)->finalize (object);
+}
+
+static void
+ortrain_inference_session_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainInferenceSession *self = ORTRAIN_INFERENCE_SESSION (object);
+  switch (property_id)
+    {
+    case PROP_MODEL:
+      g_value_set_object (value, self->model);
+      break;
+    case PROP_MEMORY_PLAN:
+      g_value_take_object (value, ortrain_inference_session_get_memory_plan (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_inference_session_class_init (OrtrainInferenceSessionClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->dispose = ortrain_inference_session_dispose;
+  object_class->finalize = ortrain_inference_session_finalize;
+  object_class->get_property = ortrain_inference_session_get_property;
+
+  /**
+   * OrtrainInferenceSession:model: (getter get_model)
+   *
+   * The model that it runs.
+   */
+  properties[PROP_MODEL] = g_param_spec_object ("model", NULL, NULL, ORTRAIN_TYPE_MODEL, flags);
+  /**
+   * OrtrainInferenceSession:memory-plan: (getter get_memory_plan)
+   *
+   * The memory plan of the last run; `NULL` before the first, and when the model's shapes depend on computed data.
+   */
+  properties[PROP_MEMORY_PLAN] = g_param_spec_object ("memory-plan", NULL, NULL, ORTRAIN_TYPE_MEMORY_PLAN, flags);
+  g_object_class_install_properties (object_class, N_PROPS, properties);
+}
+
+static void
+ortrain_inference_session_init (OrtrainInferenceSession *self)
+{
+  g_mutex_init (&self->mutex);
+}
+
+/**
+ * ortrain_inference_session_new:
+ * @model: a model
+ * @options: (nullable): switches, or %NULL for the default ones
+ * @error: return location for a #GError
+ *
+ * Makes a session. The model may be used by several.
+ *
+ * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError] or [error@GraphError]; operators
+ * that are not known are all listed in one
+ */
+OrtrainInferenceSession *
+ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *options, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MODEL (model), NULL);
+  g_return_val_if_fail (options == NULL || ORTRAIN_IS_SESSION_OPTIONS (options), NULL);
+
+  OrtrainGraph *source = ortrain_model_get_graph (model, error);
+  if (source == NULL)
+    return NULL;
+  g_autoptr (OrtrainSessionOptions) defaults = options == NULL ? ortrain_session_options_new () : g_object_ref (options);
+  g_autoptr (OrtrainInferenceSession) self = g_object_new (ORTRAIN_TYPE_INFERENCE_SESSION, NULL);
+  self->model = g_object_ref (model);
+  self->options = g_object_ref (defaults);
+  self->seed = ortrain_session_options_get_seed (defaults);
+  self->print_memory = ortrain_session_options_get_print_memory (defaults);
+  self->graph = ortrain_graph_clone (source, NULL);
+  const gboolean optimize = ortrain_session_options_get_optimize (defaults);
+  if (optimize && !ortrain_optimize_symbolic_graph (self->graph, error))
+    return NULL;
+  self->pool = ortrain_thread_pool_new (ortrain_session_options_get_threads (defaults));
+  const OrtrainExecutorConfig config = {
+    .provider = ortrain_provider_get_cpu (),
+    .pool = self->pool,
+    .fixed_partition = ortrain_session_options_get_deterministic (defaults),
+    .optimize = optimize ? ortrain_optimize_static_graph : NULL,
+    .max_plans = ortrain_session_options_get_max_plans (defaults),
+  };
+  self->executor = ortrain_executor_new (self->graph, &config, error);
+  return self->executor != NULL ? g_steal_pointer (&self) : NULL;
+}
+
+/* Called with the lock held. */
+static gboolean
+check_ready (OrtrainInferenceSession *self, GError **error)
+{
+  if (self->disposed)
+    g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The session has been disposed of");
+  else if (self->executor == NULL)
+    g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
+                         "The session was not made by InferenceSession.new");
+  return !self->disposed && self->executor != NULL;
+}
+
+static gboolean
+check_known_feeds (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GError **error)
+{
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (feeds, i);
+      const OrtrainValue *value = ortrain_graph_find_value (self->graph, name);
+      if (value == NULL || value->kind != ORTRAIN_VALUE_INPUT)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no input", name);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+static void
+print_memory (OrtrainInferenceSession *self, OrtrainMemoryPlan *plan)
+{
+  OrtrainMemoryReport fields = { .step = self->n_runs, .phase = "post_forward" };
+  const gsize held = ortrain_memory_plan_get_arena_bytes (plan);
+  fields.allocated = ortrain_memory_plan_get_live_bytes (plan, ortrain_memory_plan_get_n_steps (plan));
+  self->max_allocated = MAX (self->max_allocated, held);
+  fields.max_allocated = fields.max_cached = self->max_allocated;
+  fields.step_peak = fields.cached = held;
+  fields.inactive = fields.max_inactive = held - fields.allocated;
+  g_autoptr (OrtrainMemoryReport) report = ortrain_memory_report_new (&fields);
+  g_autofree char *line = ortrain_memory_report_to_string (report);
+  g_log_structured ("Ortrain-Memory", G_LOG_LEVEL_MESSAGE, "MESSAGE", "%s", line);
+}
+
+/* Runs the program for these feeds, or the interpreter. With a binding, its outputs are written in place. Called with the
+ * lock held. results: may be NULL when all outputs are bound. */
+static gboolean
+run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound, GCancellable *cancellable,
+            OrtrainTensorDict **results, GError **error)
+{
+  if (!check_ready (self, error))
+    return FALSE;
+  OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = self->n_runs };
+  g_autoptr (GError) local_error = NULL;
+  guint n_plans = ortrain_executor_get_n_plans (self->executor);
+  ortrain_executor_clear_outputs (self->executor);
+
+  if (!self->data_dependent && !ortrain_executor_bind (self->executor, feeds, NULL, &local_error))
+    {
+      if (!g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT))
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      self->data_dependent = TRUE;
+    }
+  if (self->data_dependent)
+    {
+      g_clear_object (&self->plan);
+      if (!check_known_feeds (self, feeds, error))
+        return FALSE;
+      g_autoptr (OrtrainTensorDict) outputs =
+          ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, error);
+      if (outputs == NULL)
+        return FALSE;
+      for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
+        {
+          const char *name = ortrain_tensor_dict_get_name (bound, k);
+          OrtrainTensor *to = ortrain_tensor_dict_get_tensor (bound, k);
+          OrtrainTensor *from = ortrain_tensor_dict_get (outputs, name);
+          if (from == NULL)
+            {
+              g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", name);
+              return FALSE;
+            }
+          g_autoptr (GBytes) bytes = ortrain_tensor_get_bytes (from, error);
+          if (bytes == NULL || !ortrain_tensor_set_bytes (to, bytes, error))
+            {
+              g_prefix_error (error, "Output '%s': ", name);
+              return FALSE;
+            }
+          ortrain_tensor_dict_set (outputs, name, to);
+        }
+      self->n_runs++;
+      *results = g_steal_pointer (&outputs);
+      return TRUE;
+    }
+
+  for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
+    if (!ortrain_executor_bind_output (self->executor, ortrain_tensor_dict_get_name (bound, k),
+                                       ortrain_tensor_dict_get_tensor (bound, k), error))
+      return FALSE;
+  g_set_object (&self->plan, ortrain_executor_get_plan (self->executor));
+  gboolean ok = ortrain_executor_run (self->executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
+  ortrain_executor_release_feeds (self->executor);
+  if (!ok)
+    return FALSE;
+  self->n_runs++;
+  if (self->print_memory && ortrain_executor_get_n_plans (self->executor) != n_plans)
+    print_memory (self, self->plan);
+  if (bound != NULL && ortrain_tensor_dict_get_size (bound) == self->graph->outputs->len)
+    return TRUE;
+  *results = ortrain_executor_take_outputs (self->executor, error);
+  return *results != NULL;
+}
+
+/**
+ * ortrain_inference_session_run:
+ * @self: a session
+ * @feeds: one tensor for each input of the model
+ * @error: return location for a #GError
+ *
+ * Runs the model. May be called from any thread; waits for a run in progress.
+ *
+ * Returns: (transfer full): the outputs by name, or %NULL with an error of [error@SessionError], [error@GraphError],
+ * [error@PlanError] or [error@DeviceError]
+ */
+OrtrainTensorDict *
+ortrain_inference_session_run (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (feeds), NULL);
+
+  OrtrainTensorDict *results = NULL;
+  g_mutex_lock (&self->mutex);
+  run_locked (self, feeds, NULL, NULL, &results, error);
+  g_mutex_unlock (&self->mutex);
+  return results;
+}
+
+static void
+run_in_worker (gpointer data, gpointer user_data)
+{
+  g_autoptr (GTask) task = data;
+  OrtrainInferenceSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  OrtrainTensorDict *results = NULL;
+  if (g_task_return_error_if_cancelled (task))
+    return;
+  g_mutex_lock (&self->mutex);
+  run_locked (self, g_task_get_task_data (task), NULL, g_task_get_cancellable (task), &results, &error);
+  g_mutex_unlock (&self->mutex);
+  if (results != NULL)
+    g_task_return_pointer (task, results, g_object_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_inference_session_run_async:
+ * @self: a session
+ * @feeds: one tensor for each input of the model
+ * @cancellable: (nullable): to stop between two nodes
+ * @callback: (scope async) (closure user_data): called when it is done
+ * @user_data: data for @callback
+ *
+ * Runs the model on the session's own thread; several calls run one after the other. The tensors must not be written
+ * until it is done. @callback is called on the main context that is the thread's default one now.
+ */
+void
+ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GCancellable *cancellable,
+                                     GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self));
+  g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (feeds));
+  g_return_if_fail (cancellable == NULL || G_IS_CANCELLABLE (cancellable));
+
+  GTask *task = g_task_new (self, cancellable, callback, user_data);
+  g_task_set_source_tag (task, ortrain_inference_session_run_async);
+  g_task_set_check_cancellable (task, FALSE);
+  GError *error = NULL;
+  g_mutex_lock (&self->mutex);
+  gboolean ready = check_ready (self, &error);
+  if (ready && self->worker == NULL)
+    {
+      self->worker = g_thread_pool_new (run_in_worker, NULL, 1, FALSE, &error);
+      ready = self->worker != NULL;
+    }
+  if (ready)
+    {
+      /* The caller may change its dict while the run waits. */
+      OrtrainTensorDict *copy = ortrain_tensor_dict_new ();
+      for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+        ortrain_tensor_dict_set (copy, ortrain_tensor_dict_get_name (feeds, i), ortrain_tensor_dict_get_tensor (feeds, i));
+      g_task_set_task_data (task, copy, g_object_unref);
+      g_thread_pool_push (self->worker, task, NULL);
+    }
+  g_mutex_unlock (&self->mutex);
+  if (!ready)
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+    }
+}
+
+/**
+ * ortrain_inference_session_run_finish:
+ * @self: a session
+ * @result: what the callback was given
+ * @error: return location for a #GError
+ *
+ * Ends [method@InferenceSession.run_async].
+ *
+ * Returns: (transfer full): the outputs by name, or %NULL with an error as of [method@InferenceSession.run], or
+ * %G_IO_ERROR_CANCELLED
+ */
+OrtrainTensorDict *
+ortrain_inference_session_run_finish (OrtrainInferenceSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/**
+ * ortrain_inference_session_bind:
+ * @self: a session
+ *
+ * Makes an empty binding, to be filled and given to [method@InferenceSession.run_with_binding].
+ *
+ * Returns: (transfer full): a new binding
+ */
+OrtrainIoBinding *
+ortrain_inference_session_bind (OrtrainInferenceSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  return ortrain_io_binding_new ();
+}
+
+/**
+ * ortrain_inference_session_run_with_binding:
+ * @self: a session
+ * @binding: bound inputs and outputs
+ * @error: return location for a #GError
+ *
+ * Runs the model on bound inputs, into bound outputs; outputs that are not bound are new tensors. When all are bound and
+ * the shapes have been seen before, nothing is allocated.
+ *
+ * Returns: whether it ran; errors are as of [method@InferenceSession.run]
+ */
+gboolean
+ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, OrtrainIoBinding *binding, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), FALSE);
+  g_return_val_if_fail (ORTRAIN_IS_IO_BINDING (binding), FALSE);
+
+  g_autoptr (OrtrainTensorDict) results = NULL;
+  g_mutex_lock (&self->mutex);
+  gboolean ok = run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding), NULL,
+                            &results, error);
+  g_mutex_unlock (&self->mutex);
+  if (ok)
+    ortrain_io_binding_set_results (binding, results);
+  return ok;
+}
+
+/**
+ * ortrain_inference_session_get_model: (get-property model)
+ * @self: a session
+ *
+ * Gets the model that it runs.
+ *
+ * Returns: (transfer none) (nullable): the model
+ */
+OrtrainModel *
+ortrain_inference_session_get_model (OrtrainInferenceSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  return self->model;
+}
+
+/**
+ * ortrain_inference_session_get_memory_plan: (get-property memory-plan)
+ * @self: a session
+ *
+ * Gets the memory plan of the last run. May be called from any thread.
+ *
+ * Returns: (transfer full) (nullable): the plan; %NULL before the first run, and when the model's shapes depend on
+ * computed data
+ */
+OrtrainMemoryPlan *
+ortrain_inference_session_get_memory_plan (OrtrainInferenceSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  g_mutex_lock (&self->mutex);
+  OrtrainMemoryPlan *plan = self->plan != NULL ? g_object_ref (self->plan) : NULL;
+  g_mutex_unlock (&self->mutex);
+  return plan;
+}
+
+static char **
+get_names (OrtrainInferenceSession *self, gboolean inputs)
+{
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+  OrtrainGraph *graph = self->model != NULL ? ortrain_model_get_graph (self->model, NULL) : NULL;
+  GPtrArray *values = graph == NULL ? NULL : inputs ? graph->inputs : graph->outputs;
+  for (guint i = 0; values != NULL && i < values->len; i++)
+    {
+      const OrtrainValue *value = values->pdata[i];
+      if (!inputs || value->kind == ORTRAIN_VALUE_INPUT)
+        g_strv_builder_add (builder, value->name);
+    }
+  return g_strv_builder_end (builder);
+}
+
+/**
+ * ortrain_inference_session_get_input_names:
+ * @self: a session
+ *
+ * Gets the names of the inputs that have to be fed, in the model's order.
+ *
+ * Returns: (transfer full) (array zero-terminated=1): names
+ */
+char **
+ortrain_inference_session_get_input_names (OrtrainInferenceSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  return get_names (self, TRUE);
+}
+
+/**
+ * ortrain_inference_session_get_output_names:
+ * @self: a session
+ *
+ * Gets the names of the outputs, in the model's order.
+ *
+ * Returns: (transfer full) (array zero-terminated=1): names
+ */
+char **
+ortrain_inference_session_get_output_names (OrtrainInferenceSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  return get_names (self, FALSE);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-interpreter-private.h"
+
+#include "ops/ortrain-op-private.h"
+#include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-evaluate-private.h"
+
+static gboolean
+run_node (OrtrainNode *node, OrtrainKernelFrame *frame, GError **error)
+{
+  const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+  g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
+  g_autofree OrtrainTensor **outputs = g_new0 (OrtrainTensor *, n_outputs + 1);
+  gboolean known = n_outputs > 0;
+  for (guint k = 0; k < n_outputs; k++)
+    known = known && (node->outputs->pdata[k] == NULL || ((OrtrainValue *) node->outputs->pdata[k])->tensor != NULL);
+  if (known)
+    return TRUE; /* a constant */
+  for (guint i = 0; i < n_inputs; i++)
+    {
+      const OrtrainValue *input = node->inputs->pdata[i];
+      inputs[i] = input != NULL ? input->tensor : NULL;
+      if (input != NULL && input->tensor == NULL)
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s: nothing makes its input '%s'", text,
+                       input->name);
+          return FALSE;
+        }
+    }
+  for (guint k = 0; k < n_outputs; k++)
+    if (node->outputs->pdata[k] != NULL)
+      {
+        OrtrainValue *output = node->outputs->pdata[k];
+        ortrain_value_set_shape (output, ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
+        ortrain_value_set_content (output, NULL, -1);
+      }
+  gboolean ok = ortrain_ops_infer_node (node, error);
+  if (ok && !ortrain_evaluate_node (node, inputs, outputs, frame, error))
+    ok = FALSE;
+  for (guint k = 0; ok && k < n_outputs; k++)
+    {
+      if (node->outputs->pdata[k] != NULL && outputs[k] != NULL)
+        ortrain_value_set_tensor (node->outputs->pdata[k], outputs[k]);
+      g_clear_object (&outputs[k]);
+    }
+  return ok;
+}
+
+/* What nobody reads any more is given back at once. */
+static void
+release_inputs (const OrtrainNode *node, guint32 *left)
+{
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      OrtrainValue *input = node->inputs->pdata[i];
+      if (input != NULL && --left[input->id] == 0 && input->kind == ORTRAIN_VALUE_COMPUTED && !input->is_output)
+        ortrain_value_set_tensor (input, NULL);
+    }
+}
+
+OrtrainTensorDict *
+ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, OrtrainKernelFrame *frame,
+                         GCancellable *cancellable, GError **error)
+{
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source, NULL);
+  if (!ortrain_graph_sort (graph, error))
+    return NULL;
+  for (guint i = 0; i < graph->inputs->len; i++)
+    {
+      OrtrainValue *value = graph->inputs->pdata[i];
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, value->name);
+      if (tensor != NULL)
+        ortrain_value_set_tensor (value, tensor);
+      else if (value->tensor == NULL)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing", value->name);
+          return NULL;
+        }
+    }
+  g_autofree guint32 *left = g_new0 (guint32, graph->values->len + 1);
+  for (guint i = 0; i < graph->values->len; i++)
+    left[i] = ((OrtrainValue *) graph->values->pdata[i])->uses->len;
+  const guint n_values = graph->values->len;
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
+        return NULL;
+      if (!run_node (node, frame, error))
+        return NULL;
+      if (graph->values->len == n_values)
+        release_inputs (node, left);
+    }
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_tensor_dict_new ();
+  for (guint k = 0; k < graph->outputs->len; k++)
+    {
+      const OrtrainValue *output = graph->outputs->pdata[k];
+      g_autoptr (OrtrainTensor) tensor = NULL;
+      if (output->tensor == NULL)
+        {
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "Nothing makes the output '%s'",
+                       output->name);
+          return NULL;
+        }
+      /* Inputs and weights are not handed out as results that the caller may write to. */
+      tensor = output->kind == ORTRAIN_VALUE_COMPUTED ? g_object_ref (output->tensor)
+                                                      : ortrain_tensor_copy (output->tensor, error);
+      if (tensor == NULL)
+        return NULL;
+      ortrain_tensor_dict_set (outputs, output->name, tensor);
+    }
+  return g_steal_pointer (&outputs);
+}

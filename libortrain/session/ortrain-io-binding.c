@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-io-binding-private.h"
+
+#include "core/ortrain-errors.h"
+
+/**
+ * OrtrainIoBinding:
+ *
+ * Inputs and outputs of an inference session that stay where they are from run to run: the session reads the bound inputs
+ * and writes the bound outputs in place, and a run allocates nothing. Made by [method@InferenceSession.bind].
+ *
+ * Use an object of this class from one thread at a time.
+ */
+struct _OrtrainIoBinding
+{
+  GObject parent_instance;
+
+  OrtrainTensorDict *inputs;
+  OrtrainTensorDict *bound;   /* outputs that the caller has bound */
+  OrtrainTensorDict *results; /* of the last run, bound ones included; NULL: `bound` holds all of them */
+  gboolean has_run;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainIoBinding, ortrain_io_binding, G_TYPE_OBJECT)
+
+static void
+ortrain_io_binding_dispose (GObject *object)
+{
+  OrtrainIoBinding *self = ORTRAIN_IO_BINDING (object);
+  ortrain_io_binding_clear_inputs (self);
+  ortrain_io_binding_clear_outputs (self);
+  G_OBJECT_CLASS (ortrain_io_binding_parent_class)->dispose (object);
+}
+
+static void
+ortrain_io_binding_finalize (GObject *object)
+{
+  OrtrainIoBinding *self = ORTRAIN_IO_BINDING (object);
+  g_clear_object (&self->inputs);
+  g_clear_object (&self->bound);
+  g_clear_object (&self->results);
+  G_OBJECT_CLASS (ortrain_io_binding_parent_class)->finalize (object);
+}
+
+static void
+ortrain_io_binding_class_init (OrtrainIoBindingClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  object_class->dispose = ortrain_io_binding_dispose;
+  object_class->finalize = ortrain_io_binding_finalize;
+}
+
+static void
+ortrain_io_binding_init (OrtrainIoBinding *self)
+{
+  self->inputs = ortrain_tensor_dict_new ();
+  self->bound = ortrain_tensor_dict_new ();
+}
+
+OrtrainIoBinding *
+ortrain_io_binding_new (void)
+{
+  return g_object_new (ORTRAIN_TYPE_IO_BINDING, NULL);
+}
+
+OrtrainTensorDict *
+ortrain_io_binding_peek_bound (OrtrainIoBinding *self)
+{
+  return self->bound;
+}
+
+void
+ortrain_io_binding_set_results (OrtrainIoBinding *self, OrtrainTensorDict *results)
+{
+  g_set_object (&self->results, results);
+  self->has_run = TRUE;
+}
+
+/**
+ * ortrain_io_binding_bind_input:
+ * @self: a binding
+ * @name: name of an input of the model
+ * @tensor: what to read at each run
+ *
+ * Binds an input. What is in the tensor's memory when a run begins is what it reads. Types and shapes are checked at the
+ * run.
+ */
+void
+ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, OrtrainTensor *tensor)
+{
+  g_return_if_fail (ORTRAIN_IS_IO_BINDING (self));
+  g_return_if_fail (name != NULL);
+  g_return_if_fail (ORTRAIN_IS_TENSOR (tensor));
+
+  ortrain_tensor_dict_set (self->inputs, name, tensor);
+}
+
+/**
+ * ortrain_io_binding_bind_output:
+ * @self: a binding
+ * @name: name of an output of the model
+ * @tensor: (nullable): what to write at each run, or %NULL to have a new tensor made at each
+ *
+ * Binds an output. Type and shape must be those of the output for the bound inputs, which is checked at the run.
+ */
+void
+ortrain_io_binding_bind_output (OrtrainIoBinding *self, const char *name, OrtrainTensor *tensor)
+{
+  g_return_if_fail (ORTRAIN_IS_IO_BINDING (self));
+  g_return_if_fail (name != NULL);
+  g_return_if_fail (tensor == NULL || ORTRAIN_IS_TENSOR (tensor));
+
+  if (tensor != NULL)
+    ortrain_tensor_dict_set (self->bound, name, tensor);
+  else
+    ortrain_tensor_dict_remove (self->bound, name);
+}
+
+static void
+clear_dict (OrtrainTensorDict *dict)
+{
+  while (ortrain_tensor_dict_get_size (dict) > 0)
+    {
+      g_autofree char *name = g_strdup (ortrain_tensor_dict_get_name (dict, ortrain_tensor_dict_get_size (dict) - 1));
+      ortrain_tensor_dict_remove (dict, name);
+    }
+}
+
+/**
+ * ortrain_io_binding_clear_inputs:
+ * @self: a binding
+ *
+ * Forgets all inputs.
+ */
+void
+ortrain_io_binding_clear_inputs (OrtrainIoBinding *self)
+{
+  g_return_if_fail (ORTRAIN_IS_IO_BINDING (self));
+
+  clear_dict (self->inputs);
+}
+
+/**
+ * ortrain_io_binding_clear_outputs:
+ * @self: a binding
+ *
+ * Forgets all outputs, and the results of the last run.
+ */
+void
+ortrain_io_binding_clear_outputs (OrtrainIoBinding *self)
+{
+  g_return_if_fail (ORTRAIN_IS_IO_BINDING (self));
+
+  clear_dict (self->bound);
+  g_clear_object (&self->results);
+  self->has_run = FALSE;
+}
+
+/**
+ * ortrain_io_binding_get_inputs:
+ * @self: a binding
+ *
+ * Gets the bound inputs.
+ *
+ * Returns: (transfer none): the inputs, by name
+ */
+OrtrainTensorDict *
+ortrain_io_binding_get_inputs (OrtrainIoBinding *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_IO_BINDING (self), NULL);
+
+  return self->inputs;
+}
+
+/**
+ * ortrain_io_binding_get_outputs:
+ * @self: a binding
+ *
+ * Gets the outputs: before a run those that are bound, after it all of them.
+ *
+ * Returns: (transfer none): the outputs, by name
+ */
+OrtrainTensorDict *
+ortrain_io_binding_get_outputs (OrtrainIoBinding *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_IO_BINDING (self), NULL);
+
+  return self->results != NULL ? self->results : self->bound;
+}
+
+/**
+ * ortrain_io_binding_copy_output:
+ * @self: a binding
+ * @name: name of an output
+ * @error: return location for a #GError
+ *
+ * Copies an output of the last run, so that the next one does not change it.
+ *
+ * Returns: (transfer full): a new tensor, or %NULL with an error of [error@SessionError] or [error@TensorError]
+ */
+OrtrainTensor *
+ortrain_io_binding_copy_output (OrtrainIoBinding *self, const char *name, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_IO_BINDING (self), NULL);
+  g_return_val_if_fail (name != NULL, NULL);
+
+  if (!self->has_run)
+    {
+      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The binding has not been run");
+      return NULL;
+    }
+  OrtrainTensor *tensor = ortrain_tensor_dict_get (ortrain_io_binding_get_outputs (self), name);
+  if (tensor == NULL)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", name);
+      return NULL;
+    }
+  return ortrain_tensor_copy (tensor, error);
+}

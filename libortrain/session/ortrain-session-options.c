@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-session-options.h"
+
+#include "core/ortrain-errors.h"
+
+#include <json-glib/json-glib.h>
+
+/**
+ * OrtrainSessionOptions:
+ *
+ * The switches of an inference session.
+ *
+ * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY` or `ORTRAIN_MAX_PLANS`. They can be read from a JSON
+ * file too, an object whose members are named like the properties. A session reads them when it is made; later changes do
+ * not reach it.
+ *
+ * Use an object of this class from one thread at a time.
+ */
+struct _OrtrainSessionOptions
+{
+  GObject parent_instance;
+
+  guint threads;
+  guint64 seed;
+  gboolean deterministic;
+  gboolean optimize;
+  gboolean print_memory;
+  guint max_plans;
+};
+
+enum
+{
+  PROP_0,
+  PROP_THREADS,
+  PROP_SEED,
+  PROP_DETERMINISTIC,
+  PROP_OPTIMIZE,
+  PROP_PRINT_MEMORY,
+  PROP_MAX_PLANS,
+  N_PROPS
+};
+
+static GParamSpec *properties[N_PROPS];
+
+G_DEFINE_FINAL_TYPE (OrtrainSessionOptions, ortrain_session_options, G_TYPE_OBJECT)
+
+static void
+ortrain_session_options_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
+  switch (property_id)
+    {
+    case PROP_THREADS:
+      g_value_set_uint (value, self->threads);
+      break;
+    case PROP_SEED:
+      g_value_set_uint64 (value, self->seed);
+      break;
+    case PROP_DETERMINISTIC:
+      g_value_set_boolean (value, self->deterministic);
+      break;
+    case PROP_OPTIMIZE:
+      g_value_set_boolean (value, self->optimize);
+      break;
+    case PROP_PRINT_MEMORY:
+      g_value_set_boolean (value, self->print_memory);
+      break;
+    case PROP_MAX_PLANS:
+      g_value_set_uint (value, self->max_plans);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_session_options_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
+  switch (property_id)
+    {
+    case PROP_THREADS:
+      ortrain_session_options_set_threads (self, g_value_get_uint (value));
+      break;
+    case PROP_SEED:
+      ortrain_session_options_set_seed (self, g_value_get_uint64 (value));
+      break;
+    case PROP_DETERMINISTIC:
+      ortrain_session_options_set_deterministic (self, g_value_get_boolean (value));
+      break;
+    case PROP_OPTIMIZE:
+      ortrain_session_options_set_optimize (self, g_value_get_boolean (value));
+      break;
+    case PROP_PRINT_MEMORY:
+      ortrain_session_options_set_print_memory (self, g_value_get_boolean (value));
+      break;
+    case PROP_MAX_PLANS:
+      ortrain_session_options_set_max_plans (self, g_value_get_uint (value));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->get_property = ortrain_session_options_get_property;
+  object_class->set_property = ortrain_session_options_set_property;
+
+  /**
+   * OrtrainSessionOptions:threads: (getter get_threads) (setter set_threads)
+   *
+   * Number of threads that kernels run on, 0 for one per core that the process may use.
+   */
+  properties[PROP_THREADS] = g_param_spec_uint ("threads", NULL, NULL, 0, 1024, 0, flags);
+  /**
+   * OrtrainSessionOptions:seed: (getter get_seed) (setter set_seed)
+   *
+   * Seed of the random operators.
+   */
+  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainSessionOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
+   *
+   * Whether the bits of the results are the same at any number of threads, at a small cost. From run to run they are the
+   * same in any case.
+   */
+  properties[PROP_DETERMINISTIC] = g_param_spec_boolean ("deterministic", NULL, NULL, FALSE, flags);
+  /**
+   * OrtrainSessionOptions:optimize: (getter get_optimize) (setter set_optimize)
+   *
+   * Whether passes rewrite the graph: fusion, layouts, and so on.
+   */
+  properties[PROP_OPTIMIZE] = g_param_spec_boolean ("optimize", NULL, NULL, TRUE, flags);
+  /**
+   * OrtrainSessionOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
+   *
+   * Whether the memory line is printed, through the log domain `Ortrain-Memory`, when a plan runs for the first time.
+   */
+  properties[PROP_PRINT_MEMORY] = g_param_spec_boolean ("print-memory", NULL, NULL, FALSE, flags);
+  /**
+   * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
+   *
+   * Number of memory plans that are kept, one for each set of input shapes; the least recently used one goes first.
+   */
+  properties[PROP_MAX_PLANS] = g_param_spec_uint ("max-plans", NULL, NULL, 1, 4096, 16, flags);
+  g_object_class_install_properties (object_class, N_PROPS, properties);
+}
+
+/* FALSE when the text is no value of the property, or out of its range. */
+static gboolean
+set_from_text (OrtrainSessionOptions *self, GParamSpec *pspec, const char *text)
+{
+  if (pspec->value_type == G_TYPE_BOOLEAN)
+    {
+      static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off", NULL };
+      g_autofree char *lower = g_ascii_strdown (text, -1);
+      if (!g_strv_contains (yes, lower) && !g_strv_contains (no, lower))
+        return FALSE;
+      g_object_set (self, pspec->name, g_strv_contains (yes, lower), NULL);
+      return TRUE;
+    }
+  guint64 number;
+  g_auto (GValue) value = G_VALUE_INIT;
+  if (!g_ascii_string_to_unsigned (text, 10, 0, pspec->value_type == G_TYPE_UINT ? G_MAXUINT : G_MAXUINT64, &number, NULL))
+    return FALSE;
+  g_value_init (&value, pspec->value_type);
+  if (pspec->value_type == G_TYPE_UINT)
+    g_value_set_uint (&value, (guint) number);
+  else
+    g_value_set_uint64 (&value, number);
+  if (g_param_value_validate (pspec, &value))
+    return FALSE;
+  g_object_set_property (G_OBJECT (self), pspec->name, &value);
+  return TRUE;
+}
+
+static void
+ortrain_session_options_init (OrtrainSessionOptions *self)
+{
+  for (guint i = 1; i < N_PROPS; i++)
+    {
+      const GValue *value = g_param_spec_get_default_value (properties[i]);
+      g_object_set_property (G_OBJECT (self), properties[i]->name, value);
+      g_autofree char *upper = g_ascii_strup (properties[i]->name, -1);
+      g_autofree char *variable = g_strconcat ("ORTRAIN_", g_strdelimit (upper, "-", '_'), NULL);
+      const char *text = g_getenv (variable);
+      if (text != NULL && !set_from_text (self, properties[i], text))
+        g_message ("The environment variable %s is left alone: '%s' is no value for it", variable, text);
+    }
+}
+
+/**
+ * ortrain_session_options_new:
+ *
+ * Makes options with the default values, or those of the environment.
+ *
+ * Returns: (transfer full): new options
+ */
+OrtrainSessionOptions *
+ortrain_session_options_new (void)
+{
+  return g_object_new (ORTRAIN_TYPE_SESSION_OPTIONS, NULL);
+}
+
+/**
+ * ortrain_session_options_new_from_file:
+ * @path: (type filename): a JSON file
+ * @error: return location for a #GError
+ *
+ * Makes options and reads a file into them, as [method@SessionOptions.load_file] does.
+ *
+ * Returns: (transfer full): new options, or %NULL with an error of [error@SessionError], or of reading the file
+ */
+OrtrainSessionOptions *
+ortrain_session_options_new_from_file (const char *path, GError **error)
+{
+  g_return_val_if_fail (path != NULL, NULL);
+
+  g_autoptr (OrtrainSessionOptions) self = ortrain_session_options_new ();
+  return ortrain_session_options_load_file (self, path, error) ? g_steal_pointer (&self) : NULL;
+}
+
+/**
+ * ortrain_session_options_load_file:
+ * @self: options
+ * @path: (type filename): a JSON file
+ * @error: return location for a #GError
+ *
+ * Reads a JSON object whose members are named like the properties, for instance `{"threads": 2, "deterministic": true}`.
+ * Nothing is changed unless all of it is right.
+ *
+ * Returns: whether it was read; an error is one of [error@SessionError], or of reading the file
+ */
+gboolean
+ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
+  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  if (!json_parser_load_from_file (parser, path, error))
+    {
+      g_prefix_error (error, "options file %s: ", path);
+      return FALSE;
+    }
+  JsonNode *root = json_parser_get_root (parser);
+  if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "options file %s holds no object", path);
+      return FALSE;
+    }
+  g_autoptr (OrtrainSessionOptions) fresh = ortrain_session_options_new ();
+  for (guint pass = 0; pass < 2; pass++)
+    {
+      JsonObjectIter iter;
+      const char *key;
+      JsonNode *node;
+      json_object_iter_init (&iter, json_node_get_object (root));
+      while (json_object_iter_next (&iter, &key, &node))
+        {
+          GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (self), key);
+          GType type = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_value_type (node) : G_TYPE_INVALID;
+          g_autofree char *text = json_to_string (node, FALSE);
+          gboolean fits = pspec != NULL && type == (pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN : G_TYPE_INT64);
+          if (!fits || !set_from_text (pass == 0 ? fresh : self, pspec, text))
+            {
+              if (pspec == NULL)
+                g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                             "options file %s: there is no option '%s'", path, key);
+              else
+                g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                             "options file %s: %s is no value for '%s'", path, text, key);
+              return FALSE;
+            }
+        }
+    }
+  return TRUE;
+}
+
+/**
+ * ortrain_session_options_get_threads: (get-property threads)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:threads].
+ *
+ * Returns: number of threads, or 0
+ */
+guint
+ortrain_session_options_get_threads (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->threads;
+}
+
+/**
+ * ortrain_session_options_set_threads: (set-property threads)
+ * @self: options
+ * @threads: number of threads, or 0
+ *
+ * Sets [property@SessionOptions:threads].
+ */
+void
+ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  if (self->threads == threads)
+    return;
+  self->threads = threads;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_THREADS]);
+}
+
+/**
+ * ortrain_session_options_get_seed: (get-property seed)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:seed].
+ *
+ * Returns: the seed
+ */
+guint64
+ortrain_session_options_get_seed (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->seed;
+}
+
+/**
+ * ortrain_session_options_set_seed: (set-property seed)
+ * @self: options
+ * @seed: the seed
+ *
+ * Sets [property@SessionOptions:seed].
+ */
+void
+ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  if (self->seed == seed)
+    return;
+  self->seed = seed;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
+}
+
+/**
+ * ortrain_session_options_get_deterministic: (get-property deterministic)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:deterministic].
+ *
+ * Returns: whether they are
+ */
+gboolean
+ortrain_session_options_get_deterministic (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->deterministic;
+}
+
+/**
+ * ortrain_session_options_set_deterministic: (set-property deterministic)
+ * @self: options
+ * @deterministic: whether they are
+ *
+ * Sets [property@SessionOptions:deterministic].
+ */
+void
+ortrain_session_options_set_deterministic (OrtrainSessionOptions *self, gboolean deterministic)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  deterministic = !!deterministic;
+  if (self->deterministic == deterministic)
+    return;
+  self->deterministic = deterministic;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DETERMINISTIC]);
+}
+
+/**
+ * ortrain_session_options_get_optimize: (get-property optimize)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:optimize].
+ *
+ * Returns: whether they do
+ */
+gboolean
+ortrain_session_options_get_optimize (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->optimize;
+}
+
+/**
+ * ortrain_session_options_set_optimize: (set-property optimize)
+ * @self: options
+ * @optimize: whether they do
+ *
+ * Sets [property@SessionOptions:optimize].
+ */
+void
+ortrain_session_options_set_optimize (OrtrainSessionOptions *self, gboolean optimize)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  optimize = !!optimize;
+  if (self->optimize == optimize)
+    return;
+  self->optimize = optimize;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OPTIMIZE]);
+}
+
+/**
+ * ortrain_session_options_get_print_memory: (get-property print-memory)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:print-memory].
+ *
+ * Returns: whether it is
+ */
+gboolean
+ortrain_session_options_get_print_memory (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->print_memory;
+}
+
+/**
+ * ortrain_session_options_set_print_memory: (set-property print-memory)
+ * @self: options
+ * @print_memory: whether it is
+ *
+ * Sets [property@SessionOptions:print-memory].
+ */
+void
+ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean print_memory)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  print_memory = !!print_memory;
+  if (self->print_memory == print_memory)
+    return;
+  self->print_memory = print_memory;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PRINT_MEMORY]);
+}
+
+/**
+ * ortrain_session_options_get_max_plans: (get-property max-plans)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:max-plans].
+ *
+ * Returns: number of plans
+ */
+guint
+ortrain_session_options_get_max_plans (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->max_plans;
+}
+
+/**
+ * ortrain_session_options_set_max_plans: (set-property max-plans)
+ * @self: options
+ * @max_plans: number of plans
+ *
+ * Sets [property@SessionOptions:max-plans].
+ */
+void
+ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_plans)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  if (self->max_plans == max_plans)
+    return;
+  self->max_plans = max_plans;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_PLANS]);
+}

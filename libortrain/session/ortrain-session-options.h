@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-macros.h"
+
+G_BEGIN_DECLS
+
+#define ORTRAIN_TYPE_SESSION_OPTIONS (ortrain_session_options_get_type ())
+
+ORTRAIN_AVAILABLE_IN_ALL
+G_DECLARE_FINAL_TYPE (OrtrainSessionOptions, ortrain_session_options, ORTRAIN, SESSION_OPTIONS, GObject)
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainSessionOptions *ortrain_session_options_new (void);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainSessionOptions *ortrain_session_options_new_from_file (const char *path, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path, GError **error);
+
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_session_options_get_threads (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_session_options_get_seed (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_session_options_get_deterministic (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_deterministic (OrtrainSessionOptions *self, gboolean deterministic);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_session_options_get_optimize (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_optimize (OrtrainSessionOptions *self, gboolean optimize);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_session_options_get_print_memory (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean print_memory);
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_session_options_get_max_plans (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_plans);
+
+G_END_DECLS

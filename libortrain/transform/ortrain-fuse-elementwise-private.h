@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* Element-wise operators that feed each other become one org.ortrain::Elementwise, whose body is those operators; its
+ * kernel runs them tile by tile. Shapes are numbers. The fused graph computes the same bits. */
+gboolean ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error);

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "transform/ortrain-fuse-elementwise-private.h"
+
+#include "ops/ortrain-op-private.h"
+#include "provider/ortrain-provider-private.h"
+
+/* Nodes are gathered into groups along the edges between them, one edge at a time in the graph's order. A group has one
+ * output shape, layout and phase, and is convex: no path leaves it and comes back, so that it can run as one. */
+
+#define MAX_NODES 48
+#define MAX_OPERANDS 40 /* inputs and outputs together */
+/* A value that others read as well is made in memory anyway: joining its maker to a reader far away would only keep
+ * what the maker reads alive for longer. */
+#define MAX_DISTANCE 32
+
+typedef struct
+{
+  OrtrainNode *node;
+  gboolean fusable;
+  guint group;     /* index of the group's first node when it was made */
+  GArray *members; /* of the group with this index: positions, ascending; NULL once merged into another */
+  guint visited;
+} Place;
+
+typedef struct
+{
+  OrtrainGraph *graph;
+  Place *places; /* by position, which is node->mark */
+  guint n;
+  guint epoch;
+  GArray *stack;    /* of group indices */
+  GArray *barriers; /* positions of nodes with subgraphs, whose captured values are no inputs */
+} Fusion;
+
+static gboolean
+is_sum (const OrtrainNode *node)
+{
+  return ortrain_node_is (node, "", "Add") || ortrain_node_is (node, "", "Sum");
+}
+
+/* Gradients land in their persistent places: what makes them, and sums on the way to them, are the planner's. */
+static gboolean
+leads_to_gradient (const OrtrainNode *node)
+{
+  for (guint depth = 0; depth < 64; depth++)
+    {
+      const OrtrainValue *output = ortrain_node_output (node, 0);
+      if (output->role == ORTRAIN_ROLE_GRADIENT || output->role == ORTRAIN_ROLE_BUFFER_UPDATE)
+        return TRUE;
+      if (!is_sum (node) || output->uses->len != 1)
+        return FALSE;
+      node = g_array_index (output->uses, OrtrainUse, 0).node;
+      if (!is_sum (node))
+        return FALSE;
+    }
+  return FALSE;
+}
+
+/* A sum with the result of a product in the backward pass: the product adds onto the other term in place. */
+static gboolean
+adds_a_product (const OrtrainNode *node)
+{
+  static const char *const products[] = { "MatMul", "Gemm", "FusedMatMul", "ConvGradInput" };
+  if (node->phase != ORTRAIN_PHASE_BACKWARD || !is_sum (node))
+    return FALSE;
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *input = ortrain_node_input (node, i);
+      if (input == NULL || input->producer == NULL || input->uses->len != 1 ||
+          !ortrain_value_same_shape (input, ortrain_node_output (node, 0)))
+        continue;
+      for (guint k = 0; k < G_N_ELEMENTS (products); k++)
+        if (g_str_equal (input->producer->op_type, products[k]))
+          return TRUE;
+    }
+  return FALSE;
+}
+
+static gboolean
+is_fusable (const OrtrainNode *node)
+{
+  gint64 dims[ORTRAIN_MAX_RANK];
+  const OrtrainValue *output = ortrain_node_output (node, 0);
+  if (node->op == NULL || !(node->op->flags & ORTRAIN_OP_POINTWISE) || (node->op->flags & ORTRAIN_OP_RANDOM) ||
+      node->outputs->len != 1 || output == NULL || node->body != NULL || output->tensor != NULL ||
+      !ortrain_value_get_static_dims (output, dims))
+    return FALSE;
+  const OrtrainValue *first = ortrain_node_input (node, 0);
+  if (first == NULL)
+    return FALSE;
+  /* operators that the chain's kernel knows are those that it runs alone too */
+  const OrtrainProvider *cpu = ortrain_provider_get_cpu ();
+  const OrtrainKernel *chain = cpu->find_kernel (cpu, ORTRAIN_DOMAIN, "Elementwise", first->dtype);
+  const OrtrainKernel *alone = cpu->find_kernel (cpu, node->domain, node->op_type, first->dtype);
+  if (chain == NULL || alone == NULL || alone->run != chain->run)
+    return FALSE;
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *input = ortrain_node_input (node, i);
+      if (input != NULL && !ortrain_value_get_static_dims (input, dims))
+        return FALSE;
+    }
+  return !leads_to_gradient (node) && !adds_a_product (node);
+}
+
+static gboolean
+same_form (const OrtrainNode *a, const OrtrainNode *b)
+{
+  const OrtrainValue *x = ortrain_node_output (a, 0), *y = ortrain_node_output (b, 0);
+  return a->phase == b->phase && x->layout == y->layout && ortrain_value_same_shape (x, y);
+}
+
+static guint
+first_position (const Fusion *fusion, guint group)
+{
+  return g_array_index (fusion->places[group].members, guint, 0);
+}
+
+static guint
+last_position (const Fusion *fusion, guint group)
+{
+  const GArray *members = fusion->places[group].members;
+  return g_array_index (members, guint, members->len - 1);
+}
+
+/* TRUE if something outside both stands on a path from `from` to `to`. Every edge leads to a later position, so a group
+ * that begins after the end of `to` is no way to it. */
+static gboolean
+has_detour (Fusion *fusion, guint from, guint to)
+{
+  guint limit = last_position (fusion, to);
+  fusion->epoch++;
+  g_array_set_size (fusion->stack, 0);
+  g_array_append_val (fusion->stack, from);
+  fusion->places[from].visited = fusion->epoch;
+  while (fusion->stack->len > 0)
+    {
+      guint group = g_array_index (fusion->stack, guint, fusion->stack->len - 1);
+      g_array_set_size (fusion->stack, fusion->stack->len - 1);
+      const GArray *members = fusion->places[group].members;
+      for (guint m = 0; m < members->len; m++)
+        {
+          OrtrainNode *node = fusion->places[g_array_index (members, guint, m)].node;
+          for (guint k = 0; k < node->outputs->len; k++)
+            {
+              OrtrainValue *output = ortrain_node_output (node, k);
+              for (guint u = 0; output != NULL && u < output->uses->len; u++)
+                {
+                  guint next = fusion->places[g_array_index (output->uses, OrtrainUse, u).node->mark].group;
+                  if (next == to && group != from)
+                    return TRUE;
+                  if (next == to || fusion->places[next].visited == fusion->epoch ||
+                      first_position (fusion, next) > limit)
+                    continue;
+                  fusion->places[next].visited = fusion->epoch;
+                  g_array_append_val (fusion->stack, next);
+                }
+            }
+        }
+    }
+  return FALSE;
+}
+
+/* Elements of a constant that go into the body. Parameters and buffers change between runs. */
+static gboolean
+is_immediate (const OrtrainValue *value)
+{
+  return value->kind == ORTRAIN_VALUE_INITIALIZER && value->tensor != NULL &&
+         (value->role == ORTRAIN_ROLE_NONE || value->role == ORTRAIN_ROLE_FROZEN) &&
+         ortrain_tensor_get_n_elements (value->tensor) == 1 && ortrain_tensor_peek (value->tensor) != NULL;
+}
+
+static guint
+count_inputs (const OrtrainNode *node)
+{
+  return ortrain_node_is (node, "", "CastLike") ? 1 : node->inputs->len;
+}
+
+/* Inputs and outputs of two groups as one, counted from above: values that both read may count twice. */
+static guint
+count_operands (const Fusion *fusion, guint a, guint b)
+{
+  guint n = 0, groups[2] = { a, b };
+  for (guint g = 0; g < 2; g++)
+    {
+      const GArray *members = fusion->places[groups[g]].members;
+      for (guint m = 0; m < members->len; m++)
+        {
+          const OrtrainNode *node = fusion->places[g_array_index (members, guint, m)].node;
+          const OrtrainValue *output = ortrain_node_output (node, 0);
+          for (guint i = 0; i < count_inputs (node); i++)
+            {
+              const OrtrainValue *input = ortrain_node_input (node, i);
+              if (input == NULL || is_immediate (input))
+                continue;
+              guint from = input->producer != NULL ? fusion->places[input->producer->mark].group : G_MAXUINT;
+              n += from != a && from != b;
+            }
+          gboolean outside = output->is_output;
+          for (guint u = 0; u < output->uses->len && !outside; u++)
+            {
+              guint to = fusion->places[g_array_index (output->uses, OrtrainUse, u).node->mark].group;
+              outside = to != a && to != b;
+            }
+          n += outside;
+        }
+    }
+  return n;
+}
+
+static gint
+compare_positions (gconstpointer a, gconstpointer b)
+{
+  guint x = *(const guint *) a, y = *(const guint *) b;
+  return x < y ? -1 : x > y;
+}
+
+static void
+try_merge (Fusion *fusion, OrtrainNode *producer, OrtrainNode *consumer, const OrtrainValue *value)
+{
+  guint a = fusion->places[producer->mark].group, b = fusion->places[consumer->mark].group;
+  GArray *from = fusion->places[a].members, *to = fusion->places[b].members;
+  if (a == b || from->len + to->len > MAX_NODES)
+    return;
+  gboolean others = value->is_output;
+  for (guint u = 0; u < value->uses->len && !others; u++)
+    {
+      guint group = fusion->places[g_array_index (value->uses, OrtrainUse, u).node->mark].group;
+      others = group != a && group != b;
+    }
+  if (others && consumer->mark - producer->mark > MAX_DISTANCE)
+    return;
+  for (guint i = 0; i < fusion->barriers->len; i++)
+    {
+      guint barrier = g_array_index (fusion->barriers, guint, i);
+      if (barrier > first_position (fusion, a) && barrier < last_position (fusion, b))
+        return;
+    }
+  if (count_operands (fusion, a, b) > MAX_OPERANDS || has_detour (fusion, a, b))
+    return;
+  g_array_append_vals (from, to->data, to->len);
+  g_array_sort (from, compare_positions);
+  for (guint m = 0; m < to->len; m++)
+    fusion->places[g_array_index (to, guint, m)].group = a;
+  g_clear_pointer (&fusion->places[b].members, g_array_unref);
+}
+
+/* ---- Writing the fused node ---- */
+
+static OrtrainValue *
+body_value (OrtrainGraph *body, GHashTable *inner, GPtrArray *inputs, OrtrainValue *value, gboolean immediates)
+{
+  OrtrainValue *found = g_hash_table_lookup (inner, value);
+  if (found != NULL)
+    return found;
+  if (immediates && is_immediate (value))
+    found = ortrain_graph_new_initializer (body, value->name, value->tensor);
+  else
+    {
+      found = ortrain_graph_new_input (body, value->name, value->dtype, value->dims, value->rank);
+      g_ptr_array_add (inputs, value);
+    }
+  g_hash_table_insert (inner, value, found);
+  return found;
+}
+
+/* `replaced`: old node → the node that does its work now */
+static gboolean
+write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError **error)
+{
+  OrtrainGraph *graph = fusion->graph;
+  g_autoptr (OrtrainGraph) body = ortrain_graph_new ("chain");
+  g_autoptr (GHashTable) inner = g_hash_table_new (NULL, NULL);
+  g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
+  g_autoptr (GPtrArray) outputs = g_ptr_array_new ();
+  g_autoptr (GPtrArray) nodes = g_ptr_array_new ();
+  body->opset = graph->opset;
+  for (guint m = 0; m < members->len; m++)
+    g_ptr_array_add (nodes, fusion->places[g_array_index (members, guint, m)].node);
+  guint group = ((OrtrainNode *) nodes->pdata[0])->mark;
+  group = fusion->places[group].group;
+
+  /* One-element constants go inside unless they are all that gives the result its rank. */
+  gint rank = ortrain_node_output ((OrtrainNode *) nodes->pdata[0], 0)->rank;
+  gboolean immediates = rank == 0, any = FALSE;
+  for (guint m = 0; m < nodes->len; m++)
+    for (guint i = 0; i < count_inputs (nodes->pdata[m]); i++)
+      {
+        const OrtrainValue *input = ortrain_node_input ((OrtrainNode *) nodes->pdata[m], i);
+        if (input == NULL || is_immediate (input) ||
+            (input->producer != NULL && fusion->places[input->producer->mark].group == group))
+          continue;
+        immediates = immediates || input->rank == rank;
+        any = TRUE;
+      }
+  immediates = immediates && any;
+
+  for (guint m = 0; m < nodes->len; m++)
+    {
+      OrtrainNode *node = nodes->pdata[m];
+      OrtrainValue *output = ortrain_node_output (node, 0);
+      guint n = count_inputs (node);
+      g_autofree OrtrainValue **in = g_new0 (OrtrainValue *, n + 1);
+      gboolean like = ortrain_node_is (node, "", "CastLike");
+      for (guint i = 0; i < n; i++)
+        {
+          OrtrainValue *input = ortrain_node_input (node, i);
+          in[i] = input != NULL ? body_value (body, inner, inputs, input, immediates) : NULL;
+        }
+      OrtrainNode *copy =
+          ortrain_graph_new_node (body, node->domain, like ? "Cast" : node->op_type, node->name, in, n, 1);
+      ortrain_attributes_free (copy->attributes);
+      copy->attributes = ortrain_attributes_copy (node->attributes);
+      if (like)
+        ortrain_attributes_set_int (copy->attributes, "to", output->dtype);
+      copy->op = like ? ortrain_ops_lookup ("", "Cast") : node->op;
+      copy->phase = node->phase;
+      OrtrainValue *result = ortrain_node_output (copy, 0);
+      ortrain_value_set_shape (result, output->dtype, output->dims, output->rank);
+      g_hash_table_insert (inner, output, result);
+
+      gboolean outside = output->is_output || output->role != ORTRAIN_ROLE_NONE;
+      for (guint u = 0; u < output->uses->len && !outside; u++)
+        outside = !g_ptr_array_find (nodes, g_array_index (output->uses, OrtrainUse, u).node, NULL);
+      if (outside)
+        {
+          ortrain_graph_mark_output (body, result, TRUE);
+          g_ptr_array_add (outputs, output);
+        }
+    }
+  if (outputs->len == 0 || inputs->len == 0)
+    return TRUE;
+
+  OrtrainNode *first = nodes->pdata[0], *last = nodes->pdata[nodes->len - 1];
+  guint position;
+  if (!g_ptr_array_find (graph->nodes, last, &position))
+    position = graph->nodes->len;
+  OrtrainNode *fused = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Elementwise", last->name,
+                                                  (OrtrainValue *const *) inputs->pdata, inputs->len, 0);
+  fused->phase = first->phase;
+  fused->number = first->number;
+  fused->mark = first->mark;
+  fused->body = g_object_ref (body);
+  for (guint k = 0; k < outputs->len; k++)
+    {
+      OrtrainValue *output = outputs->pdata[k];
+      output->producer->outputs->pdata[0] = NULL;
+      output->producer = NULL;
+      ortrain_node_set_output (fused, k, output);
+    }
+  for (guint m = 0; m < nodes->len; m++)
+    g_hash_table_insert (replaced, nodes->pdata[m], fused);
+  for (guint m = nodes->len; m-- > 0;)
+    {
+      g_object_ref (nodes->pdata[m]); /* its address stays taken while `replaced` is in use */
+      ortrain_graph_delete_node (graph, nodes->pdata[m]);
+    }
+  return ortrain_ops_infer_node (fused, error);
+}
+
+/* What a node runs again, in the graph as it was: node → node */
+static GHashTable *
+note_recomputed (OrtrainGraph *graph)
+{
+  GHashTable *table = g_hash_table_new (NULL, NULL);
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      if (node->recomputes != NULL)
+        g_hash_table_insert (table, node, node->recomputes);
+    }
+  return table;
+}
+
+/* A chain runs a node again if all that it is made of runs parts of that one node again. */
+static void
+restore_recomputed (GHashTable *recomputed, GHashTable *replaced)
+{
+  GHashTableIter iter;
+  gpointer node, target;
+  g_autoptr (GHashTable) mixed = g_hash_table_new (NULL, NULL);
+  g_hash_table_iter_init (&iter, replaced);
+  while (g_hash_table_iter_next (&iter, &node, &target))
+    if (!g_hash_table_contains (recomputed, node))
+      g_hash_table_add (mixed, target);
+  g_hash_table_iter_init (&iter, recomputed);
+  while (g_hash_table_iter_next (&iter, &node, &target))
+    {
+      OrtrainNode *now = g_hash_table_lookup (replaced, node), *original = g_hash_table_lookup (replaced, target);
+      now = now != NULL ? now : node;
+      original = original != NULL ? original : target;
+      if (g_hash_table_contains (mixed, now) || (now->recomputes != NULL && now->recomputes != original))
+        {
+          now->recomputes = NULL;
+          g_hash_table_add (mixed, now);
+        }
+      else
+        now->recomputes = original;
+    }
+}
+
+gboolean
+ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
+{
+  if (!ortrain_graph_sort (graph, error))
+    return FALSE;
+  Fusion fusion = { .graph = graph, .n = graph->nodes->len };
+  fusion.places = g_new0 (Place, fusion.n + 1);
+  fusion.stack = g_array_new (FALSE, FALSE, sizeof (guint));
+  fusion.barriers = g_array_new (FALSE, FALSE, sizeof (guint));
+  for (guint p = 0; p < fusion.n; p++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[p];
+      node->mark = p;
+      fusion.places[p].node = node;
+      fusion.places[p].group = p;
+      fusion.places[p].members = g_array_new (FALSE, FALSE, sizeof (guint));
+      g_array_append_val (fusion.places[p].members, p);
+      if (node->op == NULL || (node->op->flags & ORTRAIN_OP_CONTROL))
+        g_array_append_val (fusion.barriers, p);
+    }
+  for (guint p = 0; p < fusion.n; p++)
+    fusion.places[p].fusable = is_fusable (fusion.places[p].node);
+
+  for (guint p = 0; p < fusion.n; p++)
+    {
+      OrtrainNode *node = fusion.places[p].node;
+      if (!fusion.places[p].fusable)
+        continue;
+      for (guint i = 0; i < count_inputs (node); i++)
+        {
+          OrtrainValue *input = ortrain_node_input (node, i);
+          OrtrainNode *producer = input != NULL ? input->producer : NULL;
+          if (producer != NULL && fusion.places[producer->mark].fusable && same_form (producer, node))
+            try_merge (&fusion, producer, node, input);
+        }
+    }
+
+  gboolean ok = TRUE;
+  g_autoptr (GHashTable) recomputed = note_recomputed (graph);
+  g_autoptr (GHashTable) replaced = g_hash_table_new (NULL, NULL);
+  for (guint p = 0; p < fusion.n && ok; p++)
+    if (fusion.places[p].members != NULL && fusion.places[p].members->len > 1)
+      ok = write_group (&fusion, fusion.places[p].members, replaced, error);
+  if (ok)
+    restore_recomputed (recomputed, replaced);
+  GHashTableIter iter;
+  gpointer old;
+  g_hash_table_iter_init (&iter, replaced);
+  while (g_hash_table_iter_next (&iter, &old, NULL))
+    g_object_unref (old);
+
+  for (guint p = 0; p < fusion.n; p++)
+    if (fusion.places[p].members != NULL)
+      g_array_unref (fusion.places[p].members);
+  g_array_unref (fusion.stack);
+  g_array_unref (fusion.barriers);
+  g_free (fusion.places);
+  return ok && ortrain_graph_sort (graph, error);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "graph/ortrain-dim-private.h"
+
+#include <string.h>
+
+typedef struct
+{
+  OrtrainDimSpace *space;
+  OrtrainDim batch, seq;
+} Fixture;
+
+static void
+set_up (Fixture *f, gconstpointer data)
+{
+  f->space = ortrain_dim_space_new ();
+  f->batch = ortrain_dim_symbol (f->space, "batch");
+  f->seq = ortrain_dim_symbol (f->space, "seq");
+}
+
+static void
+tear_down (Fixture *f, gconstpointer data)
+{
+  ortrain_dim_space_unref (f->space);
+}
+
+static void
+assert_text (OrtrainDim dim, const char *expected)
+{
+  g_autofree char *text = ortrain_dim_to_string (dim);
+  g_assert_cmpstr (text, ==, expected);
+}
+
+static gboolean
+lookup (const char *symbol, gint64 *value, gpointer data)
+{
+  if (g_str_equal (symbol, "batch"))
+    *value = 4;
+  else if (g_str_equal (symbol, "seq"))
+    *value = 10;
+  else
+    return FALSE;
+  return TRUE;
+}
+
+/* (batch + seq)² - batch² - seq² = 2 batch seq, whatever the way there */
+static void
+test_canonical (Fixture *f, gconstpointer data)
+{
+  OrtrainDim sum = ortrain_dim_add (f->space, f->batch, f->seq);
+  OrtrainDim square = ortrain_dim_mul (f->space, sum, sum);
+  OrtrainDim rest = ortrain_dim_sub (f->space, square, ortrain_dim_mul (f->space, f->batch, f->batch));
+  rest = ortrain_dim_sub (f->space, rest, ortrain_dim_mul (f->space, f->seq, f->seq));
+  OrtrainDim product = ortrain_dim_mul (f->space, ortrain_dim_mul (f->space, f->seq, ortrain_dim_int (2)), f->batch);
+  g_assert_true (ortrain_dim_equal (rest, product));
+  assert_text (product, "2*batch*seq");
+  OrtrainDim zero = ortrain_dim_sub (f->space, product, rest);
+  g_assert_true (ortrain_dim_is_int (zero));
+  g_assert_cmpint (zero.value, ==, 0);
+  assert_text (ortrain_dim_sub (f->space, product, ortrain_dim_int (3)), "2*batch*seq - 3");
+}
+
+static void
+test_division (Fixture *f, gconstpointer data)
+{
+  OrtrainDim product = ortrain_dim_mul (f->space, ortrain_dim_mul (f->space, f->seq, ortrain_dim_int (6)), f->batch);
+  g_assert_true (ortrain_dim_equal (ortrain_dim_floor_div (f->space, product, f->seq),
+                                    ortrain_dim_mul (f->space, f->batch, ortrain_dim_int (6))));
+  OrtrainDim half = ortrain_dim_floor_div (f->space, f->seq, ortrain_dim_int (3));
+  g_assert_true (ortrain_dim_equal (half, ortrain_dim_floor_div (f->space, f->seq, ortrain_dim_int (3))));
+  gint64 value;
+  g_assert_true (ortrain_dim_evaluate (half, lookup, NULL, &value));
+  g_assert_cmpint (value, ==, 3);
+  g_assert_true (ortrain_dim_evaluate (ortrain_dim_ceil_div (f->space, f->seq, ortrain_dim_int (3)), lookup, NULL, &value));
+  g_assert_cmpint (value, ==, 4);
+  g_assert_cmpint (ortrain_dim_floor_div (f->space, ortrain_dim_int (-7), ortrain_dim_int (2)).value, ==, -4);
+  g_assert_cmpint (ortrain_dim_ceil_div (f->space, ortrain_dim_int (-7), ortrain_dim_int (2)).value, ==, -3);
+  g_assert_cmpint (ortrain_dim_mod (f->space, ortrain_dim_int (-7), ortrain_dim_int (2)).value, ==, 1);
+  /* by zero, and the one overflow: unknown, not a crash */
+  g_assert_false (ortrain_dim_is_int (ortrain_dim_floor_div (f->space, f->seq, ortrain_dim_int (0))));
+  g_assert_false (ortrain_dim_is_int (ortrain_dim_floor_div (f->space, ortrain_dim_int (1), ortrain_dim_int (0))));
+  g_assert_false (ortrain_dim_is_int (ortrain_dim_floor_div (f->space, ortrain_dim_int (G_MININT64), ortrain_dim_int (-1))));
+}
+
+static void
+test_broadcast (Fixture *f, gconstpointer data)
+{
+  OrtrainDim result;
+  g_assert_true (ortrain_dim_broadcast (f->space, f->batch, ortrain_dim_int (1), &result));
+  g_assert_true (ortrain_dim_equal (result, f->batch));
+  g_assert_true (ortrain_dim_broadcast (f->space, ortrain_dim_int (5), f->batch, &result));
+  g_assert_cmpint (result.value, ==, 5);
+  g_assert_false (ortrain_dim_broadcast (f->space, ortrain_dim_int (5), ortrain_dim_int (4), &result));
+  g_assert_true (ortrain_dim_broadcast (f->space, f->seq, f->batch, &result));
+  gint64 value;
+  g_assert_true (ortrain_dim_evaluate (result, lookup, NULL, &value));
+  g_assert_cmpint (value, ==, 10);
+}
+
+static void
+test_overflow (Fixture *f, gconstpointer data)
+{
+  OrtrainDim huge = ortrain_dim_int (G_MAXINT64);
+  g_assert_false (ortrain_dim_is_int (ortrain_dim_mul (f->space, huge, huge)));
+  g_assert_false (ortrain_dim_is_int (ortrain_dim_add (f->space, huge, ortrain_dim_int (1))));
+  OrtrainDim product = ortrain_dim_mul (f->space, huge, f->batch);
+  gint64 value;
+  g_assert_false (ortrain_dim_evaluate (product, lookup, NULL, &value));
+  OrtrainDim unknown = ortrain_dim_unknown (f->space);
+  g_assert_false (ortrain_dim_evaluate (unknown, lookup, NULL, &value));
+  g_assert_false (ortrain_dim_equal (unknown, ortrain_dim_unknown (f->space)));
+}
+
+/* A chain that a hostile file could write: it ends as an unknown, soon. */
+static void
+test_bounded (Fixture *f, gconstpointer data)
+{
+  OrtrainDim dim = f->batch;
+  for (guint i = 0; i < 200; i++)
+    dim = ortrain_dim_max (f->space, ortrain_dim_mul (f->space, dim, dim), f->seq);
+  g_autofree char *text = ortrain_dim_to_string (dim);
+  g_assert_cmpuint (strlen (text), <, 1 << 20);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+#define ADD(name) g_test_add ("/graph/dim/" #name, Fixture, NULL, set_up, test_##name, tear_down)
+  ADD (canonical);
+  ADD (division);
+  ADD (broadcast);
+  ADD (overflow);
+  ADD (bounded);
+  return g_test_run ();
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "grad/ortrain-gradient-private.h"
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-specialize-private.h"
+
+/* What the backward pass reads of the forward pass, beyond inputs and weights. */
+static guint
+count_kept (OrtrainGraph *graph)
+{
+  guint n = 0;
+  for (guint i = 0; i < graph->values->len; i++)
+    {
+      OrtrainValue *value = graph->values->pdata[i];
+      if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD)
+        continue;
+      for (guint u = 0; u < value->uses->len; u++)
+        if (g_array_index (value->uses, OrtrainUse, u).node->phase == ORTRAIN_PHASE_BACKWARD)
+          {
+            n++;
+            break;
+          }
+    }
+  return n;
+}
+
+static OrtrainValue *
+op (OrtrainGraph *graph, const char *type, OrtrainValue *a, OrtrainValue *b)
+{
+  OrtrainValue *inputs[] = { a, b };
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", type, type, inputs, b != NULL ? 2 : 1, 1);
+  g_autoptr (GError) error = NULL;
+  g_assert_true (ortrain_ops_infer_node (node, &error));
+  g_assert_no_error (error);
+  return ortrain_node_output (node, 0);
+}
+
+/* GELU as exporters write it, in eight nodes, after a product: of all that the eight gradients read, only the product's
+ * output needs to be kept. */
+static void
+test_gelu_keeps_one (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("gelu");
+  const OrtrainDim x_dims[] = { ortrain_dim_symbol (graph->dims, "batch"), ortrain_dim_int (8) };
+  const gint64 w_dims[] = { 8, 16 };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, x_dims, 2);
+  g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, w_dims, 2, &error);
+  OrtrainValue *w = ortrain_graph_new_initializer (graph, "w", zeros);
+  w->role = ORTRAIN_ROLE_PARAMETER;
+#define NUMBER(v) ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT32, v)
+  OrtrainValue *h = op (graph, "MatMul", x, w);
+  OrtrainValue *cube = op (graph, "Pow", h, NUMBER (3.0));
+  OrtrainValue *inner = op (graph, "Add", h, op (graph, "Mul", cube, NUMBER (0.044715)));
+  OrtrainValue *t = op (graph, "Tanh", op (graph, "Mul", inner, NUMBER (0.79788456)), NULL);
+  OrtrainValue *y = op (graph, "Mul", op (graph, "Mul", h, NUMBER (0.5)), op (graph, "Add", t, NUMBER (1.0)));
+  OrtrainValue *loss = op (graph, "ReduceSum", op (graph, "Mul", y, y), NULL);
+  ortrain_attributes_set_int (loss->producer->attributes, "keepdims", 0);
+  g_assert_true (ortrain_ops_infer_node (loss->producer, &error));
+  ortrain_graph_mark_output (graph, loss, TRUE);
+  OrtrainValue *gradient;
+  g_assert_true (ortrain_gradient_build (graph, loss, &w, 1, &gradient, &error));
+  g_assert_no_error (error);
+
+  const gint64 dims[] = { 32, 8 };
+  const OrtrainSpecializeInput input = { "x", ORTRAIN_DTYPE_FLOAT32, dims, 2, NULL };
+  g_autoptr (OrtrainGraph) fixed = ortrain_specialize (graph, &input, 1, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (count_kept (fixed), >, 3);
+  g_assert_true (ortrain_recompute_cheap (fixed, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (count_kept (fixed), ==, 1);
+  /* the copies say what they are, and stand in the backward pass */
+  guint n = 0;
+  for (guint i = 0; i < fixed->nodes->len; i++)
+    {
+      OrtrainNode *node = fixed->nodes->pdata[i];
+      if (node->recomputes == NULL)
+        continue;
+      n++;
+      g_assert_cmpint (node->phase, ==, ORTRAIN_PHASE_BACKWARD);
+      g_assert_cmpuint (node->number, ==, node->recomputes->number);
+    }
+  g_assert_cmpuint (n, >, 3);
+}
+
+/* Relu (a + b): the mask comes from the output, one tensor, instead of two inputs. */
+static void
+test_keeps_the_smaller_side (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("residual");
+  const OrtrainDim dims[] = { ortrain_dim_int (4), ortrain_dim_int (8) };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, dims, 2);
+  const gint64 w_dims[] = { 8, 8 };
+  OrtrainValue *w[2];
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, w_dims, 2, &error);
+      w[i] = ortrain_graph_new_initializer (graph, "w", zeros);
+      w[i]->role = ORTRAIN_ROLE_PARAMETER;
+    }
+  OrtrainValue *sum = op (graph, "Add", op (graph, "MatMul", x, w[0]), op (graph, "MatMul", x, w[1]));
+  OrtrainValue *loss = op (graph, "ReduceSum", op (graph, "Relu", sum, NULL), NULL);
+  ortrain_attributes_set_int (loss->producer->attributes, "keepdims", 0);
+  g_assert_true (ortrain_ops_infer_node (loss->producer, &error));
+  ortrain_graph_mark_output (graph, loss, TRUE);
+  OrtrainValue *gradients[2];
+  g_assert_true (ortrain_gradient_build (graph, loss, w, 2, gradients, &error));
+  g_assert_no_error (error);
+  const gint64 x_dims[] = { 4, 8 };
+  const OrtrainSpecializeInput input = { "x", ORTRAIN_DTYPE_FLOAT32, x_dims, 2, NULL };
+  g_autoptr (OrtrainGraph) fixed = ortrain_specialize (graph, &input, 1, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_recompute_cheap (fixed, &error));
+  g_assert_cmpuint (count_kept (fixed), ==, 1);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/transform/recompute/gelu-keeps-one", test_gelu_keeps_one);
+  g_test_add_func ("/transform/recompute/keeps-the-smaller-side", test_keeps_the_smaller_side);
+  return g_test_run ();
+}
