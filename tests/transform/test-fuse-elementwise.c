@@ -31,6 +31,84 @@ run_graph (OrtrainGraph *graph, GHashTable *known, OrtrainThreadPool *pool)
     }
 }
 
+/* Every placement that the kernel allows: output k over input i gives the same bits as outputs of their own. */
+static guint
+check_in_place (OrtrainNode *node, GHashTable *known, OrtrainThreadPool *pool)
+{
+  g_autoptr (GError) error = NULL;
+  OrtrainOperand in[64] = { 0 }, out[64] = { 0 };
+  OrtrainTensor *tensors[64], *results[64];
+  const void *addresses[64];
+  void *places[64];
+  guint n_inputs = node->inputs->len, n_outputs = node->outputs->len, n_checked = 0;
+  for (guint i = 0; i < n_inputs + n_outputs; i++)
+    {
+      gboolean input = i < n_inputs;
+      OrtrainValue *value = input ? ortrain_node_input (node, i) : ortrain_node_output (node, i - n_inputs);
+      OrtrainTensor *tensor = value->tensor != NULL ? value->tensor : g_hash_table_lookup (known, value->name);
+      OrtrainOperand *operand = input ? &in[i] : &out[i - n_inputs];
+      *(input ? &tensors[i] : &results[i - n_inputs]) = tensor;
+      operand->dtype = ortrain_tensor_get_dtype (tensor);
+      operand->rank = (guint) ortrain_tensor_get_rank (tensor);
+      operand->dims = ortrain_tensor_peek_dims (tensor);
+      operand->n_elements = ortrain_tensor_get_n_elements (tensor);
+      operand->n_bytes = ortrain_tensor_get_n_bytes (tensor);
+      operand->constant = input ? ortrain_tensor_peek (tensor) : NULL; /* as in run_graph */
+    }
+  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), node->domain, node->op_type, in,
+                                                       n_inputs, out, n_outputs, &error);
+  g_assert_no_error (error);
+  OrtrainKernelSetup setup = {
+    .op_type = node->op_type,
+    .domain = node->domain,
+    .attributes = node->attributes,
+    .body = (GObject *) node->body,
+    .inputs = in,
+    .outputs = out,
+    .n_inputs = n_inputs,
+    .n_outputs = n_outputs,
+    .n_threads = ortrain_thread_pool_get_n_threads (pool),
+  };
+  g_assert_true (kernel->prepare (&setup, &error));
+  g_autofree void *workspace = g_malloc (setup.workspace_bytes + 64);
+  for (guint k = 0; k < n_outputs; k++)
+    for (guint i = 0; i < n_inputs; i++)
+      {
+        if (!(setup.inplace[k] >> i & 1))
+          continue;
+        g_assert_cmpuint (in[i].n_bytes, ==, out[k].n_bytes);
+        g_autoptr (GPtrArray) copies = g_ptr_array_new_with_free_func (g_free);
+        for (guint j = 0; j < n_inputs; j++)
+          {
+            addresses[j] = g_memdup2 (ortrain_tensor_peek (tensors[j]), MAX (in[j].n_bytes, 1));
+            g_ptr_array_add (copies, (void *) addresses[j]);
+          }
+        for (guint j = 0; j < n_outputs; j++)
+          {
+            places[j] = j == k ? (void *) addresses[i] : g_malloc0 (MAX (out[j].n_bytes, 1));
+            if (j != k)
+              g_ptr_array_add (copies, places[j]);
+          }
+        OrtrainKernelFrame frame = { .pool = pool };
+        OrtrainKernelCall call = {
+          .inputs = addresses, .outputs = places, .workspace = workspace, .constants = setup.constants, .frame = &frame
+        };
+        kernel->run (&call);
+        for (guint j = 0; j < n_outputs; j++)
+          if (memcmp (places[j], ortrain_tensor_peek (results[j]), out[j].n_bytes) != 0)
+            {
+              g_autofree char *text = node->body != NULL ? ortrain_graph_to_string (node->body) : g_strdup ("alone");
+              g_test_message ("%s, output %u over input %u, differs in output %u: %s", node->op_type, k, i, j, text);
+              g_test_fail ();
+            }
+        for (guint j = 0; j < n_outputs && !g_test_failed (); j++)
+          g_assert_cmpmem (places[j], out[j].n_bytes, ortrain_tensor_peek (results[j]), out[j].n_bytes);
+        n_checked++;
+      }
+  setup.constants_free (setup.constants);
+  return n_checked;
+}
+
 static OrtrainTensor *
 random_tensor (GRand *rand, OrtrainDType dtype, const gint64 *dims, gsize rank)
 {
@@ -171,7 +249,7 @@ test_random (void)
 {
   g_autoptr (GRand) rand = g_rand_new_with_seed (7);
   g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (3);
-  guint n_before = 0, n_after = 0;
+  guint n_before = 0, n_after = 0, n_in_place = 0;
   for (guint round = 0; round < 250; round++)
     {
       g_autoptr (GError) error = NULL;
@@ -186,6 +264,8 @@ test_random (void)
       n_after += fused->nodes->len;
       run_graph (fused, got, NULL);
       run_graph (fused, threads, pool);
+      for (guint n = 0; n < fused->nodes->len; n++)
+        n_in_place += check_in_place (fused->nodes->pdata[n], got, pool);
       for (guint k = 0; k < graph->outputs->len; k++)
         {
           const char *name = ((OrtrainValue *) graph->outputs->pdata[k])->name;
@@ -205,6 +285,8 @@ test_random (void)
         }
     }
   g_test_message ("%u nodes became %u", n_before, n_after);
+  g_test_message ("%u placements in place", n_in_place);
+  g_assert_cmpuint (n_in_place, >, 100);
   g_assert_cmpuint (n_after * 2, <, n_before);
 }
 
