@@ -108,7 +108,8 @@ def _constructor(cls, new, doc):
             setattr(self.props, name, value)
         return self
 
-    cls.__new__, cls.__init__, cls.__doc__ = __new__, _swallow, doc
+    __new__.__doc__ = doc
+    cls.__new__, cls.__init__ = __new__, _swallow
     return cls
 
 
