@@ -42,7 +42,7 @@ typedef struct
 static gboolean
 prepare (OrtrainKernelSetup *setup, GError **error)
 {
-  Kind kind = g_str_equal (setup->op_type, "Adam") ? KIND_ADAM
+  Kind kind = g_str_equal (setup->op_type, "Adam")      ? KIND_ADAM
               : g_str_equal (setup->op_type, "Adagrad") ? KIND_ADAGRAD
                                                         : KIND_MOMENTUM;
   guint n_states = kind == KIND_ADAM ? 2 : 1, n = (setup->n_inputs - 2) / (2 + n_states);

@@ -26,8 +26,9 @@ infer_optimizer (OrtrainInferContext *ctx, guint n_states, GError **error)
                                      ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, 2 + i)));
         if (ortrain_infer_get_rank (ctx, input) >= 0 && ortrain_infer_get_rank (ctx, 2 + i) >= 0 &&
             ortrain_infer_get_rank (ctx, input) != ortrain_infer_get_rank (ctx, 2 + i))
-          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, the weight has rank %d",
-                                     input, ortrain_infer_get_rank (ctx, input), ortrain_infer_get_rank (ctx, 2 + i));
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                     "input %u has rank %d, the weight has rank %d", input,
+                                     ortrain_infer_get_rank (ctx, input), ortrain_infer_get_rank (ctx, 2 + i));
         if (group == 0)
           ortrain_infer_set_like (ctx, i, input);
         else if (group >= 2)

@@ -287,6 +287,57 @@ test_by_value (void)
   op_test_end (&t);
 }
 
+/* Values are those of torch.nn.functional.interpolate. */
+static void
+test_resize (void)
+{
+  OpTest t;
+  op_test_begin (&t);
+  OP_IN (&t, FLOAT64, OP_DIMS (1, 1, 2, 2), 1, 2, 3, 4);
+  ortrain_attributes_set_string (t.attributes, "mode", "nearest");
+  ortrain_attributes_set_floats (t.attributes, "scales", (float[]){ 1, 1, 1, 2 }, 4);
+  op_test_go (&t, "", "Upsample", 1, 7);
+  OP_OUT (&t, 0, OP_DIMS (1, 1, 2, 4), 1, 1, 2, 2, 3, 3, 4, 4);
+  t.node = t.graph->nodes->pdata[0];
+  op_test_gradient (&t, 1, 0);
+  op_test_end (&t);
+
+  op_test_begin (&t);
+  OP_IN (&t, FLOAT64, OP_DIMS (1, 1, 2, 2), 1, 2, 3, 4);
+  OP_ABSENT (&t);
+  OP_ABSENT (&t);
+  OP_INTS (&t, 1, 1, 3, 4);
+  ortrain_attributes_set_string (t.attributes, "mode", "linear");
+  OP_RUN (&t, "Resize", 1);
+  OP_OUT (&t, 0, OP_DIMS (1, 1, 3, 4), 1, 1.25, 1.75, 2, 2, 2.25, 2.75, 3, 3, 3.25, 3.75, 4);
+  op_test_gradient (&t, 1, 0);
+  op_test_end (&t);
+
+  static const char *const modes[] = { "nearest", "linear", "cubic" };
+  static const char *const transformations[] = { "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
+                                                 "half_pixel_symmetric" };
+  for (guint m = 0; m < 3; m++)
+    for (guint c = 0; c < G_N_ELEMENTS (transformations); c++)
+      for (guint antialias = 0; antialias < 2; antialias++)
+        {
+          double x[20];
+          for (guint i = 0; i < 20; i++)
+            x[i] = sin (i * 1.7);
+          op_test_begin (&t);
+          op_test_tensor (&t, op_test_make (ORTRAIN_DTYPE_FLOAT64, OP_DIMS (1, 4, 5), x));
+          OP_ABSENT (&t);
+          OP_ABSENT (&t);
+          OP_INTS (&t, 2, 8);
+          ortrain_attributes_set_ints (t.attributes, "axes", (gint64[]){ 1, 2 }, 2);
+          ortrain_attributes_set_string (t.attributes, "mode", modes[m]);
+          ortrain_attributes_set_int (t.attributes, "antialias", antialias);
+          ortrain_attributes_set_string (t.attributes, "coordinate_transformation_mode", transformations[c]);
+          OP_RUN (&t, "Resize", 1);
+          op_test_gradient (&t, 1, 0);
+          op_test_end (&t);
+        }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -298,5 +349,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/moves/scatter", test_scatter);
   g_test_add_func ("/ops/moves/top-k", test_top_k);
   g_test_add_func ("/ops/moves/by-value", test_by_value);
+  g_test_add_func ("/ops/moves/resize", test_resize);
   return g_test_run ();
 }

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-copy-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Resize in all its modes is separable: along each axis, an output element is a weighed sum of a few input elements.
+ * The weights are made once; a run goes axis by axis, [outer, n_in, inner] → [outer, n_out, inner], between two
+ * workspaces. The gradient goes the same way back. Nearest neighbours of any type are plain copies. */
+
+typedef struct
+{
+  gint64 n_in, n_out, outer, inner; /* of the pass along this axis */
+  guint taps;
+  gint64 *indices; /* [n_out][taps] */
+  double *weights; /* [n_out][taps] */
+  guint8 *outside; /* [n_out]: not in the region that may be read (tf_crop_and_resize) */
+} Axis;
+
+typedef struct
+{
+  guint n_axes; /* with something to do */
+  Axis axes[ORTRAIN_MAX_RANK];
+  gboolean nearest, any_outside;
+  OrtrainDType dtype;
+  gsize size;
+  gint64 n_out;  /* elements of the resized tensor */
+  gsize n_bytes; /* of the output of the kernel */
+  gint64 buffer; /* elements of each workspace */
+  double extrapolation;
+} Resize;
+
+static void
+resize_free (gpointer data)
+{
+  Resize *r = data;
+  for (guint i = 0; i < r->n_axes; i++)
+    {
+      g_free (r->axes[i].indices);
+      g_free (r->axes[i].weights);
+      g_free (r->axes[i].outside);
+    }
+  g_free (r);
+}
+
+typedef struct
+{
+  const char *transformation, *nearest_mode, *mode;
+  double cubic_a;
+  gboolean exclude_outside, antialias;
+} Mode;
+
+static double
+transform (const Mode *mode, double x, double scale, gint64 n_in, gint64 n_out, double roi_begin, double roi_end)
+{
+  double in = (double) n_in, wide = scale * in; /* the width before rounding */
+  const char *t = mode->transformation;
+  if (g_str_equal (t, "asymmetric"))
+    return x / scale;
+  if (g_str_equal (t, "align_corners"))
+    return wide == 1 ? 0 : x * (in - 1) / (wide - 1);
+  if (g_str_equal (t, "pytorch_half_pixel"))
+    return wide == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
+  if (g_str_equal (t, "tf_half_pixel_for_nn"))
+    return (x + 0.5) / scale;
+  if (g_str_equal (t, "tf_crop_and_resize"))
+    return roi_begin * (in - 1) + (n_out == 1 ? (roi_end - roi_begin) * (in - 1) / 2
+                                              : x * (roi_end - roi_begin) * (in - 1) / (double) (n_out - 1));
+  if (g_str_equal (t, "half_pixel_symmetric"))
+    return in / 2 * (1 - (double) n_out / wide) + (x + 0.5) / scale - 0.5;
+  return (x + 0.5) / scale - 0.5;
+}
+
+static double
+cubic (double x, double a)
+{
+  x = fabs (x);
+  if (x <= 1)
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2)
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+  return 0;
+}
+
+static void
+fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double roi_end, gboolean *any_outside)
+{
+  gboolean nearest = g_str_equal (mode->mode, "nearest"), linear = g_str_equal (mode->mode, "linear");
+  gboolean crop = g_str_equal (mode->transformation, "tf_crop_and_resize");
+  double support = nearest ? 1 : linear ? 1 : 2, shrink = mode->antialias && !nearest && scale < 1 ? scale : 1;
+  gint64 start = nearest ? 0 : (gint64) floor (-support / shrink) + 1;
+  axis->taps = nearest ? 1 : (guint) (2 - 2 * start);
+  axis->indices = g_new0 (gint64, (gsize) axis->n_out * axis->taps + 1);
+  axis->weights = g_new0 (double, (gsize) axis->n_out * axis->taps + 1);
+  axis->outside = g_new0 (guint8, (gsize) axis->n_out + 1);
+  for (gint64 j = 0; j < axis->n_out; j++)
+    {
+      double x = transform (mode, (double) j, scale, axis->n_in, axis->n_out, roi_begin, roi_end);
+      double base = floor (x), ratio = x - base, sum = 0;
+      gint64 *indices = axis->indices + j * axis->taps;
+      double *weights = axis->weights + j * axis->taps;
+      if (crop && (x < 0 || x > (double) (axis->n_in - 1)))
+        {
+          axis->outside[j] = 1;
+          *any_outside = TRUE;
+          continue;
+        }
+      if (nearest)
+        {
+          gboolean up = g_str_equal (mode->nearest_mode, "ceil")                ? ratio > 0
+                        : g_str_equal (mode->nearest_mode, "floor")             ? FALSE
+                        : g_str_equal (mode->nearest_mode, "round_prefer_ceil") ? ratio >= 0.5
+                                                                                : ratio > 0.5;
+          indices[0] = CLAMP ((gint64) base + up, 0, axis->n_in - 1);
+          weights[0] = 1;
+          continue;
+        }
+      for (guint t = 0; t < axis->taps; t++)
+        {
+          gint64 at = (gint64) base + start + t;
+          double distance = ((double) (start + t) - ratio) * shrink;
+          weights[t] = linear ? MAX (0, 1 - fabs (distance)) : cubic (distance, mode->cubic_a);
+          if (mode->exclude_outside && (at < 0 || at >= axis->n_in))
+            weights[t] = 0;
+          sum += weights[t];
+          indices[t] = CLAMP (at, 0, axis->n_in - 1);
+        }
+      if ((mode->exclude_outside || mode->antialias) && sum != 0)
+        for (guint t = 0; t < axis->taps; t++)
+          weights[t] /= sum;
+    }
+}
+
+/* Floats of a constant operand; FALSE when absent or empty. */
+static gboolean
+get_floats (const OrtrainKernelSetup *setup, guint input, double *values, gint64 n)
+{
+  if (input >= setup->n_inputs || setup->inputs[input].constant == NULL || setup->inputs[input].n_elements != n)
+    return FALSE;
+  const OrtrainOperand *operand = &setup->inputs[input];
+  for (gint64 i = 0; i < n; i++)
+    if (operand->dtype == ORTRAIN_DTYPE_FLOAT32)
+      values[i] = (double) ((const float *) operand->constant)[i];
+    else if (operand->dtype == ORTRAIN_DTYPE_FLOAT64)
+      values[i] = ((const double *) operand->constant)[i];
+    else if (operand->dtype == ORTRAIN_DTYPE_FLOAT16)
+      values[i] = (double) ortrain_half_to_float (((const guint16 *) operand->constant)[i]);
+    else
+      return FALSE;
+  return TRUE;
+}
+
+/* roi, scales and sizes are the inputs first, first + 1, first + 2. */
+static gboolean
+setup_resize (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *y, guint first, GError **error)
+{
+  gsize n_axes;
+  const gint64 *axes = ortrain_attributes_get_ints (setup->attributes, "axes", &n_axes);
+  double roi[2 * ORTRAIN_MAX_RANK], given[ORTRAIN_MAX_RANK], scales[ORTRAIN_MAX_RANK], begin[ORTRAIN_MAX_RANK],
+      end[ORTRAIN_MAX_RANK];
+  const char *policy = ortrain_attributes_get_string (setup->attributes, "keep_aspect_ratio_policy", "stretch");
+  gint64 sizes[ORTRAIN_MAX_RANK];
+  guint rank = x->rank;
+  if (rank != y->rank || rank > ORTRAIN_MAX_RANK || (axes != NULL && n_axes > rank))
+    return ortrain_kernel_refuse (setup, error, "input and output differ in rank");
+  if (axes == NULL)
+    n_axes = rank;
+  gint n_sizes = ortrain_kernel_ints (setup, first + 2, sizes, ORTRAIN_MAX_RANK);
+  gboolean has_sizes = n_sizes == (gint) n_axes;
+  gboolean has_scales = !has_sizes && get_floats (setup, first + 1, given, (gint64) n_axes);
+  gboolean has_roi = get_floats (setup, first, roi, 2 * (gint64) n_axes);
+  double ratio = 0;
+  for (gsize i = 0; has_sizes && i < n_axes; i++)
+    {
+      gint64 d = axes != NULL ? ortrain_kernel_axis (axes[i], rank) : (gint64) i;
+      double r = x->dims[d] > 0 ? (double) sizes[i] / (double) x->dims[d] : 1;
+      ratio = i == 0 ? r : g_str_equal (policy, "not_larger") ? MIN (ratio, r) : MAX (ratio, r);
+    }
+  for (guint d = 0; d < rank; d++)
+    {
+      scales[d] = x->dims[d] > 0 ? (double) y->dims[d] / (double) x->dims[d] : 1;
+      begin[d] = 0;
+      end[d] = 1;
+    }
+  for (gsize i = 0; i < n_axes; i++)
+    {
+      gint64 d = axes != NULL ? ortrain_kernel_axis (axes[i], rank) : (gint64) i;
+      if (has_scales)
+        scales[d] = given[i];
+      else if (has_sizes && !g_str_equal (policy, "stretch"))
+        scales[d] = ratio;
+      if (has_roi)
+        {
+          begin[d] = roi[i];
+          end[d] = roi[n_axes + i];
+        }
+    }
+
+  Mode mode = { ortrain_attributes_get_string (setup->attributes, "coordinate_transformation_mode", "half_pixel"),
+                ortrain_attributes_get_string (setup->attributes, "nearest_mode", "round_prefer_floor"),
+                ortrain_attributes_get_string (setup->attributes, "mode", "nearest"),
+                ortrain_attributes_get_float (setup->attributes, "cubic_coeff_a", -0.75),
+                ortrain_attributes_get_int (setup->attributes, "exclude_outside", 0) != 0,
+                ortrain_attributes_get_int (setup->attributes, "antialias", 0) != 0 };
+  gboolean crop = g_str_equal (mode.transformation, "tf_crop_and_resize");
+  Resize *r = g_new0 (Resize, 1);
+  setup->constants = r;
+  setup->constants_free = resize_free;
+  r->nearest = g_str_equal (mode.mode, "nearest");
+  r->dtype = x->dtype;
+  r->size = ortrain_dtype_get_size (x->dtype);
+  r->n_out = y->n_elements;
+  r->n_bytes = setup->outputs[0].n_bytes;
+  r->extrapolation = ortrain_attributes_get_float (setup->attributes, "extrapolation_value", 0);
+  if (y->n_elements == 0)
+    return TRUE;
+  if (x->n_elements == 0)
+    return ortrain_kernel_refuse (setup, error, "nothing cannot be made larger");
+  gint64 current[ORTRAIN_MAX_RANK];
+  memcpy (current, x->dims, sizeof (gint64) * rank);
+  for (guint d = 0; d < rank; d++)
+    {
+      /* An axis of the same length on which every element stays is left out. */
+      if (x->dims[d] == y->dims[d] && scales[d] == 1 && (!crop || (begin[d] == 0 && end[d] == 1)))
+        continue;
+      Axis *axis = &r->axes[r->n_axes++];
+      axis->n_in = x->dims[d];
+      axis->n_out = y->dims[d];
+      axis->outer = ortrain_kernel_product (current, 0, d);
+      axis->inner = ortrain_kernel_product (current, d + 1, rank);
+      fill_axis (axis, &mode, scales[d], begin[d], end[d], &r->any_outside);
+      current[d] = y->dims[d];
+      r->buffer =
+          MAX (r->buffer, MAX (axis->outer * axis->n_in * axis->inner, axis->outer * axis->n_out * axis->inner));
+    }
+  if (r->n_axes > 1)
+    setup->workspace_bytes = 2 * (((gsize) r->buffer * r->size + 63) & ~(gsize) 63);
+  return TRUE;
+}
+
+static gboolean
+prepare_resize (OrtrainKernelSetup *setup, GError **error)
+{
+  if (!setup_resize (setup, &setup->inputs[0], &setup->outputs[0], 1, error))
+    return FALSE;
+  const Resize *r = setup->constants;
+  if (r->nearest || r->dtype == ORTRAIN_DTYPE_FLOAT32 || r->dtype == ORTRAIN_DTYPE_FLOAT64)
+    return TRUE;
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "Resize has no kernel for %s in this mode",
+               ortrain_dtype_get_name (r->dtype));
+  return FALSE;
+}
+
+static gboolean
+prepare_resize_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  return setup_resize (setup, &setup->outputs[0], &setup->inputs[0], 2, error);
+}
+
+typedef struct
+{
+  const Axis *axis;
+  gsize size;
+  gboolean nearest;
+  gconstpointer in;
+  gpointer out;
+} Job;
+
+/* Rows (outer, output index) of one pass forward. */
+#define FORWARD(NAME, T)                                                                                               \
+  static void forward_##NAME (const Axis *axis, const T *in, T *out, gint64 begin, gint64 end)                         \
+  {                                                                                                                    \
+    for (gint64 row = begin; row < end; row++)                                                                         \
+      {                                                                                                                \
+        gint64 outer = row / axis->n_out, j = row % axis->n_out;                                                       \
+        const T *from = in + outer * axis->n_in * axis->inner;                                                         \
+        T *restrict to = out + row * axis->inner;                                                                      \
+        for (gint64 i = 0; i < axis->inner; i++)                                                                       \
+          to[i] = 0;                                                                                                   \
+        for (guint t = 0; t < axis->taps; t++)                                                                         \
+          {                                                                                                            \
+            T w = (T) axis->weights[j * axis->taps + t];                                                               \
+            const T *restrict x = from + axis->indices[j * axis->taps + t] * axis->inner;                              \
+            for (gint64 i = 0; i < axis->inner; i++)                                                                   \
+              to[i] += w * x[i];                                                                                       \
+          }                                                                                                            \
+      }                                                                                                                \
+  }                                                                                                                    \
+  /* Slabs (outer) of one pass back: dx [outer, n_in, inner] from dy [outer, n_out, inner]. */                         \
+  static void backward_##NAME (const Axis *axis, const T *dy, T *dx, gint64 begin, gint64 end)                         \
+  {                                                                                                                    \
+    for (gint64 outer = begin; outer < end; outer++)                                                                   \
+      {                                                                                                                \
+        T *to = dx + outer * axis->n_in * axis->inner;                                                                 \
+        memset (to, 0, (gsize) (axis->n_in * axis->inner) * sizeof (T));                                               \
+        for (gint64 j = 0; j < axis->n_out; j++)                                                                       \
+          for (guint t = 0; t < axis->taps; t++)                                                                       \
+            {                                                                                                          \
+              T w = (T) axis->weights[j * axis->taps + t];                                                             \
+              const T *restrict from = dy + (outer * axis->n_out + j) * axis->inner;                                   \
+              T *restrict x = to + axis->indices[j * axis->taps + t] * axis->inner;                                    \
+              for (gint64 i = 0; i < axis->inner; i++)                                                                 \
+                x[i] += w * from[i];                                                                                   \
+            }                                                                                                          \
+      }                                                                                                                \
+  }
+FORWARD (f32, float)
+FORWARD (f64, double)
+
+static void
+forward_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const Job *job = data;
+  const Axis *axis = job->axis;
+  if (job->nearest)
+    for (gint64 row = begin; row < end; row++)
+      {
+        gint64 from = row / axis->n_out * axis->n_in + axis->indices[row % axis->n_out];
+        gsize n = (gsize) axis->inner * job->size;
+        memcpy ((guint8 *) job->out + (gsize) row * n, (const guint8 *) job->in + (gsize) from * n, n);
+      }
+  else if (job->size == sizeof (float))
+    forward_f32 (axis, job->in, job->out, begin, end);
+  else
+    forward_f64 (axis, job->in, job->out, begin, end);
+}
+
+static void
+backward_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const Job *job = data;
+  if (job->size == sizeof (float))
+    backward_f32 (job->axis, job->in, job->out, begin, end);
+  else
+    backward_f64 (job->axis, job->in, job->out, begin, end);
+}
+
+/* Elements outside of the region take one value. */
+static void
+fill_outside (const Resize *r, gpointer y)
+{
+  for (guint k = 0; k < r->n_axes; k++)
+    {
+      const Axis *axis = &r->axes[k];
+      /* inner and outer of the finished tensor */
+      gint64 inner = axis->inner;
+      for (guint l = k + 1; l < r->n_axes; l++)
+        inner = inner / r->axes[l].n_in * r->axes[l].n_out;
+      gint64 rows = r->n_out / inner;
+      for (gint64 row = 0; row < rows; row++)
+        for (gint64 i = row * inner; i < (row + 1) * inner && axis->outside[row % axis->n_out]; i++)
+          {
+            if (r->dtype == ORTRAIN_DTYPE_FLOAT32)
+              ((float *) y)[i] = (float) r->extrapolation;
+            else if (r->dtype == ORTRAIN_DTYPE_FLOAT64)
+              ((double *) y)[i] = r->extrapolation;
+            else
+              memset ((guint8 *) y + (gsize) i * r->size, 0, r->size);
+          }
+    }
+}
+
+static void
+run_resize (const OrtrainKernelCall *call)
+{
+  const Resize *r = call->constants;
+  gconstpointer from = call->inputs[0];
+  guint8 *buffers = call->workspace;
+  gsize buffer_bytes = ((gsize) r->buffer * r->size + 63) & ~(gsize) 63;
+  if (r->n_out == 0)
+    return;
+  if (r->n_axes == 0)
+    ortrain_copy_bytes (call->frame->pool, from, call->outputs[0], r->n_bytes);
+  for (guint k = 0; k < r->n_axes; k++)
+    {
+      const Axis *axis = &r->axes[k];
+      gpointer to = k + 1 == r->n_axes ? call->outputs[0] : buffers + (k % 2) * buffer_bytes;
+      Job job = { axis, r->size, r->nearest, from, to };
+      ortrain_parallel_for (call->frame->pool, axis->outer * axis->n_out,
+                            ortrain_kernel_grain (axis->inner * axis->taps * (gint64) r->size), forward_range, &job);
+      from = to;
+    }
+  if (r->any_outside)
+    fill_outside (r, call->outputs[0]);
+}
+
+static void
+run_resize_grad (const OrtrainKernelCall *call)
+{
+  const Resize *r = call->constants;
+  gconstpointer from = call->inputs[0];
+  guint8 *buffers = call->workspace;
+  gsize buffer_bytes = ((gsize) r->buffer * r->size + 63) & ~(gsize) 63;
+  if (r->n_out == 0)
+    ortrain_copy_zero (call->frame->pool, call->outputs[0], r->n_bytes);
+  else if (r->n_axes == 0)
+    ortrain_copy_bytes (call->frame->pool, from, call->outputs[0], r->n_bytes);
+  else
+    for (guint k = r->n_axes; k-- > 0;)
+      {
+        const Axis *axis = &r->axes[k];
+        gpointer to = k == 0 ? call->outputs[0] : buffers + (k % 2) * buffer_bytes;
+        Job job = { axis, r->size, FALSE, from, to };
+        ortrain_parallel_for (call->frame->pool, axis->outer,
+                              ortrain_kernel_grain (axis->n_out * axis->inner * axis->taps * (gint64) r->size),
+                              backward_range, &job);
+        from = to;
+      }
+}
+
+static const OrtrainKernel rows[] = {
+  { .op_type = "Resize", .domain = "", .prepare = prepare_resize, .run = run_resize },
+  { .op_type = "ResizeGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_F32F64,
+    .prepare = prepare_resize_grad,
+    .run = run_resize_grad },
+};
+
+ORTRAIN_KERNEL_TABLE (resize, rows);

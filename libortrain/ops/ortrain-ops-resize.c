@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-shape-helpers-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Resize, which Upsample and the first Resize become, and its gradient. */
+
+static gboolean
+has_elements (OrtrainInferContext *ctx, guint i)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  if (value == NULL)
+    return FALSE;
+  return !(value->rank == 1 && ortrain_dim_is_int (value->dims[0]) && value->dims[0].value == 0);
+}
+
+/* dim * scale, rounded down; symbolic when the scale is a whole number or its inverse. */
+static OrtrainDim
+scaled (OrtrainDimSpace *space, OrtrainDim dim, double scale)
+{
+  if (ortrain_dim_is_int (dim))
+    return ortrain_dim_int ((gint64) floor ((double) dim.value * scale));
+  if (scale >= 1 && scale == floor (scale) && scale < 1e6)
+    return ortrain_dim_mul (space, dim, ortrain_dim_int ((gint64) scale));
+  if (scale > 0 && 1 / scale == floor (1 / scale) && 1 / scale < 1e6)
+    return ortrain_dim_floor_div (space, dim, ortrain_dim_int ((gint64) (1 / scale)));
+  return ortrain_dim_unknown (space);
+}
+
+static gboolean
+infer_resize (OrtrainInferContext *ctx, GError **error)
+{
+  static const char *const modes[] = { "nearest", "linear", "cubic", NULL };
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  gint rank = ortrain_infer_get_rank (ctx, 0), n, axis;
+  const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *sizes;
+  const char *policy = ortrain_attributes_get_string (ctx->node->attributes, "keep_aspect_ratio_policy", "stretch");
+  gsize n_axes;
+  const gint64 *axes = ortrain_attributes_get_ints (ctx->node->attributes, "axes", &n_axes);
+  OrtrainDim out[ORTRAIN_MAX_RANK];
+
+  if (!g_strv_contains (modes, ortrain_attributes_get_string (ctx->node->attributes, "mode", "nearest")))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the mode is not known");
+  if (rank < 0)
+    {
+      ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+      return TRUE;
+    }
+  if (axes == NULL)
+    n_axes = (gsize) rank;
+  memcpy (out, dims, sizeof (OrtrainDim) * rank);
+  if (has_elements (ctx, 3))
+    {
+      double ratio = 0;
+      if (!ortrain_infer_get_content (ctx, 3, &sizes, &n))
+        {
+          ortrain_infer_set_unknown (ctx, 0, dtype, rank);
+          return TRUE;
+        }
+      if ((gsize) n != n_axes)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d sizes for %" G_GSIZE_FORMAT " axes", n,
+                                   n_axes);
+      for (gint pass = 0; pass < 2; pass++)
+        for (gint i = 0; i < n; i++)
+          {
+            axis = i;
+            if (axes != NULL && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+              return FALSE;
+            if (g_str_equal (policy, "stretch"))
+              out[axis] = sizes[i];
+            else if (!ortrain_dim_is_int (sizes[i]) || !ortrain_dim_is_int (dims[axis]) || dims[axis].value == 0)
+              out[axis] = ortrain_dim_unknown (ctx->dims);
+            else if (pass == 0)
+              {
+                double r = (double) sizes[i].value / (double) dims[axis].value;
+                ratio = i == 0 ? r : g_str_equal (policy, "not_larger") ? MIN (ratio, r) : MAX (ratio, r);
+              }
+            else
+              out[axis] = ortrain_dim_int ((gint64) floor (ratio * (double) dims[axis].value + 0.5));
+          }
+      ortrain_infer_set (ctx, 0, dtype, out, rank);
+      return TRUE;
+    }
+  OrtrainValue *scales = ortrain_infer_input (ctx, 2);
+  if (scales == NULL)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "there are neither sizes nor scales");
+  if (scales->tensor == NULL || ortrain_tensor_peek (scales->tensor) == NULL)
+    {
+      ortrain_infer_set_unknown (ctx, 0, dtype, rank);
+      return TRUE;
+    }
+  if (ortrain_tensor_get_n_elements (scales->tensor) != (gint64) n_axes)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "%" G_GINT64_FORMAT " scales for %" G_GSIZE_FORMAT " axes",
+                               ortrain_tensor_get_n_elements (scales->tensor), n_axes);
+  for (gsize i = 0; i < n_axes; i++)
+    {
+      double scale = ortrain_tensor_get_scalar (scales->tensor, (gint64) i);
+      axis = (gint) i;
+      if (axes != NULL && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+        return FALSE;
+      if (!(scale > 0) || scale > 1e9)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the scale of axis %d is %g", axis, scale);
+      out[axis] = scaled (ctx->dims, dims[axis], scale);
+    }
+  ortrain_infer_set (ctx, 0, dtype, out, rank);
+  return TRUE;
+}
+
+/* Resize-10 and Upsample took (X, scales) and meant x / scale, rounded down. */
+static gboolean
+upgrade_to_resize (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *scales)
+{
+  OrtrainValue *inputs[3] = { ortrain_node_input (node, 0), NULL, scales };
+  const char *mode = ortrain_attributes_get_string (node->attributes, "mode", "nearest");
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_string (attributes, "mode", g_str_equal (mode, "bilinear") ? "linear" : mode);
+  ortrain_attributes_set_string (attributes, "coordinate_transformation_mode", "asymmetric");
+  ortrain_attributes_set_string (attributes, "nearest_mode", "floor");
+  OrtrainValue *result = ortrain_upgrade_insert (graph, node, "Resize", inputs, 3, attributes);
+  ortrain_value_replace_uses (ortrain_node_output (node, 0), result);
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+static gboolean
+upgrade_resize (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  return opset >= 11 || upgrade_to_resize (graph, node, ortrain_node_input (node, 1));
+}
+
+static gboolean
+upgrade_upsample (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainValue *scales = ortrain_node_input (node, 1);
+  if (opset < 9)
+    {
+      gsize n;
+      const float *values = ortrain_attributes_get_floats (node->attributes, "scales", &n);
+      gint64 dims = (gint64) n;
+      if (values == NULL)
+        {
+          g_autofree char *what = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s has no scales", what);
+          return FALSE;
+        }
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (&dims, 1, values, n, error);
+      if (tensor == NULL)
+        return FALSE;
+      scales = ortrain_graph_new_initializer (graph, NULL, tensor);
+    }
+  return upgrade_to_resize (graph, node, scales);
+}
+
+/* ResizeGrad (dy, shape of x, roi, scales, sizes), with the attributes of the forward node */
+static gboolean
+infer_resize_grad (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim *shape;
+  gint n;
+  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  if (ortrain_infer_get_content (ctx, 1, &shape, &n))
+    ortrain_infer_set (ctx, 0, dtype, shape, n);
+  else
+    ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_length (ctx, 1));
+  return TRUE;
+}
+
+static gboolean
+grad_resize (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *inputs[5] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)),
+                              ortrain_grad_input (ctx, 1), ortrain_grad_input (ctx, 2), ortrain_grad_input (ctx, 3) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "ResizeGrad", inputs, 5, 1,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+/* clang-format off */
+static const OrtrainOpDef rows[] = {
+  { .name = "Resize", .domain = "", .since = 10, .min_inputs = 1, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
+    .host_inputs = 0xe, .no_grad_inputs = 0xe, .infer = infer_resize, .gradient = grad_resize,
+    .upgrade = upgrade_resize },
+  { .name = "ResizeGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
+    .max_outputs = 1, .host_inputs = 0x1e, .no_grad_inputs = 0x1e, .infer = infer_resize_grad },
+  { .name = "Upsample", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
+    .host_inputs = 2, .no_grad_inputs = 2, .upgrade = upgrade_upsample },
+};
+/* clang-format on */
+
+ORTRAIN_OP_TABLE (resize, rows);
