@@ -2,6 +2,7 @@
 #include "cpu/ortrain-cpu-conv-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "cpu/ortrain-cpu-half.h"
 
 #include <string.h>
 
@@ -497,10 +498,39 @@ run_conv_grad_weight (const OrtrainKernelCall *call)
   run (conv, call->frame->pool, call->inputs[0], call->inputs[1], call->outputs[0], call->accumulate, call->workspace);
 }
 
+/* float16 and bfloat16: widened, convolved in float32, rounded once */
+static gboolean
+prepare_conv_half (OrtrainKernelSetup *setup, GError **error)
+{
+  return ortrain_half_prepare (setup, prepare_conv, error);
+}
+
+static void
+run_conv_half (const OrtrainKernelCall *call)
+{
+  ortrain_half_run (call, run_conv);
+}
+
+static gboolean
+prepare_conv_grad_weight_half (OrtrainKernelSetup *setup, GError **error)
+{
+  return ortrain_half_prepare (setup, prepare_conv_grad_weight, error);
+}
+
+static void
+run_conv_grad_weight_half (const OrtrainKernelCall *call)
+{
+  ortrain_half_run (call, run_conv_grad_weight);
+}
+
 static const OrtrainKernel rows[] = {
   { "Conv", "", ORTRAIN_DTYPES_F32F64, prepare_conv, run_conv },
   { "ConvTranspose", "", ORTRAIN_DTYPES_F32F64, prepare_conv, run_conv },
   { "ConvGradInput", "org.ortrain", ORTRAIN_DTYPES_F32F64, prepare_conv, run_conv },
   { "ConvGradWeight", "org.ortrain", ORTRAIN_DTYPES_F32F64, prepare_conv_grad_weight, run_conv_grad_weight },
+  { "Conv", "", ORTRAIN_DTYPES_HALF, prepare_conv_half, run_conv_half },
+  { "ConvTranspose", "", ORTRAIN_DTYPES_HALF, prepare_conv_half, run_conv_half },
+  { "ConvGradInput", "org.ortrain", ORTRAIN_DTYPES_HALF, prepare_conv_half, run_conv_half },
+  { "ConvGradWeight", "org.ortrain", ORTRAIN_DTYPES_HALF, prepare_conv_grad_weight_half, run_conv_grad_weight_half },
 };
 ORTRAIN_KERNEL_TABLE (conv, rows);

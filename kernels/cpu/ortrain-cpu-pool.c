@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "provider/ortrain-kernel-private.h"
+
+#include "core/ortrain-checked-private.h"
+#include "cpu/ortrain-cpu-half.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. */
+
+typedef enum
+{
+  POOL_MAX,
+  POOL_MAX_GRAD,
+  POOL_AVERAGE,
+  POOL_AVERAGE_GRAD,
+  POOL_LP,
+  POOL_LP_GRAD,
+  POOL_GLOBAL_AVERAGE,
+  POOL_GLOBAL_AVERAGE_GRAD,
+  POOL_GLOBAL_MAX,
+  POOL_GLOBAL_MAX_GRAD,
+  POOL_GLOBAL_LP,
+  POOL_GLOBAL_LP_GRAD,
+} PoolKind;
+
+typedef struct
+{
+  gint32 offset[3];
+  gint64 low, high; /* outputs along w that this place of the window serves */
+  gint64 shift;     /* of the element from the window's corner */
+} PoolTap;
+
+typedef struct
+{
+  PoolKind kind;
+  OrtrainDType dtype;
+  gint64 n_planes;
+  gint64 in[3], out[3];
+  gint64 kernel[3], stride[3], dilation[3], pad[3], pad_end[3];
+  gint64 p;
+  gboolean column_major, bytes, count_pad, has_second;
+  gint32 n_taps;
+  PoolTap *taps;
+  gint32 *counts[3]; /* elements under the window along each dimension: their product divides an average */
+} Pool;
+
+typedef struct
+{
+  const Pool *pool;
+  const void *inputs[3];
+  void *outputs[2];
+} PoolJob;
+
+#define REAL float
+#define NAME(x) x##_f32
+#define LOWEST -INFINITY
+#define IS_FLOAT 1
+#include "cpu/ortrain-cpu-pool-template.h"
+#undef REAL
+#undef NAME
+
+#define REAL double
+#define NAME(x) x##_f64
+#include "cpu/ortrain-cpu-pool-template.h"
+#undef REAL
+#undef NAME
+#undef LOWEST
+#undef IS_FLOAT
+
+#define IS_FLOAT 0
+#define REAL gint8
+#define NAME(x) x##_i8
+#define LOWEST G_MININT8
+#include "cpu/ortrain-cpu-pool-template.h"
+#undef REAL
+#undef NAME
+#undef LOWEST
+
+#define REAL guint8
+#define NAME(x) x##_u8
+#define LOWEST 0
+#include "cpu/ortrain-cpu-pool-template.h"
+#undef REAL
+#undef NAME
+#undef LOWEST
+
+static void
+free_pool (gpointer data)
+{
+  Pool *pool = data;
+  g_free (pool->taps);
+  for (guint i = 0; i < 3; i++)
+    g_free (pool->counts[i]);
+  g_free (pool);
+}
+
+static gboolean
+refuse (const OrtrainKernelSetup *setup, GError **error, const char *what)
+{
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: %s", setup->op_type, what);
+  return FALSE;
+}
+
+static gboolean
+read_window (Pool *pool, OrtrainKernelSetup *setup, guint rank, GError **error)
+{
+  const OrtrainAttributes *attributes = setup->attributes;
+  const guint n = rank - 2, shift = 3 - n;
+  gsize n_kernel, n_strides, n_dilations, n_pads;
+  const gint64 *kernel = ortrain_attributes_get_ints (attributes, "kernel_shape", &n_kernel);
+  const gint64 *strides = ortrain_attributes_get_ints (attributes, "strides", &n_strides);
+  const gint64 *dilations = ortrain_attributes_get_ints (attributes, "dilations", &n_dilations);
+  const gint64 *pads = ortrain_attributes_get_ints (attributes, "pads", &n_pads);
+  const char *auto_pad = ortrain_attributes_get_string (attributes, "auto_pad", "NOTSET");
+  if (kernel == NULL || n_kernel != n || (strides != NULL && n_strides != n) ||
+      (dilations != NULL && n_dilations != n) || (pads != NULL && n_pads != 2 * n))
+    return refuse (setup, error,
+                   "kernel_shape, strides, dilations or pads do not fit the number of spatial dimensions");
+  for (guint i = 0; i < n; i++)
+    {
+      guint at = shift + i;
+      pool->kernel[at] = kernel[i];
+      pool->stride[at] = strides != NULL ? strides[i] : 1;
+      pool->dilation[at] = dilations != NULL ? dilations[i] : 1;
+      if (pool->kernel[at] < 1 || pool->stride[at] < 1 || pool->dilation[at] < 1 || pool->kernel[at] > G_MAXINT32 ||
+          pool->stride[at] > G_MAXINT32 || pool->dilation[at] > G_MAXINT32)
+        return refuse (setup, error, "kernel_shape, strides or dilations are out of range");
+      if (g_str_has_prefix (auto_pad, "SAME"))
+        {
+          gint64 total =
+              (pool->out[at] - 1) * pool->stride[at] + (pool->kernel[at] - 1) * pool->dilation[at] + 1 - pool->in[at];
+          total = MAX (total, 0);
+          pool->pad[at] = g_str_equal (auto_pad, "SAME_UPPER") ? total / 2 : total - total / 2;
+          pool->pad_end[at] = total - pool->pad[at];
+        }
+      else if (pads != NULL && !g_str_equal (auto_pad, "VALID"))
+        {
+          pool->pad[at] = pads[i];
+          pool->pad_end[at] = pads[n + i];
+        }
+    }
+  gint64 n_taps;
+  if (!ortrain_checked_n_elements (pool->kernel, 3, &n_taps) || n_taps > G_MAXINT32 / 64)
+    return refuse (setup, error, "the window is too large");
+  pool->taps = g_try_new0 (PoolTap, (gsize) n_taps);
+  if (pool->taps == NULL)
+    return refuse (setup, error, "no memory for the window's constants");
+  pool->n_taps = (gint32) n_taps;
+  for (gint64 t = 0; t < n_taps; t++)
+    {
+      PoolTap *tap = &pool->taps[t];
+      gint64 k[3] = { t / (pool->kernel[1] * pool->kernel[2]), t / pool->kernel[2] % pool->kernel[1],
+                      t % pool->kernel[2] };
+      for (guint i = 0; i < 3; i++)
+        tap->offset[i] = (gint32) (k[i] * pool->dilation[i]);
+      gint64 offset = tap->offset[2] - pool->pad[2], stride = pool->stride[2], room = pool->in[2] - 1 - offset;
+      tap->low = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+      tap->high = room < 0 ? 0 : MIN (pool->out[2], room / stride + 1);
+      tap->shift = ((gint64) tap->offset[0] * pool->in[1] + tap->offset[1]) * pool->in[2] + tap->offset[2];
+    }
+  for (guint i = 0; i < 3; i++)
+    {
+      pool->counts[i] = g_try_new0 (gint32, (gsize) pool->out[i] + 1);
+      if (pool->counts[i] == NULL)
+        return refuse (setup, error, "no memory for the window's constants");
+      for (gint64 o = 0; o < pool->out[i]; o++)
+        for (gint64 k = 0; k < pool->kernel[i]; k++)
+          {
+            gint64 at = o * pool->stride[i] - pool->pad[i] + k * pool->dilation[i];
+            gboolean counts = pool->count_pad ? at < pool->in[i] + pool->pad_end[i] : at >= 0 && at < pool->in[i];
+            pool->counts[i][o] += counts ? 1 : 0;
+          }
+    }
+  return TRUE;
+}
+
+static const struct
+{
+  const char *op_type;
+  PoolKind window, global; /* with and without kernel_shape */
+} kinds[] = {
+  { "MaxPool", POOL_MAX, POOL_GLOBAL_MAX },
+  { "MaxPoolTrain", POOL_MAX, POOL_GLOBAL_MAX },
+  { "MaxPoolGrad", POOL_MAX_GRAD, POOL_MAX_GRAD },
+  { "AveragePool", POOL_AVERAGE, POOL_GLOBAL_AVERAGE },
+  { "AveragePoolGrad", POOL_AVERAGE_GRAD, POOL_GLOBAL_AVERAGE_GRAD },
+  { "LpPool", POOL_LP, POOL_GLOBAL_LP },
+  { "LpPoolGrad", POOL_LP_GRAD, POOL_GLOBAL_LP_GRAD },
+  { "GlobalAveragePool", POOL_GLOBAL_AVERAGE, POOL_GLOBAL_AVERAGE },
+  { "GlobalMaxPool", POOL_GLOBAL_MAX, POOL_GLOBAL_MAX },
+  { "GlobalMaxPoolGrad", POOL_GLOBAL_MAX_GRAD, POOL_GLOBAL_MAX_GRAD },
+  { "GlobalLpPool", POOL_GLOBAL_LP, POOL_GLOBAL_LP },
+};
+
+static gboolean
+prepare_pool (OrtrainKernelSetup *setup, GError **error)
+{
+  g_autofree Pool *pool = g_new0 (Pool, 1);
+  gboolean windowed = ortrain_attributes_has (setup->attributes, "kernel_shape");
+  for (guint i = 0; i < G_N_ELEMENTS (kinds); i++)
+    if (g_str_equal (kinds[i].op_type, setup->op_type))
+      pool->kind = windowed ? kinds[i].window : kinds[i].global;
+  gboolean backward = g_str_has_suffix (setup->op_type, "Grad");
+  const OrtrainOperand *large = backward ? &setup->outputs[0] : &setup->inputs[0];
+  const OrtrainOperand *small = backward ? &setup->inputs[0] : &setup->outputs[0];
+  if (large->rank < 2 || small->rank != large->rank)
+    return refuse (setup, error, "the input has no channels");
+  pool->dtype = large->dtype;
+  pool->n_planes = large->dims[0] * large->dims[1];
+  pool->p = ortrain_attributes_get_int (setup->attributes, "p", 2);
+  pool->column_major = ortrain_attributes_get_int (setup->attributes, "storage_order", 0) != 0;
+  pool->count_pad = ortrain_attributes_get_int (setup->attributes, "count_include_pad", 0) != 0;
+  if (pool->p < 1)
+    return refuse (setup, error, "p must be positive");
+  for (guint i = 0; i < 3; i++)
+    pool->in[i] = pool->out[i] = pool->kernel[i] = pool->stride[i] = pool->dilation[i] = 1;
+  setup->constants = pool;
+  setup->constants_free = free_pool;
+  if (pool->kind >= POOL_GLOBAL_AVERAGE)
+    {
+      for (guint i = 2; i < large->rank; i++)
+        pool->in[2] *= large->dims[i];
+      if (pool->in[2] == 0 && pool->n_planes > 0)
+        {
+          setup->constants = NULL;
+          return refuse (setup, error, "there is nothing to pool");
+        }
+    }
+  else
+    {
+      if (large->rank < 3 || large->rank > 5)
+        {
+          setup->constants = NULL;
+          return refuse (setup, error, "only one to three spatial dimensions are supported");
+        }
+      for (guint i = 2; i < large->rank; i++)
+        {
+          pool->in[i + 3 - large->rank] = large->dims[i];
+          pool->out[i + 3 - large->rank] = small->dims[i];
+        }
+      if (pool->kind == POOL_MAX)
+        pool->bytes = setup->n_outputs > 1 && setup->outputs[1].dtype == ORTRAIN_DTYPE_UINT8;
+      else if (pool->kind == POOL_MAX_GRAD)
+        pool->bytes = setup->inputs[1].dtype == ORTRAIN_DTYPE_UINT8;
+      if (!read_window (pool, setup, large->rank, error))
+        {
+          setup->constants = NULL;
+          free_pool (g_steal_pointer (&pool));
+          return FALSE;
+        }
+    }
+  pool->has_second = setup->n_outputs > 1 && setup->outputs[1].dtype != ORTRAIN_DTYPE_UNDEFINED;
+  setup->flops = (double) large->n_elements * 2;
+  g_steal_pointer (&pool);
+  return TRUE;
+}
+
+static void
+byte_planes (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const PoolJob *job = data;
+  const Pool *pool = job->pool;
+  const gint64 n_in = pool->in[0] * pool->in[1] * pool->in[2], n_out = pool->out[0] * pool->out[1] * pool->out[2];
+  for (gint64 plane = begin; plane < end; plane++)
+    {
+      gint64 *indices = job->outputs[1] != NULL ? (gint64 *) job->outputs[1] + plane * n_out : NULL;
+      if (pool->dtype == ORTRAIN_DTYPE_INT8)
+        max_plane_i8 (pool, (const gint8 *) job->inputs[0] + plane * n_in, (gint8 *) job->outputs[0] + plane * n_out,
+                      NULL, indices, plane * n_in);
+      else
+        max_plane_u8 (pool, (const guint8 *) job->inputs[0] + plane * n_in, (guint8 *) job->outputs[0] + plane * n_out,
+                      NULL, indices, plane * n_in);
+    }
+}
+
+static void
+run_pool (const OrtrainKernelCall *call)
+{
+  const Pool *pool = call->constants;
+  PoolJob job = { .pool = pool, .outputs = { call->outputs[0], NULL } };
+  /* Only as many operands as the operator has. */
+  job.inputs[0] = call->inputs[0];
+  if (pool->kind == POOL_MAX_GRAD || pool->kind == POOL_LP_GRAD || pool->kind == POOL_GLOBAL_LP_GRAD ||
+      pool->kind == POOL_GLOBAL_MAX_GRAD)
+    job.inputs[1] = call->inputs[1];
+  if (pool->kind == POOL_LP_GRAD || pool->kind == POOL_GLOBAL_LP_GRAD)
+    job.inputs[2] = call->inputs[2];
+  if (pool->has_second)
+    job.outputs[1] = call->outputs[1];
+  gint64 plane = pool->in[0] * pool->in[1] * pool->in[2];
+  gint64 grain = CLAMP (16384 / MAX (plane, 1), 1, 1024);
+  OrtrainParallelFunc func = pool->dtype == ORTRAIN_DTYPE_FLOAT64   ? pool_planes_f64
+                             : pool->dtype == ORTRAIN_DTYPE_FLOAT32 ? pool_planes_f32
+                                                                    : byte_planes;
+  ortrain_parallel_for (call->frame->pool, pool->n_planes, grain, func, &job);
+}
+
+/* ---- MaxUnpool (x, indices, shape), and MaxUnpoolGrad (dy, indices): indices count over the whole tensor ---- */
+
+typedef struct
+{
+  gint64 n_small, n_large;
+  gsize size;
+} Unpool;
+
+static gboolean
+prepare_unpool (OrtrainKernelSetup *setup, GError **error)
+{
+  gboolean backward = g_str_equal (setup->op_type, "MaxUnpoolGrad");
+  const OrtrainOperand *large = backward ? &setup->inputs[0] : &setup->outputs[0];
+  const OrtrainOperand *small = backward ? &setup->outputs[0] : &setup->inputs[0];
+  if (setup->inputs[1].n_elements != small->n_elements)
+    return refuse (setup, error, "there must be as many indices as elements");
+  Unpool *unpool = g_new0 (Unpool, 1);
+  unpool->n_small = small->n_elements;
+  unpool->n_large = large->n_elements;
+  unpool->size = ortrain_dtype_get_size (large->dtype);
+  setup->constants = unpool;
+  setup->constants_free = g_free;
+  return TRUE;
+}
+
+static void
+run_unpool (const OrtrainKernelCall *call)
+{
+  const Unpool *unpool = call->constants;
+  const gint64 *indices = call->inputs[1];
+  const guint8 *from = call->inputs[0];
+  guint8 *to = call->outputs[0];
+  memset (to, 0, (gsize) unpool->n_large * unpool->size);
+  for (gint64 i = 0; i < unpool->n_small; i++)
+    {
+      if (indices[i] < 0 || indices[i] >= unpool->n_large)
+        {
+          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_large);
+          return;
+        }
+      memcpy (to + (gsize) indices[i] * unpool->size, from + (gsize) i * unpool->size, unpool->size);
+    }
+}
+
+static void
+run_unpool_grad (const OrtrainKernelCall *call)
+{
+  const Unpool *unpool = call->constants;
+  const gint64 *indices = call->inputs[1];
+  const guint8 *from = call->inputs[0];
+  guint8 *to = call->outputs[0];
+  for (gint64 i = 0; i < unpool->n_small; i++)
+    {
+      if (indices[i] < 0 || indices[i] >= unpool->n_large)
+        {
+          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_large);
+          return;
+        }
+      memcpy (to + (gsize) i * unpool->size, from + (gsize) indices[i] * unpool->size, unpool->size);
+    }
+}
+
+static gboolean
+prepare_pool_half (OrtrainKernelSetup *setup, GError **error)
+{
+  return ortrain_half_prepare (setup, prepare_pool, error);
+}
+
+static void
+run_pool_half (const OrtrainKernelCall *call)
+{
+  ortrain_half_run (call, run_pool);
+}
+
+#define POOL_ROWS(name, domain)                                                                                        \
+  { name, domain, ORTRAIN_DTYPES_F32F64, prepare_pool, run_pool },                                                     \
+  {                                                                                                                    \
+    name, domain, ORTRAIN_DTYPES_HALF, prepare_pool_half, run_pool_half                                                \
+  }
+
+static const OrtrainKernel rows[] = {
+  POOL_ROWS ("MaxPool", ""),
+  { "MaxPool", "", ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT8) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT8), prepare_pool,
+    run_pool },
+  POOL_ROWS ("MaxPoolTrain", "org.ortrain"),
+  POOL_ROWS ("MaxPoolGrad", "org.ortrain"),
+  POOL_ROWS ("AveragePool", ""),
+  POOL_ROWS ("AveragePoolGrad", "org.ortrain"),
+  POOL_ROWS ("GlobalAveragePool", ""),
+  POOL_ROWS ("GlobalMaxPool", ""),
+  POOL_ROWS ("GlobalMaxPoolGrad", "org.ortrain"),
+  POOL_ROWS ("LpPool", ""),
+  POOL_ROWS ("GlobalLpPool", ""),
+  POOL_ROWS ("LpPoolGrad", "org.ortrain"),
+  { "MaxUnpool", "", ORTRAIN_DTYPES_FLOAT, prepare_unpool, run_unpool },
+  { "MaxUnpoolGrad", "org.ortrain", ORTRAIN_DTYPES_FLOAT, prepare_unpool, run_unpool_grad },
+};
+ORTRAIN_KERNEL_TABLE (pool, rows);
