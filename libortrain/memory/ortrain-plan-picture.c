@@ -243,7 +243,7 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
       append_line (text, x, TOP - 2, x, TOP + HEIGHT, "stroke=\"#a51d2d\" stroke-width=\"1\" stroke-dasharray=\"2 3\"");
       g_autofree char *label = g_strdup_printf ("peak at step %u, %s", peak, self->steps[peak].node->op_type);
       append_text (text, x, TOP - 8, x > LEFT + WIDTH * 0.7 ? "end" : x < LEFT + WIDTH * 0.3 ? "start" : "middle",
-                   " fill=\"#a51d2d\"", label);
+                   " fill=\"#a51d2d\" paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"4\"", label);
     }
   if (self->first_backward > 0 && self->first_backward < self->n_steps)
     {
