@@ -16,3 +16,7 @@ gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-recompute-cheap.c: of what the backward pass reads, the smallest set (in bytes) is kept from which
  * element-wise operators and views give the rest; those run again in the backward pass. Shapes are numbers. */
 gboolean ortrain_recompute_cheap (OrtrainGraph *graph, GError **error);
+/* transform/ortrain-fuse-attention.c, transform/ortrain-fuse-norm.c: what exporters write out becomes Attention,
+ * LayerNormalization, RMSNormalization. Before the gradient is built; shapes may be symbolic. */
+gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);
+gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);

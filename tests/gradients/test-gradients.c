@@ -126,6 +126,12 @@ static const OrtrainGradientCase cases[] = {
   { "CrossEntropy", "f[2,3,4];i[2,4]{0,2,1,1,2,0,-100,1}", "axis=1 ignore_index=-100", 3, "org.ortrain" },
   { "CrossEntropy", "f[3,4];i[3]{0,3,1};d[4]{0.5,1,2,0.7}", "axis=-1 label_smoothing=0.2f", 3, "org.ortrain" },
   { "CrossEntropy", "f[3,4];i[3]{0,3,1};d[4]{0.5,1,2,0.7}", "axis=-1 reduction='sum'", 3, "org.ortrain" },
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3]", "scale=0.5f", 1, "org.ortrain" },
+  { "Attention", "f[2,3,2,4];f[2,5,2,4];f[2,5,2,3]", "packed=15", 1, "org.ortrain" },
+  { "Attention", "f[1,2,3,4];f[1,3,2,4];f[1,2,3,4];b[3,3]{1,0,0,1,1,0,1,1,1}", "packed=10 masked_value=-3.4e38f", 1,
+    "org.ortrain" },
+  { "Attention", "f[2,1,2,4];f[2,1,3,4];f[2,1,3,4];d[2,1,1,3]{0,0.5,-1,0,0,-1e38}", "scale=0.7f", 1, "org.ortrain" },
+  { "Attention", "f[2,1,2,4];f[2,1,3,4];f[2,1,3,4];b[2,1,1,3]{0,1,1,0,0,0}", "guard=1", 1, "org.ortrain" },
   /* normalisation */
   { "BatchNormalization", "f[2,3,2];f[3];f[3];c[3];q[3]" },
   { "BatchNormTrain", "f[3,2,2];f[2];f[2];d[2]{0.1,0.2};d[2]{1,1.5}", "momentum=0.9f", 5, "org.ortrain" },

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-gemm.h"
+#include "ortrain-cpu-half.h"
+#include "ortrain-cpu-lanes.h"
+
+/* Scaled dot product attention, softmax (scale · q·kᵀ + mask) · v, in blocks of queries: the scores of a block stay in
+ * the cache and are never written to memory. The forward pass keeps one number per row (lse), the backward pass makes
+ * the probabilities again from it. Keys that a block cannot see (causal masks, padding) are not computed. Operands are
+ * [batch, heads, length, width], or [batch, length, heads, width] where `packed` says so: rows then lie further apart,
+ * and the transposes around attention are not needed. */
+
+#define MASKED -1e30 /* what is added to a score that must not count */
+
+typedef enum
+{
+  MASK_NONE,
+  MASK_BOOL, /* FALSE: masked_value is added */
+  MASK_ADD,
+} MaskKind;
+
+typedef struct
+{
+  gint64 batch_step, head_step, pitch, width; /* in elements */
+} AttentionOperand;
+
+typedef struct
+{
+  OrtrainDType dtype;
+  guint n_inputs, n_outputs;
+  gint64 batch, heads, n_queries, n_keys;
+  AttentionOperand q, k, v, y;
+  double scale, masked_value;
+  gboolean guard;
+  MaskKind mask_kind;
+  gint64 mask_batch, mask_head, mask_row, mask_key; /* strides, 0 where the mask is the same for all */
+  gint64 mask_batches, mask_heads;
+  gboolean has_ranges;
+  gint64 block, n_blocks;
+  gsize scratch_elements, scratch_offset; /* per thread */
+} AttentionPlan;
+
+typedef struct
+{
+  const AttentionPlan *plan;
+  gconstpointer q, k, v, mask, dy;
+  gpointer y, lse, dq, dk, dv;
+  gint32 *ranges; /* [mask_batches, mask_heads, n_blocks, 2] */
+  gpointer scratch;
+} AttentionRun;
+
+static inline gint64
+base_of (const AttentionOperand *operand, gint64 b, gint64 h)
+{
+  return b * operand->batch_step + h * operand->head_step;
+}
+
+#define REAL float
+#define R(name) name##_f32
+#define EXP(x) ortrain_lane_expf (x)
+#define GEMM ortrain_cpu_gemm_f32
+#include "ortrain-cpu-attention-template.h"
+#undef REAL
+#undef R
+#undef EXP
+#undef GEMM
+#define REAL double
+#define R(name) name##_f64
+#define EXP(x) exp (x)
+#define GEMM ortrain_cpu_gemm_f64
+#include "ortrain-cpu-attention-template.h"
+#undef REAL
+#undef R
+#undef EXP
+#undef GEMM
+
+#define CALL(plan, name) ((plan)->dtype == ORTRAIN_DTYPE_FLOAT32 ? name##_f32 : name##_f64)
+
+static void
+describe (AttentionOperand *self, const OrtrainOperand *operand, gboolean packed, gint64 *heads, gint64 *length)
+{
+  *heads = operand->dims[packed ? 2 : 1];
+  *length = operand->dims[packed ? 1 : 2];
+  self->width = operand->dims[3];
+  self->pitch = packed ? *heads * self->width : self->width;
+  self->head_step = packed ? self->width : *length * self->width;
+  self->batch_step = *heads * *length * self->width;
+}
+
+static gboolean
+describe_mask (AttentionPlan *plan, const OrtrainOperand *mask)
+{
+  const gint64 full[] = { plan->batch, plan->heads, plan->n_queries, plan->n_keys };
+  gint64 *strides[] = { &plan->mask_batch, &plan->mask_head, &plan->mask_row, &plan->mask_key }, step = 1;
+  if (mask->rank > 4 || (mask->dtype != ORTRAIN_DTYPE_BOOL && mask->dtype != plan->dtype))
+    return FALSE;
+  plan->mask_kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? MASK_BOOL : MASK_ADD;
+  for (guint i = 0; i < mask->rank; i++)
+    {
+      guint d = mask->rank - 1 - i;
+      if (mask->dims[d] != 1 && mask->dims[d] != full[3 - i])
+        return FALSE;
+      *strides[3 - i] = mask->dims[d] == 1 ? 0 : step;
+      step *= mask->dims[d];
+    }
+  plan->mask_batches = plan->mask_batch ? plan->batch : 1;
+  plan->mask_heads = plan->mask_head ? plan->heads : 1;
+  plan->has_ranges = plan->mask_key != 0 && (plan->mask_kind == MASK_ADD || plan->masked_value <= MASKED);
+  return TRUE;
+}
+
+/* q, k, v, and the mask or NULL; matrices: how many blocks of scores a thread holds. */
+static gboolean
+build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainOperand *mask,
+            guint matrices, GError **error)
+{
+  AttentionPlan *plan = g_new0 (AttentionPlan, 1);
+  gint64 packed = ortrain_attributes_get_int (setup->attributes, "packed", 0), heads[3] = { 0 }, length[3] = { 0 };
+  gboolean fits = TRUE;
+  setup->constants = plan;
+  setup->constants_free = g_free;
+  for (int i = 0; i < 3; i++)
+    fits = fits && operands[i]->rank == 4 && operands[i]->dtype == operands[0]->dtype;
+  if (fits)
+    {
+      describe (&plan->q, operands[0], packed & 1, &heads[0], &length[0]);
+      describe (&plan->k, operands[1], packed & 2, &heads[1], &length[1]);
+      describe (&plan->v, operands[2], packed & 4, &heads[2], &length[2]);
+      plan->dtype = operands[0]->dtype;
+      plan->n_inputs = setup->n_inputs;
+      plan->n_outputs = setup->n_outputs;
+      plan->batch = operands[0]->dims[0];
+      plan->heads = heads[0];
+      plan->n_queries = length[0];
+      plan->n_keys = length[1];
+      fits = heads[1] == heads[0] && heads[2] == heads[0] && length[2] == length[1] && plan->k.width == plan->q.width &&
+             operands[1]->dims[0] == plan->batch && operands[2]->dims[0] == plan->batch;
+    }
+  plan->scale = ortrain_attributes_get_float (setup->attributes, "scale", 1);
+  plan->masked_value = ortrain_attributes_get_float (setup->attributes, "masked_value", -INFINITY);
+  plan->guard = ortrain_attributes_get_int (setup->attributes, "guard", 0) != 0;
+  if (fits && mask != NULL && mask->dtype != ORTRAIN_DTYPE_UNDEFINED)
+    fits = describe_mask (plan, mask);
+  if (!fits)
+    {
+      g_clear_pointer (&setup->constants, g_free);
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                   "%s: the shapes of q, k, v and mask do not fit each other", setup->op_type);
+      return FALSE;
+    }
+  plan->y.width = plan->v.width;
+  plan->y.pitch = packed & 8 ? plan->heads * plan->y.width : plan->y.width;
+  plan->y.head_step = packed & 8 ? plan->y.width : plan->n_queries * plan->y.width;
+  plan->y.batch_step = plan->heads * plan->n_queries * plan->y.width;
+
+  /* as many rows as keep the scores in the cache */
+  gsize size = ortrain_dtype_get_size (plan->dtype);
+  plan->block = CLAMP ((gint64) ((512 << 10) / matrices / size) / MAX (1, plan->n_keys), 16, 128);
+  plan->block = MIN (plan->block, MAX (1, plan->n_queries));
+  plan->n_blocks = (plan->n_queries + plan->block - 1) / plan->block;
+  plan->scratch_elements = ((gsize) plan->block * (gsize) plan->n_keys * matrices + 15) & ~(gsize) 15;
+  if (plan->has_ranges)
+    plan->scratch_offset =
+        ((gsize) (plan->mask_batches * plan->mask_heads * plan->n_blocks) * 2 * sizeof (gint32) + 63) & ~(gsize) 63;
+  setup->workspace_bytes = plan->scratch_offset + plan->scratch_elements * size * MAX (1, setup->n_threads);
+  setup->flops = 2.0 * (double) (plan->batch * plan->heads) * (double) plan->n_queries * (double) plan->n_keys *
+                 (double) (plan->q.width + plan->v.width) * (matrices == 1 ? 1 : 2.5);
+  return TRUE;
+}
+
+static void
+start_run (const OrtrainKernelCall *call, AttentionRun *run)
+{
+  const AttentionPlan *plan = run->plan;
+  run->ranges = call->workspace;
+  run->scratch = (guint8 *) call->workspace + plan->scratch_offset;
+  if (plan->has_ranges)
+    ortrain_parallel_for (call->frame->pool, plan->mask_batches * plan->mask_heads * plan->n_blocks, 4,
+                          CALL (plan, range_units), run);
+}
+
+/* Attention (q, k, v[, mask]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+static gboolean
+attention_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->inputs[2] };
+  return build_plan (setup, operands, setup->n_inputs > 3 ? &setup->inputs[3] : NULL, 1, error);
+}
+
+static void
+attention_run (const OrtrainKernelCall *call)
+{
+  const AttentionPlan *plan = call->constants;
+  AttentionRun run = { .plan = plan, .q = call->inputs[0], .k = call->inputs[1], .v = call->inputs[2] };
+  run.mask = plan->n_inputs > 3 ? call->inputs[3] : NULL;
+  run.y = call->outputs[0];
+  run.lse = plan->n_outputs > 1 ? call->outputs[1] : NULL;
+  if (plan->n_keys == 0 || plan->n_queries == 0)
+    {
+      memset (run.y, 0, (gsize) (plan->batch * plan->y.batch_step) * ortrain_dtype_get_size (plan->dtype));
+      return;
+    }
+  start_run (call, &run);
+  ortrain_parallel_for (call->frame->pool, plan->batch * plan->heads * plan->n_blocks, 1, CALL (plan, forward_units),
+                        &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (attention)
+
+/* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+static gboolean
+attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
+  return build_plan (setup, operands, setup->n_inputs > 5 ? &setup->inputs[5] : NULL, 2, error);
+}
+
+static void
+attention_grad_run (const OrtrainKernelCall *call)
+{
+  const AttentionPlan *plan = call->constants;
+  AttentionRun run = { .plan = plan, .dy = call->inputs[0], .q = call->inputs[1], .k = call->inputs[2] };
+  run.v = call->inputs[3];
+  run.lse = (gpointer) call->inputs[4];
+  run.mask = plan->n_inputs > 5 ? call->inputs[5] : NULL;
+  run.dq = call->outputs[0];
+  run.dk = plan->n_outputs > 1 ? call->outputs[1] : NULL;
+  run.dv = plan->n_outputs > 2 ? call->outputs[2] : NULL;
+  if (plan->n_keys == 0 || plan->n_queries == 0)
+    {
+      gsize size = ortrain_dtype_get_size (plan->dtype) * (gsize) plan->batch;
+      if (run.dq)
+        memset (run.dq, 0, (gsize) plan->q.batch_step * size);
+      if (run.dk)
+        memset (run.dk, 0, (gsize) plan->k.batch_step * size);
+      if (run.dv)
+        memset (run.dv, 0, (gsize) plan->v.batch_step * size);
+      return;
+    }
+  start_run (call, &run);
+  ortrain_parallel_for (call->frame->pool, plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (attention_grad)
+
+static const OrtrainKernel kernels[] = {
+  { "Attention", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_prepare, attention_run, 0 },
+  { "Attention", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_half_prepare, attention_half_run, 0 },
+  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_grad_prepare, attention_grad_run, 0 },
+  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_grad_half_prepare, attention_grad_half_run, 0 },
+};
+ORTRAIN_KERNEL_TABLE (attention, kernels);

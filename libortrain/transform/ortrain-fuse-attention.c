@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-optimizer-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* softmax (scale · q·kᵀ + mask)·v, as exporters write it, becomes one Attention node, whose scores are never in memory.
+ * The transposes between [batch, length, heads, width] and [batch, heads, length, width] around it become bits of its
+ * `packed` attribute. Runs before the gradient is built; a mask through which a gradient would flow is left alone. */
+
+typedef struct
+{
+  OrtrainValue *q, *k, *v, *mask, *output;
+  OrtrainNode *last; /* the product with v */
+  double scale, masked_value;
+  gint64 packed;
+  gboolean guard;
+} Match;
+
+/* A scalar that is not trained. */
+static gboolean
+get_scalar (OrtrainValue *value, double *scalar)
+{
+  if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER ||
+      ortrain_tensor_get_n_elements (value->tensor) != 1)
+    return FALSE;
+  *scalar = ortrain_tensor_get_scalar (value->tensor, 0);
+  return TRUE;
+}
+
+static gboolean
+is_scalar (OrtrainValue *value, double expected)
+{
+  double scalar;
+  return get_scalar (value, &scalar) && scalar == expected;
+}
+
+static OrtrainNode *
+producer_of (OrtrainValue *value, const char *op_type)
+{
+  OrtrainNode *node = value != NULL ? value->producer : NULL;
+  return node != NULL && ortrain_node_is (node, "", op_type) ? node : NULL;
+}
+
+/* The one reader of a value that nobody else sees. */
+static OrtrainNode *
+only_use (OrtrainValue *value)
+{
+  if (value == NULL || value->is_output || value->uses->len != 1)
+    return NULL;
+  return g_array_index (value->uses, OrtrainUse, 0).node;
+}
+
+/* Takes multiplications with (and divisions by) scalars off a value. */
+static OrtrainValue *
+peel_scale (OrtrainValue *value, double *scale)
+{
+  for (;;)
+    {
+      double factor;
+      OrtrainNode *mul = producer_of (value, "Mul"), *div = producer_of (value, "Div");
+      if (mul != NULL && get_scalar (ortrain_node_input (mul, 1), &factor) &&
+          ortrain_value_same_shape (value, ortrain_node_input (mul, 0)))
+        value = ortrain_node_input (mul, 0);
+      else if (mul != NULL && get_scalar (ortrain_node_input (mul, 0), &factor) &&
+               ortrain_value_same_shape (value, ortrain_node_input (mul, 1)))
+        value = ortrain_node_input (mul, 1);
+      else if (div != NULL && get_scalar (ortrain_node_input (div, 1), &factor) && factor != 0 &&
+               ortrain_value_same_shape (value, ortrain_node_input (div, 0)))
+        {
+          value = ortrain_node_input (div, 0);
+          factor = 1 / factor;
+        }
+      else
+        return value;
+      *scale *= factor;
+    }
+}
+
+static gboolean
+has_perm (OrtrainNode *transpose, const gint64 *perm, gsize n)
+{
+  gsize n_found = 0;
+  const gint64 *found = ortrain_attributes_get_ints (transpose->attributes, "perm", &n_found);
+  return found != NULL && n_found == n && memcmp (found, perm, n * sizeof (gint64)) == 0;
+}
+
+static const gint64 swap_middle[] = { 0, 2, 1, 3 };
+
+/* [batch, heads, length, width] that is the transpose of something packed. */
+static OrtrainValue *
+unpack (OrtrainValue *value, gint64 bit, gint64 *packed)
+{
+  OrtrainNode *transpose = producer_of (value, "Transpose");
+  if (transpose == NULL || !has_perm (transpose, swap_middle, 4))
+    return value;
+  *packed |= bit;
+  return ortrain_node_input (transpose, 0);
+}
+
+static gboolean
+same_dims (const OrtrainValue *a, guint first, const OrtrainValue *b, guint other, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    if (!ortrain_dim_equal (a->dims[first + i], b->dims[other + i]))
+      return FALSE;
+  return TRUE;
+}
+
+/* Reshape (Transpose (Reshape (k), [0, 2, 1])), with the leading axes of k merged in between: k with its last two axes
+ * swapped. */
+static OrtrainValue *
+swapped_through_reshapes (OrtrainValue *value)
+{
+  static const gint64 swap[] = { 0, 2, 1 };
+  OrtrainNode *outer = producer_of (value, "Reshape");
+  OrtrainNode *transpose = outer != NULL ? producer_of (ortrain_node_input (outer, 0), "Transpose") : NULL;
+  OrtrainNode *inner = transpose != NULL && has_perm (transpose, swap, 3)
+                           ? producer_of (ortrain_node_input (transpose, 0), "Reshape")
+                           : NULL;
+  if (inner == NULL)
+    return NULL;
+  OrtrainValue *k = ortrain_node_input (inner, 0), *merged = ortrain_node_output (inner, 0);
+  if (k->rank != 4 || merged->rank != 3 || value->rank != 4 || !same_dims (k, 2, merged, 1, 2) ||
+      !same_dims (k, 0, value, 0, 2) || !ortrain_dim_equal (k->dims[2], value->dims[3]) ||
+      !ortrain_dim_equal (k->dims[3], value->dims[2]))
+    return NULL;
+  return k;
+}
+
+/* From kᵀ [batch, heads, width, length] to k. New transposes go in front of `before`. */
+static OrtrainValue *
+find_keys (OrtrainGraph *graph, OrtrainValue *value, OrtrainNode *before, Match *match)
+{
+  value = peel_scale (value, &match->scale);
+  OrtrainValue *k = swapped_through_reshapes (value);
+  if (k != NULL)
+    return unpack (peel_scale (k, &match->scale), 2, &match->packed);
+  gint64 perm[4] = { 0, 1, 3, 2 };
+  OrtrainNode *transpose = producer_of (value, "Transpose");
+  gsize n = 0;
+  const gint64 *found = transpose != NULL ? ortrain_attributes_get_ints (transpose->attributes, "perm", &n) : NULL;
+  if (found != NULL && n == 4)
+    {
+      perm[0] = found[0];
+      perm[1] = found[1];
+      perm[2] = found[3];
+      perm[3] = found[2];
+      value = ortrain_node_input (transpose, 0);
+      if (memcmp (perm, swap_middle, sizeof perm) == 0)
+        {
+          match->packed |= 2;
+          return peel_scale (value, &match->scale);
+        }
+      static const gint64 same[] = { 0, 1, 2, 3 };
+      if (memcmp (perm, same, sizeof perm) == 0)
+        return unpack (peel_scale (value, &match->scale), 2, &match->packed);
+    }
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_ints (attributes, "perm", perm, 4);
+  k = ortrain_upgrade_insert (graph, before, "Transpose", &value, 1, attributes);
+  return ortrain_ops_infer_node (k->producer, NULL) ? k : NULL;
+}
+
+/* Whether a gradient might be wanted of something that this is computed from: a float initializer that is not made of
+ * zeros and very negative numbers alone. */
+static gboolean
+carries_gradient (OrtrainValue *value, guint depth)
+{
+  if (value == NULL || (value->dtype != ORTRAIN_DTYPE_UNDEFINED && !ortrain_dtype_is_floating (value->dtype)))
+    return FALSE;
+  if (value->role == ORTRAIN_ROLE_PARAMETER || depth > 64)
+    return TRUE;
+  if (value->tensor != NULL)
+    {
+      gint64 n = ortrain_tensor_get_n_elements (value->tensor);
+      for (gint64 i = 0; i < n && n > 1; i++)
+        {
+          double v = ortrain_tensor_get_scalar (value->tensor, i);
+          if (v != 0 && v > -1e4)
+            return TRUE;
+        }
+      return FALSE;
+    }
+  OrtrainNode *node = value->producer;
+  if (node == NULL || node->op == NULL || (node->op->flags & ORTRAIN_OP_NO_GRADIENT))
+    return value->kind == ORTRAIN_VALUE_INITIALIZER;
+  for (guint i = 0; i < node->inputs->len; i++)
+    if (!(i < 32 && (node->op->no_grad_inputs >> i & 1)) && carries_gradient (node->inputs->pdata[i], depth + 1))
+      return TRUE;
+  return FALSE;
+}
+
+/* Where (condition, 0, c): the condition itself, which takes a quarter of the memory. */
+static void
+set_mask (Match *match, OrtrainValue *mask)
+{
+  OrtrainNode *where = producer_of (mask, "Where");
+  double masked;
+  match->mask = mask;
+  if (where != NULL && is_scalar (ortrain_node_input (where, 1), 0) &&
+      get_scalar (ortrain_node_input (where, 2), &masked) &&
+      ortrain_value_same_shape (mask, ortrain_node_input (where, 0)))
+    {
+      match->mask = ortrain_node_input (where, 0);
+      match->masked_value = masked;
+    }
+}
+
+/* From the input of softmax down to q and k. */
+static gboolean
+match_scores (OrtrainGraph *graph, OrtrainValue *scores, Match *match)
+{
+  OrtrainNode *add = producer_of (scores, "Add"), *product = NULL;
+  for (guint i = 0; i < (add != NULL ? 2 : 1) && product == NULL; i++)
+    {
+      OrtrainValue *value = add != NULL ? ortrain_node_input (add, i) : scores;
+      double scale = 1;
+      product = producer_of (peel_scale (value, &scale), "MatMul");
+      if (product == NULL)
+        continue;
+      match->scale = scale;
+      if (add == NULL)
+        break;
+      OrtrainValue *mask = ortrain_node_input (add, 1 - i);
+      if (mask->rank < 0 || mask->rank > 4 || !ortrain_value_same_shape (value, scores) || carries_gradient (mask, 0))
+        {
+          product = NULL;
+          continue;
+        }
+      set_mask (match, mask);
+    }
+  if (product == NULL || ortrain_node_output (product, 0)->rank != 4)
+    return FALSE;
+  OrtrainValue *q = ortrain_node_input (product, 0), *k = ortrain_node_input (product, 1);
+  if (q->rank != 4 || k->rank != 4 || !same_dims (q, 0, k, 0, 2))
+    return FALSE;
+  match->q = unpack (peel_scale (q, &match->scale), 1, &match->packed);
+  match->k = find_keys (graph, k, match->last, match);
+  return match->k != NULL;
+}
+
+/* From softmax on to the product with v: directly, or through Where (IsNaN (p), 0, p). */
+static gboolean
+match_values (OrtrainNode *softmax, Match *match)
+{
+  OrtrainValue *p = ortrain_node_output (softmax, 0);
+  if (p->uses->len == 2 && !p->is_output)
+    {
+      OrtrainNode *is_nan = NULL, *where = NULL;
+      for (guint i = 0; i < 2; i++)
+        {
+          OrtrainNode *user = g_array_index (p->uses, OrtrainUse, i).node;
+          if (ortrain_node_is (user, "", "IsNaN"))
+            is_nan = user;
+          else if (ortrain_node_is (user, "", "Where"))
+            where = user;
+        }
+      if (is_nan == NULL || where == NULL || only_use (ortrain_node_output (is_nan, 0)) != where ||
+          ortrain_node_input (where, 0) != ortrain_node_output (is_nan, 0) ||
+          !is_scalar (ortrain_node_input (where, 1), 0) || ortrain_node_input (where, 2) != p)
+        return FALSE;
+      match->guard = TRUE;
+      p = ortrain_node_output (where, 0);
+    }
+  OrtrainNode *product = only_use (p);
+  if (product == NULL || !ortrain_node_is (product, "", "MatMul") || ortrain_node_input (product, 0) != p)
+    return FALSE;
+  OrtrainValue *v = ortrain_node_input (product, 1);
+  if (v == p || v->rank != 4 || p->rank != 4 || !same_dims (p, 0, v, 0, 2))
+    return FALSE;
+  match->last = product;
+  match->v = unpack (v, 4, &match->packed);
+  match->output = ortrain_node_output (product, 0);
+  OrtrainNode *transpose = only_use (match->output);
+  if (transpose != NULL && ortrain_node_is (transpose, "", "Transpose") && has_perm (transpose, swap_middle, 4))
+    {
+      match->packed |= 8;
+      match->output = ortrain_node_output (transpose, 0);
+    }
+  return TRUE;
+}
+
+static gboolean
+replace (OrtrainGraph *graph, const Match *match, GError **error)
+{
+  OrtrainValue *operands[] = { match->q, match->k, match->v, match->mask };
+  guint position;
+  if (!g_ptr_array_find (graph->nodes, match->last, &position))
+    return TRUE;
+  OrtrainNode *node = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Attention", match->last->name,
+                                                 operands, match->mask != NULL ? 4 : 3, 1);
+  ortrain_attributes_set_float (node->attributes, "scale", match->scale);
+  ortrain_attributes_set_int (node->attributes, "packed", match->packed);
+  if (match->mask != NULL && match->mask->dtype == ORTRAIN_DTYPE_BOOL)
+    ortrain_attributes_set_float (node->attributes, "masked_value", match->masked_value);
+  if (match->guard)
+    ortrain_attributes_set_int (node->attributes, "guard", 1);
+  if (!ortrain_ops_infer_node (node, error))
+    return FALSE;
+  ortrain_value_replace_uses (match->output, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+gboolean
+ortrain_fuse_attention (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      OrtrainNode *node = nodes->pdata[i];
+      if (!ortrain_node_is (node, "", "Softmax"))
+        continue;
+      OrtrainValue *scores = ortrain_node_input (node, 0);
+      gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -1);
+      Match match = { .scale = 1, .masked_value = -INFINITY };
+      if (scores == NULL || scores->rank != 4 || (axis != -1 && axis != 3) || only_use (scores) != node)
+        continue;
+      if (match_values (node, &match) && match_scores (graph, scores, &match) && !replace (graph, &match, error))
+        return FALSE;
+    }
+  return ortrain_graph_sort (graph, error);
+}

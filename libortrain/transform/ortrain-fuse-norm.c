@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-optimizer-private.h"
+
+/* Layer normalisation written out in primitives, as exporters before operator set 17 did, becomes LayerNormalization;
+ * the root mean square form becomes RMSNormalization. */
+
+static OrtrainNode *
+producer_of (OrtrainValue *value, const char *op_type)
+{
+  OrtrainNode *node = value != NULL ? value->producer : NULL;
+  return node != NULL && ortrain_node_is (node, "", op_type) ? node : NULL;
+}
+
+static gboolean
+get_scalar (OrtrainValue *value, double *scalar)
+{
+  if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER ||
+      ortrain_tensor_get_n_elements (value->tensor) != 1)
+    return FALSE;
+  *scalar = ortrain_tensor_get_scalar (value->tensor, 0);
+  return TRUE;
+}
+
+/* ReduceMean of x over axes axis…last, kept as ones. */
+static gboolean
+is_mean_over_last (OrtrainNode *node, gint *axis)
+{
+  OrtrainValue *x = ortrain_node_input (node, 0), *axes = ortrain_node_input (node, 1);
+  if (x->rank < 1 || axes == NULL || axes->tensor == NULL ||
+      !ortrain_attributes_get_int (node->attributes, "keepdims", 1))
+    return FALSE;
+  gsize n;
+  g_autofree gint64 *values = ortrain_tensor_dup_ints (axes->tensor, &n);
+  guint64 found = 0;
+  for (gsize i = 0; i < n; i++)
+    {
+      gint64 d = values[i] < 0 ? values[i] + x->rank : values[i];
+      if (d < 0 || d >= x->rank)
+        return FALSE;
+      found |= 1u << d;
+    }
+  if (n == 0 || (gsize) x->rank < n || found != ((1u << x->rank) - 1) - ((1u << (x->rank - (gint) n)) - 1))
+    return FALSE;
+  *axis = x->rank - (gint) n;
+  return TRUE;
+}
+
+/* d², written as Pow (d, 2) or Mul (d, d). */
+static OrtrainValue *
+root_of_square (OrtrainValue *value)
+{
+  double exponent;
+  OrtrainNode *pow = producer_of (value, "Pow"), *mul = producer_of (value, "Mul");
+  if (pow != NULL && get_scalar (ortrain_node_input (pow, 1), &exponent) && exponent == 2)
+    return ortrain_node_input (pow, 0);
+  if (mul != NULL && ortrain_node_input (mul, 0) == ortrain_node_input (mul, 1))
+    return ortrain_node_input (mul, 0);
+  return NULL;
+}
+
+/* Sqrt (ReduceMean (d²) + ε): returns d. */
+static OrtrainValue *
+match_deviation (OrtrainValue *value, gint *axis, double *epsilon)
+{
+  OrtrainNode *sqrt = producer_of (value, "Sqrt");
+  OrtrainNode *add = sqrt != NULL ? producer_of (ortrain_node_input (sqrt, 0), "Add") : NULL;
+  if (add == NULL)
+    return NULL;
+  OrtrainValue *variance = NULL;
+  if (get_scalar (ortrain_node_input (add, 1), epsilon))
+    variance = ortrain_node_input (add, 0);
+  else if (get_scalar (ortrain_node_input (add, 0), epsilon))
+    variance = ortrain_node_input (add, 1);
+  OrtrainNode *mean = producer_of (variance, "ReduceMean");
+  if (mean == NULL || !is_mean_over_last (mean, axis))
+    return NULL;
+  return root_of_square (ortrain_node_input (mean, 0));
+}
+
+/* x - ReduceMean (x) over the same axes: returns x. */
+static OrtrainValue *
+match_centred (OrtrainValue *value, gint axis)
+{
+  OrtrainNode *sub = producer_of (value, "Sub");
+  OrtrainNode *mean = sub != NULL ? producer_of (ortrain_node_input (sub, 1), "ReduceMean") : NULL;
+  gint found;
+  if (mean == NULL || !is_mean_over_last (mean, &found) || found != axis ||
+      ortrain_node_input (mean, 0) != ortrain_node_input (sub, 0))
+    return NULL;
+  return ortrain_node_input (sub, 0);
+}
+
+/* The other operand of the one node of type op_type that reads `value`, if it has the shape of x's axes from `axis` on.
+ */
+static OrtrainValue *
+match_parameter (OrtrainValue *value, const char *op_type, const OrtrainValue *x, gint axis, OrtrainNode **node)
+{
+  if (value->is_output || value->uses->len != 1)
+    return NULL;
+  *node = g_array_index (value->uses, OrtrainUse, 0).node;
+  if (!ortrain_node_is (*node, "", op_type))
+    return NULL;
+  OrtrainValue *other = ortrain_node_input (*node, ortrain_node_input (*node, 0) == value ? 1 : 0);
+  if (other == value || other->rank != x->rank - axis || other->dtype != x->dtype)
+    return NULL;
+  for (gint d = 0; d < other->rank; d++)
+    if (!ortrain_dim_equal (other->dims[d], x->dims[axis + d]))
+      return NULL;
+  return other;
+}
+
+/* x̂ as a quotient, or as a product with a reciprocal: gives d, and what it is divided by. */
+static gboolean
+match_quotient (OrtrainNode *node, OrtrainValue **numerator, OrtrainValue **deviation)
+{
+  if (ortrain_node_is (node, "", "Div"))
+    {
+      *numerator = ortrain_node_input (node, 0);
+      *deviation = ortrain_node_input (node, 1);
+      return TRUE;
+    }
+  for (guint i = 0; i < 2 && ortrain_node_is (node, "", "Mul"); i++)
+    {
+      OrtrainNode *reciprocal = producer_of (ortrain_node_input (node, i), "Reciprocal");
+      if (reciprocal == NULL)
+        continue;
+      *numerator = ortrain_node_input (node, 1 - i);
+      *deviation = ortrain_node_input (reciprocal, 0);
+      return TRUE;
+    }
+  return FALSE;
+}
+
+static gboolean
+fuse (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+{
+  OrtrainValue *numerator, *deviation;
+  gint axis = 0;
+  double epsilon = 0;
+  guint position;
+  if (!match_quotient (node, &numerator, &deviation) || match_deviation (deviation, &axis, &epsilon) != numerator)
+    return TRUE;
+  OrtrainValue *x = match_centred (numerator, axis), *y = ortrain_node_output (node, 0);
+  gboolean centred = x != NULL;
+  OrtrainNode *mul, *add;
+  if (!centred)
+    x = numerator;
+  OrtrainValue *scale = match_parameter (y, "Mul", x, axis, &mul);
+  if (scale == NULL)
+    return TRUE;
+  y = ortrain_node_output (mul, 0);
+  OrtrainValue *bias = centred ? match_parameter (y, "Add", x, axis, &add) : NULL;
+  OrtrainNode *last = mul;
+  if (bias != NULL)
+    {
+      y = ortrain_node_output (add, 0);
+      last = add;
+    }
+  if (!g_ptr_array_find (graph->nodes, last, &position))
+    return TRUE;
+  OrtrainValue *operands[] = { x, scale, bias };
+  OrtrainNode *fused =
+      ortrain_graph_insert_node (graph, position, "", centred ? "LayerNormalization" : "RMSNormalization", last->name,
+                                 operands, bias != NULL ? 3 : 2, 1);
+  ortrain_attributes_set_int (fused->attributes, "axis", axis);
+  ortrain_attributes_set_float (fused->attributes, "epsilon", epsilon);
+  if (!ortrain_ops_infer_node (fused, error))
+    return FALSE;
+  ortrain_value_replace_uses (y, ortrain_node_output (fused, 0));
+  return TRUE;
+}
+
+gboolean
+ortrain_fuse_norm (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  for (guint i = 0; i < nodes->len; i++)
+    if (!fuse (graph, nodes->pdata[i], error))
+      return FALSE;
+  return ortrain_graph_sort (graph, error);
+}
