@@ -166,7 +166,7 @@ grad_sub (OrtrainGradContext *ctx, GError **error)
   if (ortrain_grad_wants (ctx, 0))
     ortrain_pointwise_set (ctx, 0, DY (ctx));
   if (ortrain_grad_wants (ctx, 1))
-    ortrain_pointwise_set (ctx, 1, ortrain_grad_op1 (ctx, "Neg", DY (ctx)));
+    ortrain_pointwise_set_negative (ctx, 1, DY (ctx));
   return TRUE;
 }
 
@@ -187,7 +187,7 @@ grad_div (OrtrainGradContext *ctx, GError **error)
   if (ortrain_grad_wants (ctx, 0))
     ortrain_pointwise_set (ctx, 0, da);
   if (ortrain_grad_wants (ctx, 1))
-    ortrain_pointwise_set (ctx, 1, ortrain_grad_op1 (ctx, "Neg", ortrain_grad_op2 (ctx, "Mul", da, Y (ctx))));
+    ortrain_pointwise_set_negative (ctx, 1, ortrain_grad_op2 (ctx, "Mul", da, Y (ctx)));
   return TRUE;
 }
 
@@ -201,7 +201,7 @@ grad_mod (OrtrainGradContext *ctx, GError **error)
     {
       OrtrainValue *q = ortrain_grad_op2 (ctx, "Sub", X (ctx), Y (ctx));
       q = ortrain_grad_op1 (ctx, "Round", ortrain_grad_op2 (ctx, "Div", q, ortrain_grad_input (ctx, 1)));
-      ortrain_pointwise_set (ctx, 1, ortrain_grad_op1 (ctx, "Neg", ortrain_grad_op2 (ctx, "Mul", DY (ctx), q)));
+      ortrain_pointwise_set_negative (ctx, 1, ortrain_grad_op2 (ctx, "Mul", DY (ctx), q));
     }
   return TRUE;
 }

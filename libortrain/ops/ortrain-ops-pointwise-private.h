@@ -20,6 +20,14 @@ ortrain_pointwise_set (OrtrainGradContext *ctx, guint i, OrtrainValue *gradient)
   ortrain_grad_set (ctx, i, ortrain_grad_sum_to (ctx, gradient, ortrain_grad_input (ctx, i)));
 }
 
+/* The same of -gradient: negated once it is small. */
+static inline void
+ortrain_pointwise_set_negative (OrtrainGradContext *ctx, guint i, OrtrainValue *gradient)
+{
+  OrtrainValue *sum = ortrain_grad_sum_to (ctx, gradient, ortrain_grad_input (ctx, i));
+  ortrain_grad_set (ctx, i, ortrain_grad_op1 (ctx, "Neg", sum));
+}
+
 static inline OrtrainValue *
 ortrain_pointwise_cast (OrtrainGradContext *ctx, OrtrainValue *value, OrtrainDType dtype)
 {

@@ -399,9 +399,49 @@ restore_recomputed (GHashTable *recomputed, GHashTable *replaced)
     }
 }
 
+/* An operator that broadcasts by itself need not be handed what Expand wrote out, if its other operands have the whole
+ * shape already. */
+static void
+bypass_expand (OrtrainNode *node)
+{
+  const OrtrainValue *output = ortrain_node_output (node, 0);
+  for (guint i = 0; i < count_inputs (node); i++)
+    {
+      OrtrainValue *input = ortrain_node_input (node, i);
+      if (input == NULL || input->producer == NULL || !ortrain_node_is (input->producer, "", "Expand") ||
+          !ortrain_value_same_shape (input, output) || input->layout != ORTRAIN_LAYOUT_PLAIN)
+        continue;
+      OrtrainValue *source = ortrain_node_input (input->producer, 0);
+      gint64 dims[ORTRAIN_MAX_RANK];
+      gboolean whole = FALSE;
+      for (guint j = 0; j < count_inputs (node) && !whole; j++)
+        whole = j != i && node->inputs->pdata[j] != NULL && node->inputs->pdata[j] != input &&
+                ortrain_value_same_shape (node->inputs->pdata[j], output);
+      if (whole && source->dtype == input->dtype && source->layout == ORTRAIN_LAYOUT_PLAIN &&
+          ortrain_value_get_static_dims (source, dims))
+        ortrain_node_set_input (node, i, source);
+    }
+}
+
+static void
+bypass_expands (OrtrainGraph *graph)
+{
+  for (guint n = 0; n < graph->nodes->len; n++)
+    if (is_fusable (graph->nodes->pdata[n]))
+      bypass_expand (graph->nodes->pdata[n]);
+  for (guint n = graph->nodes->len; n-- > 0;)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      const OrtrainValue *output = ortrain_node_is (node, "", "Expand") ? ortrain_node_output (node, 0) : NULL;
+      if (output != NULL && output->uses->len == 0 && !output->is_output && output->role == ORTRAIN_ROLE_NONE)
+        ortrain_graph_delete_node (graph, node);
+    }
+}
+
 gboolean
 ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
 {
+  bypass_expands (graph);
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   Fusion fusion = { .graph = graph, .n = graph->nodes->len };
