@@ -295,3 +295,114 @@ ortrain_training_session_export_finish (OrtrainTrainingSession *self, GAsyncResu
 
   return g_task_propagate_boolean (G_TASK (result), error);
 }
+
+static void
+save_checkpoint_job (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  gboolean ok = ortrain_training_session_run_save_checkpoint (self, g_task_get_task_data (task),
+                                                              g_task_get_cancellable (task), &error);
+  ortrain_training_session_leave (self);
+  if (ok)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_training_session_save_checkpoint_async:
+ * @self: a session
+ * @path: (type filename): a folder
+ * @cancellable: (nullable): a cancellable
+ * @callback: (scope async): called when it is on disk
+ * @user_data: data for @callback
+ *
+ * Saves a checkpoint without blocking, see [method@TrainingSession.save_checkpoint].
+ */
+void
+ortrain_training_session_save_checkpoint_async (OrtrainTrainingSession *self, const char *path,
+                                                GCancellable *cancellable, GAsyncReadyCallback callback,
+                                                gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (path != NULL);
+
+  start (self, cancellable, callback, user_data, ortrain_training_session_save_checkpoint_async, g_strdup (path),
+         g_free, save_checkpoint_job);
+}
+
+/**
+ * ortrain_training_session_save_checkpoint_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.save_checkpoint_async].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_save_checkpoint_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+static void
+load_checkpoint_job (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  gboolean ok = ortrain_training_session_run_load_checkpoint (self, g_task_get_task_data (task), &error);
+  ortrain_training_session_leave (self);
+  if (ok)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_training_session_load_checkpoint_async:
+ * @self: a session
+ * @path: (type filename): a folder
+ * @cancellable: (nullable): a cancellable
+ * @callback: (scope async): called when it is loaded
+ * @user_data: data for @callback
+ *
+ * Goes on from a checkpoint without blocking, see [method@TrainingSession.load_checkpoint].
+ */
+void
+ortrain_training_session_load_checkpoint_async (OrtrainTrainingSession *self, const char *path,
+                                                GCancellable *cancellable, GAsyncReadyCallback callback,
+                                                gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (path != NULL);
+
+  start (self, cancellable, callback, user_data, ortrain_training_session_load_checkpoint_async, g_strdup (path),
+         g_free, load_checkpoint_job);
+}
+
+/**
+ * ortrain_training_session_load_checkpoint_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.load_checkpoint_async].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_load_checkpoint_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_boolean (G_TASK (result), error);
+}

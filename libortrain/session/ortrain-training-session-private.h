@@ -59,6 +59,9 @@ gboolean ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *se
 OrtrainTensorDict *ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                            GCancellable *cancellable, GError **error);
 gboolean ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error);
+gboolean ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path,
+                                                       GCancellable *cancellable, GError **error);
+gboolean ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error);
 
 /* Runs func (task) on the session's own thread; func returns the task. The claim is held by the caller, and given up by
  * func before it returns the task. */

@@ -932,6 +932,33 @@ ortrain_training_session_export (OrtrainTrainingSession *self, const char *path,
 /* ---- what it is ---- */
 
 /**
+ * ortrain_training_session_plan:
+ * @self: a session
+ * @inputs: inputs as for a training step; of most of them only the shapes matter
+ * @error: return location for an error
+ *
+ * Makes the plan of a training step without running it.
+ *
+ * Returns: (transfer full): the plan, %NULL on error
+ */
+OrtrainMemoryPlan *
+ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NULL);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return NULL;
+  OrtrainMemoryPlan *plan = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
+  if (feeds != NULL && ortrain_executor_bind (self->training, feeds, NULL, error))
+    plan = g_object_ref (ortrain_executor_get_plan (self->training));
+  ortrain_executor_release_feeds (self->training);
+  ortrain_training_session_leave (self);
+  return plan;
+}
+
+/**
  * ortrain_training_session_get_model: (get-property model)
  * @self: a session
  *

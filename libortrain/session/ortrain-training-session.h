@@ -74,8 +74,33 @@ void ortrain_training_session_export_async (OrtrainTrainingSession *self, const 
                                             GAsyncReadyCallback callback, gpointer user_data);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_export_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_save_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_session_save_checkpoint_async (OrtrainTrainingSession *self, const char *path,
+                                                     GCancellable *cancellable, GAsyncReadyCallback callback,
+                                                     gpointer user_data);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_save_checkpoint_finish (OrtrainTrainingSession *self, GAsyncResult *result,
+                                                          GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_load_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_session_load_checkpoint_async (OrtrainTrainingSession *self, const char *path,
+                                                     GCancellable *cancellable, GAsyncReadyCallback callback,
+                                                     gpointer user_data);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_load_checkpoint_finish (OrtrainTrainingSession *self, GAsyncResult *result,
+                                                          GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const char *key, const char *value);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_training_session_get_metadata (OrtrainTrainingSession *self, const char *key);
 
 /* What it is. */
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainMemoryPlan *ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                  GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_training_session_get_model (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL

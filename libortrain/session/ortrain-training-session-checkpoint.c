@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-session-private.h"
+
+#include "checkpoint/ortrain-checkpoint.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What a checkpoint of a session holds: the sections "parameters", "buffers" and one for each state of the optimizer
+ * ("optimizer.exp_avg"), and the values below. Gradients that wait for an update are not kept: a checkpoint is taken
+ * between updates, and the steps since the last one are run again. */
+#define FORMAT 1u
+#define KEY_FORMAT "ortrain-session"
+#define KEY_OPTIMIZER "optimizer"
+#define KEY_UPDATES "updates"
+#define KEY_TRAIN_STEPS "train-steps"
+#define KEY_SEED "seed"
+#define KEY_SCHEDULE "schedule"
+#define KEY_METADATA "metadata"
+#define KEY_MODEL_PATH "model-path"
+
+static OrtrainTensorDict *
+peek_section (const OrtrainStored *list, guint n, gint state, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < n; i++)
+    {
+      OrtrainStored stored = list[i];
+      gpointer address = state < 0 ? stored.address : stored.states[state];
+      if (state >= 0 && stored.dtype != ORTRAIN_DTYPE_FLOAT64)
+        stored.dtype = ORTRAIN_DTYPE_FLOAT32; /* states of half types are kept in float32 */
+      g_autoptr (OrtrainTensor) tensor = ortrain_stored_peek (&stored, address, error);
+      if (tensor == NULL)
+        return NULL;
+      ortrain_tensor_dict_set (dict, stored.name, tensor);
+    }
+  return g_steal_pointer (&dict);
+}
+
+static char *
+state_section (OrtrainTrainingSession *self, guint state)
+{
+  return g_strconcat ("optimizer.", ortrain_update_set_get_state_name (self->store->updates, state), NULL);
+}
+
+static OrtrainCheckpoint *
+make_checkpoint (OrtrainTrainingSession *self, GError **error)
+{
+  OrtrainParameterStore *store = self->store;
+  g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_new ();
+  g_autoptr (OrtrainTensorDict) parameters = peek_section (store->parameters, store->n_parameters, -1, error);
+  g_autoptr (OrtrainTensorDict) buffers =
+      parameters != NULL ? peek_section (store->buffers, store->n_buffers, -1, error) : NULL;
+  if (buffers == NULL)
+    return NULL;
+  ortrain_checkpoint_set_tensors (checkpoint, "parameters", parameters);
+  ortrain_checkpoint_set_tensors (checkpoint, "buffers", buffers);
+  for (guint k = 0; k < ortrain_update_set_get_n_states (store->updates); k++)
+    {
+      g_autoptr (OrtrainTensorDict) states = peek_section (store->parameters, store->n_parameters, (gint) k, error);
+      g_autofree char *section = state_section (self, k);
+      if (states == NULL)
+        return NULL;
+      ortrain_checkpoint_set_tensors (checkpoint, section, states);
+    }
+  ortrain_checkpoint_set_value (checkpoint, KEY_FORMAT, g_variant_new_uint32 (FORMAT));
+  ortrain_checkpoint_set_value (
+      checkpoint, KEY_OPTIMIZER,
+      g_variant_new_string (G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (store->updates))));
+  ortrain_checkpoint_set_value (checkpoint, KEY_UPDATES, g_variant_new_uint64 (self->n_updates));
+  ortrain_checkpoint_set_value (checkpoint, KEY_TRAIN_STEPS, g_variant_new_uint64 (self->n_train_steps));
+  ortrain_checkpoint_set_value (checkpoint, KEY_SEED, g_variant_new_uint64 (self->seed));
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
+  g_autoptr (GVariant) state = schedule != NULL ? ortrain_lr_schedule_save_state (schedule) : NULL;
+  if (state != NULL)
+    ortrain_checkpoint_set_value (checkpoint, KEY_SCHEDULE, state);
+
+  if (ortrain_model_get_path (self->model) != NULL)
+    ortrain_checkpoint_set_value (checkpoint, KEY_MODEL_PATH,
+                                  g_variant_new_bytestring (ortrain_model_get_path (self->model)));
+  GVariantBuilder builder;
+  GHashTableIter iter;
+  gpointer key, value;
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a{ss}"));
+  g_hash_table_iter_init (&iter, self->metadata);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    g_variant_builder_add (&builder, "{ss}", key, value);
+  ortrain_checkpoint_set_value (checkpoint, KEY_METADATA, g_variant_builder_end (&builder));
+  return g_steal_pointer (&checkpoint);
+}
+
+gboolean
+ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path, GCancellable *cancellable,
+                                              GError **error)
+{
+  g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (self, error);
+  if (checkpoint == NULL)
+    return FALSE;
+  /* so that a checkpoint can be made a model without the file it came from */
+  g_autoptr (GBytes) model = ortrain_model_to_bytes (self->model, NULL);
+  if (model != NULL)
+    ortrain_checkpoint_set_file (checkpoint, "model.onnx", model);
+  return ortrain_checkpoint_save (checkpoint, path, cancellable, error);
+}
+
+/* ---- loading: all is checked before anything is changed ---- */
+
+static gboolean
+check_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainStored *list, guint n, gboolean state,
+               GError **error)
+{
+  OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (checkpoint, section);
+  guint size = dict != NULL ? ortrain_tensor_dict_get_size (dict) : 0;
+  if (size != n)
+    {
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                   "the checkpoint has %u tensors in '%s', the session has %u", size, section, n);
+      return FALSE;
+    }
+  for (guint i = 0; i < n; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (dict, list[i].name);
+      if (tensor == NULL)
+        {
+          g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                       "the checkpoint has no '%s' in '%s'", list[i].name, section);
+          return FALSE;
+        }
+      OrtrainDType dtype = list[i].dtype;
+      if (state && dtype != ORTRAIN_DTYPE_FLOAT64)
+        dtype = ORTRAIN_DTYPE_FLOAT32;
+      if (ortrain_tensor_get_dtype (tensor) != dtype || ortrain_tensor_get_rank (tensor) != list[i].rank ||
+          memcmp (ortrain_tensor_peek_dims (tensor), list[i].dims, list[i].rank * sizeof (gint64)) != 0)
+        {
+          g_autofree char *want = ortrain_shape_to_string (list[i].dims, list[i].rank);
+          g_autofree char *have =
+              ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
+          g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                       "'%s' in '%s' is %s %s in the checkpoint, and %s %s in the session", list[i].name, section,
+                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have, ortrain_dtype_get_name (dtype),
+                       want);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+static void
+load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainStored *list, guint n, gint state)
+{
+  OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (checkpoint, section);
+  for (guint i = 0; i < n; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (dict, list[i].name);
+      memcpy (state < 0 ? list[i].address : list[i].states[state], ortrain_tensor_peek (tensor),
+              ortrain_tensor_get_n_bytes (tensor));
+    }
+}
+
+static gboolean
+get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 *value, GError **error)
+{
+  GVariant *variant = ortrain_checkpoint_get_value (checkpoint, key);
+  if (variant != NULL && g_variant_is_of_type (variant, G_VARIANT_TYPE_UINT64))
+    {
+      *value = g_variant_get_uint64 (variant);
+      return TRUE;
+    }
+  if (variant != NULL && g_variant_is_of_type (variant, G_VARIANT_TYPE_INT64) && g_variant_get_int64 (variant) >= 0)
+    {
+      *value = (guint64) g_variant_get_int64 (variant);
+      return TRUE;
+    }
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "the checkpoint has no number '%s'",
+               key);
+  return FALSE;
+}
+
+gboolean
+ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error)
+{
+  OrtrainParameterStore *store = self->store;
+  g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
+  if (checkpoint == NULL)
+    return FALSE;
+  GVariant *format = ortrain_checkpoint_get_value (checkpoint, KEY_FORMAT);
+  if (format == NULL)
+    {
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                   "%s is not a checkpoint of a training session", path);
+      return FALSE;
+    }
+  if (!g_variant_is_of_type (format, G_VARIANT_TYPE_UINT32) || g_variant_get_uint32 (format) > FORMAT)
+    {
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_VERSION,
+                   "%s was written by a newer version", path);
+      return FALSE;
+    }
+  guint64 updates, train_steps, seed;
+  if (!get_uint64 (checkpoint, KEY_UPDATES, &updates, error) ||
+      !get_uint64 (checkpoint, KEY_TRAIN_STEPS, &train_steps, error) ||
+      !get_uint64 (checkpoint, KEY_SEED, &seed, error) ||
+      !check_section (checkpoint, "parameters", store->parameters, store->n_parameters, FALSE, error) ||
+      !check_section (checkpoint, "buffers", store->buffers, store->n_buffers, FALSE, error))
+    return FALSE;
+  GVariant *optimizer = ortrain_checkpoint_get_value (checkpoint, KEY_OPTIMIZER);
+  const char *have = optimizer != NULL && g_variant_is_of_type (optimizer, G_VARIANT_TYPE_STRING)
+                         ? g_variant_get_string (optimizer, NULL)
+                         : "";
+  const char *want = G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (store->updates));
+  if (!g_str_equal (have, want))
+    {
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                   "the checkpoint has the state of %s, the session trains with %s", have, want);
+      return FALSE;
+    }
+  guint n_states = ortrain_update_set_get_n_states (store->updates);
+  for (guint k = 0; k < n_states; k++)
+    {
+      g_autofree char *section = state_section (self, k);
+      if (!check_section (checkpoint, section, store->parameters, store->n_parameters, TRUE, error))
+        return FALSE;
+    }
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
+  GVariant *state = ortrain_checkpoint_get_value (checkpoint, KEY_SCHEDULE);
+  if (state != NULL && schedule != NULL && !ortrain_lr_schedule_load_state (schedule, state))
+    {
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                   "the checkpoint has the state of another schedule than %s", G_OBJECT_TYPE_NAME (schedule));
+      return FALSE;
+    }
+
+  load_section (checkpoint, "parameters", store->parameters, store->n_parameters, -1);
+  load_section (checkpoint, "buffers", store->buffers, store->n_buffers, -1);
+  for (guint k = 0; k < n_states; k++)
+    {
+      g_autofree char *section = state_section (self, k);
+      load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k);
+    }
+  self->n_updates = updates;
+  self->n_train_steps = train_steps;
+  self->seed = seed;
+  self->n_accumulated = 0;
+  self->has_gradients = FALSE;
+  g_hash_table_remove_all (self->metadata);
+  GVariant *metadata = ortrain_checkpoint_get_value (checkpoint, KEY_METADATA);
+  if (metadata != NULL && g_variant_is_of_type (metadata, G_VARIANT_TYPE ("a{ss}")))
+    {
+      GVariantIter iter;
+      char *key, *value;
+      g_variant_iter_init (&iter, metadata);
+      while (g_variant_iter_next (&iter, "{ss}", &key, &value))
+        g_hash_table_insert (self->metadata, key, value);
+    }
+  return TRUE;
+}
+
+/**
+ * ortrain_training_session_save_checkpoint:
+ * @self: a session
+ * @path: (type filename): a folder, made if need be
+ * @error: return location for an error
+ *
+ * Saves everything that training goes on from: parameters, buffers, the optimizer's state, the counts of steps, the
+ * seed, what a schedule has learnt, and the metadata. If the process dies meanwhile, the checkpoint that was there
+ * before is still whole. Gradients that wait for an update are not saved.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_save_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
+  if (!ortrain_training_session_enter (self, TRUE, error))
+    return FALSE;
+  gboolean ok = ortrain_training_session_run_save_checkpoint (self, path, NULL, error);
+  ortrain_training_session_leave (self);
+  return ok;
+}
+
+/**
+ * ortrain_training_session_load_checkpoint:
+ * @self: a session, made from the same model with the same choice of parameters and the same kind of optimizer
+ * @path: (type filename): a folder
+ * @error: return location for an error
+ *
+ * Goes on from a checkpoint: what follows has the same bits as if training had never stopped. If the checkpoint does
+ * not fit, nothing is changed.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_load_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return FALSE;
+  gboolean ok = ortrain_training_session_run_load_checkpoint (self, path, error);
+  ortrain_training_session_leave (self);
+  return ok;
+}
+
+/**
+ * ortrain_training_session_set_metadata:
+ * @self: a session
+ * @key: a name
+ * @value: (nullable): a text; %NULL to take the entry out
+ *
+ * Keeps a text with the session and its checkpoints: the position in the data, say.
+ */
+void
+ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const char *key, const char *value)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (key != NULL);
+
+  if (value != NULL)
+    g_hash_table_insert (self->metadata, g_strdup (key), g_strdup (value));
+  else
+    g_hash_table_remove (self->metadata, key);
+}
+
+/**
+ * ortrain_training_session_get_metadata:
+ * @self: a session
+ * @key: a name
+ *
+ * Gets a text that was set, or that came with a checkpoint.
+ *
+ * Returns: (transfer none) (nullable): the text
+ */
+const char *
+ortrain_training_session_get_metadata (OrtrainTrainingSession *self, const char *key)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (key != NULL, NULL);
+
+  return g_hash_table_lookup (self->metadata, key);
+}
