@@ -259,6 +259,11 @@ ortrain_tensor_dataset_new_from_csv (const char *path, const char *input_name, c
     return NULL;
   gsize size;
   const char *text = g_bytes_get_data (bytes, &size);
+  if (size == 0)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the file is empty", path);
+      return NULL;
+    }
   /* A row of n fields has at least n bytes, so the numbers take at most four times the file. GArray counts in 32
    * bits. */
   if (size > G_MAXUINT32 / 16)

@@ -25,7 +25,7 @@ G_BEGIN_DECLS
     GObjectClass parent_class;
 
     /**
-     * OrtrainDatasetClass::get_length:
+     * OrtrainDataset::get_length:
      * @self: a dataset
      *
      * The number of items.
@@ -35,7 +35,7 @@ G_BEGIN_DECLS
     guint64 (*get_length) (OrtrainDataset *self);
 
     /**
-     * OrtrainDatasetClass::get_item:
+     * OrtrainDataset::get_item:
      * @self: a dataset
      * @index: the number of the item, below the length
      * @error: return location for an error
@@ -47,20 +47,21 @@ G_BEGIN_DECLS
     OrtrainTensorDict *(*get_item) (OrtrainDataset *self, guint64 index, GError **error);
 
     /**
-     * OrtrainDatasetClass::get_batch:
+     * OrtrainDataset::get_batch:
      * @self: a dataset
      * @indices: (array length=n_indices): the numbers of the items
      * @n_indices: how many
      * @error: return location for an error
      *
-     * Several items, stacked along a new first dimension. Unless overridden, it calls `get_item` for each.
+     * Several items, stacked along a new first dimension. Unless overridden, it calls `get_item` for each. In Python,
+   * the number of items comes as an argument of its own: `def do_get_batch (self, indices, n_indices)`.
      *
      * Returns: (transfer full): the tensors of the batch
      */
     OrtrainTensorDict *(*get_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error);
 
     /**
-     * OrtrainDatasetClass::fill_batch:
+     * OrtrainDataset::fill_batch:
      * @self: a dataset
      * @indices: (array length=n_indices): the numbers of the items
      * @n_indices: how many

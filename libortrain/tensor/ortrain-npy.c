@@ -230,7 +230,7 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
   if (swap)
     descr[0] = '<';
   OrtrainDType dtype = ortrain_dtype_from_numpy_string (descr);
-  if (dtype == ORTRAIN_DTYPE_UNDEFINED && descr[0] != '\0' && g_str_equal (descr + 1, BFLOAT16_NAME + 1))
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED && descr[0] != '\0' && g_str_equal (descr + 1, &BFLOAT16_NAME[1]))
     dtype = ORTRAIN_DTYPE_BFLOAT16;
   if (dtype == ORTRAIN_DTYPE_UNDEFINED && (swap || descr[0] == '<'))
     {

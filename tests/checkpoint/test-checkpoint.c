@@ -419,6 +419,7 @@ test_hostile (void)
           g_file_set_contents_full (file, manifest, (gssize) n_manifest, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
       manifest[i] = was;
       g_autoptr (OrtrainCheckpoint) changed = ortrain_checkpoint_load (path, NULL);
+      g_assert_true (changed == NULL || ORTRAIN_IS_CHECKPOINT (changed));
     }
 }
 
