@@ -176,7 +176,7 @@ mean (Verifier *self, guint32 row, guint depth, GError **error)
   if (self->meaning[row] != NULL)
     return self->meaning[row];
   const OrtrainValue *value = self->values[row].value;
-  if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL ||
+  if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || product_of_dims (value) == 0 ||
       (value->producer != NULL && g_hash_table_contains (self->step_of, value->producer)))
     return self->meaning[row] = one_row (row);
   const OrtrainNode *node = value->producer;

@@ -16,7 +16,7 @@ typedef enum
   FATE_RUNS,
   FATE_VIEW,   /* its output is its input's memory */
   FATE_MERGED, /* an addition that its operands' kernels do, one adding onto the other */
-  FATE_FOLDED, /* contents of all outputs are known */
+  FATE_FOLDED, /* contents of all outputs are known, or there is nothing in them */
 } Fate;
 
 typedef struct
@@ -178,7 +178,11 @@ prepare_node (Planner *self, OrtrainNode *node, GError **error)
   for (guint k = 0; k < n_outputs; k++)
     {
       const OrtrainValue *output = node->outputs->pdata[k];
-      folded = folded && (output == NULL || output->tensor != NULL);
+      gint64 output_dims[ORTRAIN_MAX_RANK], n_elements;
+      gsize n_bytes;
+      folded = folded && (output == NULL || output->tensor != NULL ||
+                          (output->rank <= ORTRAIN_MAX_RANK && value_bytes (output, output_dims, &n_elements, &n_bytes) &&
+                           n_elements == 0));
     }
   if (folded)
     {
