@@ -6,6 +6,7 @@
 #include <glib/gstdio.h>
 #include <linux/openat2.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -185,4 +186,25 @@ ortrain_external_data_get_n_bytes (OrtrainExternalData *self)
   while (g_hash_table_iter_next (&iter, NULL, &bytes))
     n += g_bytes_get_size (bytes);
   return n;
+}
+
+void
+ortrain_trim_mapping (GBytes *bytes)
+{
+  gsize size;
+  gconstpointer data = g_bytes_get_data (bytes, &size);
+
+  if (size > 0)
+    madvise ((gpointer) data, size, MADV_DONTNEED);
+}
+
+void
+ortrain_external_data_trim (OrtrainExternalData *self)
+{
+  GHashTableIter iter;
+  gpointer bytes;
+
+  g_hash_table_iter_init (&iter, self->files);
+  while (g_hash_table_iter_next (&iter, NULL, &bytes))
+    ortrain_trim_mapping (bytes);
 }

@@ -581,7 +581,7 @@ constant_contents (State *state, const Ortrain__Ox__NodeProto *node, OrtrainTens
 static gboolean
 all_alike (OrtrainTensor *tensor)
 {
-  const guint8 *data = ortrain_tensor_peek (tensor);
+  const guint8 *data = ortrain_tensor_peek_unaligned (tensor);
   gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor)), n = ortrain_tensor_get_n_bytes (tensor);
   return n <= size || memcmp (data, data + size, n - size) == 0;
 }

@@ -244,7 +244,7 @@ same_contents (OrtrainTensor *a, OrtrainTensor *b)
 {
   gsize n = ortrain_tensor_get_n_bytes (a);
   return a == b || (n == ortrain_tensor_get_n_bytes (b) &&
-                    (n == 0 || memcmp (ortrain_tensor_peek (a), ortrain_tensor_peek (b), n) == 0));
+                    (n == 0 || memcmp (ortrain_tensor_peek_unaligned (a), ortrain_tensor_peek_unaligned (b), n) == 0));
 }
 
 /* ---- Tensors ---- */

@@ -811,6 +811,15 @@ ortrain_model_get_graph (OrtrainModel *self, GError **error)
   return graph;
 }
 
+void
+ortrain_model_trim (OrtrainModel *self)
+{
+  if (self->path != NULL)
+    ortrain_trim_mapping (self->file);
+  if (self->tensors.external != NULL)
+    ortrain_external_data_trim (self->tensors.external);
+}
+
 /* ---- Writing ---- */
 
 /**

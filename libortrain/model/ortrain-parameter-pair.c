@@ -126,7 +126,7 @@ mix (guint64 hash, guint64 bits)
 static guint64
 element_bits (OrtrainTensor *tensor, gsize index)
 {
-  const guint8 *data = ortrain_tensor_peek (tensor);
+  const guint8 *data = ortrain_tensor_peek_unaligned (tensor);
   gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
   guint64 bits = 0;
   memcpy (&bits, data + index * size, MIN (size, sizeof bits));
@@ -163,10 +163,14 @@ sample (OrtrainTensor *tensor, gboolean transpose, gboolean *varies)
   return hash;
 }
 
+typedef guint16 Unaligned16 __attribute__ ((aligned (1), may_alias));
+typedef guint32 Unaligned32 __attribute__ ((aligned (1), may_alias));
+typedef guint64 Unaligned64 __attribute__ ((aligned (1), may_alias));
+
 #define TRANSPOSE_EQUAL(Type)                                                                                          \
   G_STMT_START                                                                                                         \
   {                                                                                                                    \
-    const Type *x = ortrain_tensor_peek (a), *y = ortrain_tensor_peek (b);                                             \
+    const Type *x = ortrain_tensor_peek_unaligned (a), *y = ortrain_tensor_peek_unaligned (b);                         \
     for (gint64 r0 = 0; r0 < rows; r0 += 64)                                                                           \
       for (gint64 c0 = 0; c0 < columns; c0 += 64)                                                                      \
         {                                                                                                              \
@@ -189,11 +193,11 @@ equal_transposed (OrtrainTensor *a, OrtrainTensor *b)
   switch (ortrain_dtype_get_size (ortrain_tensor_get_dtype (a)))
     {
     case 2:
-      TRANSPOSE_EQUAL (guint16);
+      TRANSPOSE_EQUAL (Unaligned16);
     case 4:
-      TRANSPOSE_EQUAL (guint32);
+      TRANSPOSE_EQUAL (Unaligned32);
     case 8:
-      TRANSPOSE_EQUAL (guint64);
+      TRANSPOSE_EQUAL (Unaligned64);
     default:
       return FALSE;
     }
@@ -213,7 +217,8 @@ equal (const Candidate *a, const Candidate *b, gboolean transposed)
       return FALSE;
   if (transposed)
     return equal_transposed (x, y);
-  return x == y || memcmp (ortrain_tensor_peek (x), ortrain_tensor_peek (y), ortrain_tensor_get_n_bytes (x)) == 0;
+  return x == y || memcmp (ortrain_tensor_peek_unaligned (x), ortrain_tensor_peek_unaligned (y),
+                           ortrain_tensor_get_n_bytes (x)) == 0;
 }
 
 /**

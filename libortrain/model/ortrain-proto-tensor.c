@@ -51,23 +51,19 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
   return TRUE;
 }
 
-/* Elements that stand in the file as they stand in memory. */
+/* Elements that stand in the file as they stand in memory: a part of the mapping, or, where they are misaligned for
+ * their type, a copy that is only made when somebody reads them. */
 static OrtrainTensor *
-from_slice (OrtrainProtoTensors *self, OrtrainDType dtype, const int64_t *dims, gsize n_dims, GBytes *bytes,
-            gsize offset, gsize n_bytes, GError **error)
+from_slice (OrtrainDType dtype, const int64_t *dims, gsize n_dims, GBytes *bytes, gsize offset, gsize n_bytes,
+            GError **error)
 {
   const guint8 *data = (const guint8 *) g_bytes_get_data (bytes, NULL) + offset;
-  gsize alignment = ortrain_dtype_get_size (dtype);
-  gboolean copy = FALSE;
+  gboolean copy = G_BYTE_ORDER != G_LITTLE_ENDIAN;
 
-  if (dtype == ORTRAIN_DTYPE_COMPLEX64 || dtype == ORTRAIN_DTYPE_COMPLEX128)
-    alignment /= 2;
-  if (((gsize) data & (alignment - 1)) != 0)
-    copy = TRUE;
   if (dtype == ORTRAIN_DTYPE_BOOL)
     for (gsize i = 0; i < n_bytes && !copy; i++)
       copy = data[i] > 1;
-  if (G_BYTE_ORDER == G_LITTLE_ENDIAN && !copy)
+  if (!copy)
     {
       g_autoptr (GBytes) slice = g_bytes_new_from_bytes (bytes, offset, n_bytes);
       return ortrain_tensor_new_for_bytes (dtype, (const gint64 *) dims, n_dims, slice, error);
@@ -76,17 +72,14 @@ from_slice (OrtrainProtoTensors *self, OrtrainDType dtype, const int64_t *dims, 
   if (tensor == NULL)
     return NULL;
   guint8 *out = ortrain_tensor_peek_writable (tensor);
-  if (dtype == ORTRAIN_DTYPE_BOOL)
-    for (gsize i = 0; i < n_bytes; i++)
+  gsize size = ortrain_dtype_get_size (dtype);
+  if (dtype == ORTRAIN_DTYPE_COMPLEX64 || dtype == ORTRAIN_DTYPE_COMPLEX128)
+    size /= 2;
+  for (gsize i = 0; i < n_bytes; i++)
+    if (dtype == ORTRAIN_DTYPE_BOOL)
       out[i] = data[i] != 0;
-  else if (G_BYTE_ORDER == G_LITTLE_ENDIAN)
-    {
-      if (n_bytes > 0)
-        memcpy (out, data, n_bytes);
-    }
-  else
-    for (gsize i = 0; i < n_bytes; i++)
-      out[i - i % alignment + (alignment - 1 - i % alignment)] = data[i];
+    else
+      out[i - i % size + (size - 1 - i % size)] = data[i];
   return tensor;
 }
 
@@ -162,7 +155,7 @@ from_external (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto,
     return NULL;
   if (n_bytes == 0)
     return ortrain_tensor_new (dtype, (const gint64 *) proto->dims, proto->n_dims, error);
-  return from_slice (self, dtype, proto->dims, proto->n_dims, file, offset, n_bytes, error);
+  return from_slice (dtype, proto->dims, proto->n_dims, file, offset, n_bytes, error);
 }
 
 /* Which typed field holds elements of a type, and how many entries of the field make one element. */
@@ -327,7 +320,7 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
         }
       if (n_bytes == 0)
         return ortrain_tensor_new (dtype, (const gint64 *) proto->dims, proto->n_dims, error);
-      return from_slice (self, dtype, proto->dims, proto->n_dims, self->file, raw.body, n_bytes, error);
+      return from_slice (dtype, proto->dims, proto->n_dims, self->file, raw.body, n_bytes, error);
     }
 
   guint64 n_entries;
@@ -345,7 +338,7 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
     }
   if (n_typed_fields == 1 && packed.type == ORTRAIN_WIRE_BYTES && n_bytes > 0 &&
       (typed == ORTRAIN_TENSOR_FLOAT_DATA || typed == ORTRAIN_TENSOR_DOUBLE_DATA))
-    return from_slice (self, dtype, proto->dims, proto->n_dims, self->file, packed.body, n_bytes, error);
+    return from_slice (dtype, proto->dims, proto->n_dims, self->file, packed.body, n_bytes, error);
   if (n_bytes == 0)
     return ortrain_tensor_new (dtype, (const gint64 *) proto->dims, proto->n_dims, error);
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (dtype, (const gint64 *) proto->dims, proto->n_dims, error);

@@ -203,6 +203,36 @@ ortrain_storage_new_uninitialized (gsize n_bytes, gsize alignment, GError **erro
 }
 
 OrtrainStorage *
+ortrain_storage_new_aligned (GBytes *bytes, gsize alignment, GError **error)
+{
+  OrtrainStorage *self = allocate (g_bytes_get_size (bytes), alignment, FALSE, error);
+  if (self == NULL)
+    return NULL;
+  self->writable = FALSE;
+  self->source = g_bytes_ref (bytes);
+  self->pending = TRUE;
+  return self;
+}
+
+void
+ortrain_storage_settle (OrtrainStorage *self)
+{
+  static GMutex lock;
+  if (!g_atomic_int_get (&self->pending))
+    return;
+  g_mutex_lock (&lock);
+  if (self->pending && self->memory != NULL)
+    {
+      gsize n_bytes;
+      gconstpointer data = g_bytes_get_data (self->source, &n_bytes);
+      if (n_bytes > 0)
+        memcpy (self->address, data, n_bytes);
+    }
+  g_atomic_int_set (&self->pending, FALSE);
+  g_mutex_unlock (&lock);
+}
+
+OrtrainStorage *
 ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable, GDestroyNotify destroy, gpointer data)
 {
   OrtrainMemory *memory = memory_new ();
@@ -275,6 +305,7 @@ gsize
 ortrain_storage_get_address (OrtrainStorage *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_STORAGE (self), 0);
+  ortrain_storage_settle (self);
   return (gsize) self->address;
 }
 
@@ -322,6 +353,8 @@ ortrain_storage_release (OrtrainStorage *self)
   if (self->memory == NULL)
     return;
   OrtrainMemory *memory = g_steal_pointer (&self->memory);
+  g_clear_pointer (&self->source, g_bytes_unref);
+  self->pending = FALSE;
   self->address = NULL;
   self->n_bytes = 0;
   self->writable = FALSE;
@@ -331,6 +364,7 @@ ortrain_storage_release (OrtrainStorage *self)
 GBytes *
 ortrain_storage_dup_bytes (OrtrainStorage *self, gsize offset, gsize n_bytes)
 {
+  ortrain_storage_settle (self);
   return g_bytes_new_with_free_func ((const guint8 *) self->address + offset, n_bytes, ortrain_memory_unref,
                                      ortrain_memory_ref (self->memory));
 }

@@ -324,10 +324,8 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
     return NULL;
   if ((gsize) data % alignment_of (dtype) != 0)
     {
-      OrtrainTensor *copy = ortrain_tensor_new_for_data (dtype, dims, n_dims, data, n_bytes, error);
-      if (copy != NULL)
-        copy->storage->writable = FALSE;
-      return copy;
+      OrtrainStorage *storage = ortrain_storage_new_aligned (bytes, 256, error);
+      return storage != NULL ? tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0) : NULL;
     }
   return tensor_take (dtype, dims, n_dims, n_elements, n_bytes, ortrain_storage_new_for_bytes (bytes), 0);
 }
@@ -624,7 +622,16 @@ ortrain_tensor_peek (OrtrainTensor *self)
 {
   if (self->storage == NULL || self->storage->memory == NULL)
     return NULL;
+  ortrain_storage_settle (self->storage);
   return (const guint8 *) self->storage->address + self->offset;
+}
+
+gconstpointer
+ortrain_tensor_peek_unaligned (OrtrainTensor *self)
+{
+  if (self->storage == NULL || !g_atomic_int_get (&self->storage->pending))
+    return ortrain_tensor_peek (self);
+  return (const guint8 *) g_bytes_get_data (self->storage->source, NULL) + self->offset;
 }
 
 gpointer
