@@ -669,7 +669,8 @@ ortrain_graph_sort (OrtrainGraph *self, GError **error)
             }
         }
     }
-  memcpy (self->nodes->pdata, sorted->pdata, n * sizeof (gpointer));
+  if (n > 0)
+    memcpy (self->nodes->pdata, sorted->pdata, n * sizeof (gpointer));
   return TRUE;
 }
 

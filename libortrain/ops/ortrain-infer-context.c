@@ -118,6 +118,8 @@ void
 ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, gint rank)
 {
   OrtrainDim dims[ORTRAIN_MAX_RANK];
+  if (rank > ORTRAIN_MAX_RANK) /* the length of a fed shape says so: a file may declare anything */
+    rank = -1;
   for (gint i = 0; i < rank; i++)
     dims[i] = ortrain_dim_unknown (ctx->dims);
   ortrain_infer_set (ctx, k, dtype, dims, rank);
