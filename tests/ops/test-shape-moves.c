@@ -338,6 +338,71 @@ test_resize (void)
         }
 }
 
+/* Against sums written out here: the products with all letters, by brute force. */
+static void
+test_einsum (void)
+{
+  static const struct
+  {
+    const char *equation;
+    guint n;
+    guint ranks[3];
+    gint64 dims[3][4];
+    gboolean loops; /* stays an Einsum */
+  } cases[] = {
+    { "ij->ji", 1, { 2 }, { { 2, 3 } }, TRUE },
+    { "ij->", 1, { 2 }, { { 2, 3 } }, TRUE },
+    { "...ii ->...i", 1, { 3 }, { { 2, 3, 3 } }, TRUE },
+    { "bhid,bhjd->bhij", 2, { 4, 4 }, { { 2, 2, 3, 4 }, { 2, 2, 2, 4 } }, FALSE },
+    { "bnhd,hdm->bnm", 2, { 4, 3 }, { { 2, 3, 2, 2 }, { 2, 2, 3 } }, FALSE },
+    { "bk,bkn->bn", 2, { 2, 3 }, { { 2, 3 }, { 2, 3, 2 } }, FALSE },
+    { "bi,bj->bij", 2, { 2, 2 }, { { 2, 3 }, { 2, 2 } }, FALSE },
+    { "i,j", 2, { 1, 1 }, { { 3 }, { 2 } }, FALSE },
+    { "i,i", 2, { 1, 1 }, { { 3 }, { 3 } }, FALSE },
+    { "ki,kj->ji", 2, { 2, 2 }, { { 3, 2 }, { 3, 4 } }, FALSE },
+    { "...ij,...jk->...ik", 2, { 3, 2 }, { { 2, 2, 3 }, { 3, 2 } }, TRUE },
+    { "ij,jk,kl->il", 3, { 2, 2, 2 }, { { 2, 3 }, { 3, 2 }, { 2, 2 } }, TRUE },
+    { "abij,abjc->acib", 2, { 4, 4 }, { { 2, 2, 2, 3 }, { 2, 2, 3, 2 } }, FALSE },
+  };
+  for (guint c = 0; c < G_N_ELEMENTS (cases); c++)
+    {
+      OpTest t;
+      op_test_begin (&t);
+      for (guint i = 0; i < cases[c].n; i++)
+        {
+          double values[64];
+          for (guint j = 0; j < 64; j++)
+            values[j] = sin (j * 1.3 + i);
+          op_test_tensor (&t, op_test_make (ORTRAIN_DTYPE_FLOAT64, cases[c].ranks[i], cases[c].dims[i], values));
+        }
+      ortrain_attributes_set_string (t.attributes, "equation", cases[c].equation);
+      OP_RUN (&t, "Einsum", 1);
+      g_assert_true (cases[c].loops == (t.graph->nodes->len == 1 &&
+                                        g_str_equal (((OrtrainNode *) t.graph->nodes->pdata[0])->op_type, "Einsum")));
+      OrtrainTensor *y = ((OrtrainValue *) t.graph->outputs->pdata[0])->tensor;
+
+      /* the same through the loops, which a trailing term of one element keeps it in */
+      OpTest u;
+      op_test_begin (&u);
+      g_autofree char *equation = NULL;
+      const char *arrow = strstr (cases[c].equation, "->");
+      if (arrow != NULL)
+        equation = g_strdup_printf ("%.*s,Z%s", (int) (arrow - cases[c].equation), cases[c].equation, arrow);
+      else
+        equation = g_strdup_printf ("%s,Z->%s", cases[c].equation, g_str_equal (cases[c].equation, "i,j") ? "ij" : "");
+      for (guint i = 0; i < cases[c].n; i++)
+        op_test_tensor (&u, g_object_ref (t.inputs[i]->tensor));
+      OP_IN (&u, FLOAT64, OP_DIMS (1), 1);
+      ortrain_attributes_set_string (u.attributes, "equation", equation);
+      OP_RUN (&u, "Einsum", 1);
+      op_test_expect (&u, 0, (guint) ortrain_tensor_get_rank (y), ortrain_tensor_peek_dims (y), ortrain_tensor_peek (y),
+                      1e-12);
+      op_test_gradient (&u, (1u << cases[c].n) - 1, 0);
+      op_test_end (&u);
+      op_test_end (&t);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -350,5 +415,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/moves/top-k", test_top_k);
   g_test_add_func ("/ops/moves/by-value", test_by_value);
   g_test_add_func ("/ops/moves/resize", test_resize);
+  g_test_add_func ("/ops/moves/einsum", test_einsum);
   return g_test_run ();
 }
