@@ -236,7 +236,8 @@ typedef struct
     const OrtrainCpuGemm *g = job->gemm;                                                                               \
     const type *a = (const type *) job->a + (g->a_offsets != NULL ? g->a_offsets[batch] : batch * g->a_stride);        \
     const type *b = (const type *) job->b + (g->b_offsets != NULL ? g->b_offsets[batch] : batch * g->b_stride);        \
-    type *c = (type *) job->c + batch * g->c_stride + m0 * g->ldc + n0;                                                \
+    type *c = (type *) job->c + (g->c_offsets != NULL ? g->c_offsets[batch] : batch * g->c_stride);                    \
+    c += m0 * g->ldc + n0;                                                                                             \
     a += g->trans_a ? m0 : m0 * g->lda;                                                                                \
     b += g->trans_b ? n0 * g->ldb : n0;                                                                                \
     type beta = (type) g->beta;                                                                                        \

@@ -28,6 +28,7 @@ typedef struct
   gint64 n_batch;          /* 1 for a single product */
   const gint64 *a_offsets; /* [n_batch], in elements; NULL: i · a_stride */
   const gint64 *b_offsets;
+  const gint64 *c_offsets;
   gint64 a_stride, b_stride, c_stride;
   /* C starts as bias_scale · bias [m, n] (strides may be 0) instead of beta · C; not with beta ≠ 0. */
   gboolean has_bias;

@@ -14,153 +14,267 @@ typedef struct
 {
   OrtrainCpuGemm gemm;
   OrtrainDType dtype;
+  gboolean swapped;             /* B and A have changed places */
   gint64 n_a, n_b, n_bias, n_c; /* elements, for operands that are converted */
-  gint64 offsets[];             /* [2 · n_batch], when broadcast */
+  gint64 offsets[];             /* [3 · n_batch]: of A, B and C */
 } MatMulConstants;
 
+/* An operand as the product sees it: dimensions and strides (in elements), at least two, after its permutation. */
+typedef struct
+{
+  guint rank;
+  gint64 dims[ORTRAIN_MAX_RANK + 1], strides[ORTRAIN_MAX_RANK + 1];
+} View;
+
+static gboolean
+make_view (View *view, const OrtrainOperand *operand, const OrtrainAttributes *attributes, const char *perm_name)
+{
+  gint64 strides[ORTRAIN_MAX_RANK], stride = 1;
+  gsize n_perm;
+  const gint64 *perm = ortrain_attributes_get_ints (attributes, perm_name, &n_perm);
+  if (operand->rank > ORTRAIN_MAX_RANK || (perm != NULL && n_perm != operand->rank))
+    return FALSE;
+  for (guint i = operand->rank; i-- > 0;)
+    {
+      strides[i] = stride;
+      stride *= MAX (operand->dims[i], 1);
+    }
+  view->rank = operand->rank;
+  for (guint i = 0; i < operand->rank; i++)
+    {
+      gint64 from = perm != NULL ? perm[i] : i;
+      if (from < 0 || from >= operand->rank)
+        return FALSE;
+      view->dims[i] = operand->dims[from];
+      view->strides[i] = strides[from];
+    }
+  return TRUE;
+}
+
+static void
+insert_one (View *view, guint at)
+{
+  for (guint i = view->rank; i > at; i--)
+    {
+      view->dims[i] = view->dims[i - 1];
+      view->strides[i] = view->strides[i - 1];
+    }
+  view->dims[at] = 1;
+  view->strides[at] = 1;
+  view->rank++;
+}
+
+static void
+swap_last_two (View *view)
+{
+  gint64 dim = view->dims[view->rank - 1], stride = view->strides[view->rank - 1];
+  view->dims[view->rank - 1] = view->dims[view->rank - 2];
+  view->strides[view->rank - 1] = view->strides[view->rank - 2];
+  view->dims[view->rank - 2] = dim;
+  view->strides[view->rank - 2] = stride;
+}
+
 static gint64
-product (const gint64 *dims, guint from, guint to)
+n_matrices (const View *view)
 {
   gint64 n = 1;
-  for (guint i = from; i < to; i++)
-    n *= dims[i];
+  for (guint i = 0; i + 2 < view->rank; i++)
+    n *= view->dims[i];
   return n;
 }
 
-/* Offsets, in elements, of each product of the batch: outputs' batch dims, an operand's own (aligned to the right). */
-static void
-fill_offsets (gint64 *offsets, const gint64 *batch, guint rank, const gint64 *dims, guint own_rank, gint64 stride)
+/* The rows of all matrices lie at one distance from each other. */
+static gboolean
+is_one_matrix (const View *view)
 {
-  gint64 n = product (batch, 0, rank);
-  for (gint64 i = 0; i < n; i++)
+  gint64 expected = view->strides[view->rank - 2] * view->dims[view->rank - 2];
+  for (guint i = view->rank - 2; i-- > 0;)
     {
-      gint64 rest = i, offset = 0, step = stride;
+      if (view->dims[i] != 1 && view->strides[i] != expected)
+        return FALSE;
+      expected *= view->dims[i];
+    }
+  return TRUE;
+}
+
+/* Where each product of the batch (outputs' batch dims) finds the operand. Returns the distance when it is always the
+ * same, and fills offsets if not. */
+static gint64
+place_batch (const View *view, const gint64 *batch, guint rank, gint64 n_batch, gint64 *offsets,
+             gboolean *needs_offsets)
+{
+  gint64 regular = 0;
+  *needs_offsets = FALSE;
+  for (gint64 i = 0; i < n_batch; i++)
+    {
+      gint64 rest = i, offset = 0;
       for (guint r = 0; r < rank; r++)
         {
-          guint at = rank - 1 - r;
-          gint64 index = rest % batch[at];
-          rest /= batch[at];
-          if (r < own_rank)
-            {
-              gint64 extent = dims[own_rank - 1 - r];
-              if (extent != 1)
-                offset += index * step;
-              step *= extent;
-            }
+          gint64 index = rest % batch[rank - 1 - r];
+          rest /= batch[rank - 1 - r];
+          if (r + 2 < view->rank && view->dims[view->rank - 3 - r] != 1)
+            offset += index * view->strides[view->rank - 3 - r];
         }
       offsets[i] = offset;
+      if (i == 1)
+        regular = offset;
+      else if (offset != i * regular)
+        *needs_offsets = TRUE;
     }
+  return regular;
+}
+
+/* One of the last two dimensions must be contiguous: tells which, and the distance along the other. */
+static gboolean
+find_leading (const View *view, gboolean *transposed, gint64 *leading)
+{
+  gint64 rows = view->dims[view->rank - 2], columns = view->dims[view->rank - 1];
+  gint64 row_stride = view->strides[view->rank - 2], column_stride = view->strides[view->rank - 1];
+  *transposed = FALSE;
+  if (column_stride == 1 || columns <= 1)
+    *leading = rows <= 1 ? MAX (columns, 1) : row_stride;
+  else if (row_stride == 1 || rows <= 1)
+    {
+      *transposed = TRUE;
+      *leading = column_stride;
+    }
+  else
+    return FALSE;
+  return *leading >= (*transposed ? rows : columns);
+}
+
+static gboolean
+refuse (OrtrainKernelSetup *setup, GError **error, const char *what)
+{
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: %s", setup->op_type, what);
+  return FALSE;
 }
 
 static gboolean
 prepare_product (OrtrainKernelSetup *setup, gboolean trans_a, gboolean trans_b, double alpha, GError **error)
 {
-  const OrtrainOperand *a = &setup->inputs[0], *b = &setup->inputs[1], *c = &setup->outputs[0];
-  gint64 a_dims[ORTRAIN_MAX_RANK + 1], b_dims[ORTRAIN_MAX_RANK + 1];
-  guint a_rank = a->rank, b_rank = b->rank;
-  if (a_rank == 0 || b_rank == 0 || a_rank > ORTRAIN_MAX_RANK || b_rank > ORTRAIN_MAX_RANK)
-    {
-      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                   "%s of operands of rank %u and %u is not possible", setup->op_type, a_rank, b_rank);
-      return FALSE;
-    }
-  if (a_rank == 1) /* a row */
-    {
-      a_dims[0] = trans_a ? a->dims[0] : 1;
-      a_dims[1] = trans_a ? 1 : a->dims[0];
-      a_rank = 2;
-    }
-  else
-    memcpy (a_dims, a->dims, a_rank * sizeof (gint64));
-  if (b_rank == 1) /* a column */
-    {
-      b_dims[0] = trans_b ? 1 : b->dims[0];
-      b_dims[1] = trans_b ? b->dims[0] : 1;
-      b_rank = 2;
-    }
-  else
-    memcpy (b_dims, b->dims, b_rank * sizeof (gint64));
+  const OrtrainOperand *operands[3] = { &setup->inputs[0], &setup->inputs[1], &setup->outputs[0] };
+  View a, b, c;
+  if (operands[0]->rank == 0 || operands[1]->rank == 0 || !make_view (&a, operands[0], setup->attributes, "permA") ||
+      !make_view (&b, operands[1], setup->attributes, "permB"))
+    return refuse (setup, error, "the ranks of the operands do not fit");
+  gboolean a_vector = a.rank == 1, b_vector = b.rank == 1;
+  if (a_vector)
+    insert_one (&a, 0); /* a row */
+  else if (trans_a)
+    swap_last_two (&a);
+  if (b_vector)
+    insert_one (&b, 1); /* a column */
+  else if (trans_b)
+    swap_last_two (&b);
 
-  gint64 a_rows = a_dims[a_rank - 2], a_columns = a_dims[a_rank - 1];
-  gint64 b_rows = b_dims[b_rank - 2], b_columns = b_dims[b_rank - 1];
-  gint64 m = trans_a ? a_columns : a_rows, k = trans_a ? a_rows : a_columns;
-  gint64 n = trans_b ? b_rows : b_columns;
-  if (k != (trans_b ? b_columns : b_rows))
+  /* The result is written through its permutation: its view is the inverse one. */
+  gsize n_perm;
+  const gint64 *perm = ortrain_attributes_get_ints (setup->attributes, "permY", &n_perm);
+  if (!make_view (&c, operands[2], NULL, "") || (perm != NULL && n_perm != c.rank))
+    return refuse (setup, error, "the rank of the result does not fit");
+  if (perm != NULL)
     {
-      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                   "%s: inner dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " differ", setup->op_type, k,
-                   trans_b ? b_columns : b_rows);
-      return FALSE;
+      View physical = c;
+      for (guint i = 0; i < c.rank; i++)
+        {
+          if (perm[i] < 0 || perm[i] >= c.rank)
+            return refuse (setup, error, "permY is no permutation");
+          c.dims[perm[i]] = physical.dims[i];
+          c.strides[perm[i]] = physical.strides[i];
+        }
     }
+  if (b_vector)
+    insert_one (&c, c.rank);
+  if (a_vector)
+    insert_one (&c, c.rank - 1);
 
-  gint64 batch[ORTRAIN_MAX_RANK];
-  guint a_batch = a_rank - 2, b_batch = b_rank - 2, rank = MAX (a_batch, b_batch);
-  gint64 n_batch = 1;
+  gint64 m = a.dims[a.rank - 2], k = a.dims[a.rank - 1], n = b.dims[b.rank - 1];
+  if (k != b.dims[b.rank - 2] || c.rank < 2 || c.dims[c.rank - 2] != m || c.dims[c.rank - 1] != n)
+    return refuse (setup, error, "the dimensions of the operands do not fit together");
+  gint64 batch[ORTRAIN_MAX_RANK], n_batch = 1;
+  guint rank = MAX (a.rank, b.rank) - 2;
   for (guint r = 0; r < rank; r++)
     {
-      gint64 x = r < a_batch ? a_dims[a_batch - 1 - r] : 1, y = r < b_batch ? b_dims[b_batch - 1 - r] : 1;
+      gint64 x = r + 2 < a.rank ? a.dims[a.rank - 3 - r] : 1, y = r + 2 < b.rank ? b.dims[b.rank - 3 - r] : 1;
       if (x != y && x != 1 && y != 1)
-        {
-          g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                       "%s: batch dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " do not fit", setup->op_type,
-                       x, y);
-          return FALSE;
-        }
+        return refuse (setup, error, "the batch dimensions do not fit together");
       batch[rank - 1 - r] = x == 1 ? y : x;
       n_batch *= batch[rank - 1 - r];
     }
-  gboolean a_full = product (a_dims, 0, a_batch) == n_batch, b_full = product (b_dims, 0, b_batch) == n_batch;
-  if (!trans_a && a_full && product (b_dims, 0, b_batch) == 1)
+  if (operands[2]->n_elements == 0)
+    n_batch = 0;
+
+  gboolean a_transposed, b_transposed, c_transposed;
+  gint64 lda, ldb, ldc;
+  if (!find_leading (&c, &c_transposed, &ldc) || !find_leading (&a, &a_transposed, &lda) ||
+      !find_leading (&b, &b_transposed, &ldb))
+    return refuse (setup, error, "an operand has no contiguous dimension");
+  if (n_batch > 1 && !a_transposed && !c_transposed && n_matrices (&b) == 1 && n_matrices (&a) == n_batch &&
+      is_one_matrix (&a) && is_one_matrix (&c))
     {
-      /* One product: the rows of all of A's matrices lie one after the other, and so do those of C. */
+      /* One product: the rows of all of A's matrices follow each other, and so do those of C. */
       m *= n_batch;
       n_batch = 1;
-      b_full = TRUE;
+      lda = a.strides[a.rank - 2];
+      ldc = c.strides[c.rank - 2];
+      if (lda < k || ldc < n)
+        return refuse (setup, error, "the rows of an operand overlap");
     }
 
-  gsize n_offsets = a_full && b_full ? 0 : (gsize) n_batch * 2, bytes;
-  if (!ortrain_checked_mul (n_offsets, sizeof (gint64), &bytes) ||
+  gsize bytes;
+  if (!ortrain_checked_mul ((gsize) n_batch * 3, sizeof (gint64), &bytes) ||
       !ortrain_checked_add (bytes, sizeof (MatMulConstants), &bytes))
     bytes = G_MAXSIZE;
   MatMulConstants *constants = bytes == G_MAXSIZE ? NULL : g_try_malloc0 (bytes);
   if (constants == NULL)
-    {
-      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                   "%s: no memory for a batch of %" G_GINT64_FORMAT " products", setup->op_type, n_batch);
-      return FALSE;
-    }
+    return refuse (setup, error, "no memory for the offsets of the batch");
   setup->constants = constants;
   setup->constants_free = g_free;
-  constants->dtype = a->dtype;
-  constants->n_a = a->n_elements;
-  constants->n_b = b->n_elements;
-  constants->n_c = c->n_elements;
+  constants->dtype = operands[0]->dtype;
+  constants->n_a = operands[0]->n_elements;
+  constants->n_b = operands[1]->n_elements;
+  constants->n_c = operands[2]->n_elements;
   OrtrainCpuGemm *gemm = &constants->gemm;
   *gemm = (OrtrainCpuGemm){
-    .is_double = a->dtype == ORTRAIN_DTYPE_FLOAT64,
-    .trans_a = trans_a,
-    .trans_b = trans_b,
+    .is_double = operands[0]->dtype == ORTRAIN_DTYPE_FLOAT64,
+    .trans_a = a_transposed,
+    .trans_b = b_transposed,
     .m = m,
     .n = n,
     .k = k,
-    .lda = MAX (a_columns, 1),
-    .ldb = MAX (b_columns, 1),
-    .ldc = MAX (n, 1),
+    .lda = lda,
+    .ldb = ldb,
+    .ldc = ldc,
     .alpha = alpha,
-    .n_batch = c->n_elements == 0 ? 0 : n_batch,
-    .a_stride = a_rows * a_columns,
-    .b_stride = b_rows * b_columns,
-    .c_stride = m * n,
+    .n_batch = n_batch,
   };
-  if (!a_full && n_batch > 0)
+  if (n_batch > 1)
     {
-      fill_offsets (constants->offsets, batch, rank, a_dims, a_batch, gemm->a_stride);
-      gemm->a_offsets = constants->offsets;
+      gboolean needs;
+      gint64 *offsets = constants->offsets;
+      gemm->a_stride = place_batch (&a, batch, rank, n_batch, offsets, &needs);
+      gemm->a_offsets = needs ? offsets : NULL;
+      gemm->b_stride = place_batch (&b, batch, rank, n_batch, offsets + n_batch, &needs);
+      gemm->b_offsets = needs ? offsets + n_batch : NULL;
+      gemm->c_stride = place_batch (&c, batch, rank, n_batch, offsets + 2 * n_batch, &needs);
+      gemm->c_offsets = needs ? offsets + 2 * n_batch : NULL;
     }
-  if (!b_full && n_batch > 0)
+  if (c_transposed)
     {
-      fill_offsets (constants->offsets + n_batch, batch, rank, b_dims, b_batch, gemm->b_stride);
-      gemm->b_offsets = constants->offsets + n_batch;
+      /* The result is stored turned round: Cᵀ = Bᵀ · Aᵀ. */
+      OrtrainCpuGemm g = *gemm;
+      gemm->m = g.n;
+      gemm->n = g.m;
+      gemm->trans_a = !g.trans_b;
+      gemm->trans_b = !g.trans_a;
+      gemm->lda = g.ldb;
+      gemm->ldb = g.lda;
+      gemm->a_stride = g.b_stride;
+      gemm->b_stride = g.a_stride;
+      gemm->a_offsets = g.b_offsets;
+      gemm->b_offsets = g.a_offsets;
+      constants->swapped = TRUE;
     }
   ortrain_cpu_gemm_plan (gemm, setup->n_threads, setup->fixed_partition);
   setup->can_accumulate = TRUE;
@@ -223,6 +337,12 @@ multiply (const MatMulConstants *constants, gboolean accumulate, OrtrainThreadPo
           const void *bias, void *c)
 {
   OrtrainCpuGemm gemm = constants->gemm;
+  if (constants->swapped)
+    {
+      const void *first = a;
+      a = b;
+      b = first;
+    }
   if (!accumulate)
     {
       ortrain_cpu_gemm_run (&gemm, pool, a, b, bias, c);

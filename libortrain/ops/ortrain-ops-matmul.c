@@ -2,8 +2,31 @@
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
+#include <string.h>
+
 /* Matrix products: MatMul (as in NumPy), Gemm, and org.ortrain::FusedMatMul (A, B) {transA, transB, alpha}, which is
  * MatMul with its last two dimensions transposed on the way and the result scaled. */
+
+static gboolean
+permute (OrtrainInferContext *ctx, const char *name, OrtrainDim *dims, gint rank, GError **error)
+{
+  gsize n;
+  const gint64 *perm = ortrain_attributes_get_ints (ctx->node->attributes, name, &n);
+  OrtrainDim from[ORTRAIN_MAX_RANK];
+  guint32 seen = 0;
+  if (perm == NULL)
+    return TRUE;
+  for (gsize i = 0; i < n && n == (gsize) rank; i++)
+    if (perm[i] >= 0 && perm[i] < rank)
+      seen |= 1u << perm[i];
+  if (n != (gsize) rank || seen != (1u << rank) - 1)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s is no permutation of %d dimensions", name,
+                               rank);
+  memcpy (from, dims, (gsize) rank * sizeof *dims);
+  for (gint i = 0; i < rank; i++)
+    dims[i] = from[perm[i]];
+  return TRUE;
+}
 
 static gboolean
 infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gboolean trans_b, OrtrainDType dtype,
@@ -18,8 +41,13 @@ infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gbo
   if (a_rank == 0 || b_rank == 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "operands of rank %d and %d cannot be multiplied",
                                a_rank, b_rank);
-  OrtrainDim k_a = ortrain_infer_get_dim (ctx, a, a_rank == 1 || !trans_a ? a_rank - 1 : a_rank - 2);
-  OrtrainDim k_b = ortrain_infer_get_dim (ctx, b, b_rank == 1 ? 0 : trans_b ? b_rank - 1 : b_rank - 2);
+  OrtrainDim a_dims[ORTRAIN_MAX_RANK], b_dims[ORTRAIN_MAX_RANK];
+  memcpy (a_dims, ortrain_infer_get_dims (ctx, a), (gsize) a_rank * sizeof (OrtrainDim));
+  memcpy (b_dims, ortrain_infer_get_dims (ctx, b), (gsize) b_rank * sizeof (OrtrainDim));
+  if (!permute (ctx, "permA", a_dims, a_rank, error) || !permute (ctx, "permB", b_dims, b_rank, error))
+    return FALSE;
+  OrtrainDim k_a = a_dims[a_rank == 1 || !trans_a ? a_rank - 1 : a_rank - 2];
+  OrtrainDim k_b = b_dims[b_rank == 1 ? 0 : trans_b ? b_rank - 1 : b_rank - 2];
   if (ortrain_dim_is_int (k_a) && ortrain_dim_is_int (k_b) && k_a.value != k_b.value)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                "inner dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " differ", k_a.value,
@@ -29,8 +57,8 @@ infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gbo
   for (gint i = 0; i < batch; i++)
     {
       gint ia = i - (batch - a_batch), ib = i - (batch - b_batch);
-      OrtrainDim x = ia >= 0 ? ortrain_infer_get_dim (ctx, a, ia) : ortrain_dim_int (1);
-      OrtrainDim y = ib >= 0 ? ortrain_infer_get_dim (ctx, b, ib) : ortrain_dim_int (1);
+      OrtrainDim x = ia >= 0 ? a_dims[ia] : ortrain_dim_int (1);
+      OrtrainDim y = ib >= 0 ? b_dims[ib] : ortrain_dim_int (1);
       if (!ortrain_dim_broadcast (ctx->dims, x, y, &dims[rank]))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                    "batch dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " do not fit", x.value,
@@ -38,9 +66,11 @@ infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gbo
       rank++;
     }
   if (a_rank >= 2)
-    dims[rank++] = ortrain_infer_get_dim (ctx, a, trans_a ? a_rank - 1 : a_rank - 2);
+    dims[rank++] = a_dims[trans_a ? a_rank - 1 : a_rank - 2];
   if (b_rank >= 2)
-    dims[rank++] = ortrain_infer_get_dim (ctx, b, trans_b ? b_rank - 2 : b_rank - 1);
+    dims[rank++] = b_dims[trans_b ? b_rank - 2 : b_rank - 1];
+  if (!permute (ctx, "permY", dims, rank, error))
+    return FALSE;
   ortrain_infer_set (ctx, 0, dtype, dims, rank);
   return TRUE;
 }
@@ -55,6 +85,13 @@ static gboolean
 infer_matmul (OrtrainInferContext *ctx, GError **error)
 {
   return infer_product (ctx, 0, 1, FALSE, FALSE, ortrain_infer_get_dtype (ctx, 0), error);
+}
+
+static gboolean
+has_perm (OrtrainNode *node)
+{
+  return ortrain_attributes_has (node->attributes, "permA") || ortrain_attributes_has (node->attributes, "permB") ||
+         ortrain_attributes_has (node->attributes, "permY");
 }
 
 static gboolean
@@ -161,6 +198,8 @@ gradient_matmul (OrtrainGradContext *ctx, GError **error)
     return TRUE;
   if (a->rank < 1 || b->rank < 1)
     return ortrain_grad_fail (ctx, error, "the ranks of the operands are not known");
+  if (has_perm (ctx->node))
+    return ortrain_grad_fail (ctx, error, "gradients are made before transpositions are folded in");
   double alpha = ortrain_attributes_get_float (ctx->node->attributes, "alpha", 1);
   gboolean trans_a = flag (ctx->node, "transA") && a->rank > 1, trans_b = flag (ctx->node, "transB") && b->rank > 1;
   if (a->rank == 1 && b->rank == 1)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-optimizer-private.h"
 
+#include "transform/ortrain-fold-transposes-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -34,6 +35,7 @@ static const Pass symbolic_passes[] = {
 };
 
 static const Pass static_passes[] = {
+  { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
   { "fuse-elementwise", ortrain_fuse_elementwise },

@@ -196,6 +196,7 @@ static const OrtrainGradientCase cases[] = {
   { "LpPool", "p[1,2,4,4]", "kernel_shape=[2,2] strides=[2,2]" },
   { "GlobalLpPool", "p[2,3,4]", "p=2" },
   { "GlobalLpPool", "p[2,3,4]", "p=3" },
+  { "MaxUnpool", "f[1,1,2,2];i[1,1,2,2]{0,6,9,15}", "kernel_shape=[2,2] strides=[2,2]" },
   /* shapes and data movement */
   { "Identity", "f[2,3]" },
   { "Reshape", "f[2,3];i[2]{3,2}" },
