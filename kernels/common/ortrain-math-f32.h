@@ -267,35 +267,27 @@ ortrain_f32_cos (float x)
   return fabsf (x) > 3.40282347e+38f ? NAN : y;
 }
 
-/* x^y, computed in double (relative error about 1e-9 before the last rounding). */
+/* x^y; the logarithm, the product and the power are computed in double (relative error about 1e-9 before rounding). */
 static inline float
 ortrain_f32_pow (float x, float y)
 {
-  double a = fabs ((double) x), b = (double) y;
-  union
-  {
-    double d;
-    uint64_t u;
-  } v = { a };
-  /* a = 2^n m with m in [sqrt(1/2), sqrt(2)); log2 m = 2 atanh ((m - 1) / (m + 1)) / log 2 */
-  uint64_t high = (v.u >> 32) - 0x3fe6a09eu;
-  int32_t n = (int32_t) (uint32_t) high >> 20;
-  v.u -= (uint64_t) (int64_t) n << 52;
-  double z = (v.d - 1.0) / (v.d + 1.0), s = z * z;
+  float ax = fabsf (x), ay = fabsf (y);
+  /* |x| = 2^n m with m in [sqrt(1/2), sqrt(2)); log2 m = 2 atanh ((m - 1) / (m + 1)) / log 2 */
+  float scaled = ax < 1.17549435e-38f ? ax * 8388608.0f : ax;
+  float lost = ax < 1.17549435e-38f ? 23.0f : 0.0f;
+  uint32_t u = ortrain_f32_bits (scaled);
+  int32_t n = (int32_t) (u - 0x3f3504f3u) >> 23;
+  double m = (double) ortrain_f32_from_bits (u - ((uint32_t) n << 23));
+  double z = (m - 1.0) / (m + 1.0), s = z * z;
   double q = 3.407449383063032e-01;
   q = ORTRAIN_FMA (q, s, 4.116718786444372e-01);
   q = ORTRAIN_FMA (q, s, 5.770835998228065e-01);
   q = ORTRAIN_FMA (q, s, 9.617966732578660e-01);
   q = ORTRAIN_FMA (q, s, 2.885390081790160e+00);
-  double e = b * ORTRAIN_FMA (q, z, (double) n);
-  e = e > 300.0 ? 300.0 : e; /* far outside of float, inside of double */
-  e = e < -300.0 ? -300.0 : e;
-  union
-  {
-    double d;
-    uint64_t u;
-  } t = { e + 6755399441055744.0 };
-  double r = e - (t.d - 6755399441055744.0);
+  double e = (double) y * ORTRAIN_FMA (q, z, (double) ((float) n - lost));
+  e = e > 130.0 ? 130.0 : e; /* outside of float */
+  e = e < -160.0 ? -160.0 : e;
+  double whole = (e + 6755399441055744.0) - 6755399441055744.0, r = e - whole;
   double p = 1.520191708821069e-05;
   p = ORTRAIN_FMA (p, r, 1.546929109926863e-04);
   p = ORTRAIN_FMA (p, r, 1.333392258287108e-03);
@@ -304,23 +296,23 @@ ortrain_f32_pow (float x, float y)
   p = ORTRAIN_FMA (p, r, 2.402265119815617e-01);
   p = ORTRAIN_FMA (p, r, 6.931471807284553e-01);
   p = ORTRAIN_FMA (p, r, 9.999999999616822e-01);
-  union
-  {
-    uint64_t u;
-    double d;
-  } scale = { (uint64_t) ((int64_t) (int32_t) (uint32_t) t.u + 1023) << 52 };
-  float result = (float) (p * scale.d);
+  int32_t k = (int32_t) (float) whole, half = k >> 1;
+  float result = (float) p * ortrain_f32_power_of_two (half) * ortrain_f32_power_of_two (k - half);
 
-  float ax = fabsf (x), ay = fabsf (y);
-  int whole = ay >= 16777216.0f || floorf (y) == y;
+  /* the corners, as C's pow has them; floats from 2^24 on are even numbers */
+  float zero = y > 0.0f ? 0.0f : INFINITY, infinite = y > 0.0f ? INFINITY : 0.0f;
+  result = ax == 0.0f ? zero : result;
+  result = ax > 3.40282347e+38f ? infinite : result;
+  float far = ax > 1.0f ? infinite : zero;
+  far = ax == 1.0f ? 1.0f : far;
+  result = ay > 3.40282347e+38f ? far : result;
   float halved = y * 0.5f;
-  int odd = whole && ay < 16777216.0f && floorf (halved) != halved;
-  float zero_or_infinite = (ax == 0.0f) == (y > 0.0f) ? 0.0f : INFINITY; /* for ax 0 or infinite and y not 0 */
-  result = ax == 0.0f || ax > 3.40282347e+38f ? zero_or_infinite : result;
-  float grows = (ax > 1.0f) == (y > 0.0f) ? INFINITY : 0.0f;
-  result = ay > 3.40282347e+38f ? (ax == 1.0f ? 1.0f : grows) : result;
-  result = x < 0.0f && !whole && ax <= 3.40282347e+38f ? NAN : result;
-  result = odd && (ortrain_f32_bits (x) >> 31) ? -result : result;
-  result = x != x || y != y ? x + y : result;
-  return y == 0.0f || x == 1.0f ? 1.0f : result;
+  float odd = floorf (halved) != halved ? copysignf (result, x) : result;
+  float broken = x < 0.0f ? NAN : result;
+  broken = ax > 3.40282347e+38f ? result : broken;
+  result = floorf (y) == y ? odd : broken;
+  result = x != x ? x : result;
+  result = y != y ? y : result;
+  result = x == 1.0f ? 1.0f : result;
+  return y == 0.0f ? 1.0f : result;
 }

@@ -380,6 +380,200 @@ test_binary (void)
         }
 }
 
+/* ---- Conversions ---- */
+
+static OrtrainTensor *
+cast (OrtrainTensor *x, OrtrainDType to)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "to", to);
+  return evaluate ("", "Cast", attributes, &x, 1);
+}
+
+static void
+test_cast (void)
+{
+  static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT64, ORTRAIN_DTYPE_INT8,
+                                        ORTRAIN_DTYPE_UINT8,   ORTRAIN_DTYPE_INT16,   ORTRAIN_DTYPE_UINT16,
+                                        ORTRAIN_DTYPE_INT32,   ORTRAIN_DTYPE_UINT32,  ORTRAIN_DTYPE_INT64,
+                                        ORTRAIN_DTYPE_UINT64,  ORTRAIN_DTYPE_FLOAT16, ORTRAIN_DTYPE_BFLOAT16 };
+  static const gint64 dims[1] = { 200 };
+  double values[200];
+  /* whole numbers from 0 to 124 that every type holds, so that any way round gives them back */
+  for (guint i = 0; i < 200; i++)
+    values[i] = i % 125;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) start =
+      ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT64, dims, 1, (guint8 *) values, sizeof values, &error);
+  g_assert_no_error (error);
+  for (guint a = 0; a < G_N_ELEMENTS (types); a++)
+    for (guint b = 0; b < G_N_ELEMENTS (types); b++)
+      {
+        g_autoptr (OrtrainTensor) first = cast (start, types[a]);
+        g_autoptr (OrtrainTensor) second = cast (first, types[b]);
+        g_autoptr (OrtrainTensor) back = cast (second, ORTRAIN_DTYPE_FLOAT64);
+        g_autoptr (OrtrainTensor) flags = cast (first, ORTRAIN_DTYPE_BOOL);
+        const double *got = ortrain_tensor_peek (back);
+        for (guint i = 0; i < 200; i++)
+          {
+            g_assert_cmpfloat (got[i], ==, values[i]);
+            g_assert_cmpint (((const guint8 *) ortrain_tensor_peek (flags))[i], ==, values[i] != 0);
+          }
+      }
+}
+
+/* Truncation, signs, and every half-precision number, against the compiler's own conversions. */
+static void
+test_cast_corners (void)
+{
+  static const float in[] = { 1.9f, -1.9f, 0.5f, -0.5f, 255.7f, 2147483520.0f };
+  static const gint32 expected[] = { 1, -1, 0, 0, 255, 2147483520 };
+  static const gint64 dims[1] = { G_N_ELEMENTS (in) }, all[1] = { 65536 };
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new_floats (dims, 1, in, G_N_ELEMENTS (in), NULL);
+  g_autoptr (OrtrainTensor) y = cast (x, ORTRAIN_DTYPE_INT32);
+  for (guint i = 0; i < G_N_ELEMENTS (in); i++)
+    g_assert_cmpint (((const gint32 *) ortrain_tensor_peek (y))[i], ==, expected[i]);
+#ifdef __FLT16_MAX__
+  g_autoptr (OrtrainTensor) halves = make (ORTRAIN_DTYPE_FLOAT16, all, 1);
+  guint16 *bits = ortrain_tensor_peek_writable (halves);
+  for (guint i = 0; i < 65536; i++)
+    bits[i] = (guint16) i;
+  g_autoptr (OrtrainTensor) floats = cast (halves, ORTRAIN_DTYPE_FLOAT32);
+  g_autoptr (OrtrainTensor) again = cast (floats, ORTRAIN_DTYPE_FLOAT16);
+  const float *f = ortrain_tensor_peek (floats);
+  for (guint i = 0; i < 65536; i++)
+    {
+      _Float16 h;
+      memcpy (&h, &bits[i], 2);
+      if (isnan ((float) h))
+        g_assert_true (isnan (f[i]));
+      else
+        {
+          g_assert_cmpfloat (f[i], ==, (float) h);
+          g_assert_cmpuint (((const guint16 *) ortrain_tensor_peek (again))[i], ==, bits[i]);
+        }
+    }
+  /* rounding, also of what doubles lose on the way */
+  g_autoptr (GRand) rand = g_rand_new_with_seed (3);
+  g_autoptr (OrtrainTensor) d = make (ORTRAIN_DTYPE_FLOAT64, all, 1);
+  double *pd = ortrain_tensor_peek_writable (d);
+  for (guint i = 0; i < 65536; i++)
+    pd[i] = i % 3 == 0 ? 1.0 + (i % 1024 + 0.5) / 1024 + (i % 2 ? 1e-12 : -1e-12)
+                       : ldexp (g_rand_double_range (rand, -1, 1), g_rand_int_range (rand, -30, 18));
+  g_autoptr (OrtrainTensor) rounded = cast (d, ORTRAIN_DTYPE_FLOAT16);
+  for (guint i = 0; i < 65536; i++)
+    {
+      _Float16 h = (_Float16) pd[i];
+      guint16 want;
+      memcpy (&want, &h, 2);
+      g_assert_cmpuint (((const guint16 *) ortrain_tensor_peek (rounded))[i], ==, want);
+    }
+#endif
+}
+
+/* ---- Integers ---- */
+
+static void
+test_integers (void)
+{
+  static const gint64 dims[1] = { 6 };
+  static const gint64 a[] = { 7, -7, 7, -7, 6, G_MININT64 }, b[] = { 3, 3, -3, -3, 3, -1 };
+  static const gint64 quotients[] = { 2, -2, -2, 2, 2, G_MININT64 };
+  static const gint64 floors[] = { 1, 2, -2, -1, 0, 0 }, remainders[] = { 1, -1, 1, -1, 0, 0 };
+  OrtrainTensor *in[2] = { ortrain_tensor_new_ints (dims, 1, a, 6, NULL),
+                           ortrain_tensor_new_ints (dims, 1, b, 6, NULL) };
+  OrtrainAttributes *fmod_attribute = ortrain_attributes_new ();
+  ortrain_attributes_set_int (fmod_attribute, "fmod", 1);
+  g_autoptr (OrtrainTensor) q = evaluate ("", "Div", NULL, in, 2);
+  g_autoptr (OrtrainTensor) m = evaluate ("", "Mod", NULL, in, 2);
+  g_autoptr (OrtrainTensor) r = evaluate ("", "Mod", fmod_attribute, in, 2);
+  g_assert_cmpmem (ortrain_tensor_peek (q), sizeof quotients, quotients, sizeof quotients);
+  g_assert_cmpmem (ortrain_tensor_peek (m), sizeof floors, floors, sizeof floors);
+  g_assert_cmpmem (ortrain_tensor_peek (r), sizeof remainders, remainders, sizeof remainders);
+  g_object_unref (in[0]);
+  g_object_unref (in[1]);
+}
+
+/* A divisor of zero is an error with the element's place, not a signal. */
+static void
+test_division_by_zero (void)
+{
+  static const gint64 dims[1] = { 3 };
+  static const gint64 a[] = { 7, 8, 9 }, b[] = { 3, 0, 1 };
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("test");
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new_ints (dims, 1, a, 3, NULL);
+  g_autoptr (OrtrainTensor) y = ortrain_tensor_new_ints (dims, 1, b, 3, NULL);
+  OrtrainTensor *in[2] = { x, y }, *out = NULL;
+  OrtrainDim shape[1] = { ortrain_dim_int (3) };
+  graph->opset = 23;
+  OrtrainValue *values[2] = { ortrain_graph_new_input (graph, "a", ORTRAIN_DTYPE_INT64, shape, 1),
+                              ortrain_graph_new_input (graph, "b", ORTRAIN_DTYPE_INT64, shape, 1) };
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", "Div", "n", values, 2, 1);
+  g_assert_true (ortrain_ops_infer_node (node, &error));
+  g_assert_false (ortrain_evaluate_node (node, in, &out, NULL, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
+  g_assert_nonnull (strstr (error->message, "element 1"));
+}
+
+/* ---- Layouts ---- */
+
+/* [N, C, H, W] channels last, plus a plain [C, 1, 1] and a plain [H, W] operand. */
+static void
+test_channels_last (void)
+{
+  enum
+  {
+    N = 2,
+    C = 5,
+    H = 3,
+    W = 4
+  };
+  static const gint64 full[] = { N, C, H, W }, channel[] = { C, 1, 1 }, image[] = { H, W };
+  float x[N * C * H * W], y[N * C * H * W], c[C], p[H * W];
+  for (guint i = 0; i < G_N_ELEMENTS (x); i++)
+    x[i] = (float) i;
+  for (guint i = 0; i < C; i++)
+    c[i] = 1000.0f * (float) i;
+  for (guint i = 0; i < H * W; i++)
+    p[i] = 0.01f * (float) i;
+  OrtrainOperand out = { ORTRAIN_DTYPE_FLOAT32, 4, full, N * C * H * W, sizeof y, ORTRAIN_LAYOUT_CHANNELS_LAST, NULL };
+  OrtrainOperand in[3] = { out,
+                           { ORTRAIN_DTYPE_FLOAT32, 3, channel, C, sizeof c, ORTRAIN_LAYOUT_PLAIN, NULL },
+                           { ORTRAIN_DTYPE_FLOAT32, 2, image, H * W, sizeof p, ORTRAIN_LAYOUT_PLAIN, NULL } };
+  g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
+  g_autoptr (GError) error = NULL;
+  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), "", "Sum", in, 3, &out, 1, &error);
+  g_assert_no_error (error);
+  g_assert_true (kernel->flags & ORTRAIN_KERNEL_ANY_LAYOUT);
+  OrtrainKernelSetup setup = { .op_type = "Sum",
+                               .domain = "",
+                               .attributes = attributes,
+                               .inputs = in,
+                               .outputs = &out,
+                               .n_inputs = 3,
+                               .n_outputs = 1,
+                               .n_threads = 1 };
+  g_assert_true (kernel->prepare (&setup, &error));
+  g_autofree void *workspace = g_malloc0 (setup.workspace_bytes + 1);
+  OrtrainKernelFrame frame = { 0 };
+  const void *inputs[] = { x, c, p };
+  void *outputs[] = { y };
+  OrtrainKernelCall call = {
+    .inputs = inputs, .outputs = outputs, .workspace = workspace, .constants = setup.constants, .frame = &frame
+  };
+  kernel->run (&call);
+  for (guint n = 0; n < N; n++)
+    for (guint h = 0; h < H; h++)
+      for (guint w = 0; w < W; w++)
+        for (guint k = 0; k < C; k++)
+          {
+            guint at = ((n * H + h) * W + w) * C + k;
+            g_assert_cmpfloat (y[at], ==, x[at] + c[k] + p[h * W + w]);
+          }
+  setup.constants_free (setup.constants);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -387,5 +581,10 @@ main (int argc, char **argv)
   g_test_add_func ("/pointwise/unary", test_unary);
   g_test_add_func ("/pointwise/special", test_special);
   g_test_add_func ("/pointwise/binary", test_binary);
+  g_test_add_func ("/pointwise/cast", test_cast);
+  g_test_add_func ("/pointwise/cast-corners", test_cast_corners);
+  g_test_add_func ("/pointwise/integers", test_integers);
+  g_test_add_func ("/pointwise/division-by-zero", test_division_by_zero);
+  g_test_add_func ("/pointwise/channels-last", test_channels_last);
   return g_test_run ();
 }
