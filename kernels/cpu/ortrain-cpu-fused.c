@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cpu-fused-program-private.h"
 
-#include "graph/ortrain-graph-private.h"
+#include "provider/ortrain-kernel-body-private.h"
 
 /* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. */
 
@@ -261,49 +261,37 @@ lower (OrtrainTileBuilder *builder, const char *domain, const char *op_type, con
 }
 
 static gboolean
-lower_body (OrtrainTileBuilder *builder, OrtrainGraph *body, const OrtrainKernelSetup *setup, GError **error)
+lower_body (OrtrainTileBuilder *builder, const OrtrainKernelBody *body, const OrtrainKernelSetup *setup, GError **error)
 {
-  g_autofree guint *values = g_new (guint, body->values->len + 1); /* by id */
-  for (guint i = 0; i < body->values->len; i++)
-    values[i] = ORTRAIN_TILE_NONE;
-  for (guint i = 0; i < body->inputs->len; i++)
-    values[((OrtrainValue *) body->inputs->pdata[i])->id] = ortrain_tile_builder_input (builder, i);
-  for (guint i = 0; i < body->initializers->len; i++)
+  g_autofree guint *values = g_new (guint, body->n_inputs + body->n_constants + body->n_ops + 1);
+  guint n = 0;
+  for (guint i = 0; i < body->n_inputs; i++)
+    values[n++] = ortrain_tile_builder_input (builder, i);
+  for (guint i = 0; i < body->n_constants; i++)
     {
-      OrtrainValue *value = body->initializers->pdata[i];
-      gconstpointer element = value->tensor != NULL && ortrain_tensor_get_n_elements (value->tensor) == 1
-                                  ? ortrain_tensor_peek (value->tensor)
-                                  : NULL;
-      if (element != NULL)
-        values[value->id] = ortrain_tile_builder_constant (builder, ortrain_tensor_get_dtype (value->tensor), element);
-    }
-  for (guint s = 0; s < body->nodes->len; s++)
-    {
-      OrtrainNode *node = body->nodes->pdata[s];
-      guint n = node->inputs->len;
-      guint *in = g_newa (guint, n + 1);
-      OrtrainValue *out = ortrain_node_output (node, 0);
-      for (guint i = 0; i < n; i++)
-        in[i] = node->inputs->pdata[i] != NULL ? values[ortrain_node_input (node, i)->id] : ORTRAIN_TILE_NONE;
-      guint value = lower (builder, node->domain, node->op_type, node->attributes, in, n, out->dtype, error);
-      if (value == ORTRAIN_TILE_NONE)
+      gconstpointer element = ortrain_tensor_peek (body->constants[i]);
+      if (element == NULL)
         {
-          g_prefix_error (error, "in the chain, %s '%s': ", node->op_type, node->name);
+          g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "a constant of the chain was released");
           return FALSE;
         }
-      values[out->id] = value;
+      values[n++] = ortrain_tile_builder_constant (builder, ortrain_tensor_get_dtype (body->constants[i]), element);
     }
-  for (guint k = 0; k < body->outputs->len && k < setup->n_outputs; k++)
+  for (guint s = 0; s < body->n_ops; s++)
     {
-      guint value = values[((OrtrainValue *) body->outputs->pdata[k])->id];
-      if (value == ORTRAIN_TILE_NONE)
+      const OrtrainBodyOp *op = &body->ops[s];
+      g_autofree guint *in = g_new (guint, op->n_inputs + 1);
+      for (guint i = 0; i < op->n_inputs; i++)
+        in[i] = op->inputs[i] != G_MAXUINT ? values[op->inputs[i]] : ORTRAIN_TILE_NONE;
+      values[n] = lower (builder, op->domain, op->op_type, op->attributes, in, op->n_inputs, op->dtype, error);
+      if (values[n++] == ORTRAIN_TILE_NONE)
         {
-          g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "nothing makes output %u of the chain",
-                       k);
+          g_prefix_error (error, "in the chain, %s '%s': ", op->op_type, op->name);
           return FALSE;
         }
-      ortrain_tile_builder_output (builder, k, value);
     }
+  for (guint k = 0; k < body->n_outputs && k < setup->n_outputs; k++)
+    ortrain_tile_builder_output (builder, k, values[body->outputs[k]]);
   return TRUE;
 }
 
@@ -313,12 +301,19 @@ ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare) (OrtrainKernelSetup *setup, G
   /* CastLike reads the type of its second input, never its elements or shape. */
   if (setup->body == NULL && g_str_equal (setup->op_type, "CastLike"))
     setup->n_inputs = MIN (setup->n_inputs, 1);
+  const OrtrainKernelBody *body = ortrain_kernel_body_get (setup->body);
+  if (setup->body != NULL && (body == NULL || body->n_inputs != setup->n_inputs))
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: the body was not inferred",
+                   setup->op_type);
+      return FALSE;
+    }
   OrtrainTileBuilder *builder = ortrain_tile_builder_new (setup, error);
   gboolean ok = FALSE;
   if (builder != NULL)
     {
       if (setup->body != NULL)
-        ok = lower_body (builder, ORTRAIN_GRAPH (setup->body), setup, error);
+        ok = lower_body (builder, body, setup, error);
       else
         {
           g_autofree guint *in = g_new (guint, setup->n_inputs + 1);
