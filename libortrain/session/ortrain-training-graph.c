@@ -5,6 +5,7 @@
 #include "grad/ortrain-loss-private.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-optimizer-private.h"
+#include "transform/ortrain-vanishing-gradients-private.h"
 
 #include <string.h>
 
@@ -414,6 +415,8 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
     return FALSE;
   for (guint i = 0; i < self->parameters->len; i++)
     g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
+  if (!ortrain_drop_vanishing_gradients (graph, error))
+    return FALSE;
   self->loss = g_strdup (loss->name);
   self->loss_dtype = loss->dtype;
   return TRUE;
