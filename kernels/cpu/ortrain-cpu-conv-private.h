@@ -35,6 +35,11 @@ typedef struct
   gint64 row_cuts;    /* of the rows of dest channels */
   gint64 first_chunk; /* of all phases' chunks */
   gboolean direct;    /* blocks are written where they belong, without a detour */
+  /* The grid is as large as the source and steps are 1: what a tap sees is the source shifted, without what falls off
+   * the edges. For small planes the latter is a mask per tap, [n_taps][mask_stride] bits of all ones or zeros. */
+  gboolean shifted;
+  gint64 mask_stride;
+  void *masks;
 } OrtrainConvPhase;
 
 typedef struct

@@ -4,6 +4,7 @@
 
 #define CVL (64 / (int) sizeof (REAL))
 typedef REAL NAME (W) __attribute__ ((vector_size (64), aligned (__alignof__(REAL)), may_alias));
+typedef gint32 NAME (Bits) __attribute__ ((vector_size (64), aligned (4), may_alias));
 
 /* A block of columns: its rows (of the grid, along w), one after the other. */
 typedef struct
@@ -53,12 +54,67 @@ NAME (find_block) (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint6
   block->n_columns = block->n_rows * (block->w1 - block->w0);
 }
 
+/* gather_row () where the source is only shifted: whole images under the tap's mask, or rows of one image in one run.
+ * FALSE: the run would leave the tensor, which ends at its first and last elements only. */
+static inline gboolean
+NAME (gather_shifted) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block,
+                       const OrtrainConvTap *tap, const REAL *source, const REAL *source_begin, const REAL *source_end,
+                       REAL *restrict to)
+{
+  typedef NAME (W) W;
+  typedef NAME (Bits) Bits;
+  const gint64 shift = ((gint64) tap->offset[0] * conv->source[1] + tap->offset[1]) * conv->source[2] + tap->offset[2];
+  if (phase->masks != NULL)
+    {
+      const gint64 plane = conv->source_plane, image_stride = conv->n_groups * conv->source_channels * plane;
+      const gint64 padded = phase->mask_stride;
+      const REAL *mask = (const REAL *) phase->masks + (tap - phase->taps) * padded;
+      const REAL *from = source + block->image0 * image_stride + shift;
+      if (from < source_begin || from + (block->n_images - 1) * image_stride + padded > source_end)
+        return FALSE;
+      if (padded == CVL)
+        {
+          const Bits keep = *(const Bits *) mask;
+          for (gint64 n = 0; n < block->n_images; n++, from += image_stride, to += plane)
+            *(Bits *) to = *(const Bits *) from & keep;
+        }
+      else
+        for (gint64 n = 0; n < block->n_images; n++, from += image_stride, to += plane)
+          for (gint64 i = 0; i < padded; i += CVL)
+            *(Bits *) (to + i) = *(const Bits *) (from + i) & *(const Bits *) (mask + i);
+      return TRUE;
+    }
+  const gint64 length = conv->source[2], n = block->n_columns;
+  const REAL *from = source + block->base[0] + shift;
+  if (block->n_images != 1 || block->w1 - block->w0 != length || from < source_begin ||
+      from + ((n + CVL - 1) & ~(gint64) (CVL - 1)) > source_end)
+    return FALSE;
+  for (gint64 i = 0; i < n; i += CVL)
+    *(W *) (to + i) = *(const W *) (from + i);
+  if (tap->offset[0] != 0 || tap->offset[1] != 0)
+    for (gint64 r = 0; r < block->n_rows; r++)
+      if ((guint64) (block->d[r] + tap->offset[0]) >= (guint64) conv->source[0] ||
+          (guint64) (block->h[r] + tap->offset[1]) >= (guint64) conv->source[1])
+        for (gint64 i = 0; i < length; i++)
+          to[r * length + i] = 0;
+  for (gint64 i = 0; i < tap->low; i++)
+    for (gint64 r = 0; r < block->n_rows; r++)
+      to[r * length + i] = 0;
+  for (gint64 i = tap->high; i < length; i++)
+    for (gint64 r = 0; r < block->n_rows; r++)
+      to[r * length + i] = 0;
+  return TRUE;
+}
+
 /* One row (c, t) of the gathered matrix for the columns of a block. Whole vectors are copied: `to` has room for one
  * more, and what runs over is overwritten by the next row. */
 static inline void
-NAME (gather_row) (const OrtrainConv *conv, const NAME (Block) * block, const OrtrainConvTap *tap, const REAL *source,
-                   const REAL *source_begin, const REAL *source_end, REAL *restrict to)
+NAME (gather_row) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block,
+                   const OrtrainConvTap *tap, const REAL *source, const REAL *source_begin, const REAL *source_end,
+                   REAL *restrict to)
 {
+  if (phase->shifted && NAME (gather_shifted) (conv, phase, block, tap, source, source_begin, source_end, to))
+    return;
   typedef NAME (W) W;
   const gint64 length = block->w1 - block->w0, step = conv->step[2];
   const gint64 low = CLAMP (tap->low - block->w0, 0, length), high = CLAMP (tap->high - block->w0, low, length);
@@ -112,10 +168,31 @@ NAME (pack_columns) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
   REAL row[ORTRAIN_CONV_MAX_COLUMNS + 64 + CVL] __attribute__ ((aligned (64)));
   const gint64 kc = k1 - k0, n = block->n_columns;
   gint64 c = k0 / phase->n_taps, t = k0 % phase->n_taps;
+  if (phase->shifted && !phase->many_images && conv->n_taps == 1 && block->w1 - block->w0 == conv->source[2] &&
+      phase->taps[0].offset[0] == 0 && phase->taps[0].offset[1] == 0 && phase->taps[0].offset[2] == 0)
+    {
+      /* A kernel of one element: rows of the source as they are. */
+      const REAL *from = source + block->base[0];
+      for (gint64 k = 0; k < kc; k++)
+        {
+          const REAL *row_from = from + (k0 + k) * conv->source_plane;
+          gint64 j = 0;
+          for (; j + nr <= n; j += nr)
+            memcpy (to + j * kc + k * nr, row_from + j, (gsize) nr * sizeof (REAL));
+          if (j < n)
+            {
+              gint64 width = n - j > vl ? nr : vl;
+              REAL *last = to + j * kc + k * width;
+              for (gint64 i = 0; i < width; i++)
+                last[i] = j + i < n ? row_from[j + i] : 0;
+            }
+        }
+      return;
+    }
   for (gint64 k = 0; k < kc; k++)
     {
       NAME (gather_row)
-      (conv, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end, row);
+      (conv, phase, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end, row);
       gint64 padded = (n + vl - 1) / vl * vl;
       for (gint64 j = n; j < padded; j++)
         row[j] = 0;
@@ -142,7 +219,10 @@ NAME (pack_weights) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
                      gint64 k0, gint64 k1, gint64 mr, gint64 kcs, REAL *restrict to)
 {
   const gint64 n_panels = (mc + mr - 1) / mr, n_taps = phase->n_taps;
-  const gboolean all = n_taps == conv->n_taps;
+  const gboolean dense_taps = n_taps == conv->n_taps && conv->n_phases == 1;
+  const gboolean dense = dense_taps && conv->weight_channel == n_taps;
+  const gboolean all = dense_taps, across = !dense && conv->weight_row < conv->weight_channel;
+  const REAL *weights_end = weights + conv->weight_group;
   for (gint64 p = 0; p < n_panels; p++)
     {
       gint64 i0 = mc * p / n_panels, i1 = mc * (p + 1) / n_panels;
@@ -150,23 +230,43 @@ NAME (pack_weights) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
         {
           REAL *restrict row = to + p * mr * kcs + (i - i0) * kcs;
           const REAL *from = weights + (m0 + i) * conv->weight_row;
-          if (all && conv->weight_channel == n_taps)
+          if (dense)
             {
               memcpy (row, from + k0, (gsize) (k1 - k0) * sizeof (REAL));
               continue;
             }
-          gint64 k = k0;
-          while (k < k1)
+          if (across)
+            continue;
+          for (gint64 k = k0, run; k < k1; k += run)
             {
-              gint64 c = k / n_taps, t = k % n_taps, run = MIN (n_taps - t, k1 - k);
-              const REAL *tap = from + c * conv->weight_channel;
-              if (all)
+              gint64 c = k / n_taps, t = k % n_taps;
+              run = MIN (n_taps - t, k1 - k);
+              for (gint64 l = 0; l < run; l++)
+                row[k - k0 + l] = from[c * conv->weight_channel + phase->taps[t + l].index];
+            }
+        }
+      if (!across)
+        continue;
+      /* Neighbouring rows are neighbours in memory: all rows of the panel, channel by channel. */
+      REAL *restrict panel = to + p * mr * kcs;
+      for (gint64 k = k0, run; k < k1; k += run)
+        {
+          gint64 c = k / n_taps, t = k % n_taps;
+          run = MIN (n_taps - t, k1 - k);
+          for (gint64 i = i0; i < i1; i++)
+            {
+              const REAL *from = weights + c * conv->weight_channel + (m0 + i) * conv->weight_row;
+              REAL *restrict row = panel + (i - i0) * kcs + k - k0;
+              const gint64 whole = (run + CVL - 1) & ~(gint64) (CVL - 1);
+              if (all && from + t + whole <= weights_end)
+                for (gint64 l = 0; l < run; l += CVL)
+                  *(NAME (W) *) (row + l) = *(const NAME (W) *) (from + t + l);
+              else if (all)
                 for (gint64 l = 0; l < run; l++)
-                  row[k - k0 + l] = tap[t + l];
+                  row[l] = from[t + l];
               else
                 for (gint64 l = 0; l < run; l++)
-                  row[k - k0 + l] = tap[phase->taps[t + l].index];
-              k += run;
+                  row[l] = from[phase->taps[t + l].index];
             }
         }
     }
@@ -379,7 +479,7 @@ NAME (pack_gathered_rows) (const OrtrainConv *conv, const OrtrainConvPhase *phas
         {
           gint64 c = (m0 + i) / phase->n_taps, t = (m0 + i) % phase->n_taps;
           NAME (gather_row)
-          (conv, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end,
+          (conv, phase, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end,
            to + p * mr * kcs + (i - i0) * kcs);
         }
     }

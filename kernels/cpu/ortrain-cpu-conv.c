@@ -138,6 +138,8 @@ static void
 free_conv (gpointer data)
 {
   OrtrainConv *conv = data;
+  for (guint p = 0; p < conv->n_phases; p++)
+    g_free (conv->phases[p].masks);
   g_free (conv->taps);
   g_free (conv->phases);
   g_free (conv);
@@ -258,6 +260,34 @@ build_backward (OrtrainConv *conv, const OrtrainConvGeometry *geometry)
   conv->prefill = reached < conv->dest_plane;
 }
 
+/* See OrtrainConvPhase.shifted. Without memory for the masks it is done the slower way. */
+static void
+find_shifted (const OrtrainConv *conv, OrtrainConvPhase *phase)
+{
+  const gint64 *grid = phase->grid;
+  const gint64 lanes = conv->is_double ? 8 : 16;
+  for (guint i = 0; i < 3; i++)
+    if (conv->step[i] != 1 || grid[i] != conv->source[i])
+      return;
+  phase->shifted = TRUE;
+  if (!phase->many_images)
+    return;
+  phase->mask_stride = (conv->source_plane + lanes - 1) / lanes * lanes;
+  gsize size = conv->is_double ? sizeof (gint64) : sizeof (gint32);
+  gint8 *masks = g_try_malloc0_n ((gsize) phase->n_taps * (gsize) phase->mask_stride, size);
+  phase->masks = masks;
+  phase->shifted = masks != NULL;
+  for (guint t = 0; t < phase->n_taps && masks != NULL; t++)
+    for (gint64 i = 0; i < conv->source_plane; i++)
+      {
+        const gint32 *offset = phase->taps[t].offset;
+        gint64 d = i / (grid[1] * grid[2]) + offset[0], h = i / grid[2] % grid[1] + offset[1],
+               w = i % grid[2] + offset[2];
+        if (d >= 0 && d < grid[0] && h >= 0 && h < grid[1] && w >= 0 && w < grid[2])
+          memset (masks + ((gsize) t * (gsize) phase->mask_stride + (gsize) i) * size, 0xff, size);
+      }
+}
+
 #define MANY_IMAGES_BELOW 256
 
 /* Blocks of columns, and cuts of the rows where the columns are few. No cut changes the result's bits: each element is
@@ -302,6 +332,7 @@ plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup)
             }
           phase->n_blocks = conv->n_images * phase->row_blocks * phase->column_blocks;
         }
+      find_shifted (conv, phase);
       phase->direct = !phase->many_images && phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1;
       gint64 chunks = phase->n_blocks * conv->n_groups;
       phase->row_cuts = 1;
@@ -473,6 +504,7 @@ prepare_conv_grad_weight (OrtrainKernelSetup *setup, GError **error)
         phase->row_blocks = ceil_div (rows, ORTRAIN_CONV_KC / phase->grid[2]);
       phase->n_blocks = conv->n_images * phase->row_blocks * phase->column_blocks;
     }
+  find_shifted (conv, phase);
   const gint64 m = conv->source_channels * phase->n_taps, n = conv->dest_channels;
   conv->m_tiles = ceil_div (m, 288);
   conv->n_tiles = ceil_div (n, 256);
