@@ -243,7 +243,10 @@ load (OrtrainModel *self, GError **error)
   self->reader.proto = self->proto;
   self->reader.tensors = &self->tensors;
   self->reader.limits = self->limits;
-  return ortrain_graph_reader_read (&self->reader, error);
+  if (!ortrain_graph_reader_read (&self->reader, error))
+    return FALSE;
+  ortrain_model_trim (self);
+  return TRUE;
 }
 
 static OrtrainModel *

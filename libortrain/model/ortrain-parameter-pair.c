@@ -270,5 +270,6 @@ ortrain_model_find_equal_parameters (OrtrainModel *self)
       else
         g_hash_table_insert (by_key, &candidate->key, GUINT_TO_POINTER (i + 1));
     }
+  ortrain_model_trim (self);
   return pairs;
 }

@@ -37,7 +37,7 @@ release_mapped_pages (OrtrainTrainingGraph *graph)
       for (guint i = 0; i < graph->parameters->len; i++)
         {
           OrtrainTensor *tensor = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-          gsize bytes = ortrain_tensor_get_n_bytes (tensor), address = (gsize) ortrain_tensor_peek (tensor);
+          gsize bytes = ortrain_tensor_get_n_bytes (tensor), address = (gsize) ortrain_tensor_peek_unaligned (tensor);
           if (bytes < least || address < begin || address + bytes > end)
             continue;
           gsize from = (address + page - 1) / page * page, to = (address + bytes) / page * page;
@@ -60,7 +60,7 @@ describe (OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **e
   stored->rank = (guint) ortrain_tensor_get_rank (tensor);
   stored->dims = g_memdup2 (ortrain_tensor_peek_dims (tensor), stored->rank * sizeof (gint64));
   stored->bytes = ortrain_tensor_get_n_bytes (tensor);
-  if (ortrain_tensor_peek (tensor) != NULL || stored->bytes == 0)
+  if (ortrain_tensor_peek_unaligned (tensor) != NULL || stored->bytes == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
                "the contents of initializer '%s' were released", stored->name);
@@ -178,14 +178,14 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
     {
       OrtrainStored *stored = &self->parameters[i];
       OrtrainTensor *initial = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-      if (!provider->copy_to_device (provider, stored->address, ortrain_tensor_peek (initial), stored->bytes, error) ||
+      if (!provider->copy_to_device (provider, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes, error) ||
           !ortrain_update_set_place (self->updates, i, stored->address, stored->gradient, stored->states, error))
         return NULL;
     }
   for (guint i = 0; i < self->n_buffers; i++)
     {
       OrtrainTensor *initial = g_array_index (graph->buffers, OrtrainTrainedTensor, i).initial;
-      if (!provider->copy_to_device (provider, self->buffers[i].address, ortrain_tensor_peek (initial),
+      if (!provider->copy_to_device (provider, self->buffers[i].address, ortrain_tensor_peek_unaligned (initial),
                                      self->buffers[i].bytes, error))
         return NULL;
     }

@@ -140,8 +140,9 @@ ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from)
   for (guint i = 0; i < graph->initializers->len; i++)
     {
       OrtrainValue *value = graph->initializers->pdata[i];
+      /* frozen already: a constant of the formula, stored in a Constant node */
       if (g_hash_table_contains (seen, value) && is_weight (value) && value->rank >= 1 &&
-          !g_hash_table_contains (statistics, value))
+          value->role != ORTRAIN_ROLE_FROZEN && !g_hash_table_contains (statistics, value))
         g_ptr_array_add (candidates, value);
     }
   return candidates;
