@@ -197,3 +197,56 @@ harness_check_gradient (OrtrainGraph *graph, GHashTable *contents, OrtrainNode *
     }
   return compared;
 }
+
+/* loss = Σ weights ⊙ y, as nodes; weights has the shape of y. The graph is bound and inferred. */
+static inline OrtrainValue *
+harness_weighted_sum (OrtrainGraph *graph, OrtrainValue *y, OrtrainTensor *weights)
+{
+  g_autoptr (GError) error = NULL;
+  OrtrainValue *pair[] = { y, ortrain_graph_new_initializer (graph, "weights", weights) };
+  OrtrainNode *mul = ortrain_graph_new_node (graph, "", "Mul", NULL, pair, 2, 1);
+  OrtrainValue *product = ortrain_node_output (mul, 0);
+  OrtrainNode *sum = ortrain_graph_new_node (graph, "", "ReduceSum", NULL, &product, 1, 1);
+  ortrain_attributes_set_int (sum->attributes, "keepdims", 0);
+  gboolean ok = ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error);
+  g_assert_no_error (error);
+  g_assert_true (ok);
+  ortrain_graph_mark_output (graph, ortrain_node_output (sum, 0), TRUE);
+  return ortrain_node_output (sum, 0);
+}
+
+/* amplitude · sin (step · i): the same numbers in any language. */
+static inline OrtrainTensor *
+harness_wave (OrtrainDType dtype, const gint64 *dims, gsize rank, double step, double amplitude)
+{
+  gint64 n = 1;
+  for (gsize d = 0; d < rank; d++)
+    n *= dims[d];
+  g_autofree double *values = g_new0 (double, (gsize) n + 1);
+  for (gint64 i = 0; i < n; i++)
+    values[i] = amplitude * sin (step * (double) i);
+  return harness_tensor (dtype, values, dims, rank);
+}
+
+static inline OrtrainTensor *
+harness_cosine (const gint64 *dims, gsize rank, double step)
+{
+  gint64 n = 1;
+  for (gsize d = 0; d < rank; d++)
+    n *= dims[d];
+  g_autofree double *values = g_new0 (double, (gsize) n + 1);
+  for (gint64 i = 0; i < n; i++)
+    values[i] = cos (step * (double) i);
+  return harness_tensor (ORTRAIN_DTYPE_FLOAT64, values, dims, rank);
+}
+
+/* One number that stands for a tensor: Σ x·sin (1.1·i), or with cos (0.9·i). */
+static inline double
+harness_digest (OrtrainTensor *tensor, gboolean cosine)
+{
+  double sum = 0;
+  g_assert_nonnull (tensor);
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (tensor); i++)
+    sum += ortrain_tensor_get_scalar (tensor, i) * (cosine ? cos (0.9 * (double) i) : sin (1.1 * (double) i));
+  return sum;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "op-harness.h"
+
+/* Attention against PyTorch's scaled_dot_product_attention in float64: several query blocks, keys that some of them
+ * cannot see, and all four packings. The numbers are PyTorch's on the same sines. */
+
+/* [2, 3, n, width] → [2, n, 3, width] */
+static OrtrainTensor *
+pack (OrtrainTensor *plain)
+{
+  g_autoptr (GError) error = NULL;
+  const gint64 *from = ortrain_tensor_peek_dims (plain);
+  const gint64 dims[] = { from[0], from[2], from[1], from[3] };
+  const gint64 n = dims[1], heads = dims[2], width = dims[3];
+  OrtrainTensor *packed = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, 4, &error);
+  const double *a = ortrain_tensor_peek (plain);
+  double *b = ortrain_tensor_peek_writable (packed);
+  for (gint64 i = 0; i < dims[0]; i++)
+    for (gint64 h = 0; h < heads; h++)
+      for (gint64 j = 0; j < n; j++)
+        memcpy (b + ((i * n + j) * heads + h) * width, a + ((i * heads + h) * n + j) * width,
+                (gsize) width * sizeof (double));
+  return packed;
+}
+
+static void
+check (gboolean masked, gboolean additive, guint packed, OrtrainDType dtype, const double *expected, double tolerance)
+{
+  static const gint64 shapes[3][4] = { { 2, 3, 70, 8 }, { 2, 3, 90, 8 }, { 2, 3, 90, 5 } };
+  static const double steps[] = { 0.31, 0.53, 0.77 };
+  const gint64 mask_dims[] = { 70, 90 }, y_dims[] = { 2, 3, 70, 5 };
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  g_autoptr (GError) error = NULL;
+  OrtrainValue *operands[4], *gradients[3];
+  for (int i = 0; i < 3; i++)
+    {
+      g_autoptr (OrtrainTensor) plain = harness_wave (ORTRAIN_DTYPE_FLOAT64, shapes[i], 4, steps[i], 1);
+      g_autoptr (OrtrainTensor) wide = packed >> i & 1 ? pack (plain) : g_object_ref (plain);
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_cast (wide, dtype, &error);
+      operands[i] = harness_input (graph, contents, NULL, tensor);
+    }
+  if (masked)
+    {
+      g_autofree double *values = g_new (double, 70 * 90);
+      for (int i = 0; i < 70; i++)
+        for (int j = 0; j < 90; j++)
+          values[i * 90 + j] = additive ? (j <= i + 20 ? 0 : -1e38) : j <= i + 20;
+      g_autoptr (OrtrainTensor) mask = harness_tensor (additive ? dtype : ORTRAIN_DTYPE_BOOL, values, mask_dims, 2);
+      operands[3] = harness_input (graph, contents, "mask", mask);
+    }
+  OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "Attention", NULL, operands, masked ? 4 : 3, 1);
+  ortrain_attributes_set_float (node->attributes, "scale", 0.6);
+  ortrain_attributes_set_float (node->attributes, "masked_value", -3.4e38);
+  ortrain_attributes_set_int (node->attributes, "packed", packed);
+  g_autoptr (OrtrainTensor) plain_weights = harness_cosine (y_dims, 4, 0.9);
+  g_autoptr (OrtrainTensor) wide_weights = packed & 8 ? pack (plain_weights) : g_object_ref (plain_weights);
+  g_autoptr (OrtrainTensor) weights = ortrain_tensor_cast (wide_weights, dtype, &error);
+  OrtrainValue *loss = harness_weighted_sum (graph, ortrain_node_output (node, 0), weights);
+  gboolean ok = ortrain_gradient_build (graph, loss, operands, 3, gradients, &error);
+  g_assert_no_error (error);
+  g_assert_true (ok);
+  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (2);
+  OrtrainKernelFrame frame = { .pool = pool };
+  harness_run (graph, contents, &frame);
+  OrtrainValue *results[] = { ortrain_node_output (node, 0), gradients[0], gradients[1], gradients[2] };
+  for (int i = 0; i < 4; i++)
+    {
+      g_autoptr (OrtrainTensor) result =
+          ortrain_tensor_cast (g_hash_table_lookup (contents, results[i]), ORTRAIN_DTYPE_FLOAT64, &error);
+      guint bit = i == 0 ? 3 : (guint) i - 1;
+      g_autoptr (OrtrainTensor) plain = packed >> bit & 1 ? pack (result) : g_object_ref (result); /* its own inverse */
+      g_assert_cmpfloat (fabs (harness_digest (plain, FALSE) - expected[i]), <=, tolerance);
+    }
+}
+
+static const double free_view[] = { -0.0530080272435849, -0.129603034903021, 0.112696469406108, -0.0481787912514749 };
+static const double causal_view[] = { 0.303820077185053, 0.27158822313179, 0.227381729849823, -0.729086498356303 };
+
+static void
+test_against_pytorch (void)
+{
+  for (guint packed = 0; packed < 16; packed += 5)
+    {
+      check (FALSE, FALSE, packed, ORTRAIN_DTYPE_FLOAT64, free_view, 1e-12);
+      check (TRUE, FALSE, packed, ORTRAIN_DTYPE_FLOAT64, causal_view, 1e-12);
+      check (TRUE, TRUE, packed, ORTRAIN_DTYPE_FLOAT64, causal_view, 1e-12);
+      check (FALSE, FALSE, packed, ORTRAIN_DTYPE_FLOAT32, free_view, 2e-5);
+      check (TRUE, FALSE, packed, ORTRAIN_DTYPE_FLOAT32, causal_view, 2e-5);
+    }
+}
+
+/* A row that may look at nothing: uniform with a finite mask value, as softmax has it; zeros with the guard. */
+static void
+test_blind_rows (void)
+{
+  const gint64 dims[] = { 1, 1, 2, 3 }, mask_dims[] = { 2, 2 };
+  const double see[] = { 1, 0, 0, 0 };
+  for (int guard = 0; guard < 2; guard++)
+    {
+      g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+      g_autoptr (GHashTable) contents = harness_contents ();
+      g_autoptr (OrtrainTensor) q = harness_wave (ORTRAIN_DTYPE_FLOAT32, dims, 4, 0.7, 1);
+      g_autoptr (OrtrainTensor) mask = harness_tensor (ORTRAIN_DTYPE_BOOL, see, mask_dims, 2);
+      OrtrainValue *x = harness_input (graph, contents, "q", q);
+      OrtrainValue *operands[] = { x, x, x, harness_input (graph, contents, "mask", mask) };
+      OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "Attention", NULL, operands, 4, 1);
+      g_autoptr (GError) error = NULL;
+      if (guard)
+        ortrain_attributes_set_int (node->attributes, "guard", 1); /* with the default, minus infinity */
+      else
+        ortrain_attributes_set_float (node->attributes, "masked_value", -3.4e38);
+      g_assert_true (ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error));
+      harness_run (graph, contents, NULL);
+      OrtrainTensor *y = g_hash_table_lookup (contents, ortrain_node_output (node, 0));
+      for (gint64 c = 0; c < 3; c++)
+        {
+          double a = ortrain_tensor_get_scalar (q, c), b = ortrain_tensor_get_scalar (q, 3 + c);
+          g_assert_cmpfloat (fabs (ortrain_tensor_get_scalar (y, c) - a), <=, 1e-6);
+          g_assert_cmpfloat (fabs (ortrain_tensor_get_scalar (y, 3 + c) - (guard ? 0 : (a + b) / 2)), <=, 1e-6);
+        }
+    }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/ops/attention/against-pytorch", test_against_pytorch);
+  g_test_add_func ("/ops/attention/blind-rows", test_blind_rows);
+  return g_test_run ();
+}
