@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-epoch-record.h"
+
+struct _OrtrainEpochRecord
+{
+  GObject parent_instance;
+
+  guint epoch;
+  double loss;
+  double validation_loss;
+  double metric;
+  double learning_rate;
+  double seconds;
+};

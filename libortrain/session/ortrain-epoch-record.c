@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-epoch-record-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainEpochRecord:
+ *
+ * One epoch of a training. Immutable, safe to use from any thread.
+ */
+
+G_DEFINE_FINAL_TYPE (OrtrainEpochRecord, ortrain_epoch_record, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_EPOCH,
+  PROP_LOSS,
+  PROP_VALIDATION_LOSS,
+  PROP_METRIC,
+  PROP_LEARNING_RATE,
+  PROP_SECONDS,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_epoch_record_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainEpochRecord *self = ORTRAIN_EPOCH_RECORD (object);
+  switch (property_id)
+    {
+    case PROP_EPOCH:
+      g_value_set_uint (value, self->epoch);
+      break;
+    case PROP_LOSS:
+      g_value_set_double (value, self->loss);
+      break;
+    case PROP_VALIDATION_LOSS:
+      g_value_set_double (value, self->validation_loss);
+      break;
+    case PROP_METRIC:
+      g_value_set_double (value, self->metric);
+      break;
+    case PROP_LEARNING_RATE:
+      g_value_set_double (value, self->learning_rate);
+      break;
+    case PROP_SECONDS:
+      g_value_set_double (value, self->seconds);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->get_property = ortrain_epoch_record_get_property;
+
+  /**
+   * OrtrainEpochRecord:epoch: (getter get_epoch)
+   *
+   * The number of the epoch, from 1.
+   */
+  properties[PROP_EPOCH] = g_param_spec_uint ("epoch", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainEpochRecord:loss: (getter get_loss)
+   *
+   * The mean loss of the training steps of the epoch.
+   */
+  properties[PROP_LOSS] = g_param_spec_double ("loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainEpochRecord:validation-loss: (getter get_validation_loss)
+   *
+   * The mean loss on the validation data; not a number if there are none.
+   */
+  properties[PROP_VALIDATION_LOSS] =
+      g_param_spec_double ("validation-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainEpochRecord:metric: (getter get_metric)
+   *
+   * The accuracy on the validation data; -1 if there are none, or no cross entropy.
+   */
+  properties[PROP_METRIC] = g_param_spec_double ("metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainEpochRecord:learning-rate: (getter get_learning_rate)
+   *
+   * The learning rate at the end of the epoch.
+   */
+  properties[PROP_LEARNING_RATE] =
+      g_param_spec_double ("learning-rate", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainEpochRecord:seconds: (getter get_seconds)
+   *
+   * The time that the epoch took.
+   */
+  properties[PROP_SECONDS] = g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_epoch_record_init (OrtrainEpochRecord *self)
+{
+}
+
+/**
+ * ortrain_epoch_record_get_epoch: (get-property epoch)
+ * @self: the object
+ *
+ * Gets the number of the epoch, from 1.
+ *
+ * Returns: the number of the epoch, from 1
+ */
+guint
+ortrain_epoch_record_get_epoch (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->epoch;
+}
+
+/**
+ * ortrain_epoch_record_get_loss: (get-property loss)
+ * @self: the object
+ *
+ * Gets the mean loss of the training steps of the epoch.
+ *
+ * Returns: the mean loss of the training steps of the epoch
+ */
+double
+ortrain_epoch_record_get_loss (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->loss;
+}
+
+/**
+ * ortrain_epoch_record_get_validation_loss: (get-property validation-loss)
+ * @self: the object
+ *
+ * Gets the mean loss on the validation data; not a number if there are none.
+ *
+ * Returns: the mean loss on the validation data; not a number if there are none
+ */
+double
+ortrain_epoch_record_get_validation_loss (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->validation_loss;
+}
+
+/**
+ * ortrain_epoch_record_get_metric: (get-property metric)
+ * @self: the object
+ *
+ * Gets the accuracy on the validation data; -1 if there are none, or no cross entropy.
+ *
+ * Returns: the accuracy on the validation data; -1 if there are none, or no cross entropy
+ */
+double
+ortrain_epoch_record_get_metric (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->metric;
+}
+
+/**
+ * ortrain_epoch_record_get_learning_rate: (get-property learning-rate)
+ * @self: the object
+ *
+ * Gets the learning rate at the end of the epoch.
+ *
+ * Returns: the learning rate at the end of the epoch
+ */
+double
+ortrain_epoch_record_get_learning_rate (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->learning_rate;
+}
+
+/**
+ * ortrain_epoch_record_get_seconds: (get-property seconds)
+ * @self: the object
+ *
+ * Gets the time that the epoch took.
+ *
+ * Returns: the time that the epoch took
+ */
+double
+ortrain_epoch_record_get_seconds (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
+  return self->seconds;
+}

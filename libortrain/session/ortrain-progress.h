@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-macros.h"
+
+G_BEGIN_DECLS
+
+#define ORTRAIN_TYPE_PROGRESS (ortrain_progress_get_type ())
+
+typedef struct _OrtrainProgress OrtrainProgress;
+
+/**
+ * OrtrainProgress:
+ * @fraction: how much of the training is done, from 0 to 1
+ * @loss: the loss of the last step
+ * @mean_loss: the mean loss of the steps of this epoch so far
+ * @learning_rate: the learning rate of the next update
+ * @metric: the accuracy on the validation data after the last epoch, -1 if there is none
+ * @seconds: the time since training began
+ * @epoch: the number of the epoch, from 1
+ * @n_epochs: the number of epochs that were asked for
+ * @step: the number of steps made in this epoch
+ * @n_steps: the number of steps of an epoch
+ *
+ * How far a training is.
+ *
+ * Immutable, and safe to use from any thread; a copy is a reference to the same one.
+ */
+struct _OrtrainProgress
+{
+  double fraction;
+  double loss;
+  double mean_loss;
+  double learning_rate;
+  double metric;
+  double seconds;
+  guint epoch;
+  guint n_epochs;
+  guint64 step;
+  guint64 n_steps;
+};
+
+ORTRAIN_AVAILABLE_IN_ALL
+GType ortrain_progress_get_type (void) G_GNUC_CONST;
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainProgress *ortrain_progress_copy (OrtrainProgress *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_progress_free (OrtrainProgress *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainProgress, ortrain_progress_free)
+
+G_END_DECLS

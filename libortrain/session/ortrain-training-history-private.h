@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-epoch-record-private.h"
+#include "session/ortrain-training-history.h"
+
+struct _OrtrainTrainingHistory
+{
+  GObject parent_instance;
+
+  GListModel *epochs; /* a GListStore of OrtrainEpochRecord */
+  guint64 n_steps;
+  gboolean stopped_early;
+  double seconds;
+  GArray *losses;     /* of double: each step's */
+};

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-history-private.h"
+
+#include <math.h>
+
+/**
+ * OrtrainTrainingHistory:
+ *
+ * What came of a training. Safe to use from any thread once training has ended.
+ */
+
+G_DEFINE_FINAL_TYPE (OrtrainTrainingHistory, ortrain_training_history, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_EPOCHS,
+  PROP_N_STEPS,
+  PROP_STOPPED_EARLY,
+  PROP_SECONDS,
+  PROP_N_EPOCHS,
+  PROP_LAST_LOSS,
+  PROP_LAST_METRIC,
+  PROP_BEST_LOSS,
+  PROP_BEST_EPOCH,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+static void
+ortrain_training_history_finalize (GObject *object)
+{
+  OrtrainTrainingHistory *self = ORTRAIN_TRAINING_HISTORY (object);
+
+  g_clear_object (&self->epochs);
+  g_array_unref (self->losses);
+
+  G_OBJECT_CLASS (ortrain_training_history_parent_class)->finalize (object);
+}
+
+static void
+ortrain_training_history_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainTrainingHistory *self = ORTRAIN_TRAINING_HISTORY (object);
+  switch (property_id)
+    {
+    case PROP_EPOCHS:
+      g_value_set_object (value, self->epochs);
+      break;
+    case PROP_N_STEPS:
+      g_value_set_uint64 (value, self->n_steps);
+      break;
+    case PROP_STOPPED_EARLY:
+      g_value_set_boolean (value, self->stopped_early);
+      break;
+    case PROP_SECONDS:
+      g_value_set_double (value, self->seconds);
+      break;
+    case PROP_N_EPOCHS:
+      g_value_set_uint (value, ortrain_training_history_get_n_epochs (self));
+      break;
+    case PROP_LAST_LOSS:
+      g_value_set_double (value, ortrain_training_history_get_last_loss (self));
+      break;
+    case PROP_LAST_METRIC:
+      g_value_set_double (value, ortrain_training_history_get_last_metric (self));
+      break;
+    case PROP_BEST_LOSS:
+      g_value_set_double (value, ortrain_training_history_get_best_loss (self));
+      break;
+    case PROP_BEST_EPOCH:
+      g_value_set_uint (value, ortrain_training_history_get_best_epoch (self));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+    }
+}
+
+static void
+ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->finalize = ortrain_training_history_finalize;
+  object_class->get_property = ortrain_training_history_get_property;
+
+  /**
+   * OrtrainTrainingHistory:epochs: (getter get_epochs)
+   *
+   * The epochs, a list of [class@EpochRecord].
+   */
+  properties[PROP_EPOCHS] = g_param_spec_object ("epochs", NULL, NULL, G_TYPE_LIST_MODEL, flags);
+  /**
+   * OrtrainTrainingHistory:n-steps: (getter get_n_steps)
+   *
+   * The number of training steps.
+   */
+  properties[PROP_N_STEPS] = g_param_spec_uint64 ("n-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  /**
+   * OrtrainTrainingHistory:stopped-early: (getter get_stopped_early)
+   *
+   * Whether training ended because the loss did not become less.
+   */
+  properties[PROP_STOPPED_EARLY] = g_param_spec_boolean ("stopped-early", NULL, NULL, FALSE, flags);
+  /**
+   * OrtrainTrainingHistory:seconds: (getter get_seconds)
+   *
+   * The time that training took.
+   */
+  properties[PROP_SECONDS] = g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainTrainingHistory:n-epochs: (getter get_n_epochs)
+   *
+   * The number of epochs that were made.
+   */
+  properties[PROP_N_EPOCHS] = g_param_spec_uint ("n-epochs", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainTrainingHistory:last-loss: (getter get_last_loss)
+   *
+   * The mean training loss of the last epoch.
+   */
+  properties[PROP_LAST_LOSS] = g_param_spec_double ("last-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainTrainingHistory:last-metric: (getter get_last_metric)
+   *
+   * The accuracy on the validation data after the last epoch; -1 if there is none.
+   */
+  properties[PROP_LAST_METRIC] = g_param_spec_double ("last-metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainTrainingHistory:best-loss: (getter get_best_loss)
+   *
+   * The least loss of an epoch, on the validation data where there are some.
+   */
+  properties[PROP_BEST_LOSS] = g_param_spec_double ("best-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
+   * OrtrainTrainingHistory:best-epoch: (getter get_best_epoch)
+   *
+   * The epoch with the least loss.
+   */
+  properties[PROP_BEST_EPOCH] = g_param_spec_uint ("best-epoch", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_training_history_init (OrtrainTrainingHistory *self)
+{
+  self->epochs = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_EPOCH_RECORD));
+  self->losses = g_array_new (FALSE, FALSE, sizeof (double));
+}
+
+/**
+ * ortrain_training_history_get_epochs: (get-property epochs)
+ * @self: the object
+ *
+ * Gets the epochs, a list of [class@EpochRecord].
+ *
+ * Returns: (transfer none) (nullable): the epochs, a list of [class@EpochRecord]
+ */
+GListModel *
+ortrain_training_history_get_epochs (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), NULL);
+  return self->epochs;
+}
+
+/**
+ * ortrain_training_history_get_n_steps: (get-property n-steps)
+ * @self: the object
+ *
+ * Gets the number of training steps.
+ *
+ * Returns: the number of training steps
+ */
+guint64
+ortrain_training_history_get_n_steps (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
+  return self->n_steps;
+}
+
+/**
+ * ortrain_training_history_get_stopped_early: (get-property stopped-early)
+ * @self: the object
+ *
+ * Gets whether training ended because the loss did not become less.
+ *
+ * Returns: whether training ended because the loss did not become less
+ */
+gboolean
+ortrain_training_history_get_stopped_early (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), FALSE);
+  return self->stopped_early;
+}
+
+/**
+ * ortrain_training_history_get_seconds: (get-property seconds)
+ * @self: the object
+ *
+ * Gets the time that training took.
+ *
+ * Returns: the time that training took
+ */
+double
+ortrain_training_history_get_seconds (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
+  return self->seconds;
+}
+
+static OrtrainEpochRecord *
+get_epoch (OrtrainTrainingHistory *self, guint index)
+{
+  OrtrainEpochRecord *record = g_list_model_get_item (self->epochs, index);
+  if (record != NULL)
+    g_object_unref (record); /* the list keeps it */
+  return record;
+}
+
+/* What is looked at to tell better from worse: the validation data, where there are some. */
+static double
+watched_loss (const OrtrainEpochRecord *record)
+{
+  return isnan (record->validation_loss) ? record->loss : record->validation_loss;
+}
+
+/**
+ * ortrain_training_history_get_n_epochs: (get-property n-epochs)
+ * @self: a history
+ *
+ * Gets the number of epochs that were made.
+ *
+ * Returns: the number
+ */
+guint
+ortrain_training_history_get_n_epochs (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
+  return g_list_model_get_n_items (self->epochs);
+}
+
+/**
+ * ortrain_training_history_get_last_loss: (get-property last-loss)
+ * @self: a history
+ *
+ * Gets the mean training loss of the last epoch.
+ *
+ * Returns: the loss; not a number if there was no epoch
+ */
+double
+ortrain_training_history_get_last_loss (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), NAN);
+  guint n = g_list_model_get_n_items (self->epochs);
+  return n > 0 ? get_epoch (self, n - 1)->loss : NAN;
+}
+
+/**
+ * ortrain_training_history_get_last_metric: (get-property last-metric)
+ * @self: a history
+ *
+ * Gets the accuracy on the validation data after the last epoch.
+ *
+ * Returns: the accuracy; -1 if there is none
+ */
+double
+ortrain_training_history_get_last_metric (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), -1);
+  guint n = g_list_model_get_n_items (self->epochs);
+  return n > 0 ? get_epoch (self, n - 1)->metric : -1;
+}
+
+/**
+ * ortrain_training_history_get_best_epoch: (get-property best-epoch)
+ * @self: a history
+ *
+ * Gets the epoch with the least loss, on the validation data where there are some.
+ *
+ * Returns: the number of the epoch, from 1; 0 if there was none
+ */
+guint
+ortrain_training_history_get_best_epoch (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
+  OrtrainEpochRecord *best = NULL;
+  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
+    {
+      OrtrainEpochRecord *record = get_epoch (self, i);
+      if (best == NULL || watched_loss (record) < watched_loss (best))
+        best = record;
+    }
+  return best != NULL ? best->epoch : 0;
+}
+
+/**
+ * ortrain_training_history_get_best_loss: (get-property best-loss)
+ * @self: a history
+ *
+ * Gets the least loss of an epoch, on the validation data where there are some.
+ *
+ * Returns: the loss; not a number if there was no epoch
+ */
+double
+ortrain_training_history_get_best_loss (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), NAN);
+  double best = NAN;
+  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
+    {
+      double loss = watched_loss (get_epoch (self, i));
+      if (isnan (best) || loss < best)
+        best = loss;
+    }
+  return best;
+}
+
+/**
+ * ortrain_training_history_get_losses:
+ * @self: a history
+ *
+ * Gets the loss of every training step, as doubles in the machine's byte order.
+ *
+ * Returns: (transfer full): the losses
+ */
+GBytes *
+ortrain_training_history_get_losses (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), NULL);
+  return g_bytes_new (self->losses->data, self->losses->len * sizeof (double));
+}
+
+/**
+ * ortrain_training_history_to_string:
+ * @self: a history
+ *
+ * Says all of it, one line for each epoch.
+ *
+ * Returns: (transfer full): the text
+ */
+char *
+ortrain_training_history_to_string (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), NULL);
+  GString *text = g_string_new (NULL);
+  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
+    {
+      OrtrainEpochRecord *record = get_epoch (self, i);
+      g_string_append_printf (text, "epoch %u  loss %.4f", record->epoch, record->loss);
+      if (!isnan (record->validation_loss))
+        g_string_append_printf (text, "  validation loss %.4f", record->validation_loss);
+      if (record->metric >= 0)
+        g_string_append_printf (text, "  accuracy %.2f %%", 100 * record->metric);
+      g_string_append_printf (text, "  %.1f s\n", record->seconds);
+    }
+  g_string_append_printf (text, "%" G_GUINT64_FORMAT " steps in %.1f s%s", self->n_steps, self->seconds,
+                          self->stopped_early ? ", stopped early" : "");
+  return g_string_free (text, FALSE);
+}
