@@ -10,6 +10,8 @@
  * ended. A time section that can no longer hold what must still go into it ends a branch, and sets of items that no
  * longer meet in time are solved one after the other, each for itself. */
 
+#define TURN G_GUINT64_CONSTANT (2000000)
+
 typedef struct
 {
   guint32 item;
@@ -29,6 +31,7 @@ typedef struct
   gsize *offsets;  /* [n] */
   gsize *floors;   /* [n_sections]: end of what is placed */
   gsize *rest;     /* [n_sections]: sum of what is not */
+  gsize *starts;   /* [n_sections]: scratch */
   guint32 *pool;   /* candidates of all depths, stacked */
   gsize pool_used, pool_size;
   GArray *raised;      /* of Raised */
@@ -124,7 +127,23 @@ solve (Search *self, gsize members, gsize n, gsize offset, gint64 last_placed)
   if (height <= offset)
     return FALSE;
   for (gint32 s = first; s <= last; s++)
-    if (self->rest[s] > 0 && MAX (self->floors[s], offset) + self->rest[s] > self->capacity)
+    {
+      if (self->rest[s] > 0 && MAX (self->floors[s], offset) + self->rest[s] > self->capacity)
+        return FALSE;
+      self->starts[s] = G_MAXSIZE;
+    }
+  /* What is still to go into a section begins where the lowest of it can. */
+  for (gsize k = 0; k < n; k++)
+    {
+      guint32 i = self->pool[members + k];
+      const OrtrainPackItem *item = &self->items[i];
+      gsize at = MAX (self->lowest[i], offset);
+      for (gint64 s = item->first; s <= item->last; s++)
+        self->starts[s] = MIN (self->starts[s], at);
+      self->effort -= MIN (self->effort, (guint64) (item->last - item->first) / 4);
+    }
+  for (gint32 s = first; s <= last; s++)
+    if (self->rest[s] > 0 && self->starts[s] + self->rest[s] > self->capacity)
       return FALSE;
 
   gsize mark = self->pool_used;
@@ -164,6 +183,7 @@ solve (Search *self, gsize members, gsize n, gsize offset, gint64 last_placed)
           fits = fits && end + self->rest[s] <= self->capacity;
         }
       gsize n_others = 0;
+      gboolean last_there = TRUE;
       for (gsize k = 0; k < n; k++)
         {
           guint32 j = self->pool[members + k];
@@ -171,7 +191,9 @@ solve (Search *self, gsize members, gsize n, gsize offset, gint64 last_placed)
             continue;
           self->pool[others + n_others++] = j;
           const OrtrainPackItem *other = &self->items[j];
-          if (other->first <= item->last && other->last >= item->first && self->lowest[j] < end)
+          const gboolean meets = other->first <= item->last && other->last >= item->first;
+          last_there = last_there && !meets;
+          if (meets && self->lowest[j] < end)
             {
               Raised raised = { j, self->lowest[j] };
               g_array_append_val (self->raised, raised);
@@ -197,7 +219,8 @@ solve (Search *self, gsize members, gsize n, gsize offset, gint64 last_placed)
           self->rest[covered->section] = covered->rest;
         }
       g_array_set_size (self->covered, n_covered);
-      if (self->exhausted)
+      /* Nothing else has to go where this one is: any other place for it is no better. */
+      if (self->exhausted || last_there)
         break;
     }
   self->pool_used = mark;
@@ -273,6 +296,7 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
   for (gsize i = 0; i < n; i++)
     for (gint64 s = items[i].first; s <= items[i].last; s++)
       load[s] += items[i].bytes;
+  g_autofree Preference *keys = g_new (Preference, n + 1);
   g_autofree Preference *order = g_new (Preference, n + 1);
   for (gsize i = 0; i < n; i++)
     {
@@ -280,7 +304,7 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
       for (gint64 s = items[i].first; s <= items[i].last; s++)
         most = MAX (most, load[s]);
       double lifetime = (double) (items[i].last - items[i].first + 1);
-      order[i] = (Preference){ (double) most, lifetime * (double) items[i].bytes, lifetime, (double) items[i].bytes,
+      keys[i] = (Preference){ (double) most, lifetime * (double) items[i].bytes, lifetime, (double) items[i].bytes,
                                (guint32) i };
     }
 
@@ -290,18 +314,32 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
   search.offsets = g_new (gsize, n + 1);
   search.floors = g_new (gsize, n_sections);
   search.rest = g_new (gsize, n_sections);
+  search.starts = g_new (gsize, n_sections);
   search.raised = g_array_new (FALSE, FALSE, sizeof (Raised));
   search.covered = g_array_new (FALSE, FALSE, sizeof (Covered));
 
-  /* No order is best for all; each gets a turn, and turns grow. */
+  /* No order is best for all, and a good one finds a packing soon or hardly ever: each gets a turn that grows, and between
+   * these, short ones with its keys bent a little, always in the same way. */
   gboolean found = FALSE, impossible = FALSE;
-  guint64 turn = MAX (*effort / 64, 100000);
+  guint64 state = 1;
   for (guint round = 0; !found && !impossible && *effort > 0; round++)
     {
-      guint k = round % G_N_ELEMENTS (preferences);
-      if (k == 0 && round > 0)
-        turn *= 2;
-      qsort (order, n, sizeof (Preference), preferences[k]);
+      const guint cycle = round / G_N_ELEMENTS (preferences);
+      const gboolean plain = cycle % 4 == 0;
+      const guint64 turn = plain ? TURN << MIN (cycle / 4, 12) : TURN;
+      for (gsize i = 0; i < n; i++)
+        {
+          double bend[3];
+          for (guint j = 0; j < 3; j++)
+            {
+              state = state * G_GUINT64_CONSTANT (6364136223846793005) + G_GUINT64_CONSTANT (1442695040888963407);
+              bend[j] = plain ? 1 : 1 + 0.3 * ((double) (state >> 40) * 0x1p-24 - 0.5);
+            }
+          const Preference *key = &keys[i];
+          order[i] = (Preference){ key->load * bend[0], key->area * bend[1], key->lifetime * bend[2], key->bytes * bend[1],
+                                   key->index };
+        }
+      qsort (order, n, sizeof (Preference), preferences[round % G_N_ELEMENTS (preferences)]);
       for (gsize i = 0; i < n; i++)
         sorted[i] = items[order[i].index];
       memset (search.lowest, 0, n * sizeof (gsize));
@@ -328,6 +366,7 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
   g_free (search.offsets);
   g_free (search.floors);
   g_free (search.rest);
+  g_free (search.starts);
   g_free (search.pool);
   g_array_unref (search.raised);
   g_array_unref (search.covered);

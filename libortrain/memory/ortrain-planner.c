@@ -886,7 +886,7 @@ pack (Planner *self, GError **error)
       if (row->root != i)
         continue;
       if (row->region == ORTRAIN_REGION_PARAMETER || row->region == ORTRAIN_REGION_GRADIENT ||
-          row->region == ORTRAIN_REGION_BUFFER)
+          row->region == ORTRAIN_REGION_BUFFER || row->region == ORTRAIN_REGION_CONSTANT)
         plan->persistent[row->category] += row->bytes;
     }
   return TRUE;
