@@ -3,7 +3,8 @@
 #include "transform/ortrain-optimizer-private.h"
 
 /* softmax (q·(k + b)ᵀ): the bias adds q_i·b to all scores of row i, and softmax does not see what is added to a whole
- * row. The gradient of such a bias is zero by algebra; computed through the scores it is rounding noise instead of zero,
+ * row. Likewise batch normalisation, while it trains, takes off what was added to a whole channel, be it right before it
+ * or before a convolution of one point. The gradient of such a bias is zero by algebra; computed through the scores it is rounding noise instead of zero,
  * which an optimizer that divides by the gradient's own size (Adam) turns into steps. So the bias goes through a
  * StopGradient, whose gradient is zero exactly. Values are not changed. */
 
@@ -55,10 +56,17 @@ map_through_reshape (OrtrainDimSpace *space, const OrtrainValue *input, const Or
   return TRUE;
 }
 
+/* One node reads its elements, and nobody else. */
 static gboolean
 is_private (const OrtrainValue *value)
 {
-  return value->uses->len == 1 && !value->is_output;
+  guint n = 0;
+  for (guint u = 0; u < value->uses->len; u++)
+    {
+      const OrtrainNode *node = g_array_index (value->uses, OrtrainUse, u).node;
+      n += !(node->op != NULL && (node->op->flags & ORTRAIN_OP_SHAPE_ONLY));
+    }
+  return n == 1 && !value->is_output;
 }
 
 static gboolean
@@ -145,6 +153,48 @@ follow_keys (OrtrainGraph *graph, OrtrainValue *value, guint32 axes, GError **er
   return TRUE;
 }
 
+/* A convolution whose output at a point comes from one point, always inside: a constant channel stays one. */
+static gboolean
+is_pointwise_conv (const OrtrainNode *node)
+{
+  const OrtrainValue *w = ortrain_node_input (node, 1);
+  const char *auto_pad = ortrain_attributes_get_string (node->attributes, "auto_pad", "NOTSET");
+  gsize n;
+  const gint64 *pads = ortrain_attributes_get_ints (node->attributes, "pads", &n);
+  for (gsize i = 0; pads != NULL && i < n; i++)
+    if (pads[i] != 0)
+      return FALSE;
+  for (gint i = 2; i < w->rank; i++)
+    if (!ortrain_dim_is_int (w->dims[i]) || w->dims[i].value != 1)
+      return FALSE;
+  return w->rank >= 2 && (g_str_equal (auto_pad, "NOTSET") || g_str_equal (auto_pad, "VALID"));
+}
+
+/* From the input of a batch normalisation that trains, backwards to all that only shifts its channels. */
+static gboolean
+follow_channels (OrtrainGraph *graph, OrtrainValue *value, guint depth, GError **error)
+{
+  OrtrainNode *node = value->producer;
+  if (node == NULL || depth > 16 || !is_private (value))
+    return TRUE;
+  OrtrainValue *a = ortrain_node_input (node, 0), *b = ortrain_node_input (node, 1);
+  if (ortrain_node_is (node, "", "Conv"))
+    {
+      if (ortrain_node_input (node, 2) != NULL && is_bias (ortrain_node_input (node, 2)) && !stop (graph, node, 2, error))
+        return FALSE;
+      return !is_pointwise_conv (node) || follow_channels (graph, a, depth + 1, error);
+    }
+  if (ortrain_node_is (node, "", "Gemm") && is_bias (ortrain_node_input (node, 2)))
+    return stop (graph, node, 2, error);
+  if (ortrain_node_is (node, ORTRAIN_DOMAIN, "BatchNormTrain") || ortrain_node_is (node, "", "BatchNormalization"))
+    return !is_bias (ortrain_node_input (node, 2)) || stop (graph, node, 2, error);
+  if (ortrain_node_is (node, "", "Add") && ortrain_value_same_shape (a, value) && ortrain_value_same_shape (b, value))
+    return follow_channels (graph, a, depth + 1, error) && follow_channels (graph, b, depth + 1, error);
+  if (ortrain_node_is (node, "", "Add") && value->rank == 2 && is_bias (b))
+    return stop (graph, node, 1, error);
+  return TRUE;
+}
+
 gboolean
 ortrain_stop_shifts (OrtrainGraph *graph, GError **error)
 {
@@ -154,6 +204,9 @@ ortrain_stop_shifts (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
+      if (ortrain_node_is (node, ORTRAIN_DOMAIN, "BatchNormTrain") &&
+          !follow_channels (graph, ortrain_node_input (node, 0), 0, error))
+        return FALSE;
       if (!ortrain_node_is (node, "", "Softmax"))
         continue;
       OrtrainValue *scores = ortrain_node_input (node, 0);

@@ -10,7 +10,7 @@ import ctypes
 
 from gi.module import get_introspection_module
 from gi.overrides import override
-from gi.repository import Gio, GLib
+from gi.repository import Gio, GLib, GObject
 
 Ortrain = get_introspection_module("Ortrain")
 __all__ = []
@@ -394,5 +394,24 @@ class Trainer(Ortrain.Trainer):
 _constructor(Trainer, lambda session, dataset: Ortrain.Trainer.new(session, dataset), "Trainer (session, dataset)")
 _asynchronous(Trainer, "fit")
 
+
+
+def _property(name):
+    return property(lambda self: self.get_property(name), lambda self, value: self.set_property(name, value))
+
+
+def _properties():
+    """Properties as attributes: options.batch_norm = …, check.trainable. Methods of the same name stay what they are."""
+    for name in dir(Ortrain):
+        cls = getattr(Ortrain, name)
+        if not isinstance(cls, type) or not issubclass(cls, GObject.Object) or not hasattr(cls, "list_properties"):
+            continue
+        for pspec in cls.list_properties():
+            attribute = pspec.name.replace("-", "_")
+            if not hasattr(cls, attribute):
+                setattr(cls, attribute, _property(pspec.name))
+
+
+_properties()
 for _cls in (Ortrain.MemoryReport, Ortrain.MemoryPlan, Ortrain.CheckReport, Ortrain.TrainingHistory, Ortrain.Graph):
     _cls.__str__ = lambda self: self.to_string()
