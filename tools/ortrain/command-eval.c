@@ -125,7 +125,7 @@ run (int argc, char *argv[])
           if (tensor != NULL)
             ortrain_tensor_dict_set (feeds, ortrain_value_get_name (value), tensor);
         }
-      g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, NULL, &error);
+      g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
       if (outputs == NULL)
         return command_fail (error);
       OrtrainTensor *found = ortrain_tensor_dict_get (outputs, output);

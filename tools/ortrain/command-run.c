@@ -40,7 +40,7 @@ run (int argc, char *argv[])
         return command_fail (error);
       ortrain_tensor_dict_set (feeds, parts[0], tensor);
     }
-  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, NULL, &error);
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
   if (outputs == NULL)
     return command_fail (error);
   if (directory != NULL && g_mkdir_with_parents (directory, 0777) != 0)

@@ -96,7 +96,7 @@ verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *d
         }
       ortrain_tensor_dict_set (feeds, ortrain_value_get_name (value), tensor);
     }
-  g_autoptr (OrtrainTensorDict) found = ortrain_inference_session_run (session, feeds, NULL, &error);
+  g_autoptr (OrtrainTensorDict) found = ortrain_inference_session_run (session, feeds, &error);
   if (found == NULL)
     {
       Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
