@@ -13,55 +13,104 @@
  */
 struct _OrtrainParameterPair
 {
+  GObject parent_instance;
+
   char *first, *second;
   gboolean transposed;
 };
 
-G_DEFINE_BOXED_TYPE (OrtrainParameterPair, ortrain_parameter_pair, ortrain_parameter_pair_copy,
-                     ortrain_parameter_pair_free)
+G_DEFINE_FINAL_TYPE (OrtrainParameterPair, ortrain_parameter_pair, G_TYPE_OBJECT)
 
-static OrtrainParameterPair *
-pair_new (const char *first, const char *second, gboolean transposed)
+enum
 {
-  OrtrainParameterPair *self = g_new0 (OrtrainParameterPair, 1);
+  PROP_0,
+  PROP_FIRST,
+  PROP_SECOND,
+  PROP_TRANSPOSED,
+  N_PROPS
+};
+
+static GParamSpec *properties[N_PROPS];
+
+static void
+ortrain_parameter_pair_finalize (GObject *object)
+{
+  OrtrainParameterPair *self = ORTRAIN_PARAMETER_PAIR (object);
+
+  g_free (self->first);
+  g_free (self->second);
+  G_OBJECT_CLASS (ortrain_parameter_pair_parent_class)->finalize (object);
+}
+
+static void
+ortrain_parameter_pair_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  OrtrainParameterPair *self = ORTRAIN_PARAMETER_PAIR (object);
+
+  switch (id)
+    {
+    case PROP_FIRST:
+      g_value_set_string (value, self->first);
+      break;
+    case PROP_SECOND:
+      g_value_set_string (value, self->second);
+      break;
+    case PROP_TRANSPOSED:
+      g_value_set_boolean (value, self->transposed);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    }
+}
+
+static void
+ortrain_parameter_pair_class_init (OrtrainParameterPairClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->finalize = ortrain_parameter_pair_finalize;
+  object_class->get_property = ortrain_parameter_pair_get_property;
+
+  /**
+   * OrtrainParameterPair:first: (getter get_first)
+   *
+   * The name of the initializer that comes first in the file.
+   */
+  properties[PROP_FIRST] = g_param_spec_string ("first", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainParameterPair:second: (getter get_second)
+   *
+   * The name of the other initializer.
+   */
+  properties[PROP_SECOND] = g_param_spec_string ("second", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainParameterPair:transposed: (getter get_transposed)
+   *
+   * Whether the second is the transpose of the first.
+   */
+  properties[PROP_TRANSPOSED] = g_param_spec_boolean ("transposed", NULL, NULL, FALSE, flags);
+  g_object_class_install_properties (object_class, N_PROPS, properties);
+}
+
+static void
+ortrain_parameter_pair_init (OrtrainParameterPair *self)
+{
+}
+
+static void
+add_pair (GListStore *pairs, const char *first, const char *second, gboolean transposed)
+{
+  g_autoptr (OrtrainParameterPair) self = g_object_new (ORTRAIN_TYPE_PARAMETER_PAIR, NULL);
+
   self->first = g_strdup (first);
   self->second = g_strdup (second);
   self->transposed = transposed;
-  return self;
+  g_list_store_append (pairs, self);
 }
 
 /**
- * ortrain_parameter_pair_copy:
- * @self: a pair
- *
- * Copies a pair.
- *
- * Returns: (transfer full): the copy
- */
-OrtrainParameterPair *
-ortrain_parameter_pair_copy (OrtrainParameterPair *self)
-{
-  g_return_val_if_fail (self != NULL, NULL);
-  return pair_new (self->first, self->second, self->transposed);
-}
-
-/**
- * ortrain_parameter_pair_free:
- * @self: a pair
- *
- * Frees a pair.
- */
-void
-ortrain_parameter_pair_free (OrtrainParameterPair *self)
-{
-  g_return_if_fail (self != NULL);
-  g_free (self->first);
-  g_free (self->second);
-  g_free (self);
-}
-
-/**
- * ortrain_parameter_pair_get_first:
+ * ortrain_parameter_pair_get_first: (get-property first)
  * @self: a pair
  *
  * The name of the initializer that comes first in the file.
@@ -71,12 +120,12 @@ ortrain_parameter_pair_free (OrtrainParameterPair *self)
 const char *
 ortrain_parameter_pair_get_first (OrtrainParameterPair *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_PAIR (self), NULL);
   return self->first;
 }
 
 /**
- * ortrain_parameter_pair_get_second:
+ * ortrain_parameter_pair_get_second: (get-property second)
  * @self: a pair
  *
  * The name of the other initializer.
@@ -86,12 +135,12 @@ ortrain_parameter_pair_get_first (OrtrainParameterPair *self)
 const char *
 ortrain_parameter_pair_get_second (OrtrainParameterPair *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_PAIR (self), NULL);
   return self->second;
 }
 
 /**
- * ortrain_parameter_pair_get_transposed:
+ * ortrain_parameter_pair_get_transposed: (get-property transposed)
  * @self: a pair
  *
  * Whether the second is the transpose of the first.
@@ -101,7 +150,7 @@ ortrain_parameter_pair_get_second (OrtrainParameterPair *self)
 gboolean
 ortrain_parameter_pair_get_transposed (OrtrainParameterPair *self)
 {
-  g_return_val_if_fail (self != NULL, FALSE);
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_PAIR (self), FALSE);
   return self->transposed;
 }
 
@@ -229,18 +278,18 @@ equal (const Candidate *a, const Candidate *b, gboolean transposed)
  * such as a word embedding that is also the weight of the output. Training lets the two drift apart unless it is told
  * to tie them. Tensors of few elements, and those whose elements are all alike, are not looked at.
  *
- * Returns: (transfer full) (element-type OrtrainParameterPair): the pairs, in the order of the file
+ * Returns: (transfer full): a list of [class@ParameterPair], in the order of the file
  */
-GPtrArray *
+GListModel *
 ortrain_model_find_equal_parameters (OrtrainModel *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
-  GPtrArray *pairs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_parameter_pair_free);
+  GListStore *pairs = g_list_store_new (ORTRAIN_TYPE_PARAMETER_PAIR);
   g_autoptr (GArray) candidates = g_array_new (FALSE, FALSE, sizeof (Candidate));
   g_autoptr (GHashTable) by_key = g_hash_table_new (g_int64_hash, g_int64_equal); /* key → index of the first + 1 */
 
   if (self->reader.graph == NULL)
-    return pairs;
+    return G_LIST_MODEL (pairs);
   for (guint i = 0; i < self->reader.graph->initializers->len; i++)
     {
       const OrtrainValue *value = self->reader.graph->initializers->pdata[i];
@@ -263,13 +312,13 @@ ortrain_model_find_equal_parameters (OrtrainModel *self)
       guint turned = GPOINTER_TO_UINT (g_hash_table_lookup (by_key, &candidate->transposed_key));
       const Candidate *first = &g_array_index (candidates, Candidate, (same != 0 ? same : MAX (turned, 1)) - 1);
       if (same != 0 && equal (first, candidate, FALSE))
-        g_ptr_array_add (pairs, pair_new (first->value->name, candidate->value->name, FALSE));
+        add_pair (pairs, first->value->name, candidate->value->name, FALSE);
       else if (same == 0 && turned != 0 && ortrain_tensor_get_rank (candidate->value->tensor) == 2 &&
                equal (first, candidate, TRUE))
-        g_ptr_array_add (pairs, pair_new (first->value->name, candidate->value->name, TRUE));
+        add_pair (pairs, first->value->name, candidate->value->name, TRUE);
       else
         g_hash_table_insert (by_key, &candidate->key, GUINT_TO_POINTER (i + 1));
     }
   ortrain_model_trim (self);
-  return pairs;
+  return G_LIST_MODEL (pairs);
 }

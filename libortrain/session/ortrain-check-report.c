@@ -157,10 +157,10 @@ find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
 static void
 note_pairs (Check *check, GStrvBuilder *notes)
 {
-  g_autoptr (GPtrArray) pairs = ortrain_model_find_equal_parameters (check->model);
-  for (guint i = 0; pairs != NULL && i < pairs->len; i++)
+  g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (check->model);
+  for (guint i = 0; i < g_list_model_get_n_items (pairs); i++)
     {
-      OrtrainParameterPair *pair = pairs->pdata[i];
+      g_autoptr (OrtrainParameterPair) pair = g_list_model_get_item (pairs, i);
       const char *first = ortrain_parameter_pair_get_first (pair), *second = ortrain_parameter_pair_get_second (pair);
       g_autofree char *note = g_strdup_printf (
           "'%s' and '%s' hold the same values%s: if they are one parameter, train them as one with tie (\"%s\", "

@@ -18,7 +18,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, size_t size)
   if (model == NULL)
     return 0;
   g_autofree char *text = ortrain_model_to_string (model);
-  g_autoptr (GPtrArray) pairs = ortrain_model_find_equal_parameters (model);
+  g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
   ortrain_model_get_graph (model, NULL);
 
   /* every float initializer with new contents */

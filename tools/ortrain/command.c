@@ -134,7 +134,7 @@ command_open_dataset (const char *path, OrtrainModel *model, const char *target,
 void
 command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options)
 {
-  g_autoptr (GListModel) pairs = ortrain_model_get_equal_parameters (model);
+  g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
   for (guint i = 0; i < g_list_model_get_n_items (pairs); i++)
     {
       g_autoptr (OrtrainParameterPair) pair = g_list_model_get_item (pairs, i);
