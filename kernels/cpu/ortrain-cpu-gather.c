@@ -145,8 +145,13 @@ add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
 static gboolean
 prepare_gather_grad (OrtrainKernelSetup *setup, GError **error)
 {
+  if (!setup_gather (setup, &setup->outputs[0], &setup->inputs[1], error))
+    return FALSE;
+  const Gather *g = setup->constants;
+  if (setup->inputs[0].n_elements != g->outer * g->n * g->inner)
+    return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
   setup->can_accumulate = TRUE;
-  return setup_gather (setup, &setup->outputs[0], &setup->inputs[1], error);
+  return TRUE;
 }
 
 static void
@@ -229,6 +234,9 @@ setup_elements (OrtrainKernelSetup *setup, const OrtrainOperand *data, const Ort
   gint64 axis = ortrain_kernel_axis (ortrain_attributes_get_int (setup->attributes, "axis", 0), data->rank);
   if (axis < 0 || axis >= data->rank || indices->rank != data->rank || data->rank > ORTRAIN_MAX_RANK)
     return ortrain_kernel_refuse (setup, error, "the ranks of data and indices or the axis do not fit");
+  for (gint64 d = 0; d < data->rank; d++)
+    if (d != axis && indices->dims[d] > data->dims[d])
+      return ortrain_kernel_refuse (setup, error, "the indices are larger than the data");
   Elements *e = g_new0 (Elements, 1);
   setup->constants = e;
   setup->constants_free = g_free;
@@ -328,6 +336,8 @@ run_gather_elements (const OrtrainKernelCall *call)
 static gboolean
 prepare_gather_elements_grad (OrtrainKernelSetup *setup, GError **error)
 {
+  if (setup->inputs[0].n_elements != setup->inputs[1].n_elements)
+    return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
   setup->can_accumulate = TRUE;
   return setup_elements (setup, &setup->outputs[0], &setup->inputs[1], error);
 }
@@ -397,6 +407,9 @@ setup_tuples (OrtrainKernelSetup *setup, const OrtrainOperand *data, const Ortra
   gint64 k = indices->rank > 0 ? indices->dims[indices->rank - 1] : -1;
   if (k < 0 || batch < 0 || batch >= indices->rank || batch + k > data->rank || data->rank > ORTRAIN_MAX_RANK)
     return ortrain_kernel_refuse (setup, error, "the index tuples do not fit the data");
+  for (gint64 i = 0; i < batch; i++)
+    if (indices->dims[i] != data->dims[i])
+      return ortrain_kernel_refuse (setup, error, "the batches of data and indices differ");
   Tuples *t = g_new0 (Tuples, 1);
   gint64 strides[ORTRAIN_MAX_RANK];
   setup->constants = t;
@@ -474,8 +487,13 @@ run_gather_nd (const OrtrainKernelCall *call)
 static gboolean
 prepare_gather_nd_grad (OrtrainKernelSetup *setup, GError **error)
 {
+  if (!setup_tuples (setup, &setup->outputs[0], &setup->inputs[1], error))
+    return FALSE;
+  const Tuples *t = setup->constants;
+  if (setup->inputs[0].n_elements != t->batches * t->tuples * t->inner)
+    return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
   setup->can_accumulate = TRUE;
-  return setup_tuples (setup, &setup->outputs[0], &setup->inputs[1], error);
+  return TRUE;
 }
 
 /* Tuples may repeat, so they are added in order; threads take different batches and different columns of the slices. */

@@ -77,7 +77,7 @@ prepare_expand (OrtrainKernelSetup *setup, GError **error)
 
 typedef struct
 {
-  guint n;
+  guint n, n_given; /* n_given: of SplitGrad, the operands there are */
   OrtrainCopyPlan parts[];
 } Parts;
 
@@ -102,7 +102,10 @@ prepare_parts (OrtrainKernelSetup *setup, const OrtrainOperand *joined, const Or
     {
       gint64 part = (sizes != NULL ? sizes[k] : parts[k].dims[axis]) * inner;
       gint64 dims[2] = { outer, part }, narrow[2] = { part, 1 }, wide[2] = { whole, 1 };
-      if (at + part > whole)
+      if (parts != NULL && parts[k].dtype != ORTRAIN_DTYPE_UNDEFINED &&
+          (parts[k].n_elements != outer * part || parts[k].dtype != joined->dtype))
+        return ortrain_kernel_refuse (setup, error, "a part does not fit the whole");
+      if (part < 0 || at + part > whole)
         return ortrain_kernel_refuse (setup, error, "the parts are larger than the whole");
       ortrain_copy_plan_init (&constants->parts[k], size, 2, dims, split ? wide : narrow, split ? narrow : wide,
                               split ? at : 0, split ? 0 : at);
@@ -152,7 +155,7 @@ prepare_split (OrtrainKernelSetup *setup, GError **error)
   if (axis < 0 || axis >= x->rank)
     return ortrain_kernel_refuse (setup, error, "axis is out of range");
   g_autofree gint64 *sizes = split_sizes (setup, 1, x->dims[axis], setup->n_outputs);
-  return prepare_parts (setup, x, NULL, setup->n_outputs, sizes, TRUE, error);
+  return prepare_parts (setup, x, setup->outputs, setup->n_outputs, sizes, TRUE, error);
 }
 
 static gboolean
@@ -169,7 +172,7 @@ prepare_concat_grad (OrtrainKernelSetup *setup, GError **error)
         return ortrain_kernel_refuse (setup, error, "the shapes of the inputs are not known");
       sizes[k] = shape[axis];
     }
-  return prepare_parts (setup, dy, NULL, setup->n_inputs - 1, sizes, TRUE, error);
+  return prepare_parts (setup, dy, setup->outputs, MIN (setup->n_inputs - 1, setup->n_outputs), sizes, TRUE, error);
 }
 
 static void
@@ -187,11 +190,17 @@ prepare_split_grad (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *dx = &setup->outputs[0];
   gint64 axis = ortrain_kernel_axis (ortrain_attributes_get_int (setup->attributes, "axis", 0), dx->rank);
-  guint n = (guint) ortrain_attributes_get_int (setup->attributes, "num_outputs", setup->n_inputs - 2);
+  guint n = setup->n_inputs - 2; /* the gradients of the last outputs may be left out */
+  n = (guint) CLAMP (ortrain_attributes_get_int (setup->attributes, "num_outputs", n), n, 65536);
   if (axis < 0 || axis >= dx->rank)
     return ortrain_kernel_refuse (setup, error, "axis is out of range");
   g_autofree gint64 *sizes = split_sizes (setup, 1, dx->dims[axis], n);
-  return prepare_parts (setup, dx, NULL, n, sizes, FALSE, error);
+  g_autofree OrtrainOperand *parts = g_new0 (OrtrainOperand, MAX (n, 1));
+  memcpy (parts, setup->inputs + 2, sizeof (OrtrainOperand) * (setup->n_inputs - 2));
+  if (!prepare_parts (setup, dx, parts, n, sizes, FALSE, error))
+    return FALSE;
+  ((Parts *) setup->constants)->n_given = setup->n_inputs - 2;
+  return TRUE;
 }
 
 static const guint8 zero_element[16];
@@ -201,7 +210,7 @@ run_split_grad (const OrtrainKernelCall *call)
 {
   const Parts *parts = call->constants;
   for (guint k = 0; k < parts->n; k++)
-    if (call->inputs[k + 2] != NULL)
+    if (k < parts->n_given && call->inputs[k + 2] != NULL)
       ortrain_copy_run (&parts->parts[k], call->frame->pool, call->inputs[k + 2], call->outputs[0]);
     else
       {
@@ -241,6 +250,22 @@ locate_slice (OrtrainKernelSetup *setup, guint first_input, guint rank, const gi
   return TRUE;
 }
 
+/* Whether a slice of the given shape, placed so, stays inside. */
+static gboolean
+slice_fits (guint rank, const gint64 *slice, const gint64 *dims, const gint64 *strides, gint64 offset)
+{
+  gint64 low = offset, high = offset, n = ortrain_kernel_product (dims, 0, rank);
+  for (guint d = 0; d < rank; d++)
+    {
+      if (slice[d] == 0)
+        return TRUE;
+      gint64 reach = (slice[d] - 1) * strides[d];
+      low += MIN (reach, 0);
+      high += MAX (reach, 0);
+    }
+  return low >= 0 && high < n;
+}
+
 static gboolean
 prepare_slice (OrtrainKernelSetup *setup, GError **error)
 {
@@ -250,6 +275,8 @@ prepare_slice (OrtrainKernelSetup *setup, GError **error)
     return ortrain_kernel_refuse (setup, error, "input and output differ in rank");
   if (!locate_slice (setup, 1, x->rank, x->dims, in_strides, &offset, error))
     return FALSE;
+  if (!slice_fits (x->rank, y->dims, x->dims, in_strides, offset))
+    return ortrain_kernel_refuse (setup, error, "the slice does not fit the input");
   ortrain_copy_strides (y->rank, y->dims, out_strides);
   ortrain_copy_plan_init (take_plan (setup), ortrain_dtype_get_size (x->dtype), y->rank, y->dims, in_strides,
                           out_strides, offset, 0);
@@ -272,6 +299,8 @@ prepare_slice_grad (OrtrainKernelSetup *setup, GError **error)
     return ortrain_kernel_refuse (setup, error, "input and output differ in rank");
   if (!locate_slice (setup, 2, dx->rank, dx->dims, out_strides, &offset, error))
     return FALSE;
+  if (!slice_fits (dx->rank, dy->dims, dx->dims, out_strides, offset))
+    return ortrain_kernel_refuse (setup, error, "the slice does not fit the result");
   ortrain_copy_strides (dy->rank, dy->dims, in_strides);
   SliceGrad *constants = g_new0 (SliceGrad, 1);
   setup->constants = constants;

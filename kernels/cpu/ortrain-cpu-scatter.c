@@ -184,9 +184,9 @@ take_scatter (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *data = &setup->inputs[0];
   CombineFunc combine = find_combine (setup, data->dtype);
-  if (combine == NULL || data->rank > ORTRAIN_MAX_RANK)
+  if (combine == NULL || data->rank > ORTRAIN_MAX_RANK || setup->inputs[2].dtype != data->dtype)
     {
-      ortrain_kernel_refuse (setup, error, "the type has no such reduction");
+      ortrain_kernel_refuse (setup, error, "the type has no such reduction, or data and updates differ in type");
       return NULL;
     }
   Scatter *s = g_new0 (Scatter, 1);
@@ -212,6 +212,11 @@ prepare_scatter_elements (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   if (axis < 0 || axis >= data->rank || indices->rank != data->rank)
     return ortrain_kernel_refuse (setup, error, "the ranks of data and indices or the axis do not fit");
+  for (gint64 d = 0; d < data->rank; d++)
+    if (d != axis && indices->dims[d] > data->dims[d])
+      return ortrain_kernel_refuse (setup, error, "the indices are larger than the data");
+  if (setup->inputs[2].n_elements != indices->n_elements)
+    return ortrain_kernel_refuse (setup, error, "the updates do not fit the indices");
   s->axis = (guint) axis;
   memcpy (s->dims, indices->dims, sizeof (gint64) * s->rank);
   s->dim = data->dims[axis];
@@ -278,6 +283,8 @@ prepare_scatter_nd (OrtrainKernelSetup *setup, GError **error)
   s->tuples = ortrain_kernel_product (indices->dims, 0, indices->rank - 1);
   s->inner = ortrain_kernel_product (data->dims, s->k, data->rank);
   s->columns = 1024;
+  if (setup->inputs[2].n_elements != s->tuples * s->inner)
+    return ortrain_kernel_refuse (setup, error, "the updates do not fit the indices");
   return TRUE;
 }
 

@@ -209,6 +209,9 @@ infer_gather_nd (OrtrainInferContext *ctx, GError **error)
                                "batch_dims %" G_GINT64_FORMAT " and index tuples of %" G_GINT64_FORMAT
                                " do not fit data of rank %d and indices of rank %d",
                                batch, k, rank, n_index);
+  for (gint i = 0; i < batch; i++)
+    if (ortrain_dim_is_int (dims[i]) && ortrain_dim_is_int (index_dims[i]) && dims[i].value != index_dims[i].value)
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "data and indices differ in batch axis %d", i);
   for (gint i = 0; i < n_index - 1; i++)
     out[n++] = index_dims[i];
   for (gint i = (gint) (batch + k); i < rank; i++)

@@ -403,6 +403,62 @@ test_einsum (void)
     }
 }
 
+/* Tensors without elements go through everything. */
+static void
+test_empty (void)
+{
+  static const struct
+  {
+    const char *op_type;
+    const char *attribute;
+    gint64 value;
+    gint second,
+        third; /* 0 none; 1 ints {0}; 2 ints {0, 1}; 3 ints {2, 0}; 4 empty data; 5 one index; 6 ints {1, 1, 1, 1} */
+    guint n_outputs;
+  } cases[] = {
+    { "Identity", NULL, 0, 0, 0, 1 },       { "Transpose", NULL, 0, 0, 0, 1 }, { "Concat", "axis", 0, 4, 0, 1 },
+    { "Split", "num_outputs", 2, 0, 0, 2 }, { "Slice", NULL, 0, 2, 2, 1 },     { "Pad", NULL, 0, 6, 0, 1 },
+    { "Expand", NULL, 0, 6, 0, 1 },         { "Tile", NULL, 0, 2, 0, 1 },      { "Gather", "axis", 1, 5, 0, 1 },
+    { "Flatten", NULL, 0, 0, 0, 1 },        { "Trilu", NULL, 0, 0, 0, 1 },     { "TopK", NULL, 0, 1, 0, 2 },
+    { "NonZero", NULL, 0, 0, 0, 1 },        { "Unique", NULL, 0, 0, 0, 1 },
+  };
+  for (guint c = 0; c < G_N_ELEMENTS (cases); c++)
+    {
+      OpTest t;
+      op_test_begin (&t);
+      op_test_tensor (&t, op_test_make (ORTRAIN_DTYPE_FLOAT32, OP_DIMS (0, 3), (double[]){ 0 }));
+      for (guint k = 0; k < 2; k++)
+        switch (k == 0 ? cases[c].second : cases[c].third)
+          {
+          case 1:
+            OP_INTS (&t, 0);
+            break;
+          case 2:
+            OP_INTS (&t, 0, 1);
+            break;
+          case 3:
+            OP_INTS (&t, 2, 0);
+            break;
+          case 4:
+            op_test_tensor (&t, op_test_make (ORTRAIN_DTYPE_FLOAT32, OP_DIMS (0, 3), (double[]){ 0 }));
+            break;
+          case 5:
+            OP_INTS (&t, 2);
+            break;
+          case 6:
+            OP_INTS (&t, 1, 1, 1, 1);
+            break;
+          }
+      if (cases[c].attribute != NULL)
+        ortrain_attributes_set_int (t.attributes, cases[c].attribute, cases[c].value);
+      g_autoptr (GError) error = NULL;
+      if (op_test_node (&t, "", cases[c].op_type, cases[c].n_outputs, 23, &error))
+        op_test_run (&t, &error);
+      g_assert_no_error (error);
+      op_test_end (&t);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -416,5 +472,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/moves/by-value", test_by_value);
   g_test_add_func ("/ops/moves/resize", test_resize);
   g_test_add_func ("/ops/moves/einsum", test_einsum);
+  g_test_add_func ("/ops/moves/empty", test_empty);
   return g_test_run ();
 }

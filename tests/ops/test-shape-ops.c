@@ -127,7 +127,7 @@ test_concat_split (void)
   op_test_gradient (&t, 2, 0);
   op_test_end (&t);
 
-  for (guint skip = 0; skip < 2; skip++)
+  for (guint skip = 0; skip < 3; skip++)
     {
       op_test_begin (&t);
       OP_IN (&t, FLOAT64, OP_DIMS (2, 3), 1, 2, 3, 4, 5, 6);
