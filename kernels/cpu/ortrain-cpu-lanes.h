@@ -67,12 +67,19 @@ ortrain_lane_exp (double x)
             lane[j] += lane[j + w];                                                                                    \
         total += lane[0];                                                                                              \
       }                                                                                                                \
-    real tail = 0;                                                                                                     \
+    real part[8] = { 0 }, tail = 0;                                                                                    \
+    for (; n - i >= 8; i += 8)                                                                                         \
+      for (int j = 0; j < 8; j++)                                                                                      \
+        {                                                                                                              \
+          real x = v[i + j];                                                                                           \
+          part[j] += (expr);                                                                                           \
+        }                                                                                                              \
     for (; i < n; i++)                                                                                                 \
       {                                                                                                                \
         real x = v[i];                                                                                                 \
         tail += (expr);                                                                                                \
       }                                                                                                                \
+    tail += ((part[0] + part[4]) + (part[1] + part[5])) + ((part[2] + part[6]) + (part[3] + part[7]));                 \
     return total + tail;                                                                                               \
   }
 
@@ -131,9 +138,13 @@ ORTRAIN_DEFINE_LANE_EXTREME (ortrain_lane_min_f64, double, <, INFINITY)
             lane[j] += lane[j + w];                                                                                    \
         total += lane[0];                                                                                              \
       }                                                                                                                \
-    real tail = 0;                                                                                                     \
+    real part[8] = { 0 }, tail = 0;                                                                                    \
+    for (; n - i >= 8; i += 8)                                                                                         \
+      for (int j = 0; j < 8; j++)                                                                                      \
+        part[j] += (v[i + j] - shift) * y[i + j];                                                                      \
     for (; i < n; i++)                                                                                                 \
       tail += (v[i] - shift) * y[i];                                                                                   \
+    tail += ((part[0] + part[4]) + (part[1] + part[5])) + ((part[2] + part[6]) + (part[3] + part[7]));                 \
     return total + tail;                                                                                               \
   }
 ORTRAIN_DEFINE_LANE_DOT (ortrain_lane_dot_f32, float)
