@@ -749,7 +749,9 @@ inline_function (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node,
 static gboolean
 read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GError **error)
 {
-  guint64 max_nodes = ortrain_model_limits_get_max_nodes (state->reader->limits);
+  /* Functions that call functions make many nodes of few bytes: what is made stays in proportion to the file. */
+  guint64 max_nodes = MIN (ortrain_model_limits_get_max_nodes (state->reader->limits),
+                           10000 + 256 * state->reader->tensors->scan->n_nodes);
   if (++state->n_nodes > max_nodes)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,

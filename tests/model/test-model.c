@@ -323,6 +323,38 @@ test_function_recursion (void)
   assert_refused (bytes, NULL, NULL, ORTRAIN_MODEL_ERROR_LIMIT, "max-function-depth");
 }
 
+/* Ten functions, each of which calls the next one ten times: 10^10 nodes from a kilobyte. */
+static void
+test_function_bomb (void)
+{
+  Proto *graph = proto_new (), *node = proto_node ("F0", "x", "y");
+  proto_string (node, 7, "my");
+  proto_message (graph, 1, node);
+  proto_message (graph, 11, proto_value ("x", 1, DIMS (4)));
+  proto_message (graph, 12, proto_value ("y", 1, DIMS (4)));
+  Proto *model = proto_model_unfinished (graph, 8, 17);
+  for (guint f = 0; f < 10; f++)
+    {
+      Proto *function = proto_new ();
+      g_autofree char *name = g_strdup_printf ("F%u", f), *next = g_strdup_printf (f < 9 ? "F%u" : "Relu", f + 1);
+      proto_string (function, 1, name);
+      proto_string (function, 4, "v0");
+      proto_string (function, 5, "v10");
+      for (guint i = 0; i < 10; i++)
+        {
+          g_autofree char *from = g_strdup_printf ("v%u", i), *to = g_strdup_printf ("v%u", i + 1);
+          node = proto_node (next, from, to);
+          if (f < 9)
+            proto_string (node, 7, "my");
+          proto_message (function, 7, node);
+        }
+      proto_string (function, 10, "my");
+      proto_message (model, 25, function);
+    }
+  g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (model);
+  assert_refused (bytes, NULL, NULL, ORTRAIN_MODEL_ERROR_LIMIT, "max-nodes");
+}
+
 /* If with a branch that captures from two levels up. */
 static void
 test_subgraphs (void)
@@ -1087,7 +1119,8 @@ test_equal_parameters (void)
   g_autoptr (OrtrainModel) model = load_bytes (bytes);
   g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
   g_assert_cmpuint (g_list_model_get_n_items (pairs), ==, 2);
-  g_autoptr (OrtrainParameterPair) plain = g_list_model_get_item (pairs, 0), turned_pair = g_list_model_get_item (pairs, 1);
+  g_autoptr (OrtrainParameterPair) plain = g_list_model_get_item (pairs, 0),
+                                   turned_pair = g_list_model_get_item (pairs, 1);
   g_assert_cmpstr (ortrain_parameter_pair_get_first (plain), ==, "a");
   g_assert_cmpstr (ortrain_parameter_pair_get_second (plain), ==, "b");
   g_assert_false (ortrain_parameter_pair_get_transposed (plain));
@@ -1167,6 +1200,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/model/input-initializers", test_input_initializers);
   g_test_add_func ("/model/functions", test_functions);
   g_test_add_func ("/model/function-recursion", test_function_recursion);
+  g_test_add_func ("/model/function-bomb", test_function_bomb);
   g_test_add_func ("/model/subgraphs", test_subgraphs);
   g_test_add_func ("/model/unknown-operators", test_unknown_operators);
   g_test_add_func ("/model/versions", test_versions);
