@@ -5,6 +5,7 @@
 #include "ops/ortrain-op-private.h"
 #include "provider/ortrain-provider-private.h"
 #include "session/ortrain-obstacle-private.h"
+#include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-training-graph-private.h"
 
 #include <math.h>
@@ -152,6 +153,22 @@ find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
     add (check, NULL, "", "no output of a floating type depends on an initializer that can be trained",
          "export the model with its weights as initializers");
   return some;
+}
+
+static void
+note_padding (Check *check, GStrvBuilder *notes)
+{
+  g_autoptr (GHashTable) rows = ortrain_padding_rows_find (check->model);
+  GHashTableIter iter;
+  gpointer name, row;
+  g_hash_table_iter_init (&iter, rows);
+  while (g_hash_table_iter_next (&iter, &name, &row))
+    {
+      g_autofree char *note = g_strdup_printf ("row %d of '%s' stands for padding, as the exporter says: it does not "
+                                               "train (set_padding_row (\"%s\", -1) trains it)",
+                                               GPOINTER_TO_INT (row) - 1, (const char *) name, (const char *) name);
+      g_strv_builder_add (notes, note);
+    }
 }
 
 static void
@@ -352,6 +369,7 @@ ortrain_model_check (OrtrainModel *self)
       gboolean some = find_without_gradient (&check, graph, &report->n_trainable);
       report->trainable = n_hard == 0 && some;
       note_pairs (&check, notes);
+      note_padding (&check, notes);
     }
   g_auto (GStrv) model_notes = ortrain_model_get_notes (self);
   for (guint i = 0; model_notes != NULL && model_notes[i] != NULL; i++)

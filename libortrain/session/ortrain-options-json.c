@@ -369,6 +369,25 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
       g_object_set (into, key, patterns, NULL);
       return TRUE;
     }
+  if (g_str_equal (key, "padding-rows") || g_str_equal (key, "padding_rows"))
+    {
+      gboolean ok = JSON_NODE_HOLDS_OBJECT (node);
+      JsonObjectIter iter;
+      const char *name;
+      JsonNode *row;
+      if (ok)
+        json_object_iter_init (&iter, json_node_get_object (node));
+      while (ok && json_object_iter_next (&iter, &name, &row))
+        {
+          ok = JSON_NODE_HOLDS_VALUE (row) && json_node_get_value_type (row) == G_TYPE_INT64;
+          if (ok)
+            ortrain_training_options_set_padding_row (into, name, json_node_get_int (row));
+        }
+      if (!ok)
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                     "'%s' must be an object of names and numbers of rows", key);
+      return ok;
+    }
   if (g_str_equal (key, "ties"))
     {
       JsonArray *array = JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
@@ -428,6 +447,8 @@ ortrain_options_load_file (OrtrainTrainingOptions *self, const char *path, GErro
               ortrain_training_options_add_loss (self, loss);
             }
         }
+      else if (g_str_equal (key, "padding-rows") || g_str_equal (key, "padding_rows"))
+        load_member (self, key, node, NULL);
       else if (g_str_equal (key, "ties"))
         for (guint i = 0; i < ortrain_training_options_get_n_ties (fresh); i++)
           {

@@ -19,6 +19,7 @@ typedef struct
   gpointer address;
   gpointer gradient;
   gpointer *states; /* [n_states] */
+  gint64 padding_row; /* whose gradient is not used; -1 */
 } OrtrainStored;
 
 typedef struct
@@ -49,6 +50,8 @@ gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region
 void ortrain_parameter_store_save_buffers (OrtrainParameterStore *self);
 void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self);
 void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
+/* Called after each backward pass. */
+void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);
 OrtrainStored *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
 /* A tensor over memory of the store: valid as long as the store is; for use inside the library. */
 OrtrainTensor *ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error);

@@ -60,6 +60,7 @@ describe (OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **e
   stored->rank = (guint) ortrain_tensor_get_rank (tensor);
   stored->dims = g_memdup2 (ortrain_tensor_peek_dims (tensor), stored->rank * sizeof (gint64));
   stored->bytes = ortrain_tensor_get_n_bytes (tensor);
+  stored->padding_row = trained->padding_row;
   if (ortrain_tensor_peek_unaligned (tensor) != NULL || stored->bytes == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
@@ -178,7 +179,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
     {
       OrtrainStored *stored = &self->parameters[i];
       OrtrainTensor *initial = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-      if (!provider->copy_to_device (provider, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes, error) ||
+      if (!provider->copy_to_device (provider, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes,
+                                     error) ||
           !ortrain_update_set_place (self->updates, i, stored->address, stored->gradient, stored->states, error))
         return NULL;
     }
@@ -248,6 +250,19 @@ ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self)
 {
   if (self->gradients_bytes > 0)
     memset (self->gradients_begin, 0, self->gradients_bytes);
+}
+
+void
+ortrain_parameter_store_zero_padding (OrtrainParameterStore *self)
+{
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      const OrtrainStored *stored = &self->parameters[i];
+      if (stored->padding_row < 0)
+        continue;
+      gsize row_bytes = stored->bytes / (gsize) stored->dims[0];
+      memset ((guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0, row_bytes);
+    }
 }
 
 OrtrainStored *

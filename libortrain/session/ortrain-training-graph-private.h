@@ -12,6 +12,7 @@ typedef struct
   char *name;
   OrtrainTensor *initial; /* contents in the file */
   char *gradient;         /* name of its gradient in the training graph; NULL for a buffer */
+  gint64 padding_row;     /* of an embedding: the row that does not train; -1 */
 } OrtrainTrainedTensor;
 
 typedef struct
@@ -35,9 +36,9 @@ typedef struct
   GStrv outputs;                 /* of the model */
 } OrtrainTrainingGraph;
 
-/* model_graph is not changed. */
+/* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. */
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
-                                                  GError **error);
+                                                  GHashTable *padding_rows, GError **error);
 void ortrain_training_graph_free (OrtrainTrainingGraph *self);
 
 /* The initializers that would be trained when all that can be are: of a floating type, of rank 1 at least, in places that

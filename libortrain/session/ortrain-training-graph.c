@@ -339,6 +339,22 @@ mark_buffers (OrtrainGraph *graph)
     }
 }
 
+/* A row of a table that is only looked up: where the table has other uses, their gradients count for that row too. */
+static gint64
+find_padding_row (const OrtrainValue *value, OrtrainTrainingOptions *options, GHashTable *padding_rows)
+{
+  gint64 row;
+  if (!ortrain_training_options_get_padding_row (options, value->name, &row))
+    row = GPOINTER_TO_INT (g_hash_table_lookup (padding_rows, value->name)) - 1;
+  if (row < 0 || value->uses->len != 1 || value->is_output || value->rank < 1)
+    return -1;
+  OrtrainUse use = g_array_index (value->uses, OrtrainUse, 0);
+  if (!ortrain_node_is (use.node, "", "Gather") || use.index != 0 ||
+      ortrain_attributes_get_int (use.node->attributes, "axis", 0) != 0)
+    return -1;
+  return row < ortrain_tensor_get_dim (value->tensor, 0) ? row : -1;
+}
+
 /* ---- all of it ---- */
 
 static void
@@ -424,7 +440,8 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
 }
 
 OrtrainTrainingGraph *
-ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, GError **error)
+ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, GHashTable *padding_rows,
+                            GError **error)
 {
   g_autoptr (OrtrainTrainingGraph) self = g_new0 (OrtrainTrainingGraph, 1);
   self->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
@@ -476,6 +493,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
         {
           tensor.name = g_strdup (value->name);
           tensor.initial = g_object_ref (value->tensor);
+          tensor.padding_row = find_padding_row (value, options, padding_rows);
           g_array_append_val (value->role == ORTRAIN_ROLE_PARAMETER ? self->parameters : self->buffers, tensor);
         }
       else if (value->tensor != NULL && value->role == ORTRAIN_ROLE_NONE && ortrain_dtype_is_floating (value->dtype))

@@ -37,7 +37,8 @@ struct _OrtrainTrainingOptions
   GListStore *losses; /* of OrtrainLoss */
   char **trainable;   /* NULL: all */
   char **frozen;
-  GPtrArray *ties; /* of char *: first, second, first, second, … */
+  GHashTable *padding_rows; /* name → gint64 * */
+  GPtrArray *ties;          /* of char *: first, second, first, second, … */
 };
 
 G_DEFINE_FINAL_TYPE (OrtrainTrainingOptions, ortrain_training_options, G_TYPE_OBJECT)
@@ -100,6 +101,7 @@ ortrain_training_options_finalize (GObject *object)
   g_strfreev (self->trainable);
   g_strfreev (self->frozen);
   g_ptr_array_unref (self->ties);
+  g_hash_table_unref (self->padding_rows);
 
   G_OBJECT_CLASS (ortrain_training_options_parent_class)->finalize (object);
 }
@@ -343,6 +345,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
   self->accumulation_steps = 1;
   self->losses = g_list_store_new (ORTRAIN_TYPE_LOSS);
   self->ties = g_ptr_array_new_with_free_func (g_free);
+  self->padding_rows = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   read_environment (self);
 }
 
@@ -753,7 +756,8 @@ ortrain_training_options_new_from_file (const char *path, GError **error)
  * - `losses`: an array of objects with `type` (`cross-entropy`, `mse`, `l1`, `huber`, `bce-with-logits`, `output`) and
  * its properties;
  * - `trainable`, `frozen`: arrays of names or patterns;
- * - `ties`: an array of pairs of names.
+ * - `ties`: an array of pairs of names;
+ * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row].
  *
  * What the file does not name stays as it is. If anything in it is wrong, nothing is changed.
  *
@@ -868,6 +872,46 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
   g_strfreev (self->frozen);
   self->frozen = copy;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FROZEN]);
+}
+
+/**
+ * ortrain_training_options_set_padding_row:
+ * @self: options
+ * @name: the name of an initializer that is looked up by Gather, and nothing else
+ * @row: the row that does not train; -1 if all do
+ *
+ * Says which row of an embedding stands for padding, and has no gradient: the `padding_idx` of PyTorch's Embedding.
+ * Files from PyTorch's newer exporter (dynamo) carry this number, and it is used unless it is set here. Files from the
+ * older one do not.
+ */
+void
+ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 row)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+  g_return_if_fail (name != NULL);
+
+  g_hash_table_insert (self->padding_rows, g_strdup (name), g_memdup2 (&row, sizeof row));
+}
+
+/**
+ * ortrain_training_options_get_padding_row:
+ * @self: options
+ * @name: the name of an initializer
+ * @row: (out): the row that does not train; -1 if all do
+ *
+ * Gets what was set with [method@TrainingOptions.set_padding_row].
+ *
+ * Returns: whether anything was
+ */
+gboolean
+ortrain_training_options_get_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 *row)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  g_return_val_if_fail (name != NULL && row != NULL, FALSE);
+
+  const gint64 *found = g_hash_table_lookup (self->padding_rows, name);
+  *row = found != NULL ? *found : -1;
+  return found != NULL;
 }
 
 /**

@@ -101,6 +101,10 @@ const char *const *ortrain_training_options_get_frozen (OrtrainTrainingOptions *
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns);
 ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 row);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 *row);
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, const char *second);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self);

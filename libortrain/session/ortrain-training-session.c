@@ -4,6 +4,7 @@
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
+#include "session/ortrain-padding-rows-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <math.h>
@@ -276,7 +277,8 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
   OrtrainGraph *model_graph = ortrain_model_get_graph (model, error);
   if (model_graph == NULL)
     return FALSE;
-  g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new (model_graph, options, error);
+  g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (model);
+  g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new (model_graph, options, padding_rows, error);
   if (graph == NULL)
     return FALSE;
   self->model = g_object_ref (model);
@@ -523,6 +525,7 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
   if (!ortrain_executor_run (self->training, ORTRAIN_PHASE_BACKWARD, &frame,
                              self->n_accumulated == 0 ? cancellable : NULL, error))
     return FALSE;
+  ortrain_parameter_store_zero_padding (self->store);
   self->has_gradients = TRUE;
   reach (self, POST_BACKWARD);
   return TRUE;
