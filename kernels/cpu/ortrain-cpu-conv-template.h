@@ -392,6 +392,56 @@ NAME (run_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
 
 /* ---- one channel in, one channel out: no product to speak of, rows are combined directly ---- */
 
+/* A row whose middle is summed up in registers, over all taps at once; only the ends, where taps fall off, are done one
+ * by one. FALSE when the row is too short for it. */
+static inline gboolean
+NAME (depthwise_row) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const REAL *source, const REAL *weights,
+                      REAL first, gint64 d, gint64 h, REAL *restrict to)
+{
+  typedef NAME (W) W;
+  const REAL *from[32];
+  REAL w[32];
+  gint64 low[32], high[32], left = 0, right = phase->grid[2];
+  guint n = 0;
+  if (phase->n_taps > 32)
+    return FALSE;
+  for (guint t = 0; t < phase->n_taps; t++)
+    {
+      const OrtrainConvTap *tap = &phase->taps[t];
+      gint64 sd = d * conv->step[0] + tap->offset[0], sh = h * conv->step[1] + tap->offset[1];
+      if (sd < 0 || sd >= conv->source[0] || sh < 0 || sh >= conv->source[1])
+        continue;
+      from[n] = source + (sd * conv->source[1] + sh) * conv->source[2] + tap->offset[2];
+      w[n] = weights[tap->index];
+      low[n] = tap->low;
+      high[n] = tap->high;
+      left = MAX (left, tap->low);
+      right = MIN (right, tap->high);
+      n++;
+    }
+  if (right - left < CVL)
+    return FALSE;
+  for (gint64 i = left; i < right; i += CVL)
+    {
+      gint64 at = MIN (i, right - CVL); /* the last vector overlaps: it gives the same sums again */
+      W sum = first - (W){ 0 };
+      for (guint t = 0; t < n; t++)
+        sum += w[t] * *(const W *) (from[t] + at);
+      *(W *) (to + at) = sum;
+    }
+  const gint64 n_ends = left + phase->grid[2] - right;
+  for (gint64 e = 0; e < n_ends; e++)
+    {
+      gint64 i = e < left ? e : right + e - left;
+      REAL sum = first;
+      for (guint t = 0; t < n; t++)
+        if (i >= low[t] && i < high[t])
+          sum += w[t] * from[t][i];
+      to[i] = sum;
+    }
+  return TRUE;
+}
+
 static void
 NAME (run_depthwise) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -409,12 +459,15 @@ NAME (run_depthwise) (gpointer data, gint64 begin, gint64 end, guint worker)
       for (guint p = 0; p < conv->n_phases; p++)
         {
           const OrtrainConvPhase *phase = &conv->phases[p];
+          const gboolean unit = conv->step[2] == 1 && phase->stride[2] == 1;
           for (gint64 r = 0; r < phase->grid[0] * phase->grid[1]; r++)
             {
               gint64 d = r / phase->grid[1], h = r % phase->grid[1];
               gint64 at =
                   (phase->start[0] + d * phase->stride[0]) * conv->dest[1] + phase->start[1] + h * phase->stride[1];
               REAL *restrict to = dest + at * conv->dest[2] + phase->start[2];
+              if (unit && NAME (depthwise_row) (conv, phase, source, weights, first, d, h, to))
+                continue;
               for (guint t = 0; t < phase->n_taps; t++)
                 {
                   const OrtrainConvTap *tap = &phase->taps[t];
@@ -625,6 +678,9 @@ NAME (depthwise_weight_chunks) (gpointer data, gint64 begin, gint64 end, guint w
   const NAME (WeightJob) *job = data;
   const OrtrainConv *conv = job->conv;
   const OrtrainConvPhase *phase = &conv->phases[0];
+  REAL tail_mask[2 * CVL];
+  memset (tail_mask, 0, sizeof tail_mask / 2);
+  memset (tail_mask + CVL, 0xff, sizeof tail_mask / 2);
   for (gint64 channel = begin; channel < end; channel++)
     for (guint t = 0; t < phase->n_taps; t++)
       {
@@ -648,6 +704,17 @@ NAME (depthwise_weight_chunks) (gpointer data, gint64 begin, gint64 end, guint w
                 if (step == 1)
                   for (; i + CVL <= tap->high; i += CVL)
                     sums += *(const NAME (W) *) (y + i) * *(const NAME (W) *) (x + i);
+                if (step == 1 && tap->high - tap->low >= CVL && i < tap->high)
+                  {
+                    /* The rest in one vector that overlaps what is done, whose lanes are masked. */
+                    gint64 at = tap->high - CVL;
+                    NAME (Bits)
+                    v = *(const NAME (Bits) *) (x + at) & *(const NAME (Bits) *) (tail_mask + (tap->high - i));
+                    NAME (Bits)
+                    u = *(const NAME (Bits) *) (y + at) & *(const NAME (Bits) *) (tail_mask + (tap->high - i));
+                    sums += (NAME (W)) v * (NAME (W)) u;
+                    i = tap->high;
+                  }
                 REAL rest = 0;
                 for (; i < tap->high; i++)
                   rest += y[i] * x[i * step];

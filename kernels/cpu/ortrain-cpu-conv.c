@@ -91,7 +91,7 @@ read_geometry (const OrtrainKernelSetup *setup, const OrtrainOperand *weights, c
           gint64 total = (small->dims[2 + i] - 1) * geometry->stride[at] + extent - large->dims[2 + i];
           if (transposed)
             total += output_padding != NULL ? output_padding[i] : 0;
-          total = transposed ? total : MAX (total, 0);
+          total = MAX (total, 0);
           geometry->pad_begin[at] = upper ? total / 2 : total - total / 2;
         }
       else if (pads != NULL && !g_str_equal (auto_pad, "VALID"))

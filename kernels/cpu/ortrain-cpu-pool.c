@@ -297,13 +297,30 @@ run_pool (const OrtrainKernelCall *call)
   ortrain_parallel_for (call->frame->pool, pool->n_planes, grain, func, &job);
 }
 
-/* ---- MaxUnpool (x, indices, shape), and MaxUnpoolGrad (dy, indices): indices count over the whole tensor ---- */
+/* ---- MaxUnpool (x, indices, shape), and MaxUnpoolGrad (dy, indices) ----
+ * Indices count over a whole tensor of the size that was pooled, as the attributes tell it; a shape that is given may
+ * be larger, and then has that tensor in its corner. */
 
 typedef struct
 {
-  gint64 n_small, n_large;
+  gint64 n_small, n_large, n_pooled;
+  gint64 large[3], pooled[3];
   gsize size;
 } Unpool;
+
+/* The place in the large tensor, or -1. */
+static inline gint64
+unpool_place (const Unpool *unpool, gint64 index)
+{
+  const gint64 *p = unpool->pooled, *l = unpool->large;
+  if (index < 0 || index >= unpool->n_pooled)
+    return -1;
+  gint64 w = index % p[2], h = index / p[2] % p[1], d = index / (p[2] * p[1]) % p[0],
+         plane = index / (p[2] * p[1] * p[0]);
+  if (w >= l[2] || h >= l[1] || d >= l[0])
+    return -1;
+  return ((plane * l[0] + d) * l[1] + h) * l[2] + w;
+}
 
 static gboolean
 prepare_unpool (OrtrainKernelSetup *setup, GError **error)
@@ -317,6 +334,29 @@ prepare_unpool (OrtrainKernelSetup *setup, GError **error)
   unpool->n_small = small->n_elements;
   unpool->n_large = large->n_elements;
   unpool->size = ortrain_dtype_get_size (large->dtype);
+  gsize n_kernel, n_strides, n_pads, n = large->rank >= 2 ? large->rank - 2 : 0;
+  const gint64 *kernel = ortrain_attributes_get_ints (setup->attributes, "kernel_shape", &n_kernel);
+  const gint64 *strides = ortrain_attributes_get_ints (setup->attributes, "strides", &n_strides);
+  const gint64 *pads = ortrain_attributes_get_ints (setup->attributes, "pads", &n_pads);
+  if (n < 1 || n > 3 || small->rank != large->rank || kernel == NULL || n_kernel != n ||
+      (strides != NULL && n_strides != n) || (pads != NULL && n_pads != 2 * n))
+    {
+      g_free (unpool);
+      return refuse (setup, error, "only one to three spatial dimensions are supported, with attributes that fit them");
+    }
+  unpool->n_pooled = large->dims[0] * large->dims[1];
+  for (gsize i = 0; i < 3; i++)
+    unpool->large[i] = unpool->pooled[i] = 1;
+  for (gsize i = 0; i < n; i++)
+    {
+      gint64 pooled = (small->dims[2 + i] - 1) * (strides != NULL ? strides[i] : 1) + kernel[i] -
+                      (pads != NULL ? pads[i] + pads[n + i] : 0);
+      unpool->large[3 - n + i] = large->dims[2 + i];
+      unpool->pooled[3 - n + i] = MAX (pooled, 1);
+    }
+  for (gsize i = 0; i < 3; i++)
+    if (!ortrain_checked_mul_i64 (unpool->n_pooled, unpool->pooled[i], &unpool->n_pooled))
+      unpool->n_pooled = 0;
   setup->constants = unpool;
   setup->constants_free = g_free;
   return TRUE;
@@ -332,12 +372,13 @@ run_unpool (const OrtrainKernelCall *call)
   memset (to, 0, (gsize) unpool->n_large * unpool->size);
   for (gint64 i = 0; i < unpool->n_small; i++)
     {
-      if (indices[i] < 0 || indices[i] >= unpool->n_large)
+      gint64 at = unpool_place (unpool, indices[i]);
+      if (at < 0)
         {
-          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_large);
+          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_pooled);
           return;
         }
-      memcpy (to + (gsize) indices[i] * unpool->size, from + (gsize) i * unpool->size, unpool->size);
+      memcpy (to + (gsize) at * unpool->size, from + (gsize) i * unpool->size, unpool->size);
     }
 }
 
@@ -350,12 +391,13 @@ run_unpool_grad (const OrtrainKernelCall *call)
   guint8 *to = call->outputs[0];
   for (gint64 i = 0; i < unpool->n_small; i++)
     {
-      if (indices[i] < 0 || indices[i] >= unpool->n_large)
+      gint64 at = unpool_place (unpool, indices[i]);
+      if (at < 0)
         {
-          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_large);
+          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_pooled);
           return;
         }
-      memcpy (to + (gsize) i * unpool->size, from + (gsize) indices[i] * unpool->size, unpool->size);
+      memcpy (to + (gsize) i * unpool->size, from + (gsize) at * unpool->size, unpool->size);
     }
 }
 

@@ -304,6 +304,7 @@ gradient_conv_transpose (OrtrainGradContext *ctx, GError **error)
           gint64 total = (in[2 + i] - 1) * (strides != NULL ? strides[i] : 1) +
                          (output_padding != NULL ? output_padding[i] : 0) +
                          (kernel[2 + i] - 1) * (dilations != NULL ? dilations[i] : 1) + 1 - out[2 + i];
+          total = MAX (total, 0);
           pads[i] = upper ? total / 2 : total - total / 2;
           pads[n + i] = total - pads[i];
         }
