@@ -118,8 +118,7 @@ test_model_make_loss (JsonObject *spec)
 static inline OrtrainOptimizer *
 test_model_make_optimizer (TestModel *self, const char *kind)
 {
-  JsonObject *o =
-      json_object_get_object_member (json_object_get_object_member (self->spec, "optimizers"), kind);
+  JsonObject *o = json_object_get_object_member (json_object_get_object_member (self->spec, "optimizers"), kind);
   if (g_str_equal (kind, "sgd"))
     return g_object_new (ORTRAIN_TYPE_SGD, "learning-rate", json_object_get_double_member (o, "lr"), "momentum",
                          json_object_get_double_member (o, "momentum"), "nesterov",
@@ -146,7 +145,7 @@ test_model_make_options (TestModel *self, const char *kind)
   ortrain_training_options_set_trainable (options, (const char *const *) trainable);
   const char *batch_norm = json_object_get_string_member (self->spec, "batch_norm");
   ortrain_training_options_set_batch_norm (options, g_str_equal (batch_norm, "train") ? ORTRAIN_BATCH_NORM_MODE_TRAIN
-                                                                                       : ORTRAIN_BATCH_NORM_MODE_FROZEN);
+                                                                                      : ORTRAIN_BATCH_NORM_MODE_FROZEN);
   JsonArray *ties = json_object_get_array_member (self->spec, "tied");
   for (guint i = 0; i < json_array_get_length (ties); i++)
     {

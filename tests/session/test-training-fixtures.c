@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 
-/* Everything in data/fixtures against PyTorch's float64 results: outputs, loss, each gradient, both curves, statistics. */
+/* Everything in data/fixtures against PyTorch's float64 results: outputs, loss, each gradient, both curves, statistics.
+ */
 
 #define OUTPUT_LIMIT 1e-5
 #define GRADIENT_LIMIT 1e-4
 #define CURVE_LIMIT 1e-3
 
-/* PyTorch's Embedding does not train the row that its padding_idx names. A file from the old exporter does not carry that
- * number, so the row has its true gradient here, and the reference has none. */
+/* PyTorch's Embedding does not train the row that its padding_idx names. A file from the old exporter does not carry
+ * that number, so the row has its true gradient here, and the reference has none. */
 typedef struct
 {
   const char *model, *name;
