@@ -239,8 +239,15 @@ ortrain_value_get_tensor (OrtrainValue *self)
 void
 ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
 {
-  g_assert (rank <= ORTRAIN_MAX_RANK);
+  /* A file may ask for anything. A scalar has one dimension to read, so that axis 0 of it is no harm. */
+  if (rank > ORTRAIN_MAX_RANK)
+    rank = -1;
   OrtrainDim *copy = rank > 0 ? g_memdup2 (dims, (gsize) rank * sizeof (OrtrainDim)) : NULL;
+  if (rank == 0)
+    {
+      copy = g_new (OrtrainDim, 1);
+      copy[0] = ortrain_dim_int (1);
+    }
   g_free (self->dims);
   self->dims = copy;
   self->rank = rank;

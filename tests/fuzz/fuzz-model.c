@@ -20,6 +20,8 @@ LLVMFuzzerTestOneInput (const guint8 *data, size_t size)
   g_autofree char *text = ortrain_model_to_string (model);
   g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
   ortrain_model_get_graph (model, NULL);
+  if (text == NULL || pairs == NULL)
+    __builtin_trap ();
 
   /* every float initializer with new contents */
   OrtrainGraph *graph = ortrain_model_get_file_graph (model);

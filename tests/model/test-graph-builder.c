@@ -86,9 +86,11 @@ test_transformers (void)
   OrtrainGraph *graph;
   g_autoptr (OrtrainGraphBuilder) gpt = ortrain_graph_builder_new_gpt (NULL, 100, 32, 16, 2, 4, 1);
   g_autoptr (OrtrainModel) gpt_model = build (gpt, &graph);
+  g_assert_nonnull (gpt_model);
   assert_shape (graph, "logits", "[batch, seq, 100]");
   g_autoptr (OrtrainGraphBuilder) bert = ortrain_graph_builder_new_bert (NULL, 100, 32, 16, 2, 4, 3, 1);
   g_autoptr (OrtrainModel) bert_model = build (bert, &graph);
+  g_assert_nonnull (bert_model);
   assert_shape (graph, "logits", "[batch, 3]");
 }
 
@@ -113,6 +115,7 @@ test_any_operator (void)
   OrtrainValue *right = ortrain_graph_find_value (ortrain_graph_builder_get_graph (b), "right");
   ortrain_graph_builder_add_output (b, ortrain_graph_builder_binary (b, "Mul", left, right), "product");
   g_autoptr (OrtrainModel) model = build (b, &graph);
+  g_assert_nonnull (model);
   assert_shape (graph, "product", "[n, 3]");
   OrtrainNode *clip = ortrain_value_get_producer (ortrain_graph_find_value (graph, "clipped"));
   g_assert_null (ortrain_node_get_input (clip, 1));

@@ -499,6 +499,7 @@ test_mutated (void)
       g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
       g_autoptr (GBytes) again = ortrain_model_to_bytes (model, &error);
       g_assert_no_error (error);
+      g_assert_true (text != NULL && pairs != NULL && again != NULL);
     }
   g_test_message ("%u runs, %u models", n_runs, n_loaded);
   g_assert_cmpuint (n_runs, >, 10);
@@ -562,6 +563,7 @@ test_limits (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes_with_limits (bytes, NULL, limits, &error);
   g_assert_no_error (error);
+  g_assert_nonnull (model);
 
   /* a million empty nodes cost two bytes each in the file, and a hundred in memory */
   Proto *graph = proto_new ();
@@ -720,6 +722,7 @@ test_external (void)
   g_autoptr (GBytes) by_link = external_model ("dirlink/w.bin", "16", "16");
   g_autoptr (OrtrainModel) linked = ortrain_model_new_from_bytes_with_limits (by_link, base, limits, &error);
   g_assert_no_error (error);
+  g_assert_nonnull (linked);
   g_autoptr (GBytes) escaping = external_model ("../secret", "16", "16");
   assert_refused (escaping, base, limits, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "outside");
 }
@@ -774,6 +777,7 @@ test_large (void)
   g_assert_no_error (error);
   g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
   g_autofree char *text = ortrain_model_to_string (model);
+  g_assert_true (text != NULL && pairs != NULL);
   getrusage (RUSAGE_SELF, &after);
   g_assert_cmpint (after.ru_maxrss - before.ru_maxrss, <, 16 * 1024); /* KiB */
   g_assert_cmpmem ((const guint8 *) ortrain_tensor_peek_unaligned (contents (model, "w")) + m * 4 - 16, 16, four, 16);
@@ -1157,6 +1161,7 @@ load_tree (const char *directory, guint *n_models, guint *n_refused)
       g_autoptr (GBytes) bytes = ortrain_model_to_bytes (model, NULL);
       g_autoptr (OrtrainModel) again = load_bytes (bytes);
       g_autofree char *text = ortrain_model_to_string (model);
+      g_assert_true (text != NULL && again != NULL);
     }
 }
 
