@@ -18,6 +18,7 @@
 #define KEY_SCHEDULE "schedule"
 #define KEY_METADATA "metadata"
 #define KEY_MODEL_PATH "model-path"
+#define KEY_TIES "ties"
 
 static OrtrainTensorDict *
 peek_section (const OrtrainStored *list, guint n, gint state, GError **error)
@@ -74,6 +75,15 @@ make_checkpoint (OrtrainTrainingSession *self, GError **error)
   g_autoptr (GVariant) state = schedule != NULL ? ortrain_lr_schedule_save_state (schedule) : NULL;
   if (state != NULL)
     ortrain_checkpoint_set_value (checkpoint, KEY_SCHEDULE, state);
+
+  GVariantBuilder ties;
+  g_variant_builder_init (&ties, G_VARIANT_TYPE ("a(ssb)"));
+  for (guint i = 0; i < self->graph->ties->len; i++)
+    {
+      const OrtrainTrainingTie *tie = &g_array_index (self->graph->ties, OrtrainTrainingTie, i);
+      g_variant_builder_add (&ties, "(ssb)", tie->first, tie->second, tie->transposed);
+    }
+  ortrain_checkpoint_set_value (checkpoint, KEY_TIES, g_variant_builder_end (&ties));
 
   if (ortrain_model_get_path (self->model) != NULL)
     ortrain_checkpoint_set_value (checkpoint, KEY_MODEL_PATH,

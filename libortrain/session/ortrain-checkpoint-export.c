@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-checkpoint-export.h"
+
+#include "core/ortrain-errors.h"
+#include "model/ortrain-model-private.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <string.h>
+
+/* [n, m] → [m, n] */
+static OrtrainTensor *
+transpose (OrtrainTensor *tensor, GError **error)
+{
+  const gint64 *from_dims = ortrain_tensor_peek_dims (tensor);
+  const gint64 dims[2] = { from_dims[1], from_dims[0] };
+  OrtrainTensor *result = ortrain_tensor_new_uninitialized (ortrain_tensor_get_dtype (tensor), dims, 2, error);
+  if (result == NULL)
+    return NULL;
+  const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
+  const guint8 *from = ortrain_tensor_peek (tensor);
+  guint8 *to = ortrain_tensor_peek_writable (result);
+  for (gint64 i = 0; i < dims[0]; i++)
+    for (gint64 k = 0; k < dims[1]; k++)
+      memcpy (to + (gsize) (i * dims[1] + k) * size, from + (gsize) (k * dims[0] + i) * size, size);
+  return result;
+}
+
+/**
+ * ortrain_checkpoint_export:
+ * @self: a checkpoint that a [class@TrainingSession] saved
+ * @path: (type filename): the file to write
+ * @error: return location for an error
+ *
+ * Writes the user's model with the weights of the checkpoint, as [method@TrainingSession.export] does.
+ *
+ * Returns: %FALSE with an error of [error@CheckpointError] when the checkpoint holds no model, or of [error@ModelError]
+ */
+gboolean
+ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+  g_autoptr (GBytes) bytes = ortrain_checkpoint_get_file (self, "model.onnx");
+  GVariant *model_path = ortrain_checkpoint_get_value (self, "model-path");
+  const char *file = model_path != NULL && g_variant_is_of_type (model_path, G_VARIANT_TYPE_BYTESTRING)
+                         ? g_variant_get_bytestring (model_path)
+                         : NULL;
+  g_autofree char *directory = file != NULL ? g_path_get_dirname (file) : NULL;
+  g_autoptr (OrtrainModel) model = NULL;
+  if (bytes != NULL)
+    model = ortrain_model_new_from_bytes (bytes, directory, error);
+  else if (file != NULL)
+    model = ortrain_model_new_from_file (file, error);
+  else
+    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH, "The checkpoint holds no model");
+  if (model == NULL)
+    return FALSE;
+
+  g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_object_unref);
+  static const char *const sections[] = { "parameters", "buffers" };
+  for (guint s = 0; s < G_N_ELEMENTS (sections); s++)
+    {
+      OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (self, sections[s]);
+      for (guint i = 0; dict != NULL && i < ortrain_tensor_dict_get_size (dict); i++)
+        g_hash_table_insert (tensors, g_strdup (ortrain_tensor_dict_get_name (dict, i)),
+                             g_object_ref (ortrain_tensor_dict_get_tensor (dict, i)));
+    }
+  GVariant *ties = ortrain_checkpoint_get_value (self, "ties");
+  if (ties != NULL && g_variant_is_of_type (ties, G_VARIANT_TYPE ("a(ssb)")))
+    {
+      GVariantIter iter;
+      const char *first, *second;
+      gboolean transposed;
+      g_variant_iter_init (&iter, ties);
+      while (g_variant_iter_next (&iter, "(&s&sb)", &first, &second, &transposed))
+        {
+          OrtrainTensor *tensor = g_hash_table_lookup (tensors, first);
+          if (tensor == NULL || (transposed && ortrain_tensor_get_rank (tensor) != 2))
+            continue;
+          OrtrainTensor *other = transposed ? transpose (tensor, error) : g_object_ref (tensor);
+          if (other == NULL)
+            return FALSE;
+          g_hash_table_insert (tensors, g_strdup (second), other);
+        }
+    }
+  return ortrain_model_export (model, path, tensors, error);
+}

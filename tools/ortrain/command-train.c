@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "command.h"
+#include "progress-bar.h"
+
+#include <glib-unix.h>
+#include <math.h>
+#include <signal.h>
+
+typedef struct
+{
+  GMainLoop *loop;
+  GCancellable *cancellable;
+  ProgressBar bar;
+  OrtrainTrainingHistory *history;
+  GError *error;
+} Run;
+
+static gboolean
+on_interrupt (gpointer data)
+{
+  Run *run = data;
+  progress_bar_clear (&run->bar);
+  g_print ("Stopping after this step …\n");
+  g_cancellable_cancel (run->cancellable);
+  return G_SOURCE_REMOVE; /* a second Ctrl-C ends the program at once */
+}
+
+static void
+on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
+{
+  Run *run = data;
+  g_autofree char *metric =
+      progress->metric >= 0 ? g_strdup_printf ("  accuracy %.2f %%", 100.0 * progress->metric) : g_strdup ("");
+  g_autofree char *text =
+      g_strdup_printf ("epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %.4f%s  %.0f s",
+                       progress->epoch, progress->n_epochs, progress->step, progress->n_steps, progress->mean_loss, metric,
+                       progress->seconds);
+  progress_bar_update (&run->bar, progress->fraction, text, FALSE);
+}
+
+static void
+on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer data)
+{
+  Run *run = data;
+  progress_bar_clear (&run->bar);
+  double metric = ortrain_epoch_record_get_metric (record), loss = ortrain_epoch_record_get_validation_loss (record);
+  g_print ("epoch %u: loss %.4f", ortrain_epoch_record_get_epoch (record), ortrain_epoch_record_get_loss (record));
+  if (isfinite (loss) && loss >= 0)
+    g_print (", validation loss %.4f", loss);
+  if (isfinite (metric) && metric >= 0)
+    g_print (", accuracy %.2f %%", 100.0 * metric);
+  g_print (", %.1f s\n", ortrain_epoch_record_get_seconds (record));
+}
+
+/* The memory line, at each phase of steps below 10 and of powers of two. */
+static void
+on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, gpointer data)
+{
+  Run *run = data;
+  if (report->step >= 10 && (report->step & (report->step - 1)) != 0)
+    return;
+  g_autofree char *line = ortrain_memory_report_to_string (report);
+  progress_bar_clear (&run->bar);
+  g_print ("%s\n", line);
+}
+
+static void
+on_done (GObject *source, GAsyncResult *result, gpointer data)
+{
+  Run *run = data;
+  run->history = ortrain_trainer_fit_finish (ORTRAIN_TRAINER (source), result, &run->error);
+  g_main_loop_quit (run->loop);
+}
+
+static OrtrainLrSchedule *
+make_schedule (const char *name, guint64 n_steps, GError **error)
+{
+  if (name == NULL || g_str_equal (name, "constant"))
+    return ortrain_constant_schedule_new (1.0);
+  /* a twentieth of the steps to warm up */
+  g_autoptr (OrtrainLrSchedule) after = NULL;
+  if (g_str_equal (name, "linear"))
+    after = ortrain_linear_schedule_new (n_steps);
+  else if (g_str_equal (name, "cosine"))
+    after = ortrain_cosine_schedule_new (n_steps);
+  if (after != NULL)
+    return ortrain_warm_up_schedule_new (n_steps / 20, after);
+  if (g_str_equal (name, "one-cycle"))
+    return ortrain_one_cycle_schedule_new (n_steps);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "There is no schedule '%s'; there are constant, linear, cosine, one-cycle", name);
+  return NULL;
+}
+
+static ExitStatus
+run (int argc, char *argv[])
+{
+  g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL, *optimizer_name = NULL;
+  g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL;
+  g_auto (GStrv) trainable = NULL, frozen = NULL;
+  gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
+  gint64 seed = 0;
+  double learning_rate = 1e-3, max_grad_norm = 0.0;
+  gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
+  const GOptionEntry entries[] = {
+    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|IMAGES.idx,LABELS.idx" },
+    { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
+    { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
+    { "target", 0, 0, G_OPTION_ARG_STRING, &target, "What it should be, in the data (labels)", "NAME" },
+    { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
+      "cross-entropy, mse, l1, huber, bce-with-logits, output (cross-entropy)", "KIND" },
+    { "epochs", 0, 0, G_OPTION_ARG_INT, &epochs, "Passes over the data (1)", "N" },
+    { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items a step (64)", "N" },
+    { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
+      "NAME" },
+    { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-3)", "X" },
+    { "schedule", 0, 0, G_OPTION_ARG_STRING, &schedule_name, "constant, linear, cosine, one-cycle (constant)", "NAME" },
+    { "max-grad-norm", 0, 0, G_OPTION_ARG_DOUBLE, &max_grad_norm, "Clip gradients to this global norm (0: no)", "X" },
+    { "trainable", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable, "Train only these initializers", "PATTERN" },
+    { "frozen", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen, "Do not train these initializers", "PATTERN" },
+    { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint, "Save the state here, after each epoch and on Ctrl-C", "DIR" },
+    { "resume", 0, 0, G_OPTION_ARG_NONE, &resume, "Go on from the checkpoint, if there is one", NULL },
+    { "export", 0, 0, G_OPTION_ARG_FILENAME, &export, "Write the trained model", "OUT.onnx" },
+    { "memory", 0, 0, G_OPTION_ARG_NONE, &memory, "Print where the memory is at each phase", NULL },
+    { "patience", 0, 0, G_OPTION_ARG_INT, &patience, "Stop after so many epochs that brought nothing (0: never)", "N" },
+    { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
+    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
+    { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
+    { NULL },
+  };
+  ExitStatus status;
+  if (!command_parse (&command_train, entries, &argc, &argv, 1, 1, &status))
+    return status;
+  if (data == NULL)
+    return command_usage (&command_train, "--data is missing");
+  if (epochs < 1 || batch_size < 1)
+    return command_usage (&command_train, "--epochs and --batch-size are at least 1");
+  if (resume && checkpoint == NULL)
+    return command_usage (&command_train, "--resume needs --checkpoint");
+  if (target == NULL)
+    target = g_strdup ("labels");
+
+  GError *error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
+  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
+  if (graph == NULL)
+    return command_fail (error);
+  if (output == NULL)
+    output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
+  g_autoptr (OrtrainDataset) dataset = command_open_dataset (data, model, target, &error);
+  g_autoptr (OrtrainDataset) held_out =
+      dataset != NULL && validation != NULL ? command_open_dataset (validation, model, target, &error) : NULL;
+  if (error != NULL)
+    return command_fail (error);
+  const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
+
+  g_autoptr (OrtrainOptimizer) optimizer =
+      command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
+  g_autoptr (OrtrainLoss) loss =
+      optimizer != NULL ? command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error) : NULL;
+  g_autoptr (OrtrainLrSchedule) schedule =
+      loss != NULL ? make_schedule (schedule_name, n_batches * (guint) epochs, &error) : NULL;
+  if (error != NULL)
+    return command_fail (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_set_schedule (options, schedule);
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_max_grad_norm (options, max_grad_norm);
+  if (threads > 0)
+    ortrain_training_options_set_threads (options, (guint) threads);
+  ortrain_training_options_set_seed (options, (guint64) seed);
+  ortrain_training_options_set_deterministic (options, deterministic);
+  if (trainable != NULL)
+    ortrain_training_options_set_trainable (options, (const char *const *) trainable);
+  if (frozen != NULL)
+    ortrain_training_options_set_frozen (options, (const char *const *) frozen);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  if (session == NULL)
+    return command_fail (error);
+
+  g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+  ortrain_trainer_set_epochs (trainer, (guint) epochs);
+  ortrain_trainer_set_batch_size (trainer, (guint) batch_size);
+  ortrain_trainer_set_shuffle (trainer, TRUE);
+  ortrain_trainer_set_seed (trainer, (guint64) seed);
+  ortrain_trainer_set_validation (trainer, held_out);
+  ortrain_trainer_set_patience (trainer, (guint) MAX (patience, 0));
+  ortrain_trainer_set_checkpoint_dir (trainer, checkpoint);
+  ortrain_trainer_set_resume (trainer, resume);
+  if (resume && ortrain_checkpoint_exists (checkpoint))
+    g_print ("Going on from %s\n", checkpoint);
+
+  g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  Run state = { .loop = loop, .cancellable = cancellable };
+  progress_bar_init (&state.bar);
+  g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
+  g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch_ended), &state);
+  static const char *const phases[] = { "pre-forward", "post-forward", "pre-backward", "post-backward" };
+  for (guint i = 0; memory && i < G_N_ELEMENTS (phases); i++)
+    g_signal_connect (session, phases[i], G_CALLBACK (on_phase), &state);
+  guint interrupt = g_unix_signal_add (SIGINT, on_interrupt, &state);
+  ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
+  g_main_loop_run (loop);
+  progress_bar_clear (&state.bar);
+
+  if (g_error_matches (state.error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+    {
+      g_clear_error (&state.error);
+      if (checkpoint != NULL)
+        g_print ("Stopped. The state is in %s; the same command with --resume goes on from it.\n", checkpoint);
+      else
+        g_print ("Stopped. Nothing was saved: --checkpoint DIR keeps the state.\n");
+      return EXIT_INTERRUPTED;
+    }
+  if (!g_cancellable_is_cancelled (cancellable))
+    g_source_remove (interrupt);
+  if (state.error != NULL)
+    return command_fail (state.error);
+  g_autoptr (OrtrainTrainingHistory) history = state.history;
+  g_print ("%u epochs in %.1f s, last loss %.4f\n", ortrain_training_history_get_n_epochs (history),
+           ortrain_training_history_get_seconds (history), ortrain_training_history_get_last_loss (history));
+  if (export != NULL)
+    {
+      if (!ortrain_training_session_export (session, export, &error))
+        return command_fail (error);
+      g_print ("Trained model: %s\n", export);
+    }
+  return EXIT_OK;
+}
+
+const Command command_train = {
+  "train", "MODEL --data FILE.npz --output NAME --target NAME [--loss KIND] [--epochs N] …", "Train a model", run
+};
