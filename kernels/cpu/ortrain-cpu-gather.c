@@ -15,7 +15,6 @@ typedef struct
 typedef struct
 {
   gint64 outer, dim, inner, n; /* inner in elements */
-  gint64 padding;              /* row that gets no gradient, or -1 */
   gsize size;                  /* of an element */
   gboolean index_64;
   OrtrainDType dtype;
@@ -48,7 +47,6 @@ setup_gather (OrtrainKernelSetup *setup, const OrtrainOperand *data, const Ortra
   gather->size = ortrain_dtype_get_size (data->dtype);
   gather->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
   gather->dtype = data->dtype;
-  gather->padding = ortrain_attributes_get_int (setup->attributes, "padding_index", -1);
   return TRUE;
 }
 
@@ -181,8 +179,7 @@ gather_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
               ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, i, index, g->dim);
               continue;
             }
-          if (k != g->padding)
-            add_row (g->dtype, to + (gsize) k * row, from + (gsize) i * row, g->inner);
+          add_row (g->dtype, to + (gsize) k * row, from + (gsize) i * row, g->inner);
         }
     }
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-reader-private.h"
 
-#include "model/ortrain-exporter-facts-private.h"
-
 #include "core/ortrain-dtype-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -782,12 +780,7 @@ read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GErro
           return invalid (error, "output “%.200s” of %s has two producers", node->output[i], owner);
         }
     }
-  if (!read_attributes (state, scope, node, made->attributes, error))
-    return FALSE;
-  char *note = ortrain_exporter_facts_padding (state->reader->proto, node, made);
-  if (note != NULL)
-    g_ptr_array_add (state->reader->notes, note);
-  return TRUE;
+  return read_attributes (state, scope, node, made->attributes, error);
 }
 
 static gboolean

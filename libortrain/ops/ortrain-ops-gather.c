@@ -108,13 +108,9 @@ gather_grad_node (OrtrainGradContext *ctx, const char *op_type, OrtrainValue *dy
 static gboolean
 grad_gather (OrtrainGradContext *ctx, GError **error)
 {
-  OrtrainValue *dx = gather_grad_node (ctx, "GatherGrad", ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1),
-                                       ortrain_grad_input (ctx, 0), "axis");
-  /* An embedding's padding row, where the exporter told of one: it is read like any other, and not trained. */
-  if (ortrain_attributes_has (ctx->node->attributes, "padding_index"))
-    ortrain_attributes_set_int (dx->producer->attributes, "padding_index",
-                                ortrain_node_get_int (ctx->node, "padding_index", -1));
-  ortrain_grad_set (ctx, 0, dx);
+  ortrain_grad_set (ctx, 0,
+                    gather_grad_node (ctx, "GatherGrad", ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1),
+                                      ortrain_grad_input (ctx, 0), "axis"));
   return TRUE;
 }
 
