@@ -65,8 +65,8 @@ accumulate_prepare (OrtrainKernelSetup *setup, GError **error)
   AccumulateConstants *constants = g_new0 (AccumulateConstants, 1);
   constants->n_elements = (gsize) setup->inputs[0].n_elements;
   constants->dtype = setup->inputs[0].dtype;
-  constants->element_size =
-      constants->n_elements > 0 ? setup->inputs[0].n_bytes / constants->n_elements : ortrain_dtype_get_size (constants->dtype);
+  constants->element_size = constants->n_elements > 0 ? setup->inputs[0].n_bytes / constants->n_elements
+                                                      : ortrain_dtype_get_size (constants->dtype);
   setup->constants = constants;
   setup->constants_free = g_free;
   setup->inplace[0] = 1;

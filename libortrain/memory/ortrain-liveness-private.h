@@ -3,8 +3,8 @@
 
 #include <glib.h>
 
-/* The order of execution as a problem of its own: tasks that make and read blocks of memory. Tasks are numbered in a valid
- * order, in which all tasks of the first phase stand before those of the second. */
+/* The order of execution as a problem of its own: tasks that make and read blocks of memory. Tasks are numbered in a
+ * valid order, in which all tasks of the first phase stand before those of the second. */
 typedef struct
 {
   gsize workspace;
@@ -16,8 +16,8 @@ typedef struct
 
 typedef struct
 {
-  gsize bytes;     /* 0: takes no memory of the step */
-  gboolean kept;   /* lives to the end in any case */
+  gsize bytes;   /* 0: takes no memory of the step */
+  gboolean kept; /* lives to the end in any case */
 } OrtrainTaskBlock;
 
 typedef struct

@@ -102,7 +102,8 @@ ortrain_memory_block_class_init (OrtrainMemoryBlockClass *klass)
   /**
    * OrtrainMemoryBlock:category: (getter get_category)
    *
-   * `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`, `workspace`, `input` or `output`.
+   * `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`, `workspace`, `input` or
+   * `output`.
    */
   properties[PROP_CATEGORY] = g_param_spec_string ("category", NULL, NULL, "", flags);
   /**

@@ -11,23 +11,24 @@ struct _OrtrainMemoryPlan
   OrtrainGraph *graph;
   OrtrainPlanValue *values;
   guint n_values;
-  OrtrainPlanStep *steps;
+  OrtrainPlanStep *steps; /* NULL: a packing alone, without a graph */
   guint n_steps;
   guint32 *operands;
   guint n_operands;
-  guint64 *inplace;       /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
-  guint32 *rows;          /* value->id → row, G_MAXUINT32 when it has none */
+  guint64 *inplace; /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
+  guint32 *rows;    /* value->id → row, G_MAXUINT32 when it has none */
   guint n_rows;
   guint first_backward;
 
   gsize arena_bytes, lower_bound_bytes;
   gsize alignment;
-  gsize *live;            /* [n_steps + 1]: bytes of the arena that are live before a step */
-  gsize *high_water;      /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
+  gsize *live;       /* [n_steps + 1]: bytes of the arena that are live before a step */
+  gsize *high_water; /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
   gsize persistent[ORTRAIN_CATEGORY_OUTPUT + 1];
 
-  GPtrArray *constants;   /* of Prepared: what kernels prepared */
-  GListStore *blocks;     /* made when asked for */
+  GPtrArray *constants; /* of Prepared: what kernels prepared */
+  GListStore *blocks;   /* made when asked for */
+  GStringChunk *names;  /* of a packing alone */
 };
 
 typedef struct

@@ -42,6 +42,7 @@ ortrain_memory_plan_finalize (GObject *object)
   OrtrainMemoryPlan *self = ORTRAIN_MEMORY_PLAN (object);
   g_ptr_array_unref (self->constants);
   g_clear_object (&self->blocks);
+  g_clear_pointer (&self->names, g_string_chunk_free);
   g_free (self->values);
   g_free (self->steps);
   g_free (self->operands);
@@ -480,14 +481,14 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
             if (value->root != i || value->bytes == 0 || (value->region == ORTRAIN_REGION_ARENA) != (pass == 0))
               continue;
             const char *node = NULL;
-            if (value->first >= 0 && value->first < (gint32) self->n_steps)
+            if (self->steps != NULL && value->first >= 0 && value->first < (gint32) self->n_steps)
               {
                 const OrtrainNode *maker = self->steps[value->first].node;
                 node = maker->name != NULL && *maker->name != '\0' ? maker->name : maker->op_type;
               }
             g_autoptr (OrtrainMemoryBlock) block = ortrain_memory_block_new (
-                value->name, ortrain_category_get_nick (value->category), ortrain_region_get_nick (value->region),
-                node, value->offset, value->bytes, value->first, value->last);
+                value->name, ortrain_category_get_nick (value->category), ortrain_region_get_nick (value->region), node,
+                value->offset, value->bytes, value->first, value->last);
             g_list_store_append (store, block);
           }
       self->blocks = store;
@@ -521,7 +522,8 @@ append_bytes (GString *text, gsize bytes)
  * ortrain_memory_plan_to_string:
  * @self: a plan
  *
- * A short summary for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest there.
+ * A short summary for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest
+ * there.
  *
  * Returns: (transfer full): some lines, without a newline at the end
  */
@@ -530,8 +532,8 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
 
-  static const OrtrainCategory kept[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT,
-                                          ORTRAIN_CATEGORY_STATE, ORTRAIN_CATEGORY_BUFFER };
+  static const OrtrainCategory kept[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT, ORTRAIN_CATEGORY_STATE,
+                                          ORTRAIN_CATEGORY_BUFFER };
   GString *text = g_string_new ("Memory plan: ");
   append_bytes (text, ortrain_memory_plan_get_peak_bytes (self));
   g_string_append_printf (text, " at the peak, %u steps", self->n_steps);
@@ -560,9 +562,14 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
 
   gsize most;
   guint peak = ortrain_memory_plan_find_peak (self, &most);
-  g_autofree char *node = ortrain_node_describe (self->steps[peak].node);
-  g_string_append_printf (text, "\n  peak        at step %u of %u, %s, %s: ", peak, self->n_steps, node,
-                          self->steps[peak].phase == ORTRAIN_PHASE_BACKWARD ? "backward" : "forward");
+  g_string_append_printf (text, "\n  peak        at step %u of %u", peak, self->n_steps);
+  if (self->steps != NULL)
+    {
+      g_autofree char *node = ortrain_node_describe (self->steps[peak].node);
+      g_string_append_printf (text, ", %s, %s", node,
+                              self->steps[peak].phase == ORTRAIN_PHASE_BACKWARD ? "backward" : "forward");
+    }
+  g_string_append (text, ": ");
   append_bytes (text, most);
   g_string_append (text, " live");
 

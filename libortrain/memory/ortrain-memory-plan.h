@@ -13,6 +13,9 @@ ORTRAIN_AVAILABLE_IN_ALL
 G_DECLARE_FINAL_TYPE (OrtrainMemoryPlan, ortrain_memory_plan, ORTRAIN, MEMORY_PLAN, GObject)
 
 ORTRAIN_AVAILABLE_IN_ALL
+OrtrainMemoryPlan *ortrain_memory_plan_new_from_csv (const char *path, GError **error);
+
+ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_memory_plan_get_peak_bytes (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_memory_plan_get_arena_bytes (OrtrainMemoryPlan *self);

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Depth-first search for a packing into a given capacity. Items are placed in the order of their offsets, each resting on
- * what lies under it, which loses no packing: of all packings take the one with the least sum of offsets. In that one no
- * item can sink, so neither can an item be placed at or above the place where another unplaced one would already have
- * ended. A time section that can no longer hold what must still go into it ends a branch, and sets of items that no
- * longer meet in time are solved one after the other, each for itself. */
+/* Depth-first search for a packing into a given capacity. Items are placed in the order of their offsets, each resting
+ * on what lies under it, which loses no packing: of all packings take the one with the least sum of offsets. In that
+ * one no item can sink, so neither can an item be placed at or above the place where another unplaced one would already
+ * have ended. A time section that can no longer hold what must still go into it ends a branch, and sets of items that
+ * no longer meet in time are solved one after the other, each for itself. */
 
 #define TURN G_GUINT64_CONSTANT (2000000)
 
@@ -27,15 +27,15 @@ typedef struct
 {
   const OrtrainPackItem *items; /* in the order of preference */
   gsize n, n_sections, capacity;
-  gsize *lowest;   /* [n]: lowest offset of an unplaced item */
-  gsize *offsets;  /* [n] */
-  gsize *floors;   /* [n_sections]: end of what is placed */
-  gsize *rest;     /* [n_sections]: sum of what is not */
-  gsize *starts;   /* [n_sections]: scratch */
-  guint32 *pool;   /* candidates of all depths, stacked */
+  gsize *lowest;  /* [n]: lowest offset of an unplaced item */
+  gsize *offsets; /* [n] */
+  gsize *floors;  /* [n_sections]: end of what is placed */
+  gsize *rest;    /* [n_sections]: sum of what is not */
+  gsize *starts;  /* [n_sections]: scratch */
+  guint32 *pool;  /* candidates of all depths, stacked */
   gsize pool_used, pool_size;
-  GArray *raised;      /* of Raised */
-  GArray *covered;     /* of Covered */
+  GArray *raised;  /* of Raised */
+  GArray *covered; /* of Covered */
   guint64 effort;
   gboolean exhausted;
 } Search;
@@ -55,8 +55,8 @@ take (Search *self, gsize n)
 
 static gboolean solve (Search *self, gsize members, gsize n, gsize offset, gint64 last_placed);
 
-/* Splits the members into sets that share no section. Returns FALSE if some set has no solution. members: a range of the
- * pool, in the order of preference. */
+/* Splits the members into sets that share no section. Returns FALSE if some set has no solution. members: a range of
+ * the pool, in the order of preference. */
 static gboolean
 solve_parts (Search *self, gsize members, gsize n, gint32 first, gint32 last, gsize offset, gint64 last_placed)
 {
@@ -305,7 +305,7 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
         most = MAX (most, load[s]);
       double lifetime = (double) (items[i].last - items[i].first + 1);
       keys[i] = (Preference){ (double) most, lifetime * (double) items[i].bytes, lifetime, (double) items[i].bytes,
-                               (guint32) i };
+                              (guint32) i };
     }
 
   g_autofree OrtrainPackItem *sorted = g_new (OrtrainPackItem, n + 1);
@@ -318,8 +318,8 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
   search.raised = g_array_new (FALSE, FALSE, sizeof (Raised));
   search.covered = g_array_new (FALSE, FALSE, sizeof (Covered));
 
-  /* No order is best for all, and a good one finds a packing soon or hardly ever: each gets a turn that grows, and between
-   * these, short ones with its keys bent a little, always in the same way. */
+  /* No order is best for all, and a good one finds a packing soon or hardly ever: each gets a turn that grows, and
+   * between these, short ones with its keys bent a little, always in the same way. */
   gboolean found = FALSE, impossible = FALSE;
   guint64 state = 1;
   for (guint round = 0; !found && !impossible && *effort > 0; round++)
@@ -336,8 +336,8 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
               bend[j] = plain ? 1 : 1 + 0.3 * ((double) (state >> 40) * 0x1p-24 - 0.5);
             }
           const Preference *key = &keys[i];
-          order[i] = (Preference){ key->load * bend[0], key->area * bend[1], key->lifetime * bend[2], key->bytes * bend[1],
-                                   key->index };
+          order[i] = (Preference){ key->load * bend[0], key->area * bend[1], key->lifetime * bend[2],
+                                   key->bytes * bend[1], key->index };
         }
       qsort (order, n, sizeof (Preference), preferences[round % G_N_ELEMENTS (preferences)]);
       for (gsize i = 0; i < n; i++)

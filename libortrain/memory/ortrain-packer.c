@@ -280,8 +280,7 @@ find_section (const gint64 *starts, gsize n, gint64 time)
   return (gint32) low;
 }
 
-/* Smallest first, so that the cheap answers are tried before the hard ones: the bound itself gets half of the effort,
- * then the gap is halved. */
+/* The bound itself is tried first, then the gap is halved; each attempt gets a quarter of the effort that is left. */
 static gsize
 search_below (OrtrainPackItem *exact, gsize n, gsize n_sections, gsize bound, gsize best, gsize unit, guint64 effort,
               gsize *offsets)
@@ -290,10 +289,10 @@ search_below (OrtrainPackItem *exact, gsize n, gsize n_sections, gsize bound, gs
   gsize capacity = bound;
   while (best > low && effort > 0)
     {
-      guint64 share = effort / 2, spent = share;
+      guint64 share = effort / 4 + 1, spent = share;
       gboolean found = ortrain_pack_search (exact, n, n_sections, capacity, &share);
       spent -= share;
-      effort -= MAX (spent, 1);
+      effort -= MIN (effort, MAX (spent, 1000));
       if (found)
         {
           gsize peak = 0;
@@ -309,7 +308,7 @@ search_below (OrtrainPackItem *exact, gsize n, gsize n_sections, gsize bound, gs
       capacity = low + (best - MIN (low, best)) / 2;
       capacity -= capacity % unit;
       capacity = MAX (capacity, low);
-      if (capacity >= best || (best - bound) < MAX (unit, bound / 1000))
+      if (capacity >= best || best - capacity < MAX (unit, bound / 250))
         break;
     }
   return best;
@@ -324,8 +323,10 @@ ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound)
 gsize
 ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, gsize *lower_bound)
 {
-  static const ItemCompare orders[] = { compare_by_size, compare_by_area, compare_by_load,
-                                        compare_by_lifetime, compare_by_load_and_lifetime, compare_by_start };
+  static const ItemCompare orders[] = {
+    compare_by_size, compare_by_area, compare_by_load, compare_by_lifetime, compare_by_load_and_lifetime,
+    compare_by_start
+  };
   g_autofree gint64 *starts = g_new (gint64, n_all + 1);
   g_autofree Item *sorted = g_new (Item, n_all + 1);
   gsize n = 0, n_sections = 0;
@@ -419,8 +420,9 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
     {
       g_autofree OrtrainPackItem *exact = g_new0 (OrtrainPackItem, n);
       for (gsize i = 0; i < n; i++)
-        exact[sorted[i].index] = (OrtrainPackItem){ .first = sorted[i].first, .last = sorted[i].last,
-                                                    .bytes = sorted[i].bytes, .alignment = unit };
+        exact[sorted[i].index] = (OrtrainPackItem){
+          .first = sorted[i].first, .last = sorted[i].last, .bytes = sorted[i].bytes, .alignment = unit
+        };
       best = search_below (exact, n, n_sections, bound, best, unit, effort - work, offsets);
     }
 

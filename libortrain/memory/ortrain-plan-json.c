@@ -15,8 +15,8 @@ add_bytes (JsonBuilder *builder, const char *name, guint64 bytes)
  * @self: a plan
  *
  * The plan as a JSON object with the members `arena_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
- * `n_steps`, `first_backward_step`, `persistent` (bytes by category), `blocks` (a list of objects with `name`, `category`,
- * `offset`, `bytes`, `first` and `last`: the blocks of the arena) and `recompute`.
+ * `n_steps`, `first_backward_step`, `persistent` (bytes by category), `blocks` (a list of objects with `name`,
+ * `category`, `offset`, `bytes`, `first` and `last`: the blocks of the arena) and `recompute`.
  *
  * Returns: (transfer full): JSON text
  */
@@ -62,7 +62,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   json_builder_end_array (builder);
   json_builder_set_member_name (builder, "recompute");
   json_builder_begin_array (builder);
-  for (guint s = 0; s < self->n_steps; s++)
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
     if (self->steps[s].recomputes >= 0)
       {
         json_builder_begin_object (builder);

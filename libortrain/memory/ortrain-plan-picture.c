@@ -241,14 +241,18 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
       guint peak = ortrain_memory_plan_find_peak (self, NULL);
       double x = LEFT + (peak + 0.5) * per_step;
       append_line (text, x, TOP - 2, x, TOP + HEIGHT, "stroke=\"#a51d2d\" stroke-width=\"1\" stroke-dasharray=\"2 3\"");
-      g_autofree char *label = g_strdup_printf ("peak at step %u, %s", peak, self->steps[peak].node->op_type);
-      append_text (text, x, TOP - 8, x > LEFT + WIDTH * 0.7 ? "end" : x < LEFT + WIDTH * 0.3 ? "start" : "middle",
-                   " fill=\"#a51d2d\" paint-order=\"stroke\" stroke=\"#ffffff\" stroke-width=\"4\"", label);
+      g_autofree char *label = g_strdup_printf ("peak at step %u%s%s", peak, self->steps != NULL ? ", " : "",
+                                                self->steps != NULL ? self->steps[peak].node->op_type : "");
+      /* A white edge first: not every viewer knows paint-order. */
+      const char *anchor = x > LEFT + WIDTH * 0.7 ? "end" : x < LEFT + WIDTH * 0.3 ? "start" : "middle";
+      append_text (text, x, TOP - 8, anchor, " fill=\"#ffffff\" stroke=\"#ffffff\" stroke-width=\"4\"", label);
+      append_text (text, x, TOP - 8, anchor, " fill=\"#a51d2d\"", label);
     }
   if (self->first_backward > 0 && self->first_backward < self->n_steps)
     {
       double x = LEFT + self->first_backward * per_step;
-      append_line (text, x, TOP - 14, x, TOP + HEIGHT, "stroke=\"#1e1e1e\" stroke-width=\"1\" stroke-dasharray=\"6 4\"");
+      append_line (text, x, TOP - 14, x, TOP + HEIGHT,
+                   "stroke=\"#1e1e1e\" stroke-width=\"1\" stroke-dasharray=\"6 4\"");
       append_text (text, x - 6, TOP - 22, "end", "", "forward");
       append_text (text, x + 6, TOP - 22, "start", "", "backward");
     }
@@ -299,27 +303,26 @@ ortrain_memory_plan_save_html (OrtrainMemoryPlan *self, const char *path, GError
       "body { font-family: Cantarell, 'DejaVu Sans', sans-serif; margin: 1.5em; color: #1e1e1e; background: #fff }\n"
       "svg { max-width: 100%; height: auto }\n"
       "#blocks rect:hover, #blocks rect.chosen { stroke: #1e1e1e; stroke-width: 1.5 }\n"
-      "#chosen { min-height: 4.2em; white-space: pre-line; padding: .6em 1em; background: #f6f5f4; border-radius: 8px }\n"
+      "#chosen { min-height: 4.2em; white-space: pre-line; padding: .6em 1em; background: #f6f5f4; border-radius: 8px "
+      "}\n"
       "pre { background: #f6f5f4; padding: 1em; border-radius: 8px; overflow-x: auto }\n"
       "</style>\n</head>\n<body>\n";
-  static const char script[] =
-      "<script>\n"
-      "const chosen = document.getElementById('chosen');\n"
-      "let last = null;\n"
-      "document.getElementById('blocks').addEventListener('mouseover', event => {\n"
-      "  const rect = event.target.closest('rect');\n"
-      "  if (!rect) return;\n"
-      "  last?.classList.remove('chosen');\n"
-      "  rect.classList.add('chosen');\n"
-      "  last = rect;\n"
-      "  chosen.textContent = rect.querySelector('title').textContent;\n"
-      "});\n"
-      "</script>\n";
+  static const char script[] = "<script>\n"
+                               "const chosen = document.getElementById('chosen');\n"
+                               "let last = null;\n"
+                               "document.getElementById('blocks').addEventListener('mouseover', event => {\n"
+                               "  const rect = event.target.closest('rect');\n"
+                               "  if (!rect) return;\n"
+                               "  last?.classList.remove('chosen');\n"
+                               "  rect.classList.add('chosen');\n"
+                               "  last = rect;\n"
+                               "  chosen.textContent = rect.querySelector('title').textContent;\n"
+                               "});\n"
+                               "</script>\n";
   g_autofree char *svg = ortrain_memory_plan_to_svg (self);
   g_autofree char *summary = ortrain_memory_plan_to_string (self);
   g_autofree char *escaped = g_markup_escape_text (summary, -1);
-  g_autofree char *page =
-      g_strconcat (head, svg, "<div id=\"chosen\">Point at a block to see what it is.</div>\n<pre>", escaped,
-                   "</pre>\n", script, "</body>\n</html>\n", NULL);
+  g_autofree char *page = g_strconcat (head, svg, "<div id=\"chosen\">Point at a block to see what it is.</div>\n<pre>",
+                                       escaped, "</pre>\n", script, "</body>\n</html>\n", NULL);
   return g_file_set_contents (path, page, -1, error);
 }

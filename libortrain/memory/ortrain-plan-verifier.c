@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Holds a plan against its graph by running it in the mind: every place remembers which values its bytes are the sum of,
- * a write forgets what it touches, and a read must find exactly what the graph says the value is. Nothing here comes from
- * the planner, and nothing that the planner claims about lifetimes is believed. */
+/* Holds a plan against its graph by running it in the mind: every place remembers which values its bytes are the sum
+ * of, a write forgets what it touches, and a read must find exactly what the graph says the value is. Nothing here
+ * comes from the planner, and nothing that the planner claims about lifetimes is believed. */
 
 #define NONE G_MAXUINT32
 
@@ -20,10 +20,10 @@ typedef struct
   const guint32 *operands;
   guint n_values, n_steps, n_operands;
   gsize arena_bytes;
-  GArray **meaning; /* [n_values]: of guint32, sorted: the rows whose sum a value is, by the graph */
-  GArray **content; /* [n_values], of roots: the rows whose sum the place holds now; NULL: nothing */
+  GArray **meaning;    /* [n_values]: of guint32, sorted: the rows whose sum a value is, by the graph */
+  GArray **content;    /* [n_values], of roots: the rows whose sum the place holds now; NULL: nothing */
   GHashTable *step_of; /* node → step + 1 */
-  GArray *filled;   /* of guint32: roots in the arena that hold something */
+  GArray *filled;      /* of guint32: roots in the arena that hold something */
   gboolean *visiting;
 } Verifier;
 
@@ -121,13 +121,13 @@ check_steps (Verifier *self, GError **error)
           guint32 row = self->operands[step->first_operand + i];
           const OrtrainValue *value =
               i < step->n_inputs ? node->inputs->pdata[i] : node->outputs->pdata[i - step->n_inputs];
-          if ((row == NONE) != (value == NULL) || (row != NONE && (row >= self->n_values ||
-                                                                   self->values[row].value != value)))
+          if ((row == NONE) != (value == NULL) ||
+              (row != NONE && (row >= self->n_values || self->values[row].value != value)))
             return refuse (error, "operand %u of step %u (%s) is not the one of its node", i, s, node->name);
         }
-      if (step->workspace != NONE && (step->workspace >= self->n_values ||
-                                      self->values[step->workspace].value != NULL ||
-                                      self->values[step->workspace].region != ORTRAIN_REGION_ARENA))
+      if (step->workspace != NONE &&
+          (step->workspace >= self->n_values || self->values[step->workspace].value != NULL ||
+           self->values[step->workspace].region != ORTRAIN_REGION_ARENA))
         return refuse (error, "step %u (%s) has no proper workspace", s, node->name);
       if (step->phase != node->phase || (s > 0 && step->phase < self->steps[s - 1].phase))
         return refuse (error, "step %u (%s) is in the wrong phase", s, node->name);

@@ -12,9 +12,9 @@ typedef enum
   ORTRAIN_REGION_PARAMETER, /* persistent, owned by the session: found by the graph value's name */
   ORTRAIN_REGION_GRADIENT,
   ORTRAIN_REGION_BUFFER,
-  ORTRAIN_REGION_CONSTANT,  /* contents of graph value->tensor: mapped weights, folded constants */
-  ORTRAIN_REGION_INPUT,     /* fed: address bound before a run */
-  ORTRAIN_REGION_OUTPUT,    /* a tensor handed to the user: address bound before a run */
+  ORTRAIN_REGION_CONSTANT, /* contents of graph value->tensor: mapped weights, folded constants */
+  ORTRAIN_REGION_INPUT,    /* fed: address bound before a run */
+  ORTRAIN_REGION_OUTPUT,   /* a tensor handed to the user: address bound before a run */
 } OrtrainRegion;
 
 typedef enum
@@ -24,22 +24,23 @@ typedef enum
   ORTRAIN_CATEGORY_STATE, /* of the optimizer */
   ORTRAIN_CATEGORY_BUFFER,
   ORTRAIN_CATEGORY_CONSTANT,
-  ORTRAIN_CATEGORY_ACTIVATION,       /* made by the forward pass, read by the backward pass */
-  ORTRAIN_CATEGORY_TEMPORARY,        /* made and last read in the same phase */
+  ORTRAIN_CATEGORY_ACTIVATION, /* made by the forward pass, read by the backward pass */
+  ORTRAIN_CATEGORY_TEMPORARY,  /* made and last read in the same phase */
   ORTRAIN_CATEGORY_WORKSPACE,
   ORTRAIN_CATEGORY_INPUT,
   ORTRAIN_CATEGORY_OUTPUT,
 } OrtrainCategory;
 
-/* Row of the value table. Views and in-place results share their root's row (`root`); the root's lifetime covers all. */
+/* Row of the value table. Views and in-place results share their root's row (`root`); the root's lifetime covers all.
+ */
 typedef struct
 {
-  guint32 root;      /* index of the row whose memory this one is; itself for a root */
+  guint32 root; /* index of the row whose memory this one is; itself for a root */
   gsize bytes;
   OrtrainRegion region;
-  gsize offset;      /* in the region, for ARENA; for a view: of its root */
-  gint32 first;      /* step that makes it; -1: there before the first step */
-  gint32 last;       /* last step that reads it; n_steps: after the last */
+  gsize offset; /* in the region, for ARENA; for a view: of its root */
+  gint32 first; /* step that makes it; -1: there before the first step */
+  gint32 last;  /* last step that reads it; n_steps: after the last */
   OrtrainCategory category;
   OrtrainValue *value; /* NULL for a workspace; owned by the plan's graph */
   const char *name;
@@ -50,13 +51,13 @@ typedef struct
 {
   OrtrainNode *node;
   const OrtrainKernel *kernel;
-  guint32 first_operand;  /* in plan->operands: inputs, then outputs; G_MAXUINT32 for an absent operand */
+  guint32 first_operand; /* in plan->operands: inputs, then outputs; G_MAXUINT32 for an absent operand */
   guint16 n_inputs, n_outputs;
-  guint32 workspace;      /* row of its workspace, or G_MAXUINT32 */
+  guint32 workspace; /* row of its workspace, or G_MAXUINT32 */
   OrtrainPhase phase;
-  gint32 recomputes;      /* step it runs again, or -1 */
-  gboolean accumulates;   /* output 0 is added to what is there in any case */
-  gboolean lands;         /* output 0 is a gradient in its persistent place: accumulates when the frame says so */
+  gint32 recomputes;    /* step it runs again, or -1 */
+  gboolean accumulates; /* output 0 is added to what is there in any case */
+  gboolean lands;       /* output 0 is a gradient in its persistent place: accumulates when the frame says so */
   gconstpointer constants;
   double flops, bytes_moved;
 } OrtrainPlanStep;
@@ -81,13 +82,13 @@ const guint64 *ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
 OrtrainGraph *ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self);
 gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); /* of the arena, before `step` runs */
-/* Bytes of the arena that the steps before `step` have needed so far: its end if all have run. A report's max_allocated is
- * the persistent bytes plus this, so that after a whole step it is the plan's peak to the byte. */
+/* Bytes of the arena that the steps before `step` have needed so far: its end if all have run. A report's max_allocated
+ * is the persistent bytes plus this, so that after a whole step it is the plan's peak to the byte. */
 gsize ortrain_memory_plan_get_high_water (OrtrainMemoryPlan *self, guint step);
 /* Of the arena, live before `step` runs, by category. */
 gsize ortrain_memory_plan_get_category_bytes (OrtrainMemoryPlan *self, OrtrainCategory category, guint step);
-/* Bytes held from step to step: PARAMETER, GRADIENT, STATE, BUFFER, as the session that owns them has taken them. Until it
- * says so, they are the sums over the graph. */
+/* Bytes held from step to step: PARAMETER, GRADIENT, STATE, BUFFER, as the session that owns them has taken them. Until
+ * it says so, they are the sums over the graph. */
 void ortrain_memory_plan_set_persistent (OrtrainMemoryPlan *self, OrtrainCategory category, gsize bytes);
 gsize ortrain_memory_plan_get_persistent (OrtrainMemoryPlan *self, OrtrainCategory category);
 /* Row of a graph value, G_MAXUINT32 when it has none (folded away, or fused). */
@@ -109,6 +110,7 @@ gsize ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound);
 /* The same with a chosen amount of search, in elementary operations (about 1e9 a second): same input, same answer. */
 gsize ortrain_pack_with_effort (OrtrainPackItem *items, gsize n, guint64 effort, gsize *lower_bound);
 
-/* memory/ortrain-packer-search.c: a packing into `capacity`, or FALSE when there is none or the effort, which is counted
- * down, is used up. Sizes are multiples of the alignment; first and last are indices of sections, 0 ≤ first ≤ last. */
+/* memory/ortrain-packer-search.c: a packing into `capacity`, or FALSE when there is none or the effort, which is
+ * counted down, is used up. Sizes are multiples of the alignment; first and last are indices of sections, 0 ≤ first ≤
+ * last. */
 gboolean ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize capacity, guint64 *effort);

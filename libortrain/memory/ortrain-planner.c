@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* From a graph with numbers for shapes to a plan, in this order: kernels answer for every node; gradients and buffer
- * updates get their way into their persistent places; the order is chosen; values that may share memory are put into one
- * class (views, accumulation, in-place); classes are packed. */
+ * updates get their way into their persistent places; the order is chosen; values that may share memory are put into
+ * one class (views, accumulation, in-place); classes are packed. */
 
 typedef enum
 {
@@ -137,8 +137,8 @@ is_addition (const OrtrainNode *node)
 /* ---- Kernels ---- */
 
 static gboolean
-fill_operand (Planner *self, const OrtrainNode *node, const OrtrainValue *value, gint64 **dims,
-              OrtrainOperand *operand, GError **error)
+fill_operand (Planner *self, const OrtrainNode *node, const OrtrainValue *value, gint64 **dims, OrtrainOperand *operand,
+              GError **error)
 {
   memset (operand, 0, sizeof *operand);
   if (value == NULL)
@@ -181,8 +181,8 @@ prepare_node (Planner *self, OrtrainNode *node, GError **error)
       gint64 output_dims[ORTRAIN_MAX_RANK], n_elements;
       gsize n_bytes;
       folded = folded && (output == NULL || output->tensor != NULL ||
-                          (output->rank <= ORTRAIN_MAX_RANK && value_bytes (output, output_dims, &n_elements, &n_bytes) &&
-                           n_elements == 0));
+                          (output->rank <= ORTRAIN_MAX_RANK &&
+                           value_bytes (output, output_dims, &n_elements, &n_bytes) && n_elements == 0));
     }
   if (folded)
     {
@@ -286,8 +286,8 @@ position_after (Planner *self, const OrtrainValue *value, OrtrainPhase phase)
   return position;
 }
 
-/* TRUE if the value may be built in place, being read by nobody but the chain that leads to the gradient. Adds the nodes
- * that have to change to the lists, and copies in front of terms of a sum that cannot be. */
+/* TRUE if the value may be built in place, being read by nobody but the chain that leads to the gradient. Adds the
+ * nodes that have to change to the lists, and copies in front of terms of a sum that cannot be. */
 static gboolean
 gather (Planner *self, OrtrainValue *value, gboolean top, GPtrArray *leaves, GPtrArray *merged, GPtrArray *values,
         gboolean *ok, GError **error)
@@ -400,8 +400,8 @@ land_gradient (Planner *self, OrtrainValue *gradient, GPtrArray *landings, GErro
   return TRUE;
 }
 
-/* The next contents of a buffer go straight to its place if their kernel runs after all other readers of the old ones, and
- * may write over what it reads; else a copy does it, after the last of them. */
+/* The next contents of a buffer go straight to its place if their kernel runs after all other readers of the old ones,
+ * and may write over what it reads; else a copy does it, after the last of them. */
 static gboolean
 land_buffer_update (Planner *self, OrtrainValue *update, GPtrArray *direct, GError **error)
 {
@@ -410,8 +410,8 @@ land_buffer_update (Planner *self, OrtrainValue *update, GPtrArray *direct, GErr
   GPtrArray *nodes = self->graph->nodes;
   guint maker_position = 0, last = 0;
   OrtrainPhase phase = maker != NULL ? maker->phase : ORTRAIN_PHASE_FORWARD;
-  gboolean possible = maker != NULL && !is_fixed (update) && info_of (self, maker)->fate == FATE_RUNS &&
-                      same_form (update, buffer);
+  gboolean possible =
+      maker != NULL && !is_fixed (update) && info_of (self, maker)->fate == FATE_RUNS && same_form (update, buffer);
   if (maker != NULL)
     g_ptr_array_find (nodes, maker, &maker_position);
 
@@ -701,7 +701,8 @@ separate_phases (OrtrainGraph *graph, GError **error)
           {
             const OrtrainValue *input = node->inputs->pdata[i];
             if (input != NULL && input->producer != NULL && input->producer->phase > node->phase)
-              return fail (error, ORTRAIN_PLAN_ERROR_INVALID, node, "a node of the forward pass needs the backward pass");
+              return fail (error, ORTRAIN_PLAN_ERROR_INVALID, node,
+                           "a node of the forward pass needs the backward pass");
           }
         sorted[n++] = node;
       }
@@ -822,7 +823,11 @@ make_tables (Planner *self)
         {
           step->workspace = plan->n_values;
           plan->values[plan->n_values] = (OrtrainPlanValue){
-            .root = plan->n_values, .bytes = info->workspace, .region = ORTRAIN_REGION_ARENA, .first = s, .last = s,
+            .root = plan->n_values,
+            .bytes = info->workspace,
+            .region = ORTRAIN_REGION_ARENA,
+            .first = s,
+            .last = s,
             .category = ORTRAIN_CATEGORY_WORKSPACE,
             .name = node->name != NULL && *node->name != '\0' ? node->name : node->op_type,
           };
@@ -866,8 +871,9 @@ pack (Planner *self, GError **error)
       const OrtrainPlanValue *row = &plan->values[i];
       if (!ortrain_plan_value_is_block (plan->values, i) || row->last < row->first)
         continue;
-      items[n] = (OrtrainPackItem){ .first = row->first, .last = row->last, .bytes = row->bytes,
-                                    .alignment = plan->alignment };
+      items[n] = (OrtrainPackItem){
+        .first = row->first, .last = row->last, .bytes = row->bytes, .alignment = plan->alignment
+      };
       rows[n++] = i;
     }
   plan->arena_bytes = ortrain_pack (items, n, &plan->lower_bound_bytes);

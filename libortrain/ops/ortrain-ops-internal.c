@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-grad-context-private.h"
 
-/* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to land somewhere its own kernel cannot write to. */
+/* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to land somewhere
+ * its own kernel cannot write to. */
 
 /* Zero, exactly, whatever comes back. */
 static gboolean

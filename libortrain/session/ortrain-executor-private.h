@@ -6,9 +6,9 @@
 #include "memory/ortrain-planner-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding inputs).
- * Inference and training sessions are made of it; a training session has two (training graph, evaluation graph) over one
- * arena. Externally synchronised: one call at a time. */
+/* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding
+ * inputs). Inference and training sessions are made of it; a training session has two (training graph, evaluation
+ * graph) over one arena. Externally synchronised: one call at a time. */
 typedef struct _OrtrainExecutor OrtrainExecutor;
 
 /* One block of memory, grown (never moved while a program runs) to what the largest plan so far needs; programs are
@@ -30,13 +30,13 @@ typedef struct
   const OrtrainProvider *provider;
   OrtrainThreadPool *pool;
   gboolean fixed_partition;
-  gboolean training;            /* phases, outputs stay in the arena */
+  gboolean training; /* phases, outputs stay in the arena */
   OrtrainStepArena *arena;
   OrtrainResolveFunc resolve;
   gpointer resolve_data;
   /* Passes over the graph once its shapes are numbers (fusion, layouts, …); may be NULL. */
   gboolean (*optimize) (OrtrainGraph *graph, GError **error);
-  guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */
+  guint max_plans; /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
 
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
@@ -49,8 +49,8 @@ gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds,
                                 GError **error);
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self); /* of the last bind; transfer none */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
-/* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED. A
- * fault becomes SESSION_ERROR_INDEX with node, position and value. */
+/* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED.
+ * A fault becomes SESSION_ERROR_INDEX with node, position and value. */
 gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFrame *frame,
                                GCancellable *cancellable, GError **error);
 /* Graph outputs after a run: as new tensors (arena outputs are copied; REGION_OUTPUT ones are handed over). */

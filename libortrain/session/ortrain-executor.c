@@ -212,9 +212,8 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
       OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
       if (input->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != input->dtype)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "Input '%s' is %s, the model wants %s", input->name, ortrain_dtype_get_name (dtype),
-                       ortrain_dtype_get_name (input->dtype));
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model wants %s",
+                       input->name, ortrain_dtype_get_name (dtype), ortrain_dtype_get_name (input->dtype));
           return FALSE;
         }
       if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek (tensor) == NULL)
@@ -238,8 +237,8 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
           GString *names = g_string_new (NULL);
           for (guint i = 0; i < self->n_inputs; i++)
             g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", self->inputs[i].name);
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "'%s' is no input; the inputs are %s", name, names->len > 0 ? names->str : "none");
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no input; the inputs are %s",
+                       name, names->len > 0 ? names->str : "none");
           g_string_free (names, TRUE);
           return FALSE;
         }
@@ -301,7 +300,8 @@ resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
         address = (gpointer) ortrain_tensor_peek (value->value->tensor);
       if (address == NULL)
         {
-          g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "There is no place for '%s'", value->name);
+          g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "There is no place for '%s'",
+                       value->name);
           return FALSE;
         }
       ortrain_program_set_address (entry->program, i, address);
@@ -319,16 +319,14 @@ find_rows (OrtrainExecutor *self, Entry *entry)
   entry->owns = g_new0 (gboolean, self->n_outputs + 1);
   for (guint i = 0; i < self->n_inputs; i++)
     {
-      guint32 row =
-          ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->inputs[i].name));
+      guint32 row = ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->inputs[i].name));
       if (row != G_MAXUINT32 && values[row].region != ORTRAIN_REGION_INPUT)
         row = G_MAXUINT32;
       entry->input_rows[i] = row;
     }
   for (guint k = 0; k < self->n_outputs; k++)
     {
-      guint32 row =
-          ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->outputs[k].name));
+      guint32 row = ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->outputs[k].name));
       entry->output_rows[k] = row;
       if (row == G_MAXUINT32 || values[row].region != ORTRAIN_REGION_OUTPUT)
         continue;
@@ -485,7 +483,8 @@ output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *ten
   gint64 dims[ORTRAIN_MAX_RANK];
   gsize rank = (gsize) value->value->rank;
   ortrain_value_get_static_dims (value->value, dims);
-  gboolean same = ortrain_tensor_get_dtype (tensor) == value->value->dtype && ortrain_tensor_get_rank (tensor) == rank &&
+  gboolean same = ortrain_tensor_get_dtype (tensor) == value->value->dtype &&
+                  ortrain_tensor_get_rank (tensor) == rank &&
                   (rank == 0 || memcmp (dims, ortrain_tensor_peek_dims (tensor), rank * sizeof (gint64)) == 0);
   if (!same)
     {
@@ -598,10 +597,9 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
       if (tensor == NULL)
         {
           tensor = new_output_tensor (&values[row], error);
-          if (tensor == NULL ||
-              !self->config.provider->copy_to_host (self->config.provider, ortrain_tensor_peek_writable (tensor),
-                                                    ortrain_program_get_address (entry->program, row),
-                                                    values[row].bytes, error))
+          if (tensor == NULL || !self->config.provider->copy_to_host (
+                                    self->config.provider, ortrain_tensor_peek_writable (tensor),
+                                    ortrain_program_get_address (entry->program, row), values[row].bytes, error))
             return NULL;
         }
       ortrain_tensor_dict_set (dict, output->name, tensor);

@@ -11,12 +11,13 @@
 /**
  * OrtrainInferenceSession:
  *
- * Runs a model. For each set of input shapes a memory plan is made once; a run with known shapes allocates nothing but the
- * outputs it hands over, and not even those with an [class@IoBinding]. Weights are read where they lie in the mapped file.
+ * Runs a model. For each set of input shapes a memory plan is made once; a run with known shapes allocates nothing but
+ * the outputs it hands over, and not even those with an [class@IoBinding]. Weights are read where they lie in the
+ * mapped file.
  *
  * A session may be used from several threads: runs wait for one another. [method@InferenceSession.run_async] runs on a
- * thread of the session's own and calls back on the caller's main context. `g_object_run_dispose()` gives the memory back
- * at once; calls after it fail with %ORTRAIN_SESSION_ERROR_STATE.
+ * thread of the session's own and calls back on the caller's main context. `g_object_run_dispose()` gives the memory
+ * back at once; calls after it fail with %ORTRAIN_SESSION_ERROR_STATE.
  *
  * Make it with [ctor@InferenceSession.new] alone: one made by `g_object_new()` fails every call with
  * %ORTRAIN_SESSION_ERROR_NOT_INITIALIZED.
@@ -31,8 +32,8 @@ struct _OrtrainInferenceSession
   GMutex mutex; /* held while a program runs */
   OrtrainThreadPool *pool;
   OrtrainExecutor *executor;
-  OrtrainMemoryPlan *plan;    /* of the last run */
-  gboolean data_dependent;    /* the last run needed the interpreter */
+  OrtrainMemoryPlan *plan; /* of the last run */
+  gboolean data_dependent; /* the last run needed the interpreter */
   gboolean disposed;
   guint64 seed;
   guint32 n_runs;
@@ -137,8 +138,8 @@ ortrain_inference_session_init (OrtrainInferenceSession *self)
  *
  * Makes a session. The model may be used by several.
  *
- * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError] or [error@GraphError]; operators
- * that are not known are all listed in one
+ * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError] or [error@GraphError];
+ * operators that are not known are all listed in one
  */
 OrtrainInferenceSession *
 ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *options, GError **error)
@@ -149,7 +150,8 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   OrtrainGraph *source = ortrain_model_get_graph (model, error);
   if (source == NULL)
     return NULL;
-  g_autoptr (OrtrainSessionOptions) defaults = options == NULL ? ortrain_session_options_new () : g_object_ref (options);
+  g_autoptr (OrtrainSessionOptions) defaults =
+      options == NULL ? ortrain_session_options_new () : g_object_ref (options);
   g_autoptr (OrtrainInferenceSession) self = g_object_new (ORTRAIN_TYPE_INFERENCE_SESSION, NULL);
   self->model = g_object_ref (model);
   self->options = g_object_ref (defaults);
@@ -214,11 +216,11 @@ print_memory (OrtrainInferenceSession *self, OrtrainMemoryPlan *plan)
   g_log_structured ("Ortrain-Memory", G_LOG_LEVEL_MESSAGE, "MESSAGE", "%s", line);
 }
 
-/* Runs the program for these feeds, or the interpreter. With a binding, its outputs are written in place. Called with the
- * lock held. results: may be NULL when all outputs are bound. */
+/* Runs the program for these feeds, or the interpreter. With a binding, its outputs are written in place. Called with
+ * the lock held. results: may be NULL when all outputs are bound. */
 static gboolean
-run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound, GCancellable *cancellable,
-            OrtrainTensorDict **results, GError **error)
+run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
+            GCancellable *cancellable, OrtrainTensorDict **results, GError **error)
 {
   if (!check_ready (self, error))
     return FALSE;
@@ -241,8 +243,7 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTens
       g_clear_object (&self->plan);
       if (!check_known_feeds (self, feeds, error))
         return FALSE;
-      g_autoptr (OrtrainTensorDict) outputs =
-          ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, error);
+      g_autoptr (OrtrainTensorDict) outputs = ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, error);
       if (outputs == NULL)
         return FALSE;
       for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
@@ -363,7 +364,8 @@ ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTenso
       /* The caller may change its dict while the run waits. */
       OrtrainTensorDict *copy = ortrain_tensor_dict_new ();
       for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
-        ortrain_tensor_dict_set (copy, ortrain_tensor_dict_get_name (feeds, i), ortrain_tensor_dict_get_tensor (feeds, i));
+        ortrain_tensor_dict_set (copy, ortrain_tensor_dict_get_name (feeds, i),
+                                 ortrain_tensor_dict_get_tensor (feeds, i));
       g_task_set_task_data (task, copy, g_object_unref);
       g_thread_pool_push (self->worker, task, NULL);
     }
@@ -417,8 +419,8 @@ ortrain_inference_session_bind (OrtrainInferenceSession *self)
  * @binding: bound inputs and outputs
  * @error: return location for a #GError
  *
- * Runs the model on bound inputs, into bound outputs; outputs that are not bound are new tensors. When all are bound and
- * the shapes have been seen before, nothing is allocated.
+ * Runs the model on bound inputs, into bound outputs; outputs that are not bound are new tensors. When all are bound
+ * and the shapes have been seen before, nothing is allocated.
  *
  * Returns: whether it ran; errors are as of [method@InferenceSession.run]
  */
@@ -430,8 +432,8 @@ ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, Ortra
 
   g_autoptr (OrtrainTensorDict) results = NULL;
   g_mutex_lock (&self->mutex);
-  gboolean ok = run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding), NULL,
-                            &results, error);
+  gboolean ok = run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding),
+                            NULL, &results, error);
   g_mutex_unlock (&self->mutex);
   if (ok)
     ortrain_io_binding_set_results (binding, results);

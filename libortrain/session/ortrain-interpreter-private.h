@@ -7,7 +7,7 @@
 #include "provider/ortrain-provider-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* Runs a graph node by node, each value in a tensor of its own: for graphs whose shapes depend on computed data, for which
- * no plan can be made before they run. */
+/* Runs a graph node by node, each value in a tensor of its own: for graphs whose shapes depend on computed data, for
+ * which no plan can be made before they run. */
 OrtrainTensorDict *ortrain_interpreter_run (OrtrainGraph *graph, OrtrainTensorDict *feeds, OrtrainKernelFrame *frame,
                                             GCancellable *cancellable, GError **error);

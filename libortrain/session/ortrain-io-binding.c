@@ -6,8 +6,8 @@
 /**
  * OrtrainIoBinding:
  *
- * Inputs and outputs of an inference session that stay where they are from run to run: the session reads the bound inputs
- * and writes the bound outputs in place, and a run allocates nothing. Made by [method@InferenceSession.bind].
+ * Inputs and outputs of an inference session that stay where they are from run to run: the session reads the bound
+ * inputs and writes the bound outputs in place, and a run allocates nothing. Made by [method@InferenceSession.bind].
  *
  * Use an object of this class from one thread at a time.
  */
@@ -82,8 +82,8 @@ ortrain_io_binding_set_results (OrtrainIoBinding *self, OrtrainTensorDict *resul
  * @name: name of an input of the model
  * @tensor: what to read at each run
  *
- * Binds an input. What is in the tensor's memory when a run begins is what it reads. Types and shapes are checked at the
- * run.
+ * Binds an input. What is in the tensor's memory when a run begins is what it reads. Types and shapes are checked at
+ * the run.
  */
 void
 ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, OrtrainTensor *tensor)

@@ -143,8 +143,8 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena)
 }
 
 gboolean
-ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernelFrame *frame,
-                     GCancellable *cancellable, GError **error)
+ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernelFrame *frame, GCancellable *cancellable,
+                     GError **error)
 {
   frame->fault.code = ORTRAIN_FAULT_NONE;
   for (guint s = first; s < end; s++)

@@ -11,9 +11,9 @@
  * The switches of an inference session.
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY` or `ORTRAIN_MAX_PLANS`. They can be read from a JSON
- * file too, an object whose members are named like the properties. A session reads them when it is made; later changes do
- * not reach it.
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY` or `ORTRAIN_MAX_PLANS`. They can be read from a
+ * JSON file too, an object whose members are named like the properties. A session reads them when it is made; later
+ * changes do not reach it.
  *
  * Use an object of this class from one thread at a time.
  */
@@ -127,8 +127,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
-   * Whether the bits of the results are the same at any number of threads, at a small cost. From run to run they are the
-   * same in any case.
+   * Whether the bits of the results are the same at any number of threads, at a small cost. From run to run they are
+   * the same in any case.
    */
   properties[PROP_DETERMINISTIC] = g_param_spec_boolean ("deterministic", NULL, NULL, FALSE, flags);
   /**
@@ -158,7 +158,8 @@ set_from_text (OrtrainSessionOptions *self, GParamSpec *pspec, const char *text)
 {
   if (pspec->value_type == G_TYPE_BOOLEAN)
     {
-      static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off", NULL };
+      static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
+                                                                                           NULL };
       g_autofree char *lower = g_ascii_strdown (text, -1);
       if (!g_strv_contains (yes, lower) && !g_strv_contains (no, lower))
         return FALSE;
@@ -167,7 +168,8 @@ set_from_text (OrtrainSessionOptions *self, GParamSpec *pspec, const char *text)
     }
   guint64 number;
   g_auto (GValue) value = G_VALUE_INIT;
-  if (!g_ascii_string_to_unsigned (text, 10, 0, pspec->value_type == G_TYPE_UINT ? G_MAXUINT : G_MAXUINT64, &number, NULL))
+  if (!g_ascii_string_to_unsigned (text, 10, 0, pspec->value_type == G_TYPE_UINT ? G_MAXUINT : G_MAXUINT64, &number,
+                                   NULL))
     return FALSE;
   g_value_init (&value, pspec->value_type);
   if (pspec->value_type == G_TYPE_UINT)
@@ -232,8 +234,8 @@ ortrain_session_options_new_from_file (const char *path, GError **error)
  * @path: (type filename): a JSON file
  * @error: return location for a #GError
  *
- * Reads a JSON object whose members are named like the properties, for instance `{"threads": 2, "deterministic": true}`.
- * Nothing is changed unless all of it is right.
+ * Reads a JSON object whose members are named like the properties, for instance `{"threads": 2, "deterministic":
+ * true}`. Nothing is changed unless all of it is right.
  *
  * Returns: whether it was read; an error is one of [error@SessionError], or of reading the file
  */
@@ -267,7 +269,8 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
           GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (self), key);
           GType type = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_value_type (node) : G_TYPE_INVALID;
           g_autofree char *text = json_to_string (node, FALSE);
-          gboolean fits = pspec != NULL && type == (pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN : G_TYPE_INT64);
+          gboolean fits =
+              pspec != NULL && type == (pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN : G_TYPE_INT64);
           if (!fits || !set_from_text (pass == 0 ? fresh : self, pspec, text))
             {
               if (pspec == NULL)

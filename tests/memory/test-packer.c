@@ -2,7 +2,9 @@
 #include "memory/ortrain-memory-report-private.h"
 #include "memory/ortrain-planner-private.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void
 check_packing (const OrtrainPackItem *items, gsize n, gsize peak, gsize bound)
@@ -111,8 +113,8 @@ test_exact (void)
       for (guint i = 0; i < 7; i++)
         {
           gint64 first = g_rand_int_range (rand, 0, 7);
-          items[i] = (OrtrainPackItem){ first, first + g_rand_int_range (rand, 0, 4), (gsize) g_rand_int_range (rand, 1, 6),
-                                        1, 0 };
+          items[i] = (OrtrainPackItem){ first, first + g_rand_int_range (rand, 0, 4),
+                                        (gsize) g_rand_int_range (rand, 1, 6), 1, 0 };
         }
       memcpy (all, items, sizeof items);
       gsize bound;
@@ -146,6 +148,65 @@ test_many (void)
   g_assert_cmpuint (peak, <=, bound + bound / 10);
 }
 
+/* Instances that no greedy order packs; see tests/data/minimalloc. */
+static void
+test_hard (void)
+{
+  for (const char *const *name = (const char *const[]){ "B.csv", "C.csv", NULL }; *name != NULL; name++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autofree char *path = g_test_build_filename (G_TEST_DIST, "data", "minimalloc", *name, NULL);
+      g_autofree char *text = NULL;
+      g_file_get_contents (path, &text, NULL, &error);
+      g_assert_no_error (error);
+      g_auto (GStrv) lines = g_strsplit (g_strstrip (text), "\n", -1);
+      const gsize n = g_strv_length (lines) - 1;
+      g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, n);
+      for (gsize i = 0; i < n; i++)
+        {
+          g_auto (GStrv) fields = g_strsplit (lines[i + 1], ",", -1);
+          items[i] =
+              (OrtrainPackItem){ g_ascii_strtoll (fields[1], NULL, 10), g_ascii_strtoll (fields[2], NULL, 10) - 1,
+                                 (gsize) g_ascii_strtoull (fields[3], NULL, 10), 1, 0 };
+        }
+      gsize bound;
+      gsize peak = ortrain_pack_with_effort (items, n, 200000000, &bound);
+      check_packing (items, n, peak, bound);
+      g_assert_cmpuint (peak, <=, 1048576);
+    }
+}
+
+static void
+test_csv (void)
+{
+  static const char *const wrong[] = { "",
+                                       "id,lower,upper\n1,2,3\n",
+                                       "id,lower,upper,size\n1,3,3,7\n",
+                                       "id,lower,upper,size\n1,3,4\n",
+                                       "id,lower,upper,size\n1,3,4,-1\n",
+                                       "id,lower,upper,size\n1,3,99999999999,5\n" };
+  g_autoptr (GError) error = NULL;
+  g_autofree char *name = g_strdup_printf ("ortrain-packer-%d.csv", (int) getpid ());
+  g_autofree char *path = g_build_filename (g_get_tmp_dir (), name, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_assert_true (g_file_set_contents (path, wrong[i], -1, &error));
+      g_assert_null (ortrain_memory_plan_new_from_csv (path, &error));
+      g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID);
+      g_clear_error (&error);
+    }
+  g_assert_true (g_file_set_contents (path, "size,id,lower,upper\n10,a,0,4\n6,b,4,8\n5,c,2,6\n4,d,6,9\n", -1, &error));
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_memory_plan_new_from_csv (path, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), ==, 15);
+  g_autofree char *text = ortrain_memory_plan_to_string (plan), *json = ortrain_memory_plan_to_json (plan);
+  g_autofree char *svg = ortrain_memory_plan_to_svg (plan);
+  g_assert_nonnull (strstr (json, "\"peak_bytes\" : 15"));
+  g_assert_nonnull (strstr (svg, "<svg"));
+  g_assert_cmpuint (g_list_model_get_n_items (ortrain_memory_plan_get_blocks (plan)), ==, 4);
+  g_unlink (path);
+}
+
 static void
 test_nothing (void)
 {
@@ -162,17 +223,26 @@ test_report (void)
 {
   const guint64 mib = 1 << 20;
   OrtrainMemoryReport fields = {
-    .step = 1, .phase = "pre_forward", .allocated = 5331 * mib, .max_allocated = 9039 * mib + mib / 2 - 1,
-    .cached = 9382 * mib, .max_cached = 9381 * mib + mib / 2, .inactive = 219 * mib, .max_inactive = 816 * mib,
-    .param = 5314 * mib, .grad = 0, .buffer = 8 * mib,
+    .step = 1,
+    .phase = "pre_forward",
+    .allocated = 5331 * mib,
+    .max_allocated = 9039 * mib + mib / 2 - 1,
+    .cached = 9382 * mib,
+    .max_cached = 9381 * mib + mib / 2,
+    .inactive = 219 * mib,
+    .max_inactive = 816 * mib,
+    .param = 5314 * mib,
+    .grad = 0,
+    .buffer = 8 * mib,
   };
   g_autoptr (OrtrainMemoryReport) report = ortrain_memory_report_new (&fields);
   g_autoptr (OrtrainMemoryReport) copy = g_boxed_copy (ORTRAIN_TYPE_MEMORY_REPORT, report);
   g_autofree char *line = ortrain_memory_report_to_string (copy);
   g_assert_true (copy == report);
-  g_assert_cmpstr (line, ==,
-                   "rank-0 step 1 memory (MiB) | phase: pre_forward | allocated: 5331 | max allocated: 9039 | cached: 9382 "
-                   "| max cached: 9382 | inactive: 219 | max inactive: 816 | param: 5314 | grad: 0 | buffer: 8");
+  g_assert_cmpstr (
+      line, ==,
+      "rank-0 step 1 memory (MiB) | phase: pre_forward | allocated: 5331 | max allocated: 9039 | cached: 9382 "
+      "| max cached: 9382 | inactive: 219 | max inactive: 816 | param: 5314 | grad: 0 | buffer: 8");
 }
 
 int
@@ -182,6 +252,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/packer/random", test_random);
   g_test_add_func ("/packer/exact", test_exact);
   g_test_add_func ("/packer/many", test_many);
+  g_test_add_func ("/packer/hard", test_hard);
+  g_test_add_func ("/packer/csv", test_csv);
   g_test_add_func ("/packer/nothing", test_nothing);
   g_test_add_func ("/memory-report/line", test_report);
   return g_test_run ();

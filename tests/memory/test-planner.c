@@ -99,7 +99,8 @@ static void
 test_views_and_in_place (Fixture *fixture, gconstpointer data)
 {
   OrtrainGraph *graph = fixture->graph;
-  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 8), *v = add_parameter (graph, fixture->rand, "v", 8, 3);
+  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 8),
+               *v = add_parameter (graph, fixture->rand, "v", 8, 3);
   gint64 shape[2] = { -1, 8 };
   OrtrainValue *a = add_op (graph, "", "MatMul", "a", fixture->x, w, NULL);
   OrtrainValue *b = add_op (graph, "", "Tanh", "b", a, NULL, NULL);
@@ -125,7 +126,8 @@ static void
 test_accumulation (Fixture *fixture, gconstpointer data)
 {
   OrtrainGraph *graph = fixture->graph;
-  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 6), *v = add_parameter (graph, fixture->rand, "v", 6, 6);
+  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 6),
+               *v = add_parameter (graph, fixture->rand, "v", 6, 6);
   OrtrainValue *a = add_op (graph, "", "MatMul", "a", fixture->x, w, NULL);
   OrtrainValue *t = add_op (graph, "", "Tanh", "t", a, NULL, NULL);
   OrtrainValue *b = add_op (graph, "", "MatMul", "b", t, w, NULL);
@@ -144,7 +146,7 @@ test_accumulation (Fixture *fixture, gconstpointer data)
       landing += plan->steps[s].lands;
     }
   g_assert_cmpuint (landing, ==, 2);
-  g_assert_cmpuint (accumulating, ==, 3); /* two further uses of w, and where both branches meet at t */
+  g_assert_cmpuint (accumulating, ==, 3);              /* two further uses of w, and where both branches meet at t */
   g_assert_cmpuint (count_steps (plan, "Add"), ==, 1); /* of the square's two sides, which no product makes */
   g_assert_cmpuint (count_steps (plan, "Accumulate"), ==, 0);
   g_hash_table_unref (memory.places);
@@ -156,8 +158,10 @@ static void
 test_awkward_gradients (Fixture *fixture, gconstpointer data)
 {
   OrtrainGraph *graph = fixture->graph;
-  OrtrainValue *p = add_parameter (graph, fixture->rand, "p", 4, 6), *q = add_parameter (graph, fixture->rand, "q", 4, 6);
-  OrtrainValue *r = add_parameter (graph, fixture->rand, "r", 6, 4), *s = add_parameter (graph, fixture->rand, "s", 6, 0);
+  OrtrainValue *p = add_parameter (graph, fixture->rand, "p", 4, 6),
+               *q = add_parameter (graph, fixture->rand, "q", 4, 6);
+  OrtrainValue *r = add_parameter (graph, fixture->rand, "r", 6, 4),
+               *s = add_parameter (graph, fixture->rand, "s", 6, 0);
   OrtrainValue *a = add_op (graph, "", "Add", "a", fixture->x, p, NULL);
   OrtrainValue *b = add_op (graph, "", "Add", "b", a, q, NULL);
   OrtrainValue *t = add_op (graph, "", "Transpose", "t", r, NULL, NULL);
@@ -183,7 +187,8 @@ test_buffer_updates (Fixture *fixture, gconstpointer data)
   OrtrainValue *var = add_parameter (graph, fixture->rand, "var", 6, 0);
   mean->role = var->role = ORTRAIN_ROLE_BUFFER;
   /* A reader of the old mean that stands after the node which makes the new one. */
-  OrtrainNode *norm = add_node_full (graph, ORTRAIN_DOMAIN, "BatchNormTrain", "norm", 5, fixture->x, scale, bias, mean, var);
+  OrtrainNode *norm =
+      add_node_full (graph, ORTRAIN_DOMAIN, "BatchNormTrain", "norm", 5, fixture->x, scale, bias, mean, var);
   ortrain_attributes_set_float (norm->attributes, "momentum", 0.9);
   OrtrainValue *y = add_op (graph, "", "Mul", "late", ortrain_node_output (norm, 0), mean, NULL);
   for (guint k = 1; k <= 2; k++)
@@ -229,7 +234,8 @@ static OrtrainMemoryPlan *
 make_plan (Fixture *fixture, OrtrainExecutor **executor, Memory *memory)
 {
   OrtrainGraph *graph = fixture->graph;
-  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 6), *v = add_parameter (graph, fixture->rand, "v", 6, 6);
+  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 6),
+               *v = add_parameter (graph, fixture->rand, "v", 6, 6);
   OrtrainValue *scale = add_parameter (graph, fixture->rand, "scale", 6, 0);
   OrtrainValue *bias = add_parameter (graph, fixture->rand, "bias", 6, 0);
   OrtrainValue *a = add_op (graph, "", "Gemm", "a", fixture->x, w, bias);
@@ -338,7 +344,8 @@ test_verifier (Fixture *fixture, gconstpointer data)
       MUTATE (step->accumulates, !step->accumulates, "adding or not", s);
       MUTATE (step->lands, !step->lands, "landing or not", s);
       MUTATE (step->node, plan->steps[(s + 1) % plan->n_steps].node, "another node", s);
-      MUTATE (step->phase, step->phase == ORTRAIN_PHASE_FORWARD ? ORTRAIN_PHASE_BACKWARD : ORTRAIN_PHASE_FORWARD, "another phase", s);
+      MUTATE (step->phase, step->phase == ORTRAIN_PHASE_FORWARD ? ORTRAIN_PHASE_BACKWARD : ORTRAIN_PHASE_FORWARD,
+              "another phase", s);
       MUTATE (step->kernel, NULL, "no kernel", s);
       MUTATE (step->n_inputs, step->n_inputs + 1, "one more operand", s);
       if (step->workspace != G_MAXUINT32)
@@ -396,7 +403,8 @@ test_output (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), ==,
                     plan->arena_bytes + 2 * (36 + 36 + 6 + 6) * sizeof (double));
   ortrain_executor_set_persistent (executor, ORTRAIN_CATEGORY_STATE, 1000);
-  g_assert_cmpuint (ortrain_memory_plan_get_persistent_bytes (plan), ==, 1000 + 2 * (36 + 36 + 6 + 6) * sizeof (double));
+  g_assert_cmpuint (ortrain_memory_plan_get_persistent_bytes (plan), ==,
+                    1000 + 2 * (36 + 36 + 6 + 6) * sizeof (double));
 
   GListModel *blocks = ortrain_memory_plan_get_blocks (plan);
   guint64 end = 0;
@@ -413,7 +421,8 @@ test_output (Fixture *fixture, gconstpointer data)
   g_autoptr (JsonParser) parser = json_parser_new ();
   g_assert_true (json_parser_load_from_data (parser, json, -1, &error));
   JsonObject *object = json_node_get_object (json_parser_get_root (parser));
-  g_assert_cmpuint ((guint64) json_object_get_int_member (object, "peak_bytes"), ==, ortrain_memory_plan_get_peak_bytes (plan));
+  g_assert_cmpuint ((guint64) json_object_get_int_member (object, "peak_bytes"), ==,
+                    ortrain_memory_plan_get_peak_bytes (plan));
   g_assert_cmpuint ((guint64) json_object_get_int_member (object, "arena_bytes"), ==, plan->arena_bytes);
   g_assert_true (json_object_has_member (object, "recompute"));
   JsonObject *block = json_array_get_object_element (json_object_get_array_member (object, "blocks"), 0);

@@ -67,7 +67,8 @@ make_graph (GRand *rand)
   OrtrainValue *s = add_op (graph, "", "LayerNormalization", "norm2", a, scale, bias);
   OrtrainValue *b = add_op (graph, "", "MatMul", "again2", s, w2, NULL);
   OrtrainValue *logits = add_op (graph, "", "Gemm", "fc3", b, w3, b3);
-  OrtrainNode *loss = add_node_full (graph, ORTRAIN_DOMAIN, "CrossEntropy", "loss", 3, logits, labels, NULL, NULL, NULL);
+  OrtrainNode *loss =
+      add_node_full (graph, ORTRAIN_DOMAIN, "CrossEntropy", "loss", 3, logits, labels, NULL, NULL, NULL);
   make_training_graph (graph, ortrain_node_output (loss, 0));
   return graph;
 }
@@ -165,7 +166,8 @@ test_same_bits (Fixture *fixture, gconstpointer data)
 {
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 16);
   double first = run_step (fixture->executor, feeds, FALSE);
-  g_autofree double *gradient = g_memdup2 (g_hash_table_lookup (fixture->memory.places, "w2.grad"), 64 * sizeof (double));
+  g_autofree double *gradient =
+      g_memdup2 (g_hash_table_lookup (fixture->memory.places, "w2.grad"), 64 * sizeof (double));
   g_autoptr (OrtrainExecutor) again = make_executor (fixture->graph, &fixture->memory, NULL);
   double second = run_step (again, feeds, FALSE);
   g_assert_true (memcmp (&first, &second, sizeof first) == 0);

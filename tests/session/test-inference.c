@@ -360,13 +360,18 @@ test_options (void)
   g_assert_true (ortrain_session_options_get_optimize (options));
 
   g_autofree char *path = g_build_filename (g_get_tmp_dir (), "ortrain-test-options.json", NULL);
-  g_assert_true (g_file_set_contents (path, "{ \"threads\": 2, \"seed\": 18446744073, \"optimize\": false }", -1, &error));
+  g_assert_true (
+      g_file_set_contents (path, "{ \"threads\": 2, \"seed\": 18446744073, \"optimize\": false }", -1, &error));
   g_assert_true (ortrain_session_options_load_file (options, path, &error));
   g_assert_cmpuint (ortrain_session_options_get_threads (options), ==, 2);
   g_assert_cmpuint (ortrain_session_options_get_seed (options), ==, 18446744073);
   g_assert_false (ortrain_session_options_get_optimize (options));
-  static const char *const wrong[] = { "[]", "{ \"threads\": 5, \"thread\": 1 }", "{ \"threads\": true }",
-                                       "{ \"threads\": -1 }", "{ \"optimize\": 1 }", "{ \"max-plans\": 0 }" };
+  static const char *const wrong[] = { "[]",
+                                       "{ \"threads\": 5, \"thread\": 1 }",
+                                       "{ \"threads\": true }",
+                                       "{ \"threads\": -1 }",
+                                       "{ \"optimize\": 1 }",
+                                       "{ \"max-plans\": 0 }" };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
       g_assert_true (g_file_set_contents (path, wrong[i], -1, &error));

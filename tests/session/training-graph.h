@@ -103,7 +103,8 @@ make_training_graph (OrtrainGraph *graph, OrtrainValue *loss)
     if (((OrtrainValue *) graph->initializers->pdata[i])->role == ORTRAIN_ROLE_PARAMETER)
       g_ptr_array_add (wanted, graph->initializers->pdata[i]);
   g_autofree OrtrainValue **gradients = g_new0 (OrtrainValue *, wanted->len + 1);
-  gboolean ok = ortrain_gradient_build (graph, loss, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, &error);
+  gboolean ok =
+      ortrain_gradient_build (graph, loss, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
 }
