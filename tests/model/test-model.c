@@ -355,6 +355,41 @@ test_function_bomb (void)
   assert_refused (bytes, NULL, NULL, ORTRAIN_MODEL_ERROR_LIMIT, "max-nodes");
 }
 
+/* What fuzzing found: declared shapes that no operator expects. */
+static void
+test_odd_shapes (void)
+{
+  const struct
+  {
+    const char *op_type, *inputs;
+    const gint64 *dims;
+  } cases[] = { { "ConstantOfShape", "x", DIMS (41) },
+                { "Concat", "x,x", SCALAR },
+                { "Expand", "x,x", DIMS (30) },
+                { "Reshape", "x,x", DIMS (17) },
+                { "Split", "x", SCALAR },
+                { "Softmax", "x", SCALAR },
+                { "Gather", "x,x", DIMS (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) },
+                { "Unsqueeze", "x,x", DIMS (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) } };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      Proto *graph = proto_new (), *node = proto_node (cases[i].op_type, cases[i].inputs, "y"),
+            *attribute = proto_new ();
+      proto_string (attribute, 1, "axis");
+      proto_int (attribute, 3, 0);
+      proto_int (attribute, 20, 2);
+      proto_message (node, 5, attribute);
+      proto_message (graph, 1, node);
+      proto_message (graph, 11, proto_value ("x", 7, cases[i].dims));
+      proto_message (graph, 12, proto_value ("y", 7, SCALAR));
+      g_autoptr (GError) error = NULL;
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainModel) model = load_bytes (bytes);
+      OrtrainGraph *result = ortrain_model_get_graph (model, &error);
+      g_assert_true ((result == NULL) == (error != NULL));
+    }
+}
+
 /* If with a branch that captures from two levels up. */
 static void
 test_subgraphs (void)
@@ -1206,6 +1241,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/model/functions", test_functions);
   g_test_add_func ("/model/function-recursion", test_function_recursion);
   g_test_add_func ("/model/function-bomb", test_function_bomb);
+  g_test_add_func ("/model/odd-shapes", test_odd_shapes);
   g_test_add_func ("/model/subgraphs", test_subgraphs);
   g_test_add_func ("/model/unknown-operators", test_unknown_operators);
   g_test_add_func ("/model/versions", test_versions);
