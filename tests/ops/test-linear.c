@@ -5,6 +5,7 @@
 #include "transform/ortrain-evaluate-private.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static double
@@ -105,6 +106,64 @@ test_gemm_bits (void)
   g_assert_cmpmem (c[0], m * n * sizeof (double), c[1], m * n * sizeof (double));
   g_free (c[0]);
   g_free (c[1]);
+}
+
+/* The blocked product of every instruction set that this machine has. */
+extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_baseline, ortrain_cpu_gemm_core_f64_baseline;
+#if defined(__x86_64__)
+extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_v3, ortrain_cpu_gemm_core_f64_v3;
+extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_v4, ortrain_cpu_gemm_core_f64_v4;
+#endif
+
+static void
+check_core (const OrtrainCpuGemmCore *f32, const OrtrainCpuGemmCore *f64)
+{
+  static const gint64 shapes[][3] = { { 1, 1, 1 }, { 17, 35, 300 }, { 230, 9, 33 }, { 5, 1040, 7 } };
+  gsize room = ortrain_cpu_gemm_core_a_bytes (f64) + ortrain_cpu_gemm_core_b_bytes (f64);
+  void *scratch = NULL;
+  g_assert_cmpint (posix_memalign (&scratch, 64, room), ==, 0);
+  for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
+    for (guint flags = 0; flags < 4; flags++)
+      {
+        const gint64 m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+        const gint64 lda = flags & 1 ? m : k, ldb = flags & 2 ? k : n;
+        guint state = 5;
+        g_autofree double *a = g_new (double, (gsize) (m * k)), *b = g_new (double, (gsize) (k * n));
+        g_autofree double *c = g_new0 (double, (gsize) (m * n));
+        g_autofree float *fa = g_new (float, (gsize) (m * k)), *fb = g_new (float, (gsize) (k * n));
+        g_autofree float *fc = g_new0 (float, (gsize) (m * n));
+        for (gint64 i = 0; i < m * k; i++)
+          a[i] = fa[i] = (float) noise (&state);
+        for (gint64 i = 0; i < k * n; i++)
+          b[i] = fb[i] = (float) noise (&state);
+        f32->tile.f32 ((flags & 1) != 0, (flags & 2) != 0, m, n, k, 2, fa, lda, fb, ldb, 0, fc, n, scratch);
+        f64->tile.f64 ((flags & 1) != 0, (flags & 2) != 0, m, n, k, 2, a, lda, b, ldb, 0, c, n, scratch);
+        for (gint64 i = 0; i < m; i++)
+          for (gint64 j = 0; j < n; j++)
+            {
+              double sum = 0;
+              for (gint64 l = 0; l < k; l++)
+                sum +=
+                    2 * (flags & 1 ? a[l * lda + i] : a[i * lda + l]) * (flags & 2 ? b[j * ldb + l] : b[l * ldb + j]);
+              g_assert_cmpfloat_with_epsilon (c[i * n + j], sum, 1e-12);
+              g_assert_cmpfloat_with_epsilon ((double) fc[i * n + j], sum, 1e-4);
+            }
+      }
+  free (scratch);
+}
+
+static void
+test_cores (void)
+{
+  check_core (&ortrain_cpu_gemm_core_f32_baseline, &ortrain_cpu_gemm_core_f64_baseline);
+#if defined(__x86_64__)
+  __builtin_cpu_init ();
+  if (__builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma") && __builtin_cpu_supports ("bmi2"))
+    check_core (&ortrain_cpu_gemm_core_f32_v3, &ortrain_cpu_gemm_core_f64_v3);
+  if (__builtin_cpu_supports ("avx512f") && __builtin_cpu_supports ("avx512bw") &&
+      __builtin_cpu_supports ("avx512dq") && __builtin_cpu_supports ("avx512vl"))
+    check_core (&ortrain_cpu_gemm_core_f32_v4, &ortrain_cpu_gemm_core_f64_v4);
+#endif
 }
 
 static OrtrainTensor *
@@ -212,6 +271,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/linear/gemm", test_gemm);
   g_test_add_func ("/linear/gemm/bits", test_gemm_bits);
+  g_test_add_func ("/linear/gemm/cores", test_cores);
   g_test_add_func ("/linear/matmul", test_matmul);
   return g_test_run ();
 }
