@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fixture.h"
+
+#include <glib/gstdio.h>
+
+/* All batches of the fixture as one dataset of 64 items. */
+static OrtrainDataset *
+make_dataset (TestModel *model)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) all = ortrain_tensor_dict_new ();
+  OrtrainTensorDict *first = test_model_feeds (model, 0);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (first); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (first, i);
+      OrtrainTensor *part = ortrain_tensor_dict_get_tensor (first, i);
+      gsize rank = ortrain_tensor_get_rank (part), bytes = ortrain_tensor_get_n_bytes (part);
+      gint64 dims[8];
+      for (gsize k = 0; k < rank; k++)
+        dims[k] = ortrain_tensor_get_dim (part, k);
+      dims[0] *= model->feeds->len;
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (ortrain_tensor_get_dtype (part), dims, rank, &error);
+      g_assert_no_error (error);
+      for (guint b = 0; b < model->feeds->len; b++)
+        memcpy (
+            (guint8 *) ortrain_tensor_get_address (tensor) + b * bytes,
+            (gconstpointer) ortrain_tensor_get_address (ortrain_tensor_dict_get (test_model_feeds (model, b), name)),
+            bytes);
+      ortrain_tensor_dict_set (all, name, tensor);
+    }
+  OrtrainDataset *dataset = ortrain_tensor_dataset_new (all, &error);
+  g_assert_no_error (error);
+  return dataset;
+}
+
+typedef struct
+{
+  GThread *thread;
+  guint n_progress, n_epochs, n_checkpoints;
+  double fraction;
+  GCancellable *cancellable;
+  guint cancel_at;
+} Watch;
+
+static void
+on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer user_data)
+{
+  Watch *watch = user_data;
+  g_assert_true (g_thread_self () == watch->thread);
+  g_assert_cmpfloat (progress->fraction, >=, watch->fraction);
+  watch->fraction = progress->fraction;
+  if (++watch->n_progress == watch->cancel_at)
+    g_cancellable_cancel (watch->cancellable);
+}
+
+static void
+on_epoch (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer user_data)
+{
+  Watch *watch = user_data;
+  g_assert_true (g_thread_self () == watch->thread);
+  g_assert_cmpuint (ortrain_epoch_record_get_epoch (record), ==, ++watch->n_epochs);
+}
+
+static void
+on_checkpoint (OrtrainTrainer *trainer, const char *path, gpointer user_data)
+{
+  Watch *watch = user_data;
+  g_assert_nonnull (path);
+  watch->n_checkpoints++;
+}
+
+static OrtrainTrainer *
+make_trainer (OrtrainTrainingSession *session, OrtrainDataset *dataset, Watch *watch)
+{
+  OrtrainTrainer *trainer = ortrain_trainer_new (session, dataset);
+  watch->thread = g_thread_self ();
+  g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), watch);
+  g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch), watch);
+  g_signal_connect (trainer, "checkpoint-saved", G_CALLBACK (on_checkpoint), watch);
+  ortrain_trainer_set_batch_size (trainer, 16);
+  return trainer;
+}
+
+static void
+test_fit (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  Watch watch = { 0 };
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+  ortrain_trainer_set_epochs (trainer, 30);
+  ortrain_trainer_set_validation (trainer, dataset);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 30);
+  g_assert_cmpuint (watch.n_epochs, ==, 30);
+  g_assert_cmpuint (watch.n_progress, ==, 120);
+  g_assert_cmpfloat (watch.fraction, ==, 1.0);
+  g_assert_cmpfloat (ortrain_training_history_get_last_loss (history), <, 0.2);
+  g_assert_cmpfloat (ortrain_training_history_get_last_metric (history), ==, 1.0);
+  g_autoptr (GBytes) losses = ortrain_training_history_get_losses (history);
+  g_assert_cmpuint (g_bytes_get_size (losses), ==, 120 * sizeof (double));
+  /* what evaluate says is what was recorded */
+  double loss, metric;
+  g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, &loss, &metric, &error));
+  g_autoptr (OrtrainEpochRecord) last = g_list_model_get_item (ortrain_training_history_get_epochs (history), 29);
+  g_assert_cmpfloat (loss, ==, ortrain_epoch_record_get_validation_loss (last));
+}
+
+static void
+test_early_end (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  ortrain_optimizer_set_learning_rate (
+      ortrain_training_options_get_optimizer (ortrain_training_session_get_options (session)), 0.0);
+  Watch watch = { 0 };
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+  ortrain_trainer_set_epochs (trainer, 30);
+  ortrain_trainer_set_validation (trainer, dataset);
+  ortrain_trainer_set_patience (trainer, 2);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_training_history_get_stopped_early (history));
+  g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 3);
+  g_assert_cmpuint (ortrain_training_history_get_best_epoch (history), ==, 1);
+}
+
+static void
+remove_folder (const char *path)
+{
+  g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
+  const char *name;
+  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
+    {
+      g_autofree char *child = g_build_filename (path, name, NULL);
+      if (g_file_test (child, G_FILE_TEST_IS_DIR))
+        remove_folder (child);
+      else
+        g_unlink (child);
+    }
+  g_rmdir (path);
+}
+
+/* Broken off in the middle of an epoch, it goes on to the same bits. */
+static void
+test_resume (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+  g_autofree char *path = g_build_filename (folder, "checkpoint", NULL);
+
+  g_autoptr (OrtrainTrainingSession) whole = test_model_make_session (model, "adamw");
+  Watch watch = { 0 };
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (whole, dataset, &watch);
+  ortrain_trainer_set_epochs (trainer, 3);
+  ortrain_trainer_set_batch_size (trainer, 3);
+  ortrain_trainer_set_seed (trainer, 7);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+
+  g_autoptr (OrtrainTrainingSession) broken = test_model_make_session (model, "adamw");
+  Watch second = { .cancellable = g_cancellable_new (), .cancel_at = 7 };
+  g_autoptr (OrtrainTrainer) breaking = make_trainer (broken, dataset, &second);
+  ortrain_trainer_set_epochs (breaking, 3);
+  ortrain_trainer_set_batch_size (breaking, 3);
+  ortrain_trainer_set_seed (breaking, 7);
+  ortrain_trainer_set_checkpoint_dir (breaking, path);
+  g_assert_null (ortrain_trainer_fit (breaking, second.cancellable, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_clear_error (&error);
+  g_assert_cmpuint (ortrain_training_session_get_step (broken), ==, 7);
+  g_object_unref (second.cancellable);
+
+  g_autoptr (OrtrainTrainingSession) fresh = test_model_make_session (model, "adamw");
+  Watch third = { 0 };
+  g_autoptr (OrtrainTrainer) resuming = ortrain_trainer_new (fresh, dataset);
+  g_signal_connect (resuming, "checkpoint-saved", G_CALLBACK (on_checkpoint), &third);
+  ortrain_trainer_set_epochs (resuming, 3);
+  ortrain_trainer_set_batch_size (resuming, 3);
+  ortrain_trainer_set_seed (resuming, 7);
+  ortrain_trainer_set_checkpoint_dir (resuming, path);
+  ortrain_trainer_set_resume (resuming, TRUE);
+  g_autoptr (OrtrainTrainingHistory) rest = ortrain_trainer_fit (resuming, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_session_get_step (fresh), ==, ortrain_training_session_get_step (whole));
+  g_assert_cmpuint (third.n_checkpoints, >, 0);
+  g_autoptr (OrtrainTensorDict) a = ortrain_training_session_get_state (whole, &error);
+  g_autoptr (OrtrainTensorDict) b = ortrain_training_session_get_state (fresh, &error);
+  test_assert_same_bits (a, b);
+  remove_folder (folder);
+}
+
+static void
+on_done (GObject *source, GAsyncResult *result, gpointer user_data)
+{
+  *(GAsyncResult **) user_data = g_object_ref (result);
+}
+
+static gboolean
+cancel (gpointer user_data)
+{
+  g_cancellable_cancel (user_data);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+test_async (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  Watch watch = { 0 };
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+  ortrain_trainer_set_epochs (trainer, 5);
+  g_autoptr (GAsyncResult) result = NULL;
+  ortrain_trainer_fit_async (trainer, NULL, on_done, &result);
+  g_assert_null (ortrain_trainer_fit (trainer, NULL, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY);
+  g_clear_error (&error);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit_finish (trainer, result, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 5);
+  g_assert_cmpuint (watch.n_epochs, ==, 5); /* each of them arrives */
+  g_assert_cmpuint (watch.n_progress, >, 0);
+
+  /* without an end, until it is cancelled */
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  g_autoptr (GAsyncResult) endless = NULL;
+  watch = (Watch){ .thread = g_thread_self () };
+  ortrain_trainer_set_epochs (trainer, G_MAXUINT);
+  ortrain_trainer_fit_async (trainer, cancellable, on_done, &endless);
+  g_timeout_add (30, cancel, cancellable);
+  while (endless == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_null (ortrain_trainer_fit_finish (trainer, endless, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+}
+
+static void
+test_accumulation (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  OrtrainTensorDict *states[2];
+  /* Four batches of 16 averaged are one batch of 64. */
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "sgd");
+      ortrain_training_options_set_accumulation_steps (options, i == 0 ? 4 : 1);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+      g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+      ortrain_trainer_set_batch_size (trainer, i == 0 ? 16 : 64);
+      ortrain_trainer_set_epochs (trainer, 3);
+      g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 3);
+      states[i] = ortrain_training_session_get_state (session, &error);
+    }
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (states[0]); i++)
+    g_assert_cmpfloat (
+        test_distance (ortrain_tensor_dict_get_tensor (states[0], i), ortrain_tensor_dict_get_tensor (states[1], i)), <,
+        1e-5);
+  g_object_unref (states[0]);
+  g_object_unref (states[1]);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/trainer/fit", test_fit);
+  g_test_add_func ("/trainer/early-end", test_early_end);
+  g_test_add_func ("/trainer/resume", test_resume);
+  g_test_add_func ("/trainer/async", test_async);
+  g_test_add_func ("/trainer/accumulation", test_accumulation);
+  return g_test_run ();
+}
