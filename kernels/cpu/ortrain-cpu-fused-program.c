@@ -213,7 +213,7 @@ plan_space (OrtrainTileBuilder *self, GError **error)
     {
       space->pieces = MAX (1, (space->inner + ORTRAIN_TILE - 1) / ORTRAIN_TILE);
       space->piece = ((space->inner + space->pieces - 1) / space->pieces + 63) & ~(gint64) 63;
-      space->piece = MIN (space->piece, ORTRAIN_TILE);
+      space->piece = CLAMP (space->piece, 1, ORTRAIN_TILE); /* 0 for an empty row */
       space->pieces = MAX (1, (space->inner + space->piece - 1) / space->piece);
       space->n_tiles = space->n_rows * space->pieces;
     }
