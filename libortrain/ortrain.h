@@ -23,7 +23,6 @@
 #include "memory/ortrain-memory-block.h"
 #include "memory/ortrain-memory-plan.h"
 #include "memory/ortrain-memory-report.h"
-#include "memory/ortrain-pack-csv.h"
 #include "model/ortrain-model-limits.h"
 #include "model/ortrain-model-tensor.h"
 #include "model/ortrain-model.h"

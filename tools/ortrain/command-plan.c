@@ -25,32 +25,6 @@ plan_model (const char *path, gint batch, gint seq, GError **error)
 }
 
 static ExitStatus
-pack (const char *csv, gboolean json)
-{
-  guint64 peak, lower_bound;
-  guint n;
-  GError *error = NULL;
-  if (!ortrain_memory_plan_pack_csv (csv, &peak, &lower_bound, &n, &error))
-    return command_fail (error);
-  if (!json)
-    {
-      g_print ("%u buffers in %" G_GUINT64_FORMAT " bytes, at least %" G_GUINT64_FORMAT " are needed\n", n, peak, lower_bound);
-      return EXIT_OK;
-    }
-  g_autoptr (JsonBuilder) builder = json_builder_new ();
-  json_builder_begin_object (builder);
-  json_builder_set_member_name (builder, "buffers");
-  json_builder_add_int_value (builder, n);
-  json_builder_set_member_name (builder, "peak_bytes");
-  json_builder_add_int_value (builder, (gint64) peak);
-  json_builder_set_member_name (builder, "lower_bound_bytes");
-  json_builder_add_int_value (builder, (gint64) lower_bound);
-  json_builder_end_object (builder);
-  command_print_json (builder);
-  return EXIT_OK;
-}
-
-static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = 1, seq = 64;
@@ -73,10 +47,9 @@ run (int argc, char *argv[])
   if (batch < 1 || seq < 1)
     return command_usage (&command_plan, "--batch and --seq are at least 1");
 
-  if (csv != NULL)
-    return pack (csv, json);
   GError *error = NULL;
-  g_autoptr (OrtrainMemoryPlan) plan = plan_model (argv[1], batch, seq, &error);
+  g_autoptr (OrtrainMemoryPlan) plan =
+      csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error) : plan_model (argv[1], batch, seq, &error);
   if (plan == NULL || (svg != NULL && !ortrain_memory_plan_save_svg (plan, svg, &error)) ||
       (html != NULL && !ortrain_memory_plan_save_html (plan, html, &error)))
     return command_fail (error);
