@@ -30,11 +30,11 @@ NAME (max_plane) (const Pool *pool, const REAL *source, REAL *restrict dest, gui
               gint64 low = MAX (tap->low - w0, 0), high = MIN (tap->high - w0, n);
               if (d < 0 || d >= in[0] || h < 0 || h >= in[1])
                 continue;
-              const REAL *from = source + (d * in[1] + h) * in[2] + w0 * step - pool->pad[2] + tap->offset[2];
+              const REAL *restrict from = source + (d * in[1] + h) * in[2] + w0 * step - pool->pad[2] + tap->offset[2];
 #if IS_FLOAT
-#define TAKES(v, i) (v > best[i] || v != v || place[i] < 0)
+#define TAKES(v, i) ((v > best[i]) | (v != v) | (place[i] < 0))
 #else
-#define TAKES(v, i) (v > best[i] || place[i] < 0)
+#define TAKES(v, i) ((v > best[i]) | (place[i] < 0))
 #endif
 #define MAX_LOOP(expression)                                                                                           \
   for (gint64 i = low; i < high; i++)                                                                                  \
