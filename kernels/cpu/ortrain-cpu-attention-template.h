@@ -115,7 +115,7 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
           for (gint64 j = 0; j < keys; j += 512)
             {
               gint64 n = MIN (512, keys - j);
-#pragma GCC ivdep
+              ORTRAIN_INDEPENDENT
               for (gint64 i = j; i < j + n; i++)
                 x[i] = EXP (x[i] - top);
               sum += R (ortrain_lane_sum) (x + j, n, 0);
@@ -186,13 +186,13 @@ R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
                   continue;
                 }
               R (add_mask) (run, b, h, row + r, first, x, keys);
-#pragma GCC ivdep
+              ORTRAIN_INDEPENDENT
               for (gint64 j = 0; j < keys; j++)
                 x[j] = EXP (x[j] - lse);
               if (!dq && !dk)
                 continue;
               REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = (REAL) plan->scale;
-#pragma GCC ivdep
+              ORTRAIN_INDEPENDENT
               for (gint64 j = 0; j < keys; j++)
                 dx[j] = x[j] * (dx[j] - dot) * scale;
             }

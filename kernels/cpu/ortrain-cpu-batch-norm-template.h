@@ -170,7 +170,7 @@ R (apply_units) (gpointer data, gint64 begin, gint64 end, guint worker)
       {
         gint64 c = u % channels, at = u * plan->inner;
         REAL m = mean[c], f = a[c], b = bias[c];
-#pragma GCC ivdep
+        ORTRAIN_INDEPENDENT
         for (gint64 j = at; j < at + plan->inner; j++)
           y[j] = (x[j] - m) * f + b;
       }
@@ -179,7 +179,7 @@ R (apply_units) (gpointer data, gint64 begin, gint64 end, guint worker)
       {
         const REAL *from = x + r * channels;
         REAL *to = y + r * channels;
-#pragma GCC ivdep
+        ORTRAIN_INDEPENDENT
         for (gint64 c = 0; c < channels; c++)
           to[c] = (from[c] - mean[c]) * a[c] + bias[c];
       }
@@ -208,8 +208,8 @@ R (grad_sum_units) (gpointer data, gint64 begin, gint64 end, guint worker)
           sum[c] = dot[c] = 0;
         for (gint64 c = 0; c < channels; c += NORM_TILE)
           R (column_sums)
-          (dy + first * channels + c, x ? x + first * channels + c : NULL, mean ? mean + c : NULL, rows, channels,
-           MIN (NORM_TILE, channels - c), sum + c, dot + c);
+        (dy + first * channels + c, x ? x + first * channels + c : NULL, mean ? mean + c : NULL, rows, channels,
+         MIN (NORM_TILE, channels - c), sum + c, dot + c);
       }
 }
 
@@ -263,24 +263,22 @@ R (grad_apply_units) (gpointer data, gint64 begin, gint64 end, guint worker)
         gint64 c = u % channels, at = u * plan->inner;
         REAL m = mean[c], f = a[c], b = k1[c], k = k2[c];
         if (plan->frozen)
-#pragma GCC ivdep
-          for (gint64 j = at; j < at + plan->inner; j++)
-            dx[j] = dy[j] * f;
-        else
-#pragma GCC ivdep
-          for (gint64 j = at; j < at + plan->inner; j++)
-            dx[j] = f * (dy[j] - b - (x[j] - m) * k);
+          ORTRAIN_INDEPENDENT
+        for (gint64 j = at; j < at + plan->inner; j++)
+          dx[j] = dy[j] * f;
+        else ORTRAIN_INDEPENDENT
+        for (gint64 j = at; j < at + plan->inner; j++)
+          dx[j] = f * (dy[j] - b - (x[j] - m) * k);
       }
     else
       {
         gint64 at = u * channels;
         if (plan->frozen)
-#pragma GCC ivdep
-          for (gint64 c = 0; c < channels; c++)
-            dx[at + c] = dy[at + c] * a[c];
-        else
-#pragma GCC ivdep
-          for (gint64 c = 0; c < channels; c++)
-            dx[at + c] = a[c] * (dy[at + c] - k1[c] - (x[at + c] - mean[c]) * k2[c]);
+          ORTRAIN_INDEPENDENT
+        for (gint64 c = 0; c < channels; c++)
+          dx[at + c] = dy[at + c] * a[c];
+        else ORTRAIN_INDEPENDENT
+        for (gint64 c = 0; c < channels; c++)
+          dx[at + c] = a[c] * (dy[at + c] - k1[c] - (x[at + c] - mean[c]) * k2[c]);
       }
 }

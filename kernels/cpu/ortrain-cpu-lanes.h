@@ -5,6 +5,14 @@
 #include <math.h>
 #include <string.h>
 
+/* In front of a loop whose turns do not depend on each other, though the compiler cannot see it: operands may be the same
+ * memory, element by element. Clang has nothing like it that keeps quiet where a loop calls a function. */
+#ifdef __clang__
+#define ORTRAIN_INDEPENDENT
+#else
+#define ORTRAIN_INDEPENDENT _Pragma ("GCC ivdep")
+#endif
+
 /* Reductions over contiguous memory, written so that a compiler vectorises them without being allowed to reorder sums:
  * N lanes run side by side and are joined in a fixed order at the end of each block. A block of singles is short enough
  * for its rounding to vanish beside that of its elements; blocks are joined in double. */

@@ -132,19 +132,18 @@ R (loss_grad_units) (gpointer data, gint64 begin, gint64 end, guint worker)
           if (target[0] < 0)
             memset (dx, 0, (gsize) n * sizeof (REAL));
           else if (b0 == 0)
-#pragma GCC ivdep
-            for (gint64 c = 0; c < n; c++)
-              dx[c] = a0 * EXP (x[c] - shift0);
-          else
-#pragma GCC ivdep
-            for (gint64 c = 0; c < n; c++)
-              dx[c] = a0 * EXP (x[c] - shift0) - b0 * (weights ? weights[c] : 1);
+            ORTRAIN_INDEPENDENT
+          for (gint64 c = 0; c < n; c++)
+            dx[c] = a0 * EXP (x[c] - shift0);
+          else ORTRAIN_INDEPENDENT
+          for (gint64 c = 0; c < n; c++)
+            dx[c] = a0 * EXP (x[c] - shift0) - b0 * (weights ? weights[c] : 1);
         }
       else
         for (gint64 c = 0; c < n; c++)
           {
             REAL w = weights ? weights[c] : 1;
-#pragma GCC ivdep
+            ORTRAIN_INDEPENDENT
             for (gint64 j = 0; j < width; j++)
               dx[c * inner + j] = target[j] < 0 ? 0 : a[j] * EXP (x[c * inner + j] - shift[j]) - b[j] * w;
           }

@@ -28,13 +28,12 @@ R (layer_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       if (run->inverse_out)
         ((REAL *) run->inverse_out)[r] = inverse;
       if (bias)
-#pragma GCC ivdep
-        for (gint64 j = 0; j < plan->n; j++)
-          y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
-      else
-#pragma GCC ivdep
-        for (gint64 j = 0; j < plan->n; j++)
-          y[j] = (x[j] - mean) * inverse * scale[j];
+        ORTRAIN_INDEPENDENT
+      for (gint64 j = 0; j < plan->n; j++)
+        y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
+      else ORTRAIN_INDEPENDENT
+      for (gint64 j = 0; j < plan->n; j++)
+        y[j] = (x[j] - mean) * inverse * scale[j];
     }
 }
 
@@ -109,7 +108,7 @@ R (layer_grad_chunk) (gpointer data, gint64 begin, gint64 end, guint worker)
             }
           if (params)
             {
-#pragma GCC ivdep
+              ORTRAIN_INDEPENDENT
               for (gint64 j = 0; j < n; j++)
                 {
                   part_scale[j] += dy[j] * ((x[j] - mean) * inverse);
@@ -125,7 +124,7 @@ R (layer_grad_chunk) (gpointer data, gint64 begin, gint64 end, guint worker)
           if (run->y)
             {
               REAL *dx = (REAL *) run->y + r * n;
-#pragma GCC ivdep
+              ORTRAIN_INDEPENDENT
               for (gint64 j = 0; j < n; j++)
                 dx[j] = inverse * (dy[j] * scale[j] - k1 - (x[j] - mean) * k2);
             }
@@ -169,7 +168,7 @@ R (group_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       for (gint64 k = 0; k < plan->per_group; k++)
         {
           REAL a = inverse * scale[c + k], b = bias[c + k];
-#pragma GCC ivdep
+          ORTRAIN_INDEPENDENT
           for (gint64 j = k * plan->inner; j < (k + 1) * plan->inner; j++)
             y[j] = (x[j] - mean) * a + b;
         }
@@ -205,7 +204,7 @@ R (group_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       for (gint64 k = 0; k < plan->per_group; k++)
         {
           REAL a = scale[c + k];
-#pragma GCC ivdep
+          ORTRAIN_INDEPENDENT
           for (gint64 j = k * inner; j < (k + 1) * inner; j++)
             dx[j] = inverse * (dy[j] * a - k1 - (x[j] - mean) * k2);
         }

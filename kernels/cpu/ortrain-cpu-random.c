@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cpu-half.h"
+#include "ortrain-cpu-lanes.h"
 
 #include <math.h>
 #include <string.h>
@@ -126,8 +127,9 @@ new_plan (OrtrainKernelSetup *setup)
         guint32 words[4 * RANDOM_BATCH];                                                                               \
         gint64 n = MIN (4 * RANDOM_BATCH, end - i);                                                                    \
         draw (&run->key, (guint64) i / 4, words);                                                                      \
-        _Pragma ("GCC ivdep") for (gint64 j = 0; j < n; j++) y[i + j] =                                                \
-            (words[j] >> 8) >= threshold ? x[i + j] * scale : 0;                                                       \
+        ORTRAIN_INDEPENDENT                                                                                            \
+        for (gint64 j = 0; j < n; j++)                                                                                 \
+          y[i + j] = (words[j] >> 8) >= threshold ? x[i + j] * scale : 0;                                              \
         for (gint64 j = 0; run->mask && j < n; j++)                                                                    \
           run->mask[i + j] = (words[j] >> 8) >= threshold;                                                             \
       }                                                                                                                \

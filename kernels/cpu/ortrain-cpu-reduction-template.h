@@ -158,18 +158,18 @@ R (units) (gpointer data, gint64 begin, gint64 end, guint worker)
             acc[j] = run->identity;
           if (plan->n_reduced <= 1)
             R (columns)
-            (run->op, x + base + at + first * plan->reduced_in[0], last - first, plan->reduced_in[0], width, acc,
-             tile_shift);
+          (run->op, x + base + at + first * plan->reduced_in[0], last - first, plan->reduced_in[0], width, acc,
+           tile_shift);
           else /* runs along the innermost of the reduced dimensions */
-            for (gint64 r = first; r < last;)
-              {
-                gint64 size = plan->reduced_size[plan->n_reduced - 1], within = r % size;
-                gint64 n = MIN (size - within, last - r);
-                R (columns)
-                (run->op, x + base + at + offset_of (r, plan->n_reduced, plan->reduced_size, plan->reduced_in), n,
-                 plan->reduced_in[plan->n_reduced - 1], width, acc, tile_shift);
-                r += n;
-              }
+              for (gint64 r = first; r < last;)
+          {
+            gint64 size = plan->reduced_size[plan->n_reduced - 1], within = r % size;
+            gint64 n = MIN (size - within, last - r);
+            R (columns)
+            (run->op, x + base + at + offset_of (r, plan->n_reduced, plan->reduced_size, plan->reduced_in), n,
+             plan->reduced_in[plan->n_reduced - 1], width, acc, tile_shift);
+            r += n;
+          }
         }
       else
         {

@@ -10,7 +10,7 @@ R (exp_row) (const REAL *x, REAL *y, gint64 n, REAL shift)
   for (gint64 i = 0; i < n; i += 1024)
     {
       gint64 end = MIN (n, i + 1024);
-#pragma GCC ivdep
+      ORTRAIN_INDEPENDENT
       for (gint64 j = i; j < end; j++)
         y[j] = EXP (x[j] - shift);
       total += R (ortrain_lane_sum) (y + i, end - i, 0);
@@ -26,13 +26,13 @@ R (softmax_row) (gboolean logarithm, const REAL *x, REAL *y, gint64 n)
   if (logarithm)
     {
       REAL norm = (REAL) (top + log (R (ortrain_lane_sum_exp) (x, n, top)));
-#pragma GCC ivdep
+      ORTRAIN_INDEPENDENT
       for (gint64 j = 0; j < n; j++)
         y[j] = x[j] - norm;
       return;
     }
   REAL scale = (REAL) (1 / R (exp_row) (x, y, n, top));
-#pragma GCC ivdep
+  ORTRAIN_INDEPENDENT
   for (gint64 j = 0; j < n; j++)
     y[j] *= scale;
 }
@@ -57,23 +57,23 @@ R (softmax_columns) (gboolean logarithm, const REAL *x, REAL *y, gint64 n, gint6
       for (gint64 j = 0; j < width; j++)
         sum[j] = 0;
       for (gint64 k = first; k < last; k++)
-#pragma GCC ivdep
-        for (gint64 j = 0; j < width; j++)
-          {
-            REAL e = EXP (x[k * inner + j] - top[j]);
-            if (!logarithm)
-              y[k * inner + j] = e;
-            sum[j] += e;
-          }
+        ORTRAIN_INDEPENDENT
+      for (gint64 j = 0; j < width; j++)
+        {
+          REAL e = EXP (x[k * inner + j] - top[j]);
+          if (!logarithm)
+            y[k * inner + j] = e;
+          sum[j] += e;
+        }
       for (gint64 j = 0; j < width; j++)
         total[j] += sum[j];
     }
   for (gint64 j = 0; j < width; j++)
     sum[j] = logarithm ? (REAL) (top[j] + log (total[j])) : (REAL) (1 / total[j]);
   for (gint64 k = 0; k < n; k++)
-#pragma GCC ivdep
-    for (gint64 j = 0; j < width; j++)
-      y[k * inner + j] = logarithm ? x[k * inner + j] - sum[j] : y[k * inner + j] * sum[j];
+    ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < width; j++)
+    y[k * inner + j] = logarithm ? x[k * inner + j] - sum[j] : y[k * inner + j] * sum[j];
 }
 
 /* softmax: dx = y·(dy - Σ dy·y); logarithm of it: dx = dy - e^y · Σ dy */
@@ -82,13 +82,12 @@ R (grad_row) (gboolean logarithm, const REAL *dy, const REAL *y, REAL *dx, gint6
 {
   REAL sum = (REAL) (logarithm ? R (ortrain_lane_sum) (dy, n, 0) : R (ortrain_lane_dot) (dy, y, n, 0));
   if (logarithm)
-#pragma GCC ivdep
-    for (gint64 j = 0; j < n; j++)
-      dx[j] = dy[j] - EXP (y[j]) * sum;
-  else
-#pragma GCC ivdep
-    for (gint64 j = 0; j < n; j++)
-      dx[j] = y[j] * (dy[j] - sum);
+    ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < n; j++)
+    dx[j] = dy[j] - EXP (y[j]) * sum;
+  else ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < n; j++)
+    dx[j] = y[j] * (dy[j] - sum);
 }
 
 static void
@@ -102,12 +101,12 @@ R (grad_columns) (gboolean logarithm, const REAL *dy, const REAL *y, REAL *dx, g
   for (gint64 j = 0; j < width; j++)
     sum[j] = (REAL) total[j];
   for (gint64 k = 0; k < n; k++)
-#pragma GCC ivdep
-    for (gint64 j = 0; j < width; j++)
-      {
-        gint64 at = k * inner + j;
-        dx[at] = logarithm ? dy[at] - EXP (y[at]) * sum[j] : y[at] * (dy[at] - sum[j]);
-      }
+    ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < width; j++)
+    {
+      gint64 at = k * inner + j;
+      dx[at] = logarithm ? dy[at] - EXP (y[at]) * sum[j] : y[at] * (dy[at] - sum[j]);
+    }
 }
 
 static void
