@@ -5,15 +5,9 @@
 /* Operators that draw random numbers. Their stream hangs on seed, step and the node's own number, so that a node can be
  * run again with the same result: dropout's gradient draws the mask anew instead of keeping it. */
 
-static gboolean
-is_false (OrtrainValue *training)
-{
-  return training == NULL || (training->kind == ORTRAIN_VALUE_INITIALIZER && training->tensor != NULL &&
-                              ortrain_tensor_get_scalar (training->tensor, 0) == 0);
-}
-
-/* Outside of training, dropout is nothing. Before 12 a file could not ask for training, and the ratio was an attribute;
- * before 10 the mask had the type of the data. */
+/* Outside of training, dropout is nothing, and specialisation takes it out; a training session turns it on, so it stays
+ * until then. Before 12 a file could not ask for training, and the ratio was an attribute; before 10 the mask had the type
+ * of the data. */
 static gboolean
 upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
@@ -21,7 +15,7 @@ upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **
   OrtrainValue *mask = ortrain_node_output (node, 1);
   gboolean mask_used = mask != NULL && (mask->uses->len > 0 || mask->is_output);
   if (opset < 12)
-    ortrain_attributes_remove (node->attributes, "ratio");
+    ortrain_upgrade_attribute_to_input (graph, node, "ratio", 1);
   if (opset < 10 && mask_used)
     {
       OrtrainValue *data = ortrain_upgrade_insert (graph, node, "Dropout", &x, 1, NULL);
@@ -33,10 +27,6 @@ upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **
       ortrain_graph_delete_node (graph, node);
       return TRUE;
     }
-  if (mask_used || y == NULL || !is_false (ortrain_node_input (node, 2)))
-    return TRUE;
-  ortrain_value_replace_uses (y, ortrain_upgrade_insert (graph, node, "Identity", &x, 1, NULL));
-  ortrain_graph_delete_node (graph, node);
   return TRUE;
 }
 

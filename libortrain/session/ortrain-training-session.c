@@ -132,6 +132,13 @@ boundary (OrtrainTrainingSession *self, guint phase)
   return ortrain_memory_plan_get_n_steps (self->plan);
 }
 
+/* The number of the training step that a phase belongs to, from 1. */
+static guint64
+step_of (OrtrainTrainingSession *self, guint phase)
+{
+  return self->n_train_steps + (phase == PRE_UPDATE || phase == POST_UPDATE ? 0 : 1);
+}
+
 static OrtrainMemoryReport *
 make_report (OrtrainTrainingSession *self, guint phase)
 {
@@ -144,7 +151,7 @@ make_report (OrtrainTrainingSession *self, guint phase)
   guint64 cached = persistent + ortrain_step_arena_get_size (self->arena);
   OrtrainMemoryReport report = {
     .rank = ortrain_training_options_get_rank (self->options),
-    .step = self->n_train_steps + (updating ? 0 : 1),
+    .step = step_of (self, phase),
     .phase = phase_names[phase],
     .allocated = persistent + live,
     .step_peak = peak,
@@ -174,12 +181,12 @@ make_report (OrtrainTrainingSession *self, guint phase)
 }
 
 static gboolean
-is_printed (OrtrainTrainingSession *self)
+is_printed (OrtrainTrainingSession *self, guint phase)
 {
   if (!ortrain_training_options_get_print_memory (self->options) ||
       ortrain_training_options_get_rank (self->options) != 0)
     return FALSE;
-  guint64 step = self->n_train_steps + 1;
+  guint64 step = step_of (self, phase);
   return step < 10 || (step & (step - 1)) == 0;
 }
 
@@ -192,7 +199,7 @@ has_handlers (OrtrainTrainingSession *self, guint signal)
 static void
 reach (OrtrainTrainingSession *self, guint phase)
 {
-  gboolean printed = is_printed (self), handled = has_handlers (self, phase);
+  gboolean printed = is_printed (self, phase), handled = has_handlers (self, phase);
   if (!printed && !handled)
     return;
   OrtrainMemoryReport *report = make_report (self, phase);
@@ -1112,8 +1119,8 @@ ortrain_training_session_dispose (GObject *object)
 {
   OrtrainTrainingSession *self = ORTRAIN_TRAINING_SESSION (object);
 
-  /* From a handler in the middle of a step the memory is still in use; it goes with the last reference. */
-  if (g_atomic_int_get (&self->busy) && object->ref_count > 0 && self->in_step)
+  /* In the middle of a call the memory is still in use; it goes with the last reference, which calls hold too. */
+  if (g_atomic_int_get (&self->busy))
     {
       G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);
       return;

@@ -668,6 +668,111 @@ test_check (void)
   g_assert_nonnull (strstr (text, "tie (\"model.lm_head.weight\", \"val_469\")"));
 }
 
+/* ---- the memory line ---- */
+
+static GPtrArray *lines;
+
+static GLogWriterOutput
+catch_lines (GLogLevelFlags level, const GLogField *fields, gsize n_fields, gpointer user_data)
+{
+  const char *domain = NULL, *message = NULL;
+  for (gsize i = 0; i < n_fields; i++)
+    {
+      if (g_str_equal (fields[i].key, "GLIB_DOMAIN"))
+        domain = fields[i].value;
+      if (g_str_equal (fields[i].key, "MESSAGE"))
+        message = fields[i].value;
+    }
+  if (g_strcmp0 (domain, "Ortrain-Memory") == 0)
+    {
+      g_ptr_array_add (lines, g_strdup (message));
+      return G_LOG_WRITER_HANDLED;
+    }
+  return g_log_writer_default (level, fields, n_fields, user_data);
+}
+
+static void
+test_memory_line (void)
+{
+  if (!g_test_subprocess ())
+    {
+      g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+      g_test_trap_assert_passed ();
+      return;
+    }
+  lines = g_ptr_array_new_with_free_func (g_free);
+  g_log_set_writer_func (catch_lines, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "sgd");
+  ortrain_training_options_set_print_memory (options, TRUE);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  train (session, model, 0, 17);
+  /* steps 1 to 9, and 16; six phases each */
+  g_assert_cmpuint (lines->len, ==, 60);
+  for (guint i = 0; i < lines->len; i++)
+    {
+      static const char *const phases[] = { "pre_forward",   "post_forward", "pre_backward",
+                                            "post_backward", "pre_update",   "post_update" };
+      g_autofree char *pattern = g_strdup_printf (
+          "^rank-0 step %u memory \\(MiB\\) \\| phase: %s \\| allocated: \\d+ \\| max allocated: \\d+ \\| cached: \\d+ "
+          "\\| "
+          "max cached: \\d+ \\| inactive: \\d+ \\| max inactive: \\d+ \\| param: \\d+ \\| grad: \\d+ \\| buffer: \\d+$",
+          i < 54 ? i / 6 + 1 : 16, phases[i % 6]);
+      if (!g_regex_match_simple (pattern, lines->pdata[i], 0, 0))
+        g_error ("%s", (const char *) lines->pdata[i]);
+    }
+}
+
+/* ---- dropout ---- */
+
+static void
+test_dropout (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("dropout");
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 8");
+  OrtrainValue *h =
+      ortrain_graph_builder_dropout (builder, ortrain_graph_builder_linear (builder, x, "a", 64, TRUE), 0.5);
+  ortrain_graph_builder_add_output (builder, ortrain_graph_builder_linear (builder, h, "b", 3, TRUE), "y");
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_graph (ortrain_graph_builder_get_graph (builder), &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  const gint64 dims[] = { 4, 8 }, n = 4;
+  g_autoptr (OrtrainTensor) input = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, 2, &error);
+  g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, &n, 1, &error);
+  for (guint i = 0; i < 32; i++)
+    ((float *) ortrain_tensor_get_address (input))[i] = sinf (i);
+  ortrain_tensor_dict_set (feeds, "x", input);
+  ortrain_tensor_dict_set (feeds, "t", labels);
+
+  double losses[3][3];
+  for (guint s = 0; s < 3; s++) /* seeds 5, 5, 6 */
+    {
+      g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+      g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("y", "t");
+      ortrain_training_options_add_loss (options, loss);
+      ortrain_training_options_set_seed (options, s < 2 ? 5 : 6);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_assert_no_error (error);
+      for (guint k = 0; k < 3; k++)
+        {
+          losses[s][k] = ortrain_training_session_train_step (session, feeds, &error);
+          g_assert_no_error (error);
+        }
+      /* evaluation drops nothing */
+      g_autoptr (OrtrainTensorDict) a = ortrain_training_session_eval_step (session, feeds, &error);
+      g_autoptr (OrtrainTensorDict) b = ortrain_training_session_eval_step (session, feeds, &error);
+      test_assert_same_bits (a, b);
+    }
+  for (guint k = 0; k < 3; k++)
+    {
+      g_assert_cmpfloat (losses[0][k], ==, losses[1][k]);
+      g_assert_cmpfloat (losses[0][k], !=, losses[2][k]);
+    }
+  g_assert_cmpfloat (losses[0][0], !=, losses[0][1]); /* another mask in each step */
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -696,5 +801,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/training/json", test_json);
   g_test_add_func ("/training/environment", test_environment);
   g_test_add_func ("/training/check", test_check);
+  g_test_add_func ("/training/memory-line", test_memory_line);
+  g_test_add_func ("/training/dropout", test_dropout);
   return g_test_run ();
 }
