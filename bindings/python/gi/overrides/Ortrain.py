@@ -269,10 +269,10 @@ class TensorDict(Ortrain.TensorDict):
 collections.abc.Mapping.register(TensorDict)
 
 
-async def _await(start, finish):
+async def _await(start, finish, given=None):
     """Awaits an asynchronous pair whatever loop asyncio runs on: the main context is turned while waiting."""
     done = []
-    cancellable = Gio.Cancellable()
+    cancellable = given or Gio.Cancellable()
     context = GLib.MainContext.ref_thread_default()
     start(cancellable, lambda source, result: done.append(result))
     try:
@@ -289,18 +289,22 @@ async def _await(start, finish):
     return finish(done[0])
 
 
-def _asynchronous(cls, name, *converters):
+def _asynchronous(cls, name):
     """name_async without a callback gives an awaitable; with one it is what the library has."""
-    original = getattr(cls, name + "_async")
+    original, finish = getattr(cls, name + "_async"), getattr(cls, name + "_finish")
+    n_before = [argument.get_name() for argument in original.get_arguments()].index("cancellable")
+    method = original.is_method()
 
-    def call(self, *args):
-        args = tuple(convert(arg) for convert, arg in zip(converters, args)) + args[len(converters):]
-        if any(callable(arg) for arg in args):
-            return original(self, *args)
-        return _await(lambda cancellable, callback: original(self, *args[:len(converters)], cancellable, callback),
-                      getattr(self, name + "_finish"))
+    def call(*args):
+        own, rest = args[:method], [_dict(arg) if isinstance(arg, collections.abc.Mapping) else arg for arg in args[method:]]
+        if any(callable(arg) for arg in rest):
+            return original(*own, *rest)
+        given = rest[n_before] if len(rest) > n_before else None
+        return _await(lambda cancellable, callback: original(*own, *rest[:n_before], cancellable, callback),
+                      lambda result: finish(*own, result), given)
 
-    setattr(cls, name + "_async", call)
+    call.__name__, call.__doc__ = name + "_async", original.__doc__
+    setattr(cls, name + "_async", call if method else staticmethod(call))
 
 
 def _feeding(cls, *names):
@@ -346,8 +350,7 @@ class TrainingSession(_Context, Ortrain.TrainingSession):
 
 _constructor(TrainingSession, lambda model, options: Ortrain.TrainingSession.new(model, options),
              "TrainingSession (model, options)")
-_feeding(TrainingSession, "train_step", "eval_step")
-_asynchronous(TrainingSession, "train_step", _dict)
+_feeding(TrainingSession, "train_step", "eval_step", "plan", "set_parameters", "set_state")
 
 
 @_export
@@ -358,7 +361,6 @@ class InferenceSession(_Context, Ortrain.InferenceSession):
 _constructor(InferenceSession, lambda model, options=None: Ortrain.InferenceSession.new(model, options),
              "InferenceSession (model[, options])")
 _feeding(InferenceSession, "run")
-_asynchronous(InferenceSession, "run", _dict)
 
 
 @_export
@@ -392,26 +394,27 @@ class Trainer(Ortrain.Trainer):
 
 
 _constructor(Trainer, lambda session, dataset: Ortrain.Trainer.new(session, dataset), "Trainer (session, dataset)")
-_asynchronous(Trainer, "fit")
 
 
-
-def _property(name):
+def _attribute(name):
     return property(lambda self: self.get_property(name), lambda self, value: self.set_property(name, value))
 
 
-def _properties():
-    """Properties as attributes: options.batch_norm = …, check.trainable. Methods of the same name stay what they are."""
-    for name in dir(Ortrain):
-        cls = getattr(Ortrain, name)
-        if not isinstance(cls, type) or not issubclass(cls, GObject.Object) or not hasattr(cls, "list_properties"):
-            continue
-        for pspec in cls.list_properties():
-            attribute = pspec.name.replace("-", "_")
-            if not hasattr(cls, attribute):
-                setattr(cls, attribute, _property(pspec.name))
+def _finish_class(cls):
+    """Properties become attributes (methods of the same name stay what they are), and str() is to_string ()."""
+    if issubclass(cls, GObject.Object):
+        for pspec in GObject.list_properties(cls):
+            name = pspec.name.replace("-", "_")
+            if not hasattr(cls, name):
+                setattr(cls, name, _attribute(pspec.name))
+        for name in dir(cls):
+            if name.endswith("_async") and hasattr(getattr(cls, name), "get_arguments"):
+                _asynchronous(cls, name.removesuffix("_async"))
+    if hasattr(cls, "to_string") and "__repr__" not in vars(cls):
+        cls.__str__ = lambda self: self.to_string()
 
 
-_properties()
-for _cls in (Ortrain.MemoryReport, Ortrain.MemoryPlan, Ortrain.CheckReport, Ortrain.TrainingHistory, Ortrain.Graph):
-    _cls.__str__ = lambda self: self.to_string()
+for _name in dir(Ortrain):
+    _cls = getattr(Ortrain, _name, None)
+    if isinstance(_cls, type) and issubclass(_cls, (GObject.Object, GObject.GBoxed)):
+        _finish_class(_cls)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+import os
+import struct
+import threading
+import unittest
+
+import numpy as np
+from gi.repository import GLib
+from ortrain_tap import Ortrain, folder, main
+
+
+class Squares(Ortrain.Dataset):
+    """A dataset written in Python."""
+
+    def do_get_length(self):
+        return 10
+
+    def do_get_item(self, index):
+        assert threading.current_thread() is threading.main_thread()
+        return Ortrain.TensorDict({"x": np.float32([index, index ** 2]), "labels": np.int64(index % 3)})
+
+
+class Batches(Ortrain.Dataset):
+    def do_get_length(self):
+        return 6
+
+    def do_get_batch(self, indices, n_indices):
+        return Ortrain.TensorDict({"x": np.array(indices[:n_indices], np.float64)})
+
+
+class Broken(Ortrain.Dataset):
+    def do_get_length(self):
+        return 3
+
+    def do_get_item(self, index):
+        raise GLib.Error("the disk is on fire", "ortrain-data-error-quark", int(Ortrain.DataError.INVALID))
+
+
+class Subclasses(unittest.TestCase):
+    def test_items(self):
+        dataset = Squares()
+        self.assertEqual(dataset.get_length(), 10)
+        self.assertEqual(dataset.get_item(3)["x"].numpy().tolist(), [3, 9])
+        batch = dataset.get_batch([2, 5])
+        self.assertEqual(batch["x"].numpy().tolist(), [[2, 4], [5, 25]])
+        self.assertEqual(batch["labels"].numpy().tolist(), [2, 2])
+
+    def test_loader(self):
+        batches = list(Ortrain.DataLoader(Squares(), 4))
+        self.assertEqual([b["x"].shape for b in batches], [(4, 2), (4, 2), (2, 2)])
+        self.assertEqual(np.concatenate([b["x"].numpy()[:, 0] for b in batches]).tolist(), list(range(10)))
+
+    def test_batches(self):
+        self.assertEqual([b["x"].numpy().tolist() for b in Ortrain.DataLoader(Batches(), 3)], [[0, 1, 2], [3, 4, 5]])
+
+    def test_error_arrives(self):
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.DataLoader(Broken(), 2).next()
+        self.assertIn("the disk is on fire", caught.exception.message)
+        self.assertTrue(caught.exception.matches(Ortrain.data_error_quark(), Ortrain.DataError.INVALID))
+
+
+class TensorDatasets(unittest.TestCase):
+    def setUp(self):
+        self.arrays = {"x": np.arange(20, dtype=np.float32).reshape(10, 2), "labels": np.arange(10)}
+
+    def test_mapping(self):
+        dataset = Ortrain.TensorDataset(self.arrays)
+        self.assertIsInstance(dataset, Ortrain.Dataset)
+        self.assertEqual(dataset.get_length(), 10)
+        self.assertEqual(dataset.tensors["x"].get_address(), self.arrays["x"].ctypes.data)
+        self.assertEqual(dataset.slice(4, 7).get_length(), 3)
+
+    def test_npz(self):
+        path = os.path.join(folder, "data.npz")
+        np.savez(path, **self.arrays)
+        dataset = Ortrain.TensorDataset(path)
+        self.assertEqual(dataset.get_item(7)["x"].numpy().tolist(), [14, 15])
+
+    def test_idx(self):
+        images, labels = os.path.join(folder, "images"), os.path.join(folder, "labels")
+        with open(images, "wb") as file:
+            file.write(struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 2, 2) + bytes([0, 255, 51, 102, 1, 2, 3, 4]))
+        with open(labels, "wb") as file:
+            file.write(struct.pack(">BBBBI", 0, 0, 8, 1, 2) + bytes([7, 9]))
+        dataset = Ortrain.TensorDataset.new_from_idx(images, labels, "image", "labels")
+        item = dataset.get_item(0)
+        np.testing.assert_allclose(item["image"].numpy().ravel(), [0, 1, 0.2, 0.4], rtol=1e-6)
+        self.assertEqual(int(item["labels"]), 7)
+        self.assertEqual(dataset.get_item(0)["labels"].dtype, Ortrain.DType.INT64)
+
+    def test_csv(self):
+        path = os.path.join(folder, "data.csv")
+        with open(path, "w") as file:
+            file.write("a,b,label\n1,2,0\n3,4,1\n")
+        dataset = Ortrain.TensorDataset.new_from_csv(path, "x", "label", "labels")
+        self.assertEqual(dataset.tensors["x"].numpy().tolist(), [[1, 2], [3, 4]])
+
+    def test_mismatch(self):
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.TensorDataset({"x": np.zeros((3, 2)), "labels": np.zeros(4)})
+        self.assertTrue(caught.exception.matches(Ortrain.data_error_quark(), Ortrain.DataError.MISMATCH))
+
+    def test_tokens(self):
+        dataset = Ortrain.TokenDataset.new(Ortrain.Tensor(np.arange(13)), 4, "input_ids", "labels")
+        self.assertEqual(dataset.get_length(), 3)
+        item = dataset.get_item(1)
+        self.assertEqual(item["input_ids"].numpy().tolist(), [4, 5, 6, 7])
+        self.assertEqual(item["labels"].numpy().tolist(), [5, 6, 7, 8])
+
+
+class Loaders(unittest.TestCase):
+    def make(self, **properties):
+        loader = Ortrain.DataLoader(Ortrain.TensorDataset({"x": np.arange(10)}), 3)
+        for name, value in properties.items():
+            setattr(loader, name, value)
+        return loader
+
+    def test_properties(self):
+        loader = self.make(drop_last=True)
+        self.assertEqual((loader.batch_size, loader.shuffle, loader.n_batches), (3, False, 3))
+        self.assertEqual(len(list(loader)), 3)
+        loader.drop_last = False
+        self.assertEqual(loader.n_batches, 4)
+
+    def test_shuffle(self):
+        orders = []
+        for seed in (1, 1, 2):
+            loader = self.make(shuffle=True, seed=seed)
+            orders.append([x for batch in loader for x in batch["x"].numpy().tolist()])
+        self.assertEqual(orders[0], orders[1])
+        self.assertNotEqual(orders[0], orders[2])
+        self.assertEqual(sorted(orders[0]), list(range(10)))
+
+    def test_state(self):
+        loader = self.make(shuffle=True, seed=5)
+        loader.next()
+        state = loader.get_state()
+        expected = loader.next()["x"].numpy().tolist()
+        other = self.make(shuffle=True)
+        other.set_state(state)
+        self.assertEqual(other.next()["x"].numpy().tolist(), expected)
+        with self.assertRaises(GLib.Error):
+            other.set_state(GLib.Variant("a{sv}", {}))
+
+
+class Checkpoints(unittest.TestCase):
+    def test_round(self):
+        path = os.path.join(folder, "checkpoint")
+        self.assertFalse(Ortrain.Checkpoint.exists(path))
+        checkpoint = Ortrain.Checkpoint.new()
+        checkpoint.set_tensors("parameters", Ortrain.TensorDict({"w": np.arange(5.0)}))
+        checkpoint.set_file("notes", GLib.Bytes.new(b"hello"))
+        checkpoint.set_value("step", GLib.Variant("t", 7))
+        self.assertTrue(checkpoint.save(path, None))
+        self.assertTrue(Ortrain.Checkpoint.exists(path))
+        again = Ortrain.Checkpoint.load(path)
+        self.assertIn("parameters", again.get_sections())
+        self.assertEqual(again.get_tensors("parameters")["w"].numpy().tolist(), [0, 1, 2, 3, 4])
+        self.assertEqual(again.get_file("notes").get_data(), b"hello")
+        self.assertEqual(again.get_files(), ["notes"])
+        self.assertEqual(again.get_value("step").unpack(), 7)
+        self.assertEqual(again.metadata.unpack(), {"step": 7})
+
+    def test_absent(self):
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Checkpoint.load(os.path.join(folder, "nothing"))
+        self.assertTrue(caught.exception.matches(Ortrain.checkpoint_error_quark(), Ortrain.CheckpointError.NOT_FOUND))
+
+    def test_async(self):
+        path, loop, loaded = os.path.join(folder, "async-checkpoint"), GLib.MainLoop(), []
+        checkpoint = Ortrain.Checkpoint(max_shard_bytes=100)
+        checkpoint.set_tensors("parameters", Ortrain.TensorDict({str(i): np.full(20, i, np.float32) for i in range(5)}))
+
+        def on_loaded(source, result):
+            loaded.append(Ortrain.Checkpoint.load_finish(result))
+            loop.quit()
+
+        def on_saved(source, result):
+            self.assertTrue(source.save_finish(result))
+            Ortrain.Checkpoint.load_async(path, None, on_loaded)
+
+        checkpoint.save_async(path, None, on_saved)
+        loop.run()
+        self.assertEqual(float(loaded[0].get_tensors("parameters")["3"].numpy().sum()), 60)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+import os
+import unittest
+
+import numpy as np
+from gi.repository import Gio, GLib
+from ortrain_tap import Ortrain, folder, linear_model, main, parameters_of
+
+
+def save(model, name):
+    path = os.path.join(folder, name)
+    model.save(path)
+    return path
+
+
+class Models(unittest.TestCase):
+    def test_properties(self):
+        path = save(linear_model(), "linear.onnx")
+        model = Ortrain.Model(path)
+        self.assertEqual((model.path, model.n_nodes, model.n_parameters), (path, 1, 15))
+        self.assertEqual(model.opset, model.get_opset_version(""))
+        self.assertGreaterEqual(model.ir_version, 7)
+        self.assertIn("linear", str(model))
+        self.assertIsInstance(model.get_domains(), list)
+        self.assertIsInstance(model.get_metadata_keys(), list)
+
+    def test_path_object(self):
+        import pathlib
+
+        self.assertEqual(Ortrain.Model(pathlib.Path(save(linear_model(), "p.onnx"))).n_nodes, 1)
+
+    def test_bytes(self):
+        model = linear_model()
+        again = Ortrain.Model.new_from_bytes(model.to_bytes(), None)
+        self.assertEqual(str(again.get_graph()), str(model.get_graph()))
+
+    def test_async(self):
+        loop, results = GLib.MainLoop(), []
+        path = save(linear_model(), "async.onnx")
+
+        def done(source, result):
+            results.append(Ortrain.Model.new_from_file_finish(result))
+            loop.quit()
+
+        Ortrain.Model.new_from_file_async(path, None, done)
+        self.assertEqual(results, [])
+        loop.run()
+        self.assertEqual(results[0].n_nodes, 1)
+
+    def test_cancelled(self):
+        loop, errors, cancellable = GLib.MainLoop(), [], Gio.Cancellable()
+        cancellable.cancel()
+
+        def done(source, result):
+            try:
+                Ortrain.Model.new_from_file_finish(result)
+            except GLib.Error as error:
+                errors.append(error)
+            loop.quit()
+
+        Ortrain.Model.new_from_file_async(save(linear_model(), "c.onnx"), cancellable, done)
+        loop.run()
+        self.assertTrue(errors[0].matches(Gio.io_error_quark(), Gio.IOErrorEnum.CANCELLED))
+
+    def test_errors(self):
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Model(os.path.join(folder, "absent.onnx"))
+        self.assertIn("absent.onnx", caught.exception.message)
+        path = os.path.join(folder, "cut.onnx")
+        with open(path, "wb") as file:
+            file.write(linear_model().to_bytes().get_data()[:-20])
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Model(path)
+        self.assertTrue(caught.exception.matches(Ortrain.model_error_quark(), Ortrain.ModelError.INVALID))
+
+    def test_limits(self):
+        limits = Ortrain.ModelLimits(max_nodes=0)
+        self.assertEqual(limits.max_nodes, 0)
+        limits.max_nodes = 1
+        limits.max_tensors = 1                    # the model has two
+        self.assertTrue(limits.allow_external_data)
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Model.new_from_bytes_with_limits(linear_model().to_bytes(), None, limits)
+        self.assertTrue(caught.exception.matches(Ortrain.model_error_quark(), Ortrain.ModelError.LIMIT))
+
+    def test_equal_parameters(self):
+        builder = Ortrain.GraphBuilder.new("tied")
+        weights = np.arange(600, dtype=np.float32).reshape(20, 30)
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, "n, 30")
+        first = builder.add_tensor("first", Ortrain.Tensor(weights.T))
+        second = builder.add_tensor("second", Ortrain.Tensor(weights))
+        hidden = builder.binary("MatMul", x, first)
+        builder.add_output(builder.binary("MatMul", hidden, second), "y")
+        pairs = list(builder.build().find_equal_parameters())
+        self.assertEqual(len(pairs), 1)
+        self.assertIsInstance(pairs[0], Ortrain.ParameterPair)
+        self.assertEqual({pairs[0].get_first(), pairs[0].get_second()}, {"first", "second"})
+        self.assertTrue(pairs[0].get_transposed())
+
+
+class Checks(unittest.TestCase):
+    def test_trainable(self):
+        report = linear_model().check()
+        self.assertIsInstance(report, Ortrain.CheckReport)
+        self.assertTrue(report.trainable)
+        self.assertEqual(report.get_n_trainable(), 2)
+        self.assertEqual(list(report.obstacles), [])
+        self.assertIn("trainable", str(report))
+
+    def test_every_obstacle_at_once(self):
+        graph = Ortrain.Graph.new("g")
+        graph.add_input("x", Ortrain.DType.FLOAT32, [2, 3])
+        graph.add_initializer("w", Ortrain.Tensor(np.ones((2, 3), np.float32)))
+        graph.add_node("Mystery", "com.example", "one", ["x", "w"], ["a"])
+        graph.add_node("Riddle", "com.example", "two", ["a"], ["y"])
+        graph.add_output("y")
+        report = Ortrain.Model.new_from_graph(graph).check()
+        self.assertFalse(report.trainable)
+        obstacles = list(report.obstacles)
+        self.assertEqual([(o.node, o.operator, o.domain) for o in obstacles],
+                         [("one", "Mystery", "com.example"), ("two", "Riddle", "com.example")])
+        for obstacle in obstacles:
+            self.assertIsInstance(obstacle, Ortrain.Obstacle)
+            self.assertTrue(obstacle.reason)
+            self.assertIn(obstacle.operator, str(obstacle))
+            self.assertIn(obstacle.operator, str(report))
+
+
+class Graphs(unittest.TestCase):
+    def test_walk(self):
+        graph = linear_model().get_graph()
+        self.assertEqual([v.name for v in graph.get_inputs()], ["x"])
+        self.assertEqual([v.name for v in graph.get_outputs()], ["logits"])
+        self.assertEqual({v.name for v in graph.get_initializers()}, {"fc.weight", "fc.bias"})
+        node = graph.get_nodes()[0]
+        self.assertIsInstance(node, Ortrain.Node)
+        self.assertEqual((node.op_type, node.get_n_inputs(), node.get_n_outputs()), ("Gemm", 3, 1))
+        self.assertEqual(node.get_attribute("transB").unpack(), 1)
+        self.assertIn("transB", node.get_attribute_names())
+        self.assertIsNone(node.get_attribute("absent"))
+        weight = graph.find_value("fc.weight")
+        self.assertIsInstance(weight, Ortrain.Value)
+        self.assertEqual((weight.dtype, weight.rank, weight.get_dim(0)), (Ortrain.DType.FLOAT32, 2, 3))
+        self.assertEqual(weight.get_tensor().shape, (3, 4))
+        self.assertEqual([n.name for n in weight.get_consumers()], [node.name])
+        self.assertIsNone(weight.get_producer())
+        self.assertEqual(graph.find_value("logits").get_producer(), node)
+        self.assertEqual(graph.find_value("x").get_shape_string(), "[batch, 4]")
+        self.assertEqual(graph.find_value("x").get_dim(0), -1)
+        self.assertIsNone(graph.find_value("absent"))
+
+    def test_text(self):
+        graph = linear_model().get_graph()
+        self.assertIn("Gemm", str(graph))
+        self.assertTrue(graph.to_dot().lstrip().startswith("digraph"))
+
+    def test_make_and_run(self):
+        graph = Ortrain.Graph.new("made")
+        self.assertEqual(graph.get_name(), "made")
+        graph.add_input("x", Ortrain.DType.FLOAT32, [-1, 3])
+        graph.add_initializer("w", Ortrain.Tensor(np.array([1, 10, 100], np.float32)))
+        graph.add_node("Mul", None, "mul", ["x", "w"], ["scaled"])
+        reduce = graph.add_node("ReduceSum", None, "sum", ["scaled"], ["y"])
+        reduce.set_attribute("keepdims", GLib.Variant("x", 0))
+        graph.add_output("y")
+        self.assertTrue(graph.infer())
+        outputs = Ortrain.InferenceSession(Ortrain.Model.new_from_graph(graph)).run({"x": [np.float32([1, 2, 3])]})
+        self.assertEqual(float(outputs["y"]), 321)
+
+    def test_mutation(self):
+        graph = Ortrain.Graph.new("m")
+        graph.add_input("x", Ortrain.DType.FLOAT32, [2])
+        graph.add_node("Relu", None, "relu", ["x"], ["a"])
+        graph.add_node("Neg", None, "neg", ["a"], ["y"])
+        graph.add_output("y")
+        changes = []
+        graph.get_nodes().connect("items-changed", lambda model, *change: changes.append(change))
+        copy = graph.copy()
+        with self.assertRaises(GLib.Error):
+            graph.remove_node(graph.find_node("relu"))       # its output is in use
+        graph.replace_value(graph.find_value("a"), graph.find_value("x"))
+        graph.remove_node(graph.find_node("relu"))
+        self.assertEqual([n.op_type for n in graph.get_nodes()], ["Neg"])
+        self.assertEqual([n.op_type for n in copy.get_nodes()], ["Relu", "Neg"])
+        outputs = Ortrain.InferenceSession(Ortrain.Model.new_from_graph(graph)).run({"x": np.float32([-1, 2])})
+        self.assertEqual(outputs["y"].numpy().tolist(), [1, -2])
+
+    def test_errors(self):
+        graph = Ortrain.Graph.new("e")
+        graph.add_input("x", Ortrain.DType.FLOAT32, [2])
+        with self.assertRaises(GLib.Error) as caught:
+            graph.add_input("x", Ortrain.DType.FLOAT32, [2])
+        self.assertTrue(caught.exception.matches(Ortrain.graph_error_quark(), Ortrain.GraphError.NAME))
+
+
+class Builders(unittest.TestCase):
+    def test_mlp_against_numpy(self):
+        model = Ortrain.GraphBuilder.new_mlp("mlp", [5, 7, 3], 3).build()
+        graph = model.get_graph()
+        w = parameters_of(graph)
+        names = [v.name for v in graph.get_initializers()]
+        first, second = [n for n in names if n.endswith(".weight")]
+        x = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
+        hidden = np.maximum(x @ w[first].T + w[first.replace("weight", "bias")], 0)
+        expected = hidden @ w[second].T + w[second.replace("weight", "bias")]
+        input_name, output_name = graph.get_inputs()[0].name, graph.get_outputs()[0].name
+        outputs = Ortrain.InferenceSession(model).run({input_name: x})
+        np.testing.assert_allclose(outputs[output_name].numpy(), expected, rtol=1e-5, atol=1e-5)
+
+    def test_ready_models(self):
+        ids = np.arange(6).reshape(2, 3)
+        cnn = Ortrain.GraphBuilder.new_cnn("cnn", 1, 12, 12, 10, 0).build()
+        self.assertEqual(Ortrain.InferenceSession(cnn).run({"image": np.zeros((2, 1, 12, 12), np.float32)})[0].shape, (2, 10))
+        for builder in (Ortrain.GraphBuilder.new_gpt("gpt", 16, 8, 8, 2, 2, 0),
+                        Ortrain.GraphBuilder.new_bert("bert", 16, 8, 8, 1, 2, 4, 0)):
+            model = builder.build()
+            self.assertTrue(model.check().trainable, str(model.check()))
+            session = Ortrain.InferenceSession(model)
+            feeds = {name: ids if name == "input_ids" else np.ones_like(ids) for name in session.get_input_names()}
+            self.assertEqual(session.run(feeds)[0].shape[0], 2)
+
+    def test_seed(self):
+        weights = [parameters_of(linear_model(seed=s).get_graph())["fc.weight"] for s in (1, 1, 2)]
+        np.testing.assert_array_equal(weights[0], weights[1])
+        self.assertTrue((weights[0] != weights[2]).any())
+
+    def test_any_operator(self):
+        builder = Ortrain.GraphBuilder.new("any")
+        builder.add_input("x", Ortrain.DType.FLOAT32, "2, 3")
+        y = builder.add_op("LeakyRelu", None, ["x"], ["y"], GLib.Variant("a{sv}", {"alpha": GLib.Variant("d", 0.5)}))
+        builder.add_output(y, "y")
+        outputs = Ortrain.InferenceSession(builder.build()).run({"x": np.full((2, 3), -4, np.float32)})
+        self.assertEqual(outputs["y"].numpy().tolist(), [[-2] * 3] * 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,626 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+import asyncio
+import json
+import math
+import os
+import threading
+import unittest
+
+import numpy as np
+from gi.repository import Gio, GLib, GObject
+from ortrain_tap import Ortrain, batch, folder, linear_model, main, parameters_of, softmax, training_session
+
+PHASES = ["pre-forward", "post-forward", "pre-backward", "post-backward", "pre-update", "post-update"]
+
+
+def expected_step(model, feeds):
+    """Loss and gradients of the linear model, in float64, by hand."""
+    w = parameters_of(model.get_graph())
+    x, labels = feeds["x"].astype(np.float64), feeds["labels"]
+    p = softmax(x @ w["fc.weight"].T + w["fc.bias"])
+    loss = -np.log(p[np.arange(len(labels)), labels]).mean()
+    p[np.arange(len(labels)), labels] -= 1
+    p /= len(labels)
+    return w, loss, {"fc.weight": p.T @ x, "fc.bias": p.sum(axis=0)}
+
+
+class Steps(unittest.TestCase):
+    def test_against_numpy(self):
+        model, feeds = linear_model(), batch()
+        w, expected, gradients = expected_step(model, feeds)
+        session = training_session(model)
+        self.assertAlmostEqual(session.train_step(feeds), expected, places=5)
+        for name, gradient in session.get_gradients().numpy().items():
+            np.testing.assert_allclose(gradient, gradients[name], rtol=1e-4, atol=1e-6)
+        session.optimizer_step()
+        for name, parameter in session.get_parameters().numpy().items():
+            np.testing.assert_allclose(parameter, w[name] - 0.1 * gradients[name], rtol=1e-5, atol=1e-6)
+        self.assertEqual((session.step, session.n_train_steps), (1, 1))
+
+    def test_adam_against_numpy(self):
+        model, feeds = linear_model(), batch()
+        w, _, gradients = expected_step(model, feeds)
+        session = training_session(model, Ortrain.Adam(learning_rate=0.01))
+        session.train_step(feeds)
+        session.optimizer_step()
+        for name, parameter in session.get_parameters().numpy().items():   # the first step of Adam: lr · g / (|g| + ε)
+            g = gradients[name]
+            np.testing.assert_allclose(parameter, w[name] - 0.01 * g / (np.abs(g) + 1e-8), rtol=1e-4, atol=1e-6)
+
+    def test_eval(self):
+        session, feeds = training_session(), batch()
+        outputs = session.eval_step({"x": feeds["x"]})
+        self.assertEqual(list(outputs), ["logits"])
+        outputs = session.eval_step(feeds)
+        self.assertEqual(set(outputs), {"logits", "loss"})
+        self.assertAlmostEqual(float(outputs["loss"]), session.train_step(feeds), places=6)
+
+    def test_live_learning_rate(self):
+        optimizer = Ortrain.Sgd(learning_rate=0.0)
+        session, feeds = training_session(optimizer=optimizer), batch()
+        before = session.get_parameters()["fc.weight"].numpy().copy()
+        session.train_step(feeds)
+        session.optimizer_step()
+        np.testing.assert_array_equal(session.get_parameters()["fc.weight"].numpy(), before)
+        optimizer.learning_rate = 0.5
+        session.train_step(feeds)
+        session.optimizer_step()
+        self.assertGreater(np.abs(session.get_parameters()["fc.weight"].numpy() - before).max(), 1e-3)
+        self.assertEqual(session.get_current_learning_rate(), 0.5)
+
+    def test_set_parameters(self):
+        session = training_session()
+        session.set_parameters({"fc.bias": np.float32([1, 2, 3])})
+        self.assertEqual(session.get_parameters()["fc.bias"].numpy().tolist(), [1, 2, 3])
+
+    def test_accumulation(self):
+        feeds = batch()
+        session = training_session()
+        session.train_step(feeds)
+        once = session.get_gradients()["fc.weight"].numpy().copy()
+        session.train_step(feeds)
+        np.testing.assert_allclose(session.get_gradients()["fc.weight"].numpy(), 2 * once, rtol=1e-5)
+        session.zero_gradients()
+        session.train_step(feeds)
+        np.testing.assert_allclose(session.get_gradients()["fc.weight"].numpy(), once, rtol=1e-6)
+
+    def test_trainable_and_frozen(self):
+        model = linear_model()
+        options = Ortrain.TrainingOptions(optimizer=Ortrain.Sgd(learning_rate=0.1),
+                                          losses=[Ortrain.CrossEntropyLoss(output="logits", target="labels")])
+        options.set_frozen(["*.bias"])
+        self.assertEqual(options.frozen, ["*.bias"])
+        session = Ortrain.TrainingSession(model, options)
+        session.train_step(batch())
+        self.assertEqual(list(session.get_gradients()), ["fc.weight"])
+
+    def test_context_manager(self):
+        with training_session() as session:
+            self.assertTrue(math.isfinite(session.train_step(batch())))
+
+
+class Signals(unittest.TestCase):
+    def test_phases(self):
+        session, seen = training_session(), []
+
+        def on_phase(session, report, phase):
+            self.assertIsInstance(report, Ortrain.MemoryReport)
+            seen.append((phase, report.phase, report.step, threading.current_thread()))
+
+        for phase in PHASES:
+            session.connect(phase, on_phase, phase)
+        session.train_step(batch())
+        session.optimizer_step()
+        self.assertEqual([s[0] for s in seen], PHASES)
+        for phase, name, step, thread in seen:
+            self.assertEqual(name, phase.replace("-", "_"))
+            self.assertEqual(step, 1)
+            self.assertIs(thread, threading.main_thread())
+
+    def test_phases_of_async_steps_arrive_on_the_owner(self):
+        session, seen = training_session(), []
+        for phase in PHASES:
+            session.connect(phase, lambda session, report, phase: seen.append((phase, threading.current_thread())), phase)
+        asyncio.run(session.train_step_async(batch()))
+        self.assertEqual([phase for phase, thread in seen], PHASES[:4])
+        self.assertEqual({thread for phase, thread in seen}, {threading.main_thread()})
+
+    def test_report(self):
+        session, reports = training_session(), []
+        session.connect("post-backward", lambda session, report: reports.append(report.copy()))
+        session.train_step(batch())
+        report = reports[0]
+        self.assertEqual(report.rank, 0)
+        self.assertEqual(report.param, 64 + 64)          # 48 and 12 bytes, each at a multiple of 64
+        self.assertEqual(report.max_allocated, session.memory_plan.peak_bytes)
+        for name in ("allocated", "cached", "max_cached", "inactive", "max_inactive", "grad", "buffer", "step_peak", "state",
+                     "activation", "temporary", "workspace", "constant", "input", "output"):
+            self.assertGreaterEqual(getattr(report, name), 0)
+        self.assertRegex(str(report), r"^rank-0 step 1 memory \(MiB\) \| phase: post_backward \| allocated: \d+ \| "
+                         r"max allocated: \d+ \| cached: \d+ \| max cached: \d+ \| inactive: \d+ \| max inactive: \d+ \| "
+                         r"param: \d+ \| grad: \d+ \| buffer: \d+$")
+        self.assertEqual(session.get_memory_report().to_string().split(" ")[0], "rank-0")
+
+    def test_plan_changed(self):
+        session, plans = training_session(), []
+        session.connect("plan-changed", lambda session, plan: plans.append((plan, threading.current_thread())))
+        session.train_step(batch(8))
+        session.train_step(batch(8))
+        session.train_step(batch(5))
+        self.assertEqual(len(plans), 2)
+        self.assertIsInstance(plans[0][0], Ortrain.MemoryPlan)
+        self.assertIs(plans[0][1], threading.main_thread())
+
+    def test_notify(self):
+        optimizer, seen = Ortrain.Sgd(learning_rate=0.1), []
+        optimizer.connect("notify::learning-rate", lambda *args: seen.append(optimizer.learning_rate))
+        optimizer.learning_rate = 0.2
+        optimizer.learning_rate = 0.2
+        self.assertEqual(seen, [0.2])
+
+    def test_not_finite(self):
+        session, seen = training_session(stop_on_nan=True), []
+        session.connect("not-finite", lambda session: seen.append(threading.current_thread()))
+        feeds = batch()
+        feeds["x"][0, 0] = np.nan
+        with self.assertRaises(GLib.Error) as caught:
+            session.train_step(feeds)
+        self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.NOT_FINITE))
+        self.assertEqual(seen, [threading.main_thread()])
+
+
+class Asynchronous(unittest.TestCase):
+    def test_awaitable(self):
+        feeds = batch()
+        first, second = training_session(), training_session()
+        expected = first.train_step(feeds)
+
+        async def go():
+            ticks = 0
+
+            async def tick():
+                nonlocal ticks
+                while True:
+                    ticks += 1
+                    await asyncio.sleep(0)
+
+            ticker = asyncio.create_task(tick())
+            loss = await second.train_step_async(feeds)
+            ticker.cancel()
+            await second.optimizer_step_async()
+            outputs = await second.eval_step_async({"x": feeds["x"]})
+            await second.save_checkpoint_async(os.path.join(folder, "awaited"))
+            await second.export_async(os.path.join(folder, "awaited.onnx"))
+            return loss, outputs, ticks
+
+        loss, outputs, ticks = asyncio.run(go())
+        self.assertEqual(loss, expected)
+        self.assertGreater(ticks, 0)             # asyncio's loop went on
+        self.assertEqual(second.step, 1)
+        self.assertEqual(outputs["logits"].shape, (8, 3))
+        self.assertTrue(Ortrain.Checkpoint.exists(os.path.join(folder, "awaited")))
+        self.assertTrue(os.path.exists(os.path.join(folder, "awaited.onnx")))
+
+    def test_callback(self):
+        session, loop, losses = training_session(), GLib.MainLoop(), []
+
+        def done(session, result):
+            losses.append((session.train_step_finish(result), threading.current_thread()))
+            loop.quit()
+
+        session.train_step_async(batch(), None, done)
+        self.assertEqual(losses, [])
+        loop.run()
+        self.assertIs(losses[0][1], threading.main_thread())
+
+    def test_cancelled(self):
+        session, loop, errors, cancellable = training_session(), GLib.MainLoop(), [], Gio.Cancellable()
+
+        def done(session, result):
+            try:
+                session.train_step_finish(result)
+            except GLib.Error as error:
+                errors.append(error)
+            loop.quit()
+
+        cancellable.cancel()
+        session.train_step_async(batch(), cancellable, done)
+        loop.run()
+        self.assertTrue(errors[0].matches(Gio.io_error_quark(), Gio.IOErrorEnum.CANCELLED))
+        self.assertTrue(math.isfinite(session.train_step(batch())))   # the session is as it was
+
+    def test_busy(self):
+        session = training_session()
+
+        async def go():
+            task = asyncio.create_task(session.train_step_async(batch()))
+            await asyncio.sleep(0)
+            try:
+                session.optimizer_step()
+            except GLib.Error as error:
+                return error
+            finally:
+                await task
+
+        error = asyncio.run(go())
+        if error is not None:
+            self.assertTrue(error.domain == "ortrain-session-error-quark", error)
+
+    def test_new_async(self):
+        options = Ortrain.TrainingOptions(optimizer=Ortrain.Sgd(learning_rate=0.1))
+        options.add_loss(Ortrain.CrossEntropyLoss.new("logits", "labels"))
+        session = asyncio.run(Ortrain.TrainingSession.new_async(linear_model(), options))
+        self.assertTrue(math.isfinite(session.train_step(batch())))
+
+
+class Errors(unittest.TestCase):
+    def check(self, call, code):
+        with self.assertRaises(GLib.Error) as caught:
+            call()
+        self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), code), caught.exception)
+        return caught.exception.message
+
+    def test_feeds(self):
+        session, feeds = training_session(), batch()
+        code = Ortrain.SessionError
+        self.assertIn("labels", self.check(lambda: session.train_step({"x": feeds["x"]}), code.FEED))
+        self.assertIn("x", self.check(lambda: session.train_step({**feeds, "x": feeds["x"][:, :2]}), code.FEED))
+        self.check(lambda: session.train_step({**feeds, "x": feeds["x"].astype(np.float64)}), code.FEED)
+        self.check(lambda: session.train_step({**feeds, "labels": feeds["labels"] + 100}), code.INDEX)
+        self.assertTrue(math.isfinite(session.train_step(feeds)))     # still usable
+
+    def test_names(self):
+        options = Ortrain.TrainingOptions()
+        options.add_loss(Ortrain.CrossEntropyLoss.new("nothing", "labels"))
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.TrainingSession(linear_model(), options)
+        self.assertIn("nothing", caught.exception.message)
+
+    def test_half_made(self):
+        session = GObject.new(Ortrain.TrainingSession.__gtype__)
+        with self.assertRaises(GLib.Error) as caught:
+            session.optimizer_step()
+        self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.NOT_INITIALIZED))
+
+    def test_mapping_needed(self):
+        with self.assertRaises(TypeError):
+            training_session().train_step([1, 2])
+
+
+class Plans(unittest.TestCase):
+    def test_plan(self):
+        session = training_session()
+        plan = session.plan(batch())
+        session.train_step(batch())
+        self.assertEqual(session.memory_plan.peak_bytes, plan.peak_bytes)
+        self.assertLessEqual(plan.lower_bound_bytes, plan.arena_bytes)
+        self.assertGreater(plan.persistent_bytes, 0)
+        self.assertGreater(plan.n_steps, 0)
+        self.assertEqual(len(plan.blocks), plan.blocks.get_n_items())
+        for block in plan.blocks:
+            self.assertIsInstance(block, Ortrain.MemoryBlock)
+            self.assertLessEqual(block.first, block.last)
+        categories = {block.category for block in plan.blocks}
+        self.assertIn("parameter", categories)
+        names = {block.name for block in plan.blocks}
+        self.assertIn("fc.weight", names)
+        block = next(b for b in plan.blocks if b.name == "fc.weight")
+        self.assertEqual((block.bytes, block.region, block.category), (48, "parameter", "parameter"))
+        self.assertIn("fc.weight", str(block))
+        self.assertIn("peak", str(plan))
+
+    def test_forms(self):
+        plan = training_session().plan(Ortrain.TensorDict(batch()))
+        data = json.loads(plan.to_json())
+        self.assertEqual(data["peak_bytes"], plan.peak_bytes)
+        self.assertEqual([block["name"] for block in data["blocks"]],
+                         [block.name for block in plan.blocks if block.region == "arena"])
+        self.assertIn("<svg", plan.to_svg())
+        for name in ("json", "svg", "html"):
+            path = os.path.join(folder, "plan." + name)
+            getattr(plan, "save_" + name)(path)
+            self.assertGreater(os.path.getsize(path), 100)
+
+    def test_training_graph(self):
+        graph = training_session().training_graph
+        self.assertIsInstance(graph, Ortrain.Graph)
+        self.assertIn("labels", [value.name for value in graph.get_inputs()])
+
+
+class Options(unittest.TestCase):
+    def test_properties(self):
+        options = Ortrain.TrainingOptions(max_grad_norm=1.0, seed=3, batch_norm=Ortrain.BatchNormMode.FROZEN)
+        self.assertEqual((options.max_grad_norm, options.seed), (1.0, 3))
+        self.assertEqual(options.batch_norm, Ortrain.BatchNormMode.FROZEN)
+        options.accumulation_steps = 2
+        options.schedule = Ortrain.CosineSchedule.new(10)
+        options.tie("a", "b")
+        self.assertEqual((options.get_n_ties(), options.get_tie(0)), (1, ("a", "b")))
+        self.assertIsInstance(options.schedule, Ortrain.LrSchedule)
+        options.add_loss(Ortrain.MseLoss.new("y", "t"))
+        self.assertEqual([type(loss).__name__ for loss in options.losses], ["MseLoss"])
+
+    def test_json(self):
+        path = os.path.join(folder, "options.json")
+        with open(path, "w") as file:
+            json.dump({"optimizer": {"type": "adamw", "learning_rate": 0.25, "mode": "last"}, "seed": 9,
+                       "schedule": {"type": "step", "step_size": 5}, "trainable": ["fc.*"], "ties": [["a", "b"]],
+                       "losses": [{"type": "huber", "output": "y", "target": "t", "delta": 2.0}]}, file)
+        options = Ortrain.TrainingOptions.new_from_file(path)
+        self.assertEqual((options.optimizer.learning_rate, options.optimizer.mode),
+                         (0.25, Ortrain.AdamwMode.LAST))
+        self.assertEqual((options.seed, options.trainable, options.schedule.step_size), (9, ["fc.*"], 5))
+        self.assertEqual(options.losses[0].delta, 2)
+        with open(path, "w") as file:
+            json.dump({"optimizer": {"type": "adamx"}}, file)
+        with self.assertRaises(GLib.Error) as caught:
+            options.load_file(path)
+        self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.OPTION))
+        self.assertIn("adamx", caught.exception.message)
+
+    def test_session_options(self):
+        path = os.path.join(folder, "session.json")
+        with open(path, "w") as file:
+            json.dump({"threads": 2, "deterministic": True}, file)
+        options = Ortrain.SessionOptions.new_from_file(path)
+        self.assertEqual((options.threads, options.deterministic), (2, True))
+        self.assertEqual(Ortrain.SessionOptions(max_plans=3).max_plans, 3)
+
+
+class Optimizers(unittest.TestCase):
+    def test_all_learn(self):
+        for optimizer in (Ortrain.Sgd(learning_rate=0.5, momentum=0.9, nesterov=True), Ortrain.Adam(learning_rate=0.05),
+                          Ortrain.AdamW(learning_rate=0.05, weight_decay=0.0), Ortrain.Lamb(learning_rate=0.05),
+                          Ortrain.Adagrad(learning_rate=0.2)):
+            with self.subTest(type(optimizer).__name__):
+                self.assertIsInstance(optimizer, Ortrain.Optimizer)
+                session, feeds = training_session(optimizer=optimizer), batch()
+                losses = []
+                for _ in range(30):
+                    losses.append(session.train_step(feeds))
+                    session.optimizer_step()
+                self.assertLess(losses[-1], 0.8 * losses[0])
+
+    def test_constructors(self):
+        for cls in (Ortrain.Sgd, Ortrain.Adam, Ortrain.AdamW, Ortrain.Lamb, Ortrain.Adagrad):
+            self.assertEqual(cls.new(0.5).learning_rate, 0.5)
+        self.assertEqual(Ortrain.AdamW().beta1, 0.9)
+
+    def test_groups(self):
+        optimizer = Ortrain.Sgd(learning_rate=0.1)
+        group = optimizer.add_group("*.bias", 0.0, 0.0)
+        self.assertIsInstance(group, Ortrain.ParameterGroup)
+        self.assertTrue(group.matches("fc.bias"))
+        self.assertFalse(group.matches("fc.weight"))
+        self.assertEqual([g.get_pattern() for g in optimizer.groups], ["*.bias"])
+        session = training_session(optimizer=optimizer)
+        before = {name: a.copy() for name, a in session.get_parameters().numpy().items()}
+        session.train_step(batch())
+        session.optimizer_step()
+        after = session.get_parameters().numpy()
+        np.testing.assert_array_equal(after["fc.bias"], before["fc.bias"])
+        self.assertTrue((after["fc.weight"] != before["fc.weight"]).any())
+
+    def test_clipping(self):
+        session = training_session(max_grad_norm=1e-3)
+        before = {name: a.copy() for name, a in session.get_parameters().numpy().items()}
+        session.train_step(batch())
+        session.optimizer_step()
+        moved = math.sqrt(sum(float(((a - before[n]) ** 2).sum()) for n, a in session.get_parameters().numpy().items()))
+        self.assertAlmostEqual(moved, 0.1 * 1e-3, delta=1e-6)
+        self.assertGreater(session.get_last_gradient_norm(), 1e-3)
+
+
+class Schedules(unittest.TestCase):
+    def test_factors(self):
+        for schedule, step, expected in (
+                (Ortrain.ConstantSchedule.new(0.5), 3, 0.5),
+                (Ortrain.LinearSchedule.new(100), 25, 0.75),
+                (Ortrain.CosineSchedule.new(100), 50, 0.5),
+                (Ortrain.PolynomialSchedule.new(100, 2.0), 50, 0.25),
+                (Ortrain.StepSchedule.new(10, 0.1), 25, 0.01),
+                (Ortrain.WarmUpSchedule.new(10, Ortrain.ConstantSchedule.new(1.0)), 50, 1.0)):
+            found, factor = schedule.evaluate(step)
+            self.assertTrue(found)
+            self.assertAlmostEqual(factor, expected, places=9, msg=type(schedule).__name__)
+
+    def test_one_cycle(self):
+        schedule = Ortrain.OneCycleSchedule.new(100)
+        factors = [schedule.evaluate(step)[1] for step in range(100)]
+        self.assertAlmostEqual(max(factors), 1, places=3)
+        self.assertAlmostEqual(factors[0], 1 / schedule.initial_divisor, places=6)
+
+    def test_plateau(self):
+        schedule = Ortrain.PlateauSchedule.new(0.1, 1)
+        for metric in (1.0, 1.0, 1.0, 1.0):
+            schedule.observe(metric)
+        self.assertLess(schedule.evaluate(0)[1], 1)
+        other = Ortrain.PlateauSchedule.new(0.1, 1)
+        self.assertTrue(other.load_state(schedule.save_state()))
+        self.assertEqual(other.evaluate(0)[1], schedule.evaluate(0)[1])
+
+    def test_written_in_python(self):
+        class Halves(Ortrain.LrSchedule):
+            def do_evaluate(self, step):
+                return True, 0.5 ** step
+
+        self.assertEqual(Halves().evaluate(3), (True, 0.125))
+        options = Ortrain.TrainingOptions(optimizer=Ortrain.Sgd(learning_rate=1.0), schedule=Halves())
+        options.add_loss(Ortrain.CrossEntropyLoss.new("logits", "labels"))
+        session = Ortrain.TrainingSession(linear_model(), options)
+        rates = []
+        for _ in range(3):
+            session.train_step(batch())
+            rates.append(session.get_current_learning_rate())
+            session.optimizer_step()
+        self.assertEqual(rates, [1, 0.5, 0.25])
+
+
+class Losses(unittest.TestCase):
+    def loss(self, loss, target):
+        options = Ortrain.TrainingOptions()
+        options.add_loss(loss)
+        model, x = linear_model(), batch()["x"]
+        w = parameters_of(model.get_graph())
+        y = x.astype(np.float64) @ w["fc.weight"].T + w["fc.bias"]
+        feeds = {"x": x} if target is None else {"x": x, "t": target}
+        return Ortrain.TrainingSession(model, options).train_step(feeds), y
+
+    def test_against_numpy(self):
+        t = np.random.default_rng(3).standard_normal((8, 3)).astype(np.float32)
+        value, y = self.loss(Ortrain.MseLoss.new("logits", "t"), t)
+        self.assertAlmostEqual(value, ((y - t) ** 2).mean(), places=5)
+        value, y = self.loss(Ortrain.L1Loss.new("logits", "t"), t)
+        self.assertAlmostEqual(value, np.abs(y - t).mean(), places=5)
+        value, y = self.loss(Ortrain.HuberLoss(output="logits", target="t", delta=0.5), t)
+        d = np.abs(y - t)
+        self.assertAlmostEqual(value, np.where(d < 0.5, d * d / 2, 0.5 * (d - 0.25)).mean(), places=5)
+        b = (t > 0).astype(np.float32)
+        value, y = self.loss(Ortrain.BceWithLogitsLoss.new("logits", "t"), b)
+        self.assertAlmostEqual(value, (np.logaddexp(0, y) - b * y).mean(), places=5)
+        labels = np.arange(8) % 3
+        weighted = Ortrain.CrossEntropyLoss(output="logits", target="t", weight=2.0)
+        self.assertEqual((weighted.axis, weighted.output, weighted.target), (-1, "logits", "t"))
+        value, y = self.loss(weighted, labels)
+        self.assertAlmostEqual(value, -2 * np.log(softmax(y)[np.arange(8), labels]).mean(), places=5)
+        self.assertIsInstance(weighted, Ortrain.Loss)
+
+    def test_output(self):
+        builder = Ortrain.GraphBuilder.new("scalar")
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, "n, 4")
+        y = builder.linear(x, "fc", 1, False)
+        builder.add_output(builder.add_op("ReduceMean", None, [y.name], ["mean"],
+                                          GLib.Variant("a{sv}", {"keepdims": GLib.Variant("x", 0)})), "mean")
+        options = Ortrain.TrainingOptions()
+        options.add_loss(Ortrain.OutputLoss.new("mean"))
+        session = Ortrain.TrainingSession(builder.build(), options)
+        x = batch()["x"]
+        session.train_step({"x": x})
+        np.testing.assert_allclose(session.get_gradients()["fc.weight"].numpy()[0], x.mean(axis=0), rtol=1e-5, atol=1e-6)
+
+
+class Persistence(unittest.TestCase):
+    def test_checkpoint_resumes_exactly(self):
+        path = os.path.join(folder, "session-checkpoint")
+        make = lambda: training_session(optimizer=Ortrain.Adam(learning_rate=0.01))
+        first = make()
+        for i in range(6):
+            first.train_step(batch(seed=i))
+            first.optimizer_step()
+            if i == 2:
+                first.set_metadata("note", "halfway")
+                first.save_checkpoint(path)
+        second = make()
+        second.load_checkpoint(path)
+        self.assertEqual((second.step, second.get_metadata("note")), (3, "halfway"))
+        for i in range(3, 6):
+            second.train_step(batch(seed=i))
+            second.optimizer_step()
+        for name, tensor in first.get_parameters().items():
+            np.testing.assert_array_equal(tensor.numpy(), second.get_parameters()[name].numpy())
+
+    def test_export(self):
+        path = os.path.join(folder, "export.onnx")
+        session, feeds = training_session(), batch()
+        session.train_step(feeds)
+        session.optimizer_step()
+        session.export(path)
+        expected = session.eval_step({"x": feeds["x"]})["logits"].numpy()
+        outputs = Ortrain.InferenceSession(Ortrain.Model(path)).run({"x": feeds["x"]})
+        np.testing.assert_allclose(outputs["logits"].numpy(), expected, rtol=1e-6, atol=1e-6)
+
+    def test_state(self):
+        session = training_session(optimizer=Ortrain.Adam(learning_rate=0.1))
+        session.train_step(batch())
+        session.optimizer_step()
+        other = training_session(optimizer=Ortrain.Adam(learning_rate=0.1))
+        other.set_state(session.get_state())
+        self.assertEqual(other.train_step(batch()), session.train_step(batch()))
+
+
+def dataset(n=64):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 4)).astype(np.float32)
+    return Ortrain.TensorDataset({"x": x, "labels": (x @ rng.standard_normal((4, 3))).argmax(axis=1)})
+
+
+class Trainers(unittest.TestCase):
+    def make(self, **properties):
+        return Ortrain.Trainer(training_session(optimizer=Ortrain.Adam(learning_rate=0.05)), dataset(), epochs=3, batch_size=16,
+                               **properties)
+
+    def test_fit(self):
+        trainer, seen, epochs = self.make(validation=dataset(32)), [], []
+
+        def on_progress(trainer, progress):
+            self.assertIsInstance(progress, Ortrain.Progress)
+            seen.append((progress.fraction, progress.step, progress.n_steps, progress.loss, threading.current_thread()))
+
+        trainer.connect("progress", on_progress)
+        trainer.connect("epoch-ended", lambda trainer, record: epochs.append((record, threading.current_thread())))
+        history = trainer.fit()
+        self.assertIsInstance(history, Ortrain.TrainingHistory)
+        self.assertEqual((history.n_epochs, history.n_steps, history.stopped_early), (3, 12, False))
+        self.assertEqual(seen[-1][:3], (1.0, 4, 4))
+        self.assertEqual({s[4] for s in seen}, {threading.main_thread()})
+        self.assertEqual({e[1] for e in epochs}, {threading.main_thread()})
+        self.assertEqual([e[0].epoch for e in epochs], [r.epoch for r in history.epochs])
+        record = history.epochs[2]
+        self.assertIsInstance(record, Ortrain.EpochRecord)
+        self.assertLess(record.loss, history.epochs[0].loss)
+        self.assertTrue(math.isfinite(record.validation_loss))
+        self.assertEqual(record.loss, history.last_loss)
+        self.assertEqual(len(np.frombuffer(history.get_losses().get_data(), np.float64)), 12)
+        self.assertTrue(str(history))
+        ok, loss, accuracy = trainer.evaluate(dataset(), None)
+        self.assertTrue(ok and accuracy > 0.5 and loss < 1.1)
+
+    def test_async(self):
+        trainer, threads = self.make(), set()
+        trainer.connect("progress", lambda trainer, progress: threads.add(threading.current_thread()))
+        trainer.get_session().connect("post-forward", lambda session, report: threads.add(threading.current_thread()))
+        history = asyncio.run(trainer.fit_async())
+        self.assertEqual(history.n_epochs, 3)
+        self.assertEqual(threads, {threading.main_thread()})
+
+    def test_cancel(self):
+        trainer = self.make()
+        trainer.epochs = 100000
+
+        async def go():
+            task = asyncio.create_task(trainer.fit_async())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                return "cancelled"
+
+        self.assertEqual(asyncio.run(go()), "cancelled")
+        self.assertGreater(trainer.get_session().step, 0)
+        trainer.get_session().train_step(batch())      # the session is usable
+
+    def test_python_dataset(self):
+        class Data(Ortrain.Dataset):
+            def do_get_length(self):
+                return 8
+
+            def do_get_item(self, index):
+                assert threading.current_thread() is threading.main_thread()
+                return Ortrain.TensorDict({"x": np.full(4, index, np.float32), "labels": np.int64(index % 3)})
+
+        history = Ortrain.Trainer(training_session(), Data(), epochs=2, batch_size=4, shuffle=False).fit()
+        self.assertEqual(history.n_steps, 4)
+
+    def test_checkpoints(self):
+        path = os.path.join(folder, "trainer-checkpoint")
+        saved = []
+        trainer = self.make(checkpoint_dir=path)
+        trainer.connect("checkpoint-saved", lambda trainer, path: saved.append(path))
+        trainer.fit()
+        self.assertTrue(saved)
+        self.assertTrue(Ortrain.Checkpoint.exists(path))
+
+
+if __name__ == "__main__":
+    main()
