@@ -88,12 +88,21 @@ function _init() {
         }
     }
 
-    const promisify = Gio._promisify;
-    promisify(Ortrain.TrainingSession.prototype, 'train_step_async', 'train_step_finish');
-    promisify(Ortrain.InferenceSession.prototype, 'run_async', 'run_finish');
-    promisify(Ortrain.Trainer.prototype, 'fit_async', 'fit_finish');
-    promisify(Ortrain.Model, 'new_from_file_async', 'new_from_file_finish');
-    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'eval_step', 'train_step_async');
+    // Every asynchronous pair gives a promise when it gets no callback.
+    function promisify(owner, name) {
+        if (name.endsWith('_async') && typeof owner[name] === 'function')
+            Gio._promisify(owner, name, name.replace(/_async$/, '_finish'));
+    }
+    for (const name of ['train_step', 'optimizer_step', 'eval_step', 'export', 'save_checkpoint', 'load_checkpoint'])
+        promisify(Ortrain.TrainingSession.prototype, `${name}_async`);
+    promisify(Ortrain.TrainingSession, 'new_async');
+    promisify(Ortrain.InferenceSession.prototype, 'run_async');
+    promisify(Ortrain.Trainer.prototype, 'fit_async');
+    promisify(Ortrain.Model, 'new_from_file_async');
+    promisify(Ortrain.Checkpoint, 'load_async');
+    promisify(Ortrain.Checkpoint.prototype, 'save_async');
+    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'eval_step', 'plan', 'train_step_async', 'eval_step_async',
+        'set_parameters', 'set_state');
     feeding(Ortrain.InferenceSession.prototype, 'run', 'run_async');
 
     for (const name of ['MemoryReport', 'MemoryPlan', 'CheckReport', 'TrainingHistory', 'Model', 'Graph']) {
@@ -103,6 +112,14 @@ function _init() {
             };
         }
     }
+
+    // List models are iterable. Those of graphs and plans are of a class that has no name here: it is reached through one of them.
+    function* items() {
+        for (let i = 0; i < this.get_n_items(); i++)
+            yield this.get_item(i);
+    }
+    Ortrain.TensorDict.prototype[Symbol.iterator] = items;
+    Object.getPrototypeOf(Ortrain.Graph.new('').get_nodes())[Symbol.iterator] = items;
 
     // A loader is iterable: for (const batch of loader) …
     Ortrain.DataLoader.prototype[Symbol.iterator] = function* () {

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+import Gio from 'gi://Gio';
+import GLib from 'gi://GLib';
+import GObject from 'gi://GObject';
+import Ortrain from 'gi://Ortrain?version=1.0';
+import {
+    assert, batch, close, equal, folder, linearModel, logitsOf, mainThread, rejects, run, thread, throws, trainingSession,
+} from './tap.js';
+
+const PHASES = ['pre-forward', 'post-forward', 'pre-backward', 'post-backward', 'pre-update', 'post-update'];
+const path = name => GLib.build_filenamev([folder, name]);
+
+function crossEntropy(rows) {
+    const losses = rows.map((row, i) => Math.log(row.reduce((sum, z) => sum + Math.exp(z), 0)) - row[i % 3]);
+    return losses.reduce((a, b) => a + b) / losses.length;
+}
+
+function dataset(n = 48) {
+    const {x} = batch(n);
+    const rows = x.toTypedArray();
+    const labels = BigInt64Array.from({length: n}, (_, i) => rows[4 * i] > 0 ? 1n : 0n);
+    return Ortrain.TensorDataset.new(Ortrain.TensorDict.from({x, labels: Ortrain.Tensor.from(labels)}));
+}
+
+const Halves = GObject.registerClass(class Halves extends Ortrain.LrSchedule {
+    vfunc_evaluate(step) {
+        return [true, 0.5 ** Number(step)];
+    }
+});
+
+run({
+    'loss against arithmetic'() {
+        const session = trainingSession(), feeds = batch();
+        const expected = crossEntropy(logitsOf(session.model.get_graph(), feeds.x.toTypedArray()));
+        close(session.train_step(feeds), expected);
+        session.optimizer_step();
+        equal([Number(session.step), Number(session.n_train_steps)], [1, 1]);
+        assert(session.train_step(feeds) < expected);
+        equal(session.get_gradients().get('fc.weight').shape, [3, 4]);
+    },
+
+    'evaluation'() {
+        const session = trainingSession(), feeds = batch();
+        equal(session.eval_step({x: feeds.x}).get_names(), ['logits']);
+        const outputs = session.eval_step(feeds);
+        close(outputs.get('loss').get_scalar(0), session.train_step(feeds));
+    },
+
+    'phase signals, on this thread'() {
+        const session = trainingSession(), seen = [];
+        for (const phase of PHASES) {
+            session.connect(phase, (_session, report) => {
+                assert(report instanceof Ortrain.MemoryReport);
+                seen.push([phase, report.phase, Number(report.step), thread()]);
+            });
+        }
+        session.train_step(batch());
+        session.optimizer_step();
+        equal(seen, PHASES.map(phase => [phase, phase.replace('-', '_'), 1, mainThread]));
+    },
+
+    async 'phase signals of asynchronous steps, on this thread'() {
+        const session = trainingSession(), seen = [];
+        for (const phase of PHASES)
+            session.connect(phase, () => seen.push([phase, thread()]));
+        const loss = await session.train_step_async(batch(), null);
+        equal(thread(), mainThread);
+        assert(loss > 0);
+        await session.optimizer_step_async(null);
+        equal(seen, PHASES.map(phase => [phase, mainThread]));
+    },
+
+    async 'cancellation'() {
+        const session = trainingSession(), cancellable = new Gio.Cancellable();
+        cancellable.cancel();
+        await rejects(Gio.IOErrorEnum, Gio.IOErrorEnum.CANCELLED, session.train_step_async(batch(), cancellable));
+        assert(session.train_step(batch()) > 0);
+    },
+
+    async 'other asynchronous pairs'() {
+        const options = new Ortrain.TrainingOptions({optimizer: new Ortrain.Sgd()});
+        options.add_loss(Ortrain.CrossEntropyLoss.new('logits', 'labels'));
+        const session = await Ortrain.TrainingSession.new_async(linearModel(), options, null);
+        const outputs = await session.eval_step_async(batch(), null);
+        equal(outputs.get('logits').shape, [8, 3]);
+        await session.save_checkpoint_async(path('awaited'), null);
+        await session.load_checkpoint_async(path('awaited'), null);
+        await session.export_async(path('awaited.onnx'), null);
+        assert(GLib.file_test(path('awaited.onnx'), GLib.FileTest.EXISTS));
+    },
+
+    'memory report'() {
+        const session = trainingSession();
+        let line = '';
+        session.connect('post-backward', (_session, report) => {
+            line = `${report}`;
+            equal(report.max_allocated, Number(session.memory_plan.peak_bytes));
+            for (const field of ['rank', 'allocated', 'cached', 'max_cached', 'inactive', 'max_inactive', 'param', 'grad', 'buffer'])
+                assert(report[field] >= 0, field);
+        });
+        session.train_step(batch());
+        assert(/^rank-0 step 1 memory \(MiB\) \| phase: post_backward \| allocated: \d+ \| max allocated: \d+ \|/.test(line), line);
+    },
+
+    'memory plan'() {
+        const session = trainingSession();
+        const plan = session.plan(Ortrain.TensorDict.from(batch()));
+        assert(plan instanceof Ortrain.MemoryPlan);
+        const blocks = [...plan.blocks];
+        assert(blocks.length > 3 && blocks.every(block => block instanceof Ortrain.MemoryBlock && block.first <= block.last));
+        const weight = blocks.find(block => block.name === 'fc.weight');
+        equal([Number(weight.bytes), weight.category], [48, 'parameter']);
+        equal(JSON.parse(plan.to_json()).peak_bytes, Number(plan.peak_bytes));
+        assert(plan.to_svg().includes('<svg') && `${plan}`.includes('peak'));
+        plan.save_svg(path('plan.svg'));
+        plan.save_html(path('plan.html'));
+        plan.save_json(path('plan.json'));
+    },
+
+    'plan-changed'() {
+        const session = trainingSession(), plans = [];
+        session.connect('plan-changed', (_session, plan) => plans.push([plan instanceof Ortrain.MemoryPlan, thread()]));
+        for (const n of [8, 8, 5])
+            session.train_step(batch(n));
+        equal(plans, [[true, mainThread], [true, mainThread]]);
+    },
+
+    'a loss that is not a number'() {
+        const session = trainingSession(null, {stop_on_nan: true});
+        let seen = 0;
+        session.connect('not-finite', () => seen++);
+        const feeds = batch();
+        feeds.x = Ortrain.Tensor.from(Float32Array.from({length: 32}, () => NaN), [8, 4]);
+        throws(Ortrain.SessionError, Ortrain.SessionError.NOT_FINITE, () => session.train_step(feeds));
+        equal(seen, 1);
+        const lenient = trainingSession();
+        assert(Number.isNaN(lenient.train_step(feeds)));
+    },
+
+    'errors'() {
+        const session = trainingSession(), {x, labels} = batch();
+        assert(throws(Ortrain.SessionError, Ortrain.SessionError.FEED, () => session.train_step({x})).includes('labels'));
+        throws(Ortrain.SessionError, Ortrain.SessionError.FEED, () => session.train_step({x: labels, labels}));
+        const far = Ortrain.Tensor.from(BigInt64Array.from({length: 8}, () => 99n));
+        throws(Ortrain.SessionError, Ortrain.SessionError.INDEX, () => session.train_step({x, labels: far}));
+        assert(session.train_step({x, labels}) > 0);
+    },
+
+    'optimizers'() {
+        for (const optimizer of [new Ortrain.Sgd({learning_rate: 0.5, momentum: 0.9}), new Ortrain.Adam({learning_rate: 0.05}),
+            new Ortrain.AdamW({learning_rate: 0.05}), new Ortrain.Lamb({learning_rate: 0.05}), new Ortrain.Adagrad({learning_rate: 0.3})]) {
+            assert(optimizer instanceof Ortrain.Optimizer);
+            const session = trainingSession(optimizer), feeds = batch(), losses = [];
+            for (let i = 0; i < 30; i++) {
+                losses.push(session.train_step(feeds));
+                session.optimizer_step();
+            }
+            assert(losses[29] < losses[0], `${optimizer}`);
+        }
+        equal(Ortrain.AdamW.new(0.25).learning_rate, 0.25);
+    },
+
+    'live properties and groups'() {
+        const optimizer = new Ortrain.Sgd({learning_rate: 0.1});
+        const group = optimizer.add_group('*.bias', 0.5, -1);
+        assert(group instanceof Ortrain.ParameterGroup && group.matches('fc.bias') && !group.matches('fc.weight'));
+        equal(optimizer.groups.get_n_items(), 1);
+        let notified = 0;
+        optimizer.connect('notify::learning-rate', () => notified++);
+        const session = trainingSession(optimizer);
+        session.train_step(batch());
+        optimizer.learning_rate = 0.25;
+        equal([notified, session.get_current_learning_rate()], [1, 0.25]);
+    },
+
+    'schedules'() {
+        const factor = (schedule, step) => {
+            assert(schedule instanceof Ortrain.LrSchedule);
+            const [found, value] = schedule.evaluate(step);
+            assert(found);
+            return value;
+        };
+        close(factor(Ortrain.ConstantSchedule.new(0.5), 3), 0.5);
+        close(factor(Ortrain.LinearSchedule.new(100), 25), 0.75);
+        close(factor(Ortrain.CosineSchedule.new(100), 50), 0.5);
+        close(factor(Ortrain.PolynomialSchedule.new(100, 2), 50), 0.25);
+        close(factor(Ortrain.StepSchedule.new(10, 0.1), 25), 0.01);
+        close(factor(Ortrain.WarmUpSchedule.new(10, null), 50), 1);
+        close(factor(new Ortrain.OneCycleSchedule({total_steps: 100}), 30), 1, 0.01);
+        const plateau = Ortrain.PlateauSchedule.new(0.1, 1);
+        for (let i = 0; i < 4; i++)
+            plateau.observe(1);
+        assert(factor(plateau, 0) < 1);
+        equal(factor(new Halves(), 3), 0.125);   // a schedule in JavaScript
+    },
+
+    'losses'() {
+        const t = Ortrain.Tensor.from(Float32Array.from({length: 24}, (_, i) => Math.cos(i) > 0 ? 1 : 0), [8, 3]);
+        const {x} = batch();
+        const mean = f => {
+            const targets = t.toTypedArray();
+            const values = logitsOf(linearModel().get_graph(), x.toTypedArray()).flat().map((y, i) => f(y, targets[i]));
+            return values.reduce((a, b) => a + b) / values.length;
+        };
+        const found = loss => {
+            assert(loss instanceof Ortrain.Loss);
+            const options = new Ortrain.TrainingOptions();
+            options.add_loss(loss);
+            return Ortrain.TrainingSession.new(linearModel(), options).train_step({x, t});
+        };
+        close(found(Ortrain.MseLoss.new('logits', 't')), mean((y, v) => (y - v) ** 2));
+        close(found(Ortrain.L1Loss.new('logits', 't')), mean((y, v) => Math.abs(y - v)));
+        close(found(new Ortrain.HuberLoss({output: 'logits', target: 't', delta: 0.5})),
+            mean((y, v) => Math.abs(y - v) < 0.5 ? (y - v) ** 2 / 2 : 0.5 * (Math.abs(y - v) - 0.25)));
+        close(found(Ortrain.BceWithLogitsLoss.new('logits', 't')), mean((y, v) => Math.log(1 + Math.exp(y)) - v * y));
+        equal(Ortrain.OutputLoss.new('mean').output, 'mean');
+        equal(new Ortrain.CrossEntropyLoss({output: 'a', target: 'b', weight: 2}).weight, 2);
+    },
+
+    'options from JSON'() {
+        GLib.file_set_contents(path('options.json'), JSON.stringify({
+            optimizer: {type: 'adamw', learning_rate: 0.25}, schedule: {type: 'cosine', total_steps: 50},
+            losses: [{type: 'mse', output: 'y', target: 't'}], frozen: ['*.bias'],
+        }));
+        const options = Ortrain.TrainingOptions.new_from_file(path('options.json'));
+        assert(options.optimizer instanceof Ortrain.AdamW && options.losses.get_item(0) instanceof Ortrain.MseLoss);
+        equal([options.optimizer.learning_rate, options.frozen], [0.25, ['*.bias']]);
+        throws(Ortrain.SessionError, Ortrain.SessionError.OPTION, () => {
+            GLib.file_set_contents(path('options.json'), '{"optimiser": {}}');
+            options.load_file(path('options.json'));
+        });
+    },
+
+    'checkpoint and export'() {
+        const session = trainingSession(new Ortrain.Adam()), feeds = batch();
+        session.train_step(feeds);
+        session.optimizer_step();
+        session.save_checkpoint(path('session'));
+        const other = trainingSession(new Ortrain.Adam());
+        other.load_checkpoint(path('session'));
+        equal(Number(other.step), 1);
+        equal(other.train_step(feeds), session.train_step(feeds));
+        session.export(path('trained.onnx'));
+        assert(Ortrain.Checkpoint.exists(path('session')));
+        const outputs = Ortrain.InferenceSession.new(Ortrain.Model.new_from_file(path('trained.onnx')), null).run({x: feeds.x});
+        close(outputs.get('logits').get_scalar(5), session.eval_step({x: feeds.x}).get('logits').get_scalar(5));
+    },
+
+    'trainer'() {
+        const trainer = Ortrain.Trainer.new(trainingSession(new Ortrain.Adam({learning_rate: 0.05})), dataset());
+        trainer.epochs = 3;
+        trainer.batch_size = 16;
+        const seen = [];
+        trainer.connect('progress', (_trainer, progress) => {
+            assert(progress instanceof Ortrain.Progress);
+            seen.push([progress.fraction, thread()]);
+        });
+        trainer.connect('epoch-ended', (_trainer, record) => assert(record instanceof Ortrain.EpochRecord));
+        const history = trainer.fit(null);
+        assert(history instanceof Ortrain.TrainingHistory);
+        equal([history.n_epochs, Number(history.n_steps)], [3, 9]);
+        equal(seen[seen.length - 1], [1, mainThread]);
+        const records = [...history.epochs];
+        assert(records.length === 3 && records[2].loss < records[0].loss);
+        assert(`${history}`.length > 0);
+    },
+
+    async 'trainer, awaited, with progress on this thread'() {
+        const trainer = Ortrain.Trainer.new(trainingSession(), dataset());
+        trainer.epochs = 2;
+        const threads = new Set();
+        trainer.connect('progress', () => threads.add(thread()));
+        const history = await trainer.fit_async(null);
+        equal([history.n_epochs, [...threads]], [2, [mainThread]]);
+    },
+
+    async 'trainer, cancelled'() {
+        const trainer = Ortrain.Trainer.new(trainingSession(), dataset()), cancellable = new Gio.Cancellable();
+        trainer.epochs = 100000;
+        GLib.timeout_add(GLib.PRIORITY_DEFAULT, 50, () => {
+            cancellable.cancel();
+            return GLib.SOURCE_REMOVE;
+        });
+        await rejects(Gio.IOErrorEnum, Gio.IOErrorEnum.CANCELLED, trainer.fit_async(cancellable));
+        assert(trainer.get_session().train_step(batch()) > 0);
+    },
+});
