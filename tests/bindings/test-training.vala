@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+using Ortrain;
+using Common;
+
+class Halves : LrSchedule {
+    public Halves () {
+        Object ();
+    }
+
+    public override bool evaluate (uint64 step, out double factor) {
+        factor = Math.pow (0.5, step);
+        return true;
+    }
+}
+
+void test_steps () throws Error {
+    var session = training_session ();
+    var phases = "";
+    session.pre_forward.connect ((report) => { on_main_thread (); phases += report.phase + " "; });
+    session.post_forward.connect ((report) => { on_main_thread (); phases += report.phase + " "; });
+    session.pre_backward.connect ((report) => { on_main_thread (); phases += report.phase + " "; });
+    session.post_backward.connect ((report) => { on_main_thread (); phases += report.phase + " "; });
+    session.pre_update.connect ((report) => { on_main_thread (); phases += report.phase + " "; });
+    session.post_update.connect ((report) => { on_main_thread (); phases += report.phase; });
+    var plans = 0;
+    session.plan_changed.connect ((plan) => { on_main_thread (); plans++; });
+    var first = session.train_step (batch ());
+    session.optimizer_step ();
+    assert (phases == "pre_forward post_forward pre_backward post_backward pre_update post_update");
+    assert (session.step == 1 && plans == 1 && session.get_gradients ().size == 2);
+    for (var i = 0; i < 20; i++) {
+        session.train_step (batch ());
+        session.optimizer_step ();
+    }
+    assert (session.train_step (batch ()) < first);
+    var outputs = session.eval_step (batch ());
+    assert (outputs["logits"].get_dim (1) == 3 && outputs["loss"].get_scalar (0) > 0);
+}
+
+void test_async () throws Error {
+    var session = training_session ();
+    var loop = new MainLoop ();
+    var phases = 0;
+    session.post_forward.connect (() => { on_main_thread (); phases++; });
+    steps.begin (session, null, (object, result) => {
+        works (() => assert (steps.end (result) > 0));
+        loop.quit ();
+    });
+    loop.run ();
+    assert (phases == 1 && session.step == 1);
+
+    var cancellable = new Cancellable ();
+    cancellable.cancel ();
+    steps.begin (session, cancellable, (object, result) => {
+        assert (fails (() => steps.end (result)) is IOError.CANCELLED);
+        loop.quit ();
+    });
+    loop.run ();
+    assert (session.train_step (batch ()) > 0);
+}
+
+async double steps (TrainingSession session, Cancellable? cancellable) throws Error {
+    var loss = yield session.train_step_async (batch (), cancellable);
+    on_main_thread ();
+    yield session.optimizer_step_async (cancellable);
+    return loss;
+}
+
+void test_memory () throws Error {
+    var session = training_session ();
+    MemoryReport? last = null;
+    session.post_backward.connect ((report) => { last = report.copy (); });
+    session.train_step (batch ());
+    MemoryPlan plan = session.memory_plan;
+    assert (last.max_allocated == plan.peak_bytes && last.rank == 0 && last.step == 1);
+    assert (last.to_string ().has_prefix ("rank-0 step 1 memory (MiB) | phase: post_backward | allocated: "));
+    assert (plan.blocks.get_n_items () > 3 && plan.lower_bound_bytes <= plan.arena_bytes);
+    var found = false;
+    for (var i = 0; i < plan.blocks.get_n_items (); i++) {
+        var block = (MemoryBlock) plan.blocks.get_item (i);
+        found |= block.name == "fc.weight" && block.bytes == 48 && block.category == "parameter";
+    }
+    assert (found && "<svg" in plan.to_svg () && "peak_bytes" in plan.to_json ());
+    plan.save_html (path ("plan.html"));
+}
+
+void test_errors () throws Error {
+    var session = training_session ();
+    var feeds = batch ();
+    feeds.remove ("labels");
+    assert (fails (() => session.train_step (feeds)) is SessionError.FEED);
+    feeds["labels"] = new Tensor.ints ({ 8 }, { 0, 1, 2, 99, 0, 1, 2, 0 });
+    assert (fails (() => session.train_step (feeds)) is SessionError.INDEX);
+    assert (session.train_step (batch ()) > 0);
+}
+
+void test_optimizers () throws Error {
+    var adam = new Adam (0.05);
+    adam.beta1 = 0.8;
+    var adamw = new AdamW (0.05);
+    adamw.mode = AdamwMode.LAST;
+    Optimizer[] optimizers = { new Sgd (0.5), adam, adamw, new Lamb (0.05), new Adagrad (0.3) };
+    foreach (var optimizer in optimizers) {
+        var session = training_session (optimizer);
+        double first = 0, last = 0;
+        for (var i = 0; i < 20; i++) {
+            last = session.train_step (batch ());
+            if (i == 0)
+                first = last;
+            session.optimizer_step ();
+        }
+        assert (last < first);
+        optimizer.learning_rate = 0.125;
+        assert (session.get_current_learning_rate () == 0.125);
+    }
+    ParameterGroup group = optimizers[0].add_group ("*.bias", 0.5, -1);
+    assert (group.matches ("fc.bias") && !group.matches ("fc.weight") && optimizers[0].groups.get_n_items () == 1);
+}
+
+void test_schedules () throws Error {
+    LrSchedule[] schedules = { new ConstantSchedule (0.5), new LinearSchedule (100), new CosineSchedule (100),
+                               new PolynomialSchedule (100, 2), new StepSchedule (10, 0.1), new WarmUpSchedule (10, null),
+                               new OneCycleSchedule (100), new Halves () };
+    double[] expected = { 0.5, 0.5, 0.5, 0.25, 1e-5, 1, -1, Math.pow (0.5, 50) };
+    for (var i = 0; i < schedules.length; i++) {
+        double factor;
+        assert (schedules[i].evaluate (50, out factor));
+        assert (expected[i] < 0 || Math.fabs (factor - expected[i]) < 1e-9);
+    }
+    var plateau = new PlateauSchedule (0.1, 1);
+    for (var i = 0; i < 4; i++)
+        plateau.observe (1);
+    double factor;
+    assert (plateau.evaluate (0, out factor) && factor < 1);
+}
+
+void test_losses () throws Error {
+    var huber = new HuberLoss ("logits", "t");
+    huber.delta = 0.5;
+    Loss[] losses = { new MseLoss ("logits", "t"), new L1Loss ("logits", "t"), huber, new BceWithLogitsLoss ("logits", "t") };
+    var feeds = new TensorDict ();
+    feeds["x"] = batch ()["x"];
+    feeds["t"] = new Tensor (DType.FLOAT32, { 8, 3 });
+    foreach (var loss in losses) {
+        var options = new TrainingOptions ();
+        loss.weight = 2;
+        options.add_loss (loss);
+        var twice = new TrainingSession (linear_model (), options).train_step (feeds);
+        loss.weight = 1;
+        var once = new TrainingSession (linear_model (), options).train_step (feeds);
+        assert (once > 0 && Math.fabs (twice - 2 * once) < 1e-6);
+    }
+    assert (new OutputLoss ("mean").output == "mean");
+}
+
+void test_options () throws Error {
+    FileUtils.set_contents (path ("o.json"), """{"optimizer": {"type": "adamw", "learning_rate": 0.25}, "frozen": ["*.bias"],
+                            "losses": [{"type": "cross-entropy", "output": "logits", "target": "labels"}]}""");
+    var options = new TrainingOptions.from_file (path ("o.json"));
+    assert (options.optimizer is AdamW && options.optimizer.learning_rate == 0.25 && options.frozen[0] == "*.bias");
+    var session = new TrainingSession (linear_model (), options);
+    session.train_step (batch ());
+    assert (session.get_gradients ().size == 1);
+    FileUtils.set_contents (path ("o.json"), """{"optimiser": 1}""");
+    assert (fails (() => options.load_file (path ("o.json"))) is SessionError.OPTION);
+    assert (fails (() => { new SessionOptions.from_file (path ("o.json")); }) is SessionError.OPTION);
+}
+
+void test_persistence () throws Error {
+    var session = training_session (new Adam (0.01));
+    session.train_step (batch ());
+    session.optimizer_step ();
+    session.save_checkpoint (path ("session"));
+    var other = training_session (new Adam (0.01));
+    other.load_checkpoint (path ("session"));
+    assert (other.step == 1 && other.train_step (batch ()) == session.train_step (batch ()));
+    session.export (path ("trained.onnx"));
+    assert (new Model.from_file (path ("trained.onnx")).n_parameters == 15);
+}
+
+void test_trainer () throws Error {
+    var trainer = new Trainer (training_session (), new TensorDataset (batch (48)));
+    trainer.epochs = 3;
+    trainer.batch_size = 16;
+    trainer.validation = new TensorDataset (batch (16));
+    double fraction = 0;
+    var epochs = 0;
+    trainer.progress.connect ((progress) => {
+        on_main_thread ();
+        Progress copy = progress.copy ();
+        fraction = copy.fraction;
+    });
+    trainer.epoch_ended.connect ((record) => { on_main_thread (); epochs++; assert (record.epoch == epochs); });
+    TrainingHistory history = trainer.fit ();
+    assert (fraction == 1 && epochs == 3 && history.n_epochs == 3 && history.n_steps == 9);
+    assert (((EpochRecord) history.epochs.get_item (2)).loss == history.last_loss);
+
+    fraction = 0;
+    epochs = 0;
+    var loop = new MainLoop ();
+    trainer.fit_async.begin (null, (object, result) => {
+        on_main_thread ();
+        works (() => assert (trainer.fit_async.end (result).n_epochs == 3));
+        loop.quit ();
+    });
+    loop.run ();
+    assert (fraction == 1);
+
+    trainer.epochs = 100000;
+    var cancellable = new Cancellable ();
+    ulong handler = 0;
+    handler = trainer.progress.connect (() => cancellable.cancel ());
+    trainer.fit_async.begin (cancellable, (object, result) => {
+        assert (fails (() => trainer.fit_async.end (result)) is IOError.CANCELLED);
+        loop.quit ();
+    });
+    loop.run ();
+    assert (trainer.get_session ().train_step (batch ()) > 0);
+}
+
+int main (string[] args) {
+    unowned string[] rest = args;
+    start (ref rest);
+    Test.add_func ("/vala/steps", () => works (test_steps));
+    Test.add_func ("/vala/async", () => works (test_async));
+    Test.add_func ("/vala/memory", () => works (test_memory));
+    Test.add_func ("/vala/errors", () => works (test_errors));
+    Test.add_func ("/vala/optimizers", () => works (test_optimizers));
+    Test.add_func ("/vala/schedules", () => works (test_schedules));
+    Test.add_func ("/vala/losses", () => works (test_losses));
+    Test.add_func ("/vala/options", () => works (test_options));
+    Test.add_func ("/vala/persistence", () => works (test_persistence));
+    Test.add_func ("/vala/trainer", () => works (test_trainer));
+    return run ();
+}
