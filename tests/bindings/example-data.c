@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* example-data DATA.safetensors OUT.npz: the batches of a fixture in one set, as the examples take it: an array per input of the model, and
- * "labels". */
+/* example-data DATA.safetensors OUT.npz: the batches of a fixture in one set, as the examples take it: an array per
+ * input of the model, and "labels". */
 #include <ortrain.h>
 
 #include <string.h>

@@ -35,13 +35,13 @@ class Coverage(unittest.TestCase):
         self.assertGreater(len(list(classes())), 40)
 
     def test_python(self):
-        self.check("test_*.py", r"\bOrtrain\.{}\b")
+        self.check("*.py", r"\bOrtrain\.{}\b")
 
     def test_gjs(self):
-        self.check("test-*.js", r"\bOrtrain\.{}\b")
+        self.check("*.js", r"\bOrtrain\.{}\b")
 
     def test_vala(self):
-        self.check("test-*.vala", r"\b(Ortrain\.)?{}\b")
+        self.check("*.vala", r"\b(Ortrain\.)?{}\b")
 
 
 if __name__ == "__main__":
