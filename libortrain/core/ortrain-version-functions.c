@@ -4,7 +4,7 @@
 /**
  * ortrain_get_major_version:
  *
- * The major version of the library at run time; [const@MAJOR_VERSION] is that of the headers.
+ * The major version of the library at run time; `ORTRAIN_MAJOR_VERSION` is that of the headers.
  *
  * Returns: the major version
  */
@@ -17,7 +17,7 @@ ortrain_get_major_version (void)
 /**
  * ortrain_get_minor_version:
  *
- * The minor version of the library at run time; [const@MINOR_VERSION] is that of the headers.
+ * The minor version of the library at run time; `ORTRAIN_MINOR_VERSION` is that of the headers.
  *
  * Returns: the minor version
  */
@@ -30,7 +30,7 @@ ortrain_get_minor_version (void)
 /**
  * ortrain_get_micro_version:
  *
- * The micro version of the library at run time; [const@MICRO_VERSION] is that of the headers.
+ * The micro version of the library at run time; `ORTRAIN_MICRO_VERSION` is that of the headers.
  *
  * Returns: the micro version
  */
