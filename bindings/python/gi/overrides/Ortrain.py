@@ -276,6 +276,7 @@ async def _await(start, finish, given=None):
     context = GLib.MainContext.ref_thread_default()
     start(cancellable, lambda source, result: done.append(result))
     try:
+        await asyncio.sleep(0)
         while not done:
             while context.iteration(False):
                 pass
