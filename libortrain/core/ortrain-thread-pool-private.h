@@ -5,7 +5,7 @@
 
 /* The one pool that every kernel runs on. Work is cut into chunks whose size depends on the shapes alone, and threads
  * take chunks as they come; a kernel that combines per-chunk results in the order of the chunks therefore gives the
- * same bits at any number of threads. The calling thread takes part. Workers spin for some 30 us, then sleep. Calls do
+ * same bits at any number of threads. The calling thread takes part. Workers spin for some 200 us, then sleep. Calls do
  * not nest: a call from inside a chunk runs its range on the calling thread. */
 typedef struct _OrtrainThreadPool OrtrainThreadPool;
 

@@ -17,7 +17,7 @@
  */
 
 #define STATE_OPEN 0x80000000u
-#define SPIN_NS 30000
+#define SPIN_NS 200000
 
 struct _OrtrainThreadPool
 {
