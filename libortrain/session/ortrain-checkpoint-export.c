@@ -40,7 +40,7 @@ ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **e
 {
   g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), FALSE);
   g_return_val_if_fail (path != NULL, FALSE);
-  g_autoptr (GBytes) bytes = ortrain_checkpoint_get_file (self, "model.onnx");
+  GBytes *bytes = ortrain_checkpoint_get_file (self, "model.onnx");
   GVariant *model_path = ortrain_checkpoint_get_value (self, "model-path");
   const char *file = model_path != NULL && g_variant_is_of_type (model_path, G_VARIANT_TYPE_BYTESTRING)
                          ? g_variant_get_bytestring (model_path)

@@ -20,5 +20,3 @@ gboolean ortrain_recompute_cheap (OrtrainGraph *graph, GError **error);
  * LayerNormalization, RMSNormalization. Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);
-/* transform/ortrain-stop-shifts.c: biases that only shift whole rows of a softmax have the gradient zero, exactly. */
-gboolean ortrain_stop_shifts (OrtrainGraph *graph, GError **error);

@@ -29,7 +29,6 @@ static const Pass symbolic_passes[] = {
   { "fold-constants", ortrain_fold_constants },
   { "eliminate-identities", eliminate_identities },
   { "merge-equal", ortrain_merge_equal_nodes },
-  { "stop-shifts", ortrain_stop_shifts },
   { "fuse-norm", ortrain_fuse_norm },
   { "fuse-attention", ortrain_fuse_attention },
   { "remove-dead", remove_dead },

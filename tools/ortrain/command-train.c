@@ -219,7 +219,10 @@ run (int argc, char *argv[])
   if (state.error != NULL)
     return command_fail (state.error);
   g_autoptr (OrtrainTrainingHistory) history = state.history;
-  g_print ("%u epochs in %.1f s, last loss %.4f\n", ortrain_training_history_get_n_epochs (history),
+  if (ortrain_training_history_get_n_steps (history) == 0)
+    g_print ("All %d epochs were done before; a larger --epochs goes on\n", epochs);
+  else
+    g_print ("%u epochs in %.1f s, last loss %.4f\n", ortrain_training_history_get_n_epochs (history),
            ortrain_training_history_get_seconds (history), ortrain_training_history_get_last_loss (history));
   if (export != NULL)
     {
