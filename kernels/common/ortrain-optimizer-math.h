@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-/* The update formulas of the optimizers, one element at a time, for float and double. Everything that is the same for all
- * elements of a step (bias corrections, step sizes) is computed once, in double, into a struct of coefficients; the inline
- * functions are then plain arithmetic that vectorises. w: weight, g: gradient, m and v: first and second moment.
+/* The update formulas of the optimizers, one element at a time, for float and double. Everything that is the same for
+ * all elements of a step (bias corrections, step sizes) is computed once, in double, into a struct of coefficients; the
+ * inline functions are then plain arithmetic that vectorises. w: weight, g: gradient, m and v: first and second moment.
  *
  * grad_scale multiplies the gradient first: unscaling, clipping and averaging over micro-batches in one factor. */
 #ifdef __CUDACC__
@@ -16,7 +16,8 @@
 
 /* ---- SGD with momentum ----
  * g' = grad_scale*g + l2*w;  v' = momentum*v + damped*g';  w' = w - lr*(nesterov ? g' + momentum*v' : v')
- * damped is 1 in the first step (t = 1 for PyTorch's counting), 1 - dampening later. Without momentum: w' = w - lr*g'. */
+ * damped is 1 in the first step (t = 1 for PyTorch's counting), 1 - dampening later. Without momentum: w' = w - lr*g'.
+ */
 typedef struct
 {
   double lr, grad_scale, l2, momentum, damped;
@@ -33,9 +34,9 @@ typedef struct
 
 typedef enum
 {
-  ORTRAIN_ADAM_L2,            /* the decay is added to the gradient: Adam */
-  ORTRAIN_ADAMW_DECAY_FIRST,  /* w is decayed, then moved; epsilon stands beside the corrected root (PyTorch's AdamW) */
-  ORTRAIN_ADAMW_DECAY_LAST,   /* w is moved, then decayed; epsilon stands beside the raw root (Hugging Face's AdamW) */
+  ORTRAIN_ADAM_L2,           /* the decay is added to the gradient: Adam */
+  ORTRAIN_ADAMW_DECAY_FIRST, /* w is decayed, then moved; epsilon stands beside the corrected root (PyTorch's AdamW) */
+  ORTRAIN_ADAMW_DECAY_LAST,  /* w is moved, then decayed; epsilon stands beside the raw root (Hugging Face's AdamW) */
 } OrtrainAdamMode;
 
 /* step counts from 1. Without bias correction the corrections are 1. */
@@ -66,7 +67,8 @@ ortrain_adam_math (OrtrainAdamMode mode, double lr, double beta1, double beta2, 
   return c;
 }
 
-/* ONNX's Adam (ai.onnx.preview.training): epsilon beside the raw root, L2 before, a factor after; step 0: no correction. */
+/* ONNX's Adam (ai.onnx.preview.training): epsilon beside the raw root, L2 before, a factor after; step 0: no
+ * correction. */
 ORTRAIN_MATH_INLINE OrtrainAdamMath
 ortrain_adam_math_onnx (double lr, double step, double alpha, double beta, double epsilon, double norm_coefficient,
                         double norm_coefficient_post)
@@ -85,8 +87,8 @@ ortrain_adam_math_onnx (double lr, double step, double alpha, double beta, doubl
 }
 
 /* ---- LAMB, in two passes over a tensor ----
- * 1. d = weight_decay*w + m'*inv_correction1 / (sqrt (v'*inv_correction2) + epsilon), and the sums of w^2 and d^2; a d that
- *    is not finite becomes 0 and leaves the moments as they were.
+ * 1. d = weight_decay*w + m'*inv_correction1 / (sqrt (v'*inv_correction2) + epsilon), and the sums of w^2 and d^2; a d
+ * that is not finite becomes 0 and leaves the moments as they were.
  * 2. w' = w - ratio*d, kept at w when that is not finite. */
 typedef struct
 {
@@ -161,8 +163,8 @@ typedef struct
     T e = (T) c->grad_scale * g;                                                                                       \
     T m1 = (T) c->beta1 * *m + (T) (1.0 - c->beta1) * e;                                                               \
     T v1 = (T) c->beta2 * *v + (T) (1.0 - c->beta2) * e * e;                                                           \
-    T d = (T) c->weight_decay * w +                                                                                    \
-          m1 * (T) c->inv_correction1 / (SQRT (v1 * (T) c->inv_correction2) + (T) c->epsilon);                         \
+    T d =                                                                                                              \
+        (T) c->weight_decay * w + m1 * (T) c->inv_correction1 / (SQRT (v1 * (T) c->inv_correction2) + (T) c->epsilon); \
     int finite = d - d == 0;                                                                                           \
     *m = finite ? m1 : *m;                                                                                             \
     *v = finite ? v1 : *v;                                                                                             \

@@ -683,7 +683,8 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
             slots[i] = (void *) (base + start * input->inner * input->size);
         }
       for (guint k = 0; k < program->n_outputs; k++)
-        slots[program->n_inputs + k] = call->outputs[k] == NULL ? NULL : (guint8 *) call->outputs[k] + position * program->output_sizes[k];
+        slots[program->n_inputs + k] =
+            call->outputs[k] == NULL ? NULL : (guint8 *) call->outputs[k] + position * program->output_sizes[k];
 
       for (guint s = 0; s < program->n_instructions; s++)
         {

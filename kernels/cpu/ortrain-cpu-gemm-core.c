@@ -21,14 +21,17 @@
 #define MC ((224 / MR) * MR)
 #define NC 1024
 
+/* The formatter never comes to rest on these. */
+/* clang-format off */
 #if MR == 14
-#define MICRO_CASES                                                                                                    \
-  MICRO_CASE (1)                                                                                                       \
-  MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6) MICRO_CASE (7) MICRO_CASE (8)             \
-      MICRO_CASE (9) MICRO_CASE (10) MICRO_CASE (11) MICRO_CASE (12) MICRO_CASE (13) MICRO_CASE (14)
+#define MICRO_CASES \
+  MICRO_CASE (1) MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6) MICRO_CASE (7) \
+  MICRO_CASE (8) MICRO_CASE (9) MICRO_CASE (10) MICRO_CASE (11) MICRO_CASE (12) MICRO_CASE (13) MICRO_CASE (14)
 #else
-#define MICRO_CASES MICRO_CASE (1) MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6)
+#define MICRO_CASES \
+  MICRO_CASE (1) MICRO_CASE (2) MICRO_CASE (3) MICRO_CASE (4) MICRO_CASE (5) MICRO_CASE (6)
 #endif
+/* clang-format on */
 
 #define LANES_2(F, s) F (0, s), F (1, s)
 #define LANES_4(F, s) LANES_2 (F, s), F (2, s), F (3, s)

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* In front of a loop whose turns do not depend on each other, though the compiler cannot see it: operands may be the same
- * memory, element by element. Clang has nothing like it that keeps quiet where a loop calls a function. */
+/* In front of a loop whose turns do not depend on each other, though the compiler cannot see it: operands may be the
+ * same memory, element by element. Clang has nothing like it that keeps quiet where a loop calls a function. */
 #ifdef __clang__
 #define ORTRAIN_INDEPENDENT
 #else

@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The kernel tables, found through meson.build's list of families: a vector family has one table per instruction set. */
+/* The kernel tables, found through meson.build's list of families: a vector family has one table per instruction set.
+ */
 #define DECLARE_PLAIN(family) extern const OrtrainKernelTable ortrain_cpu_kernels_##family;
 ORTRAIN_CPU_PLAIN_FAMILIES (DECLARE_PLAIN)
 
@@ -96,8 +97,8 @@ cpu_allocate (const OrtrainProvider *self, gsize n_bytes, GError **error)
   void *address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     {
-      g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY, "%" G_GSIZE_FORMAT " bytes could not be had",
-                   n_bytes);
+      g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+                   "%" G_GSIZE_FORMAT " bytes could not be had", n_bytes);
       return NULL;
     }
   if (n_bytes >= (gsize) 4 << 20)

@@ -38,13 +38,21 @@ guint16 ortrain_float_to_half (float value);
 static inline float
 ortrain_bfloat16_to_float (guint16 bits)
 {
-  union { guint32 u; float f; } v = { (guint32) bits << 16 };
+  union
+  {
+    guint32 u;
+    float f;
+  } v = { (guint32) bits << 16 };
   return v.f;
 }
 static inline guint16
 ortrain_float_to_bfloat16 (float value)
 {
-  union { float f; guint32 u; } v = { value };
+  union
+  {
+    float f;
+    guint32 u;
+  } v = { value };
   if ((v.u & 0x7fffffffu) > 0x7f800000u)
     return (guint16) ((v.u >> 16) | 0x40u);
   return (guint16) ((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);

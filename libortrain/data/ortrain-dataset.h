@@ -7,88 +7,88 @@ G_BEGIN_DECLS
 
 #define ORTRAIN_TYPE_DATASET (ortrain_dataset_get_type ())
 
-  ORTRAIN_AVAILABLE_IN_ALL
-  G_DECLARE_DERIVABLE_TYPE (OrtrainDataset, ortrain_dataset, ORTRAIN, DATASET, GObject)
+ORTRAIN_AVAILABLE_IN_ALL
+G_DECLARE_DERIVABLE_TYPE (OrtrainDataset, ortrain_dataset, ORTRAIN, DATASET, GObject)
+
+/**
+ * OrtrainDatasetClass:
+ * @parent_class: the parent class
+ * @get_length: the number of items
+ * @get_item: one item
+ * @get_batch: several items, stacked
+ * @fill_batch: several items, stacked, into tensors that may be there already
+ *
+ * The class structure of [class@Dataset]. A subclass implements `get_length` and one of the others.
+ */
+struct _OrtrainDatasetClass
+{
+  GObjectClass parent_class;
 
   /**
-   * OrtrainDatasetClass:
-   * @parent_class: the parent class
-   * @get_length: the number of items
-   * @get_item: one item
-   * @get_batch: several items, stacked
-   * @fill_batch: several items, stacked, into tensors that may be there already
+   * OrtrainDataset::get_length:
+   * @self: a dataset
    *
-   * The class structure of [class@Dataset]. A subclass implements `get_length` and one of the others.
+   * The number of items.
+   *
+   * Returns: the number
    */
-  struct _OrtrainDatasetClass
-  {
-    GObjectClass parent_class;
+  guint64 (*get_length) (OrtrainDataset *self);
 
-    /**
-     * OrtrainDataset::get_length:
-     * @self: a dataset
-     *
-     * The number of items.
-     *
-     * Returns: the number
-     */
-    guint64 (*get_length) (OrtrainDataset *self);
+  /**
+   * OrtrainDataset::get_item:
+   * @self: a dataset
+   * @index: the number of the item, below the length
+   * @error: return location for an error
+   *
+   * One item, without a dimension for the batch.
+   *
+   * Returns: (transfer full): the tensors of the item
+   */
+  OrtrainTensorDict *(*get_item) (OrtrainDataset *self, guint64 index, GError **error);
 
-    /**
-     * OrtrainDataset::get_item:
-     * @self: a dataset
-     * @index: the number of the item, below the length
-     * @error: return location for an error
-     *
-     * One item, without a dimension for the batch.
-     *
-     * Returns: (transfer full): the tensors of the item
-     */
-    OrtrainTensorDict *(*get_item) (OrtrainDataset *self, guint64 index, GError **error);
-
-    /**
-     * OrtrainDataset::get_batch:
-     * @self: a dataset
-     * @indices: (array length=n_indices): the numbers of the items
-     * @n_indices: how many
-     * @error: return location for an error
-     *
-     * Several items, stacked along a new first dimension. Unless overridden, it calls `get_item` for each. In Python,
+  /**
+   * OrtrainDataset::get_batch:
+   * @self: a dataset
+   * @indices: (array length=n_indices): the numbers of the items
+   * @n_indices: how many
+   * @error: return location for an error
+   *
+   * Several items, stacked along a new first dimension. Unless overridden, it calls `get_item` for each. In Python,
    * the number of items comes as an argument of its own: `def do_get_batch (self, indices, n_indices)`.
-     *
-     * Returns: (transfer full): the tensors of the batch
-     */
-    OrtrainTensorDict *(*get_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error);
+   *
+   * Returns: (transfer full): the tensors of the batch
+   */
+  OrtrainTensorDict *(*get_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error);
 
-    /**
-     * OrtrainDataset::fill_batch:
-     * @self: a dataset
-     * @indices: (array length=n_indices): the numbers of the items
-     * @n_indices: how many
-     * @batch: where the tensors go
-     * @error: return location for an error
-     *
-     * Like `get_batch`, for datasets that can reuse memory: a tensor of @batch that has the right name, type and shape
-     * and is writable is written to; others are replaced.
-     *
-     * Returns: %TRUE, or %FALSE with @error set
-     */
-    gboolean (*fill_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
-                            GError **error);
+  /**
+   * OrtrainDataset::fill_batch:
+   * @self: a dataset
+   * @indices: (array length=n_indices): the numbers of the items
+   * @n_indices: how many
+   * @batch: where the tensors go
+   * @error: return location for an error
+   *
+   * Like `get_batch`, for datasets that can reuse memory: a tensor of @batch that has the right name, type and shape
+   * and is writable is written to; others are replaced.
+   *
+   * Returns: %TRUE, or %FALSE with @error set
+   */
+  gboolean (*fill_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
+                          GError **error);
 
-    /*< private >*/
-    gpointer reserved[8];
-  };
+  /*< private >*/
+  gpointer reserved[8];
+};
 
-  ORTRAIN_AVAILABLE_IN_ALL
-  guint64 ortrain_dataset_get_length (OrtrainDataset * self);
-  ORTRAIN_AVAILABLE_IN_ALL
-  OrtrainTensorDict *ortrain_dataset_get_item (OrtrainDataset * self, guint64 index, GError * *error);
-  ORTRAIN_AVAILABLE_IN_ALL
-  OrtrainTensorDict *ortrain_dataset_get_batch (OrtrainDataset * self, const guint64 *indices, gsize n_indices,
-                                                GError **error);
-  ORTRAIN_AVAILABLE_IN_ALL
-  gboolean ortrain_dataset_fill_batch (OrtrainDataset * self, const guint64 *indices, gsize n_indices,
-                                       OrtrainTensorDict *batch, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_dataset_get_length (OrtrainDataset *self);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTensorDict *ortrain_dataset_get_item (OrtrainDataset *self, guint64 index, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTensorDict *ortrain_dataset_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices,
+                                              GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices,
+                                     OrtrainTensorDict *batch, GError **error);
 
 G_END_DECLS

@@ -8,7 +8,8 @@ G_BEGIN_DECLS
 #define ORTRAIN_TYPE_BCE_WITH_LOGITS_LOSS (ortrain_bce_with_logits_loss_get_type ())
 
 ORTRAIN_AVAILABLE_IN_ALL
-G_DECLARE_FINAL_TYPE (OrtrainBceWithLogitsLoss, ortrain_bce_with_logits_loss, ORTRAIN, BCE_WITH_LOGITS_LOSS, OrtrainLoss)
+G_DECLARE_FINAL_TYPE (OrtrainBceWithLogitsLoss, ortrain_bce_with_logits_loss, ORTRAIN, BCE_WITH_LOGITS_LOSS,
+                      OrtrainLoss)
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainLoss *ortrain_bce_with_logits_loss_new (const char *output, const char *target);

@@ -3,10 +3,10 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* Adds the gradient of `loss` (a scalar of a floating type) to the graph, by reverse accumulation over the nodes that lie
- * between the wanted values and the loss; no others. Every wanted value gets a gradient value of its own shape: a graph
- * output with ROLE_GRADIENT and partner = the wanted value, named NAME.grad. Wanted values that the loss does not depend
- * on are an error that lists them all. Nothing is skipped: nodes on the way without a gradient are listed in one
+/* Adds the gradient of `loss` (a scalar of a floating type) to the graph, by reverse accumulation over the nodes that
+ * lie between the wanted values and the loss; no others. Every wanted value gets a gradient value of its own shape: a
+ * graph output with ROLE_GRADIENT and partner = the wanted value, named NAME.grad. Wanted values that the loss does not
+ * depend on are an error that lists them all. Nothing is skipped: nodes on the way without a gradient are listed in one
  * GRAPH_ERROR_NO_GRADIENT. New nodes have PHASE_BACKWARD. gradients: [n_wanted], filled. */
 gboolean ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted,
                                  OrtrainValue **gradients, GError **error);

@@ -12,7 +12,8 @@ carries (const OrtrainNode *node, guint i)
   const OrtrainValue *input = node->inputs->pdata[i];
   if (input == NULL || !ortrain_dtype_is_floating (input->dtype))
     return FALSE;
-  return node->op != NULL && !(node->op->flags & ORTRAIN_OP_NO_GRADIENT) && (i >= 32 || !(node->op->no_grad_inputs >> i & 1));
+  return node->op != NULL && !(node->op->flags & ORTRAIN_OP_NO_GRADIENT) &&
+         (i >= 32 || !(node->op->no_grad_inputs >> i & 1));
 }
 
 typedef struct
@@ -164,8 +165,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
     }
 
   /* value → its contributions; new values get ids above the arrays of `activity` and are never looked up there */
-  g_autoptr (GHashTable) contributions =
-      g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
+  g_autoptr (GHashTable) contributions = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_ptr_array_unref);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   const guint n_old_values = graph->values->len;
 

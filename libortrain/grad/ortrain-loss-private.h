@@ -9,7 +9,8 @@ OrtrainValue *ortrain_loss_add_to_graph (OrtrainLoss *self, OrtrainGraph *graph,
 /* The sum of the weighted losses, with ROLE_LOSS; named "loss" where that name is free. */
 OrtrainValue *ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **error);
 
-/* For the losses: the input `target` with ROLE_TARGET; one that the graph has already is used again when its type fits. */
+/* For the losses: the input `target` with ROLE_TARGET; one that the graph has already is used again when its type fits.
+ */
 OrtrainValue *ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dtype,
                                        const OrtrainDim *dims, gint rank, GError **error);
 /* A node, its outputs inferred; returns output 0. attributes: taken, may be NULL. NULL on error. */

@@ -35,8 +35,7 @@ struct _OrtrainLossClass
    *
    * Returns: %FALSE on error
    */
-  gboolean (*build) (OrtrainLoss *self, OrtrainGraph *graph, OrtrainValue *output, OrtrainValue **loss,
-                     GError **error);
+  gboolean (*build) (OrtrainLoss *self, OrtrainGraph *graph, OrtrainValue *output, OrtrainValue **loss, GError **error);
 
   /*< private >*/
   gpointer padding[8];

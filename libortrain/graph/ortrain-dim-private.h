@@ -59,5 +59,6 @@ gboolean ortrain_dim_broadcast (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim
 typedef gboolean (*OrtrainDimLookupFunc) (const char *symbol, gint64 *value, gpointer user_data);
 gboolean ortrain_dim_evaluate (OrtrainDim dim, OrtrainDimLookupFunc lookup, gpointer user_data, gint64 *value);
 
-char *ortrain_dim_to_string (OrtrainDim dim); /* "20480*batch*(seq_len-1)" is printed expanded: "20480*batch*seq_len - 20480*batch" */
+char *ortrain_dim_to_string (
+    OrtrainDim dim); /* "20480*batch*(seq_len-1)" is printed expanded: "20480*batch*seq_len - 20480*batch" */
 char *ortrain_dims_to_string (const OrtrainDim *dims, gint rank); /* "[batch, 1, 28, 28]"; "?" for rank -1 */

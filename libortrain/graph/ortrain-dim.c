@@ -45,8 +45,8 @@ typedef struct
 struct _OrtrainDimSpace
 {
   gatomicrefcount ref_count;
-  GPtrArray *symbols;    /* of Symbol */
-  GHashTable *by_name;   /* name → index + 1 */
+  GPtrArray *symbols;  /* of Symbol */
+  GHashTable *by_name; /* name → index + 1 */
   GHashTable *expressions;
   guint next_unknown;
 };
@@ -167,8 +167,7 @@ make (OrtrainDimSpace *space, Term *terms, guint n)
         }
       else
         terms[kept++] = terms[i];
-      if (terms[kept - 1].coefficient == 0 &&
-          (i + 1 == n || compare_symbols (&terms[kept - 1], &terms[i + 1]) != 0))
+      if (terms[kept - 1].coefficient == 0 && (i + 1 == n || compare_symbols (&terms[kept - 1], &terms[i + 1]) != 0))
         g_free (terms[--kept].symbols);
     }
   for (guint i = 0; i < kept; i++)
@@ -201,8 +200,7 @@ make (OrtrainDimSpace *space, Term *terms, guint n)
 static Term
 term_copy (const Term *term)
 {
-  return (Term){ term->coefficient, term->n_symbols,
-                 g_memdup2 (term->symbols, term->n_symbols * sizeof (guint)) };
+  return (Term){ term->coefficient, term->n_symbols, g_memdup2 (term->symbols, term->n_symbols * sizeof (guint)) };
 }
 
 /* The terms of a dim in this space; a number is one term without symbols. *n terms, to be freed. */

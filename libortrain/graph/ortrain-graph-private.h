@@ -27,13 +27,13 @@ typedef enum
 typedef enum
 {
   ORTRAIN_ROLE_NONE,
-  ORTRAIN_ROLE_PARAMETER, /* trained */
-  ORTRAIN_ROLE_BUFFER,    /* changed by the forward pass: running statistics; an initializer */
-  ORTRAIN_ROLE_FROZEN,    /* an initializer that nothing changes */
-  ORTRAIN_ROLE_GRADIENT,  /* of a parameter: lands in its persistent place (`partner` is the parameter) */
+  ORTRAIN_ROLE_PARAMETER,     /* trained */
+  ORTRAIN_ROLE_BUFFER,        /* changed by the forward pass: running statistics; an initializer */
+  ORTRAIN_ROLE_FROZEN,        /* an initializer that nothing changes */
+  ORTRAIN_ROLE_GRADIENT,      /* of a parameter: lands in its persistent place (`partner` is the parameter) */
   ORTRAIN_ROLE_BUFFER_UPDATE, /* the next contents of a buffer: lands in its place (`partner` is the buffer) */
-  ORTRAIN_ROLE_TARGET,    /* an input that a loss added */
-  ORTRAIN_ROLE_LOSS,      /* the scalar that is trained */
+  ORTRAIN_ROLE_TARGET,        /* an input that a loss added */
+  ORTRAIN_ROLE_LOSS,          /* the scalar that is trained */
 } OrtrainRole;
 
 typedef enum
@@ -81,11 +81,11 @@ struct _OrtrainNode
   OrtrainGraph *graph; /* no reference */
   char *name;          /* may be "" */
   char *op_type;
-  char *domain;        /* "" for ONNX's own ("ai.onnx" is normalised) */
-  GPtrArray *inputs;   /* of OrtrainValue or NULL; no references */
-  GPtrArray *outputs;  /* of OrtrainValue or NULL; no references (the graph owns values) */
+  char *domain;       /* "" for ONNX's own ("ai.onnx" is normalised) */
+  GPtrArray *inputs;  /* of OrtrainValue or NULL; no references */
+  GPtrArray *outputs; /* of OrtrainValue or NULL; no references (the graph owns values) */
   OrtrainAttributes *attributes;
-  OrtrainGraph *body;  /* of a fused operator; or NULL */
+  OrtrainGraph *body;     /* of a fused operator; or NULL */
   const OrtrainOpDef *op; /* the row; NULL until ortrain_ops_bind */
 
   OrtrainPhase phase;
@@ -99,18 +99,18 @@ struct _OrtrainGraph
   GObject parent_instance;
 
   char *name;
-  GPtrArray *nodes;        /* owned; in a valid order after ortrain_graph_sort */
-  GPtrArray *values;       /* owned; all of them, values[i]->id == i */
-  GPtrArray *inputs;       /* subsets, no references */
+  GPtrArray *nodes;  /* owned; in a valid order after ortrain_graph_sort */
+  GPtrArray *values; /* owned; all of them, values[i]->id == i */
+  GPtrArray *inputs; /* subsets, no references */
   GPtrArray *outputs;
   GPtrArray *initializers;
-  GHashTable *by_name;     /* name → value */
+  GHashTable *by_name; /* name → value */
   OrtrainDimSpace *dims;
   guint next_number;
   guint next_suffix;
-  gint64 opset;            /* of domain ""; 23 once upgraded */
-  GHashTable *opsets;      /* domain → GINT_TO_POINTER (version), as the file says */
-  OrtrainGraph *parent;    /* of a subgraph: the graph whose values it may capture; no reference */
+  gint64 opset;         /* of domain ""; 23 once upgraded */
+  GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
+  OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
 };
 
 /* Making. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
@@ -118,11 +118,10 @@ OrtrainValue *ortrain_graph_new_value (OrtrainGraph *self, const char *name);
 OrtrainNode *ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
                                      OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
 OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, guint position, const char *domain, const char *op_type,
-                                        const char *name, OrtrainValue *const *inputs, guint n_inputs,
-                                        guint n_outputs);
+                                        const char *name, OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
 OrtrainValue *ortrain_graph_new_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor);
-OrtrainValue *ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtype,
-                                       const OrtrainDim *dims, gint rank);
+OrtrainValue *ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims,
+                                       gint rank);
 /* 1-d int64, 0-d int64, 0-d of a floating type: constants that passes and gradient rules need */
 OrtrainValue *ortrain_graph_const_ints (OrtrainGraph *self, const gint64 *values, gsize n);
 OrtrainValue *ortrain_graph_const_int (OrtrainGraph *self, gint64 value);
@@ -134,21 +133,24 @@ OrtrainValue *ortrain_graph_ensure_value (OrtrainGraph *self, const char *name);
 gboolean ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value);
 
 /* Changing. */
-void ortrain_node_set_input (OrtrainNode *self, guint index, OrtrainValue *value); /* grows the list; value may be NULL */
-void ortrain_node_set_n_outputs (OrtrainNode *self, guint n); /* new ones get fresh values */
+void ortrain_node_set_input (OrtrainNode *self, guint index,
+                             OrtrainValue *value);              /* grows the list; value may be NULL */
+void ortrain_node_set_n_outputs (OrtrainNode *self, guint n);   /* new ones get fresh values */
 void ortrain_node_drop_output (OrtrainNode *self, guint index); /* the output becomes absent; value removed */
-void ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement); /* graph outputs too: name moves along */
+void ortrain_value_replace_uses (OrtrainValue *self,
+                                 OrtrainValue *replacement); /* graph outputs too: name moves along */
 void ortrain_value_rename (OrtrainValue *self, const char *name);
 void ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
 void ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor);
 void ortrain_value_set_content (OrtrainValue *self, const OrtrainDim *content, gint n); /* n -1: unknown */
-void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node); /* its outputs must be unused */
+void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node);                 /* its outputs must be unused */
 void ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value);
 
 /* Whole-graph. */
-gboolean ortrain_graph_sort (OrtrainGraph *self, GError **error); /* stable topological order; MODEL_ERROR_CYCLE names nodes */
-guint ortrain_graph_remove_dead (OrtrainGraph *self);             /* nodes and values that no output needs; inputs and
-                                                                     parameters stay; returns the number of nodes */
+gboolean ortrain_graph_sort (OrtrainGraph *self,
+                             GError **error);         /* stable topological order; MODEL_ERROR_CYCLE names nodes */
+guint ortrain_graph_remove_dead (OrtrainGraph *self); /* nodes and values that no output needs; inputs and
+                                                         parameters stay; returns the number of nodes */
 typedef struct
 {
   GHashTable *values; /* old value → new value */
@@ -179,5 +181,5 @@ ortrain_node_is (const OrtrainNode *node, const char *domain, const char *op_typ
 /* All dims are numbers: fills dims_out[rank]. */
 gboolean ortrain_value_get_static_dims (const OrtrainValue *self, gint64 *dims_out);
 gboolean ortrain_value_same_shape (const OrtrainValue *a, const OrtrainValue *b); /* provably */
-char *ortrain_value_describe (const OrtrainValue *self); /* "logits: float32 [batch, 10]" */
-char *ortrain_node_describe (const OrtrainNode *self);   /* "Gemm '/fc1/Gemm'" for messages */
+char *ortrain_value_describe (const OrtrainValue *self);                          /* "logits: float32 [batch, 10]" */
+char *ortrain_node_describe (const OrtrainNode *self);                            /* "Gemm '/fc1/Gemm'" for messages */

@@ -52,8 +52,8 @@ append_attributes (GString *string, const OrtrainAttributes *attributes)
           break;
         case ORTRAIN_ATTRIBUTE_TENSOR:
           {
-            g_autofree char *text = ortrain_shape_to_string (ortrain_tensor_peek_dims (a->v.t),
-                                                             ortrain_tensor_get_rank (a->v.t));
+            g_autofree char *text =
+                ortrain_shape_to_string (ortrain_tensor_peek_dims (a->v.t), ortrain_tensor_get_rank (a->v.t));
             g_string_append_printf (string, "%s %s", ortrain_dtype_get_name (ortrain_tensor_get_dtype (a->v.t)), text);
             break;
           }
@@ -147,8 +147,8 @@ quote (const char *text)
  * ortrain_graph_to_dot:
  * @self: a graph
  *
- * The graph in the language of Graphviz: nodes of the forward pass in blue, those of the backward pass in orange, weights
- * left out, edges labelled with shapes.
+ * The graph in the language of Graphviz: nodes of the forward pass in blue, those of the backward pass in orange,
+ * weights left out, edges labelled with shapes.
  *
  * Returns: (transfer full): the text
  */

@@ -920,8 +920,8 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
       values[i] = inputs[i][0] != '\0' ? g_hash_table_lookup (self->by_name, inputs[i]) : NULL;
       if (values[i] == NULL && inputs[i][0] != '\0')
         {
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "There is no value '%s' for input %u of %s",
-                       inputs[i], i, op_type);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
+                       "There is no value '%s' for input %u of %s", inputs[i], i, op_type);
           return NULL;
         }
     }
@@ -932,8 +932,8 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
       for (guint k = 0; k < i; k++)
         if (outputs[i][0] != '\0' && g_str_equal (outputs[i], outputs[k]))
           {
-            g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "Two outputs of %s are named '%s'", op_type,
-                         outputs[i]);
+            g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "Two outputs of %s are named '%s'",
+                         op_type, outputs[i]);
             return NULL;
           }
     }
@@ -1033,8 +1033,8 @@ ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainVal
           OrtrainUse use = g_array_index (uses, OrtrainUse, i);
           ortrain_node_set_input (use.node, use.index, value);
         }
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_CYCLE, "'%s' in the place of '%s' would make a cycle",
-                   replacement->name, value->name);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_CYCLE,
+                   "'%s' in the place of '%s' would make a cycle", replacement->name, value->name);
       return FALSE;
     }
   ortrain_value_replace_uses (value, replacement);

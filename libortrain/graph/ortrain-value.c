@@ -75,8 +75,8 @@ ortrain_value_class_init (OrtrainValueClass *klass)
    *
    * The name, unique in the graph.
    */
-  props[PROP_NAME] =
-      g_param_spec_string ("name", NULL, NULL, NULL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  props[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL,
+                                          G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainValue:dtype: (getter get_dtype)
    *

@@ -27,6 +27,6 @@ struct _OrtrainModel
 gboolean ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error);
 /* The same in memory, external data left where it is. */
 GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error);
-/* Gives back the memory of those pages of the files that were read, as after weights were copied from them: they are read
- * again when they are needed. */
+/* Gives back the memory of those pages of the files that were read, as after weights were copied from them: they are
+ * read again when they are needed. */
 void ortrain_model_trim (OrtrainModel *self);

@@ -39,8 +39,8 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
     return NULL;
   if (length > G_MAXINT - 1024)
     {
-      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT, "'%s' has %" G_GSIZE_FORMAT " bytes, too many",
-                   path, length);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
+                   "'%s' has %" G_GSIZE_FORMAT " bytes, too many", path, length);
       return NULL;
     }
   /* The tensor becomes the one initializer of a model, so that the one reader of models, with all its checks, reads it.
@@ -51,11 +51,11 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   g_autoptr (GByteArray) model = g_byte_array_new ();
   g_byte_array_append (tensor, (const guint8 *) contents, (guint) length);
   g_byte_array_append (tensor, name, sizeof name);
-  append_field (graph, 0x12, "g", 1);                      /* GraphProto.name */
-  append_field (graph, 0x2a, tensor->data, tensor->len);   /* GraphProto.initializer */
-  g_byte_array_append (model, version, sizeof version);    /* ModelProto.ir_version */
-  append_field (model, 0x42, opset, sizeof opset);         /* ModelProto.opset_import */
-  append_field (model, 0x3a, graph->data, graph->len);     /* ModelProto.graph */
+  append_field (graph, 0x12, "g", 1);                    /* GraphProto.name */
+  append_field (graph, 0x2a, tensor->data, tensor->len); /* GraphProto.initializer */
+  g_byte_array_append (model, version, sizeof version);  /* ModelProto.ir_version */
+  append_field (model, 0x42, opset, sizeof opset);       /* ModelProto.opset_import */
+  append_field (model, 0x3a, graph->data, graph->len);   /* ModelProto.graph */
   g_autoptr (GBytes) bytes = g_bytes_new (model->data, model->len);
   g_autoptr (OrtrainModel) parsed = ortrain_model_new_from_bytes (bytes, NULL, error);
   if (parsed == NULL)
@@ -67,8 +67,8 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   OrtrainValue *value = read != NULL ? ortrain_graph_find_value (read, "t") : NULL;
   if (value == NULL || value->tensor == NULL)
     {
-      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED, "'%s' holds no tensor of a type that is supported",
-                   path);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
+                   "'%s' holds no tensor of a type that is supported", path);
       return NULL;
     }
   return g_object_ref (value->tensor);

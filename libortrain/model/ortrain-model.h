@@ -25,8 +25,8 @@ OrtrainModel *ortrain_model_new_from_file_finish (GAsyncResult *result, GError *
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_model_new_from_bytes (GBytes *bytes, const char *base_dir, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
-OrtrainModel *ortrain_model_new_from_bytes_with_limits (GBytes *bytes, const char *base_dir,
-                                                        OrtrainModelLimits *limits, GError **error);
+OrtrainModel *ortrain_model_new_from_bytes_with_limits (GBytes *bytes, const char *base_dir, OrtrainModelLimits *limits,
+                                                        GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_model_new_from_graph (OrtrainGraph *graph, GError **error);
 

@@ -4,21 +4,21 @@
 #include "ops/ortrain-op-private.h"
 
 /* What a gradient rule sees: one node, the gradients of its outputs, and a writer of nodes. Rules are written for the
- * general case; shapes that turn out equal when a plan is made cost nothing (SumTo of an equal shape is a view). A forward
- * value that a rule asks for is kept for the backward pass, so it asks for as little as it can. */
+ * general case; shapes that turn out equal when a plan is made cost nothing (SumTo of an equal shape is a view). A
+ * forward value that a rule asks for is kept for the backward pass, so it asks for as little as it can. */
 struct _OrtrainGradContext
 {
   OrtrainGraph *graph;
-  OrtrainNode *node;              /* of the forward pass */
+  OrtrainNode *node;                     /* of the forward pass */
   OrtrainValue *const *output_gradients; /* [n_outputs]; NULL: nothing flows back through that output */
-  const gboolean *wanted;         /* [n_inputs]: whether the gradient of input i is asked for */
-  OrtrainValue **input_gradients; /* [n_inputs]: filled by the rule */
+  const gboolean *wanted;                /* [n_inputs]: whether the gradient of input i is asked for */
+  OrtrainValue **input_gradients;        /* [n_inputs]: filled by the rule */
 };
 
 #define ortrain_grad_input(ctx, i) ortrain_node_input ((ctx)->node, i)
 #define ortrain_grad_output(ctx, k) ortrain_node_output ((ctx)->node, k)
 gboolean ortrain_grad_wants (OrtrainGradContext *ctx, guint i);
-OrtrainValue *ortrain_grad_of_output (OrtrainGradContext *ctx, guint k);        /* may be NULL */
+OrtrainValue *ortrain_grad_of_output (OrtrainGradContext *ctx, guint k);         /* may be NULL */
 OrtrainValue *ortrain_grad_of_output_or_zero (OrtrainGradContext *ctx, guint k); /* zeros in the output's shape */
 void ortrain_grad_set (OrtrainGradContext *ctx, guint i, OrtrainValue *gradient);
 
@@ -33,9 +33,10 @@ OrtrainNode *ortrain_grad_node (OrtrainGradContext *ctx, const char *domain, con
                                 OrtrainAttributes *attributes);
 OrtrainValue *ortrain_grad_const (OrtrainGradContext *ctx, OrtrainValue *like, double value); /* 0-d, type of `like` */
 OrtrainValue *ortrain_grad_const_ints (OrtrainGradContext *ctx, const gint64 *values, gsize n);
-OrtrainValue *ortrain_grad_shape_of (OrtrainGradContext *ctx, OrtrainValue *value); /* int64 [rank]; keeps no elements */
-/* Sums a broadcast gradient back to the shape of `like`: org.ortrain::SumTo (gradient, Shape (like)); nothing at all when
- * the shapes are provably equal. */
+OrtrainValue *ortrain_grad_shape_of (OrtrainGradContext *ctx,
+                                     OrtrainValue *value); /* int64 [rank]; keeps no elements */
+/* Sums a broadcast gradient back to the shape of `like`: org.ortrain::SumTo (gradient, Shape (like)); nothing at all
+ * when the shapes are provably equal. */
 OrtrainValue *ortrain_grad_sum_to (OrtrainGradContext *ctx, OrtrainValue *gradient, OrtrainValue *like);
 OrtrainValue *ortrain_grad_reshape_like (OrtrainGradContext *ctx, OrtrainValue *gradient, OrtrainValue *like);
 gboolean ortrain_grad_fail (OrtrainGradContext *ctx, GError **error, const char *format, ...) G_GNUC_PRINTF (3, 4);

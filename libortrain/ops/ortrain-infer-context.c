@@ -164,7 +164,8 @@ ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *resu
 }
 
 gboolean
-ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank, GError **error)
+ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank,
+                         GError **error)
 {
   gint result = 0;
   for (guint i = first; i <= last; i++)
@@ -190,10 +191,10 @@ ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, Ortr
           OrtrainDim other = ortrain_infer_get_dim (ctx, i, axis - offset);
           if (!ortrain_dim_broadcast (ctx->dims, dims[axis], other, &dims[axis]))
             {
-              g_autofree char *a = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, first),
-                                                           ortrain_infer_get_rank (ctx, first));
-              g_autofree char *b = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, i),
-                                                           ortrain_infer_get_rank (ctx, i));
+              g_autofree char *a =
+                  ortrain_dims_to_string (ortrain_infer_get_dims (ctx, first), ortrain_infer_get_rank (ctx, first));
+              g_autofree char *b =
+                  ortrain_dims_to_string (ortrain_infer_get_dims (ctx, i), ortrain_infer_get_rank (ctx, i));
               return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                          "the shapes %s of input %u and %s of input %u do not fit", a, first, b, i);
             }
@@ -263,7 +264,8 @@ ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, cons
     case ORTRAIN_ATTRIBUTE_FLOAT:
       {
         OrtrainValue *like = ortrain_node_input (node, 0);
-        OrtrainDType dtype = like != NULL && ortrain_dtype_is_floating (like->dtype) ? like->dtype : ORTRAIN_DTYPE_FLOAT32;
+        OrtrainDType dtype =
+            like != NULL && ortrain_dtype_is_floating (like->dtype) ? like->dtype : ORTRAIN_DTYPE_FLOAT32;
         value = ortrain_graph_const_scalar (graph, dtype, a->v.f);
         break;
       }

@@ -6,9 +6,9 @@
 /* The operator table: one row per operator. A row knows no kernel and no provider.
  *
  * Old versions: `upgrade` rewrites a node as it stood in the model's operator set (7 to 23) into the newest form, once,
- * when a graph is made from a file (axes and the like become inputs; removed behaviours become several nodes). Inference,
- * gradients, passes and kernels therefore know one form only, that of operator set 23. The file itself is not changed:
- * export writes the user's own nodes. */
+ * when a graph is made from a file (axes and the like become inputs; removed behaviours become several nodes).
+ * Inference, gradients, passes and kernels therefore know one form only, that of operator set 23. The file itself is
+ * not changed: export writes the user's own nodes. */
 
 typedef struct _OrtrainInferContext OrtrainInferContext;
 typedef struct _OrtrainGradContext OrtrainGradContext;
@@ -34,14 +34,14 @@ typedef enum
 struct _OrtrainOpDef
 {
   const char *name;
-  const char *domain;       /* "" ONNX; ORTRAIN_DOMAIN; "ai.onnx.preview.training" */
-  gint since;               /* first operator set of `domain` that has it (7 for those older than 7) */
-  gint min_inputs, max_inputs;   /* max -1: any number */
+  const char *domain;          /* "" ONNX; ORTRAIN_DOMAIN; "ai.onnx.preview.training" */
+  gint since;                  /* first operator set of `domain` that has it (7 for those older than 7) */
+  gint min_inputs, max_inputs; /* max -1: any number */
   gint min_outputs, max_outputs;
-  OrtrainDTypeSet dtypes;   /* of input 0 (of output 0 when there is no input); 0: any */
-  guint32 flags;            /* OrtrainOpFlags */
-  guint32 host_inputs;      /* bit i: the elements of input i decide shapes, and are needed when a plan is made */
-  guint32 no_grad_inputs;   /* bit i: input i never carries a gradient (indices, axes, shapes, conditions) */
+  OrtrainDTypeSet dtypes; /* of input 0 (of output 0 when there is no input); 0: any */
+  guint32 flags;          /* OrtrainOpFlags */
+  guint32 host_inputs;    /* bit i: the elements of input i decide shapes, and are needed when a plan is made */
+  guint32 no_grad_inputs; /* bit i: input i never carries a gradient (indices, axes, shapes, conditions) */
   OrtrainInferFunc infer;
   OrtrainGradientFunc gradient; /* NULL with NO_GRADIENT: none is needed; NULL without: not differentiable */
   OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
@@ -94,21 +94,24 @@ gboolean ortrain_infer_get_content (OrtrainInferContext *ctx, guint i, const Ort
 /* The same as numbers; FALSE unless all are numbers. Free with g_free. */
 gboolean ortrain_infer_get_ints (OrtrainInferContext *ctx, guint i, gint64 **values, gint *n);
 void ortrain_infer_set (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
-void ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, gint rank); /* rank -1: unknown */
+void ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType dtype,
+                                gint rank);                               /* rank -1: unknown */
 void ortrain_infer_set_like (OrtrainInferContext *ctx, guint k, guint i); /* type and shape of input i */
 void ortrain_infer_set_content (OrtrainInferContext *ctx, guint k, const OrtrainDim *content, gint n);
 /* Negative axes counted from the end; GRAPH_ERROR_ATTRIBUTE with the node's name when out of range. */
 gboolean ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GError **error);
-gboolean ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank,
-                                  GError **error); /* over inputs first…last; *rank -1 when unknown; dims has room for 16 */
+gboolean
+ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank,
+                         GError **error); /* over inputs first…last; *rank -1 when unknown; dims has room for 16 */
 /* "Gemm 'fc1': " and the message. Returns FALSE. */
 gboolean ortrain_infer_fail (OrtrainInferContext *ctx, GError **error, OrtrainGraphError code, const char *format, ...)
     G_GNUC_PRINTF (4, 5);
 
 /* Ready-made inference functions. */
-gboolean ortrain_infer_unary (OrtrainInferContext *ctx, GError **error);      /* output 0 like input 0 */
-gboolean ortrain_infer_elementwise (OrtrainInferContext *ctx, GError **error); /* all inputs broadcast, type of input 0 */
-gboolean ortrain_infer_compare (OrtrainInferContext *ctx, GError **error);    /* all inputs broadcast, bool */
+gboolean ortrain_infer_unary (OrtrainInferContext *ctx, GError **error); /* output 0 like input 0 */
+gboolean ortrain_infer_elementwise (OrtrainInferContext *ctx,
+                                    GError **error);                       /* all inputs broadcast, type of input 0 */
+gboolean ortrain_infer_compare (OrtrainInferContext *ctx, GError **error); /* all inputs broadcast, bool */
 
 /* ---- What an upgrade function uses ---- */
 /* Moves attribute `name` (ints, int or float) to input `index` as a constant; nothing happens if it is absent. */

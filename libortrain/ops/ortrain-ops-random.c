@@ -6,8 +6,8 @@
  * run again with the same result: dropout's gradient draws the mask anew instead of keeping it. */
 
 /* Outside of training, dropout is nothing, and specialisation takes it out; a training session turns it on, so it stays
- * until then. Before 12 a file could not ask for training, and the ratio was an attribute; before 10 the mask had the type
- * of the data. */
+ * until then. Before 12 a file could not ask for training, and the ratio was an attribute; before 10 the mask had the
+ * type of the data. */
 static gboolean
 upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {

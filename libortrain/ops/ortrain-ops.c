@@ -120,8 +120,8 @@ check_arity (OrtrainGraph *graph, gpointer data, GError **error)
       if (what != NULL)
         {
           g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible", text,
-                       found, what, min, max < 0 ? G_MAXINT : max);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible",
+                       text, found, what, min, max < 0 ? G_MAXINT : max);
           return FALSE;
         }
       if (!each_subgraph (node, check_arity, data, error))
@@ -142,8 +142,8 @@ bind_names (OrtrainGraph *graph, GError **error)
   for (GList *l = names; l != NULL; l = l->next)
     g_string_append_printf (list, "%s%s (%u)", list->len > 0 ? ", " : "", (char *) l->data,
                             GPOINTER_TO_UINT (g_hash_table_lookup (unknown, l->data)));
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The model has operators that are not known: %s",
-               list->str);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
+               "The model has operators that are not known: %s", list->str);
   return FALSE;
 }
 
@@ -182,7 +182,8 @@ ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
 /* What a file declared of a value, against what inference found: a contradiction is an error, and where inference knows
  * less, the declaration stands. */
 static gboolean
-reconcile (OrtrainNode *node, OrtrainValue *value, OrtrainDType dtype, const OrtrainDim *dims, gint rank, GError **error)
+reconcile (OrtrainNode *node, OrtrainValue *value, OrtrainDType dtype, const OrtrainDim *dims, gint rank,
+           GError **error)
 {
   const char *what = NULL;
   if (dtype != ORTRAIN_DTYPE_UNDEFINED && value->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != value->dtype)
@@ -198,8 +199,7 @@ reconcile (OrtrainNode *node, OrtrainValue *value, OrtrainDType dtype, const Ort
       g_autofree char *text = ortrain_node_describe (node);
       g_autofree char *declared = ortrain_dims_to_string (dims, rank);
       g_autofree char *found = ortrain_dims_to_string (value->dims, value->rank);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR,
-                   what[0] == 't' ? ORTRAIN_GRAPH_ERROR_DTYPE : ORTRAIN_GRAPH_ERROR_SHAPE,
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, what[0] == 't' ? ORTRAIN_GRAPH_ERROR_DTYPE : ORTRAIN_GRAPH_ERROR_SHAPE,
                    "%s: the file declares '%s' as %s %s, its inputs give %s %s", text, value->name,
                    ortrain_dtype_get_name (dtype), declared, ortrain_dtype_get_name (value->dtype), found);
       return FALSE;
@@ -233,8 +233,9 @@ check_dtype (OrtrainNode *node, GError **error)
   if (value == NULL || value->dtype == ORTRAIN_DTYPE_UNDEFINED || (op->dtypes & ORTRAIN_DTYPE_BIT (value->dtype)))
     return TRUE;
   g_autofree char *text = ortrain_node_describe (node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE, "%s: '%s' is %s, which the operator does not take", text,
-               value->name, ortrain_dtype_get_name (value->dtype));
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
+               "%s: '%s' is %s, which the operator does not take", text, value->name,
+               ortrain_dtype_get_name (value->dtype));
   return FALSE;
 }
 

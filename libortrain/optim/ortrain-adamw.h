@@ -9,8 +9,8 @@ G_BEGIN_DECLS
  * OrtrainAdamwMode:
  * @ORTRAIN_ADAMW_MODE_DECAY_FIRST: the weight decays, then it is moved; epsilon stands beside the corrected root, as in
  *   PyTorch's AdamW
- * @ORTRAIN_ADAMW_MODE_DECAY_LAST: the weight is moved, then it decays; epsilon stands beside the raw root, as in Hugging
- *   Face's AdamW
+ * @ORTRAIN_ADAMW_MODE_DECAY_LAST: the weight is moved, then it decays; epsilon stands beside the raw root, as in
+ * Hugging Face's AdamW
  *
  * The two orders of AdamW.
  */

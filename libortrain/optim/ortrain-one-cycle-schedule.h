@@ -8,7 +8,8 @@ G_BEGIN_DECLS
 #define ORTRAIN_TYPE_ONE_CYCLE_SCHEDULE (ortrain_one_cycle_schedule_get_type ())
 
 ORTRAIN_AVAILABLE_IN_ALL
-G_DECLARE_FINAL_TYPE (OrtrainOneCycleSchedule, ortrain_one_cycle_schedule, ORTRAIN, ONE_CYCLE_SCHEDULE, OrtrainLrSchedule)
+G_DECLARE_FINAL_TYPE (OrtrainOneCycleSchedule, ortrain_one_cycle_schedule, ORTRAIN, ONE_CYCLE_SCHEDULE,
+                      OrtrainLrSchedule)
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainLrSchedule *ortrain_one_cycle_schedule_new (guint64 total_steps);

@@ -16,7 +16,8 @@ OrtrainParameterGroup *ortrain_parameter_group_new (const char *pattern);
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_parameter_group_get_learning_rate_multiplier (OrtrainParameterGroup *self);
 ORTRAIN_AVAILABLE_IN_ALL
-void ortrain_parameter_group_set_learning_rate_multiplier (OrtrainParameterGroup *self, double learning_rate_multiplier);
+void ortrain_parameter_group_set_learning_rate_multiplier (OrtrainParameterGroup *self,
+                                                           double learning_rate_multiplier);
 
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_parameter_group_get_weight_decay (OrtrainParameterGroup *self);

@@ -8,7 +8,8 @@ G_BEGIN_DECLS
 #define ORTRAIN_TYPE_POLYNOMIAL_SCHEDULE (ortrain_polynomial_schedule_get_type ())
 
 ORTRAIN_AVAILABLE_IN_ALL
-G_DECLARE_FINAL_TYPE (OrtrainPolynomialSchedule, ortrain_polynomial_schedule, ORTRAIN, POLYNOMIAL_SCHEDULE, OrtrainLrSchedule)
+G_DECLARE_FINAL_TYPE (OrtrainPolynomialSchedule, ortrain_polynomial_schedule, ORTRAIN, POLYNOMIAL_SCHEDULE,
+                      OrtrainLrSchedule)
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainLrSchedule *ortrain_polynomial_schedule_new (guint64 total_steps, double power);

@@ -46,16 +46,16 @@ typedef struct
   const OrtrainOperand *inputs;        /* [n_inputs] */
   const OrtrainOperand *outputs;       /* [n_outputs] */
   guint n_inputs, n_outputs;
-  guint n_threads;                     /* of the pool that run will get */
-  gboolean fixed_partition;            /* cut library calls by shape alone: same bits at any number of threads */
+  guint n_threads;          /* of the pool that run will get */
+  gboolean fixed_partition; /* cut library calls by shape alone: same bits at any number of threads */
 
   /* out, zero before the call */
   gsize workspace_bytes;
   guint64 inplace[ORTRAIN_KERNEL_MAX_OUTPUTS]; /* output k may be written over input i (same bytes) if bit i is set */
-  gboolean can_accumulate;   /* output 0: y += … when call->accumulate is set; then no in-place for output 0 */
-  double flops;              /* of one run */
-  double bytes_moved;        /* read plus written, 0: the sum of the operands' */
-  gpointer constants;        /* prepared constants, handed to run; immutable */
+  gboolean can_accumulate; /* output 0: y += … when call->accumulate is set; then no in-place for output 0 */
+  double flops;            /* of one run */
+  double bytes_moved;      /* read plus written, 0: the sum of the operands' */
+  gpointer constants;      /* prepared constants, handed to run; immutable */
   GDestroyNotify constants_free;
 } OrtrainKernelSetup;
 
@@ -91,8 +91,8 @@ typedef struct
   void *const *outputs;      /* [n_outputs], NULL where not wanted */
   void *workspace;           /* workspace_bytes, aligned to 64 */
   gconstpointer constants;
-  guint32 node_number;       /* for random numbers: the same for a node and its recomputation */
-  gboolean accumulate;       /* only if can_accumulate */
+  guint32 node_number; /* for random numbers: the same for a node and its recomputation */
+  gboolean accumulate; /* only if can_accumulate */
   OrtrainKernelFrame *frame;
 } OrtrainKernelCall;
 

@@ -24,7 +24,8 @@ struct _OrtrainProvider
 const OrtrainProvider *ortrain_provider_get_cpu (void); /* defined by kernels/cpu, built in */
 const OrtrainProvider *ortrain_provider_lookup (const char *name);
 
-/* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and type) when there is none. */
+/* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and type) when there is none.
+ */
 const OrtrainKernel *ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                                             const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs,
                                             guint n_outputs, GError **error);

@@ -9,8 +9,9 @@ ortrain_provider_lookup (const char *name)
 }
 
 const OrtrainKernel *
-ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type, const OrtrainOperand *inputs,
-                       guint n_inputs, const OrtrainOperand *outputs, guint n_outputs, GError **error)
+ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
+                       const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs,
+                       GError **error)
 {
   OrtrainDType dtype = ORTRAIN_DTYPE_UNDEFINED;
   if (n_inputs > 0)
@@ -19,7 +20,8 @@ ortrain_provider_find (const OrtrainProvider *self, const char *domain, const ch
     dtype = outputs[0].dtype;
   const OrtrainKernel *kernel = self->find_kernel (self, domain, op_type, dtype);
   if (kernel == NULL)
-    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "The provider '%s' has no kernel for %s%s%s on %s",
-                 self->name, domain, domain[0] != '\0' ? "::" : "", op_type, ortrain_dtype_get_name (dtype));
+    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                 "The provider '%s' has no kernel for %s%s%s on %s", self->name, domain, domain[0] != '\0' ? "::" : "",
+                 op_type, ortrain_dtype_get_name (dtype));
   return kernel;
 }

@@ -25,14 +25,14 @@ enum
 
 typedef struct
 {
-  void *parameter;      /* [n] of dtype */
-  void *gradient;       /* [n] of dtype */
+  void *parameter;                         /* [n] of dtype */
+  void *gradient;                          /* [n] of dtype */
   void *states[ORTRAIN_UPDATE_MAX_STATES]; /* [n] each, of dtype; float32 where dtype is a half type */
   gint64 n;
   OrtrainDType dtype;
   double learning_rate; /* of this step and this tensor */
   double weight_decay;
-  double ratio;         /* scratch of LambUpdate */
+  double ratio; /* scratch of LambUpdate */
 } OrtrainUpdateTensor;
 
 typedef struct
@@ -49,9 +49,9 @@ typedef struct
   guint n_spans;
   const guint32 *batches; /* [n_batches + 1]: first span of each batch */
   guint n_batches;
-  double *partials;       /* [2 * n_spans] scratch; GradientNorm leaves the sums of squares of the spans in the first half */
-  double gradient_scale;  /* every gradient is multiplied by it: averaging, clipping and unscaling in one */
-  double step;            /* of this update, counted from 1 */
+  double *partials; /* [2 * n_spans] scratch; GradientNorm leaves the sums of squares of the spans in the first half */
+  double gradient_scale; /* every gradient is multiplied by it: averaging, clipping and unscaling in one */
+  double step;           /* of this update, counted from 1 */
   /* Sgd: momentum, nesterov. Adam: form, beta1, beta2, epsilon, correct bias. Lamb: beta1, beta2,
    * epsilon, correct bias, least ratio, greatest ratio. Adagrad: epsilon, learning rate decay. */
   double factors[ORTRAIN_UPDATE_N_FACTORS];

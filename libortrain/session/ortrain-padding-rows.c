@@ -96,10 +96,10 @@ is_padded_family (const char *weight, gint64 *row)
     const char *suffix;
     gint64 row;
   } families[] = {
-    { "roberta.embeddings.word_embeddings.weight", 1 },   { "camembert.embeddings.word_embeddings.weight", 1 },
+    { "roberta.embeddings.word_embeddings.weight", 1 },    { "camembert.embeddings.word_embeddings.weight", 1 },
     { "longformer.embeddings.word_embeddings.weight", 1 }, { "mpnet.embeddings.word_embeddings.weight", 1 },
-    { "bert.embeddings.word_embeddings.weight", 0 },      { "electra.embeddings.word_embeddings.weight", 0 },
-    { "deberta.embeddings.word_embeddings.weight", 0 },   { "albert.embeddings.word_embeddings.weight", 0 },
+    { "bert.embeddings.word_embeddings.weight", 0 },       { "electra.embeddings.word_embeddings.weight", 0 },
+    { "deberta.embeddings.word_embeddings.weight", 0 },    { "albert.embeddings.word_embeddings.weight", 0 },
   };
   for (guint i = 0; i < G_N_ELEMENTS (families); i++)
     if (g_str_has_suffix (weight, families[i].suffix))

@@ -6,8 +6,8 @@
 #include "session/ortrain-training-graph-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* The persistent memory of a training session, one block taken once: parameters | gradients | optimizer state | buffers |
- * copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes. */
+/* The persistent memory of a training session, one block taken once: parameters | gradients | optimizer state | buffers
+ * | copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes. */
 typedef struct
 {
   const char *name; /* owned by the training graph */
@@ -18,7 +18,7 @@ typedef struct
   gsize bytes; /* of the tensor alone */
   gpointer address;
   gpointer gradient;
-  gpointer *states; /* [n_states] */
+  gpointer *states;   /* [n_states] */
   gint64 padding_row; /* whose gradient is not used; -1 */
 } OrtrainStored;
 
@@ -56,7 +56,8 @@ OrtrainStored *ortrain_parameter_store_find (OrtrainParameterStore *self, const 
 /* A tensor over memory of the store: valid as long as the store is; for use inside the library. */
 OrtrainTensor *ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error);
 OrtrainTensor *ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error);
-/* Checks all of `tensors` against the store, then copies them in. Names that are no parameter or buffer: SESSION_ERROR_FEED. */
+/* Checks all of `tensors` against the store, then copies them in. Names that are no parameter or buffer:
+ * SESSION_ERROR_FEED. */
 gboolean ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *tensors, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainParameterStore, ortrain_parameter_store_free)

@@ -4,8 +4,8 @@
 #include "graph/ortrain-graph-private.h"
 #include "session/ortrain-training-options.h"
 
-/* What a session trains: the model's graph with roles for its initializers, ties resolved, and from it the training graph
- * (losses, gradients, batch normalisation and dropout as they train) and the graphs for evaluation. */
+/* What a session trains: the model's graph with roles for its initializers, ties resolved, and from it the training
+ * graph (losses, gradients, batch normalisation and dropout as they train) and the graphs for evaluation. */
 
 typedef struct
 {
@@ -32,8 +32,8 @@ typedef struct
   char *loss;                    /* name of the trained scalar in `training` */
   char *evaluation_loss_name;    /* and in `evaluation_loss` */
   OrtrainDType loss_dtype;
-  char **targets;                /* names of the inputs that losses added; NULL-terminated */
-  GStrv outputs;                 /* of the model */
+  char **targets; /* names of the inputs that losses added; NULL-terminated */
+  GStrv outputs;  /* of the model */
 } OrtrainTrainingGraph;
 
 /* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. */
@@ -41,9 +41,9 @@ OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, Ort
                                                   GHashTable *padding_rows, GError **error);
 void ortrain_training_graph_free (OrtrainTrainingGraph *self);
 
-/* The initializers that would be trained when all that can be are: of a floating type, of rank 1 at least, in places that
- * gradients reach from `from` (values of the graph). Statistics of batch normalisation are not among them. transfer
- * container, of OrtrainValue */
+/* The initializers that would be trained when all that can be are: of a floating type, of rank 1 at least, in places
+ * that gradients reach from `from` (values of the graph). Statistics of batch normalisation are not among them.
+ * transfer container, of OrtrainValue */
 GPtrArray *ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from);
 gboolean ortrain_training_graph_is_pattern (const char *text);
 

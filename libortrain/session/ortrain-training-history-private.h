@@ -12,5 +12,5 @@ struct _OrtrainTrainingHistory
   guint64 n_steps;
   gboolean stopped_early;
   double seconds;
-  GArray *losses;     /* of double: each step's */
+  GArray *losses; /* of double: each step's */
 };

@@ -24,14 +24,14 @@ struct _OrtrainTrainingSession
   OrtrainTrainingWorker *worker; /* made when first needed */
 
   /* Who uses the session: one thread at a time, told by a claim. */
-  gint busy;        /* atomic */
+  gint busy; /* atomic */
   GThread *holder;
   guint depth;
   gboolean in_step; /* only reading is allowed to handlers then */
 
-  guint64 n_updates;       /* optimizer steps so far */
+  guint64 n_updates; /* optimizer steps so far */
   guint64 n_train_steps;
-  guint n_accumulated;     /* training steps since the last update */
+  guint n_accumulated; /* training steps since the last update */
   gboolean has_gradients;
   guint64 seed;
   double last_gradient_norm;
@@ -41,11 +41,12 @@ struct _OrtrainTrainingSession
   guint64 max_allocated, max_cached, max_inactive; /* for reports */
   guint64 input_bytes;
 
-  GHashTable *metadata;    /* of others, kept in checkpoints: name → text */
+  GHashTable *metadata; /* of others, kept in checkpoints: name → text */
 };
 
-/* Claims. enter fails with BUSY when another thread, or a step of this one, is using the session; and with NOT_INITIALIZED.
- * `reading` is allowed to handlers in the middle of a step. Every enter that succeeded needs a leave. */
+/* Claims. enter fails with BUSY when another thread, or a step of this one, is using the session; and with
+ * NOT_INITIALIZED. `reading` is allowed to handlers in the middle of a step. Every enter that succeeded needs a leave.
+ */
 gboolean ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error);
 void ortrain_training_session_leave (OrtrainTrainingSession *self);
 /* For work that goes on in another thread: the claim is taken here, adopted there by the thread that works. */

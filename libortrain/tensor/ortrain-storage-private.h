@@ -23,8 +23,8 @@ struct _OrtrainStorage
 };
 
 OrtrainStorage *ortrain_storage_new_uninitialized (gsize n_bytes, gsize alignment, GError **error);
-/* An aligned copy of bytes that is made when somebody first asks for the contents; until then it takes addresses, but no
- * memory. Weights stand in model files at odd places, and many are never read there. */
+/* An aligned copy of bytes that is made when somebody first asks for the contents; until then it takes addresses, but
+ * no memory. Weights stand in model files at odd places, and many are never read there. */
 OrtrainStorage *ortrain_storage_new_aligned (GBytes *bytes, gsize alignment, GError **error);
 void ortrain_storage_settle (OrtrainStorage *self); /* makes the copy; from any thread */
 /* destroy (data) is called when the last user of the memory is gone, on whatever thread that happens */

@@ -5,8 +5,9 @@
 #include "provider/ortrain-provider-private.h"
 
 /* Runs one node on the host, with the CPU's kernels, into new tensors. The node's row is bound and its outputs have
- * types and numbers for shapes. inputs: [n_inputs], NULL where absent. outputs: filled with new references, [n_outputs].
- * Operators without kernels of their own (views, Shape, Size, Constant, Identity) are handled here as well. */
+ * types and numbers for shapes. inputs: [n_inputs], NULL where absent. outputs: filled with new references,
+ * [n_outputs]. Operators without kernels of their own (views, Shape, Size, Constant, Identity) are handled here as
+ * well. */
 gboolean ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
                                 OrtrainKernelFrame *frame, GError **error);
 

@@ -4,8 +4,8 @@
 #include "transform/ortrain-evaluate-private.h"
 #include "transform/ortrain-specialize-private.h"
 
-/* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is made of weights stays with them in the
- * mapped file unless it is small. */
+/* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is made of weights stays with them in
+ * the mapped file unless it is small. */
 #define LIMIT_FROM_SHAPES ((gsize) 16 << 20)
 #define LIMIT_FROM_WEIGHTS ((gsize) 1 << 20)
 #define SMALL_WEIGHT ((gsize) 64 << 10)
@@ -46,8 +46,7 @@ may_fold (OrtrainNode *node, gboolean host)
       if (output == NULL)
         continue;
       if (output->dtype == ORTRAIN_DTYPE_STRING || output->role != ORTRAIN_ROLE_NONE ||
-          !ortrain_value_get_static_dims (output, dims) ||
-          !ortrain_checked_n_elements (dims, (gsize) output->rank, &n))
+          !ortrain_value_get_static_dims (output, dims) || !ortrain_checked_n_elements (dims, (gsize) output->rank, &n))
         return FALSE;
       if (!host && (guint64) n * ortrain_dtype_get_size (output->dtype) > limit)
         return FALSE;

@@ -2,7 +2,8 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
-/* Small constants with equal contents are one input to the hash, so that "add 1e-5" is recognised wherever it stands. */
+/* Small constants with equal contents are one input to the hash, so that "add 1e-5" is recognised wherever it stands.
+ */
 static gboolean
 same_value (const OrtrainValue *a, const OrtrainValue *b)
 {
@@ -24,9 +25,9 @@ node_hash (gconstpointer key)
     {
       const OrtrainValue *input = node->inputs->pdata[i];
       /* equal constants must hash alike: by type and rank only */
-      guint part = input == NULL ? 1u
+      guint part = input == NULL                                               ? 1u
                    : input->tensor != NULL && input->role == ORTRAIN_ROLE_NONE ? 7u + (guint) input->dtype
-                                                                                : g_direct_hash (input);
+                                                                               : g_direct_hash (input);
       h = h * 33 + part;
     }
   return h;

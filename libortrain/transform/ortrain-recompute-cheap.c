@@ -3,12 +3,13 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
-/* What the backward pass reads of the forward pass must be kept, or made again from what is kept. Element-wise operators
- * and views cost next to nothing to run again (they join the chains that read them), so which values to keep is a minimum
- * cut: each forward value is an edge as wide as its bytes (nothing, for what lives anyhow: parameters, constants, feeds,
- * outputs of the graph); an operator that may run again joins its inputs to its outputs without a limit; everything else
- * is a source, and each value that the backward pass reads is joined to the sink. The cut nearest to the sink runs least
- * again. (Boykov and Kolmogorov's reading of Ford and Fulkerson; the flow is found by Dinic's algorithm.) */
+/* What the backward pass reads of the forward pass must be kept, or made again from what is kept. Element-wise
+ * operators and views cost next to nothing to run again (they join the chains that read them), so which values to keep
+ * is a minimum cut: each forward value is an edge as wide as its bytes (nothing, for what lives anyhow: parameters,
+ * constants, feeds, outputs of the graph); an operator that may run again joins its inputs to its outputs without a
+ * limit; everything else is a source, and each value that the backward pass reads is joined to the sink. The cut
+ * nearest to the sink runs least again. (Boykov and Kolmogorov's reading of Ford and Fulkerson; the flow is found by
+ * Dinic's algorithm.) */
 
 #define UNLIMITED (G_MAXINT64 / 4)
 
@@ -20,8 +21,8 @@ typedef struct
 
 typedef struct
 {
-  GArray *edges;  /* of Edge; edge e ^ 1 is its reverse */
-  GArray **out;   /* per vertex, indices of edges */
+  GArray *edges; /* of Edge; edge e ^ 1 is its reverse */
+  GArray **out;  /* per vertex, indices of edges */
   guint n;
   gint *level;
   guint *next;
@@ -161,8 +162,8 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, GHashTable *copies)
       OrtrainValue *copy = node->inputs->pdata[i] != NULL ? g_hash_table_lookup (copies, node->inputs->pdata[i]) : NULL;
       inputs[i] = copy != NULL ? copy : node->inputs->pdata[i];
     }
-  OrtrainNode *again = ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs, node->inputs->len,
-                                               node->outputs->len);
+  OrtrainNode *again = ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs,
+                                               node->inputs->len, node->outputs->len);
   ortrain_attributes_free (again->attributes);
   again->attributes = ortrain_attributes_copy (node->attributes);
   again->op = node->op;
@@ -308,8 +309,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < uses->len; i++)
     {
       OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      ortrain_node_set_input (use.node, use.index,
-                              g_hash_table_lookup (copies, use.node->inputs->pdata[use.index]));
+      ortrain_node_set_input (use.node, use.index, g_hash_table_lookup (copies, use.node->inputs->pdata[use.index]));
     }
   return ortrain_graph_sort (graph, error);
 }

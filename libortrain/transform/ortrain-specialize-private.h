@@ -18,17 +18,19 @@ typedef struct
   OrtrainTensor *contents; /* of a deciding input; else NULL */
 } OrtrainSpecializeInput;
 
-/* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and deciding inputs is
- * evaluated and becomes a constant (value->tensor), views that turned out to change nothing are gone, dead nodes too.
- * SESSION_ERROR_FEED names an input that does not fit the graph; GRAPH_ERROR_DATA_DEPENDENT names the node where a shape
- * depends on computed data. */
+/* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and deciding inputs
+ * is evaluated and becomes a constant (value->tensor), views that turned out to change nothing are gone, dead nodes
+ * too. SESSION_ERROR_FEED names an input that does not fit the graph; GRAPH_ERROR_DATA_DEPENDENT names the node where a
+ * shape depends on computed data. */
 OrtrainGraph *ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                   GError **error);
 
-/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; what they make becomes an initializer.
- * Parameters and buffers are not known: they change. Folded constants stay small, unless shapes hang on them. */
+/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; what they make becomes an
+ * initializer. Parameters and buffers are not known: they change. Folded constants stay small, unless shapes hang on
+ * them. */
 gboolean ortrain_fold_constants (OrtrainGraph *graph, GError **error);
-/* For one node, inferred already: folded says whether it is gone. host: shapes hang on it, so its size does not matter. */
+/* For one node, inferred already: folded says whether it is gone. host: shapes hang on it, so its size does not matter.
+ */
 gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboolean *folded, GError **error);
 /* transform/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal
  * shape, …) are taken out: TRUE if this one was. */

@@ -3,7 +3,7 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* Gradients of parameters that are zero whatever the inputs are become zeros, and what was only computed for them is gone:
- * the bias before a batch normalisation that trains, the bias of an attention's keys. What arithmetic would give there is
- * rounding noise, which optimizers that divide by its size (Adam) would follow. For the training graph. */
+/* Gradients of parameters that are zero whatever the inputs are become zeros, and what was only computed for them is
+ * gone: the bias before a batch normalisation that trains, the bias of an attention's keys. What arithmetic would give
+ * there is rounding noise, which optimizers that divide by its size (Adam) would follow. For the training graph. */
 gboolean ortrain_drop_vanishing_gradients (OrtrainGraph *graph, GError **error);

@@ -269,7 +269,8 @@ make_loss (Case *test, GError **error)
       const gint64 *dims = ortrain_tensor_get_dims (y, &rank);
       g_autoptr (OrtrainTensor) w = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, rank, error);
       fill (ortrain_tensor_peek_writable (w), ortrain_tensor_get_n_elements (w), 'f', 40 + k);
-      OrtrainValue *product = op (test->graph, "Mul", output, ortrain_graph_new_initializer (test->graph, "w", w), error);
+      OrtrainValue *product =
+          op (test->graph, "Mul", output, ortrain_graph_new_initializer (test->graph, "w", w), error);
       OrtrainValue *sum = product != NULL ? op (test->graph, "ReduceSum", product, NULL, error) : NULL;
       ok = sum != NULL;
       if (ok)

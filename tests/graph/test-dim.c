@@ -70,7 +70,8 @@ test_division (Fixture *f, gconstpointer data)
   gint64 value;
   g_assert_true (ortrain_dim_evaluate (half, lookup, NULL, &value));
   g_assert_cmpint (value, ==, 3);
-  g_assert_true (ortrain_dim_evaluate (ortrain_dim_ceil_div (f->space, f->seq, ortrain_dim_int (3)), lookup, NULL, &value));
+  g_assert_true (
+      ortrain_dim_evaluate (ortrain_dim_ceil_div (f->space, f->seq, ortrain_dim_int (3)), lookup, NULL, &value));
   g_assert_cmpint (value, ==, 4);
   g_assert_cmpint (ortrain_dim_floor_div (f->space, ortrain_dim_int (-7), ortrain_dim_int (2)).value, ==, -4);
   g_assert_cmpint (ortrain_dim_ceil_div (f->space, ortrain_dim_int (-7), ortrain_dim_int (2)).value, ==, -3);
@@ -78,7 +79,8 @@ test_division (Fixture *f, gconstpointer data)
   /* by zero, and the one overflow: unknown, not a crash */
   g_assert_false (ortrain_dim_is_int (ortrain_dim_floor_div (f->space, f->seq, ortrain_dim_int (0))));
   g_assert_false (ortrain_dim_is_int (ortrain_dim_floor_div (f->space, ortrain_dim_int (1), ortrain_dim_int (0))));
-  g_assert_false (ortrain_dim_is_int (ortrain_dim_floor_div (f->space, ortrain_dim_int (G_MININT64), ortrain_dim_int (-1))));
+  g_assert_false (
+      ortrain_dim_is_int (ortrain_dim_floor_div (f->space, ortrain_dim_int (G_MININT64), ortrain_dim_int (-1))));
 }
 
 static void

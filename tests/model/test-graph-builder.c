@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "graph/ortrain-graph-builder.h"
+#include "model/ortrain-graph-builder.h"
 #include "model/ortrain-model-private.h"
 #include "tensor/ortrain-tensor-private.h"
 

@@ -34,7 +34,8 @@ run (int argc, char *argv[])
     { "seq", 0, 0, G_OPTION_ARG_INT, &seq, "Size of their other dimensions that are not numbers (64)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
-    { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)", "NAME" },
+    { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
+      "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-4)", "X" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output for the loss (the first)", "NAME" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind, "Loss (cross-entropy)", "KIND" },
@@ -74,8 +75,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainTensorDict) feeds =
-      command_random_feeds (model, output, "bench.target", g_str_equal (loss_kind, "cross-entropy"), batch, seq, &error);
+  g_autoptr (OrtrainTensorDict) feeds = command_random_feeds (
+      model, output, "bench.target", g_str_equal (loss_kind, "cross-entropy"), batch, seq, &error);
   if (feeds == NULL)
     return command_fail (error);
 

@@ -58,4 +58,5 @@ run (int argc, char *argv[])
 }
 
 const Command command_check = { "check", "MODEL [--json]",
-                                "List what stands in the way of training a model; exit status 1 if anything does", run };
+                                "List what stands in the way of training a model; exit status 1 if anything does",
+                                run };

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-/* Sums over the data: classes (integer targets) give accuracy and cross entropy, numbers give the mean squared error. */
+/* Sums over the data: classes (integer targets) give accuracy and cross entropy, numbers give the mean squared error.
+ */
 typedef struct
 {
   guint64 n; /* targets seen */
@@ -96,8 +97,7 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   ortrain_session_options_set_threads (options, (guint) MAX (threads, 0));
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
-  g_autoptr (OrtrainDataset) dataset =
-      session != NULL ? command_open_dataset (data, model, target, &error) : NULL;
+  g_autoptr (OrtrainDataset) dataset = session != NULL ? command_open_dataset (data, model, target, &error) : NULL;
   if (dataset == NULL)
     return command_fail (error);
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, (guint) batch_size);

@@ -35,5 +35,5 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_new = { "new", "cnn|mlp OUT.onnx [--classes N] [--seed N]", "Make a small model with random weights",
-                              run };
+const Command command_new = { "new", "cnn|mlp OUT.onnx [--classes N] [--seed N]",
+                              "Make a small model with random weights", run };

@@ -31,10 +31,9 @@ on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
   Run *run = data;
   g_autofree char *metric =
       progress->metric >= 0 ? g_strdup_printf ("  accuracy %.2f %%", 100.0 * progress->metric) : g_strdup ("");
-  g_autofree char *text =
-      g_strdup_printf ("epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %.4f%s  %.0f s",
-                       progress->epoch, progress->n_epochs, progress->step, progress->n_steps, progress->mean_loss, metric,
-                       progress->seconds);
+  g_autofree char *text = g_strdup_printf (
+      "epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %.4f%s  %.0f s", progress->epoch,
+      progress->n_epochs, progress->step, progress->n_steps, progress->mean_loss, metric, progress->seconds);
   progress_bar_update (&run->bar, progress->fraction, text, FALSE);
 }
 
@@ -95,7 +94,8 @@ make_schedule (const char *name, guint64 n_steps, GError **error)
 static ExitStatus
 run (int argc, char *argv[])
 {
-  g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL, *optimizer_name = NULL;
+  g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
+                  *optimizer_name = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
@@ -118,7 +118,8 @@ run (int argc, char *argv[])
     { "max-grad-norm", 0, 0, G_OPTION_ARG_DOUBLE, &max_grad_norm, "Clip gradients to this global norm (0: no)", "X" },
     { "trainable", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable, "Train only these initializers", "PATTERN" },
     { "frozen", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen, "Do not train these initializers", "PATTERN" },
-    { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint, "Save the state here, after each epoch and on Ctrl-C", "DIR" },
+    { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint, "Save the state here, after each epoch and on Ctrl-C",
+      "DIR" },
     { "resume", 0, 0, G_OPTION_ARG_NONE, &resume, "Go on from the checkpoint, if there is one", NULL },
     { "export", 0, 0, G_OPTION_ARG_FILENAME, &export, "Write the trained model", "OUT.onnx" },
     { "memory", 0, 0, G_OPTION_ARG_NONE, &memory, "Print where the memory is at each phase", NULL },
@@ -157,7 +158,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainOptimizer) optimizer =
       command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
   g_autoptr (OrtrainLoss) loss =
-      optimizer != NULL ? command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error) : NULL;
+      optimizer != NULL ? command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error)
+                        : NULL;
   g_autoptr (OrtrainLrSchedule) schedule =
       loss != NULL ? make_schedule (schedule_name, n_batches * (guint) epochs, &error) : NULL;
   if (error != NULL)
@@ -223,7 +225,7 @@ run (int argc, char *argv[])
     g_print ("All %d epochs were done before; a larger --epochs goes on\n", epochs);
   else
     g_print ("%u epochs in %.1f s, last loss %.4f\n", ortrain_training_history_get_n_epochs (history),
-           ortrain_training_history_get_seconds (history), ortrain_training_history_get_last_loss (history));
+             ortrain_training_history_get_seconds (history), ortrain_training_history_get_last_loss (history));
   if (export != NULL)
     {
       if (!ortrain_training_session_export (session, export, &error))
@@ -233,6 +235,6 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_train = {
-  "train", "MODEL --data FILE.npz --output NAME --target NAME [--loss KIND] [--epochs N] …", "Train a model", run
-};
+const Command command_train = { "train",
+                                "MODEL --data FILE.npz --output NAME --target NAME [--loss KIND] [--epochs N] …",
+                                "Train a model", run };

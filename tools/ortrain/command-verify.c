@@ -52,6 +52,8 @@ is_unsupported (const GError *error)
 }
 
 /* Data that no implementation of the standard can match, and why. */
+#define LIKE "the data feed 'like' in another shape than the model declares"
+
 static const char *
 find_exception (const char *name)
 {
@@ -59,7 +61,12 @@ find_exception (const char *name)
   {
     const char *name, *why;
   } table[] = {
-    { "test_adam_multiple", "the expected values were made with epsilon 1e-2, the model leaves it at its default 1e-6" },
+    { "test_castlike_BFLOAT16_to_FLOAT", LIKE },
+    { "test_castlike_BFLOAT16_to_FLOAT_expanded", LIKE },
+    { "test_castlike_FLOAT_to_BFLOAT16", LIKE },
+    { "test_castlike_FLOAT_to_BFLOAT16_expanded", LIKE },
+    { "test_adam_multiple",
+      "the expected values were made with epsilon 1e-2, the model leaves it at its default 1e-6" },
   };
   for (guint i = 0; i < G_N_ELEMENTS (table); i++)
     if (g_str_equal (table[i].name, name))

@@ -21,8 +21,8 @@ typedef struct
   ExitStatus (*run) (int argc, char *argv[]);
 } Command;
 
-extern const Command command_bench, command_check, command_devices, command_eval, command_export, command_info, command_new,
-    command_plan, command_run, command_train, command_verify;
+extern const Command command_bench, command_check, command_devices, command_eval, command_export, command_info,
+    command_new, command_plan, command_run, command_train, command_verify;
 
 /* Parses the options; FALSE with the status to leave with when there is nothing more to do. n_min, n_max: how many
  * arguments may follow (n_max -1: any number). */

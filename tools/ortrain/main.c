@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const Command *const commands[] = {
-  &command_check, &command_info,   &command_new,    &command_train, &command_eval,    &command_run,
-  &command_export, &command_verify, &command_plan,  &command_bench, &command_devices,
+  &command_check,  &command_info,   &command_new,  &command_train, &command_eval,    &command_run,
+  &command_export, &command_verify, &command_plan, &command_bench, &command_devices,
 };
 
 static void

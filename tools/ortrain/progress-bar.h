@@ -7,7 +7,7 @@
 typedef struct
 {
   gboolean terminal;
-  gint64 last; /* microseconds */
+  gint64 last;   /* microseconds */
   gboolean open; /* there is an unfinished line */
 } ProgressBar;
 

@@ -114,7 +114,8 @@ command_random_feeds (OrtrainModel *model, const char *output, const char *targe
   else if (rank > 0)
     labels = make_tensor (ORTRAIN_DTYPE_INT64, dims, rank - 1, dims[rank - 1], &random, error);
   else
-    g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The output '%s' has no axis of classes", output);
+    g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The output '%s' has no axis of classes",
+                 output);
   if (labels == NULL)
     return NULL;
   ortrain_tensor_dict_set (feeds, target, labels);

@@ -13,14 +13,13 @@ G_DECLARE_FINAL_TYPE (OrtrainGraphBuilder, ortrain_graph_builder, ORTRAIN, GRAPH
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainGraphBuilder *ortrain_graph_builder_new (const char *name);
 ORTRAIN_AVAILABLE_IN_ALL
-OrtrainGraphBuilder *ortrain_graph_builder_new_mlp (const char *name, const gint64 *sizes, gsize n_sizes,
-                                                    guint64 seed);
+OrtrainGraphBuilder *ortrain_graph_builder_new_mlp (const char *name, const gint64 *sizes, gsize n_sizes, guint64 seed);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainGraphBuilder *ortrain_graph_builder_new_cnn (const char *name, gint64 channels, gint64 height, gint64 width,
                                                     gint64 n_classes, guint64 seed);
 ORTRAIN_AVAILABLE_IN_ALL
-OrtrainGraphBuilder *ortrain_graph_builder_new_gpt (const char *name, gint64 n_tokens, gint64 n_positions,
-                                                    gint64 width, guint n_layers, gint64 n_heads, guint64 seed);
+OrtrainGraphBuilder *ortrain_graph_builder_new_gpt (const char *name, gint64 n_tokens, gint64 n_positions, gint64 width,
+                                                    guint n_layers, gint64 n_heads, guint64 seed);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainGraphBuilder *ortrain_graph_builder_new_bert (const char *name, gint64 n_tokens, gint64 n_positions,
                                                      gint64 width, guint n_layers, gint64 n_heads, gint64 n_classes,
@@ -74,8 +73,7 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainValue *ortrain_graph_builder_attention (OrtrainGraphBuilder *self, OrtrainValue *x, const char *name,
                                                gint64 n_heads, gint64 n_positions, gboolean causal);
 ORTRAIN_AVAILABLE_IN_ALL
-OrtrainValue *ortrain_graph_builder_max_pool (OrtrainGraphBuilder *self, OrtrainValue *x, gint64 kernel,
-                                              gint64 stride);
+OrtrainValue *ortrain_graph_builder_max_pool (OrtrainGraphBuilder *self, OrtrainValue *x, gint64 kernel, gint64 stride);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainValue *ortrain_graph_builder_average_pool (OrtrainGraphBuilder *self, OrtrainValue *x, gint64 kernel,
                                                   gint64 stride);
@@ -102,8 +100,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainValue *ortrain_graph_builder_reshape (OrtrainGraphBuilder *self, OrtrainValue *x, const gint64 *dims,
                                              gsize n_dims);
 ORTRAIN_AVAILABLE_IN_ALL
-OrtrainValue *ortrain_graph_builder_transpose (OrtrainGraphBuilder *self, OrtrainValue *x,
-                                               const gint64 *permutation, gsize n_dims);
+OrtrainValue *ortrain_graph_builder_transpose (OrtrainGraphBuilder *self, OrtrainValue *x, const gint64 *permutation,
+                                               gsize n_dims);
 
 /* What comes out. */
 ORTRAIN_AVAILABLE_IN_ALL

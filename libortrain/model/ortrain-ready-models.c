@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "graph/ortrain-graph-builder.h"
 #include "graph/ortrain-graph-private.h"
+#include "model/ortrain-graph-builder.h"
 
 /* Well-known models, as builders: ready to build, or to add to. */
 
