@@ -2,6 +2,7 @@
 #include "data/ortrain-dataset.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-home-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -14,7 +15,8 @@
  * Derive from it for data of your own: implement [vfunc@Dataset.get_length] and [vfunc@Dataset.get_item], or, for more
  * speed, [vfunc@Dataset.get_batch]. [class@TensorDataset] serves what fits into memory or a file.
  *
- * A dataset is used by one thread at a time; which one may change, as a [class@Trainer] reads on a thread of its own.
+ * A dataset is used by one thread at a time. A [class@Trainer] that trains in the background reads the datasets of this
+ * library on a thread of its own; a class of yours is asked on the main context where the training was started.
  */
 
 G_DEFINE_TYPE (OrtrainDataset, ortrain_dataset, G_TYPE_OBJECT)
@@ -145,6 +147,46 @@ ortrain_dataset_init (OrtrainDataset *self)
 {
 }
 
+/* A call that is made on the thread that asked for the work. */
+typedef struct
+{
+  OrtrainDataset *self;
+  const guint64 *indices;
+  gsize n_indices;
+  OrtrainTensorDict *batch;
+  guint64 length;
+  gboolean filled;
+  GError **error;
+} HomeCall;
+
+static void
+get_length_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->length = ortrain_dataset_get_length (call->self);
+}
+
+static void
+get_item_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->batch = ortrain_dataset_get_item (call->self, call->indices[0], call->error);
+}
+
+static void
+get_batch_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->batch = ortrain_dataset_get_batch (call->self, call->indices, call->n_indices, call->error);
+}
+
+static void
+fill_batch_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->filled = ortrain_dataset_fill_batch (call->self, call->indices, call->n_indices, call->batch, call->error);
+}
+
 /**
  * ortrain_dataset_get_length:
  * @self: a dataset
@@ -157,6 +199,12 @@ guint64
 ortrain_dataset_get_length (OrtrainDataset *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), 0);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self };
+      ortrain_home_call (get_length_at_home, &call);
+      return call.length;
+    }
   return ORTRAIN_DATASET_GET_CLASS (self)->get_length (self);
 }
 
@@ -186,6 +234,12 @@ ortrain_dataset_get_item (OrtrainDataset *self, guint64 index, GError **error)
 {
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self, .indices = &index, .n_indices = 1, .error = error };
+      ortrain_home_call (get_item_at_home, &call);
+      return call.batch;
+    }
   if (!check_index (self, index, error))
     return NULL;
   OrtrainTensorDict *item = ORTRAIN_DATASET_GET_CLASS (self)->get_item (self, index, error);
@@ -211,6 +265,12 @@ ortrain_dataset_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), NULL);
   g_return_val_if_fail (indices != NULL || n_indices == 0, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self, .indices = indices, .n_indices = n_indices, .error = error };
+      ortrain_home_call (get_batch_at_home, &call);
+      return call.batch;
+    }
   for (gsize i = 0; i < n_indices; i++)
     if (!check_index (self, indices[i], error))
       return NULL;
@@ -241,6 +301,12 @@ ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize 
   g_return_val_if_fail (indices != NULL || n_indices == 0, FALSE);
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (batch), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self, .indices = indices, .n_indices = n_indices, .batch = batch, .error = error };
+      ortrain_home_call (fill_batch_at_home, &call);
+      return call.filled;
+    }
   OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
   if (klass->fill_batch != NULL)
     {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-loss-private.h"
 
+#include "core/ortrain-home-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <math.h>
@@ -343,16 +344,38 @@ find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
   return NULL;
 }
 
+/* A call that is made on the thread that asked for the work. */
+typedef struct
+{
+  OrtrainLoss *self;
+  OrtrainGraph *graph;
+  OrtrainValue *output, *loss;
+  GError **error;
+  gboolean ok;
+} HomeCall;
+
+static void
+build_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  OrtrainLossClass *klass = ORTRAIN_LOSS_GET_CLASS (call->self);
+  call->ok = klass->build != NULL && klass->build (call->self, call->graph, call->output, &call->loss, call->error);
+}
+
 OrtrainValue *
 ortrain_loss_add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
 {
   OrtrainValue *output = find_output (self, graph, error);
   if (output == NULL)
     return NULL;
-  OrtrainLossClass *klass = ORTRAIN_LOSS_GET_CLASS (self);
-  OrtrainValue *loss = NULL;
   g_autoptr (GError) local_error = NULL;
-  if (klass->build == NULL || !klass->build (self, graph, output, &loss, &local_error) || loss == NULL)
+  HomeCall call = { .self = self, .graph = graph, .output = output, .error = &local_error };
+  if (ortrain_home_is_elsewhere (self))
+    ortrain_home_call (build_at_home, &call);
+  else
+    build_at_home (&call);
+  OrtrainValue *loss = call.loss;
+  if (!call.ok || loss == NULL)
     {
       if (local_error == NULL) /* a method written in a scripting language may fail without saying why */
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' could not be built",

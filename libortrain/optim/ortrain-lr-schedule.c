@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-lr-schedule.h"
 
+#include "core/ortrain-home-private.h"
+
 #include <math.h>
 
 /**
@@ -23,6 +25,44 @@ ortrain_lr_schedule_init (OrtrainLrSchedule *self)
 {
 }
 
+/* A call that is made on the thread that asked for the work. */
+typedef struct
+{
+  OrtrainLrSchedule *self;
+  guint64 step;
+  double number;
+  GVariant *state;
+  gboolean ok;
+} HomeCall;
+
+static void
+evaluate_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->ok = ortrain_lr_schedule_evaluate (call->self, call->step, &call->number);
+}
+
+static void
+observe_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  ortrain_lr_schedule_observe (call->self, call->number);
+}
+
+static void
+save_state_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->state = ortrain_lr_schedule_save_state (call->self);
+}
+
+static void
+load_state_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->ok = ortrain_lr_schedule_load_state (call->self, call->state);
+}
+
 /**
  * ortrain_lr_schedule_evaluate:
  * @self: a schedule
@@ -38,6 +78,13 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
   g_return_val_if_fail (factor != NULL, FALSE);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self, .step = step };
+      ortrain_home_call (evaluate_at_home, &call);
+      *factor = call.number;
+      return call.ok;
+    }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
   double value = 1.0;
   gboolean found = klass->evaluate != NULL && klass->evaluate (self, step, &value) && isfinite (value);
@@ -56,6 +103,12 @@ void
 ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
 {
   g_return_if_fail (ORTRAIN_IS_LR_SCHEDULE (self));
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self, .number = metric };
+      ortrain_home_call (observe_at_home, &call);
+      return;
+    }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
   if (klass->observe != NULL)
     klass->observe (self, metric);
@@ -73,6 +126,12 @@ GVariant *
 ortrain_lr_schedule_save_state (OrtrainLrSchedule *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), NULL);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self };
+      ortrain_home_call (save_state_at_home, &call);
+      return call.state;
+    }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
   GVariant *state = klass->save_state != NULL ? klass->save_state (self) : NULL;
   return state != NULL ? g_variant_take_ref (state) : NULL;
@@ -92,6 +151,12 @@ ortrain_lr_schedule_load_state (OrtrainLrSchedule *self, GVariant *state)
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
   g_return_val_if_fail (state != NULL, FALSE);
+  if (ortrain_home_is_elsewhere (self))
+    {
+      HomeCall call = { .self = self, .state = state };
+      ortrain_home_call (load_state_at_home, &call);
+      return call.ok;
+    }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
   return klass->load_state != NULL && klass->load_state (self, state);
 }

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-home-private.h"
 #include "optim/ortrain-optimizer-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -275,6 +276,48 @@ ortrain_update_set_norm (OrtrainUpdateSet *self, OrtrainThreadPool *pool)
   return sqrt (sum);
 }
 
+/* Optimizers of users: one call for each parameter. */
+static gboolean
+update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, GError **error)
+{
+  OrtrainOptimizerClass *klass = ORTRAIN_OPTIMIZER_GET_CLASS (self->optimizer);
+  for (guint i = 0; i < self->n; i++)
+    {
+      Entry *entry = &self->entries[i];
+      g_autoptr (GError) local_error = NULL;
+      if (!klass->update (self->optimizer, entry->name, entry->parameter, entry->gradient, entry->state, step,
+                          self->tensors[i].learning_rate, self->tensors[i].weight_decay, gradient_scale, &local_error))
+        {
+          /* A method written in a scripting language may fail without saying why. */
+          if (local_error == NULL)
+            g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                         "%s failed to move parameter '%s', without a reason", G_OBJECT_TYPE_NAME (self->optimizer),
+                         entry->name);
+          else
+            g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+/* A call that is made on the thread that asked for the work. */
+typedef struct
+{
+  OrtrainUpdateSet *self;
+  guint64 step;
+  double gradient_scale;
+  GError **error;
+  gboolean ok;
+} HomeCall;
+
+static void
+update_at_home (gpointer data)
+{
+  HomeCall *call = data;
+  call->ok = update_by_method (call->self, call->step, call->gradient_scale, call->error);
+}
+
 gboolean
 ortrain_update_set_run (OrtrainUpdateSet *self, OrtrainThreadPool *pool, guint64 step, double factor,
                         double gradient_scale, GError **error)
@@ -319,23 +362,11 @@ ortrain_update_set_run (OrtrainUpdateSet *self, OrtrainThreadPool *pool, guint64
       return TRUE;
     }
 
-  OrtrainOptimizerClass *klass = ORTRAIN_OPTIMIZER_GET_CLASS (self->optimizer);
-  for (guint i = 0; i < self->n; i++)
+  if (ortrain_home_is_elsewhere (self->optimizer))
     {
-      Entry *entry = &self->entries[i];
-      g_autoptr (GError) local_error = NULL;
-      if (!klass->update (self->optimizer, entry->name, entry->parameter, entry->gradient, entry->state, step,
-                          self->tensors[i].learning_rate, self->tensors[i].weight_decay, gradient_scale, &local_error))
-        {
-          /* A method written in a scripting language may fail without saying why. */
-          if (local_error == NULL)
-            g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                         "%s failed to move parameter '%s', without a reason", G_OBJECT_TYPE_NAME (self->optimizer),
-                         entry->name);
-          else
-            g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
+      HomeCall call = { self, step, gradient_scale, error, FALSE };
+      ortrain_home_call (update_at_home, &call);
+      return call.ok;
     }
-  return TRUE;
+  return update_by_method (self, step, gradient_scale, error);
 }

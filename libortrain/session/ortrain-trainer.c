@@ -2,6 +2,7 @@
 #include "session/ortrain-trainer.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
+#include "core/ortrain-home-private.h"
 #include "data/ortrain-data-loader.h"
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "session/ortrain-training-history-private.h"
@@ -1042,6 +1043,7 @@ fit_in_thread (gpointer data)
   GTask *task = data;
   OrtrainTrainer *self = g_task_get_source_object (task);
   GError *error = NULL;
+  ortrain_home_enter (g_task_get_context (task));
   ortrain_training_session_adopt (self->session);
   OrtrainTrainingHistory *history = run_fit (self, g_task_get_cancellable (task), &error);
   ortrain_training_session_leave (self->session);

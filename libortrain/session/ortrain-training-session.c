@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-home-private.h"
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
@@ -380,7 +381,10 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
 {
   NewData *data = task_data;
   GError *error = NULL;
-  if (make (data->session, data->model, data->options, &error))
+  ortrain_home_enter (g_task_get_context (task));
+  gboolean made = make (data->session, data->model, data->options, &error);
+  ortrain_home_enter (NULL);
+  if (made)
     g_task_return_pointer (task, g_object_ref (data->session), g_object_unref);
   else
     g_task_return_error (task, error);

@@ -22,8 +22,23 @@ function dataset(n = 48) {
     return Ortrain.TensorDataset.new(Ortrain.TensorDict.from({x, labels: Ortrain.Tensor.from(labels)}));
 }
 
+const Numbers = GObject.registerClass(class Numbers extends Ortrain.Dataset {
+    vfunc_get_length() {
+        equal(thread(), mainThread);
+        return 8;
+    }
+
+    vfunc_get_item(index) {
+        equal(thread(), mainThread);
+        return Ortrain.TensorDict.from({
+            x: [1, 2, 3, Number(index)], labels: Ortrain.Tensor.from([Number(index) % 3], [], Ortrain.DType.INT64),
+        });
+    }
+});
+
 const Halves = GObject.registerClass(class Halves extends Ortrain.LrSchedule {
     vfunc_evaluate(step) {
+        equal(thread(), mainThread);
         return [true, 0.5 ** Number(step)];
     }
 });
@@ -272,6 +287,18 @@ run({
         trainer.connect('progress', () => threads.add(thread()));
         const history = await trainer.fit_async(null);
         equal([history.n_epochs, [...threads]], [2, [mainThread]]);
+    },
+
+    async 'trainer, awaited, with a dataset and a schedule in JavaScript'() {
+        const session = trainingSession(null, {schedule: new Halves()});
+        await session.train_step_async(batch(), null);
+        await session.optimizer_step_async(null);
+        const trainer = Ortrain.Trainer.new(session, new Numbers());
+        trainer.epochs = 2;
+        trainer.batch_size = 4;
+        const history = await trainer.fit_async(null);
+        equal([history.n_epochs, Number(history.n_steps)], [2, 4]);
+        equal(session.get_current_learning_rate(), 0.1 * 0.5 ** 5);
     },
 
     async 'trainer, cancelled'() {

@@ -605,11 +605,45 @@ class Trainers(unittest.TestCase):
                 return 8
 
             def do_get_item(self, index):
-                assert threading.current_thread() is threading.main_thread()
+                threads.add(threading.current_thread())
                 return Ortrain.TensorDict({"x": np.full(4, index, np.float32), "labels": np.int64(index % 3)})
 
-        history = Ortrain.Trainer(training_session(), Data(), epochs=2, batch_size=4, shuffle=False).fit()
-        self.assertEqual(history.n_steps, 4)
+        threads = set()
+        trainer = Ortrain.Trainer(training_session(), Data(), epochs=2, batch_size=4, shuffle=False)
+        self.assertEqual(trainer.fit().n_steps, 4)
+        self.assertEqual(asyncio.run(trainer.fit_async()).n_steps, 4)
+        self.assertEqual(threads, {threading.main_thread()})
+
+    def test_python_loss_and_optimizer(self):
+        class Mean(Ortrain.Loss):
+            def do_build(self, graph, output):
+                threads.add(threading.current_thread())
+                graph.add_node("ReduceMean", None, "mean", [output.name], ["the_mean"]).set_attribute(
+                    "keepdims", GLib.Variant("x", 0))
+                graph.infer()
+                return True, graph.find_value("the_mean")
+
+        class Signs(Ortrain.Optimizer):
+            def do_update(self, name, parameter, gradient, state, step, learning_rate, weight_decay, gradient_scale):
+                threads.add(threading.current_thread())
+                parameter.numpy()[...] -= learning_rate * np.sign(gradient.numpy())
+                return True
+
+        threads = set()
+        options = Ortrain.TrainingOptions(optimizer=Signs(learning_rate=0.5))
+        options.add_loss(Mean(output="logits"))
+        x = batch()["x"]
+
+        async def go():
+            session = await Ortrain.TrainingSession.new_async(linear_model(), options)
+            before = session.get_parameters().numpy()
+            await session.train_step_async({"x": x})
+            await session.optimizer_step_async()
+            return before, session.get_parameters().numpy()
+
+        before, after = asyncio.run(go())
+        np.testing.assert_allclose(before["fc.weight"] - after["fc.weight"], 0.5 * np.sign([x.mean(axis=0)] * 3), rtol=1e-5)
+        self.assertEqual(threads, {threading.main_thread()})
 
     def test_checkpoints(self):
         path = os.path.join(folder, "trainer-checkpoint")

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib-object.h>
+
+/* Methods that users implement (of datasets, schedules, optimizers, losses) run on the thread that asked for the work,
+ * also when the work is done by a thread of ours: GJS cannot run anywhere else. A thread of ours says for whom it
+ * works; the calls go there and are waited for. The asker's context must be iterated then, as any asynchronous call
+ * needs it. Classes of this library, and threads of the user's own, are called directly. */
+
+/* From now on this thread works for the owner of `context` (NULL: for itself). */
+void ortrain_home_enter (GMainContext *context);
+/* Whether methods of `object` are to be called through ortrain_home_call(). */
+gboolean ortrain_home_is_elsewhere (gpointer object);
+void ortrain_home_call (void (*func) (gpointer data), gpointer data);
