@@ -206,6 +206,7 @@ void test_trainer () throws Error {
     loop.run ();
     assert (fraction == 1);
 
+    epochs = 0;
     trainer.epochs = 100000;
     var cancellable = new Cancellable ();
     ulong handler = 0;
