@@ -166,7 +166,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
 {
   gsize size;
   const guint8 *data = g_bytes_get_data (bytes, &size);
-  guint64 offset, length, n_entries;
+  guint64 offset = 0, length = 0, n_entries = 0;
   if (!find_directory (data, size, &offset, &length, &n_entries, error))
     return FALSE;
   const guint8 *p = data + offset, *end = p + length;
