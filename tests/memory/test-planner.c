@@ -172,7 +172,7 @@ test_awkward_gradients (Fixture *fixture, gconstpointer data)
   make_training_graph (graph, ortrain_node_output (sum, 0));
   Memory memory;
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
-  g_autoptr (OrtrainExecutor) executor = check_training (fixture, &memory, feeds);
+  g_autoptr (OrtrainExecutor) executor G_GNUC_UNUSED = check_training (fixture, &memory, feeds);
   g_hash_table_unref (memory.places);
 }
 

@@ -428,7 +428,7 @@ test_cast_corners (void)
 {
   static const float in[] = { 1.9f, -1.9f, 0.5f, -0.5f, 255.7f, 2147483520.0f };
   static const gint32 expected[] = { 1, -1, 0, 0, 255, 2147483520 };
-  static const gint64 dims[1] = { G_N_ELEMENTS (in) }, all[1] = { 65536 };
+  static const gint64 dims[1] = { G_N_ELEMENTS (in) };
   g_autoptr (OrtrainTensor) x = ortrain_tensor_new_floats (dims, 1, in, G_N_ELEMENTS (in), NULL);
   g_autoptr (OrtrainTensor) y = cast (x, ORTRAIN_DTYPE_INT32);
   for (guint i = 0; i < G_N_ELEMENTS (in); i++)

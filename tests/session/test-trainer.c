@@ -162,7 +162,7 @@ test_resume (void)
   ortrain_trainer_set_epochs (trainer, 3);
   ortrain_trainer_set_batch_size (trainer, 3);
   ortrain_trainer_set_seed (trainer, 7);
-  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = ortrain_trainer_fit (trainer, NULL, &error);
   g_assert_no_error (error);
 
   g_autoptr (OrtrainTrainingSession) broken = test_model_make_session (model, "adamw");
@@ -187,7 +187,7 @@ test_resume (void)
   ortrain_trainer_set_seed (resuming, 7);
   ortrain_trainer_set_checkpoint_dir (resuming, path);
   ortrain_trainer_set_resume (resuming, TRUE);
-  g_autoptr (OrtrainTrainingHistory) rest = ortrain_trainer_fit (resuming, NULL, &error);
+  g_autoptr (OrtrainTrainingHistory) rest G_GNUC_UNUSED = ortrain_trainer_fit (resuming, NULL, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_training_session_get_step (fresh), ==, ortrain_training_session_get_step (whole));
   g_assert_cmpuint (third.n_checkpoints, >, 0);
@@ -262,7 +262,7 @@ test_accumulation (void)
       g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
       ortrain_trainer_set_batch_size (trainer, i == 0 ? 16 : 64);
       ortrain_trainer_set_epochs (trainer, 3);
-      g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+      g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = ortrain_trainer_fit (trainer, NULL, &error);
       g_assert_no_error (error);
       g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 3);
       states[i] = ortrain_training_session_get_state (session, &error);
