@@ -94,11 +94,12 @@ ortrain_mailbox_post (OrtrainMailbox *self, GObject *object, guint slot, gpointe
 
   g_mutex_lock (&self->lock);
   if (slot > 0)
-    for (GList *l = self->letters.tail; l != NULL && dropped == NULL; l = l->prev)
+    for (GList *l = self->letters.tail; l != NULL; l = l->prev)
       if (((Letter *) l->data)->slot == slot)
         {
           dropped = l->data;
           g_queue_delete_link (&self->letters, l);
+          break;
         }
   if (dropped == NULL && self->letters.length >= MAX_MESSAGES)
     dropped = g_queue_pop_head (&self->letters);

@@ -164,7 +164,7 @@ op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
   OrtrainValue *outputs[16] = { NULL }, *dy[16] = { NULL }, *dx[16] = { NULL }, *x[16] = { NULL };
   gboolean wants[16] = { FALSE };
   guint32 state = 12345;
-  g_autofree double *numeric[16] = { NULL };
+  double *numeric[16] = { NULL };
 
   g_assert_cmpuint (n_outputs, <=, 16);
   for (guint k = 0; k < n_outputs; k++)
@@ -231,6 +231,7 @@ op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
         if (fabs (exact[j] - numeric[i][j]) > 1e-7 * MAX (1, fabs (numeric[i][j])))
           g_error ("%s: gradient of input %u, element %" G_GINT64_FORMAT ": %.12g, differences give %.12g",
                    node->op_type, i, j, exact[j], numeric[i][j]);
+      g_clear_pointer (&numeric[i], g_free);
     }
   for (guint k = 0; k < n_outputs; k++)
     g_clear_object (&weights[k]);

@@ -12,6 +12,7 @@ extern void *__libc_memalign (size_t alignment, size_t size);
 
 static guint n_allocations;
 
+#ifndef __SANITIZE_ADDRESS__ /* which has an allocator of its own */
 void *
 malloc (size_t size)
 {
@@ -47,6 +48,7 @@ aligned_alloc (size_t alignment, size_t size)
   __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
   return __libc_memalign (alignment, size);
 }
+#endif
 
 /* x [batch, 6] → Gemm (w1) → LayerNormalization → MatMul (w2) → + b2, added to a second branch that reads w2 again
  * → CrossEntropy. A parameter with two uses, gradients whose kernels cannot add, sums in the backward pass. */

@@ -12,6 +12,7 @@ extern void *__libc_realloc (void *memory, size_t size);
 
 static guint n_allocations;
 
+#ifndef __SANITIZE_ADDRESS__ /* which has an allocator of its own */
 void *
 malloc (size_t size)
 {
@@ -32,6 +33,7 @@ realloc (void *memory, size_t size)
   __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
   return __libc_realloc (memory, size);
 }
+#endif
 
 static void
 train (OrtrainTrainingSession *session, TestModel *model, guint first, guint n)
