@@ -434,6 +434,7 @@ test_cast_corners (void)
   for (guint i = 0; i < G_N_ELEMENTS (in); i++)
     g_assert_cmpint (((const gint32 *) ortrain_tensor_peek (y))[i], ==, expected[i]);
 #ifdef __FLT16_MAX__
+  static const gint64 all[1] = { 65536 };
   g_autoptr (OrtrainTensor) halves = make (ORTRAIN_DTYPE_FLOAT16, all, 1);
   guint16 *bits = ortrain_tensor_peek_writable (halves);
   for (guint i = 0; i < 65536; i++)
