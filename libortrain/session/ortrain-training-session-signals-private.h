@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-training-session.h"
+
+/* The signals of a training session: the boundaries of a step's phases, each with a report on the memory of that
+ * instant, and what else there is to tell. They arrive on the owner's context, from whichever thread they are told. */
+typedef enum
+{
+  ORTRAIN_TRAINING_PRE_FORWARD,
+  ORTRAIN_TRAINING_POST_FORWARD,
+  ORTRAIN_TRAINING_PRE_BACKWARD,
+  ORTRAIN_TRAINING_POST_BACKWARD,
+  ORTRAIN_TRAINING_PRE_UPDATE,
+  ORTRAIN_TRAINING_POST_UPDATE,
+  ORTRAIN_TRAINING_N_PHASES,
+  ORTRAIN_TRAINING_OVERFLOW = ORTRAIN_TRAINING_N_PHASES,
+  ORTRAIN_TRAINING_PLAN_CHANGED,
+  ORTRAIN_TRAINING_NOT_FINITE,
+  ORTRAIN_TRAINING_N_SIGNALS
+} OrtrainTrainingSignal;
+
+void ortrain_training_session_install_signals (OrtrainTrainingSessionClass *klass);
+/* Emits a signal that the session's mailbox brought. */
+void ortrain_training_session_emit (GObject *session, guint slot, gpointer message);
+/* At a phase boundary: makes the report, prints its line and emits it, each if somebody wants it. */
+void ortrain_training_session_reach (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);
+/* OVERFLOW, PLAN_CHANGED (the session's plan goes with it), NOT_FINITE. */
+void ortrain_training_session_tell (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
+/* The memory at a phase boundary of the session's plan. transfer full */
+OrtrainMemoryReport *ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-session-private.h"
+
+#include "model/ortrain-model-private.h"
+
+#include <string.h>
+
+static gboolean
+copy_into (OrtrainTensorDict *dict, const OrtrainStored *stored, gconstpointer address, GError **error)
+{
+  g_autoptr (OrtrainTensor) tensor = ortrain_stored_copy (stored, address, error);
+  if (tensor == NULL)
+    return FALSE;
+  ortrain_tensor_dict_set (dict, stored->name, tensor);
+  return TRUE;
+}
+
+/**
+ * ortrain_training_session_get_gradients:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Gets copies of the gradients: the sums over the steps since the last update, or those that the last update used.
+ *
+ * Returns: (transfer full): the gradients by the names of their parameters, %NULL on error
+ */
+OrtrainTensorDict *
+ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+
+  if (!ortrain_training_session_enter (self, TRUE, error))
+    return NULL;
+  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
+  gboolean ok = self->has_gradients;
+  if (!ok)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "there are no gradients: call train_step first");
+  for (guint i = 0; i < self->store->n_parameters && ok; i++)
+    ok = copy_into (dict, &self->store->parameters[i], self->store->parameters[i].gradient, error);
+  ortrain_training_session_leave (self);
+  return ok ? g_steal_pointer (&dict) : NULL;
+}
+
+static OrtrainTensorDict *
+get_tensors (OrtrainTrainingSession *self, gboolean with_buffers, GError **error)
+{
+  if (!ortrain_training_session_enter (self, TRUE, error))
+    return NULL;
+  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
+  gboolean ok = TRUE;
+  for (guint i = 0; i < self->store->n_parameters && ok; i++)
+    ok = copy_into (dict, &self->store->parameters[i], self->store->parameters[i].address, error);
+  for (guint i = 0; with_buffers && i < self->store->n_buffers && ok; i++)
+    ok = copy_into (dict, &self->store->buffers[i], self->store->buffers[i].address, error);
+  ortrain_training_session_leave (self);
+  return ok ? g_steal_pointer (&dict) : NULL;
+}
+
+/**
+ * ortrain_training_session_get_parameters:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Gets copies of the trained parameters.
+ *
+ * Returns: (transfer full): the parameters by the names of their initializers, %NULL on error
+ */
+OrtrainTensorDict *
+ortrain_training_session_get_parameters (OrtrainTrainingSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+
+  return get_tensors (self, FALSE, error);
+}
+
+/**
+ * ortrain_training_session_get_state:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Gets copies of the trained parameters and of the buffers, such as running statistics.
+ *
+ * Returns: (transfer full): the tensors by the names of their initializers, %NULL on error
+ */
+OrtrainTensorDict *
+ortrain_training_session_get_state (OrtrainTrainingSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+
+  return get_tensors (self, TRUE, error);
+}
+
+/**
+ * ortrain_training_session_set_parameters:
+ * @self: a session
+ * @parameters: parameters or buffers by the names of their initializers; not all need be there
+ * @error: return location for an error
+ *
+ * Sets parameters. If one of them does not fit, nothing is changed.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_set_parameters (OrtrainTrainingSession *self, OrtrainTensorDict *parameters, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (parameters), FALSE);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return FALSE;
+  gboolean ok = ortrain_parameter_store_set (self->store, parameters, error);
+  ortrain_training_session_leave (self);
+  return ok;
+}
+
+/**
+ * ortrain_training_session_set_state:
+ * @self: a session
+ * @state: parameters and buffers by the names of their initializers; not all need be there
+ * @error: return location for an error
+ *
+ * Sets parameters and buffers. If one of them does not fit, nothing is changed.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_set_state (OrtrainTrainingSession *self, OrtrainTensorDict *state, GError **error)
+{
+  return ortrain_training_session_set_parameters (self, state, error);
+}
+
+/* [rows, columns] → [columns, rows] */
+static OrtrainTensor *
+transpose (const OrtrainStored *stored, GError **error)
+{
+  const gint64 rows = stored->dims[0], columns = stored->dims[1], dims[] = { columns, rows };
+  const gsize size = ortrain_dtype_get_size (stored->dtype);
+  OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, dims, 2, error);
+  if (tensor == NULL)
+    return NULL;
+  const guint8 *from = stored->address;
+  guint8 *to = ortrain_tensor_peek_writable (tensor);
+  for (gint64 i = 0; i < rows; i++)
+    for (gint64 j = 0; j < columns; j++)
+      memcpy (to + (gsize) (j * rows + i) * size, from + (gsize) (i * columns + j) * size, size);
+  return tensor;
+}
+
+gboolean
+ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error)
+{
+  g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  OrtrainStored *const lists[] = { self->store->parameters, self->store->buffers };
+  const guint lengths[] = { self->store->n_parameters, self->store->n_buffers };
+  for (guint l = 0; l < 2; l++)
+    for (guint i = 0; i < lengths[l]; i++)
+      {
+        OrtrainTensor *tensor = ortrain_stored_peek (&lists[l][i], lists[l][i].address, error);
+        if (tensor == NULL)
+          return FALSE;
+        g_hash_table_insert (tensors, (gpointer) lists[l][i].name, tensor);
+      }
+  for (guint i = 0; i < self->graph->ties->len; i++)
+    {
+      const OrtrainTrainingTie *tie = &g_array_index (self->graph->ties, OrtrainTrainingTie, i);
+      OrtrainStored *first = ortrain_parameter_store_find (self->store, tie->first);
+      if (first == NULL)
+        continue; /* not trained: the file's own contents are right */
+      OrtrainTensor *tensor =
+          tie->transposed ? transpose (first, error) : ortrain_stored_peek (first, first->address, error);
+      if (tensor == NULL)
+        return FALSE;
+      g_hash_table_insert (tensors, tie->second, tensor);
+    }
+  return ortrain_model_export (self->model, path, tensors, error);
+}
+
+/**
+ * ortrain_training_session_export:
+ * @self: a session
+ * @path: (type filename): the file to write
+ * @error: return location for an error
+ *
+ * Writes the model as it was read, with the weights as they are now. Names, operator set and structure stay. What is at
+ * @path is replaced only when everything is on disk.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_export (OrtrainTrainingSession *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
+  if (!ortrain_training_session_enter (self, TRUE, error))
+    return FALSE;
+  gboolean ok = ortrain_training_session_run_export (self, path, error);
+  ortrain_training_session_leave (self);
+  return ok;
+}

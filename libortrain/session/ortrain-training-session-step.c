@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-session-private.h"
+#include "session/ortrain-training-session-signals-private.h"
+
+#include <math.h>
+/* ---- feeds ---- */
+
+/* Labels are often bytes or 32-bit integers, while a graph wants int64: targets of any integer type are taken.
+ * Everything else must be of the right type. Returns a new reference. */
+static OrtrainTensorDict *
+convert_targets (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *inputs, GError **error)
+{
+  OrtrainTensorDict *converted = NULL;
+  for (guint i = 0; self->graph->targets[i] != NULL; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (inputs, self->graph->targets[i]);
+      OrtrainValue *value = ortrain_graph_find_value (graph, self->graph->targets[i]);
+      if (tensor == NULL || value == NULL || value->dtype != ORTRAIN_DTYPE_INT64)
+        continue;
+      OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+      if (dtype == ORTRAIN_DTYPE_INT64 || !ortrain_dtype_is_integer (dtype))
+        continue;
+      g_autoptr (OrtrainTensor) wide = ortrain_tensor_cast (tensor, ORTRAIN_DTYPE_INT64, error);
+      if (wide == NULL)
+        {
+          g_clear_object (&converted);
+          return NULL;
+        }
+      if (converted == NULL)
+        {
+          converted = ortrain_tensor_dict_new ();
+          for (guint k = 0; k < ortrain_tensor_dict_get_size (inputs); k++)
+            ortrain_tensor_dict_set (converted, ortrain_tensor_dict_get_name (inputs, k),
+                                     ortrain_tensor_dict_get_tensor (inputs, k));
+        }
+      ortrain_tensor_dict_set (converted, self->graph->targets[i], wide);
+    }
+  return converted != NULL ? converted : g_object_ref (inputs);
+}
+
+static guint64
+count_bytes (OrtrainTensorDict *dict)
+{
+  guint64 bytes = 0;
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (dict); i++)
+    bytes += ortrain_tensor_get_n_bytes (ortrain_tensor_dict_get_tensor (dict, i));
+  return bytes;
+}
+
+/* ---- steps ---- */
+
+static double
+normalize (double value)
+{
+  return isnan (value) ? NAN : value;
+}
+
+static gboolean
+read_loss (OrtrainTrainingSession *self, double *loss, GError **error)
+{
+  gconstpointer address = ortrain_executor_peek (self->training, self->graph->loss);
+  if (address == NULL)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "the loss is not computed by the plan");
+      return FALSE;
+    }
+  *loss = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64 ? *(const double *) address : *(const float *) address;
+  return TRUE;
+}
+
+static gboolean
+run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *loss, GError **error)
+{
+  OrtrainKernelFrame frame = {
+    .pool = self->pool,
+    .seed = self->seed,
+    .step = (guint32) self->n_train_steps,
+    .accumulate_gradients = self->n_accumulated > 0,
+  };
+  ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
+  if (!ortrain_executor_run (self->training, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error) ||
+      !read_loss (self, loss, error))
+    return FALSE;
+  if (!isfinite (*loss))
+    {
+      ortrain_training_session_tell (self, ORTRAIN_TRAINING_NOT_FINITE);
+      if (ortrain_training_options_get_stop_on_nan (self->options))
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+                       "the loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1,
+                       normalize (*loss));
+          return FALSE;
+        }
+    }
+  ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_FORWARD);
+  if (g_cancellable_set_error_if_cancelled (cancellable, error))
+    return FALSE;
+  ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_BACKWARD);
+  /* Gradients of earlier steps are added to in place and could not be had back: then the backward pass, whose errors
+   * the forward pass would have met before, is not left half done. Otherwise what a break leaves behind is never used.
+   */
+  if (self->n_accumulated == 0)
+    self->has_gradients = FALSE;
+  if (!ortrain_executor_run (self->training, ORTRAIN_PHASE_BACKWARD, &frame,
+                             self->n_accumulated == 0 ? cancellable : NULL, error))
+    return FALSE;
+  ortrain_parameter_store_zero_padding (self->store);
+  self->has_gradients = TRUE;
+  ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_BACKWARD);
+  return TRUE;
+}
+
+double
+ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                         GCancellable *cancellable, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
+  if (feeds == NULL || !ortrain_executor_bind (self->training, feeds, NULL, error))
+    return NAN;
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->training);
+  if (plan != self->plan)
+    {
+      g_set_object (&self->plan, plan);
+      ortrain_training_session_tell (self, ORTRAIN_TRAINING_PLAN_CHANGED);
+    }
+  self->input_bytes = count_bytes (feeds);
+
+  double loss = NAN;
+  self->in_step = TRUE;
+  ortrain_parameter_store_save_buffers (self->store);
+  gboolean ok = run_phases (self, cancellable, &loss, error);
+  if (!ok)
+    ortrain_parameter_store_restore_buffers (self->store);
+  self->in_step = FALSE;
+  ortrain_executor_release_feeds (self->training);
+  if (!ok)
+    return NAN;
+  self->n_accumulated++;
+  self->n_train_steps++;
+  self->max_allocated = MAX (self->max_allocated, ortrain_memory_plan_get_peak_bytes (plan));
+  self->last_loss = normalize (loss);
+  return self->last_loss;
+}
+
+/**
+ * ortrain_training_session_train_step:
+ * @self: a session
+ * @inputs: one tensor for each input of the model and each target; labels may be of any integer type
+ * @error: return location for an error
+ *
+ * Runs the model forward and backward, and adds the gradients to those of the steps since the last update.
+ *
+ * The first step for new shapes makes a plan, which takes longer; it is kept for later steps. No memory is allocated by
+ * steps of known shapes. Blocks for as long as the step takes.
+ *
+ * Returns: the loss; not a number on error
+ */
+double
+ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NAN);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NAN);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return NAN;
+  double loss = ortrain_training_session_run_train_step (self, inputs, NULL, error);
+  ortrain_training_session_leave (self);
+  return loss;
+}
+
+static double
+current_factor (OrtrainTrainingSession *self)
+{
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
+  double factor = 1.0;
+  if (schedule != NULL)
+    ortrain_lr_schedule_evaluate (schedule, self->n_updates, &factor);
+  return factor;
+}
+
+/**
+ * ortrain_training_session_get_current_learning_rate:
+ * @self: a session
+ *
+ * Gets the learning rate that the next update will use, with the schedule and without the groups.
+ *
+ * Returns: the learning rate
+ */
+double
+ortrain_training_session_get_current_learning_rate (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  if (self->options == NULL || ortrain_training_options_get_optimizer (self->options) == NULL)
+    return 0;
+  return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) *
+         current_factor (self);
+}
+
+gboolean
+ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error)
+{
+  if (self->n_accumulated == 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                   "there are no gradients to update with: call train_step before optimizer_step");
+      return FALSE;
+    }
+  double scale = ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
+  double max_norm = ortrain_training_options_get_max_grad_norm (self->options);
+  gboolean overflow = FALSE, ok = TRUE;
+  self->in_step = TRUE;
+  ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_UPDATE);
+  if (max_norm > 0)
+    {
+      double norm = ortrain_update_set_norm (self->store->updates, self->pool) * scale;
+      self->last_gradient_norm = normalize (norm);
+      overflow = !isfinite (norm);
+      scale *= MIN (1.0, max_norm / (norm + 1e-6));
+    }
+  /* Gradients that are not finite would make every parameter so: the update is left out, and told. */
+  if (!overflow)
+    ok = ortrain_update_set_run (self->store->updates, self->pool, self->n_updates + 1, current_factor (self), scale,
+                                 error);
+  if (ok)
+    {
+      self->n_accumulated = 0;
+      if (!overflow)
+        self->n_updates++;
+      ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_UPDATE);
+      if (overflow)
+        ortrain_training_session_tell (self, ORTRAIN_TRAINING_OVERFLOW);
+    }
+  self->in_step = FALSE;
+  return ok;
+}
+
+/**
+ * ortrain_training_session_optimizer_step:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Moves the parameters by the gradients of the steps since the last update, clipped if the options say so. Fails with
+ * [error@SessionError.STATE] if there were none.
+ *
+ * Clipping with gradients that are not finite leaves the update out, and emits [signal@TrainingSession::overflow].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_optimizer_step (OrtrainTrainingSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return FALSE;
+  gboolean ok = ortrain_training_session_run_optimizer_step (self, error);
+  ortrain_training_session_leave (self);
+  return ok;
+}
+
+/**
+ * ortrain_training_session_get_last_gradient_norm:
+ * @self: a session
+ *
+ * Gets the norm of all gradients together before they were clipped in the last update. It is computed only if the
+ * options ask for clipping.
+ *
+ * Returns: the norm, 0 if none was computed
+ */
+double
+ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  return self->last_gradient_norm;
+}
+
+/**
+ * ortrain_training_session_zero_gradients:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Drops the gradients of the steps since the last update.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return FALSE;
+  ortrain_parameter_store_zero_gradients (self->store);
+  self->n_accumulated = 0;
+  ortrain_training_session_leave (self);
+  return TRUE;
+}
+
+OrtrainTensorDict *
+ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                        GCancellable *cancellable, GError **error)
+{
+  gboolean with_loss = self->graph->targets[0] == NULL;
+  for (guint i = 0; self->graph->targets[i] != NULL && !with_loss; i++)
+    with_loss = ortrain_tensor_dict_contains (inputs, self->graph->targets[i]);
+  OrtrainExecutor *executor = with_loss ? self->evaluation_loss : self->evaluation;
+  OrtrainGraph *graph = with_loss ? self->graph->evaluation_loss : self->graph->evaluation;
+  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, graph, inputs, error);
+  if (feeds == NULL || !ortrain_executor_bind (executor, feeds, NULL, error))
+    return NULL;
+  OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = (guint32) self->n_train_steps };
+  self->in_step = TRUE;
+  gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
+  self->in_step = FALSE;
+  OrtrainTensorDict *outputs = ok ? ortrain_executor_take_outputs (executor, error) : NULL;
+  ortrain_executor_release_feeds (executor);
+  if (outputs != NULL && with_loss && !ortrain_tensor_dict_contains (outputs, "loss"))
+    {
+      OrtrainTensor *loss = ortrain_tensor_dict_get (outputs, self->graph->evaluation_loss_name);
+      if (loss != NULL)
+        ortrain_tensor_dict_set (outputs, "loss", loss);
+    }
+  return outputs;
+}
+
+/**
+ * ortrain_training_session_eval_step:
+ * @self: a session
+ * @inputs: one tensor for each input of the model; and each target, if the loss is wanted
+ * @error: return location for an error
+ *
+ * Runs the model as it stands, as it is used for inference: stored statistics in batch normalisation, no dropout.
+ * Changes nothing.
+ *
+ * Returns: (transfer full): the model's outputs, and `loss` if targets were given; %NULL on error
+ */
+OrtrainTensorDict *
+ortrain_training_session_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NULL);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return NULL;
+  OrtrainTensorDict *outputs = ortrain_training_session_run_eval_step (self, inputs, NULL, error);
+  ortrain_training_session_leave (self);
+  return outputs;
+}
+
+/**
+ * ortrain_training_session_plan:
+ * @self: a session
+ * @inputs: inputs as for a training step; of most of them only the shapes matter
+ * @error: return location for an error
+ *
+ * Makes the plan of a training step without running it.
+ *
+ * Returns: (transfer full): the plan, %NULL on error
+ */
+OrtrainMemoryPlan *
+ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NULL);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return NULL;
+  OrtrainMemoryPlan *plan = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
+  if (feeds != NULL && ortrain_executor_bind (self->training, feeds, NULL, error))
+    plan = g_object_ref (ortrain_executor_get_plan (self->training));
+  ortrain_executor_release_feeds (self->training);
+  ortrain_training_session_leave (self);
+  return plan;
+}
