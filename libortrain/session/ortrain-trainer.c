@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-trainer.h"
+#include "session/ortrain-trainer-private.h"
 
-#include "checkpoint/ortrain-checkpoint.h"
 #include "core/ortrain-home-private.h"
-#include "data/ortrain-data-loader.h"
-#include "grad/ortrain-cross-entropy-loss.h"
-#include "session/ortrain-training-history-private.h"
+#include "session/ortrain-evaluation-private.h"
 #include "session/ortrain-training-session-private.h"
 
 #include <math.h>
@@ -23,25 +20,6 @@
  * main context that was the thread's default when the trainer was made; those of [method@Trainer.fit] come during the
  * call. The properties are read while training goes on, and not to be changed then.
  */
-
-struct _OrtrainTrainer
-{
-  GObject parent_instance;
-  guint epochs;
-  guint batch_size;
-  gboolean shuffle;
-  gboolean drop_last;
-  guint64 seed;
-  OrtrainDataset *validation;
-  char *checkpoint_dir;
-  guint checkpoint_steps;
-  gboolean resume;
-  guint patience;
-  OrtrainTrainingSession *session;
-  OrtrainDataset *dataset;
-  OrtrainMailbox *mailbox;
-};
-
 G_DEFINE_FINAL_TYPE (OrtrainTrainer, ortrain_trainer, G_TYPE_OBJECT)
 
 enum
@@ -74,13 +52,10 @@ static guint signals[N_SIGNALS];
 
 /* ---- signals ---- */
 
-#define SLOT_EVENT 0    /* each one arrives */
-#define SLOT_PROGRESS 1 /* the latest counts */
-
 static void
 deliver (GObject *object, guint slot, gpointer message)
 {
-  if (slot == SLOT_PROGRESS)
+  if (slot == ORTRAIN_TRAINER_PROGRESS)
     g_signal_emit (object, signals[PROGRESS], 0, message);
   else if (ORTRAIN_IS_EPOCH_RECORD (message))
     g_signal_emit (object, signals[EPOCH_ENDED], 0, message);
@@ -88,9 +63,8 @@ deliver (GObject *object, guint slot, gpointer message)
     g_signal_emit (object, signals[CHECKPOINT_SAVED], 0, g_file_peek_path (message));
 }
 
-/* message: taken */
-static void
-tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message)
+void
+ortrain_trainer_tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message)
 {
   if (!ortrain_mailbox_is_on_owner (self->mailbox))
     {
@@ -101,305 +75,10 @@ tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_me
   free_message (message);
 }
 
-/* ---- evaluation ---- */
-
-/* Counts right answers for the first cross entropy among the losses. */
-static gboolean
-count_right (OrtrainTrainer *self, OrtrainTensorDict *batch, OrtrainTensorDict *outputs, guint64 *n_right, guint64 *n,
-             GError **error)
+gboolean
+ortrain_trainer_wants_progress (OrtrainTrainer *self)
 {
-  GListModel *losses = ortrain_training_options_get_losses (self->session->options);
-  for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
-    {
-      g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
-      if (!ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss))
-        continue;
-      OrtrainCrossEntropyLoss *entropy = ORTRAIN_CROSS_ENTROPY_LOSS (loss);
-      OrtrainTensor *logits = ortrain_tensor_dict_get (outputs, ortrain_loss_get_output (loss));
-      OrtrainTensor *target = ortrain_tensor_dict_get (batch, ortrain_loss_get_target (loss));
-      if (logits == NULL || target == NULL)
-        return TRUE;
-      g_autoptr (OrtrainTensor) answers =
-          ortrain_tensor_argmax (logits, ortrain_cross_entropy_loss_get_axis (entropy), error);
-      if (answers == NULL)
-        return FALSE;
-      gint64 ignored = ortrain_cross_entropy_loss_get_ignore_index (entropy);
-      gint64 length = MIN (ortrain_tensor_get_n_elements (answers), ortrain_tensor_get_n_elements (target));
-      for (gint64 k = 0; k < length; k++)
-        {
-          gint64 want = (gint64) ortrain_tensor_get_scalar (target, k);
-          if (want == ignored && ignored != G_MININT64)
-            continue;
-          *n += 1;
-          *n_right += (gint64) ortrain_tensor_get_scalar (answers, k) == want;
-        }
-      return TRUE;
-    }
-  return TRUE;
-}
-
-static gint64
-count_items (OrtrainTensorDict *batch)
-{
-  OrtrainTensor *first = ortrain_tensor_dict_get_size (batch) > 0 ? ortrain_tensor_dict_get_tensor (batch, 0) : NULL;
-  return first != NULL && ortrain_tensor_get_rank (first) > 0 ? ortrain_tensor_get_dim (first, 0) : 1;
-}
-
-/* The claim on the session is held. */
-static gboolean
-evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable, double *loss, double *metric,
-          GError **error)
-{
-  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, self->batch_size);
-  double sum = 0;
-  guint64 n_items = 0, n_right = 0, n_answers = 0;
-  gboolean any_loss = FALSE;
-  ortrain_data_loader_set_shuffle (loader, FALSE);
-  for (;;)
-    {
-      g_autoptr (GError) local_error = NULL;
-      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, &local_error);
-      if (batch == NULL && local_error != NULL)
-        {
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
-      if (batch == NULL)
-        break;
-      if (g_cancellable_set_error_if_cancelled (cancellable, error))
-        return FALSE;
-      g_autoptr (OrtrainTensorDict) outputs =
-          ortrain_training_session_run_eval_step (self->session, batch, cancellable, error);
-      if (outputs == NULL || !count_right (self, batch, outputs, &n_right, &n_answers, error))
-        return FALSE;
-      OrtrainTensor *value = ortrain_tensor_dict_get (outputs, "loss");
-      gint64 n = count_items (batch);
-      if (value != NULL)
-        {
-          sum += ortrain_tensor_get_scalar (value, 0) * (double) n;
-          any_loss = TRUE;
-        }
-      n_items += (guint64) n;
-    }
-  *loss = any_loss && n_items > 0 ? sum / (double) n_items : NAN;
-  *metric = n_answers > 0 ? (double) n_right / (double) n_answers : -1;
-  return TRUE;
-}
-
-/* ---- the loop ---- */
-
-#define KEY_LOADER "trainer.loader"
-#define KEY_EPOCH "trainer.epoch"
-#define KEY_BEST "trainer.best-loss"
-#define KEY_WAITED "trainer.waited"
-
-typedef struct
-{
-  OrtrainDataLoader *loader;
-  OrtrainTrainingHistory *history;
-  GTimer *timer;
-  guint epoch;     /* from 0 */
-  guint64 step;    /* in the epoch */
-  guint n_waiting; /* steps since the last update */
-  double sum;      /* of the losses of the epoch */
-  guint64 n_summed;
-  double last_loss, last_metric;
-  double best_loss;
-  guint waited; /* epochs without a lesser loss */
-} Fit;
-
-static gboolean
-save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
-{
-  if (self->checkpoint_dir == NULL)
-    return TRUE;
-  g_autoptr (GVariant) state = ortrain_data_loader_get_state (fit->loader);
-  g_autofree char *loader = g_variant_print (state, TRUE);
-  g_autofree char *epoch = g_strdup_printf ("%u", fit->epoch);
-  g_autofree char *waited = g_strdup_printf ("%u", fit->waited);
-  char best[G_ASCII_DTOSTR_BUF_SIZE];
-  g_ascii_dtostr (best, sizeof best, fit->best_loss);
-  ortrain_training_session_set_metadata (self->session, KEY_LOADER, loader);
-  ortrain_training_session_set_metadata (self->session, KEY_EPOCH, epoch);
-  ortrain_training_session_set_metadata (self->session, KEY_WAITED, waited);
-  ortrain_training_session_set_metadata (self->session, KEY_BEST, best);
-  if (!ortrain_training_session_run_save_checkpoint (self->session, self->checkpoint_dir, NULL, error))
-    return FALSE;
-  tell (self, SLOT_EVENT, g_file_new_for_path (self->checkpoint_dir), g_object_unref);
-  return TRUE;
-}
-
-static gboolean
-resume (OrtrainTrainer *self, Fit *fit, GError **error)
-{
-  if (!self->resume || self->checkpoint_dir == NULL || !ortrain_checkpoint_exists (self->checkpoint_dir))
-    return TRUE;
-  if (!ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, error))
-    return FALSE;
-  const char *loader = ortrain_training_session_get_metadata (self->session, KEY_LOADER);
-  const char *epoch = ortrain_training_session_get_metadata (self->session, KEY_EPOCH);
-  const char *best = ortrain_training_session_get_metadata (self->session, KEY_BEST);
-  const char *waited = ortrain_training_session_get_metadata (self->session, KEY_WAITED);
-  if (loader == NULL)
-    return TRUE; /* saved by hand: parameters only */
-  g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
-  if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
-    return FALSE;
-  guint64 number = 0;
-  if (epoch != NULL && g_ascii_string_to_unsigned (epoch, 10, 0, G_MAXUINT, &number, NULL))
-    fit->epoch = (guint) number;
-  if (waited != NULL && g_ascii_string_to_unsigned (waited, 10, 0, G_MAXUINT, &number, NULL))
-    fit->waited = (guint) number;
-  if (best != NULL)
-    fit->best_loss = g_ascii_strtod (best, NULL);
-  guint64 position = 0;
-  if (g_variant_lookup (state, "position", "t", &position))
-    fit->step = (position + self->batch_size - 1) / self->batch_size;
-  return TRUE;
-}
-
-static void
-tell_progress (OrtrainTrainer *self, Fit *fit)
-{
-  if (!g_signal_has_handler_pending (self, signals[PROGRESS], 0, FALSE))
-    return;
-  guint64 n_steps = ortrain_data_loader_get_n_batches (fit->loader);
-  OrtrainProgress *progress = g_atomic_rc_box_new0 (OrtrainProgress);
-  double total = (double) n_steps * self->epochs;
-  *progress = (OrtrainProgress){
-    .fraction = total > 0 ? MIN (1.0, ((double) fit->epoch * (double) n_steps + (double) fit->step) / total) : 1.0,
-    .loss = fit->last_loss,
-    .mean_loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : fit->last_loss,
-    .learning_rate = ortrain_training_session_get_current_learning_rate (self->session),
-    .metric = fit->last_metric,
-    .seconds = g_timer_elapsed (fit->timer, NULL),
-    .epoch = fit->epoch + 1,
-    .n_epochs = self->epochs,
-    .step = fit->step,
-    .n_steps = n_steps,
-  };
-  tell (self, SLOT_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
-}
-
-static gboolean
-update (OrtrainTrainer *self, Fit *fit, gboolean epoch_ends, GError **error)
-{
-  fit->n_waiting = 0;
-  if (!ortrain_training_session_run_optimizer_step (self->session, error))
-    return FALSE;
-  if (self->checkpoint_steps > 0 && !epoch_ends && self->session->n_updates % self->checkpoint_steps == 0)
-    return save_checkpoint (self, fit, error);
-  return TRUE;
-}
-
-/* Cancelling between two updates leaves a checkpoint to go on from. */
-static gboolean
-is_cancelled (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
-{
-  if (!g_cancellable_is_cancelled (cancellable))
-    return FALSE;
-  if (save_checkpoint (self, fit, error))
-    g_cancellable_set_error_if_cancelled (cancellable, error);
-  return TRUE;
-}
-
-static gboolean
-run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
-{
-  guint n_accumulated = ortrain_training_options_get_accumulation_steps (self->session->options);
-  fit->sum = 0;
-  fit->n_summed = 0;
-  for (;;)
-    {
-      if (fit->n_waiting == 0 && is_cancelled (self, fit, cancellable, error))
-        return FALSE;
-      g_autoptr (GError) local_error = NULL;
-      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
-      if (batch == NULL && local_error != NULL)
-        {
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
-      if (batch == NULL)
-        break;
-      double loss = ortrain_training_session_run_train_step (self->session, batch, NULL, &local_error);
-      if (local_error != NULL)
-        {
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
-      fit->step++;
-      fit->n_waiting++;
-      fit->last_loss = loss;
-      fit->sum += loss;
-      fit->n_summed++;
-      fit->history->n_steps++;
-      g_array_append_val (fit->history->losses, loss);
-      if (fit->n_waiting >= n_accumulated && !update (self, fit, FALSE, error))
-        return FALSE;
-      tell_progress (self, fit);
-    }
-  return fit->n_waiting == 0 || update (self, fit, TRUE, error);
-}
-
-static gboolean
-end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellable, gboolean *stop, GError **error)
-{
-  OrtrainEpochRecord *record = g_object_new (ORTRAIN_TYPE_EPOCH_RECORD, NULL);
-  record->epoch = fit->epoch + 1;
-  record->loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : NAN;
-  record->validation_loss = NAN;
-  record->metric = -1;
-  g_list_store_append (G_LIST_STORE (fit->history->epochs), record);
-  g_object_unref (record); /* the list keeps it */
-  if (self->validation != NULL &&
-      !evaluate (self, self->validation, cancellable, &record->validation_loss, &record->metric, error))
-    return FALSE;
-  fit->last_metric = record->metric;
-  double watched = isnan (record->validation_loss) ? record->loss : record->validation_loss;
-  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
-  if (schedule != NULL && isfinite (watched))
-    ortrain_lr_schedule_observe (schedule, watched);
-  record->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
-  record->seconds = g_timer_elapsed (fit->timer, NULL) - began;
-  if (isnan (fit->best_loss) || watched < fit->best_loss)
-    {
-      fit->best_loss = watched;
-      fit->waited = 0;
-    }
-  else
-    fit->waited++;
-  fit->epoch++;
-  fit->step = 0;
-  tell (self, SLOT_EVENT, g_object_ref (record), g_object_unref);
-  *stop = self->patience > 0 && fit->waited >= self->patience && fit->epoch < self->epochs;
-  return save_checkpoint (self, fit, error);
-}
-
-/* The claim on the session is held by this thread. */
-static OrtrainTrainingHistory *
-run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
-{
-  Fit fit = { .last_loss = NAN, .last_metric = -1, .best_loss = NAN };
-  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (self->dataset, self->batch_size);
-  g_autoptr (OrtrainTrainingHistory) history = g_object_new (ORTRAIN_TYPE_TRAINING_HISTORY, NULL);
-  g_autoptr (GTimer) timer = g_timer_new ();
-  gboolean ok = TRUE, stop = FALSE;
-  ortrain_data_loader_set_shuffle (loader, self->shuffle);
-  ortrain_data_loader_set_seed (loader, self->seed);
-  ortrain_data_loader_set_drop_last (loader, self->drop_last);
-  fit.loader = loader;
-  fit.history = history;
-  fit.timer = timer;
-  ok = resume (self, &fit, error);
-  while (ok && !stop && fit.epoch < self->epochs)
-    {
-      double began = g_timer_elapsed (timer, NULL);
-      ok = run_epoch (self, &fit, cancellable, error) && end_epoch (self, &fit, began, cancellable, &stop, error);
-    }
-  history->stopped_early = stop;
-  history->seconds = g_timer_elapsed (timer, NULL);
-  return ok ? g_steal_pointer (&history) : NULL;
+  return g_signal_has_handler_pending (self, signals[PROGRESS], 0, FALSE);
 }
 
 static gboolean
@@ -1032,7 +711,7 @@ ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **e
   if (!check_made (self, error) || !ortrain_training_session_claim (self->session, error))
     return NULL;
   ortrain_training_session_adopt (self->session);
-  OrtrainTrainingHistory *history = run_fit (self, cancellable, error);
+  OrtrainTrainingHistory *history = ortrain_trainer_run_fit (self, cancellable, error);
   ortrain_training_session_leave (self->session);
   return history;
 }
@@ -1045,7 +724,7 @@ fit_in_thread (gpointer data)
   GError *error = NULL;
   ortrain_home_enter (g_task_get_context (task));
   ortrain_training_session_adopt (self->session);
-  OrtrainTrainingHistory *history = run_fit (self, g_task_get_cancellable (task), &error);
+  OrtrainTrainingHistory *history = ortrain_trainer_run_fit (self, g_task_get_cancellable (task), &error);
   ortrain_training_session_leave (self->session);
   if (history != NULL)
     g_task_return_pointer (task, history, g_object_unref);
@@ -1124,7 +803,7 @@ ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancel
   double a = NAN, b = -1;
   if (!check_made (self, error) || !ortrain_training_session_enter (self->session, FALSE, error))
     return FALSE;
-  gboolean ok = evaluate (self, dataset, cancellable, &a, &b, error);
+  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, cancellable, &a, &b, error);
   ortrain_training_session_leave (self->session);
   if (loss != NULL)
     *loss = isnan (a) ? NAN : a;

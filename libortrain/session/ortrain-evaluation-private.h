@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "data/ortrain-dataset.h"
+#include "session/ortrain-training-session.h"
+
+/* Tries the model on a dataset, in order. loss: the mean over the items, not a number without targets; metric: the
+ * accuracy of the first cross entropy among the losses, -1 if there is none. The caller holds the claim on the session.
+ */
+gboolean ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
+                                   GCancellable *cancellable, double *loss, double *metric, GError **error);

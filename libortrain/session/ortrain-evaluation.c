@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-evaluation-private.h"
+
+#include "data/ortrain-data-loader.h"
+#include "grad/ortrain-cross-entropy-loss.h"
+#include "session/ortrain-training-session-private.h"
+
+#include <math.h>
+
+/* Counts right answers for the first cross entropy among the losses. */
+static gboolean
+count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainTensorDict *outputs, guint64 *n_right,
+             guint64 *n, GError **error)
+{
+  GListModel *losses = ortrain_training_options_get_losses (session->options);
+  for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
+    {
+      g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
+      if (!ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss))
+        continue;
+      OrtrainCrossEntropyLoss *entropy = ORTRAIN_CROSS_ENTROPY_LOSS (loss);
+      OrtrainTensor *logits = ortrain_tensor_dict_get (outputs, ortrain_loss_get_output (loss));
+      OrtrainTensor *target = ortrain_tensor_dict_get (batch, ortrain_loss_get_target (loss));
+      if (logits == NULL || target == NULL)
+        return TRUE;
+      g_autoptr (OrtrainTensor) answers =
+          ortrain_tensor_argmax (logits, ortrain_cross_entropy_loss_get_axis (entropy), error);
+      if (answers == NULL)
+        return FALSE;
+      gint64 ignored = ortrain_cross_entropy_loss_get_ignore_index (entropy);
+      gint64 length = MIN (ortrain_tensor_get_n_elements (answers), ortrain_tensor_get_n_elements (target));
+      for (gint64 k = 0; k < length; k++)
+        {
+          gint64 want = (gint64) ortrain_tensor_get_scalar (target, k);
+          if (want == ignored && ignored != G_MININT64)
+            continue;
+          *n += 1;
+          *n_right += (gint64) ortrain_tensor_get_scalar (answers, k) == want;
+        }
+      return TRUE;
+    }
+  return TRUE;
+}
+
+static gint64
+count_items (OrtrainTensorDict *batch)
+{
+  OrtrainTensor *first = ortrain_tensor_dict_get_size (batch) > 0 ? ortrain_tensor_dict_get_tensor (batch, 0) : NULL;
+  return first != NULL && ortrain_tensor_get_rank (first) > 0 ? ortrain_tensor_get_dim (first, 0) : 1;
+}
+
+gboolean
+ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
+                          GCancellable *cancellable, double *loss, double *metric, GError **error)
+{
+  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, batch_size);
+  double sum = 0;
+  guint64 n_items = 0, n_right = 0, n_answers = 0;
+  gboolean any_loss = FALSE;
+  ortrain_data_loader_set_shuffle (loader, FALSE);
+  for (;;)
+    {
+      g_autoptr (GError) local_error = NULL;
+      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, &local_error);
+      if (batch == NULL && local_error != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      if (batch == NULL)
+        break;
+      if (g_cancellable_set_error_if_cancelled (cancellable, error))
+        return FALSE;
+      g_autoptr (OrtrainTensorDict) outputs =
+          ortrain_training_session_run_eval_step (session, batch, cancellable, error);
+      if (outputs == NULL || !count_right (session, batch, outputs, &n_right, &n_answers, error))
+        return FALSE;
+      OrtrainTensor *value = ortrain_tensor_dict_get (outputs, "loss");
+      gint64 n = count_items (batch);
+      if (value != NULL)
+        {
+          sum += ortrain_tensor_get_scalar (value, 0) * (double) n;
+          any_loss = TRUE;
+        }
+      n_items += (guint64) n;
+    }
+  *loss = any_loss && n_items > 0 ? sum / (double) n_items : NAN;
+  *metric = n_answers > 0 ? (double) n_right / (double) n_answers : -1;
+  return TRUE;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-mailbox-private.h"
+#include "session/ortrain-trainer.h"
+
+struct _OrtrainTrainer
+{
+  GObject parent_instance;
+  guint epochs;
+  guint batch_size;
+  gboolean shuffle;
+  gboolean drop_last;
+  guint64 seed;
+  OrtrainDataset *validation;
+  char *checkpoint_dir;
+  guint checkpoint_steps;
+  gboolean resume;
+  guint patience;
+  OrtrainTrainingSession *session;
+  OrtrainDataset *dataset;
+  OrtrainMailbox *mailbox;
+};
+
+/* Slots of the mailbox. */
+#define ORTRAIN_TRAINER_EVENT 0    /* each one arrives */
+#define ORTRAIN_TRAINER_PROGRESS 1 /* the latest counts */
+
+/* Emits a signal on the owner's context: EVENT with an epoch record or the file of a checkpoint, PROGRESS with a
+ * progress. message: taken */
+void ortrain_trainer_tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message);
+gboolean ortrain_trainer_wants_progress (OrtrainTrainer *self);
+
+/* The loop: all epochs, with validation and checkpoints. The claim on the session is held by this thread. */
+OrtrainTrainingHistory *ortrain_trainer_run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error);
