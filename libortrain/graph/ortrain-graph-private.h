@@ -145,6 +145,7 @@ void ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor);
 void ortrain_value_set_content (OrtrainValue *self, const OrtrainDim *content, gint n); /* n -1: unknown */
 void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node);                 /* its outputs must be unused */
 void ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value);
+void ortrain_value_detach (OrtrainValue *self); /* from the graph that owned it: others may keep a reference */
 
 /* Whole-graph. */
 gboolean ortrain_graph_sort (OrtrainGraph *self,

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "graph/ortrain-graph-private.h"
+
+/* The steps that every change of a graph is made of: they keep uses, producers, names and ids in step. */
+
+/* ---- Making ---- */
+
+static char *
+unique_name (OrtrainGraph *self, const char *name)
+{
+  if (name != NULL && name[0] != '\0' && !g_hash_table_contains (self->by_name, name))
+    return g_strdup (name);
+  for (;;)
+    {
+      char *candidate = g_strdup_printf ("%s.%u", name != NULL && name[0] != '\0' ? name : "t", ++self->next_suffix);
+      if (!g_hash_table_contains (self->by_name, candidate))
+        return candidate;
+      g_free (candidate);
+    }
+}
+
+OrtrainValue *
+ortrain_graph_new_value (OrtrainGraph *self, const char *name)
+{
+  OrtrainValue *value = g_object_new (ORTRAIN_TYPE_VALUE, NULL);
+  value->graph = self;
+  value->name = unique_name (self, name);
+  value->id = self->values->len;
+  g_ptr_array_add (self->values, value);
+  g_hash_table_insert (self->by_name, value->name, value);
+  return value;
+}
+
+OrtrainValue *
+ortrain_graph_ensure_value (OrtrainGraph *self, const char *name)
+{
+  OrtrainValue *value = g_hash_table_lookup (self->by_name, name);
+  return value != NULL ? value : ortrain_graph_new_value (self, name);
+}
+
+static void
+add_use (OrtrainValue *value, OrtrainNode *node, guint index)
+{
+  OrtrainUse use = { node, index };
+  g_array_append_val (value->uses, use);
+}
+
+static void
+remove_use (OrtrainValue *value, OrtrainNode *node, guint index)
+{
+  for (guint i = 0; i < value->uses->len; i++)
+    {
+      OrtrainUse *use = &g_array_index (value->uses, OrtrainUse, i);
+      if (use->node == node && use->index == index)
+        {
+          g_array_remove_index (value->uses, i);
+          return;
+        }
+    }
+}
+
+OrtrainNode *
+ortrain_graph_insert_node (OrtrainGraph *self, guint position, const char *domain, const char *op_type,
+                           const char *name, OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
+{
+  OrtrainNode *node = g_object_new (ORTRAIN_TYPE_NODE, NULL);
+  node->graph = self;
+  node->name = g_strdup (name != NULL ? name : "");
+  node->op_type = g_strdup (op_type);
+  node->domain = g_strdup (domain != NULL ? domain : "");
+  node->number = self->next_number++;
+  for (guint i = 0; i < n_inputs; i++)
+    {
+      g_ptr_array_add (node->inputs, inputs[i]);
+      if (inputs[i] != NULL)
+        add_use (inputs[i], node, i);
+    }
+  g_ptr_array_insert (self->nodes, (gint) MIN (position, self->nodes->len), node);
+  ortrain_node_set_n_outputs (node, n_outputs);
+  return node;
+}
+
+OrtrainNode *
+ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
+                        OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
+{
+  return ortrain_graph_insert_node (self, self->nodes->len, domain, op_type, name, inputs, n_inputs, n_outputs);
+}
+
+OrtrainValue *
+ortrain_graph_new_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor)
+{
+  OrtrainValue *value = ortrain_graph_new_value (self, name);
+  value->kind = ORTRAIN_VALUE_INITIALIZER;
+  ortrain_value_set_tensor (value, tensor);
+  g_ptr_array_add (self->initializers, value);
+  return value;
+}
+
+OrtrainValue *
+ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
+{
+  OrtrainValue *value = ortrain_graph_new_value (self, name);
+  value->kind = ORTRAIN_VALUE_INPUT;
+  ortrain_value_set_shape (value, dtype, dims, rank);
+  g_ptr_array_add (self->inputs, value);
+  return value;
+}
+
+OrtrainValue *
+ortrain_graph_const_ints (OrtrainGraph *self, const gint64 *values, gsize n)
+{
+  gint64 dims[1] = { (gint64) n };
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_ints (dims, 1, values, n, NULL);
+  return ortrain_graph_new_initializer (self, "const", tensor);
+}
+
+OrtrainValue *
+ortrain_graph_const_int (OrtrainGraph *self, gint64 value)
+{
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_ints (NULL, 0, &value, 1, NULL);
+  return ortrain_graph_new_initializer (self, "const", tensor);
+}
+
+OrtrainValue *
+ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value)
+{
+  g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, NULL, 0, NULL);
+  *(double *) ortrain_tensor_peek_writable (wide) = value;
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_cast (wide, dtype, NULL);
+  return ortrain_graph_new_initializer (self, "const", tensor);
+}
+
+void
+ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output)
+{
+  if (is_output == value->is_output)
+    return;
+  value->is_output = is_output;
+  if (is_output)
+    g_ptr_array_add (self->outputs, value);
+  else
+    g_ptr_array_remove (self->outputs, value);
+}
+
+gboolean
+ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value)
+{
+  if (value->producer != NULL || value->kind != ORTRAIN_VALUE_COMPUTED)
+    return FALSE;
+  while (self->outputs->len <= index)
+    g_ptr_array_add (self->outputs, NULL);
+  if (self->outputs->pdata[index] != NULL)
+    return FALSE;
+  self->outputs->pdata[index] = value;
+  value->producer = self;
+  value->output_index = index;
+  return TRUE;
+}
+
+/* ---- Changing ---- */
+
+void
+ortrain_node_set_input (OrtrainNode *self, guint index, OrtrainValue *value)
+{
+  while (self->inputs->len <= index)
+    g_ptr_array_add (self->inputs, NULL);
+  OrtrainValue *old = self->inputs->pdata[index];
+  if (old == value)
+    return;
+  if (old != NULL)
+    remove_use (old, self, index);
+  self->inputs->pdata[index] = value;
+  if (value != NULL)
+    add_use (value, self, index);
+}
+
+void
+ortrain_node_set_n_outputs (OrtrainNode *self, guint n)
+{
+  for (guint i = n; i < self->outputs->len; i++)
+    if (self->outputs->pdata[i] != NULL)
+      ortrain_node_drop_output (self, i);
+  guint before = MIN (self->outputs->len, n);
+  g_ptr_array_set_size (self->outputs, (gint) n);
+  for (guint i = before; i < n; i++)
+    {
+      g_autofree char *name =
+          self->name[0] != '\0' ? g_strdup_printf ("%s.out%u", self->name, i) : g_strdup (self->op_type);
+      OrtrainValue *value = ortrain_graph_new_value (self->graph, name);
+      self->outputs->pdata[i] = NULL;
+      ortrain_node_set_output (self, i, value);
+    }
+}
+
+void
+ortrain_node_drop_output (OrtrainNode *self, guint index)
+{
+  OrtrainValue *value = ortrain_node_output (self, index);
+  if (value == NULL)
+    return;
+  self->outputs->pdata[index] = NULL;
+  value->producer = NULL;
+  ortrain_graph_delete_value (self->graph, value);
+}
+
+void
+ortrain_value_detach (OrtrainValue *self)
+{
+  self->graph = NULL;
+  self->producer = NULL;
+  self->partner = NULL;
+  g_array_set_size (self->uses, 0);
+}
+
+void
+ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value)
+{
+  g_assert (value->graph == self && value->uses->len == 0 && value->producer == NULL);
+  ortrain_graph_mark_output (self, value, FALSE);
+  if (value->kind == ORTRAIN_VALUE_INPUT)
+    g_ptr_array_remove (self->inputs, value);
+  else if (value->kind == ORTRAIN_VALUE_INITIALIZER)
+    g_ptr_array_remove (self->initializers, value);
+  if (g_hash_table_lookup (self->by_name, value->name) == value)
+    g_hash_table_remove (self->by_name, value->name);
+  /* The last value takes the place, so that ids stay dense. */
+  guint id = value->id;
+  OrtrainValue *last = self->values->pdata[self->values->len - 1];
+  ortrain_value_detach (value);
+  if (last != value)
+    {
+      self->values->pdata[id] = last;
+      last->id = id;
+      self->values->pdata[self->values->len - 1] = value;
+    }
+  g_ptr_array_set_size (self->values, (gint) self->values->len - 1);
+}
+
+void
+ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
+{
+  if (self == replacement)
+    return;
+  while (self->uses->len > 0)
+    {
+      OrtrainUse use = g_array_index (self->uses, OrtrainUse, self->uses->len - 1);
+      ortrain_node_set_input (use.node, use.index, replacement);
+    }
+  if (!self->is_output)
+    return;
+  /* The graph's output keeps its place and its name, unless the replacement is one that others know by its own name. */
+  OrtrainGraph *graph = self->graph;
+  guint position;
+  g_ptr_array_find (graph->outputs, self, &position);
+  if (replacement->is_output || replacement->kind != ORTRAIN_VALUE_COMPUTED)
+    {
+      OrtrainNode *node = ortrain_graph_new_node (graph, "", "Identity", NULL, &replacement, 1, 1);
+      OrtrainValue *copy = ortrain_node_output (node, 0);
+      ortrain_value_set_shape (copy, replacement->dtype, replacement->dims, replacement->rank);
+      if (self->producer != NULL)
+        node->phase = self->producer->phase;
+      replacement = copy;
+    }
+  g_autofree char *name = g_strdup (self->name);
+  self->is_output = FALSE;
+  replacement->is_output = TRUE;
+  graph->outputs->pdata[position] = replacement;
+  if (replacement->role == ORTRAIN_ROLE_NONE)
+    {
+      replacement->role = self->role;
+      replacement->partner = self->partner;
+      self->role = ORTRAIN_ROLE_NONE;
+    }
+  ortrain_value_rename (self, NULL);
+  ortrain_value_rename (replacement, name);
+}
+
+void
+ortrain_value_rename (OrtrainValue *self, const char *name)
+{
+  if (name != NULL && g_str_equal (self->name, name))
+    return;
+  g_hash_table_remove (self->graph->by_name, self->name);
+  char *unique = unique_name (self->graph, name);
+  g_free (self->name);
+  self->name = unique;
+  g_hash_table_insert (self->graph->by_name, self->name, self);
+}
+
+void
+ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node)
+{
+  for (guint i = 0; i < node->inputs->len; i++)
+    ortrain_node_set_input (node, i, NULL);
+  for (guint i = 0; i < node->outputs->len; i++)
+    ortrain_node_drop_output (node, i);
+  for (guint i = 0; i < self->nodes->len; i++)
+    {
+      OrtrainNode *other = self->nodes->pdata[i];
+      if (other->recomputes == node)
+        other->recomputes = NULL;
+    }
+  node->graph = NULL;
+  g_ptr_array_remove (self->nodes, node);
+}

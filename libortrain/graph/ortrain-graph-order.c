@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "graph/ortrain-graph-private.h"
+
+#include <string.h>
+
+/* What depends on what: the order of the nodes, and which of them no output needs. */
+
+/* Values of the outer graph that the bodies of a node read: names that a body uses and does not define. */
+static void
+visit_captures (OrtrainNode *node, OrtrainGraph *outer, guint depth, void (*func) (OrtrainValue *, gpointer),
+                gpointer data)
+{
+  if (depth > 64)
+    return;
+  for (guint i = 0; i < ortrain_attributes_get_n (node->attributes); i++)
+    {
+      const OrtrainAttribute *a = ortrain_attributes_get_nth (node->attributes, i);
+      guint n = a->kind == ORTRAIN_ATTRIBUTE_GRAPH ? 1 : a->kind == ORTRAIN_ATTRIBUTE_GRAPHS ? (guint) a->n : 0;
+      for (guint g = 0; g < n; g++)
+        {
+          GObject *object = a->kind == ORTRAIN_ATTRIBUTE_GRAPH ? a->v.g : a->v.graphs[g];
+          if (!ORTRAIN_IS_GRAPH (object))
+            continue;
+          OrtrainGraph *body = ORTRAIN_GRAPH (object);
+          for (guint v = 0; v < body->values->len; v++)
+            {
+              OrtrainValue *inner = body->values->pdata[v];
+              if (inner->kind != ORTRAIN_VALUE_COMPUTED || inner->producer != NULL)
+                continue;
+              OrtrainValue *captured = g_hash_table_lookup (outer->by_name, inner->name);
+              if (captured != NULL)
+                func (captured, data);
+            }
+          for (guint k = 0; k < body->nodes->len; k++)
+            visit_captures (body->nodes->pdata[k], outer, depth + 1, func, data);
+        }
+    }
+}
+
+static void
+collect_producer (OrtrainValue *value, gpointer data)
+{
+  if (value->producer != NULL)
+    g_ptr_array_add (data, value->producer);
+}
+
+enum
+{
+  MARK_NEW,
+  MARK_OPEN,
+  MARK_DONE
+};
+
+/* Depth first from each node in its old order, without recursion: a node follows its producers, and an order that was
+ * valid stays as it is. */
+gboolean
+ortrain_graph_sort (OrtrainGraph *self, GError **error)
+{
+  guint n = self->nodes->len;
+  g_autoptr (GPtrArray) sorted = g_ptr_array_sized_new (n);
+  g_autoptr (GPtrArray) stack = g_ptr_array_new ();
+  g_autoptr (GPtrArray) captured = g_ptr_array_new ();
+  for (guint i = 0; i < n; i++)
+    ((OrtrainNode *) self->nodes->pdata[i])->mark = MARK_NEW;
+
+  for (guint i = 0; i < n; i++)
+    {
+      g_ptr_array_add (stack, self->nodes->pdata[i]);
+      while (stack->len > 0)
+        {
+          OrtrainNode *node = stack->pdata[stack->len - 1];
+          if (node->mark == MARK_DONE)
+            {
+              g_ptr_array_set_size (stack, (gint) stack->len - 1);
+              continue;
+            }
+          gboolean ready = TRUE;
+          node->mark = MARK_OPEN;
+          g_ptr_array_set_size (captured, 0);
+          visit_captures (node, self, 0, collect_producer, captured);
+          /* pushed in reverse, so that the first input's producer is visited first */
+          for (guint k = node->inputs->len + captured->len; k-- > 0;)
+            {
+              OrtrainNode *producer;
+              if (k >= node->inputs->len)
+                producer = captured->pdata[k - node->inputs->len];
+              else
+                {
+                  OrtrainValue *input = node->inputs->pdata[k];
+                  producer = input != NULL ? input->producer : NULL;
+                }
+              if (producer == NULL || producer->mark == MARK_DONE)
+                continue;
+              if (producer->mark == MARK_OPEN)
+                {
+                  /* It waits below us on the stack for what we are a producer of. */
+                  g_autofree char *text = ortrain_node_describe (node);
+                  g_autofree char *other = ortrain_node_describe (producer);
+                  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_CYCLE,
+                               "The graph has a cycle through %s and %s", text, other);
+                  return FALSE;
+                }
+              g_ptr_array_add (stack, producer);
+              ready = FALSE;
+            }
+          if (ready)
+            {
+              node->mark = MARK_DONE;
+              g_ptr_array_add (sorted, node);
+              g_ptr_array_set_size (stack, (gint) stack->len - 1);
+            }
+        }
+    }
+  if (n > 0)
+    memcpy (self->nodes->pdata, sorted->pdata, n * sizeof (gpointer));
+  return TRUE;
+}
+
+static void
+mark_value (OrtrainValue *value, gpointer data)
+{
+  ((gboolean *) data)[value->id] = TRUE;
+}
+
+guint
+ortrain_graph_remove_dead (OrtrainGraph *self)
+{
+  if (!ortrain_graph_sort (self, NULL))
+    return 0;
+  g_autofree gboolean *needed = g_new0 (gboolean, self->values->len + 1);
+  for (guint i = 0; i < self->outputs->len; i++)
+    needed[((OrtrainValue *) self->outputs->pdata[i])->id] = TRUE;
+
+  guint n_dead = 0;
+  for (guint i = self->nodes->len; i-- > 0;)
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      gboolean live = FALSE;
+      for (guint k = 0; k < node->outputs->len && !live; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          live = output != NULL && needed[output->id];
+        }
+      node->mark = live;
+      n_dead += !live;
+      for (guint k = 0; k < node->inputs->len && live; k++)
+        if (node->inputs->pdata[k] != NULL)
+          needed[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
+      if (live)
+        visit_captures (node, self, 0, mark_value, needed);
+    }
+  if (n_dead > 0)
+    for (guint i = self->nodes->len; i-- > 0;)
+      if (((OrtrainNode *) self->nodes->pdata[i])->mark == FALSE)
+        ortrain_graph_delete_node (self, self->nodes->pdata[i]);
+
+  for (guint i = self->initializers->len; i-- > 0;)
+    {
+      OrtrainValue *value = self->initializers->pdata[i];
+      if (value->uses->len == 0 && !value->is_output && !needed[value->id] && value->role != ORTRAIN_ROLE_PARAMETER &&
+          value->role != ORTRAIN_ROLE_BUFFER)
+        {
+          /* ids move when a value goes, so `needed` is for the values as they were: keep it in step */
+          needed[value->id] = needed[self->values->len - 1];
+          ortrain_graph_delete_value (self, value);
+        }
+    }
+  return n_dead;
+}
