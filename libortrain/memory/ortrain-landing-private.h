@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-planned-node-private.h"
+
+/* Gradients and buffer updates get their way into their persistent places, without copies where that can be. */
+
+typedef struct
+{
+  OrtrainValue *gradient;
+  GPtrArray *leaves; /* nodes whose results add up to it */
+  GPtrArray *values; /* that share its place */
+} OrtrainLanding;
+
+void ortrain_landing_free (gpointer landing);
+
+/* Adds an OrtrainLanding to `landings`. May insert nodes that copy. */
+gboolean ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *landings,
+                                         GError **error);
+/* Adds to `direct` the value that is to lie where the buffer does: the update, or a copy of it that is inserted. */
+gboolean ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct,
+                                              GError **error);

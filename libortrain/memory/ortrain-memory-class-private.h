@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-planned-node-private.h"
+
+/* Values that share memory are one class: views, what is added onto another, what is made in place. */
+
+/* What happens to the memory of a class, by positions in the order. */
+typedef struct
+{
+  gint32 first_write, last_write, last_read;
+  gboolean kept; /* a member is a graph output */
+} OrtrainClassUse;
+
+/* Every value alone in a class, in the region that it belongs to. */
+void ortrain_planning_make_classes (OrtrainPlanning *self);
+/* The class of `value` becomes part of the class of `to`. */
+void ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to);
+/* Leaving out what `without` reads, and, of what is written, nothing. */
+OrtrainClassUse ortrain_planning_measure_class (OrtrainPlanning *self, guint32 root, const OrtrainNode *without);
+
+/* For nodes in the chosen order: an addition whose one term can be added onto the other; results in the place of
+ * operands that are not needed any more. */
+void ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node);
+void ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node);

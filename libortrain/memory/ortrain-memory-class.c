@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-memory-class-private.h"
+
+void
+ortrain_planning_make_classes (OrtrainPlanning *self)
+{
+  OrtrainGraph *graph = self->graph;
+  self->n = graph->values->len;
+  self->root = g_new (guint32, self->n + 1);
+  self->next = g_new (guint32, self->n + 1);
+  self->tail = g_new (guint32, self->n + 1);
+  self->region = g_new0 (OrtrainRegion, self->n + 1);
+  self->bytes = g_new0 (gsize, self->n + 1);
+  for (guint i = 0; i < self->n; i++)
+    {
+      const OrtrainValue *value = graph->values->pdata[i];
+      gint64 dims[ORTRAIN_MAX_RANK], n_elements;
+      self->root[i] = self->tail[i] = i;
+      self->next[i] = ORTRAIN_NO_ROW;
+      if (value->rank <= ORTRAIN_MAX_RANK)
+        ortrain_planning_measure_value (value, dims, &n_elements, &self->bytes[i]);
+      if (value->kind == ORTRAIN_VALUE_INPUT && value->tensor == NULL)
+        self->region[i] = ORTRAIN_REGION_INPUT;
+      else if (value->role == ORTRAIN_ROLE_PARAMETER && value->kind != ORTRAIN_VALUE_COMPUTED)
+        self->region[i] = ORTRAIN_REGION_PARAMETER;
+      else if (value->role == ORTRAIN_ROLE_BUFFER && value->kind != ORTRAIN_VALUE_COMPUTED)
+        self->region[i] = ORTRAIN_REGION_BUFFER;
+      else if (value->tensor != NULL)
+        self->region[i] = ORTRAIN_REGION_CONSTANT;
+      else
+        self->region[i] = ORTRAIN_REGION_ARENA;
+    }
+}
+
+void
+ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to)
+{
+  guint32 from = self->root[value->id], root = self->root[to->id];
+  if (from == root)
+    return;
+  for (guint32 i = from; i != ORTRAIN_NO_ROW; i = self->next[i])
+    self->root[i] = root;
+  self->next[self->tail[root]] = from;
+  self->tail[root] = self->tail[from];
+}
+
+OrtrainClassUse
+ortrain_planning_measure_class (OrtrainPlanning *self, guint32 root, const OrtrainNode *without)
+{
+  OrtrainClassUse use = { G_MAXINT32, -1, -1, FALSE };
+  for (guint32 i = root; i != ORTRAIN_NO_ROW; i = self->next[i])
+    {
+      const OrtrainValue *value = self->graph->values->pdata[i];
+      use.kept = use.kept || value->is_output;
+      if (value->producer != NULL && ortrain_planning_node (self, value->producer)->fate == ORTRAIN_FATE_RUNS)
+        {
+          gint32 position = ortrain_planning_node (self, value->producer)->position;
+          use.first_write = MIN (use.first_write, position);
+          use.last_write = MAX (use.last_write, position);
+        }
+      for (guint u = 0; u < value->uses->len; u++)
+        {
+          OrtrainNode *node = g_array_index (value->uses, OrtrainUse, u).node;
+          if (node != without && ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_RUNS)
+            use.last_read = MAX (use.last_read, ortrain_planning_node (self, node)->position);
+        }
+    }
+  return use;
+}
+
+static gboolean
+reads_class (OrtrainPlanning *self, const OrtrainNode *node, guint32 root)
+{
+  for (guint i = 0; i < node->inputs->len; i++)
+    if (node->inputs->pdata[i] != NULL && self->root[((OrtrainValue *) node->inputs->pdata[i])->id] == root)
+      return TRUE;
+  return FALSE;
+}
+
+/* z = a + b where a's kernel can add onto b: b is there before, and nobody else reads it after. */
+static gboolean
+accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *term, OrtrainValue *base)
+{
+  OrtrainNode *maker = term->producer;
+  if (maker == NULL || ortrain_planning_is_fixed (term) || term->is_output || term->uses->len != 1 ||
+      term->output_index != 0 || term->role != ORTRAIN_ROLE_NONE)
+    return FALSE;
+  OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
+  guint32 root = self->root[base->id];
+  if (info->fate != ORTRAIN_FATE_RUNS || !info->can_accumulate || info->accumulates || info->lands ||
+      self->root[term->id] != term->id || self->region[root] != ORTRAIN_REGION_ARENA ||
+      self->bytes[root] != self->bytes[term->id] || reads_class (self, maker, root))
+    return FALSE;
+  OrtrainClassUse use = ortrain_planning_measure_class (self, root, addition);
+  return !use.kept && use.last_write >= 0 && use.last_write < info->position && use.last_read < info->position;
+}
+
+void
+ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
+{
+  /* Two terms: one lies still, the other is added. Longer sums come as chains. */
+  if (node->inputs->len != 2 || !ortrain_planning_is_addition (node) ||
+      node->inputs->pdata[0] == node->inputs->pdata[1])
+    return;
+  guint32 sum = ((OrtrainValue *) node->outputs->pdata[0])->id;
+  if (self->root[sum] != sum || self->region[sum] != ORTRAIN_REGION_ARENA)
+    return;
+  for (guint i = 0; i < 2; i++)
+    {
+      OrtrainValue *term = node->inputs->pdata[i], *base = node->inputs->pdata[1 - i];
+      if (!accumulate_onto (self, node, term, base))
+        continue;
+      ortrain_planning_node (self, term->producer)->accumulates = TRUE;
+      ortrain_planning_node (self, node)->fate = ORTRAIN_FATE_MERGED;
+      ortrain_planning_join (self, term, base);
+      ortrain_planning_join (self, node->outputs->pdata[0], base);
+      return;
+    }
+}
+
+void
+ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
+{
+  OrtrainPlannedNode *info = ortrain_planning_node (self, node);
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      OrtrainValue *output = node->outputs->pdata[k];
+      if (output == NULL || info->inplace[k] == 0 || (k == 0 && info->accumulates) ||
+          self->root[output->id] != output->id || self->region[output->id] != ORTRAIN_REGION_ARENA ||
+          self->bytes[output->id] == 0)
+        continue;
+      for (guint i = 0; i < MIN (node->inputs->len, 64); i++)
+        {
+          OrtrainValue *input = node->inputs->pdata[i];
+          if (input == NULL || !(info->inplace[k] >> i & 1))
+            continue;
+          guint32 root = self->root[input->id];
+          if (self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[output->id])
+            continue;
+          gboolean fits = TRUE;
+          for (guint j = 0; j < node->inputs->len; j++)
+            {
+              const OrtrainValue *other = node->inputs->pdata[j];
+              if (j != i && other != NULL && self->root[other->id] == root)
+                fits = fits && j < 64 && (info->inplace[k] >> j & 1);
+            }
+          for (guint j = 0; j < node->outputs->len; j++)
+            {
+              const OrtrainValue *other = node->outputs->pdata[j];
+              fits = fits && (other == NULL || self->root[other->id] != root);
+            }
+          if (!fits)
+            continue;
+          OrtrainClassUse use = ortrain_planning_measure_class (self, root, NULL);
+          if (use.kept || use.last_read != info->position || use.last_write >= info->position)
+            continue;
+          ortrain_planning_join (self, output, input);
+          break;
+        }
+    }
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-planned-node-private.h"
+
+/* Writes the plan down: rows of values and steps, from classes, kernels and the order. */
+void ortrain_planning_make_tables (OrtrainPlanning *self);
+/* Gives every block of the arena its offset. */
+gboolean ortrain_planning_pack (OrtrainPlanning *self, GError **error);

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-plan-tables-private.h"
+
+static OrtrainCategory
+category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *row, gint32 first_backward, gint32 n_steps)
+{
+  switch (self->region[root])
+    {
+    case ORTRAIN_REGION_PARAMETER:
+      return ORTRAIN_CATEGORY_PARAMETER;
+    case ORTRAIN_REGION_GRADIENT:
+      return ORTRAIN_CATEGORY_GRADIENT;
+    case ORTRAIN_REGION_BUFFER:
+      return ORTRAIN_CATEGORY_BUFFER;
+    case ORTRAIN_REGION_CONSTANT:
+      return ORTRAIN_CATEGORY_CONSTANT;
+    case ORTRAIN_REGION_INPUT:
+      return ORTRAIN_CATEGORY_INPUT;
+    case ORTRAIN_REGION_OUTPUT:
+      return ORTRAIN_CATEGORY_OUTPUT;
+    case ORTRAIN_REGION_ARENA:
+      break;
+    }
+  if (row->last >= n_steps)
+    return ORTRAIN_CATEGORY_OUTPUT;
+  return row->first < first_backward && row->last >= first_backward ? ORTRAIN_CATEGORY_ACTIVATION
+                                                                    : ORTRAIN_CATEGORY_TEMPORARY;
+}
+
+void
+ortrain_planning_make_tables (OrtrainPlanning *self)
+{
+  OrtrainMemoryPlan *plan = self->plan;
+  OrtrainGraph *graph = self->graph;
+  guint n_steps = 0, n_operands = 0, n_workspaces = 0;
+  for (guint t = 0; t < graph->nodes->len; t++)
+    {
+      OrtrainPlannedNode *info = ortrain_planning_node (self, graph->nodes->pdata[t]);
+      if (info->fate != ORTRAIN_FATE_RUNS)
+        continue;
+      info->position = (gint32) n_steps++;
+      n_operands += info->node->inputs->len + info->node->outputs->len;
+      n_workspaces += info->workspace > 0;
+    }
+
+  plan->rows = g_new (guint32, self->n + 1);
+  plan->n_rows = self->n;
+  plan->values = g_new0 (OrtrainPlanValue, self->n + n_workspaces + 1);
+  for (guint i = 0; i < self->n; i++)
+    {
+      OrtrainValue *value = graph->values->pdata[i];
+      plan->rows[i] = i;
+      OrtrainPlanValue *row = &plan->values[i];
+      row->root = self->root[i];
+      row->bytes = self->bytes[i];
+      row->region = self->region[self->root[i]];
+      row->value = value;
+      row->name = value->name;
+      row->first = ortrain_planning_is_fixed (value) ? -1 : G_MAXINT32;
+      row->last = value->is_output ? (gint32) n_steps : -1;
+      if (row->region == ORTRAIN_REGION_GRADIENT)
+        row->last = (gint32) n_steps;
+    }
+  plan->n_values = self->n;
+
+  plan->steps = g_new0 (OrtrainPlanStep, n_steps + 1);
+  plan->operands = g_new (guint32, n_operands + 1);
+  plan->inplace = g_new0 (guint64, n_operands + 1);
+  plan->first_backward = n_steps;
+  for (guint t = 0; t < graph->nodes->len; t++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[t];
+      OrtrainPlannedNode *info = ortrain_planning_node (self, node);
+      if (info->fate != ORTRAIN_FATE_RUNS)
+        continue;
+      const gint32 s = (gint32) plan->n_steps++;
+      OrtrainPlanStep *step = &plan->steps[s];
+      step->node = node;
+      step->kernel = info->kernel;
+      step->first_operand = plan->n_operands;
+      step->n_inputs = (guint16) node->inputs->len;
+      step->n_outputs = (guint16) node->outputs->len;
+      step->workspace = ORTRAIN_NO_ROW;
+      step->phase = node->phase;
+      step->recomputes = node->recomputes != NULL ? ortrain_planning_node (self, node->recomputes)->position : -1;
+      step->accumulates = info->accumulates;
+      step->lands = info->lands;
+      step->constants = info->constants;
+      step->flops = info->flops;
+      step->bytes_moved = info->bytes_moved;
+      if (node->phase == ORTRAIN_PHASE_BACKWARD && plan->first_backward == n_steps)
+        plan->first_backward = (guint) s;
+      for (guint i = 0; i < node->inputs->len; i++)
+        {
+          const OrtrainValue *input = node->inputs->pdata[i];
+          plan->operands[plan->n_operands++] = input != NULL ? input->id : ORTRAIN_NO_ROW;
+          if (input != NULL)
+            plan->values[input->id].last = MAX (plan->values[input->id].last, s);
+        }
+      for (guint k = 0; k < node->outputs->len; k++)
+        {
+          const OrtrainValue *output = node->outputs->pdata[k];
+          plan->inplace[plan->n_operands] = info->inplace[k];
+          plan->operands[plan->n_operands++] = output != NULL ? output->id : ORTRAIN_NO_ROW;
+          if (output == NULL)
+            continue;
+          OrtrainPlanValue *row = &plan->values[output->id];
+          row->first = s;
+          row->last = MAX (row->last, s);
+        }
+      if (info->workspace > 0)
+        {
+          step->workspace = plan->n_values;
+          plan->values[plan->n_values] = (OrtrainPlanValue){
+            .root = plan->n_values,
+            .bytes = info->workspace,
+            .region = ORTRAIN_REGION_ARENA,
+            .first = s,
+            .last = s,
+            .category = ORTRAIN_CATEGORY_WORKSPACE,
+            .name = node->name != NULL && *node->name != '\0' ? node->name : node->op_type,
+          };
+          plan->n_values++;
+        }
+    }
+
+  /* A root lives as long as all that lie in it. */
+  for (guint i = 0; i < self->n; i++)
+    {
+      OrtrainPlanValue *row = &plan->values[i], *root = &plan->values[row->root];
+      if (row->root != i)
+        {
+          if (row->first != G_MAXINT32)
+            root->first = MIN (root->first, row->first);
+          root->last = MAX (root->last, row->last);
+        }
+    }
+  for (guint i = 0; i < self->n; i++)
+    {
+      OrtrainPlanValue *row = &plan->values[i];
+      const OrtrainPlanValue *root = &plan->values[row->root];
+      if (row->first == G_MAXINT32)
+        row->first = root->first == G_MAXINT32 ? -1 : root->first;
+      if (row->root == i)
+        row->category = category_of (self, i, row, (gint32) plan->first_backward, (gint32) n_steps);
+    }
+  for (guint i = 0; i < self->n; i++)
+    plan->values[i].category = plan->values[plan->values[i].root].category;
+}
+
+gboolean
+ortrain_planning_pack (OrtrainPlanning *self, GError **error)
+{
+  OrtrainMemoryPlan *plan = self->plan;
+  g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, plan->n_values + 1);
+  g_autofree guint32 *rows = g_new (guint32, plan->n_values + 1);
+  gsize n = 0;
+  for (guint32 i = 0; i < plan->n_values; i++)
+    {
+      const OrtrainPlanValue *row = &plan->values[i];
+      if (!ortrain_plan_value_is_block (plan->values, i) || row->last < row->first)
+        continue;
+      items[n] = (OrtrainPackItem){
+        .first = row->first, .last = row->last, .bytes = row->bytes, .alignment = plan->alignment
+      };
+      rows[n++] = i;
+    }
+  plan->arena_bytes = ortrain_pack (items, n, &plan->lower_bound_bytes);
+  if (plan->arena_bytes == G_MAXSIZE || plan->arena_bytes > G_MAXSSIZE)
+    {
+      g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID,
+                           "The values of one step are larger than memory can be");
+      return FALSE;
+    }
+  for (gsize k = 0; k < n; k++)
+    plan->values[rows[k]].offset = items[k].offset;
+  for (guint i = 0; i < plan->n_values; i++)
+    {
+      OrtrainPlanValue *row = &plan->values[i];
+      row->offset = plan->values[row->root].offset;
+      if (row->root != i)
+        continue;
+      if (row->region == ORTRAIN_REGION_PARAMETER || row->region == ORTRAIN_REGION_GRADIENT ||
+          row->region == ORTRAIN_REGION_BUFFER || row->region == ORTRAIN_REGION_CONSTANT)
+        plan->persistent[row->category] += row->bytes;
+    }
+  return TRUE;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-memory-plan-private.h"
+
+/* What one planning knows while it goes on: what its kernels say of every node, and which values share memory. */
+
+typedef enum
+{
+  ORTRAIN_FATE_RUNS,
+  ORTRAIN_FATE_VIEW,   /* its output is its input's memory */
+  ORTRAIN_FATE_MERGED, /* an addition that its operands' kernels do, one adding onto the other */
+  ORTRAIN_FATE_FOLDED, /* contents of all outputs are known, or there is nothing in them */
+} OrtrainFate;
+
+typedef struct
+{
+  OrtrainNode *node;
+  OrtrainFate fate;
+  gboolean can_accumulate, accumulates, lands;
+  const OrtrainKernel *kernel;
+  guint64 *inplace; /* [n_outputs] */
+  gsize workspace;
+  gconstpointer constants;
+  double flops, bytes_moved;
+  gint32 position; /* in the chosen order */
+} OrtrainPlannedNode;
+
+typedef struct
+{
+  OrtrainNode *from, *to;
+} OrtrainOrderEdge;
+
+#define ORTRAIN_NO_ROW G_MAXUINT32
+
+typedef struct
+{
+  OrtrainGraph *graph;
+  const OrtrainPlanRequest *request;
+  OrtrainMemoryPlan *plan;
+  GPtrArray *infos; /* of OrtrainPlannedNode, at node->mark */
+  GArray *edges;    /* of OrtrainOrderEdge: orders that no value enforces */
+  guint n;          /* of values */
+
+  /* Classes of values that share memory, by value id. */
+  guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
+  OrtrainRegion *region;       /* of a root */
+  gsize *bytes;
+} OrtrainPlanning;
+
+static inline OrtrainPlannedNode *
+ortrain_planning_node (OrtrainPlanning *self, const OrtrainNode *node)
+{
+  return self->infos->pdata[node->mark];
+}
+
+/* Its contents are there before the first step. */
+static inline gboolean
+ortrain_planning_is_fixed (const OrtrainValue *value)
+{
+  return value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL;
+}
+
+/* Finds the node's kernel, and asks it what it needs. */
+gboolean ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError **error);
+void ortrain_planned_node_free (gpointer info);
+
+/* FALSE if there are no numbers for its shape, or memory cannot be that large. dims: [ORTRAIN_MAX_RANK] */
+gboolean ortrain_planning_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements, gsize *bytes);
+gboolean ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b); /* type, layout and shape */
+/* A sum of floating-point terms that all have the form of the result. */
+gboolean ortrain_planning_is_addition (const OrtrainNode *node);
+
+/* Sets an error that names the node; returns FALSE. */
+gboolean ortrain_planning_fail (GError **error, OrtrainPlanError code, const OrtrainNode *node, const char *message);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-planned-node-private.h"
+
+#include "core/ortrain-checked-private.h"
+#include "ops/ortrain-op-private.h"
+
+#include <string.h>
+
+void
+ortrain_planned_node_free (gpointer data)
+{
+  OrtrainPlannedNode *info = data;
+  g_free (info->inplace);
+  g_free (info);
+}
+
+gboolean
+ortrain_planning_fail (GError **error, OrtrainPlanError code, const OrtrainNode *node, const char *message)
+{
+  g_autofree char *text = ortrain_node_describe (node);
+  g_set_error (error, ORTRAIN_PLAN_ERROR, code, "%s: %s", text, message);
+  return FALSE;
+}
+
+gboolean
+ortrain_planning_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements, gsize *bytes)
+{
+  gsize n;
+  if (!ortrain_value_get_static_dims (value, dims) ||
+      !ortrain_checked_n_elements (dims, (gsize) value->rank, n_elements))
+    return FALSE;
+  n = (gsize) *n_elements;
+  return ortrain_checked_mul (n, ortrain_dtype_get_size (value->dtype), bytes);
+}
+
+/* Contents that never change: folded constants and weights that nothing trains. */
+static gboolean
+is_constant (const OrtrainValue *value)
+{
+  return value->tensor != NULL && value->role != ORTRAIN_ROLE_PARAMETER && value->role != ORTRAIN_ROLE_BUFFER;
+}
+
+gboolean
+ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b)
+{
+  return a->dtype == b->dtype && a->layout == b->layout && ortrain_value_same_shape (a, b);
+}
+
+static gboolean
+is_view (const OrtrainNode *node)
+{
+  const OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
+  if (x == NULL || y == NULL || x->dtype != y->dtype)
+    return FALSE;
+  for (guint k = 1; k < node->outputs->len; k++)
+    if (node->outputs->pdata[k] != NULL)
+      return FALSE;
+  if (ortrain_node_is (node, ORTRAIN_DOMAIN, "SumTo"))
+    return ortrain_planning_same_form (x, y);
+  return node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) != 0 && x->layout == y->layout;
+}
+
+gboolean
+ortrain_planning_is_addition (const OrtrainNode *node)
+{
+  const OrtrainValue *y = ortrain_node_output (node, 0);
+  if (y == NULL || *node->domain != '\0' ||
+      !(g_str_equal (node->op_type, "Add") || g_str_equal (node->op_type, "Sum")) || node->inputs->len < 2 ||
+      !ortrain_dtype_is_floating (y->dtype))
+    return FALSE;
+  for (guint i = 0; i < node->inputs->len; i++)
+    if (node->inputs->pdata[i] == NULL || !ortrain_planning_same_form (node->inputs->pdata[i], y))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+fill_operand (OrtrainPlanning *self, const OrtrainNode *node, const OrtrainValue *value, gint64 **dims,
+              OrtrainOperand *operand, GError **error)
+{
+  memset (operand, 0, sizeof *operand);
+  if (value == NULL)
+    return TRUE;
+  if (value->rank > ORTRAIN_MAX_RANK ||
+      !ortrain_planning_measure_value (value, *dims, &operand->n_elements, &operand->n_bytes))
+    {
+      g_autofree char *text = ortrain_value_describe (value);
+      g_autofree char *message = g_strdup_printf ("'%s' has no size in numbers", text);
+      return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_INVALID, node, message);
+    }
+  operand->dtype = value->dtype;
+  operand->rank = (guint) value->rank;
+  operand->dims = *dims;
+  operand->layout = value->layout;
+  if (is_constant (value))
+    operand->constant = ortrain_tensor_peek (value->tensor);
+  *dims += ORTRAIN_MAX_RANK;
+  return TRUE;
+}
+
+static OrtrainPlannedNode *
+add_info (OrtrainPlanning *self, OrtrainNode *node)
+{
+  OrtrainPlannedNode *info = g_new0 (OrtrainPlannedNode, 1);
+  info->node = node;
+  node->mark = self->infos->len;
+  g_ptr_array_add (self->infos, info);
+  return info;
+}
+
+gboolean
+ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError **error)
+{
+  OrtrainPlannedNode *info = add_info (self, node);
+  const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+  gboolean folded = n_outputs > 0;
+  for (guint k = 0; k < n_outputs; k++)
+    {
+      const OrtrainValue *output = node->outputs->pdata[k];
+      gint64 output_dims[ORTRAIN_MAX_RANK], n_elements;
+      gsize n_bytes;
+      folded =
+          folded && (output == NULL || output->tensor != NULL ||
+                     (output->rank <= ORTRAIN_MAX_RANK &&
+                      ortrain_planning_measure_value (output, output_dims, &n_elements, &n_bytes) && n_elements == 0));
+    }
+  if (folded)
+    {
+      info->fate = ORTRAIN_FATE_FOLDED;
+      return TRUE;
+    }
+  if (is_view (node))
+    {
+      info->fate = ORTRAIN_FATE_VIEW;
+      return TRUE;
+    }
+  if (n_outputs > ORTRAIN_KERNEL_MAX_OUTPUTS)
+    return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_NO_KERNEL, node, "more outputs than a kernel can have");
+
+  g_autofree OrtrainOperand *operands = g_new0 (OrtrainOperand, n_inputs + n_outputs + 1);
+  g_autofree gint64 *dims = g_new0 (gint64, (n_inputs + n_outputs + 1) * ORTRAIN_MAX_RANK);
+  gint64 *next = dims;
+  for (guint i = 0; i < n_inputs; i++)
+    if (!fill_operand (self, node, node->inputs->pdata[i], &next, &operands[i], error))
+      return FALSE;
+  for (guint k = 0; k < n_outputs; k++)
+    {
+      OrtrainValue *output = node->outputs->pdata[k];
+      /* What nobody reads need not be made, if the operator can do without. */
+      if (output != NULL && node->op != NULL && (gint) k >= node->op->min_outputs && k > 0 && output->uses->len == 0 &&
+          !output->is_output && output->role == ORTRAIN_ROLE_NONE)
+        {
+          ortrain_node_drop_output (node, k);
+          output = NULL;
+        }
+      if (!fill_operand (self, node, output, &next, &operands[n_inputs + k], error))
+        return FALSE;
+    }
+
+  info->kernel = ortrain_provider_find (self->request->provider, node->domain, node->op_type, operands, n_inputs,
+                                        operands + n_inputs, n_outputs, error);
+  if (info->kernel == NULL)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_prefix_error (error, "%s: ", text);
+      return FALSE;
+    }
+  g_autofree OrtrainKernelSetup *setup = g_new0 (OrtrainKernelSetup, 1);
+  setup->op_type = node->op_type;
+  setup->domain = node->domain;
+  setup->attributes = node->attributes;
+  setup->body = (GObject *) node->body;
+  setup->inputs = operands;
+  setup->outputs = operands + n_inputs;
+  setup->n_inputs = n_inputs;
+  setup->n_outputs = n_outputs;
+  setup->n_threads = MAX (self->request->n_threads, 1);
+  setup->fixed_partition = self->request->fixed_partition;
+  if (info->kernel->prepare != NULL && !info->kernel->prepare (setup, error))
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_prefix_error (error, "%s: ", text);
+      return FALSE;
+    }
+  OrtrainPrepared *prepared = g_new0 (OrtrainPrepared, 1);
+  prepared->constants = setup->constants;
+  prepared->free = setup->constants_free;
+  g_ptr_array_add (self->plan->constants, prepared);
+  info->inplace = g_memdup2 (setup->inplace, n_outputs * sizeof (guint64));
+  info->can_accumulate = setup->can_accumulate;
+  info->workspace = setup->workspace_bytes;
+  info->constants = setup->constants;
+  info->flops = setup->flops;
+  info->bytes_moved = setup->bytes_moved;
+  if (info->bytes_moved == 0)
+    for (guint i = 0; i < n_inputs + n_outputs; i++)
+      info->bytes_moved += (double) operands[i].n_bytes;
+  return TRUE;
+}
