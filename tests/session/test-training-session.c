@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 
+#include "session/ortrain-training-session-private.h"
+
 #include <errno.h>
 #include <glib/gstdio.h>
 #include <stdlib.h>
@@ -328,6 +330,15 @@ wait_for (GAsyncResult **result)
   return *result;
 }
 
+static GMutex gate;
+
+static void
+wait_at_gate (GTask *task)
+{
+  g_mutex_lock (&gate);
+  g_mutex_unlock (&gate);
+}
+
 static void
 test_async (void)
 {
@@ -339,11 +350,16 @@ test_async (void)
   connect_all (session, &watch);
 
   g_autoptr (GAsyncResult) step = NULL, update = NULL, eval = NULL;
+  g_autoptr (GTask) waiting = g_task_new (session, NULL, NULL, NULL);
+  g_mutex_lock (&gate);
+  ortrain_training_session_run_in_worker (session, waiting,
+                                          wait_at_gate); /* however fast the step is, it has to wait */
   ortrain_training_session_train_step_async (session, test_model_feeds (model, 0), NULL, on_done, &step);
   /* meanwhile the session is busy */
   g_assert_false (ortrain_training_session_zero_gradients (session, &error));
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY);
   g_clear_error (&error);
+  g_mutex_unlock (&gate);
   double loss = ortrain_training_session_train_step_finish (session, wait_for (&step), &error);
   g_assert_no_error (error);
   g_assert_cmpfloat (loss, ==, ortrain_training_session_train_step (twin, test_model_feeds (model, 0), &error));
