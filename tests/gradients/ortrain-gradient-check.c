@@ -95,6 +95,7 @@ parse_input (Case *test, guint index, const char *text)
   gsize rank = parse_dims (&p, dims);
   g_assert_true (ortrain_checked_n_elements (dims, rank, &n));
   OrtrainDType dtype = strchr ("iI", kind) != NULL ? ORTRAIN_DTYPE_INT64
+                       : kind == 'j'               ? ORTRAIN_DTYPE_INT32
                        : kind == 'b'               ? ORTRAIN_DTYPE_BOOL
                                                    : ORTRAIN_DTYPE_FLOAT64;
   g_autoptr (GError) error = NULL;
@@ -110,6 +111,8 @@ parse_input (Case *test, guint index, const char *text)
         gpointer data = ortrain_tensor_peek_writable (tensor);
         if (dtype == ORTRAIN_DTYPE_INT64)
           ((gint64 *) data)[i] = (gint64) v;
+        else if (dtype == ORTRAIN_DTYPE_INT32)
+          ((gint32 *) data)[i] = (gint32) v;
         else if (dtype == ORTRAIN_DTYPE_BOOL)
           ((guint8 *) data)[i] = v != 0.0;
         else
@@ -119,7 +122,7 @@ parse_input (Case *test, guint index, const char *text)
     fill (ortrain_tensor_peek_writable (tensor), n, kind, index + 1);
 
   g_autofree char *name = g_strdup_printf ("x%u", index);
-  if (strchr ("ibdcq", kind) != NULL)
+  if (strchr ("ijbdcq", kind) != NULL)
     {
       ortrain_node_set_input (test->node, index, ortrain_graph_new_initializer (test->graph, name, tensor));
       return;
@@ -151,6 +154,15 @@ parse_attribute (OrtrainAttributes *attributes, const char *text)
       value[length - 1] = '\0';
       g_auto (GStrv) items = g_strsplit (value + 1, ",", -1);
       guint n = value[1] != '\0' ? g_strv_length (items) : 0;
+      if (n > 0 && items[0][0] == '\'')
+        {
+          for (guint i = 0; i < n; i++)
+            g_strdelimit (items[i], "'", ' ');
+          for (guint i = 0; i < n; i++)
+            g_strstrip (items[i]);
+          ortrain_attributes_set_strings (attributes, name, (const char *const *) items, n);
+          return;
+        }
       if (n > 0 && strchr (items[0], 'f') != NULL)
         {
           g_autofree float *floats = g_new (float, n);

@@ -91,7 +91,7 @@ int
 main (int argc, char *argv[])
 {
   static const char *const names[] = { "mlp",  "cnn",  "cnn-frozen-bn", "resnet", "mobilenet",
-                                       "gpt2", "bert", "distilbert",    "vit" };
+                                       "gpt2", "bert", "distilbert",    "vit",    "lstm" };
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     {

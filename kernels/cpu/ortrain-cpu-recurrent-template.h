@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Included once per width by ortrain-cpu-recurrent.c, with REAL, R(name) and F(name) defined. No include guard. */
+
+/* x = f (x), in place. y may be the same memory. */
+static void
+R (activate) (const Activation *self, REAL *x, gint64 n)
+{
+  const REAL alpha = (REAL) self->alpha, beta = (REAL) self->beta, clip = (REAL) self->clip;
+#define EACH(expr)                                                                                                     \
+  ORTRAIN_INDEPENDENT                                                                                                  \
+  for (gint64 i = 0; i < n; i++)                                                                                       \
+    x[i] = (expr);                                                                                                     \
+  break
+  if (!isinf (clip))
+    for (gint64 i = 0; i < n; i++)
+      x[i] = x[i] > clip ? clip : x[i] < -clip ? -clip : x[i];
+  switch (self->kind)
+    {
+    case ACT_SIGMOID:
+      EACH (F (sigmoid) (x[i]));
+    case ACT_TANH:
+      EACH (F (tanh) (x[i]));
+    case ACT_RELU:
+      EACH (F (relu) (x[i]));
+    case ACT_AFFINE:
+      EACH (alpha * x[i] + beta);
+    case ACT_LEAKY_RELU:
+      EACH (F (leaky_relu) (x[i], alpha));
+    case ACT_THRESHOLDED_RELU:
+      EACH (F (thresholded_relu) (x[i], alpha));
+    case ACT_SCALED_TANH:
+      EACH (alpha * F (tanh) (beta * x[i]));
+    case ACT_HARD_SIGMOID:
+      EACH (F (hard_sigmoid) (x[i], alpha, beta));
+    case ACT_ELU:
+      EACH (F (elu) (x[i], alpha));
+    case ACT_SOFTSIGN:
+      EACH (F (softsign) (x[i]));
+    case ACT_SOFTPLUS:
+      EACH (F (softplus) (x[i]));
+    }
+}
+
+/* d = d · f' as a function of y = f (x). What was clipped has no derivative: it has exactly the value of the bounds. */
+static void
+R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
+{
+  const REAL alpha = (REAL) self->alpha, beta = (REAL) self->beta, one = 1;
+#undef EACH
+#define EACH(expr)                                                                                                     \
+  ORTRAIN_INDEPENDENT                                                                                                  \
+  for (gint64 i = 0; i < n; i++)                                                                                       \
+    d[i] = (expr);                                                                                                     \
+  break
+  if (!isinf (self->clip))
+    {
+      REAL high = (REAL) self->clip, low = -high;
+      R (activate) (self, &high, 1);
+      R (activate) (self, &low, 1);
+      for (gint64 i = 0; i < n; i++)
+        d[i] = y[i] == high || y[i] == low ? 0 : d[i];
+    }
+  switch (self->kind)
+    {
+    case ACT_SIGMOID:
+      EACH (d[i] * (y[i] * (one - y[i])));
+    case ACT_TANH:
+      EACH (d[i] * (one - y[i] * y[i]));
+    case ACT_RELU:
+    case ACT_THRESHOLDED_RELU:
+      EACH (y[i] > 0 ? d[i] : 0);
+    case ACT_AFFINE:
+      EACH (d[i] * alpha);
+    case ACT_LEAKY_RELU:
+      EACH (y[i] < 0 ? d[i] * alpha : d[i]);
+    case ACT_SCALED_TANH:
+      EACH (d[i] * beta * (alpha - y[i] * y[i] / alpha));
+    case ACT_HARD_SIGMOID:
+      EACH (F (hard_sigmoid_grad) (d[i], y[i], alpha));
+    case ACT_ELU:
+      EACH (F (elu_grad) (d[i], y[i], alpha));
+    case ACT_SOFTSIGN:
+      EACH (d[i] * ((one - F (fabs) (y[i])) * (one - F (fabs) (y[i]))));
+    case ACT_SOFTPLUS:
+      EACH (d[i] * (one - F (exp) (-y[i])));
+    }
+#undef EACH
+}
+
+/* Whether step t is within row b's sequence. */
+static inline gboolean
+R (is_active) (const RecurrentRun *run, gint64 t, gint64 b)
+{
+  return run->lengths == NULL || t < run->lengths[b];
+}
+
+/* Row b of step t in Y, and in what is saved: `n` elements per row. */
+static inline gint64
+R (place) (const RecurrentPlan *plan, gint64 t, gint64 b, gint64 n)
+{
+  return (t * plan->directions * plan->batch + b) * n;
+}
+
+/* ---- Forward ---- */
+
+/* The initial state, and one bias of two: that of the candidate's recurrent part stands alone when it is reset. */
+static void
+R (start) (RecurrentRun *run)
+{
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden, all = plan->gates * H;
+  const gsize bytes = (gsize) (plan->batch * H) * sizeof (REAL);
+  const REAL *b = run->b;
+  REAL *bias = run->bias;
+  for (gint64 i = 0; i < all; i++)
+    {
+      gboolean alone = plan->reset_after && plan->cell == CELL_GRU && i >= 2 * H;
+      bias[i] = b == NULL ? 0 : alone ? b[i] : b[i] + b[all + i];
+    }
+  for (gint64 i = 0; i < H; i++)
+    bias[all + i] = b != NULL && plan->gates == 3 ? b[all + 2 * H + i] : 0;
+  if (run->h0 != NULL)
+    memcpy (run->state, run->h0, bytes);
+  else
+    memset (run->state, 0, bytes);
+  if (plan->cell == CELL_LSTM && run->c0 != NULL)
+    memcpy (run->cell, run->c0, bytes);
+  else if (plan->cell == CELL_LSTM)
+    memset (run->cell, 0, bytes);
+}
+
+/* After the sequence's end: Y is zero, and so is what is saved. */
+static gboolean
+R (skip_row) (const RecurrentRun *run, gint64 b)
+{
+  const RecurrentPlan *plan = run->plan;
+  if (R (is_active) (run, run->t, b))
+    return FALSE;
+  if (run->y != NULL)
+    memset ((REAL *) run->y + R (place) (plan, run->t, b, plan->hidden), 0, (gsize) plan->hidden * sizeof (REAL));
+  if (run->saved != NULL)
+    memset ((REAL *) run->saved + R (place) (plan, run->t, b, plan->saved * plan->hidden), 0,
+            (gsize) (plan->saved * plan->hidden) * sizeof (REAL));
+  return TRUE;
+}
+
+static inline void
+R (keep) (const RecurrentRun *run, gint64 b, gint64 part, const REAL *values, gint64 n_parts)
+{
+  const RecurrentPlan *plan = run->plan;
+  if (run->saved != NULL)
+    memcpy ((REAL *) run->saved + R (place) (plan, run->t, b, plan->saved * plan->hidden) + part * plan->hidden, values,
+            (gsize) (n_parts * plan->hidden) * sizeof (REAL));
+}
+
+static inline void
+R (put_y) (const RecurrentRun *run, gint64 b, const REAL *h)
+{
+  const RecurrentPlan *plan = run->plan;
+  if (run->y != NULL)
+    memcpy ((REAL *) run->y + R (place) (plan, run->t, b, plan->hidden), h, (gsize) plan->hidden * sizeof (REAL));
+}
+
+static void
+R (rnn_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 b = begin; b < end; b++)
+    {
+      REAL *gates = (REAL *) run->gates + (run->t * plan->batch + b) * H, *h = (REAL *) run->state + b * H;
+      if (R (skip_row) (run, b))
+        continue;
+      R (activate) (&plan->f[run->direction], gates, H);
+      memcpy (h, gates, (gsize) H * sizeof (REAL));
+      R (put_y) (run, b, h);
+    }
+}
+
+/* GRU, first half: z and r; tmp = r ∘ h, or gates_h += r ∘ tmp when the product is what is reset. */
+static void
+R (reset_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 b = begin; b < end; b++)
+    {
+      REAL *gates = (REAL *) run->gates + (run->t * plan->batch + b) * 3 * H, *r = gates + H,
+           *candidate = gates + 2 * H;
+      REAL *tmp = (REAL *) run->tmp + b * H;
+      const REAL *h = (const REAL *) run->state + b * H;
+      R (activate) (&plan->f[run->direction], gates, 2 * H);
+      if (plan->reset_after)
+        {
+          R (keep) (run, b, 3, tmp, 1);
+          for (gint64 i = 0; i < H; i++)
+            candidate[i] += r[i] * tmp[i];
+        }
+      else
+        for (gint64 i = 0; i < H; i++)
+          tmp[i] = r[i] * h[i];
+    }
+}
+
+static void
+R (gru_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 b = begin; b < end; b++)
+    {
+      REAL *z = (REAL *) run->gates + (run->t * plan->batch + b) * 3 * H, *candidate = z + 2 * H;
+      REAL *h = (REAL *) run->state + b * H;
+      if (R (skip_row) (run, b))
+        continue;
+      R (activate) (&plan->g[run->direction], candidate, H);
+      R (keep) (run, b, 0, z, 3);
+      for (gint64 i = 0; i < H; i++)
+        h[i] = (1 - z[i]) * candidate[i] + z[i] * h[i];
+      R (put_y) (run, b, h);
+    }
+}
+
+static void
+R (lstm_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  const Activation *f = &plan->f[run->direction];
+  const REAL *p = run->p; /* i, o, f */
+  for (gint64 b = begin; b < end; b++)
+    {
+      REAL *in = (REAL *) run->gates + (run->t * plan->batch + b) * 4 * H;
+      REAL *out = in + H, *forget = out + H, *candidate = forget + H;
+      REAL *h = (REAL *) run->state + b * H, *c = (REAL *) run->cell + b * H;
+      if (R (skip_row) (run, b))
+        continue;
+      if (p != NULL)
+        for (gint64 i = 0; i < H; i++)
+          {
+            in[i] += p[i] * c[i];
+            forget[i] += p[2 * H + i] * c[i];
+          }
+      R (activate) (f, in, H);
+      if (plan->coupled)
+        for (gint64 i = 0; i < H; i++)
+          forget[i] = 1 - in[i];
+      else
+        R (activate) (f, forget, H);
+      R (activate) (&plan->g[run->direction], candidate, H);
+      for (gint64 i = 0; i < H; i++)
+        h[i] = c[i] = forget[i] * c[i] + in[i] * candidate[i];
+      if (p != NULL)
+        for (gint64 i = 0; i < H; i++)
+          out[i] += p[H + i] * c[i];
+      R (activate) (f, out, H);
+      R (activate) (&plan->h[run->direction], h, H);
+      for (gint64 i = 0; i < H; i++)
+        h[i] *= out[i];
+      R (keep) (run, b, 0, in, 4);
+      R (keep) (run, b, 4, c, 1);
+      R (put_y) (run, b, h);
+    }
+}
+
+/* ---- Backward ---- */
+
+static void
+R (start_grad) (RecurrentRun *run)
+{
+  const RecurrentPlan *plan = run->plan;
+  const gsize bytes = (gsize) (plan->batch * plan->hidden) * sizeof (REAL);
+  if (run->dy_h != NULL)
+    memcpy (run->state, run->dy_h, bytes);
+  else
+    memset (run->state, 0, bytes);
+  if (plan->cell == CELL_LSTM && run->dy_c != NULL)
+    memcpy (run->cell, run->dy_c, bytes);
+  else if (plan->cell == CELL_LSTM)
+    memset (run->cell, 0, bytes);
+}
+
+/* Where row b was before step t: the step that came before, or -1 for the initial state. */
+static inline gint64
+R (step_before) (const RecurrentRun *run, gint64 t, gint64 b)
+{
+  if (!run->plan->reverse[run->direction])
+    return t - 1;
+  return t + 1 < run->plan->length && R (is_active) (run, t + 1, b) ? t + 1 : -1;
+}
+
+static void
+R (previous_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 u = begin; u < end; u++)
+    {
+      gint64 b = u % plan->batch, before = R (step_before) (run, u / plan->batch, b);
+      REAL *to = (REAL *) run->previous + u * H;
+      const REAL *from = NULL;
+      if (before >= 0)
+        from = (const REAL *) run->y_in + R (place) (plan, before, b, H);
+      else if (run->h0 != NULL)
+        from = (const REAL *) run->h0 + b * H;
+      if (from != NULL)
+        memcpy (to, from, (gsize) H * sizeof (REAL));
+      else
+        memset (to, 0, (gsize) H * sizeof (REAL));
+    }
+}
+
+/* The row's gradients are zeros after its end, and the gradient of its state passes through. */
+static gboolean
+R (skip_grad_row) (const RecurrentRun *run, gint64 b)
+{
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden, row = run->t * plan->batch + b;
+  if (R (is_active) (run, run->t, b))
+    return FALSE;
+  memset ((REAL *) run->gates + row * plan->gates * H, 0, (gsize) (plan->gates * H) * sizeof (REAL));
+  if (plan->cell == CELL_GRU)
+    memset ((REAL *) run->reset + row * H, 0, (gsize) H * sizeof (REAL));
+  return TRUE;
+}
+
+static inline void
+R (add_dy) (const RecurrentRun *run, gint64 b, REAL *dh)
+{
+  if (run->dy == NULL)
+    return;
+  const REAL *dy = (const REAL *) run->dy + R (place) (run->plan, run->t, b, run->plan->hidden);
+  for (gint64 i = 0; i < run->plan->hidden; i++)
+    dh[i] += dy[i];
+}
+
+static void
+R (rnn_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 b = begin; b < end; b++)
+    {
+      REAL *gates = (REAL *) run->gates + (run->t * plan->batch + b) * H, *dh = (REAL *) run->state + b * H;
+      if (R (skip_grad_row) (run, b))
+        continue;
+      R (add_dy) (run, b, dh);
+      memcpy (gates, dh, (gsize) H * sizeof (REAL));
+      R (chain) (&plan->f[run->direction], gates, (const REAL *) run->y_in + R (place) (plan, run->t, b, H), H);
+      memset (dh, 0, (gsize) H * sizeof (REAL)); /* the product adds what goes on */
+    }
+}
+
+/* GRU: all but the gradient of r when that needs a product first. */
+static void
+R (gru_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 b = begin; b < end; b++)
+    {
+      const gint64 row = run->t * plan->batch + b;
+      REAL *dz = (REAL *) run->gates + row * 3 * H, *dr = dz + H, *dcandidate = dr + H;
+      REAL *dh = (REAL *) run->state + b * H, *reset = (REAL *) run->reset + row * H;
+      const REAL *before = (const REAL *) run->previous + row * H;
+      const REAL *z = (const REAL *) run->saved_in + R (place) (plan, run->t, b, plan->saved * H);
+      const REAL *r = z + H, *candidate = r + H, *product = candidate + H;
+      if (R (skip_grad_row) (run, b))
+        continue;
+      R (add_dy) (run, b, dh);
+      for (gint64 i = 0; i < H; i++)
+        {
+          dz[i] = dh[i] * (before[i] - candidate[i]);
+          dcandidate[i] = dh[i] * (1 - z[i]);
+          dh[i] *= z[i];
+        }
+      R (chain) (&plan->f[run->direction], dz, z, H);
+      R (chain) (&plan->g[run->direction], dcandidate, candidate, H);
+      if (plan->reset_after)
+        {
+          for (gint64 i = 0; i < H; i++)
+            {
+              reset[i] = dcandidate[i] * r[i];
+              dr[i] = dcandidate[i] * product[i];
+            }
+          R (chain) (&plan->f[run->direction], dr, r, H);
+        }
+      else
+        for (gint64 i = 0; i < H; i++)
+          reset[i] = r[i] * before[i];
+    }
+}
+
+/* GRU: tmp is the gradient of r ∘ h. */
+static void
+R (reset_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  for (gint64 b = begin; b < end; b++)
+    {
+      const gint64 row = run->t * plan->batch + b;
+      REAL *dr = (REAL *) run->gates + row * 3 * H + H, *dh = (REAL *) run->state + b * H;
+      const REAL *tmp = (const REAL *) run->tmp + b * H, *before = (const REAL *) run->previous + row * H;
+      const REAL *r = (const REAL *) run->saved_in + R (place) (plan, run->t, b, plan->saved * H) + H;
+      if (!R (is_active) (run, run->t, b))
+        continue;
+      for (gint64 i = 0; i < H; i++)
+        {
+          dr[i] = tmp[i] * before[i];
+          dh[i] += tmp[i] * r[i];
+        }
+      R (chain) (&plan->f[run->direction], dr, r, H);
+    }
+}
+
+static inline const REAL *
+R (cell_before) (const RecurrentRun *run, gint64 t, gint64 b)
+{
+  const gint64 H = run->plan->hidden, before = R (step_before) (run, t, b);
+  if (before >= 0)
+    return (const REAL *) run->saved_in + R (place) (run->plan, before, b, 5 * H) + 4 * H;
+  return run->c0 != NULL ? (const REAL *) run->c0 + b * H : NULL;
+}
+
+static void
+R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  const Activation *f = &plan->f[run->direction], *h = &plan->h[run->direction];
+  const REAL *p = run->p;
+  for (gint64 b = begin; b < end; b++)
+    {
+      REAL *din = (REAL *) run->gates + (run->t * plan->batch + b) * 4 * H;
+      REAL *dout = din + H, *dforget = dout + H, *dcandidate = dforget + H;
+      REAL *dh = (REAL *) run->state + b * H, *dc = (REAL *) run->cell + b * H, *tmp = (REAL *) run->tmp + b * H;
+      const REAL *in = (const REAL *) run->saved_in + R (place) (plan, run->t, b, 5 * H);
+      const REAL *out = in + H, *forget = out + H, *candidate = forget + H, *c = candidate + H;
+      const REAL *before = R (cell_before) (run, run->t, b);
+      if (R (skip_grad_row) (run, b))
+        continue;
+      R (add_dy) (run, b, dh);
+      memcpy (tmp, c, (gsize) H * sizeof (REAL));
+      R (activate) (h, tmp, H);
+      for (gint64 i = 0; i < H; i++)
+        {
+          dout[i] = dh[i] * tmp[i];
+          dh[i] *= out[i];
+        }
+      R (chain) (f, dout, out, H);
+      R (chain) (h, dh, tmp, H);
+      for (gint64 i = 0; i < H; i++)
+        {
+          REAL d = dc[i] + dh[i] + (p != NULL ? dout[i] * p[H + i] : 0);
+          REAL was = before != NULL ? before[i] : 0;
+          din[i] = d * candidate[i] - (plan->coupled ? d * was : 0);
+          dforget[i] = plan->coupled ? 0 : d * was;
+          dcandidate[i] = d * in[i];
+          dc[i] = d * forget[i];
+          dh[i] = 0; /* the product adds what goes on */
+        }
+      R (chain) (f, din, in, H);
+      if (!plan->coupled)
+        R (chain) (f, dforget, forget, H);
+      R (chain) (&plan->g[run->direction], dcandidate, candidate, H);
+      if (p != NULL)
+        for (gint64 i = 0; i < H; i++)
+          dc[i] += din[i] * p[i] + dforget[i] * p[2 * H + i];
+    }
+}
+
+/* dB [2, gates · hidden]: sums over all steps, in order, in double. */
+static void
+R (bias_grad_columns) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden, all = plan->gates * H, steps = plan->length * plan->batch;
+  double sums[64] = { 0 }, resets[64] = { 0 };
+  const gboolean alone = plan->cell == CELL_GRU && plan->reset_after;
+  REAL *db = run->db;
+  for (gint64 s = 0; s < steps; s++)
+    {
+      const REAL *gates = (const REAL *) run->gates + s * all, *reset = (const REAL *) run->reset + s * H - 2 * H;
+      for (gint64 i = begin; i < end; i++)
+        sums[i - begin] += gates[i];
+      for (gint64 i = MAX (begin, 2 * H); alone && i < end; i++)
+        resets[i - begin] += reset[i];
+    }
+  for (gint64 i = begin; i < end; i++)
+    {
+      db[i] = (REAL) sums[i - begin];
+      db[all + i] = (REAL) (alone && i >= 2 * H ? resets[i - begin] : sums[i - begin]);
+    }
+}
+
+/* dP: i and f look at the cell before the step, o at the one after it. */
+static void
+R (peephole_grad_columns) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const RecurrentRun *run = data;
+  const RecurrentPlan *plan = run->plan;
+  const gint64 H = plan->hidden;
+  double sums[3][64] = { { 0 } };
+  REAL *dp = run->dp;
+  for (gint64 t = 0; t < plan->length; t++)
+    for (gint64 b = 0; b < plan->batch; b++)
+      {
+        const REAL *gates = (const REAL *) run->gates + (t * plan->batch + b) * 4 * H;
+        const REAL *c = (const REAL *) run->saved_in + R (place) (plan, t, b, 5 * H) + 4 * H;
+        const REAL *before = R (cell_before) (run, t, b);
+        for (gint64 i = begin; i < end; i++)
+          {
+            sums[1][i - begin] += (double) gates[H + i] * c[i];
+            if (before == NULL)
+              continue;
+            sums[0][i - begin] += (double) gates[i] * before[i];
+            sums[2][i - begin] += (double) gates[2 * H + i] * before[i];
+          }
+      }
+  for (guint k = 0; k < 3; k++)
+    for (gint64 i = begin; i < end; i++)
+      dp[k * H + i] = (REAL) sums[k][i - begin];
+}
