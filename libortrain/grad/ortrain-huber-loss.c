@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-huber-loss.h"
 
+#include "core/ortrain-field-private.h"
 #include "grad/ortrain-loss-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainHuberLoss:
@@ -53,40 +52,12 @@ ortrain_huber_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *
 }
 
 static void
-ortrain_huber_loss_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainHuberLoss *self = ORTRAIN_HUBER_LOSS (object);
-  switch (property_id)
-    {
-    case PROP_DELTA:
-      g_value_set_double (value, self->delta);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_huber_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainHuberLoss *self = ORTRAIN_HUBER_LOSS (object);
-  switch (property_id)
-    {
-    case PROP_DELTA:
-      ortrain_huber_loss_set_delta (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_huber_loss_class_init (OrtrainHuberLossClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_huber_loss_get_property;
-  object_class->set_property = ortrain_huber_loss_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LOSS_CLASS (klass)->build = ortrain_huber_loss_build;
 
   /**
@@ -94,15 +65,15 @@ ortrain_huber_loss_class_init (OrtrainHuberLossClass *klass)
    *
    * The difference at which the square becomes a line.
    */
-  properties[PROP_DELTA] = g_param_spec_double ("delta", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_DELTA] =
+      ortrain_field_double ("delta", G_STRUCT_OFFSET (OrtrainHuberLoss, delta), 0.0, G_MAXDOUBLE, 1.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_huber_loss_init (OrtrainHuberLoss *self)
 {
-  self->delta = 1.0;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -148,9 +119,6 @@ void
 ortrain_huber_loss_set_delta (OrtrainHuberLoss *self, double delta)
 {
   g_return_if_fail (ORTRAIN_IS_HUBER_LOSS (self));
-  g_return_if_fail (!isnan (delta));
-  if (self->delta == delta)
-    return;
-  self->delta = delta;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DELTA]);
+
+  ortrain_field_set_double (self, properties[PROP_DELTA], delta);
 }

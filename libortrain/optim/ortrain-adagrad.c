@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-adagrad.h"
 
+#include "core/ortrain-field-private.h"
 #include "optim/ortrain-optimizer-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainAdagrad:
@@ -49,58 +48,12 @@ ortrain_adagrad_describe (OrtrainOptimizer *optimizer, gpointer description)
 }
 
 static void
-ortrain_adagrad_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainAdagrad *self = ORTRAIN_ADAGRAD (object);
-  switch (property_id)
-    {
-    case PROP_EPSILON:
-      g_value_set_double (value, self->epsilon);
-      break;
-    case PROP_WEIGHT_DECAY:
-      g_value_set_double (value, self->weight_decay);
-      break;
-    case PROP_LEARNING_RATE_DECAY:
-      g_value_set_double (value, self->learning_rate_decay);
-      break;
-    case PROP_INITIAL_ACCUMULATOR:
-      g_value_set_double (value, self->initial_accumulator);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_adagrad_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainAdagrad *self = ORTRAIN_ADAGRAD (object);
-  switch (property_id)
-    {
-    case PROP_EPSILON:
-      ortrain_adagrad_set_epsilon (self, g_value_get_double (value));
-      break;
-    case PROP_WEIGHT_DECAY:
-      ortrain_adagrad_set_weight_decay (self, g_value_get_double (value));
-      break;
-    case PROP_LEARNING_RATE_DECAY:
-      ortrain_adagrad_set_learning_rate_decay (self, g_value_get_double (value));
-      break;
-    case PROP_INITIAL_ACCUMULATOR:
-      ortrain_adagrad_set_initial_accumulator (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_adagrad_get_property;
-  object_class->set_property = ortrain_adagrad_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_adagrad_describe;
 
   /**
@@ -108,8 +61,8 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
    *
    * The term that keeps the division from zero.
    */
-  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-10,
-                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_EPSILON] =
+      ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdagrad, epsilon), 0.0, G_MAXDOUBLE, 1e-10);
 
   /**
    * OrtrainAdagrad:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
@@ -117,33 +70,30 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
    * The weight decay.
    */
   properties[PROP_WEIGHT_DECAY] =
-      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdagrad, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainAdagrad:learning-rate-decay: (getter get_learning_rate_decay) (setter set_learning_rate_decay)
    *
    * The decay of the learning rate by the step.
    */
-  properties[PROP_LEARNING_RATE_DECAY] =
-      g_param_spec_double ("learning-rate-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_LEARNING_RATE_DECAY] = ortrain_field_double (
+      "learning-rate-decay", G_STRUCT_OFFSET (OrtrainAdagrad, learning_rate_decay), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainAdagrad:initial-accumulator: (getter get_initial_accumulator) (setter set_initial_accumulator)
    *
    * The value that the sums of squares start with.
    */
-  properties[PROP_INITIAL_ACCUMULATOR] =
-      g_param_spec_double ("initial-accumulator", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_INITIAL_ACCUMULATOR] = ortrain_field_double (
+      "initial-accumulator", G_STRUCT_OFFSET (OrtrainAdagrad, initial_accumulator), 0.0, G_MAXDOUBLE, 0.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_adagrad_init (OrtrainAdagrad *self)
 {
-  self->epsilon = 1e-10;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -186,11 +136,8 @@ void
 ortrain_adagrad_set_epsilon (OrtrainAdagrad *self, double epsilon)
 {
   g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
-  g_return_if_fail (!isnan (epsilon));
-  if (self->epsilon == epsilon)
-    return;
-  self->epsilon = epsilon;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+
+  ortrain_field_set_double (self, properties[PROP_EPSILON], epsilon);
 }
 
 /**
@@ -219,11 +166,8 @@ void
 ortrain_adagrad_set_weight_decay (OrtrainAdagrad *self, double weight_decay)
 {
   g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
-  g_return_if_fail (!isnan (weight_decay));
-  if (self->weight_decay == weight_decay)
-    return;
-  self->weight_decay = weight_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_WEIGHT_DECAY], weight_decay);
 }
 
 /**
@@ -252,11 +196,8 @@ void
 ortrain_adagrad_set_learning_rate_decay (OrtrainAdagrad *self, double learning_rate_decay)
 {
   g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
-  g_return_if_fail (!isnan (learning_rate_decay));
-  if (self->learning_rate_decay == learning_rate_decay)
-    return;
-  self->learning_rate_decay = learning_rate_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEARNING_RATE_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_LEARNING_RATE_DECAY], learning_rate_decay);
 }
 
 /**
@@ -285,9 +226,6 @@ void
 ortrain_adagrad_set_initial_accumulator (OrtrainAdagrad *self, double initial_accumulator)
 {
   g_return_if_fail (ORTRAIN_IS_ADAGRAD (self));
-  g_return_if_fail (!isnan (initial_accumulator));
-  if (self->initial_accumulator == initial_accumulator)
-    return;
-  self->initial_accumulator = initial_accumulator;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_INITIAL_ACCUMULATOR]);
+
+  ortrain_field_set_double (self, properties[PROP_INITIAL_ACCUMULATOR], initial_accumulator);
 }

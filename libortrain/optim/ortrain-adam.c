@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-adam.h"
 
+#include "core/ortrain-field-private.h"
 #include "optim/ortrain-optimizer-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainAdam:
@@ -54,64 +53,12 @@ ortrain_adam_describe (OrtrainOptimizer *optimizer, gpointer description)
 }
 
 static void
-ortrain_adam_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainAdam *self = ORTRAIN_ADAM (object);
-  switch (property_id)
-    {
-    case PROP_BETA1:
-      g_value_set_double (value, self->beta1);
-      break;
-    case PROP_BETA2:
-      g_value_set_double (value, self->beta2);
-      break;
-    case PROP_EPSILON:
-      g_value_set_double (value, self->epsilon);
-      break;
-    case PROP_WEIGHT_DECAY:
-      g_value_set_double (value, self->weight_decay);
-      break;
-    case PROP_BIAS_CORRECTION:
-      g_value_set_boolean (value, self->bias_correction);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_adam_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainAdam *self = ORTRAIN_ADAM (object);
-  switch (property_id)
-    {
-    case PROP_BETA1:
-      ortrain_adam_set_beta1 (self, g_value_get_double (value));
-      break;
-    case PROP_BETA2:
-      ortrain_adam_set_beta2 (self, g_value_get_double (value));
-      break;
-    case PROP_EPSILON:
-      ortrain_adam_set_epsilon (self, g_value_get_double (value));
-      break;
-    case PROP_WEIGHT_DECAY:
-      ortrain_adam_set_weight_decay (self, g_value_get_double (value));
-      break;
-    case PROP_BIAS_CORRECTION:
-      ortrain_adam_set_bias_correction (self, g_value_get_boolean (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_adam_class_init (OrtrainAdamClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_adam_get_property;
-  object_class->set_property = ortrain_adam_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_adam_describe;
 
   /**
@@ -119,24 +66,22 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
    *
    * The decay of the running mean of gradients.
    */
-  properties[PROP_BETA1] = g_param_spec_double ("beta1", NULL, NULL, 0.0, 1.0, 0.9,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainAdam, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainAdam:beta2: (getter get_beta2) (setter set_beta2)
    *
    * The decay of the running mean of squared gradients.
    */
-  properties[PROP_BETA2] = g_param_spec_double ("beta2", NULL, NULL, 0.0, 1.0, 0.999,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainAdam, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainAdam:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
    * The term that keeps the division from zero.
    */
-  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-8,
-                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_EPSILON] =
+      ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdam, epsilon), 0.0, G_MAXDOUBLE, 1e-8);
 
   /**
    * OrtrainAdam:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
@@ -144,26 +89,22 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
    * The weight decay.
    */
   properties[PROP_WEIGHT_DECAY] =
-      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdam, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainAdam:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
    * Whether the moments are corrected for their start at zero.
    */
-  properties[PROP_BIAS_CORRECTION] = g_param_spec_boolean (
-      "bias-correction", NULL, NULL, TRUE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BIAS_CORRECTION] =
+      ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainAdam, bias_correction), TRUE);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_adam_init (OrtrainAdam *self)
 {
-  self->beta1 = 0.9;
-  self->beta2 = 0.999;
-  self->epsilon = 1e-8;
-  self->bias_correction = TRUE;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -206,11 +147,8 @@ void
 ortrain_adam_set_beta1 (OrtrainAdam *self, double beta1)
 {
   g_return_if_fail (ORTRAIN_IS_ADAM (self));
-  g_return_if_fail (!isnan (beta1));
-  if (self->beta1 == beta1)
-    return;
-  self->beta1 = beta1;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA1]);
+
+  ortrain_field_set_double (self, properties[PROP_BETA1], beta1);
 }
 
 /**
@@ -239,11 +177,8 @@ void
 ortrain_adam_set_beta2 (OrtrainAdam *self, double beta2)
 {
   g_return_if_fail (ORTRAIN_IS_ADAM (self));
-  g_return_if_fail (!isnan (beta2));
-  if (self->beta2 == beta2)
-    return;
-  self->beta2 = beta2;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA2]);
+
+  ortrain_field_set_double (self, properties[PROP_BETA2], beta2);
 }
 
 /**
@@ -272,11 +207,8 @@ void
 ortrain_adam_set_epsilon (OrtrainAdam *self, double epsilon)
 {
   g_return_if_fail (ORTRAIN_IS_ADAM (self));
-  g_return_if_fail (!isnan (epsilon));
-  if (self->epsilon == epsilon)
-    return;
-  self->epsilon = epsilon;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+
+  ortrain_field_set_double (self, properties[PROP_EPSILON], epsilon);
 }
 
 /**
@@ -305,11 +237,8 @@ void
 ortrain_adam_set_weight_decay (OrtrainAdam *self, double weight_decay)
 {
   g_return_if_fail (ORTRAIN_IS_ADAM (self));
-  g_return_if_fail (!isnan (weight_decay));
-  if (self->weight_decay == weight_decay)
-    return;
-  self->weight_decay = weight_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_WEIGHT_DECAY], weight_decay);
 }
 
 /**
@@ -338,9 +267,6 @@ void
 ortrain_adam_set_bias_correction (OrtrainAdam *self, gboolean bias_correction)
 {
   g_return_if_fail (ORTRAIN_IS_ADAM (self));
-  bias_correction = !!bias_correction;
-  if (self->bias_correction == bias_correction)
-    return;
-  self->bias_correction = bias_correction;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BIAS_CORRECTION]);
+
+  ortrain_field_set_boolean (self, properties[PROP_BIAS_CORRECTION], bias_correction);
 }

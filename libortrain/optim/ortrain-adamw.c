@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-adamw.h"
 
+#include "core/ortrain-field-private.h"
 #include "optim/ortrain-optimizer-private.h"
 #include "ortrain-enum-types.h"
-
-#include <math.h>
 
 /**
  * OrtrainAdamW:
@@ -58,70 +57,12 @@ ortrain_adamw_describe (OrtrainOptimizer *optimizer, gpointer description)
 }
 
 static void
-ortrain_adamw_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainAdamW *self = ORTRAIN_ADAMW (object);
-  switch (property_id)
-    {
-    case PROP_BETA1:
-      g_value_set_double (value, self->beta1);
-      break;
-    case PROP_BETA2:
-      g_value_set_double (value, self->beta2);
-      break;
-    case PROP_EPSILON:
-      g_value_set_double (value, self->epsilon);
-      break;
-    case PROP_WEIGHT_DECAY:
-      g_value_set_double (value, self->weight_decay);
-      break;
-    case PROP_BIAS_CORRECTION:
-      g_value_set_boolean (value, self->bias_correction);
-      break;
-    case PROP_MODE:
-      g_value_set_enum (value, self->mode);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_adamw_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainAdamW *self = ORTRAIN_ADAMW (object);
-  switch (property_id)
-    {
-    case PROP_BETA1:
-      ortrain_adamw_set_beta1 (self, g_value_get_double (value));
-      break;
-    case PROP_BETA2:
-      ortrain_adamw_set_beta2 (self, g_value_get_double (value));
-      break;
-    case PROP_EPSILON:
-      ortrain_adamw_set_epsilon (self, g_value_get_double (value));
-      break;
-    case PROP_WEIGHT_DECAY:
-      ortrain_adamw_set_weight_decay (self, g_value_get_double (value));
-      break;
-    case PROP_BIAS_CORRECTION:
-      ortrain_adamw_set_bias_correction (self, g_value_get_boolean (value));
-      break;
-    case PROP_MODE:
-      ortrain_adamw_set_mode (self, g_value_get_enum (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_adamw_class_init (OrtrainAdamWClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_adamw_get_property;
-  object_class->set_property = ortrain_adamw_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_adamw_describe;
 
   /**
@@ -129,24 +70,22 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
    *
    * The decay of the running mean of gradients.
    */
-  properties[PROP_BETA1] = g_param_spec_double ("beta1", NULL, NULL, 0.0, 1.0, 0.9,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainAdamW, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainAdamW:beta2: (getter get_beta2) (setter set_beta2)
    *
    * The decay of the running mean of squared gradients.
    */
-  properties[PROP_BETA2] = g_param_spec_double ("beta2", NULL, NULL, 0.0, 1.0, 0.999,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainAdamW, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainAdamW:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
    * The term that keeps the division from zero.
    */
-  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-8,
-                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_EPSILON] =
+      ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdamW, epsilon), 0.0, G_MAXDOUBLE, 1e-8);
 
   /**
    * OrtrainAdamW:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
@@ -154,37 +93,30 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
    * The weight decay.
    */
   properties[PROP_WEIGHT_DECAY] =
-      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.01,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdamW, weight_decay), 0.0, G_MAXDOUBLE, 0.01);
 
   /**
    * OrtrainAdamW:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
    * Whether the moments are corrected for their start at zero.
    */
-  properties[PROP_BIAS_CORRECTION] = g_param_spec_boolean (
-      "bias-correction", NULL, NULL, TRUE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BIAS_CORRECTION] =
+      ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainAdamW, bias_correction), TRUE);
 
   /**
    * OrtrainAdamW:mode: (getter get_mode) (setter set_mode)
    *
    * The order of decay and step.
    */
-  properties[PROP_MODE] =
-      g_param_spec_enum ("mode", NULL, NULL, ORTRAIN_TYPE_ADAMW_MODE, ORTRAIN_ADAMW_MODE_DECAY_FIRST,
-                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_MODE] = ortrain_field_enum ("mode", G_STRUCT_OFFSET (OrtrainAdamW, mode), ORTRAIN_TYPE_ADAMW_MODE,
+                                              ORTRAIN_ADAMW_MODE_DECAY_FIRST);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_adamw_init (OrtrainAdamW *self)
 {
-  self->beta1 = 0.9;
-  self->beta2 = 0.999;
-  self->epsilon = 1e-8;
-  self->weight_decay = 0.01;
-  self->bias_correction = TRUE;
-  self->mode = ORTRAIN_ADAMW_MODE_DECAY_FIRST;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -227,11 +159,8 @@ void
 ortrain_adamw_set_beta1 (OrtrainAdamW *self, double beta1)
 {
   g_return_if_fail (ORTRAIN_IS_ADAMW (self));
-  g_return_if_fail (!isnan (beta1));
-  if (self->beta1 == beta1)
-    return;
-  self->beta1 = beta1;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA1]);
+
+  ortrain_field_set_double (self, properties[PROP_BETA1], beta1);
 }
 
 /**
@@ -260,11 +189,8 @@ void
 ortrain_adamw_set_beta2 (OrtrainAdamW *self, double beta2)
 {
   g_return_if_fail (ORTRAIN_IS_ADAMW (self));
-  g_return_if_fail (!isnan (beta2));
-  if (self->beta2 == beta2)
-    return;
-  self->beta2 = beta2;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA2]);
+
+  ortrain_field_set_double (self, properties[PROP_BETA2], beta2);
 }
 
 /**
@@ -293,11 +219,8 @@ void
 ortrain_adamw_set_epsilon (OrtrainAdamW *self, double epsilon)
 {
   g_return_if_fail (ORTRAIN_IS_ADAMW (self));
-  g_return_if_fail (!isnan (epsilon));
-  if (self->epsilon == epsilon)
-    return;
-  self->epsilon = epsilon;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+
+  ortrain_field_set_double (self, properties[PROP_EPSILON], epsilon);
 }
 
 /**
@@ -326,11 +249,8 @@ void
 ortrain_adamw_set_weight_decay (OrtrainAdamW *self, double weight_decay)
 {
   g_return_if_fail (ORTRAIN_IS_ADAMW (self));
-  g_return_if_fail (!isnan (weight_decay));
-  if (self->weight_decay == weight_decay)
-    return;
-  self->weight_decay = weight_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_WEIGHT_DECAY], weight_decay);
 }
 
 /**
@@ -359,11 +279,8 @@ void
 ortrain_adamw_set_bias_correction (OrtrainAdamW *self, gboolean bias_correction)
 {
   g_return_if_fail (ORTRAIN_IS_ADAMW (self));
-  bias_correction = !!bias_correction;
-  if (self->bias_correction == bias_correction)
-    return;
-  self->bias_correction = bias_correction;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BIAS_CORRECTION]);
+
+  ortrain_field_set_boolean (self, properties[PROP_BIAS_CORRECTION], bias_correction);
 }
 
 /**
@@ -392,8 +309,6 @@ void
 ortrain_adamw_set_mode (OrtrainAdamW *self, OrtrainAdamwMode mode)
 {
   g_return_if_fail (ORTRAIN_IS_ADAMW (self));
-  if (self->mode == mode)
-    return;
-  self->mode = mode;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MODE]);
+
+  ortrain_field_set_enum (self, properties[PROP_MODE], mode);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-constant-schedule.h"
 
-#include <math.h>
+#include "core/ortrain-field-private.h"
 
 /**
  * OrtrainConstantSchedule:
@@ -35,40 +35,12 @@ ortrain_constant_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, d
 }
 
 static void
-ortrain_constant_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainConstantSchedule *self = ORTRAIN_CONSTANT_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_FACTOR:
-      g_value_set_double (value, self->factor);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_constant_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainConstantSchedule *self = ORTRAIN_CONSTANT_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_FACTOR:
-      ortrain_constant_schedule_set_factor (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_constant_schedule_class_init (OrtrainConstantScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_constant_schedule_get_property;
-  object_class->set_property = ortrain_constant_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_constant_schedule_evaluate;
 
   /**
@@ -76,15 +48,15 @@ ortrain_constant_schedule_class_init (OrtrainConstantScheduleClass *klass)
    *
    * The factor.
    */
-  properties[PROP_FACTOR] = g_param_spec_double ("factor", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
-                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_FACTOR] =
+      ortrain_field_double ("factor", G_STRUCT_OFFSET (OrtrainConstantSchedule, factor), 0.0, G_MAXDOUBLE, 1.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_constant_schedule_init (OrtrainConstantSchedule *self)
 {
-  self->factor = 1.0;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -127,9 +99,6 @@ void
 ortrain_constant_schedule_set_factor (OrtrainConstantSchedule *self, double factor)
 {
   g_return_if_fail (ORTRAIN_IS_CONSTANT_SCHEDULE (self));
-  g_return_if_fail (!isnan (factor));
-  if (self->factor == factor)
-    return;
-  self->factor = factor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FACTOR]);
+
+  ortrain_field_set_double (self, properties[PROP_FACTOR], factor);
 }

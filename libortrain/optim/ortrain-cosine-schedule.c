@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-cosine-schedule.h"
 
+#include "core/ortrain-field-private.h"
+
 #include <math.h>
 
 /**
@@ -42,52 +44,12 @@ ortrain_cosine_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, dou
 }
 
 static void
-ortrain_cosine_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainCosineSchedule *self = ORTRAIN_COSINE_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      g_value_set_uint64 (value, self->total_steps);
-      break;
-    case PROP_CYCLES:
-      g_value_set_double (value, self->cycles);
-      break;
-    case PROP_END_FACTOR:
-      g_value_set_double (value, self->end_factor);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_cosine_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainCosineSchedule *self = ORTRAIN_COSINE_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      ortrain_cosine_schedule_set_total_steps (self, g_value_get_uint64 (value));
-      break;
-    case PROP_CYCLES:
-      ortrain_cosine_schedule_set_cycles (self, g_value_get_double (value));
-      break;
-    case PROP_END_FACTOR:
-      ortrain_cosine_schedule_set_end_factor (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_cosine_schedule_get_property;
-  object_class->set_property = ortrain_cosine_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_cosine_schedule_evaluate;
 
   /**
@@ -96,16 +58,15 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
    * The step at which the schedule has come to its end.
    */
   properties[PROP_TOTAL_STEPS] =
-      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_uint64 ("total-steps", G_STRUCT_OFFSET (OrtrainCosineSchedule, total_steps), 1, G_MAXUINT64, 1000);
 
   /**
    * OrtrainCosineSchedule:cycles: (getter get_cycles) (setter set_cycles)
    *
    * The number of waves.
    */
-  properties[PROP_CYCLES] = g_param_spec_double ("cycles", NULL, NULL, 0.0, G_MAXDOUBLE, 0.5,
-                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_CYCLES] =
+      ortrain_field_double ("cycles", G_STRUCT_OFFSET (OrtrainCosineSchedule, cycles), 0.0, G_MAXDOUBLE, 0.5);
 
   /**
    * OrtrainCosineSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
@@ -113,16 +74,14 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
    * The factor at the end.
    */
   properties[PROP_END_FACTOR] =
-      g_param_spec_double ("end-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("end-factor", G_STRUCT_OFFSET (OrtrainCosineSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_cosine_schedule_init (OrtrainCosineSchedule *self)
 {
-  self->total_steps = 1000;
-  self->cycles = 0.5;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -165,10 +124,8 @@ void
 ortrain_cosine_schedule_set_total_steps (OrtrainCosineSchedule *self, guint64 total_steps)
 {
   g_return_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self));
-  if (self->total_steps == total_steps)
-    return;
-  self->total_steps = total_steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_TOTAL_STEPS], total_steps);
 }
 
 /**
@@ -197,11 +154,8 @@ void
 ortrain_cosine_schedule_set_cycles (OrtrainCosineSchedule *self, double cycles)
 {
   g_return_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self));
-  g_return_if_fail (!isnan (cycles));
-  if (self->cycles == cycles)
-    return;
-  self->cycles = cycles;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CYCLES]);
+
+  ortrain_field_set_double (self, properties[PROP_CYCLES], cycles);
 }
 
 /**
@@ -230,9 +184,6 @@ void
 ortrain_cosine_schedule_set_end_factor (OrtrainCosineSchedule *self, double end_factor)
 {
   g_return_if_fail (ORTRAIN_IS_COSINE_SCHEDULE (self));
-  g_return_if_fail (!isnan (end_factor));
-  if (self->end_factor == end_factor)
-    return;
-  self->end_factor = end_factor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_END_FACTOR]);
+
+  ortrain_field_set_double (self, properties[PROP_END_FACTOR], end_factor);
 }

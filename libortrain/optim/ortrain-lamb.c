@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-lamb.h"
 
+#include "core/ortrain-field-private.h"
 #include "optim/ortrain-optimizer-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainLamb:
@@ -60,76 +59,12 @@ ortrain_lamb_describe (OrtrainOptimizer *optimizer, gpointer description)
 }
 
 static void
-ortrain_lamb_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainLamb *self = ORTRAIN_LAMB (object);
-  switch (property_id)
-    {
-    case PROP_BETA1:
-      g_value_set_double (value, self->beta1);
-      break;
-    case PROP_BETA2:
-      g_value_set_double (value, self->beta2);
-      break;
-    case PROP_EPSILON:
-      g_value_set_double (value, self->epsilon);
-      break;
-    case PROP_WEIGHT_DECAY:
-      g_value_set_double (value, self->weight_decay);
-      break;
-    case PROP_BIAS_CORRECTION:
-      g_value_set_boolean (value, self->bias_correction);
-      break;
-    case PROP_RATIO_MIN:
-      g_value_set_double (value, self->ratio_min);
-      break;
-    case PROP_RATIO_MAX:
-      g_value_set_double (value, self->ratio_max);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_lamb_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainLamb *self = ORTRAIN_LAMB (object);
-  switch (property_id)
-    {
-    case PROP_BETA1:
-      ortrain_lamb_set_beta1 (self, g_value_get_double (value));
-      break;
-    case PROP_BETA2:
-      ortrain_lamb_set_beta2 (self, g_value_get_double (value));
-      break;
-    case PROP_EPSILON:
-      ortrain_lamb_set_epsilon (self, g_value_get_double (value));
-      break;
-    case PROP_WEIGHT_DECAY:
-      ortrain_lamb_set_weight_decay (self, g_value_get_double (value));
-      break;
-    case PROP_BIAS_CORRECTION:
-      ortrain_lamb_set_bias_correction (self, g_value_get_boolean (value));
-      break;
-    case PROP_RATIO_MIN:
-      ortrain_lamb_set_ratio_min (self, g_value_get_double (value));
-      break;
-    case PROP_RATIO_MAX:
-      ortrain_lamb_set_ratio_max (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_lamb_class_init (OrtrainLambClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_lamb_get_property;
-  object_class->set_property = ortrain_lamb_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_lamb_describe;
 
   /**
@@ -137,24 +72,22 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
    *
    * The decay of the running mean of gradients.
    */
-  properties[PROP_BETA1] = g_param_spec_double ("beta1", NULL, NULL, 0.0, 1.0, 0.9,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainLamb, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainLamb:beta2: (getter get_beta2) (setter set_beta2)
    *
    * The decay of the running mean of squared gradients.
    */
-  properties[PROP_BETA2] = g_param_spec_double ("beta2", NULL, NULL, 0.0, 1.0, 0.999,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainLamb, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainLamb:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
    * The term that keeps the division from zero.
    */
-  properties[PROP_EPSILON] = g_param_spec_double ("epsilon", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-6,
-                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_EPSILON] =
+      ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainLamb, epsilon), 0.0, G_MAXDOUBLE, 1e-6);
 
   /**
    * OrtrainLamb:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
@@ -162,16 +95,15 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
    * The weight decay.
    */
   properties[PROP_WEIGHT_DECAY] =
-      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainLamb, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainLamb:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
    * Whether the moments are corrected for their start at zero.
    */
-  properties[PROP_BIAS_CORRECTION] = g_param_spec_boolean (
-      "bias-correction", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BIAS_CORRECTION] =
+      ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainLamb, bias_correction), FALSE);
 
   /**
    * OrtrainLamb:ratio-min: (getter get_ratio_min) (setter set_ratio_min)
@@ -179,8 +111,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
    * The least ratio of norms.
    */
   properties[PROP_RATIO_MIN] =
-      g_param_spec_double ("ratio-min", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("ratio-min", G_STRUCT_OFFSET (OrtrainLamb, ratio_min), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainLamb:ratio-max: (getter get_ratio_max) (setter set_ratio_max)
@@ -188,18 +119,14 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
    * The greatest ratio of norms.
    */
   properties[PROP_RATIO_MAX] =
-      g_param_spec_double ("ratio-max", NULL, NULL, 0.0, G_MAXDOUBLE, G_MAXDOUBLE,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("ratio-max", G_STRUCT_OFFSET (OrtrainLamb, ratio_max), 0.0, G_MAXDOUBLE, G_MAXDOUBLE);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_lamb_init (OrtrainLamb *self)
 {
-  self->beta1 = 0.9;
-  self->beta2 = 0.999;
-  self->epsilon = 1e-6;
-  self->ratio_max = G_MAXDOUBLE;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -242,11 +169,8 @@ void
 ortrain_lamb_set_beta1 (OrtrainLamb *self, double beta1)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  g_return_if_fail (!isnan (beta1));
-  if (self->beta1 == beta1)
-    return;
-  self->beta1 = beta1;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA1]);
+
+  ortrain_field_set_double (self, properties[PROP_BETA1], beta1);
 }
 
 /**
@@ -275,11 +199,8 @@ void
 ortrain_lamb_set_beta2 (OrtrainLamb *self, double beta2)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  g_return_if_fail (!isnan (beta2));
-  if (self->beta2 == beta2)
-    return;
-  self->beta2 = beta2;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BETA2]);
+
+  ortrain_field_set_double (self, properties[PROP_BETA2], beta2);
 }
 
 /**
@@ -308,11 +229,8 @@ void
 ortrain_lamb_set_epsilon (OrtrainLamb *self, double epsilon)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  g_return_if_fail (!isnan (epsilon));
-  if (self->epsilon == epsilon)
-    return;
-  self->epsilon = epsilon;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPSILON]);
+
+  ortrain_field_set_double (self, properties[PROP_EPSILON], epsilon);
 }
 
 /**
@@ -341,11 +259,8 @@ void
 ortrain_lamb_set_weight_decay (OrtrainLamb *self, double weight_decay)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  g_return_if_fail (!isnan (weight_decay));
-  if (self->weight_decay == weight_decay)
-    return;
-  self->weight_decay = weight_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_WEIGHT_DECAY], weight_decay);
 }
 
 /**
@@ -374,11 +289,8 @@ void
 ortrain_lamb_set_bias_correction (OrtrainLamb *self, gboolean bias_correction)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  bias_correction = !!bias_correction;
-  if (self->bias_correction == bias_correction)
-    return;
-  self->bias_correction = bias_correction;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BIAS_CORRECTION]);
+
+  ortrain_field_set_boolean (self, properties[PROP_BIAS_CORRECTION], bias_correction);
 }
 
 /**
@@ -407,11 +319,8 @@ void
 ortrain_lamb_set_ratio_min (OrtrainLamb *self, double ratio_min)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  g_return_if_fail (!isnan (ratio_min));
-  if (self->ratio_min == ratio_min)
-    return;
-  self->ratio_min = ratio_min;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RATIO_MIN]);
+
+  ortrain_field_set_double (self, properties[PROP_RATIO_MIN], ratio_min);
 }
 
 /**
@@ -440,9 +349,6 @@ void
 ortrain_lamb_set_ratio_max (OrtrainLamb *self, double ratio_max)
 {
   g_return_if_fail (ORTRAIN_IS_LAMB (self));
-  g_return_if_fail (!isnan (ratio_max));
-  if (self->ratio_max == ratio_max)
-    return;
-  self->ratio_max = ratio_max;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RATIO_MAX]);
+
+  ortrain_field_set_double (self, properties[PROP_RATIO_MAX], ratio_max);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-linear-schedule.h"
 
-#include <math.h>
+#include "core/ortrain-field-private.h"
 
 /**
  * OrtrainLinearSchedule:
@@ -38,46 +38,12 @@ ortrain_linear_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, dou
 }
 
 static void
-ortrain_linear_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainLinearSchedule *self = ORTRAIN_LINEAR_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      g_value_set_uint64 (value, self->total_steps);
-      break;
-    case PROP_END_FACTOR:
-      g_value_set_double (value, self->end_factor);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_linear_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainLinearSchedule *self = ORTRAIN_LINEAR_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      ortrain_linear_schedule_set_total_steps (self, g_value_get_uint64 (value));
-      break;
-    case PROP_END_FACTOR:
-      ortrain_linear_schedule_set_end_factor (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_linear_schedule_class_init (OrtrainLinearScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_linear_schedule_get_property;
-  object_class->set_property = ortrain_linear_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_linear_schedule_evaluate;
 
   /**
@@ -86,8 +52,7 @@ ortrain_linear_schedule_class_init (OrtrainLinearScheduleClass *klass)
    * The step at which the schedule has come to its end.
    */
   properties[PROP_TOTAL_STEPS] =
-      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_uint64 ("total-steps", G_STRUCT_OFFSET (OrtrainLinearSchedule, total_steps), 1, G_MAXUINT64, 1000);
 
   /**
    * OrtrainLinearSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
@@ -95,15 +60,14 @@ ortrain_linear_schedule_class_init (OrtrainLinearScheduleClass *klass)
    * The factor at the end.
    */
   properties[PROP_END_FACTOR] =
-      g_param_spec_double ("end-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("end-factor", G_STRUCT_OFFSET (OrtrainLinearSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_linear_schedule_init (OrtrainLinearSchedule *self)
 {
-  self->total_steps = 1000;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -146,10 +110,8 @@ void
 ortrain_linear_schedule_set_total_steps (OrtrainLinearSchedule *self, guint64 total_steps)
 {
   g_return_if_fail (ORTRAIN_IS_LINEAR_SCHEDULE (self));
-  if (self->total_steps == total_steps)
-    return;
-  self->total_steps = total_steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_TOTAL_STEPS], total_steps);
 }
 
 /**
@@ -178,9 +140,6 @@ void
 ortrain_linear_schedule_set_end_factor (OrtrainLinearSchedule *self, double end_factor)
 {
   g_return_if_fail (ORTRAIN_IS_LINEAR_SCHEDULE (self));
-  g_return_if_fail (!isnan (end_factor));
-  if (self->end_factor == end_factor)
-    return;
-  self->end_factor = end_factor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_END_FACTOR]);
+
+  ortrain_field_set_double (self, properties[PROP_END_FACTOR], end_factor);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-one-cycle-schedule.h"
 
+#include "core/ortrain-field-private.h"
+
 #include <math.h>
 
 /**
@@ -53,58 +55,12 @@ ortrain_one_cycle_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, 
 }
 
 static void
-ortrain_one_cycle_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainOneCycleSchedule *self = ORTRAIN_ONE_CYCLE_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      g_value_set_uint64 (value, self->total_steps);
-      break;
-    case PROP_RISE:
-      g_value_set_double (value, self->rise);
-      break;
-    case PROP_INITIAL_DIVISOR:
-      g_value_set_double (value, self->initial_divisor);
-      break;
-    case PROP_FINAL_DIVISOR:
-      g_value_set_double (value, self->final_divisor);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_one_cycle_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainOneCycleSchedule *self = ORTRAIN_ONE_CYCLE_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      ortrain_one_cycle_schedule_set_total_steps (self, g_value_get_uint64 (value));
-      break;
-    case PROP_RISE:
-      ortrain_one_cycle_schedule_set_rise (self, g_value_get_double (value));
-      break;
-    case PROP_INITIAL_DIVISOR:
-      ortrain_one_cycle_schedule_set_initial_divisor (self, g_value_get_double (value));
-      break;
-    case PROP_FINAL_DIVISOR:
-      ortrain_one_cycle_schedule_set_final_divisor (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_one_cycle_schedule_get_property;
-  object_class->set_property = ortrain_one_cycle_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_one_cycle_schedule_evaluate;
 
   /**
@@ -112,45 +68,38 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
    *
    * The step at which the schedule has come to its end.
    */
-  properties[PROP_TOTAL_STEPS] =
-      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_TOTAL_STEPS] = ortrain_field_uint64 (
+      "total-steps", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, total_steps), 1, G_MAXUINT64, 1000);
 
   /**
    * OrtrainOneCycleSchedule:rise: (getter get_rise) (setter set_rise)
    *
    * The part of the steps on which the factor rises.
    */
-  properties[PROP_RISE] = g_param_spec_double ("rise", NULL, NULL, 0.0, 1.0, 0.3,
-                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_RISE] = ortrain_field_double ("rise", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, rise), 0.0, 1.0, 0.3);
 
   /**
    * OrtrainOneCycleSchedule:initial-divisor: (getter get_initial_divisor) (setter set_initial_divisor)
    *
    * The greatest factor over the first.
    */
-  properties[PROP_INITIAL_DIVISOR] =
-      g_param_spec_double ("initial-divisor", NULL, NULL, 1.0, G_MAXDOUBLE, 25.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_INITIAL_DIVISOR] = ortrain_field_double (
+      "initial-divisor", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, initial_divisor), 1.0, G_MAXDOUBLE, 25.0);
 
   /**
    * OrtrainOneCycleSchedule:final-divisor: (getter get_final_divisor) (setter set_final_divisor)
    *
    * The first factor over the last.
    */
-  properties[PROP_FINAL_DIVISOR] =
-      g_param_spec_double ("final-divisor", NULL, NULL, 1.0, G_MAXDOUBLE, 10000.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_FINAL_DIVISOR] = ortrain_field_double (
+      "final-divisor", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, final_divisor), 1.0, G_MAXDOUBLE, 10000.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_one_cycle_schedule_init (OrtrainOneCycleSchedule *self)
 {
-  self->total_steps = 1000;
-  self->rise = 0.3;
-  self->initial_divisor = 25.0;
-  self->final_divisor = 10000.0;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -193,10 +142,8 @@ void
 ortrain_one_cycle_schedule_set_total_steps (OrtrainOneCycleSchedule *self, guint64 total_steps)
 {
   g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
-  if (self->total_steps == total_steps)
-    return;
-  self->total_steps = total_steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_TOTAL_STEPS], total_steps);
 }
 
 /**
@@ -225,11 +172,8 @@ void
 ortrain_one_cycle_schedule_set_rise (OrtrainOneCycleSchedule *self, double rise)
 {
   g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
-  g_return_if_fail (!isnan (rise));
-  if (self->rise == rise)
-    return;
-  self->rise = rise;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RISE]);
+
+  ortrain_field_set_double (self, properties[PROP_RISE], rise);
 }
 
 /**
@@ -258,11 +202,8 @@ void
 ortrain_one_cycle_schedule_set_initial_divisor (OrtrainOneCycleSchedule *self, double initial_divisor)
 {
   g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
-  g_return_if_fail (!isnan (initial_divisor));
-  if (self->initial_divisor == initial_divisor)
-    return;
-  self->initial_divisor = initial_divisor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_INITIAL_DIVISOR]);
+
+  ortrain_field_set_double (self, properties[PROP_INITIAL_DIVISOR], initial_divisor);
 }
 
 /**
@@ -291,9 +232,6 @@ void
 ortrain_one_cycle_schedule_set_final_divisor (OrtrainOneCycleSchedule *self, double final_divisor)
 {
   g_return_if_fail (ORTRAIN_IS_ONE_CYCLE_SCHEDULE (self));
-  g_return_if_fail (!isnan (final_divisor));
-  if (self->final_divisor == final_divisor)
-    return;
-  self->final_divisor = final_divisor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FINAL_DIVISOR]);
+
+  ortrain_field_set_double (self, properties[PROP_FINAL_DIVISOR], final_divisor);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-parameter-group.h"
 
-#include <math.h>
+#include "core/ortrain-field-private.h"
 
 /**
  * OrtrainParameterGroup:
@@ -43,47 +43,13 @@ ortrain_parameter_group_finalize (GObject *object)
 }
 
 static void
-ortrain_parameter_group_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainParameterGroup *self = ORTRAIN_PARAMETER_GROUP (object);
-  switch (property_id)
-    {
-    case PROP_LEARNING_RATE_MULTIPLIER:
-      g_value_set_double (value, self->learning_rate_multiplier);
-      break;
-    case PROP_WEIGHT_DECAY:
-      g_value_set_double (value, self->weight_decay);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_parameter_group_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainParameterGroup *self = ORTRAIN_PARAMETER_GROUP (object);
-  switch (property_id)
-    {
-    case PROP_LEARNING_RATE_MULTIPLIER:
-      ortrain_parameter_group_set_learning_rate_multiplier (self, g_value_get_double (value));
-      break;
-    case PROP_WEIGHT_DECAY:
-      ortrain_parameter_group_set_weight_decay (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_parameter_group_finalize;
-  object_class->get_property = ortrain_parameter_group_get_property;
-  object_class->set_property = ortrain_parameter_group_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
 
   /**
    * OrtrainParameterGroup:learning-rate-multiplier: (getter get_learning_rate_multiplier) (setter set_learning_rate_multiplier)
@@ -91,25 +57,23 @@ ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
    * The factor on the optimizer's learning rate.
    */
   properties[PROP_LEARNING_RATE_MULTIPLIER] =
-      g_param_spec_double ("learning-rate-multiplier", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("learning-rate-multiplier",
+                            G_STRUCT_OFFSET (OrtrainParameterGroup, learning_rate_multiplier), 0.0, G_MAXDOUBLE, 1.0);
 
   /**
    * OrtrainParameterGroup:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
    * The weight decay of the group; -1 for that of the optimizer.
    */
-  properties[PROP_WEIGHT_DECAY] =
-      g_param_spec_double ("weight-decay", NULL, NULL, -1.0, G_MAXDOUBLE, -1.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_WEIGHT_DECAY] = ortrain_field_double (
+      "weight-decay", G_STRUCT_OFFSET (OrtrainParameterGroup, weight_decay), -1.0, G_MAXDOUBLE, -1.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_parameter_group_init (OrtrainParameterGroup *self)
 {
-  self->learning_rate_multiplier = 1.0;
-  self->weight_decay = -1.0;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -157,11 +121,8 @@ void
 ortrain_parameter_group_set_learning_rate_multiplier (OrtrainParameterGroup *self, double learning_rate_multiplier)
 {
   g_return_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self));
-  g_return_if_fail (!isnan (learning_rate_multiplier));
-  if (self->learning_rate_multiplier == learning_rate_multiplier)
-    return;
-  self->learning_rate_multiplier = learning_rate_multiplier;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEARNING_RATE_MULTIPLIER]);
+
+  ortrain_field_set_double (self, properties[PROP_LEARNING_RATE_MULTIPLIER], learning_rate_multiplier);
 }
 
 /**
@@ -190,11 +151,8 @@ void
 ortrain_parameter_group_set_weight_decay (OrtrainParameterGroup *self, double weight_decay)
 {
   g_return_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self));
-  g_return_if_fail (!isnan (weight_decay));
-  if (self->weight_decay == weight_decay)
-    return;
-  self->weight_decay = weight_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_WEIGHT_DECAY], weight_decay);
 }
 
 /**

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-plateau-schedule.h"
 
+#include "core/ortrain-field-private.h"
+
 #include <math.h>
 
 /**
@@ -82,58 +84,12 @@ ortrain_plateau_schedule_load_state (OrtrainLrSchedule *schedule, GVariant *stat
 }
 
 static void
-ortrain_plateau_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_GAMMA:
-      g_value_set_double (value, self->gamma);
-      break;
-    case PROP_PATIENCE:
-      g_value_set_uint (value, self->patience);
-      break;
-    case PROP_THRESHOLD:
-      g_value_set_double (value, self->threshold);
-      break;
-    case PROP_LEAST_FACTOR:
-      g_value_set_double (value, self->least_factor);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_plateau_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_GAMMA:
-      ortrain_plateau_schedule_set_gamma (self, g_value_get_double (value));
-      break;
-    case PROP_PATIENCE:
-      ortrain_plateau_schedule_set_patience (self, g_value_get_uint (value));
-      break;
-    case PROP_THRESHOLD:
-      ortrain_plateau_schedule_set_threshold (self, g_value_get_double (value));
-      break;
-    case PROP_LEAST_FACTOR:
-      ortrain_plateau_schedule_set_least_factor (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_plateau_schedule_get_property;
-  object_class->set_property = ortrain_plateau_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_plateau_schedule_evaluate;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->observe = ortrain_plateau_schedule_observe;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->save_state = ortrain_plateau_schedule_save_state;
@@ -144,16 +100,16 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
    *
    * The factor of each change.
    */
-  properties[PROP_GAMMA] = g_param_spec_double ("gamma", NULL, NULL, 0.0, 1.0, 0.1,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_GAMMA] =
+      ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainPlateauSchedule, gamma), 0.0, 1.0, 0.1);
 
   /**
    * OrtrainPlateauSchedule:patience: (getter get_patience) (setter set_patience)
    *
    * The number of observations without improvement that are borne.
    */
-  properties[PROP_PATIENCE] = g_param_spec_uint ("patience", NULL, NULL, 0, G_MAXUINT, 10,
-                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_PATIENCE] =
+      ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainPlateauSchedule, patience), 0, G_MAXUINT, 10);
 
   /**
    * OrtrainPlateauSchedule:threshold: (getter get_threshold) (setter set_threshold)
@@ -161,25 +117,22 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
    * The relative change that counts as an improvement.
    */
   properties[PROP_THRESHOLD] =
-      g_param_spec_double ("threshold", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-4,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("threshold", G_STRUCT_OFFSET (OrtrainPlateauSchedule, threshold), 0.0, G_MAXDOUBLE, 1e-4);
 
   /**
    * OrtrainPlateauSchedule:least-factor: (getter get_least_factor) (setter set_least_factor)
    *
    * The factor that is not gone below.
    */
-  properties[PROP_LEAST_FACTOR] = g_param_spec_double (
-      "least-factor", NULL, NULL, 0.0, 1.0, 0.0, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_LEAST_FACTOR] =
+      ortrain_field_double ("least-factor", G_STRUCT_OFFSET (OrtrainPlateauSchedule, least_factor), 0.0, 1.0, 0.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_plateau_schedule_init (OrtrainPlateauSchedule *self)
 {
-  self->gamma = 0.1;
-  self->patience = 10;
-  self->threshold = 1e-4;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
   self->factor = 1.0;
 }
 
@@ -224,11 +177,8 @@ void
 ortrain_plateau_schedule_set_gamma (OrtrainPlateauSchedule *self, double gamma)
 {
   g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
-  g_return_if_fail (!isnan (gamma));
-  if (self->gamma == gamma)
-    return;
-  self->gamma = gamma;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_GAMMA]);
+
+  ortrain_field_set_double (self, properties[PROP_GAMMA], gamma);
 }
 
 /**
@@ -257,10 +207,8 @@ void
 ortrain_plateau_schedule_set_patience (OrtrainPlateauSchedule *self, guint patience)
 {
   g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
-  if (self->patience == patience)
-    return;
-  self->patience = patience;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PATIENCE]);
+
+  ortrain_field_set_uint (self, properties[PROP_PATIENCE], patience);
 }
 
 /**
@@ -289,11 +237,8 @@ void
 ortrain_plateau_schedule_set_threshold (OrtrainPlateauSchedule *self, double threshold)
 {
   g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
-  g_return_if_fail (!isnan (threshold));
-  if (self->threshold == threshold)
-    return;
-  self->threshold = threshold;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_THRESHOLD]);
+
+  ortrain_field_set_double (self, properties[PROP_THRESHOLD], threshold);
 }
 
 /**
@@ -322,9 +267,6 @@ void
 ortrain_plateau_schedule_set_least_factor (OrtrainPlateauSchedule *self, double least_factor)
 {
   g_return_if_fail (ORTRAIN_IS_PLATEAU_SCHEDULE (self));
-  g_return_if_fail (!isnan (least_factor));
-  if (self->least_factor == least_factor)
-    return;
-  self->least_factor = least_factor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEAST_FACTOR]);
+
+  ortrain_field_set_double (self, properties[PROP_LEAST_FACTOR], least_factor);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-polynomial-schedule.h"
 
+#include "core/ortrain-field-private.h"
+
 #include <math.h>
 
 /**
@@ -40,52 +42,12 @@ ortrain_polynomial_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step,
 }
 
 static void
-ortrain_polynomial_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainPolynomialSchedule *self = ORTRAIN_POLYNOMIAL_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      g_value_set_uint64 (value, self->total_steps);
-      break;
-    case PROP_POWER:
-      g_value_set_double (value, self->power);
-      break;
-    case PROP_END_FACTOR:
-      g_value_set_double (value, self->end_factor);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_polynomial_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainPolynomialSchedule *self = ORTRAIN_POLYNOMIAL_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_TOTAL_STEPS:
-      ortrain_polynomial_schedule_set_total_steps (self, g_value_get_uint64 (value));
-      break;
-    case PROP_POWER:
-      ortrain_polynomial_schedule_set_power (self, g_value_get_double (value));
-      break;
-    case PROP_END_FACTOR:
-      ortrain_polynomial_schedule_set_end_factor (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_polynomial_schedule_get_property;
-  object_class->set_property = ortrain_polynomial_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_polynomial_schedule_evaluate;
 
   /**
@@ -93,34 +55,31 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
    *
    * The step at which the schedule has come to its end.
    */
-  properties[PROP_TOTAL_STEPS] =
-      g_param_spec_uint64 ("total-steps", NULL, NULL, 1, G_MAXUINT64, 1000,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_TOTAL_STEPS] = ortrain_field_uint64 (
+      "total-steps", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, total_steps), 1, G_MAXUINT64, 1000);
 
   /**
    * OrtrainPolynomialSchedule:power: (getter get_power) (setter set_power)
    *
    * The power.
    */
-  properties[PROP_POWER] = g_param_spec_double ("power", NULL, NULL, 0.0, G_MAXDOUBLE, 1.0,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_POWER] =
+      ortrain_field_double ("power", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, power), 0.0, G_MAXDOUBLE, 1.0);
 
   /**
    * OrtrainPolynomialSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
    *
    * The factor at the end.
    */
-  properties[PROP_END_FACTOR] =
-      g_param_spec_double ("end-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_END_FACTOR] = ortrain_field_double (
+      "end-factor", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_polynomial_schedule_init (OrtrainPolynomialSchedule *self)
 {
-  self->total_steps = 1000;
-  self->power = 1.0;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -164,10 +123,8 @@ void
 ortrain_polynomial_schedule_set_total_steps (OrtrainPolynomialSchedule *self, guint64 total_steps)
 {
   g_return_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self));
-  if (self->total_steps == total_steps)
-    return;
-  self->total_steps = total_steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOTAL_STEPS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_TOTAL_STEPS], total_steps);
 }
 
 /**
@@ -196,11 +153,8 @@ void
 ortrain_polynomial_schedule_set_power (OrtrainPolynomialSchedule *self, double power)
 {
   g_return_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self));
-  g_return_if_fail (!isnan (power));
-  if (self->power == power)
-    return;
-  self->power = power;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_POWER]);
+
+  ortrain_field_set_double (self, properties[PROP_POWER], power);
 }
 
 /**
@@ -229,9 +183,6 @@ void
 ortrain_polynomial_schedule_set_end_factor (OrtrainPolynomialSchedule *self, double end_factor)
 {
   g_return_if_fail (ORTRAIN_IS_POLYNOMIAL_SCHEDULE (self));
-  g_return_if_fail (!isnan (end_factor));
-  if (self->end_factor == end_factor)
-    return;
-  self->end_factor = end_factor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_END_FACTOR]);
+
+  ortrain_field_set_double (self, properties[PROP_END_FACTOR], end_factor);
 }

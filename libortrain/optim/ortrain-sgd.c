@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-sgd.h"
 
+#include "core/ortrain-field-private.h"
 #include "optim/ortrain-optimizer-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainSgd:
@@ -52,52 +51,12 @@ ortrain_sgd_describe (OrtrainOptimizer *optimizer, gpointer description)
 }
 
 static void
-ortrain_sgd_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainSgd *self = ORTRAIN_SGD (object);
-  switch (property_id)
-    {
-    case PROP_MOMENTUM:
-      g_value_set_double (value, self->momentum);
-      break;
-    case PROP_NESTEROV:
-      g_value_set_boolean (value, self->nesterov);
-      break;
-    case PROP_WEIGHT_DECAY:
-      g_value_set_double (value, self->weight_decay);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_sgd_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainSgd *self = ORTRAIN_SGD (object);
-  switch (property_id)
-    {
-    case PROP_MOMENTUM:
-      ortrain_sgd_set_momentum (self, g_value_get_double (value));
-      break;
-    case PROP_NESTEROV:
-      ortrain_sgd_set_nesterov (self, g_value_get_boolean (value));
-      break;
-    case PROP_WEIGHT_DECAY:
-      ortrain_sgd_set_weight_decay (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_sgd_class_init (OrtrainSgdClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_sgd_get_property;
-  object_class->set_property = ortrain_sgd_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_OPTIMIZER_CLASS (klass)->describe = ortrain_sgd_describe;
 
   /**
@@ -105,16 +64,14 @@ ortrain_sgd_class_init (OrtrainSgdClass *klass)
    *
    * The momentum.
    */
-  properties[PROP_MOMENTUM] = g_param_spec_double (
-      "momentum", NULL, NULL, 0.0, 1.0, 0.0, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_MOMENTUM] = ortrain_field_double ("momentum", G_STRUCT_OFFSET (OrtrainSgd, momentum), 0.0, 1.0, 0.0);
 
   /**
    * OrtrainSgd:nesterov: (getter get_nesterov) (setter set_nesterov)
    *
    * Whether Nesterov's form of momentum is used.
    */
-  properties[PROP_NESTEROV] = g_param_spec_boolean (
-      "nesterov", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_NESTEROV] = ortrain_field_boolean ("nesterov", G_STRUCT_OFFSET (OrtrainSgd, nesterov), FALSE);
 
   /**
    * OrtrainSgd:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
@@ -122,14 +79,14 @@ ortrain_sgd_class_init (OrtrainSgdClass *klass)
    * The weight decay.
    */
   properties[PROP_WEIGHT_DECAY] =
-      g_param_spec_double ("weight-decay", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainSgd, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_sgd_init (OrtrainSgd *self)
 {
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -172,11 +129,8 @@ void
 ortrain_sgd_set_momentum (OrtrainSgd *self, double momentum)
 {
   g_return_if_fail (ORTRAIN_IS_SGD (self));
-  g_return_if_fail (!isnan (momentum));
-  if (self->momentum == momentum)
-    return;
-  self->momentum = momentum;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MOMENTUM]);
+
+  ortrain_field_set_double (self, properties[PROP_MOMENTUM], momentum);
 }
 
 /**
@@ -205,11 +159,8 @@ void
 ortrain_sgd_set_nesterov (OrtrainSgd *self, gboolean nesterov)
 {
   g_return_if_fail (ORTRAIN_IS_SGD (self));
-  nesterov = !!nesterov;
-  if (self->nesterov == nesterov)
-    return;
-  self->nesterov = nesterov;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_NESTEROV]);
+
+  ortrain_field_set_boolean (self, properties[PROP_NESTEROV], nesterov);
 }
 
 /**
@@ -238,9 +189,6 @@ void
 ortrain_sgd_set_weight_decay (OrtrainSgd *self, double weight_decay)
 {
   g_return_if_fail (ORTRAIN_IS_SGD (self));
-  g_return_if_fail (!isnan (weight_decay));
-  if (self->weight_decay == weight_decay)
-    return;
-  self->weight_decay = weight_decay;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_WEIGHT_DECAY]);
+
+  ortrain_field_set_double (self, properties[PROP_WEIGHT_DECAY], weight_decay);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-step-schedule.h"
 
+#include "core/ortrain-field-private.h"
+
 #include <math.h>
 
 /**
@@ -37,46 +39,12 @@ ortrain_step_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, doubl
 }
 
 static void
-ortrain_step_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainStepSchedule *self = ORTRAIN_STEP_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_STEP_SIZE:
-      g_value_set_uint64 (value, self->step_size);
-      break;
-    case PROP_GAMMA:
-      g_value_set_double (value, self->gamma);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_step_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainStepSchedule *self = ORTRAIN_STEP_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_STEP_SIZE:
-      ortrain_step_schedule_set_step_size (self, g_value_get_uint64 (value));
-      break;
-    case PROP_GAMMA:
-      ortrain_step_schedule_set_gamma (self, g_value_get_double (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_step_schedule_get_property;
-  object_class->set_property = ortrain_step_schedule_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_step_schedule_evaluate;
 
   /**
@@ -85,24 +53,22 @@ ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
    * The number of steps between two changes.
    */
   properties[PROP_STEP_SIZE] =
-      g_param_spec_uint64 ("step-size", NULL, NULL, 1, G_MAXUINT64, 1000,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_uint64 ("step-size", G_STRUCT_OFFSET (OrtrainStepSchedule, step_size), 1, G_MAXUINT64, 1000);
 
   /**
    * OrtrainStepSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
    * The factor of each change.
    */
-  properties[PROP_GAMMA] = g_param_spec_double ("gamma", NULL, NULL, 0.0, G_MAXDOUBLE, 0.1,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_GAMMA] =
+      ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainStepSchedule, gamma), 0.0, G_MAXDOUBLE, 0.1);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_step_schedule_init (OrtrainStepSchedule *self)
 {
-  self->step_size = 1000;
-  self->gamma = 0.1;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -146,10 +112,8 @@ void
 ortrain_step_schedule_set_step_size (OrtrainStepSchedule *self, guint64 step_size)
 {
   g_return_if_fail (ORTRAIN_IS_STEP_SCHEDULE (self));
-  if (self->step_size == step_size)
-    return;
-  self->step_size = step_size;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_STEP_SIZE]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_STEP_SIZE], step_size);
 }
 
 /**
@@ -178,9 +142,6 @@ void
 ortrain_step_schedule_set_gamma (OrtrainStepSchedule *self, double gamma)
 {
   g_return_if_fail (ORTRAIN_IS_STEP_SCHEDULE (self));
-  g_return_if_fail (!isnan (gamma));
-  if (self->gamma == gamma)
-    return;
-  self->gamma = gamma;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_GAMMA]);
+
+  ortrain_field_set_double (self, properties[PROP_GAMMA], gamma);
 }

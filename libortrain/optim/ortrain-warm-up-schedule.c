@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-warm-up-schedule.h"
 
-#include <math.h>
+#include "core/ortrain-field-private.h"
 
 /**
  * OrtrainWarmUpSchedule:
@@ -77,44 +77,22 @@ ortrain_warm_up_schedule_finalize (GObject *object)
   G_OBJECT_CLASS (ortrain_warm_up_schedule_parent_class)->finalize (object);
 }
 
-static void
-ortrain_warm_up_schedule_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+/* A schedule that comes after itself would never be found. */
+static gboolean
+comes_after (OrtrainLrSchedule *schedule, OrtrainWarmUpSchedule *self)
 {
-  OrtrainWarmUpSchedule *self = ORTRAIN_WARM_UP_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_STEPS:
-      g_value_set_uint64 (value, self->steps);
-      break;
-    case PROP_START_FACTOR:
-      g_value_set_double (value, self->start_factor);
-      break;
-    case PROP_AFTER:
-      g_value_set_object (value, self->after);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
+  while (ORTRAIN_IS_WARM_UP_SCHEDULE (schedule) && schedule != ORTRAIN_LR_SCHEDULE (self))
+    schedule = ORTRAIN_WARM_UP_SCHEDULE (schedule)->after;
+  return schedule == ORTRAIN_LR_SCHEDULE (self);
 }
 
 static void
 ortrain_warm_up_schedule_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
 {
-  OrtrainWarmUpSchedule *self = ORTRAIN_WARM_UP_SCHEDULE (object);
-  switch (property_id)
-    {
-    case PROP_STEPS:
-      ortrain_warm_up_schedule_set_steps (self, g_value_get_uint64 (value));
-      break;
-    case PROP_START_FACTOR:
-      ortrain_warm_up_schedule_set_start_factor (self, g_value_get_double (value));
-      break;
-    case PROP_AFTER:
-      ortrain_warm_up_schedule_set_after (self, g_value_get_object (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
+  g_return_if_fail (property_id != PROP_AFTER ||
+                    !comes_after (g_value_get_object (value), ORTRAIN_WARM_UP_SCHEDULE (object)));
+
+  ortrain_field_set_property (object, property_id, value, pspec);
 }
 
 static void
@@ -123,7 +101,7 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_warm_up_schedule_finalize;
-  object_class->get_property = ortrain_warm_up_schedule_get_property;
+  object_class->get_property = ortrain_field_get_property;
   object_class->set_property = ortrain_warm_up_schedule_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_warm_up_schedule_evaluate;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->observe = ortrain_warm_up_schedule_observe;
@@ -135,31 +113,31 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
    *
    * The number of steps of the warm-up.
    */
-  properties[PROP_STEPS] = g_param_spec_uint64 ("steps", NULL, NULL, 0, G_MAXUINT64, 0,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_STEPS] =
+      ortrain_field_uint64 ("steps", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, steps), 0, G_MAXUINT64, 0);
 
   /**
    * OrtrainWarmUpSchedule:start-factor: (getter get_start_factor) (setter set_start_factor)
    *
    * The factor of the first step.
    */
-  properties[PROP_START_FACTOR] =
-      g_param_spec_double ("start-factor", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_START_FACTOR] = ortrain_field_double (
+      "start-factor", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, start_factor), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainWarmUpSchedule:after: (getter get_after) (setter set_after)
    *
    * The schedule that follows, counted from the end of the warm-up.
    */
-  properties[PROP_AFTER] = g_param_spec_object ("after", NULL, NULL, ORTRAIN_TYPE_LR_SCHEDULE,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_AFTER] =
+      ortrain_field_object ("after", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, after), ORTRAIN_TYPE_LR_SCHEDULE);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_warm_up_schedule_init (OrtrainWarmUpSchedule *self)
 {
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -203,10 +181,8 @@ void
 ortrain_warm_up_schedule_set_steps (OrtrainWarmUpSchedule *self, guint64 steps)
 {
   g_return_if_fail (ORTRAIN_IS_WARM_UP_SCHEDULE (self));
-  if (self->steps == steps)
-    return;
-  self->steps = steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_STEPS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_STEPS], steps);
 }
 
 /**
@@ -235,11 +211,8 @@ void
 ortrain_warm_up_schedule_set_start_factor (OrtrainWarmUpSchedule *self, double start_factor)
 {
   g_return_if_fail (ORTRAIN_IS_WARM_UP_SCHEDULE (self));
-  g_return_if_fail (!isnan (start_factor));
-  if (self->start_factor == start_factor)
-    return;
-  self->start_factor = start_factor;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_START_FACTOR]);
+
+  ortrain_field_set_double (self, properties[PROP_START_FACTOR], start_factor);
 }
 
 /**
@@ -268,8 +241,7 @@ void
 ortrain_warm_up_schedule_set_after (OrtrainWarmUpSchedule *self, OrtrainLrSchedule *after)
 {
   g_return_if_fail (ORTRAIN_IS_WARM_UP_SCHEDULE (self));
-  g_return_if_fail (after == NULL || G_TYPE_CHECK_INSTANCE_TYPE (after, ORTRAIN_TYPE_LR_SCHEDULE));
-  if (!g_set_object (&self->after, after))
-    return;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_AFTER]);
+  g_return_if_fail (!comes_after (after, self));
+
+  ortrain_field_set_object (self, properties[PROP_AFTER], after);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-trainer-private.h"
 
+#include "core/ortrain-field-private.h"
 #include "core/ortrain-home-private.h"
 #include "session/ortrain-evaluation-private.h"
 #include "session/ortrain-training-session-private.h"
@@ -106,135 +107,49 @@ ortrain_trainer_finalize (GObject *object)
 }
 
 static void
-ortrain_trainer_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainTrainer *self = ORTRAIN_TRAINER (object);
-  switch (property_id)
-    {
-    case PROP_EPOCHS:
-      g_value_set_uint (value, self->epochs);
-      break;
-    case PROP_BATCH_SIZE:
-      g_value_set_uint (value, self->batch_size);
-      break;
-    case PROP_SHUFFLE:
-      g_value_set_boolean (value, self->shuffle);
-      break;
-    case PROP_DROP_LAST:
-      g_value_set_boolean (value, self->drop_last);
-      break;
-    case PROP_SEED:
-      g_value_set_uint64 (value, self->seed);
-      break;
-    case PROP_VALIDATION:
-      g_value_set_object (value, self->validation);
-      break;
-    case PROP_CHECKPOINT_DIR:
-      g_value_set_string (value, self->checkpoint_dir);
-      break;
-    case PROP_CHECKPOINT_STEPS:
-      g_value_set_uint (value, self->checkpoint_steps);
-      break;
-    case PROP_RESUME:
-      g_value_set_boolean (value, self->resume);
-      break;
-    case PROP_PATIENCE:
-      g_value_set_uint (value, self->patience);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_trainer_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainTrainer *self = ORTRAIN_TRAINER (object);
-  switch (property_id)
-    {
-    case PROP_EPOCHS:
-      ortrain_trainer_set_epochs (self, g_value_get_uint (value));
-      break;
-    case PROP_BATCH_SIZE:
-      ortrain_trainer_set_batch_size (self, g_value_get_uint (value));
-      break;
-    case PROP_SHUFFLE:
-      ortrain_trainer_set_shuffle (self, g_value_get_boolean (value));
-      break;
-    case PROP_DROP_LAST:
-      ortrain_trainer_set_drop_last (self, g_value_get_boolean (value));
-      break;
-    case PROP_SEED:
-      ortrain_trainer_set_seed (self, g_value_get_uint64 (value));
-      break;
-    case PROP_VALIDATION:
-      ortrain_trainer_set_validation (self, g_value_get_object (value));
-      break;
-    case PROP_CHECKPOINT_DIR:
-      ortrain_trainer_set_checkpoint_dir (self, g_value_get_string (value));
-      break;
-    case PROP_CHECKPOINT_STEPS:
-      ortrain_trainer_set_checkpoint_steps (self, g_value_get_uint (value));
-      break;
-    case PROP_RESUME:
-      ortrain_trainer_set_resume (self, g_value_get_boolean (value));
-      break;
-    case PROP_PATIENCE:
-      ortrain_trainer_set_patience (self, g_value_get_uint (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_trainer_class_init (OrtrainTrainerClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_trainer_finalize;
-  object_class->get_property = ortrain_trainer_get_property;
-  object_class->set_property = ortrain_trainer_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
 
   /**
    * OrtrainTrainer:epochs: (getter get_epochs) (setter set_epochs)
    *
    * The number of epochs.
    */
-  properties[PROP_EPOCHS] = g_param_spec_uint ("epochs", NULL, NULL, 1, G_MAXUINT, 1,
-                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_EPOCHS] = ortrain_field_uint ("epochs", G_STRUCT_OFFSET (OrtrainTrainer, epochs), 1, G_MAXUINT, 1);
 
   /**
    * OrtrainTrainer:batch-size: (getter get_batch_size) (setter set_batch_size)
    *
    * The number of items of a batch.
    */
-  properties[PROP_BATCH_SIZE] = g_param_spec_uint (
-      "batch-size", NULL, NULL, 1, G_MAXUINT, 32, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BATCH_SIZE] =
+      ortrain_field_uint ("batch-size", G_STRUCT_OFFSET (OrtrainTrainer, batch_size), 1, G_MAXUINT, 32);
 
   /**
    * OrtrainTrainer:shuffle: (getter get_shuffle) (setter set_shuffle)
    *
    * Whether each epoch takes the items in a new order.
    */
-  properties[PROP_SHUFFLE] = g_param_spec_boolean (
-      "shuffle", NULL, NULL, TRUE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_SHUFFLE] = ortrain_field_boolean ("shuffle", G_STRUCT_OFFSET (OrtrainTrainer, shuffle), TRUE);
 
   /**
    * OrtrainTrainer:drop-last: (getter get_drop_last) (setter set_drop_last)
    *
    * Whether a last batch that is not full is left out.
    */
-  properties[PROP_DROP_LAST] = g_param_spec_boolean (
-      "drop-last", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_DROP_LAST] = ortrain_field_boolean ("drop-last", G_STRUCT_OFFSET (OrtrainTrainer, drop_last), FALSE);
 
   /**
    * OrtrainTrainer:seed: (getter get_seed) (setter set_seed)
    *
    * The seed of the orders.
    */
-  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0,
-                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainer, seed), 0, G_MAXUINT64, 0);
 
   /**
    * OrtrainTrainer:validation: (getter get_validation) (setter set_validation)
@@ -242,16 +157,15 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * The data that the model is tried on after each epoch.
    */
   properties[PROP_VALIDATION] =
-      g_param_spec_object ("validation", NULL, NULL, ORTRAIN_TYPE_DATASET,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_object ("validation", G_STRUCT_OFFSET (OrtrainTrainer, validation), ORTRAIN_TYPE_DATASET);
 
   /**
    * OrtrainTrainer:checkpoint-dir: (getter get_checkpoint_dir) (setter set_checkpoint_dir)
    *
    * The folder that checkpoints are saved in.
    */
-  properties[PROP_CHECKPOINT_DIR] = g_param_spec_string (
-      "checkpoint-dir", NULL, NULL, NULL, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_CHECKPOINT_DIR] =
+      ortrain_field_string ("checkpoint-dir", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_dir));
 
   /**
    * OrtrainTrainer:checkpoint-steps: (getter get_checkpoint_steps) (setter set_checkpoint_steps)
@@ -259,24 +173,22 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * The number of updates between two checkpoints; 0 for one after each epoch.
    */
   properties[PROP_CHECKPOINT_STEPS] =
-      g_param_spec_uint ("checkpoint-steps", NULL, NULL, 0, G_MAXUINT, 0,
-                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_uint ("checkpoint-steps", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_steps), 0, G_MAXUINT, 0);
 
   /**
    * OrtrainTrainer:resume: (getter get_resume) (setter set_resume)
    *
    * Whether training goes on from the checkpoint, if there is one.
    */
-  properties[PROP_RESUME] = g_param_spec_boolean ("resume", NULL, NULL, FALSE,
-                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_RESUME] = ortrain_field_boolean ("resume", G_STRUCT_OFFSET (OrtrainTrainer, resume), FALSE);
 
   /**
    * OrtrainTrainer:patience: (getter get_patience) (setter set_patience)
    *
    * The number of epochs without a lesser loss after which training ends; 0 for no such end.
    */
-  properties[PROP_PATIENCE] = g_param_spec_uint ("patience", NULL, NULL, 0, G_MAXUINT, 0,
-                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_PATIENCE] =
+      ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainTrainer, patience), 0, G_MAXUINT, 0);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 
   /**
@@ -312,9 +224,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
 static void
 ortrain_trainer_init (OrtrainTrainer *self)
 {
-  self->epochs = 1;
-  self->batch_size = 32;
-  self->shuffle = TRUE;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
   self->mailbox = ortrain_mailbox_new (deliver);
 }
 
@@ -365,10 +275,8 @@ void
 ortrain_trainer_set_epochs (OrtrainTrainer *self, guint epochs)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  if (self->epochs == epochs)
-    return;
-  self->epochs = epochs;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_EPOCHS]);
+
+  ortrain_field_set_uint (self, properties[PROP_EPOCHS], epochs);
 }
 
 /**
@@ -397,10 +305,8 @@ void
 ortrain_trainer_set_batch_size (OrtrainTrainer *self, guint batch_size)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  if (self->batch_size == batch_size)
-    return;
-  self->batch_size = batch_size;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BATCH_SIZE]);
+
+  ortrain_field_set_uint (self, properties[PROP_BATCH_SIZE], batch_size);
 }
 
 /**
@@ -429,11 +335,8 @@ void
 ortrain_trainer_set_shuffle (OrtrainTrainer *self, gboolean shuffle)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  shuffle = !!shuffle;
-  if (self->shuffle == shuffle)
-    return;
-  self->shuffle = shuffle;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SHUFFLE]);
+
+  ortrain_field_set_boolean (self, properties[PROP_SHUFFLE], shuffle);
 }
 
 /**
@@ -462,11 +365,8 @@ void
 ortrain_trainer_set_drop_last (OrtrainTrainer *self, gboolean drop_last)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  drop_last = !!drop_last;
-  if (self->drop_last == drop_last)
-    return;
-  self->drop_last = drop_last;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DROP_LAST]);
+
+  ortrain_field_set_boolean (self, properties[PROP_DROP_LAST], drop_last);
 }
 
 /**
@@ -495,10 +395,8 @@ void
 ortrain_trainer_set_seed (OrtrainTrainer *self, guint64 seed)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  if (self->seed == seed)
-    return;
-  self->seed = seed;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_SEED], seed);
 }
 
 /**
@@ -527,10 +425,8 @@ void
 ortrain_trainer_set_validation (OrtrainTrainer *self, OrtrainDataset *validation)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  g_return_if_fail (validation == NULL || G_TYPE_CHECK_INSTANCE_TYPE (validation, ORTRAIN_TYPE_DATASET));
-  if (!g_set_object (&self->validation, validation))
-    return;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_VALIDATION]);
+
+  ortrain_field_set_object (self, properties[PROP_VALIDATION], validation);
 }
 
 /**
@@ -559,11 +455,8 @@ void
 ortrain_trainer_set_checkpoint_dir (OrtrainTrainer *self, const char *checkpoint_dir)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  if (g_strcmp0 (self->checkpoint_dir, checkpoint_dir) == 0)
-    return;
-  g_free (self->checkpoint_dir);
-  self->checkpoint_dir = g_strdup (checkpoint_dir);
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CHECKPOINT_DIR]);
+
+  ortrain_field_set_string (self, properties[PROP_CHECKPOINT_DIR], checkpoint_dir);
 }
 
 /**
@@ -592,10 +485,8 @@ void
 ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_steps)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  if (self->checkpoint_steps == checkpoint_steps)
-    return;
-  self->checkpoint_steps = checkpoint_steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CHECKPOINT_STEPS]);
+
+  ortrain_field_set_uint (self, properties[PROP_CHECKPOINT_STEPS], checkpoint_steps);
 }
 
 /**
@@ -624,11 +515,8 @@ void
 ortrain_trainer_set_resume (OrtrainTrainer *self, gboolean resume)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  resume = !!resume;
-  if (self->resume == resume)
-    return;
-  self->resume = resume;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RESUME]);
+
+  ortrain_field_set_boolean (self, properties[PROP_RESUME], resume);
 }
 
 /**
@@ -657,10 +545,8 @@ void
 ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  if (self->patience == patience)
-    return;
-  self->patience = patience;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PATIENCE]);
+
+  ortrain_field_set_uint (self, properties[PROP_PATIENCE], patience);
 }
 
 /**

@@ -418,6 +418,45 @@ test_plateau (void)
   g_assert_false (ortrain_lr_schedule_load_state (other, wrong));
 }
 
+/* What a setter refuses, GObject's way of setting refuses too, and nothing is changed. */
+static void
+test_out_of_range (void)
+{
+  g_autoptr (OrtrainLrSchedule) steps = ortrain_step_schedule_new (10, 0.5);
+  double factor;
+  g_test_expect_message ("Ortrain", G_LOG_LEVEL_CRITICAL, "0 cannot be the step-size of OrtrainStepSchedule");
+  ortrain_step_schedule_set_step_size (ORTRAIN_STEP_SCHEDULE (steps), 0);
+  g_test_assert_expected_messages ();
+  g_assert_true (ortrain_lr_schedule_evaluate (steps, 10, &factor));
+  g_assert_cmpfloat (factor, ==, 0.5);
+
+  g_autoptr (OrtrainOptimizer) adam = ortrain_adam_new (1e-3);
+  static const double wrong[] = { -0.1, 1.1, INFINITY, NAN };
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_test_expect_message ("Ortrain", G_LOG_LEVEL_CRITICAL, "*beta1 of OrtrainAdam");
+      ortrain_adam_set_beta1 (ORTRAIN_ADAM (adam), wrong[i]);
+      g_test_assert_expected_messages ();
+      g_assert_cmpfloat (ortrain_adam_get_beta1 (ORTRAIN_ADAM (adam)), ==, 0.9);
+    }
+}
+
+static void
+test_warm_up_circle (void)
+{
+  g_autoptr (OrtrainLrSchedule) first = ortrain_warm_up_schedule_new (1, NULL);
+  g_autoptr (OrtrainLrSchedule) second = ortrain_warm_up_schedule_new (1, first);
+  g_test_expect_message ("Ortrain", G_LOG_LEVEL_CRITICAL, "*comes_after*");
+  ortrain_warm_up_schedule_set_after (ORTRAIN_WARM_UP_SCHEDULE (first), second);
+  g_test_assert_expected_messages ();
+  g_test_expect_message ("Ortrain", G_LOG_LEVEL_CRITICAL, "*comes_after*");
+  g_object_set (first, "after", first, NULL);
+  g_test_assert_expected_messages ();
+  double factor;
+  g_assert_true (ortrain_lr_schedule_evaluate (second, 5, &factor));
+  g_assert_cmpfloat (factor, ==, 1.0);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -435,5 +474,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/optim/derived", test_derived);
   g_test_add_func ("/optim/schedules", test_schedules);
   g_test_add_func ("/optim/plateau", test_plateau);
+  g_test_add_func ("/optim/out-of-range", test_out_of_range);
+  g_test_add_func ("/optim/warm-up-circle", test_warm_up_circle);
   return g_test_run ();
 }
