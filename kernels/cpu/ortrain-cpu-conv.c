@@ -2,6 +2,7 @@
 #include "cpu/ortrain-cpu-conv-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "cpu/ortrain-cpu-copy-private.h"
 #include "cpu/ortrain-cpu-half.h"
 
 #include <string.h>
@@ -125,7 +126,7 @@ new_conv (const OrtrainKernelSetup *setup, const OrtrainConvGeometry *geometry, 
           g_free (conv->phases);
         }
       g_free (conv);
-      refuse (setup, error, "no memory for the kernel's constants");
+      ortrain_kernel_refuse_memory (setup, error);
       return NULL;
     }
   conv->n_taps = n_taps;

@@ -36,6 +36,8 @@ void ortrain_copy_fill (OrtrainThreadPool *pool, gpointer out, gint64 n, gconstp
 
 /* "Gather" and so on: PLAN_ERROR_INVALID for what inference should have refused. Returns FALSE. */
 gboolean ortrain_kernel_refuse (const OrtrainKernelSetup *setup, GError **error, const char *reason);
+/* DEVICE_ERROR_NO_MEMORY: for tables that are as long as an axis of a tensor. Returns FALSE. */
+gboolean ortrain_kernel_refuse_memory (const OrtrainKernelSetup *setup, GError **error);
 
 static inline gint64
 ortrain_kernel_index (gconstpointer indices, gboolean is_64, gint64 i)

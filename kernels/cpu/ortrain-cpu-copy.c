@@ -320,3 +320,11 @@ ortrain_kernel_refuse (const OrtrainKernelSetup *setup, GError **error, const ch
   g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "%s: %s", setup->op_type, reason);
   return FALSE;
 }
+
+gboolean
+ortrain_kernel_refuse_memory (const OrtrainKernelSetup *setup, GError **error)
+{
+  g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+               "%s: the memory for what is prepared could not be had", setup->op_type);
+  return FALSE;
+}

@@ -77,6 +77,8 @@ ortrain_half_prepare (OrtrainKernelSetup *setup, OrtrainKernelPrepareFunc prepar
                  "%s: the operands are too large to be widened", setup->op_type);
   if (!ok || !prepare (&inner, error))
     {
+      if (inner.constants != NULL && inner.constants_free != NULL)
+        inner.constants_free (inner.constants);
       g_free (self);
       return FALSE;
     }

@@ -2,6 +2,7 @@
 #include "provider/ortrain-kernel-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "cpu/ortrain-cpu-copy-private.h"
 #include "cpu/ortrain-cpu-gemm.h"
 
 #include <math.h>
@@ -228,7 +229,7 @@ prepare_product (OrtrainKernelSetup *setup, gboolean trans_a, gboolean trans_b, 
     bytes = G_MAXSIZE;
   MatMulConstants *constants = bytes == G_MAXSIZE ? NULL : g_try_malloc0 (bytes);
   if (constants == NULL)
-    return refuse (setup, error, "no memory for the offsets of the batch");
+    return ortrain_kernel_refuse_memory (setup, error);
   setup->constants = constants;
   setup->constants_free = g_free;
   constants->dtype = operands[0]->dtype;

@@ -91,7 +91,9 @@ setup_pad (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOper
   gint64 total = 0;
   for (guint d = 0; d < rank; d++)
     total += y->dims[d];
-  pad->indices = g_new (gint64, MAX (total, 1));
+  pad->indices = g_try_new (gint64, (gsize) MAX (total, 1));
+  if (pad->indices == NULL)
+    return ortrain_kernel_refuse_memory (setup, error);
   gint64 *map = pad->indices;
   pad->free_dims = 1;
   for (guint d = 0; d < rank; d++)

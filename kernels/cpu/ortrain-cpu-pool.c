@@ -2,6 +2,7 @@
 #include "provider/ortrain-kernel-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "cpu/ortrain-cpu-copy-private.h"
 #include "cpu/ortrain-cpu-half.h"
 
 #include <math.h>
@@ -146,7 +147,7 @@ read_window (Pool *pool, OrtrainKernelSetup *setup, guint rank, GError **error)
     return refuse (setup, error, "the window is too large");
   pool->taps = g_try_new0 (PoolTap, (gsize) n_taps);
   if (pool->taps == NULL)
-    return refuse (setup, error, "no memory for the window's constants");
+    return ortrain_kernel_refuse_memory (setup, error);
   pool->n_taps = (gint32) n_taps;
   for (gint64 t = 0; t < n_taps; t++)
     {
@@ -164,7 +165,7 @@ read_window (Pool *pool, OrtrainKernelSetup *setup, guint rank, GError **error)
     {
       pool->counts[i] = g_try_new0 (gint32, (gsize) pool->out[i] + 1);
       if (pool->counts[i] == NULL)
-        return refuse (setup, error, "no memory for the window's constants");
+        return ortrain_kernel_refuse_memory (setup, error);
       for (gint64 o = 0; o < pool->out[i]; o++)
         for (gint64 k = 0; k < pool->kernel[i]; k++)
           {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cpu-copy-private.h"
 
+#include "core/ortrain-checked-private.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -82,7 +84,7 @@ cubic (double x, double a)
   return 0;
 }
 
-static void
+static gboolean
 fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double roi_end, gboolean *any_outside)
 {
   gboolean nearest = g_str_equal (mode->mode, "nearest"), linear = g_str_equal (mode->mode, "linear");
@@ -90,9 +92,14 @@ fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double 
   double support = nearest ? 1 : linear ? 1 : 2, shrink = mode->antialias && !nearest && scale < 1 ? scale : 1;
   gint64 start = nearest ? 0 : (gint64) floor (-support / shrink) + 1;
   axis->taps = nearest ? 1 : (guint) (2 - 2 * start);
-  axis->indices = g_new0 (gint64, (gsize) axis->n_out * axis->taps + 1);
-  axis->weights = g_new0 (double, (gsize) axis->n_out * axis->taps + 1);
-  axis->outside = g_new0 (guint8, (gsize) axis->n_out + 1);
+  gsize n;
+  if (!ortrain_checked_mul ((gsize) axis->n_out, axis->taps, &n) || n >= G_MAXSSIZE)
+    return FALSE;
+  axis->indices = g_try_new0 (gint64, n + 1);
+  axis->weights = g_try_new0 (double, n + 1);
+  axis->outside = g_try_new0 (guint8, (gsize) axis->n_out + 1);
+  if (axis->indices == NULL || axis->weights == NULL || axis->outside == NULL)
+    return FALSE;
   for (gint64 j = 0; j < axis->n_out; j++)
     {
       double x = transform (mode, (double) j, scale, axis->n_in, axis->n_out, roi_begin, roi_end);
@@ -129,6 +136,7 @@ fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double 
         for (guint t = 0; t < axis->taps; t++)
           weights[t] /= sum;
     }
+  return TRUE;
 }
 
 /* Floats of a constant operand; FALSE when absent or empty. */
@@ -228,7 +236,8 @@ setup_resize (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainO
       axis->n_out = y->dims[d];
       axis->outer = ortrain_kernel_product (current, 0, d);
       axis->inner = ortrain_kernel_product (current, d + 1, rank);
-      fill_axis (axis, &mode, scales[d], begin[d], end[d], &r->any_outside);
+      if (!fill_axis (axis, &mode, scales[d], begin[d], end[d], &r->any_outside))
+        return ortrain_kernel_refuse_memory (setup, error);
       current[d] = y->dims[d];
       r->buffer =
           MAX (r->buffer, MAX (axis->outer * axis->n_in * axis->inner, axis->outer * axis->n_out * axis->inner));

@@ -2,13 +2,13 @@
 #include "checkpoint/ortrain-checkpoint-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-json-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <json-glib/json-glib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -328,12 +328,20 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
     {
       g_autofree char *parent = g_path_get_dirname (path);
       if (!sync_folder (parent, error))
-        return FALSE;
+        {
+          rmdir (path);
+          return FALSE;
+        }
     }
   reached ("folder made");
   int root = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (root < 0)
-    return fail_errno (error, path, "opening the folder", errno);
+    {
+      fail_errno (error, path, "opening the folder", errno);
+      if (made)
+        rmdir (path);
+      return FALSE;
+    }
   gboolean saved = FALSE;
   if (flock (root, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
     saved = save_locked (self, path, root, cancellable, error);
@@ -378,35 +386,6 @@ map_below (int folder, const char *name, GError **error)
     }
   close (fd);
   return bytes;
-}
-
-/* The parser of JSON calls itself for each level. */
-static gboolean
-check_depth (const char *text, gsize size)
-{
-  guint depth = 0;
-  gboolean in_string = FALSE;
-  for (gsize i = 0; i < size; i++)
-    {
-      char c = text[i];
-      if (in_string)
-        {
-          if (c == '\\')
-            i++;
-          else if (c == '"')
-            in_string = FALSE;
-        }
-      else if (c == '"')
-        in_string = TRUE;
-      else if (c == '{' || c == '[')
-        {
-          if (++depth > MAX_DEPTH)
-            return FALSE;
-        }
-      else if ((c == '}' || c == ']') && depth > 0)
-        depth--;
-    }
-  return TRUE;
 }
 
 static JsonNode *
@@ -514,7 +493,7 @@ read_metadata (OrtrainCheckpointContents *self, JsonObject *metadata, GError **e
 static gboolean
 read_manifest (OrtrainCheckpointContents *self, JsonNode *root_node, int root, GError **error)
 {
-  if (root_node == NULL || !JSON_NODE_HOLDS_OBJECT (root_node))
+  if (!JSON_NODE_HOLDS_OBJECT (root_node))
     return fail (error, "is no object");
   JsonObject *manifest = json_node_get_object (root_node);
   JsonNode *format = get_member (manifest, "format", G_TYPE_STRING);
@@ -577,17 +556,15 @@ load_once (OrtrainCheckpointContents *self, int root, gboolean *replaced, GError
   const char *text = g_bytes_get_data (bytes, &size);
   if (size > MAX_MANIFEST)
     return fail (error, "is too large");
-  if (!check_depth (text, size))
-    return fail (error, "is nested too deeply");
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
   g_autoptr (GError) json_error = NULL;
-  if (!json_parser_load_from_data (parser, text, (gssize) size, &json_error))
+  g_autoptr (JsonNode) root_node = ortrain_json_parse (text, size, MAX_DEPTH, &json_error);
+  if (root_node == NULL)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
                    "the manifest is not valid JSON: %s", json_error->message);
       return FALSE;
     }
-  if (read_manifest (self, json_parser_get_root (parser), root, error))
+  if (read_manifest (self, root_node, root, error))
     return TRUE;
   g_autoptr (GBytes) now = map_below (root, MANIFEST, NULL);
   *replaced = now != NULL && !g_bytes_equal (now, bytes);

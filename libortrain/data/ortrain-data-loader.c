@@ -349,8 +349,14 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
   if (self->n_indices < n)
     {
       g_free (self->indices);
-      self->indices = g_new (guint64, n);
-      self->n_indices = n;
+      self->indices = g_try_new (guint64, n);
+      self->n_indices = self->indices != NULL ? n : 0;
+      if (self->indices == NULL)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+                       "no memory for the indices of a batch of %" G_GSIZE_FORMAT " items", n);
+          return NULL;
+        }
     }
   for (gsize i = 0; i < n; i++)
     self->indices[i] = self->shuffle ? self->order[self->position + i] : self->position + i;

@@ -6,7 +6,7 @@
 /* A dimension: a number, or a polynomial of named symbols with integer coefficients, in canonical form, so that equal
  * expressions are equal pointers. Expressions live in a space, which a graph and its clones share; a dim is a plain
  * value that nobody frees. Divisions, maxima and so on that do not come out even are symbols made of their operands. */
-typedef struct _OrtrainDimSpace OrtrainDimSpace; /* reference counted; not thread-safe */
+typedef struct _OrtrainDimSpace OrtrainDimSpace; /* reference counted; may be used by several threads */
 typedef struct _OrtrainDimExpr OrtrainDimExpr;
 
 typedef struct

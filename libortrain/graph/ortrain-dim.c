@@ -45,11 +45,14 @@ typedef struct
 struct _OrtrainDimSpace
 {
   gatomicrefcount ref_count;
+  GRecMutex lock;      /* of all below. Clones of a graph share a space, and may be worked on by several threads */
   GPtrArray *symbols;  /* of Symbol */
   GHashTable *by_name; /* name → index + 1 */
   GHashTable *expressions;
   guint next_unknown;
 };
+
+#define LOCK(space) g_autoptr (GRecMutexLocker) G_GNUC_UNUSED locker = g_rec_mutex_locker_new (&(space)->lock)
 
 /* Expressions with more terms than this become unknown: nobody writes them, but a hostile file could. */
 #define MAX_TERMS 64
@@ -120,6 +123,7 @@ ortrain_dim_space_new (void)
 {
   OrtrainDimSpace *self = g_new0 (OrtrainDimSpace, 1);
   g_atomic_ref_count_init (&self->ref_count);
+  g_rec_mutex_init (&self->lock);
   self->symbols = g_ptr_array_new_with_free_func (symbol_free);
   self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
   self->expressions = g_hash_table_new_full (expr_hash, expr_equal, expr_free, NULL);
@@ -141,6 +145,7 @@ ortrain_dim_space_unref (OrtrainDimSpace *self)
   g_hash_table_unref (self->expressions);
   g_hash_table_unref (self->by_name);
   g_ptr_array_unref (self->symbols);
+  g_rec_mutex_clear (&self->lock);
   g_free (self);
 }
 
@@ -247,12 +252,14 @@ add_symbol (OrtrainDimSpace *space, char *name, SymbolKind kind, OrtrainDim a, O
 OrtrainDim
 ortrain_dim_symbol (OrtrainDimSpace *space, const char *name)
 {
+  LOCK (space);
   return add_symbol (space, g_strdup (name), SYMBOL_NAMED, ortrain_dim_int (0), ortrain_dim_int (0));
 }
 
 OrtrainDim
 ortrain_dim_unknown (OrtrainDimSpace *space)
 {
+  LOCK (space);
   char *name;
   do
     name = g_strdup_printf ("?%u", ++space->next_unknown);
@@ -266,14 +273,17 @@ ortrain_dim_is_symbol (OrtrainDim dim, const char **name)
   if (dim.expr == NULL || dim.expr->n_terms != 1 || dim.expr->terms[0].coefficient != 1 ||
       dim.expr->terms[0].n_symbols != 1)
     return FALSE;
-  if (name != NULL)
-    *name = ((Symbol *) dim.expr->space->symbols->pdata[dim.expr->terms[0].symbols[0]])->name;
+  if (name == NULL)
+    return TRUE;
+  LOCK (dim.expr->space);
+  *name = ((Symbol *) dim.expr->space->symbols->pdata[dim.expr->terms[0].symbols[0]])->name;
   return TRUE;
 }
 
 static OrtrainDim
 combine (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, gint64 sign)
 {
+  LOCK (space);
   guint na, nb;
   Term *ta = terms_of (a, &na), *tb = terms_of (b, &nb);
   ta = g_renew (Term, ta, na + nb);
@@ -316,6 +326,7 @@ ortrain_dim_mul (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
   gint64 product;
   if (a.expr == NULL && b.expr == NULL && ortrain_checked_mul_i64 (a.value, b.value, &product))
     return ortrain_dim_int (product);
+  LOCK (space);
   guint na, nb;
   Term *ta = terms_of (a, &na), *tb = terms_of (b, &nb);
   Term *terms = g_new0 (Term, na * nb);
@@ -437,6 +448,7 @@ function (OrtrainDimSpace *space, SymbolKind kind, const char *format, OrtrainDi
 OrtrainDim
 ortrain_dim_floor_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 {
+  LOCK (space);
   OrtrainDim result;
   if (divide_exactly (space, a, b, &result))
     return result;
@@ -448,6 +460,7 @@ ortrain_dim_floor_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 OrtrainDim
 ortrain_dim_ceil_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 {
+  LOCK (space);
   OrtrainDim result;
   if (divide_exactly (space, a, b, &result))
     return result;
@@ -459,6 +472,7 @@ ortrain_dim_ceil_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 OrtrainDim
 ortrain_dim_mod (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 {
+  LOCK (space);
   OrtrainDim result;
   if (divide_exactly (space, a, b, &result) || ortrain_dim_equal (a, b))
     return ortrain_dim_int (0);
@@ -468,6 +482,7 @@ ortrain_dim_mod (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 OrtrainDim
 ortrain_dim_min (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 {
+  LOCK (space);
   OrtrainDim difference = ortrain_dim_sub (space, a, b);
   if (difference.expr == NULL)
     return difference.value <= 0 ? a : b;
@@ -477,6 +492,7 @@ ortrain_dim_min (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 OrtrainDim
 ortrain_dim_max (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 {
+  LOCK (space);
   OrtrainDim difference = ortrain_dim_sub (space, a, b);
   if (difference.expr == NULL)
     return difference.value >= 0 ? a : b;
@@ -510,6 +526,7 @@ ortrain_dim_evaluate (OrtrainDim dim, OrtrainDimLookupFunc lookup, gpointer user
       *value = dim.value;
       return TRUE;
     }
+  LOCK (dim.expr->space);
   gint64 sum = 0;
   for (guint i = 0; i < dim.expr->n_terms; i++)
     {
@@ -541,6 +558,7 @@ ortrain_dim_to_string (OrtrainDim dim)
 {
   if (dim.expr == NULL)
     return g_strdup_printf ("%" G_GINT64_FORMAT, dim.value);
+  LOCK (dim.expr->space);
   GString *string = g_string_new (NULL);
   for (guint i = 0; i < dim.expr->n_terms; i++)
     {

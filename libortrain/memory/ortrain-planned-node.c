@@ -176,7 +176,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
   setup->n_outputs = n_outputs;
   setup->n_threads = MAX (self->request->n_threads, 1);
   setup->fixed_partition = self->request->fixed_partition;
-  if (info->kernel->prepare != NULL && !info->kernel->prepare (setup, error))
+  if (!ortrain_kernel_prepare (info->kernel, setup, error))
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_prefix_error (error, "%s: ", text);

@@ -9,9 +9,14 @@ typedef struct _OrtrainAtomicFile OrtrainAtomicFile;
 
 OrtrainAtomicFile *ortrain_atomic_file_new (const char *path, GError **error);
 gboolean ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data, gsize n_bytes, GError **error);
-guint64 ortrain_atomic_file_get_size (OrtrainAtomicFile *self); /* bytes written so far */
+gboolean ortrain_atomic_file_is_device (OrtrainAtomicFile *self); /* written to in place; only before a commit */
+guint64 ortrain_atomic_file_get_size (OrtrainAtomicFile *self);   /* bytes written so far */
 gboolean ortrain_atomic_file_sync (OrtrainAtomicFile *self, GError **error);
 gboolean ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error); /* syncs, renames */
-void ortrain_atomic_file_free (OrtrainAtomicFile *self);                       /* without a commit, nothing remains */
+/* For one of two files that belong together: the old one can still be had back, until this is freed. Not where the file
+ * system cannot exchange two files: there the first commit stands. */
+gboolean ortrain_atomic_file_commit_for_now (OrtrainAtomicFile *self, GError **error);
+void ortrain_atomic_file_take_back (OrtrainAtomicFile *self);
+void ortrain_atomic_file_free (OrtrainAtomicFile *self); /* without a commit, nothing remains */
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainAtomicFile, ortrain_atomic_file_free)

@@ -10,6 +10,14 @@
 
 #define BUFFER_BYTES ((gsize) 1 << 16)
 
+/* What a commit that can be taken back has done. */
+typedef enum
+{
+  PLACED_NOT,
+  PLACED_FIRST,     /* there was no file of that name */
+  PLACED_EXCHANGED, /* the old file has the temporary name */
+} Placed;
+
 struct _OrtrainAtomicFile
 {
   int directory, fd;
@@ -17,6 +25,7 @@ struct _OrtrainAtomicFile
   guint8 *buffer;
   gsize n_buffered;
   guint64 n_written;
+  Placed placed;
 };
 
 static gboolean
@@ -50,6 +59,18 @@ ortrain_atomic_file_new (const char *path, GError **error)
     {
       fail (self, error, "write");
       return NULL;
+    }
+  /* A device or a pipe is written to; as root, a file in its place would be a bad surprise. */
+  if (stat (path, &st) == 0 && !S_ISREG (st.st_mode) && !S_ISDIR (st.st_mode))
+    {
+      self->fd = open (path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+      if (self->fd < 0)
+        {
+          fail (self, error, "write");
+          return NULL;
+        }
+      self->buffer = g_malloc (BUFFER_BYTES);
+      return g_steal_pointer (&self);
     }
   gboolean replaces = fstatat (self->directory, self->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
   if (replaces && S_ISDIR (st.st_mode))
@@ -119,6 +140,12 @@ ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data, gsize n_
   return TRUE;
 }
 
+gboolean
+ortrain_atomic_file_is_device (OrtrainAtomicFile *self)
+{
+  return self->buffer != NULL && self->temporary == NULL;
+}
+
 guint64
 ortrain_atomic_file_get_size (OrtrainAtomicFile *self)
 {
@@ -130,7 +157,7 @@ ortrain_atomic_file_sync (OrtrainAtomicFile *self, GError **error)
 {
   if (!flush (self, error))
     return FALSE;
-  while (fsync (self->fd) != 0)
+  while (self->temporary != NULL && fsync (self->fd) != 0)
     if (errno != EINTR)
       return fail (self, error, "write");
   return TRUE;
@@ -141,6 +168,8 @@ ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error)
 {
   if (!ortrain_atomic_file_sync (self, error))
     return FALSE;
+  if (self->temporary == NULL)
+    return TRUE;
   if (renameat (self->directory, self->temporary, self->directory, self->name) != 0)
     return fail (self, error, "replace");
   g_clear_pointer (&self->temporary, g_free);
@@ -148,6 +177,41 @@ ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error)
   while (fsync (self->directory) != 0 && errno == EINTR)
     ;
   return TRUE;
+}
+
+gboolean
+ortrain_atomic_file_commit_for_now (OrtrainAtomicFile *self, GError **error)
+{
+  if (!ortrain_atomic_file_sync (self, error))
+    return FALSE;
+  if (self->temporary == NULL)
+    return TRUE;
+  if (renameat2 (self->directory, self->temporary, self->directory, self->name, RENAME_EXCHANGE) == 0)
+    self->placed = PLACED_EXCHANGED;
+  else
+    {
+      /* there is no old file, or the file system cannot exchange two */
+      self->placed = errno == ENOENT ? PLACED_FIRST : PLACED_NOT;
+      if (renameat (self->directory, self->temporary, self->directory, self->name) != 0)
+        {
+          self->placed = PLACED_NOT;
+          return fail (self, error, "replace");
+        }
+      g_clear_pointer (&self->temporary, g_free);
+    }
+  while (fsync (self->directory) != 0 && errno == EINTR)
+    ;
+  return TRUE;
+}
+
+void
+ortrain_atomic_file_take_back (OrtrainAtomicFile *self)
+{
+  if (self->placed == PLACED_EXCHANGED)
+    renameat2 (self->directory, self->temporary, self->directory, self->name, RENAME_EXCHANGE);
+  else if (self->placed == PLACED_FIRST)
+    unlinkat (self->directory, self->name, 0);
+  self->placed = PLACED_NOT;
 }
 
 void

@@ -646,15 +646,29 @@ ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors,
       return FALSE;
     }
   file = ortrain_atomic_file_new (path, error);
-  if (file == NULL || !write_rope (file, &model, error))
+  if (file == NULL)
+    return FALSE;
+  if (ortrain_atomic_file_is_device (file) && data.n_bytes > 0)
+    {
+      g_autofree char *shown = g_filename_display_name (path);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
+                   "cannot write “%s”: no file for the weights can stand beside it", shown);
+      return FALSE;
+    }
+  if (!write_rope (file, &model, error))
     return FALSE;
   if (data.n_bytes > 0)
     {
       data_file = ortrain_atomic_file_new (data_path, error);
-      if (data_file == NULL || !write_rope (data_file, &data, error) || !ortrain_atomic_file_commit (data_file, error))
+      if (data_file == NULL || !write_rope (data_file, &data, error) ||
+          !ortrain_atomic_file_commit_for_now (data_file, error))
         return FALSE;
     }
-  return ortrain_atomic_file_commit (file, error);
+  if (ortrain_atomic_file_commit (file, error))
+    return TRUE;
+  if (data_file != NULL) /* an old model with new weights would be neither */
+    ortrain_atomic_file_take_back (data_file);
+  return FALSE;
 }
 
 GBytes *

@@ -29,3 +29,6 @@ const OrtrainProvider *ortrain_provider_lookup (const char *name);
 const OrtrainKernel *ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                                             const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs,
                                             guint n_outputs, GError **error);
+
+/* Calls the kernel's prepare, if it has one. When that refuses, nothing is left in the setup. */
+gboolean ortrain_kernel_prepare (const OrtrainKernel *kernel, OrtrainKernelSetup *setup, GError **error);

@@ -25,3 +25,15 @@ ortrain_provider_find (const OrtrainProvider *self, const char *domain, const ch
                  op_type, ortrain_dtype_get_name (dtype));
   return kernel;
 }
+
+gboolean
+ortrain_kernel_prepare (const OrtrainKernel *kernel, OrtrainKernelSetup *setup, GError **error)
+{
+  if (kernel->prepare == NULL || kernel->prepare (setup, error))
+    return TRUE;
+  if (setup->constants != NULL && setup->constants_free != NULL)
+    setup->constants_free (setup->constants);
+  setup->constants = NULL;
+  setup->constants_free = NULL;
+  return FALSE;
+}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-options-json-private.h"
 
+#include "core/ortrain-json-private.h"
 #include "ortrain.h"
 
 #include <errno.h>
-#include <json-glib/json-glib.h>
 #include <math.h>
 
 /* Options as JSON. Keys are property names; values are checked against the properties' own types and ranges, so that a
@@ -410,18 +410,9 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
 gboolean
 ortrain_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error)
 {
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  if (!json_parser_load_from_file (parser, path, error))
-    {
-      g_prefix_error (error, "options file %s: ", path);
-      return FALSE;
-    }
-  JsonNode *root = json_parser_get_root (parser);
-  if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "options file %s holds no object", path);
-      return FALSE;
-    }
+  g_autoptr (JsonNode) root = ortrain_json_read_options (path, error);
+  if (root == NULL)
+    return FALSE;
   g_autoptr (OrtrainTrainingOptions) fresh = ortrain_training_options_new ();
   JsonObject *object = json_node_get_object (root);
   JsonObjectIter iter;

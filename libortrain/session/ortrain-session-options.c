@@ -2,8 +2,7 @@
 #include "session/ortrain-session-options.h"
 
 #include "core/ortrain-errors.h"
-
-#include <json-glib/json-glib.h>
+#include "core/ortrain-json-private.h"
 
 /**
  * OrtrainSessionOptions:
@@ -245,18 +244,9 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
   g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), FALSE);
   g_return_val_if_fail (path != NULL, FALSE);
 
-  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
-  if (!json_parser_load_from_file (parser, path, error))
-    {
-      g_prefix_error (error, "options file %s: ", path);
-      return FALSE;
-    }
-  JsonNode *root = json_parser_get_root (parser);
-  if (root == NULL || !JSON_NODE_HOLDS_OBJECT (root))
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "options file %s holds no object", path);
-      return FALSE;
-    }
+  g_autoptr (JsonNode) root = ortrain_json_read_options (path, error);
+  if (root == NULL)
+    return FALSE;
   g_autoptr (OrtrainSessionOptions) fresh = ortrain_session_options_new ();
   for (guint pass = 0; pass < 2; pass++)
     {

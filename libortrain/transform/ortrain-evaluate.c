@@ -119,7 +119,7 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
     .n_outputs = n_outputs,
     .n_threads = frame->pool != NULL ? ortrain_thread_pool_get_n_threads (frame->pool) : 1,
   };
-  if (kernel->prepare != NULL && !kernel->prepare (&setup, error))
+  if (!ortrain_kernel_prepare (kernel, &setup, error))
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_prefix_error (error, "%s: ", text);

@@ -123,6 +123,44 @@ test_bounded (Fixture *f, gconstpointer data)
   g_assert_cmpuint (strlen (text), <, 1 << 20);
 }
 
+static gpointer
+fill_space (gpointer data)
+{
+  OrtrainDimSpace *space = data;
+  OrtrainDim *products = g_new (OrtrainDim, 3000);
+  for (guint i = 0; i < 3000; i++)
+    {
+      g_autofree char *name = g_strdup_printf ("s%u", i);
+      OrtrainDim symbol = ortrain_dim_symbol (space, name), other = ortrain_dim_unknown (space);
+      products[i] = ortrain_dim_add (space, ortrain_dim_mul (space, symbol, symbol), ortrain_dim_int (1));
+      g_autofree char *text = ortrain_dim_to_string (ortrain_dim_floor_div (space, products[i], other));
+      g_assert_true (g_str_has_prefix (text, "floor_div("));
+    }
+  return products;
+}
+
+/* Clones of a graph in several threads share a space: each of them must get the same expressions. */
+static void
+test_threads (void)
+{
+  OrtrainDimSpace *space = ortrain_dim_space_new ();
+  GThread *threads[4];
+  OrtrainDim *products[4];
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("dims", fill_space, space);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    products[i] = g_thread_join (threads[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    {
+      for (guint k = 0; k < 3000; k++)
+        g_assert_true (ortrain_dim_equal (products[i][k], products[0][k]));
+      if (i > 0)
+        g_free (products[i]);
+    }
+  g_free (products[0]);
+  ortrain_dim_space_unref (space);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -133,5 +171,6 @@ main (int argc, char *argv[])
   ADD (broadcast);
   ADD (overflow);
   ADD (bounded);
+  g_test_add_func ("/graph/dim/threads", test_threads);
   return g_test_run ();
 }

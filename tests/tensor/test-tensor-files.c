@@ -7,7 +7,6 @@
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
-#include <sys/resource.h>
 
 /* The files in tests/data/tensor come from NumPy and from the reference library of safetensors; see make.py there. */
 
@@ -430,50 +429,6 @@ test_crc (void)
                    ortrain_crc32 (0, "1234567890abc", 13));
 }
 
-/* A full disk and a limit on the size of files: an error, the old file as it was, nothing left beside it. */
-static void
-test_write_errors (void)
-{
-  g_autoptr (GError) error = NULL;
-  g_autofree char *to = out_path ("limited.safetensors");
-  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  g_autoptr (OrtrainTensor) small = ortrain_tensor_new_scalar (1);
-  ortrain_tensor_dict_set (dict, "x", small);
-  g_assert_true (ortrain_tensor_dict_save_safetensors (dict, to, &error));
-  g_assert_no_error (error);
-
-  g_autoptr (OrtrainTensor) large = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, (gint64[]){ 100000 }, 1, &error);
-  ortrain_tensor_dict_set (dict, "x", large);
-  g_assert_false (ortrain_tensor_dict_save_safetensors (dict, "/dev/full", &error));
-  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_NO_SPACE);
-  g_clear_error (&error);
-
-  struct rlimit before;
-  getrlimit (RLIMIT_FSIZE, &before);
-  struct rlimit limit = { 1000, before.rlim_max };
-  signal (SIGXFSZ, SIG_IGN);
-  setrlimit (RLIMIT_FSIZE, &limit);
-  gboolean saved = ortrain_tensor_dict_save_safetensors (dict, to, &error);
-  setrlimit (RLIMIT_FSIZE, &before);
-  g_assert_false (saved);
-  g_assert_nonnull (error);
-  g_clear_error (&error);
-
-  g_autoptr (OrtrainTensorDict) again = ortrain_tensor_dict_new_from_safetensors (to, &error);
-  g_assert_no_error (error);
-  g_assert_cmpfloat (ortrain_tensor_get_scalar (ortrain_tensor_dict_get (again, "x"), 0), ==, 1);
-  g_autoptr (GDir) dir = g_dir_open (folder, 0, NULL);
-  const char *name;
-  while ((name = g_dir_read_name (dir)) != NULL)
-    g_assert_false (g_str_has_prefix (name, "limited.safetensors."));
-
-  g_assert_false (ortrain_tensor_dict_save_safetensors (dict, folder, &error));
-  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_IS_DIRECTORY);
-  g_clear_error (&error);
-  g_assert_false (ortrain_tensor_dict_save_safetensors (dict, "/nowhere/x.safetensors", &error));
-  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND);
-}
-
 static void
 test_mapped (void)
 {
@@ -513,7 +468,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/files/idx", test_idx);
   g_test_add_func ("/files/idx/fashion-mnist", test_fashion_mnist);
   g_test_add_func ("/files/crc", test_crc);
-  g_test_add_func ("/files/write-errors", test_write_errors);
   g_test_add_func ("/files/mapped", test_mapped);
   int status = g_test_run ();
   g_autofree char *command = g_strdup_printf ("rm -rf '%s'", folder);

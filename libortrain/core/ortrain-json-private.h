@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <json-glib/json-glib.h>
+
+/* JSON of unknown origin. json-glib calls itself for each level of nesting, so how deep a text nests is found out before
+ * it gets to see it; what JSON does not have outside of strings (comments, other quotes) is refused with that.
+ * Returns the root, or NULL with an error of JSON_PARSER_ERROR that says where. */
+JsonNode *ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **error);
+
+/* A file of options. Errors of reading it are of G_FILE_ERROR, those of what stands in it SESSION_ERROR_OPTION. The root
+ * is an object. */
+JsonNode *ortrain_json_read_options (const char *path, GError **error);

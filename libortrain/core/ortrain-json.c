@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-json-private.h"
+
+#include "core/ortrain-errors.h"
+
+#include <string.h>
+
+#define MAX_OPTIONS_DEPTH 32
+
+static gboolean
+is_outside_strings (char c)
+{
+  return g_ascii_isalnum (c) || (c != '\0' && strchr (" \t\r\n{}[]:,+-.", c) != NULL);
+}
+
+static gboolean
+check (const char *text, gsize size, guint max_depth, GError **error)
+{
+  guint depth = 0;
+  gboolean in_string = FALSE;
+  for (gsize i = 0; i < size; i++)
+    {
+      const char c = text[i];
+      if (in_string)
+        {
+          if (c == '\\')
+            i++;
+          else if (c == '"')
+            in_string = FALSE;
+        }
+      else if (c == '"')
+        in_string = TRUE;
+      else if (!is_outside_strings (c))
+        {
+          g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
+                       "the character at byte %" G_GSIZE_FORMAT " is none of JSON", i);
+          return FALSE;
+        }
+      else if (c == '{' || c == '[')
+        {
+          if (++depth > max_depth)
+            {
+              g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
+                           "at byte %" G_GSIZE_FORMAT " it is nested deeper than %u levels", i, max_depth);
+              return FALSE;
+            }
+        }
+      else if ((c == '}' || c == ']') && depth > 0)
+        depth--;
+    }
+  return TRUE;
+}
+
+JsonNode *
+ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **error)
+{
+  g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  if (!g_utf8_validate_len (text, size, NULL))
+    {
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA, "it is not UTF-8");
+      return NULL;
+    }
+  if (!check (text, size, max_depth, error) || !json_parser_load_from_data (parser, text, (gssize) size, error))
+    return NULL;
+  JsonNode *root = json_parser_steal_root (parser);
+  if (root == NULL)
+    g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "there is nothing in it");
+  return root;
+}
+
+JsonNode *
+ortrain_json_read_options (const char *path, GError **error)
+{
+  g_autofree char *text = NULL;
+  g_autofree char *shown = g_filename_display_name (path);
+  g_autoptr (GError) wrong = NULL;
+  gsize size;
+  if (!g_file_get_contents (path, &text, &size, error))
+    {
+      g_prefix_error (error, "options file %s: ", shown);
+      return NULL;
+    }
+  g_autoptr (JsonNode) root = ortrain_json_parse (text, size, MAX_OPTIONS_DEPTH, &wrong);
+  if (root != NULL && JSON_NODE_HOLDS_OBJECT (root))
+    return g_steal_pointer (&root);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "options file %s: %s", shown,
+               wrong != NULL ? wrong->message : "it holds no object");
+  return NULL;
+}
