@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-gemm.h"
 
+#include "cpu/ortrain-cpu-level-private.h"
+#include "ortrain-cpu-families.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,34 +14,29 @@
 
 /* ---- the core for this machine ---- */
 
-extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_baseline, ortrain_cpu_gemm_core_f64_baseline;
-#ifdef ORTRAIN_CPU_HAVE_X86_64_LEVELS
-extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_v3, ortrain_cpu_gemm_core_f64_v3;
-extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_v4, ortrain_cpu_gemm_core_f64_v4;
-#endif
-
-static const OrtrainCpuGemmCore *
-choose_core (gboolean is_double)
-{
-#ifdef ORTRAIN_CPU_HAVE_X86_64_LEVELS
-  __builtin_cpu_init ();
-  if (__builtin_cpu_supports ("avx512f") && __builtin_cpu_supports ("avx512bw") &&
-      __builtin_cpu_supports ("avx512dq") && __builtin_cpu_supports ("avx512vl"))
-    return is_double ? &ortrain_cpu_gemm_core_f64_v4 : &ortrain_cpu_gemm_core_f32_v4;
-  if (__builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma") && __builtin_cpu_supports ("bmi2"))
-    return is_double ? &ortrain_cpu_gemm_core_f64_v3 : &ortrain_cpu_gemm_core_f32_v3;
-#endif
-  return is_double ? &ortrain_cpu_gemm_core_f64_baseline : &ortrain_cpu_gemm_core_f32_baseline;
-}
+#define DECLARE_CORES(level)                                                                                           \
+  extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_##level, ortrain_cpu_gemm_core_f64_##level;
+#define CORES(level)                                                                                                   \
+  {                                                                                                                    \
+    &ortrain_cpu_gemm_core_f32_##level, &ortrain_cpu_gemm_core_f64_##level                                             \
+  }
+DECLARE_CORES (baseline)
+DECLARE_CORES (v3)
+DECLARE_CORES (v4)
 
 const OrtrainCpuGemmCore *
 ortrain_cpu_gemm_get_core (gboolean is_double)
 {
-  static gsize cores[2];
-  gsize *core = &cores[is_double ? 1 : 0];
-  if (g_once_init_enter (core))
-    g_once_init_leave (core, (gsize) choose_core (is_double));
-  return (const OrtrainCpuGemmCore *) *core;
+  static const OrtrainCpuGemmCore *const cores[ORTRAIN_CPU_N_LEVELS][2] = {
+    [ORTRAIN_CPU_LEVEL_BASELINE] = CORES (baseline),
+#ifdef ORTRAIN_CPU_HAVE_V3
+    [ORTRAIN_CPU_LEVEL_V3] = CORES (v3),
+#endif
+#ifdef ORTRAIN_CPU_HAVE_V4
+    [ORTRAIN_CPU_LEVEL_V4] = CORES (v4),
+#endif
+  };
+  return cores[ortrain_cpu_get_level ()][is_double ? 1 : 0];
 }
 
 gsize

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-level-private.h"
 #include "ortrain-cpu-families.h"
 #include "provider/ortrain-provider-private.h"
 
@@ -12,43 +13,34 @@
 #define DECLARE_PLAIN(family) extern const OrtrainKernelTable ortrain_cpu_kernels_##family;
 ORTRAIN_CPU_PLAIN_FAMILIES (DECLARE_PLAIN)
 
-#define DECLARE_BASELINE(family) extern const OrtrainKernelTable ortrain_cpu_kernels_##family##_baseline;
-ORTRAIN_CPU_VECTOR_FAMILIES (DECLARE_BASELINE)
-
+#define DECLARE_LEVEL(family, level) extern const OrtrainKernelTable ortrain_cpu_kernels_##family##_##level;
 #define ENTRY_PLAIN(family) &ortrain_cpu_kernels_##family,
-#define ENTRY_BASELINE(family) &ortrain_cpu_kernels_##family##_baseline,
-static const OrtrainKernelTable *const tables_baseline[] = {
-  ORTRAIN_CPU_PLAIN_FAMILIES (ENTRY_PLAIN) ORTRAIN_CPU_VECTOR_FAMILIES (ENTRY_BASELINE) NULL,
-};
+#define ENTRY_LEVEL(family, level) &ortrain_cpu_kernels_##family##_##level,
+#define TABLES(level)                                                                                                  \
+  {                                                                                                                    \
+    ORTRAIN_CPU_PLAIN_FAMILIES (ENTRY_PLAIN) ORTRAIN_CPU_VECTOR_FAMILIES (ENTRY_LEVEL, level) NULL                     \
+  }
 
-#ifdef ORTRAIN_CPU_HAVE_X86_64_LEVELS
-#define DECLARE_LEVELS(family)                                                                                         \
-  extern const OrtrainKernelTable ortrain_cpu_kernels_##family##_v3;                                                   \
-  extern const OrtrainKernelTable ortrain_cpu_kernels_##family##_v4;
-ORTRAIN_CPU_VECTOR_FAMILIES (DECLARE_LEVELS)
-#define ENTRY_V3(family) &ortrain_cpu_kernels_##family##_v3,
-#define ENTRY_V4(family) &ortrain_cpu_kernels_##family##_v4,
-static const OrtrainKernelTable *const tables_v3[] = {
-  ORTRAIN_CPU_PLAIN_FAMILIES (ENTRY_PLAIN) ORTRAIN_CPU_VECTOR_FAMILIES (ENTRY_V3) NULL,
-};
-static const OrtrainKernelTable *const tables_v4[] = {
-  ORTRAIN_CPU_PLAIN_FAMILIES (ENTRY_PLAIN) ORTRAIN_CPU_VECTOR_FAMILIES (ENTRY_V4) NULL,
-};
+ORTRAIN_CPU_VECTOR_FAMILIES (DECLARE_LEVEL, baseline)
+static const OrtrainKernelTable *const tables_baseline[] = TABLES (baseline);
+#ifdef ORTRAIN_CPU_HAVE_V3
+ORTRAIN_CPU_VECTOR_FAMILIES (DECLARE_LEVEL, v3)
+static const OrtrainKernelTable *const tables_v3[] = TABLES (v3);
+#endif
+#ifdef ORTRAIN_CPU_HAVE_V4
+ORTRAIN_CPU_VECTOR_FAMILIES (DECLARE_LEVEL, v4)
+static const OrtrainKernelTable *const tables_v4[] = TABLES (v4);
 #endif
 
-static const OrtrainKernelTable *const *
-choose_tables (void)
-{
-#ifdef ORTRAIN_CPU_HAVE_X86_64_LEVELS
-  __builtin_cpu_init ();
-  if (__builtin_cpu_supports ("avx512f") && __builtin_cpu_supports ("avx512bw") &&
-      __builtin_cpu_supports ("avx512dq") && __builtin_cpu_supports ("avx512vl"))
-    return tables_v4;
-  if (__builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma") && __builtin_cpu_supports ("bmi2"))
-    return tables_v3;
+static const OrtrainKernelTable *const *const tables[ORTRAIN_CPU_N_LEVELS] = {
+  [ORTRAIN_CPU_LEVEL_BASELINE] = tables_baseline,
+#ifdef ORTRAIN_CPU_HAVE_V3
+  [ORTRAIN_CPU_LEVEL_V3] = tables_v3,
 #endif
-  return tables_baseline;
-}
+#ifdef ORTRAIN_CPU_HAVE_V4
+  [ORTRAIN_CPU_LEVEL_V4] = tables_v4,
+#endif
+};
 
 /* op_type → GPtrArray of rows, over all families */
 static GHashTable *
@@ -58,7 +50,7 @@ get_index (void)
   if (g_once_init_enter (&index))
     {
       GHashTable *table = g_hash_table_new (g_str_hash, g_str_equal);
-      for (const OrtrainKernelTable *const *t = choose_tables (); *t != NULL; t++)
+      for (const OrtrainKernelTable *const *t = tables[ortrain_cpu_get_level ()]; *t != NULL; t++)
         for (guint i = 0; i < (*t)->n_kernels; i++)
           {
             const OrtrainKernel *kernel = &(*t)->kernels[i];

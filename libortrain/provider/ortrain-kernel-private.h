@@ -134,7 +134,11 @@ typedef struct
 static inline void
 ortrain_kernel_fault (OrtrainKernelFrame *frame, OrtrainFaultCode code, gint64 position, gint64 value, gint64 limit)
 {
-  /* Several threads may come here at once; which of the faults is told does not matter, that one is does. */
-  if (frame->fault.code == ORTRAIN_FAULT_NONE)
-    frame->fault = (OrtrainFault){ code, position, value, limit };
+  /* Several threads may come here at once; whoever is first tells, whole. Read after the threads have joined. */
+  OrtrainFaultCode none = ORTRAIN_FAULT_NONE;
+  if (!__atomic_compare_exchange_n (&frame->fault.code, &none, code, FALSE, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    return;
+  frame->fault.position = position;
+  frame->fault.value = value;
+  frame->fault.limit = limit;
 }

@@ -108,13 +108,7 @@ test_gemm_bits (void)
   g_free (c[1]);
 }
 
-/* The blocked product of every instruction set that this machine has. */
-extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_baseline, ortrain_cpu_gemm_core_f64_baseline;
-#if defined(__x86_64__)
-extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_v3, ortrain_cpu_gemm_core_f64_v3;
-extern const OrtrainCpuGemmCore ortrain_cpu_gemm_core_f32_v4, ortrain_cpu_gemm_core_f64_v4;
-#endif
-
+/* The blocked product of this machine's instruction set. */
 static void
 check_core (const OrtrainCpuGemmCore *f32, const OrtrainCpuGemmCore *f64)
 {
@@ -155,15 +149,7 @@ check_core (const OrtrainCpuGemmCore *f32, const OrtrainCpuGemmCore *f64)
 static void
 test_cores (void)
 {
-  check_core (&ortrain_cpu_gemm_core_f32_baseline, &ortrain_cpu_gemm_core_f64_baseline);
-#if defined(__x86_64__)
-  __builtin_cpu_init ();
-  if (__builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma") && __builtin_cpu_supports ("bmi2"))
-    check_core (&ortrain_cpu_gemm_core_f32_v3, &ortrain_cpu_gemm_core_f64_v3);
-  if (__builtin_cpu_supports ("avx512f") && __builtin_cpu_supports ("avx512bw") &&
-      __builtin_cpu_supports ("avx512dq") && __builtin_cpu_supports ("avx512vl"))
-    check_core (&ortrain_cpu_gemm_core_f32_v4, &ortrain_cpu_gemm_core_f64_v4);
-#endif
+  check_core (ortrain_cpu_gemm_get_core (FALSE), ortrain_cpu_gemm_get_core (TRUE));
 }
 
 static OrtrainTensor *

@@ -186,7 +186,8 @@ add_mean (Maker *self, OrtrainValue *x)
 static OrtrainValue *
 add_halves (Maker *self, OrtrainValue *x)
 {
-  g_autofree char *first = new_name (self, "half"), *second = new_name (self, "half"), *whole = new_name (self, "whole");
+  g_autofree char *first = new_name (self, "half"), *second = new_name (self, "half"),
+                  *whole = new_name (self, "whole");
   const char *inputs[] = { ortrain_value_get_name (x), NULL }, *halves[] = { first, second, NULL };
   const char *swapped[] = { second, first, NULL }, *outputs[] = { whole, NULL };
   ortrain_graph_builder_add_op (self->builder, "Split", "", inputs, halves,
@@ -211,9 +212,25 @@ add_dropout (Maker *self, OrtrainValue *x)
 
 typedef OrtrainValue *(*Add) (Maker *self, OrtrainValue *x);
 static const Add adds[] = {
-  add_unary,   add_unary,     add_binary,           add_binary,       add_gate,    add_linear,
-  add_linear,  add_layer_norm, add_written_layer_norm, add_written_gelu, add_softmax, add_attention,
-  add_written_attention, add_products, add_scale, add_mean, add_halves, add_turned, add_dropout,
+  add_unary,
+  add_unary,
+  add_binary,
+  add_binary,
+  add_gate,
+  add_linear,
+  add_linear,
+  add_layer_norm,
+  add_written_layer_norm,
+  add_written_gelu,
+  add_softmax,
+  add_attention,
+  add_written_attention,
+  add_products,
+  add_scale,
+  add_mean,
+  add_halves,
+  add_turned,
+  add_dropout,
 };
 
 static OrtrainModel *
