@@ -16,8 +16,8 @@ G_BEGIN_DECLS
  */
 typedef enum
 {
-  ORTRAIN_ADAMW_MODE_DECAY_FIRST,
-  ORTRAIN_ADAMW_MODE_DECAY_LAST,
+  ORTRAIN_ADAMW_MODE_DECAY_FIRST, /*< nick=decay-first >*/
+  ORTRAIN_ADAMW_MODE_DECAY_LAST,  /*< nick=decay-last >*/
 } OrtrainAdamwMode;
 
 #define ORTRAIN_TYPE_ADAMW (ortrain_adamw_get_type ())

@@ -14,6 +14,9 @@
 #define KEY_EPOCH "trainer.epoch"
 #define KEY_BEST "trainer.best-loss"
 #define KEY_WAITED "trainer.waited"
+#define KEY_SUM "trainer.loss-sum"
+#define KEY_SUMMED "trainer.loss-terms"
+#define KEY_TRAINED "trainer.trained" /* the epoch lacks nothing but its validation */
 
 typedef struct
 {
@@ -27,8 +30,30 @@ typedef struct
   guint64 n_summed;
   double last_loss, last_metric;
   double best_loss;
-  guint waited; /* epochs without a lesser loss */
+  guint waited;     /* epochs without a lesser loss */
+  gboolean trained; /* the steps of the epoch are done, its validation is not */
 } Fit;
+
+static void
+keep_number (OrtrainTrainer *self, const char *key, double number)
+{
+  char text[G_ASCII_DTOSTR_BUF_SIZE]; /* the same bits when read again */
+  ortrain_training_session_set_metadata (self->session, key, g_ascii_dtostr (text, sizeof text, number));
+}
+
+static double
+kept_number (OrtrainTrainer *self, const char *key, double otherwise)
+{
+  const char *text = ortrain_training_session_get_metadata (self->session, key);
+  return text != NULL ? g_ascii_strtod (text, NULL) : otherwise;
+}
+
+static guint64
+kept_count (OrtrainTrainer *self, const char *key, guint64 most)
+{
+  double number = kept_number (self, key, 0); /* from a file: anything */
+  return number >= 0 && number <= (double) most ? (guint64) number : 0;
+}
 
 static gboolean
 save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
@@ -37,14 +62,13 @@ save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
     return TRUE;
   g_autoptr (GVariant) state = ortrain_data_loader_get_state (fit->loader);
   g_autofree char *loader = g_variant_print (state, TRUE);
-  g_autofree char *epoch = g_strdup_printf ("%u", fit->epoch);
-  g_autofree char *waited = g_strdup_printf ("%u", fit->waited);
-  char best[G_ASCII_DTOSTR_BUF_SIZE];
-  g_ascii_dtostr (best, sizeof best, fit->best_loss);
   ortrain_training_session_set_metadata (self->session, KEY_LOADER, loader);
-  ortrain_training_session_set_metadata (self->session, KEY_EPOCH, epoch);
-  ortrain_training_session_set_metadata (self->session, KEY_WAITED, waited);
-  ortrain_training_session_set_metadata (self->session, KEY_BEST, best);
+  keep_number (self, KEY_EPOCH, fit->epoch);
+  keep_number (self, KEY_WAITED, fit->waited);
+  keep_number (self, KEY_BEST, fit->best_loss);
+  keep_number (self, KEY_SUM, fit->sum);
+  keep_number (self, KEY_SUMMED, (double) fit->n_summed);
+  keep_number (self, KEY_TRAINED, fit->trained);
   if (!ortrain_training_session_run_save_checkpoint (self->session, self->checkpoint_dir, NULL, error))
     return FALSE;
   ortrain_trainer_tell (self, ORTRAIN_TRAINER_EVENT, g_file_new_for_path (self->checkpoint_dir), g_object_unref);
@@ -59,24 +83,21 @@ resume (OrtrainTrainer *self, Fit *fit, GError **error)
   if (!ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, error))
     return FALSE;
   const char *loader = ortrain_training_session_get_metadata (self->session, KEY_LOADER);
-  const char *epoch = ortrain_training_session_get_metadata (self->session, KEY_EPOCH);
-  const char *best = ortrain_training_session_get_metadata (self->session, KEY_BEST);
-  const char *waited = ortrain_training_session_get_metadata (self->session, KEY_WAITED);
   if (loader == NULL)
     return TRUE; /* saved by hand: parameters only */
   g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
   if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
     return FALSE;
-  guint64 number = 0;
-  if (epoch != NULL && g_ascii_string_to_unsigned (epoch, 10, 0, G_MAXUINT, &number, NULL))
-    fit->epoch = (guint) number;
-  if (waited != NULL && g_ascii_string_to_unsigned (waited, 10, 0, G_MAXUINT, &number, NULL))
-    fit->waited = (guint) number;
-  if (best != NULL)
-    fit->best_loss = g_ascii_strtod (best, NULL);
+  fit->epoch = (guint) kept_count (self, KEY_EPOCH, G_MAXUINT);
+  fit->waited = (guint) kept_count (self, KEY_WAITED, G_MAXUINT);
+  fit->best_loss = kept_number (self, KEY_BEST, NAN);
+  fit->sum = kept_number (self, KEY_SUM, 0);
+  fit->n_summed = kept_count (self, KEY_SUMMED, G_MAXINT64);
+  fit->trained = kept_count (self, KEY_TRAINED, 1) == 1;
   guint64 position = 0;
   if (g_variant_lookup (state, "position", "t", &position))
-    fit->step = (position + self->batch_size - 1) / self->batch_size;
+    fit->step = (position + ortrain_data_loader_get_batch_size (fit->loader) - 1) /
+                ortrain_data_loader_get_batch_size (fit->loader);
   return TRUE;
 }
 
@@ -129,13 +150,13 @@ static gboolean
 run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
 {
   guint n_accumulated = ortrain_training_options_get_accumulation_steps (self->session->options);
-  fit->sum = 0;
-  fit->n_summed = 0;
   for (;;)
     {
-      if (fit->n_waiting == 0 && is_cancelled (self, fit, cancellable, error))
+      gboolean first = fit->n_waiting == 0;
+      if (first && is_cancelled (self, fit, cancellable, error))
         return FALSE;
       g_autoptr (GError) local_error = NULL;
+      g_autoptr (GVariant) before = first && cancellable != NULL ? ortrain_data_loader_get_state (fit->loader) : NULL;
       g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
       if (batch == NULL && local_error != NULL)
         {
@@ -144,7 +165,13 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
         }
       if (batch == NULL)
         break;
-      double loss = ortrain_training_session_run_train_step (self->session, batch, NULL, &local_error);
+      /* A step that is broken off leaves no trace, but gradients of earlier ones cannot be had back: then the update
+       * is waited for. */
+      double loss =
+          ortrain_training_session_run_train_step (self->session, batch, first ? cancellable : NULL, &local_error);
+      if (local_error != NULL && first && g_cancellable_is_cancelled (cancellable) &&
+          ortrain_data_loader_set_state (fit->loader, before, NULL) && is_cancelled (self, fit, cancellable, error))
+        return FALSE;
       if (local_error != NULL)
         {
           g_propagate_error (error, g_steal_pointer (&local_error));
@@ -161,23 +188,36 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
         return FALSE;
       tell_progress (self, fit);
     }
-  return fit->n_waiting == 0 || update (self, fit, TRUE, error);
+  if (fit->n_waiting > 0 && !update (self, fit, TRUE, error))
+    return FALSE;
+  fit->trained = TRUE;
+  return TRUE;
+}
+
+static gboolean
+ends_early (OrtrainTrainer *self, Fit *fit)
+{
+  return self->patience > 0 && fit->waited >= self->patience && fit->epoch < self->epochs;
 }
 
 static gboolean
 end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellable, gboolean *stop, GError **error)
 {
-  OrtrainEpochRecord *record = g_object_new (ORTRAIN_TYPE_EPOCH_RECORD, NULL);
+  g_autoptr (OrtrainEpochRecord) record = g_object_new (ORTRAIN_TYPE_EPOCH_RECORD, NULL);
+  g_autoptr (GError) local_error = NULL;
   record->epoch = fit->epoch + 1;
   record->loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : NAN;
   record->validation_loss = NAN;
   record->metric = -1;
-  g_list_store_append (G_LIST_STORE (fit->history->epochs), record);
-  g_object_unref (record); /* the list keeps it */
   if (self->validation != NULL &&
       !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, cancellable,
-                                 &record->validation_loss, &record->metric, error))
-    return FALSE;
+                                 &record->validation_loss, &record->metric, &local_error))
+    {
+      if (!g_cancellable_is_cancelled (cancellable) || !is_cancelled (self, fit, cancellable, error))
+        g_propagate_error (error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
+  g_list_store_append (G_LIST_STORE (fit->history->epochs), record);
   fit->last_metric = record->metric;
   double watched = isnan (record->validation_loss) ? record->loss : record->validation_loss;
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
@@ -194,9 +234,14 @@ end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellab
     fit->waited++;
   fit->epoch++;
   fit->step = 0;
+  fit->sum = 0;
+  fit->n_summed = 0;
+  fit->trained = FALSE;
   ortrain_trainer_tell (self, ORTRAIN_TRAINER_EVENT, g_object_ref (record), g_object_unref);
-  *stop = self->patience > 0 && fit->waited >= self->patience && fit->epoch < self->epochs;
-  return save_checkpoint (self, fit, error);
+  *stop = ends_early (self, fit);
+  gboolean due =
+      self->checkpoint_epochs > 0 && (fit->epoch % self->checkpoint_epochs == 0 || *stop || fit->epoch == self->epochs);
+  return !due || save_checkpoint (self, fit, error);
 }
 
 OrtrainTrainingHistory *
@@ -214,10 +259,12 @@ ortrain_trainer_run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError
   fit.history = history;
   fit.timer = timer;
   ok = resume (self, &fit, error);
+  stop = ok && ends_early (self, &fit);
   while (ok && !stop && fit.epoch < self->epochs)
     {
       double began = g_timer_elapsed (timer, NULL);
-      ok = run_epoch (self, &fit, cancellable, error) && end_epoch (self, &fit, began, cancellable, &stop, error);
+      ok = (fit.trained || run_epoch (self, &fit, cancellable, error)) &&
+           end_epoch (self, &fit, began, cancellable, &stop, error);
     }
   history->stopped_early = stop;
   history->seconds = g_timer_elapsed (timer, NULL);

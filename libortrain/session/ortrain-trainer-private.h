@@ -15,6 +15,7 @@ struct _OrtrainTrainer
   OrtrainDataset *validation;
   char *checkpoint_dir;
   guint checkpoint_steps;
+  guint checkpoint_epochs;
   gboolean resume;
   guint patience;
   OrtrainTrainingSession *session;

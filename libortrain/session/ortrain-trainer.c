@@ -15,7 +15,7 @@
  *
  * A session is busy for others while its trainer works. Cancelling ends the loop between two updates, with
  * [error@Gio.IOErrorEnum.CANCELLED]; if there is a folder for checkpoints, one is saved first, and training can go on
- * from there with the `resume` property.
+ * from there with the `resume` property: to the same bits, records of epochs included, as if it had never stopped.
  *
  * The metric is the accuracy on the validation data, for models trained with a cross entropy. Signals arrive on the
  * main context that was the thread's default when the trainer was made; those of [method@Trainer.fit] come during the
@@ -34,6 +34,7 @@ enum
   PROP_VALIDATION,
   PROP_CHECKPOINT_DIR,
   PROP_CHECKPOINT_STEPS,
+  PROP_CHECKPOINT_EPOCHS,
   PROP_RESUME,
   PROP_PATIENCE,
   N_PROPERTIES
@@ -170,10 +171,19 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:checkpoint-steps: (getter get_checkpoint_steps) (setter set_checkpoint_steps)
    *
-   * The number of updates between two checkpoints; 0 for one after each epoch.
+   * The number of updates between two checkpoints inside an epoch; 0 for none.
    */
   properties[PROP_CHECKPOINT_STEPS] =
       ortrain_field_uint ("checkpoint-steps", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_steps), 0, G_MAXUINT, 0);
+
+  /**
+   * OrtrainTrainer:checkpoint-epochs: (getter get_checkpoint_epochs) (setter set_checkpoint_epochs)
+   *
+   * The number of epochs between two checkpoints at their ends; 0 for none: then one is saved when training is
+   * cancelled, and nowhere else.
+   */
+  properties[PROP_CHECKPOINT_EPOCHS] =
+      ortrain_field_uint ("checkpoint-epochs", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_epochs), 0, G_MAXUINT, 1);
 
   /**
    * OrtrainTrainer:resume: (getter get_resume) (setter set_resume)
@@ -463,9 +473,9 @@ ortrain_trainer_set_checkpoint_dir (OrtrainTrainer *self, const char *checkpoint
  * ortrain_trainer_get_checkpoint_steps: (get-property checkpoint-steps)
  * @self: the object
  *
- * Gets the number of updates between two checkpoints; 0 for one after each epoch.
+ * Gets the number of updates between two checkpoints inside an epoch.
  *
- * Returns: the number of updates between two checkpoints; 0 for one after each epoch
+ * Returns: the number of updates; 0 for none
  */
 guint
 ortrain_trainer_get_checkpoint_steps (OrtrainTrainer *self)
@@ -477,9 +487,9 @@ ortrain_trainer_get_checkpoint_steps (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_checkpoint_steps: (set-property checkpoint-steps)
  * @self: the object
- * @checkpoint_steps: the number of updates between two checkpoints; 0 for one after each epoch
+ * @checkpoint_steps: the number of updates; 0 for none
  *
- * Sets the number of updates between two checkpoints; 0 for one after each epoch.
+ * Sets the number of updates between two checkpoints inside an epoch.
  */
 void
 ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_steps)
@@ -487,6 +497,37 @@ ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_ste
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
 
   ortrain_field_set_uint (self, properties[PROP_CHECKPOINT_STEPS], checkpoint_steps);
+}
+
+/**
+ * ortrain_trainer_get_checkpoint_epochs: (get-property checkpoint-epochs)
+ * @self: the object
+ *
+ * Gets the number of epochs between two checkpoints at their ends.
+ *
+ * Returns: the number of epochs; 0 for none
+ */
+guint
+ortrain_trainer_get_checkpoint_epochs (OrtrainTrainer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), 0);
+  return self->checkpoint_epochs;
+}
+
+/**
+ * ortrain_trainer_set_checkpoint_epochs: (set-property checkpoint-epochs)
+ * @self: the object
+ * @checkpoint_epochs: the number of epochs; 0 for none
+ *
+ * Sets the number of epochs between two checkpoints at their ends. One is saved after the last epoch too, unless the
+ * number is 0; with 0, only cancelling saves one.
+ */
+void
+ortrain_trainer_set_checkpoint_epochs (OrtrainTrainer *self, guint checkpoint_epochs)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+
+  ortrain_field_set_uint (self, properties[PROP_CHECKPOINT_EPOCHS], checkpoint_epochs);
 }
 
 /**

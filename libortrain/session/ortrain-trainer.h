@@ -57,6 +57,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_steps);
 
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_trainer_get_checkpoint_epochs (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_checkpoint_epochs (OrtrainTrainer *self, guint checkpoint_epochs);
+
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_trainer_get_resume (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_resume (OrtrainTrainer *self, gboolean resume);

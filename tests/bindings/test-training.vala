@@ -98,7 +98,7 @@ void test_optimizers () throws Error {
     var adam = new Adam (0.05);
     adam.beta1 = 0.8;
     var adamw = new AdamW (0.05);
-    adamw.mode = AdamwMode.LAST;
+    adamw.mode = AdamwMode.DECAY_LAST;
     Optimizer[] optimizers = { new Sgd (0.5), adam, adamw, new Lamb (0.05), new Adagrad (0.3) };
     foreach (var optimizer in optimizers) {
         var session = training_session (optimizer);

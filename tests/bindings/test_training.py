@@ -343,12 +343,12 @@ class Options(unittest.TestCase):
     def test_json(self):
         path = os.path.join(folder, "options.json")
         with open(path, "w") as file:
-            json.dump({"optimizer": {"type": "adamw", "learning_rate": 0.25, "mode": "last"}, "seed": 9,
+            json.dump({"optimizer": {"type": "adamw", "learning_rate": 0.25, "mode": "decay-last"}, "seed": 9,
                        "schedule": {"type": "step", "step_size": 5}, "trainable": ["fc.*"], "ties": [["a", "b"]],
                        "losses": [{"type": "huber", "output": "y", "target": "t", "delta": 2.0}]}, file)
         options = Ortrain.TrainingOptions.new_from_file(path)
         self.assertEqual((options.optimizer.learning_rate, options.optimizer.mode),
-                         (0.25, Ortrain.AdamwMode.LAST))
+                         (0.25, Ortrain.AdamwMode.DECAY_LAST))
         self.assertEqual((options.seed, options.trainable, options.schedule.step_size), (9, ["fc.*"], 5))
         self.assertEqual(options.losses[0].delta, 2)
         with open(path, "w") as file:

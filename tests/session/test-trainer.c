@@ -146,7 +146,105 @@ remove_folder (const char *path)
   g_rmdir (path);
 }
 
-/* Broken off in the middle of an epoch, it goes on to the same bits. */
+/* Data that cancel when they are asked for the nth time. */
+typedef struct
+{
+  OrtrainDataset parent_instance;
+  OrtrainDataset *data;
+  GCancellable *cancellable;
+  guint n_asked, cancel_at;
+} BreakingDataset;
+
+typedef OrtrainDatasetClass BreakingDatasetClass;
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (BreakingDataset, g_object_unref)
+
+GType breaking_dataset_get_type (void);
+G_DEFINE_TYPE (BreakingDataset, breaking_dataset, ORTRAIN_TYPE_DATASET)
+
+static guint64
+breaking_dataset_get_length (OrtrainDataset *dataset)
+{
+  return ortrain_dataset_get_length (((BreakingDataset *) dataset)->data);
+}
+
+static OrtrainTensorDict *
+breaking_dataset_get_batch (OrtrainDataset *dataset, const guint64 *indices, gsize n_indices, GError **error)
+{
+  BreakingDataset *self = (BreakingDataset *) dataset;
+  if (++self->n_asked == self->cancel_at)
+    g_cancellable_cancel (self->cancellable);
+  return ortrain_dataset_get_batch (self->data, indices, n_indices, error);
+}
+
+static void
+breaking_dataset_class_init (BreakingDatasetClass *klass)
+{
+  klass->get_length = breaking_dataset_get_length;
+  klass->get_batch = breaking_dataset_get_batch;
+}
+
+static void
+breaking_dataset_init (BreakingDataset *self)
+{
+}
+
+static void
+cancel_in_step (OrtrainTrainingSession *session, OrtrainMemoryReport *report, gpointer user_data)
+{
+  Watch *watch = user_data;
+  if (report->step == watch->cancel_at)
+    g_cancellable_cancel (watch->cancellable);
+}
+
+typedef enum
+{
+  BREAK_BETWEEN,    /* two updates */
+  BREAK_STEP,       /* the forward pass of a step */
+  BREAK_LAST,       /* after the last update of an epoch */
+  BREAK_VALIDATION, /* the validation after the second epoch */
+  N_BREAKS
+} Break;
+
+typedef struct
+{
+  TestModel *model;
+  OrtrainDataset *dataset;
+  const char *path;
+} ResumeData;
+
+/* Three epochs of 11 steps, the last one smaller; a plateau that the losses of epochs lead into. */
+static OrtrainTrainer *
+make_breakable (ResumeData *data, OrtrainDataset *validation, Watch *watch)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (data->model, "adamw");
+  g_autoptr (OrtrainLrSchedule) schedule = ortrain_plateau_schedule_new (0.5, 0);
+  g_object_set (schedule, "threshold", 0.9, NULL);
+  ortrain_training_options_set_schedule (options, schedule);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (data->model->model, options, &error);
+  g_assert_no_error (error);
+  OrtrainTrainer *trainer = ortrain_trainer_new (session, data->dataset);
+  watch->thread = g_thread_self ();
+  g_object_set (trainer, "epochs", 3, "batch-size", 3, "seed", G_GUINT64_CONSTANT (7), "validation", validation,
+                "checkpoint-dir", data->path, NULL);
+  g_signal_connect (trainer, "checkpoint-saved", G_CALLBACK (on_checkpoint), watch);
+  return trainer;
+}
+
+static void
+assert_same_record (OrtrainTrainingHistory *a, guint i, OrtrainTrainingHistory *b, guint k)
+{
+  g_autoptr (OrtrainEpochRecord) x = g_list_model_get_item (ortrain_training_history_get_epochs (a), i);
+  g_autoptr (OrtrainEpochRecord) y = g_list_model_get_item (ortrain_training_history_get_epochs (b), k);
+  g_assert_cmpuint (ortrain_epoch_record_get_epoch (x), ==, ortrain_epoch_record_get_epoch (y));
+  g_assert_cmpfloat (ortrain_epoch_record_get_loss (x), ==, ortrain_epoch_record_get_loss (y));
+  g_assert_cmpfloat (ortrain_epoch_record_get_validation_loss (x), ==, ortrain_epoch_record_get_validation_loss (y));
+  g_assert_cmpfloat (ortrain_epoch_record_get_metric (x), ==, ortrain_epoch_record_get_metric (y));
+  g_assert_cmpfloat (ortrain_epoch_record_get_learning_rate (x), ==, ortrain_epoch_record_get_learning_rate (y));
+}
+
+/* Broken off anywhere, it goes on to the same bits, and to the same records of epochs. */
 static void
 test_resume (void)
 {
@@ -154,46 +252,129 @@ test_resume (void)
   g_autoptr (TestModel) model = test_model_load ("cnn");
   g_autoptr (OrtrainDataset) dataset = make_dataset (model);
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
-  g_autofree char *path = g_build_filename (folder, "checkpoint", NULL);
 
-  g_autoptr (OrtrainTrainingSession) whole = test_model_make_session (model, "adamw");
+  g_autofree char *whole_path = g_build_filename (folder, "whole", NULL);
+  ResumeData data = { model, dataset, whole_path };
   Watch watch = { 0 };
-  g_autoptr (OrtrainTrainer) trainer = make_trainer (whole, dataset, &watch);
-  ortrain_trainer_set_epochs (trainer, 3);
-  ortrain_trainer_set_batch_size (trainer, 3);
-  ortrain_trainer_set_seed (trainer, 7);
-  g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = ortrain_trainer_fit (trainer, NULL, &error);
+  g_autoptr (OrtrainTrainer) trainer = make_breakable (&data, dataset, &watch);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_history_get_n_steps (history), ==, 33);
+  g_assert_cmpuint (watch.n_checkpoints, ==, 3);
+  g_autoptr (OrtrainTensorDict) expected =
+      ortrain_training_session_get_state (ortrain_trainer_get_session (trainer), &error);
   g_assert_no_error (error);
 
-  g_autoptr (OrtrainTrainingSession) broken = test_model_make_session (model, "adamw");
-  Watch second = { .cancellable = g_cancellable_new (), .cancel_at = 7 };
-  g_autoptr (OrtrainTrainer) breaking = make_trainer (broken, dataset, &second);
-  ortrain_trainer_set_epochs (breaking, 3);
-  ortrain_trainer_set_batch_size (breaking, 3);
-  ortrain_trainer_set_seed (breaking, 7);
-  ortrain_trainer_set_checkpoint_dir (breaking, path);
-  g_assert_null (ortrain_trainer_fit (breaking, second.cancellable, &error));
+  for (Break place = 0; place < N_BREAKS; place++)
+    {
+      g_test_message ("break %d", place);
+      g_autofree char *name = g_strdup_printf ("break-%d", place);
+      g_autofree char *path = g_build_filename (folder, name, NULL);
+      data.path = path;
+      g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+      g_autoptr (BreakingDataset) validation = g_object_new (breaking_dataset_get_type (), NULL);
+      validation->data = dataset;
+      validation->cancellable = cancellable;
+      validation->cancel_at = place == BREAK_VALIDATION ? 11 + 5 : 0;
+      Watch second = { .cancellable = cancellable };
+      g_autoptr (OrtrainTrainer) breaking = make_breakable (&data, (OrtrainDataset *) validation, &second);
+      OrtrainTrainingSession *broken = ortrain_trainer_get_session (breaking);
+      second.cancel_at = place == BREAK_BETWEEN ? 18 : place == BREAK_LAST ? 22 : place == BREAK_STEP ? 19 : 0;
+      if (place == BREAK_BETWEEN || place == BREAK_LAST)
+        g_signal_connect (breaking, "progress", G_CALLBACK (on_progress), &second);
+      if (place == BREAK_STEP)
+        g_signal_connect (broken, "post-forward", G_CALLBACK (cancel_in_step), &second);
+      g_assert_null (ortrain_trainer_fit (breaking, cancellable, &error));
+      g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+      g_clear_error (&error);
+      g_assert_cmpuint (ortrain_training_session_get_step (broken), ==,
+                        place == BREAK_BETWEEN || place == BREAK_STEP ? 18 : 22);
+      g_assert_cmpuint (second.n_checkpoints, ==, 2); /* that of the first epoch, and the last moment's */
+
+      Watch third = { 0 };
+      g_autoptr (OrtrainTrainer) resuming = make_breakable (&data, dataset, &third);
+      ortrain_trainer_set_resume (resuming, TRUE);
+      g_autoptr (OrtrainTrainingHistory) rest = ortrain_trainer_fit (resuming, NULL, &error);
+      g_assert_no_error (error);
+      OrtrainTrainingSession *fresh = ortrain_trainer_get_session (resuming);
+      g_assert_cmpuint (ortrain_training_session_get_step (fresh), ==, 33);
+      g_assert_cmpuint (third.n_checkpoints, ==, 2);
+      g_assert_cmpuint (ortrain_training_history_get_n_epochs (rest), ==, 2);
+      assert_same_record (rest, 0, history, 1);
+      assert_same_record (rest, 1, history, 2);
+      g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (fresh, &error);
+      test_assert_same_bits (expected, state);
+    }
+
+  /* Nothing is left to do for those that go on from the end. */
+  data.path = whole_path;
+  g_autoptr (OrtrainTrainer) again = make_breakable (&data, dataset, &watch);
+  ortrain_trainer_set_resume (again, TRUE);
+  g_autoptr (OrtrainTrainingHistory) nothing = ortrain_trainer_fit (again, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_history_get_n_epochs (nothing), ==, 0);
+  g_autoptr (OrtrainTensorDict) state =
+      ortrain_training_session_get_state (ortrain_trainer_get_session (again), &error);
+  test_assert_same_bits (expected, state);
+  remove_folder (folder);
+}
+
+/* An early end is an end for those who resume, too. */
+static void
+test_resume_early_end (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+      ortrain_optimizer_set_learning_rate (
+          ortrain_training_options_get_optimizer (ortrain_training_session_get_options (session)), 0.0);
+      Watch watch = { 0 };
+      g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+      g_object_set (trainer, "epochs", 30, "validation", dataset, "patience", 2, "checkpoint-dir", folder, "resume",
+                    TRUE, NULL);
+      g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+      g_assert_no_error (error);
+      g_assert_true (ortrain_training_history_get_stopped_early (history));
+      g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, i == 0 ? 3 : 0);
+    }
+  remove_folder (folder);
+}
+
+/* How often checkpoints are saved, and that cancelling saves one whatever the answer is. */
+static void
+test_checkpoint_epochs (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+  const struct
+  {
+    guint every, n_saved;
+  } cases[] = { { 0, 0 }, { 1, 5 }, { 2, 3 }, { 7, 1 } };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+      Watch watch = { 0 };
+      g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+      g_object_set (trainer, "epochs", 5, "checkpoint-dir", folder, "checkpoint-epochs", cases[i].every, NULL);
+      g_assert_cmpuint (ortrain_trainer_get_checkpoint_epochs (trainer), ==, cases[i].every);
+      g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = ortrain_trainer_fit (trainer, NULL, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (watch.n_checkpoints, ==, cases[i].n_saved);
+    }
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  Watch watch = { .cancellable = cancellable, .cancel_at = 6 };
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+  g_object_set (trainer, "epochs", 5, "checkpoint-dir", folder, "checkpoint-epochs", 0, NULL);
+  g_assert_null (ortrain_trainer_fit (trainer, cancellable, &error));
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
-  g_clear_error (&error);
-  g_assert_cmpuint (ortrain_training_session_get_step (broken), ==, 7);
-  g_object_unref (second.cancellable);
-
-  g_autoptr (OrtrainTrainingSession) fresh = test_model_make_session (model, "adamw");
-  Watch third = { 0 };
-  g_autoptr (OrtrainTrainer) resuming = ortrain_trainer_new (fresh, dataset);
-  g_signal_connect (resuming, "checkpoint-saved", G_CALLBACK (on_checkpoint), &third);
-  ortrain_trainer_set_epochs (resuming, 3);
-  ortrain_trainer_set_batch_size (resuming, 3);
-  ortrain_trainer_set_seed (resuming, 7);
-  ortrain_trainer_set_checkpoint_dir (resuming, path);
-  ortrain_trainer_set_resume (resuming, TRUE);
-  g_autoptr (OrtrainTrainingHistory) rest G_GNUC_UNUSED = ortrain_trainer_fit (resuming, NULL, &error);
-  g_assert_no_error (error);
-  g_assert_cmpuint (ortrain_training_session_get_step (fresh), ==, ortrain_training_session_get_step (whole));
-  g_assert_cmpuint (third.n_checkpoints, >, 0);
-  g_autoptr (OrtrainTensorDict) a = ortrain_training_session_get_state (whole, &error);
-  g_autoptr (OrtrainTensorDict) b = ortrain_training_session_get_state (fresh, &error);
-  test_assert_same_bits (a, b);
+  g_assert_cmpuint (watch.n_checkpoints, ==, 1);
   remove_folder (folder);
 }
 
@@ -282,6 +463,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/trainer/fit", test_fit);
   g_test_add_func ("/trainer/early-end", test_early_end);
   g_test_add_func ("/trainer/resume", test_resume);
+  g_test_add_func ("/trainer/resume-early-end", test_resume_early_end);
+  g_test_add_func ("/trainer/checkpoint-epochs", test_checkpoint_epochs);
   g_test_add_func ("/trainer/async", test_async);
   g_test_add_func ("/trainer/accumulation", test_accumulation);
   return g_test_run ();

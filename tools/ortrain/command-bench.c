@@ -38,7 +38,8 @@ run (int argc, char *argv[])
       "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-4)", "X" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output for the loss (the first)", "NAME" },
-    { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind, "Loss (cross-entropy)", "KIND" },
+    { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
+      "cross-entropy, mse, l1, huber, bce-with-logits, output (cross-entropy)", "KIND" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
@@ -46,8 +47,8 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_bench, entries, &argc, &argv, 1, 1, &status))
     return status;
-  if (batch < 1 || seq < 1 || steps < 1)
-    return command_usage (&command_bench, "--batch, --seq and --steps are at least 1");
+  if (batch < 1 || seq < 1 || steps < 1 || threads < 0)
+    return command_usage (&command_bench, "--batch, --seq and --steps are at least 1, --threads at least 0");
   if (loss_kind == NULL)
     loss_kind = g_strdup ("cross-entropy");
 
@@ -68,9 +69,11 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
-  ortrain_training_options_set_threads (options, (guint) MAX (threads, 0));
-  ortrain_training_options_set_deterministic (options, deterministic);
-  command_tie_equal (model, options);
+  if (threads > 0) /* else the environment's, or all cores */
+    ortrain_training_options_set_threads (options, (guint) threads);
+  if (deterministic)
+    ortrain_training_options_set_deterministic (options, TRUE);
+  command_tie_equal (model, options, FALSE);
   gint64 start = g_get_monotonic_time ();
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
@@ -114,7 +117,7 @@ run (int argc, char *argv[])
   json_builder_set_member_name (builder, "batch");
   json_builder_add_int_value (builder, batch);
   json_builder_set_member_name (builder, "threads");
-  json_builder_add_int_value (builder, threads);
+  json_builder_add_int_value (builder, ortrain_training_options_get_threads (options));
   json_builder_set_member_name (builder, "ms_median");
   json_builder_add_double_value (builder, median);
   json_builder_set_member_name (builder, "ms_best");
@@ -128,7 +131,7 @@ run (int argc, char *argv[])
   json_builder_set_member_name (builder, "losses");
   json_builder_begin_array (builder);
   for (gint i = 0; i < steps + warm_up; i++)
-    json_builder_add_double_value (builder, losses[i]); /* json-glib writes 17 digits */
+    command_add_number (builder, losses[i]); /* json-glib writes 17 digits */
   json_builder_end_array (builder);
   json_builder_end_object (builder);
   command_print_json (builder);

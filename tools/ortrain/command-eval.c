@@ -82,8 +82,8 @@ run (int argc, char *argv[])
     return status;
   if (data == NULL)
     return command_usage (&command_eval, "--data is missing");
-  if (batch_size < 1)
-    return command_usage (&command_eval, "--batch-size is at least 1");
+  if (batch_size < 1 || threads < 0)
+    return command_usage (&command_eval, "--batch-size is at least 1, --threads at least 0");
   if (target == NULL)
     target = g_strdup ("labels");
 
@@ -95,7 +95,8 @@ run (int argc, char *argv[])
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
-  ortrain_session_options_set_threads (options, (guint) MAX (threads, 0));
+  if (threads > 0) /* else the environment's, or all cores */
+    ortrain_session_options_set_threads (options, (guint) threads);
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   g_autoptr (OrtrainDataset) dataset = session != NULL ? command_open_dataset (data, model, target, &error) : NULL;
   if (dataset == NULL)
@@ -114,7 +115,10 @@ run (int argc, char *argv[])
         }
       OrtrainTensor *expected = ortrain_tensor_dict_get (batch, target);
       if (expected == NULL)
-        return command_usage (&command_eval, "the data have no '%s'", target);
+        {
+          g_printerr ("ortrain: %s has no '%s'\n", data, target);
+          return EXIT_FAILED;
+        }
       /* The model knows its inputs only. */
       g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
       GListModel *inputs = ortrain_graph_get_inputs (graph);
@@ -130,7 +134,10 @@ run (int argc, char *argv[])
         return command_fail (error);
       OrtrainTensor *found = ortrain_tensor_dict_get (outputs, output);
       if (found == NULL)
-        return command_usage (&command_eval, "the model has no output '%s'", output);
+        {
+          g_printerr ("ortrain: the model has no output '%s'\n", output);
+          return EXIT_FAILED;
+        }
       classes = !ortrain_dtype_is_floating (ortrain_tensor_get_dtype (expected));
       if (!(classes ? add_classes : add_numbers) (&sums, found, expected, &error))
         return command_fail (error);
@@ -144,7 +151,7 @@ run (int argc, char *argv[])
       json_builder_set_member_name (builder, "items");
       json_builder_add_int_value (builder, (gint64) sums.n);
       json_builder_set_member_name (builder, "loss");
-      json_builder_add_double_value (builder, loss);
+      command_add_number (builder, loss);
       if (classes)
         {
           json_builder_set_member_name (builder, "accuracy");

@@ -15,7 +15,7 @@ plan_model (const char *path, gint batch, gint seq, GError **error)
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
-  command_tie_equal (model, options);
+  command_tie_equal (model, options, FALSE);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, error);
   g_autoptr (OrtrainTensorDict) feeds =
       session != NULL ? command_random_feeds (model, output, "plan.target", TRUE, batch, seq, error) : NULL;

@@ -19,13 +19,16 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_run, entries, &argc, &argv, 1, 1, &status))
     return status;
+  if (threads < 0)
+    return command_usage (&command_run, "--threads is at least 0");
 
   GError *error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
-  ortrain_session_options_set_threads (options, (guint) MAX (threads, 0));
+  if (threads > 0) /* else the environment's, or all cores */
+    ortrain_session_options_set_threads (options, (guint) threads);
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);

@@ -5,6 +5,7 @@
 #include <glib-unix.h>
 #include <math.h>
 #include <signal.h>
+#include <string.h>
 
 typedef struct
 {
@@ -19,10 +20,11 @@ static gboolean
 on_interrupt (gpointer data)
 {
   Run *run = data;
+  signal (SIGINT, SIG_DFL); /* a second Ctrl-C ends the program at once, whatever it is at */
   progress_bar_clear (&run->bar);
-  g_print ("Stopping after this step …\n");
+  g_print ("Stopping; once more stops at once …\n");
   g_cancellable_cancel (run->cancellable);
-  return G_SOURCE_REMOVE; /* a second Ctrl-C ends the program at once */
+  return G_SOURCE_REMOVE;
 }
 
 static void
@@ -91,16 +93,45 @@ make_schedule (const char *name, guint64 n_steps, GError **error)
   return NULL;
 }
 
+/* What the user typed, with --resume: the words before the options are parsed out of them. */
+static char *
+make_command (int argc, char *argv[])
+{
+  g_autoptr (GPtrArray) words = g_ptr_array_new ();
+  gboolean resumes = FALSE;
+  g_ptr_array_add (words, (gpointer) command_program);
+  for (int i = 0; i < argc; i++)
+    {
+      g_ptr_array_add (words, argv[i]);
+      resumes = resumes || g_str_equal (argv[i], "--resume");
+    }
+  if (!resumes)
+    g_ptr_array_insert (words, 2, (gpointer) "--resume"); /* not at the end: there may be a "--" */
+  g_ptr_array_add (words, NULL);
+  return command_quote ((const char *const *) words->pdata);
+}
+
+/* Where Ctrl-C saves when nothing was asked for: "cnn.checkpoint" for models/cnn.onnx, in the current folder. */
+static char *
+default_checkpoint (const char *model)
+{
+  g_autofree char *name = g_path_get_basename (model);
+  if (g_str_has_suffix (name, ".onnx") && strlen (name) > strlen (".onnx"))
+    name[strlen (name) - strlen (".onnx")] = '\0';
+  return g_strconcat (name, ".checkpoint", NULL);
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
+  g_autofree char *again = make_command (argc, argv);
   g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
                   *optimizer_name = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
-  gint64 seed = 0;
-  double learning_rate = 1e-3, max_grad_norm = 0.0;
+  gint64 seed = G_MININT64;
+  double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|IMAGES.idx,LABELS.idx" },
@@ -118,8 +149,8 @@ run (int argc, char *argv[])
     { "max-grad-norm", 0, 0, G_OPTION_ARG_DOUBLE, &max_grad_norm, "Clip gradients to this global norm (0: no)", "X" },
     { "trainable", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable, "Train only these initializers", "PATTERN" },
     { "frozen", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen, "Do not train these initializers", "PATTERN" },
-    { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint, "Save the state here, after each epoch and on Ctrl-C",
-      "DIR" },
+    { "checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &checkpoint,
+      "Save the state here after each epoch, and on Ctrl-C (on Ctrl-C only, to MODEL.checkpoint)", "DIR" },
     { "resume", 0, 0, G_OPTION_ARG_NONE, &resume, "Go on from the checkpoint, if there is one", NULL },
     { "export", 0, 0, G_OPTION_ARG_FILENAME, &export, "Write the trained model", "OUT.onnx" },
     { "memory", 0, 0, G_OPTION_ARG_NONE, &memory, "Print where the memory is at each phase", NULL },
@@ -134,20 +165,36 @@ run (int argc, char *argv[])
     return status;
   if (data == NULL)
     return command_usage (&command_train, "--data is missing");
-  if (epochs < 1 || batch_size < 1)
-    return command_usage (&command_train, "--epochs and --batch-size are at least 1");
-  if (resume && checkpoint == NULL)
-    return command_usage (&command_train, "--resume needs --checkpoint");
+  if (epochs < 1 || batch_size < 1 || threads < 0 || patience < 0)
+    return command_usage (&command_train,
+                          "--epochs and --batch-size are at least 1, --threads and --patience at least 0");
+  if (!isfinite (learning_rate) || learning_rate < 0 || isinf (max_grad_norm) || max_grad_norm < 0)
+    return command_usage (&command_train, "--learning-rate and --max-grad-norm are numbers of at least 0");
+  if (seed < 0 && seed != G_MININT64)
+    return command_usage (&command_train, "--seed is at least 0");
+  const gboolean asked = checkpoint != NULL;
+  if (!asked)
+    checkpoint = default_checkpoint (argv[1]);
   if (target == NULL)
     target = g_strdup ("labels");
 
   GError *error = NULL;
+  g_autoptr (OrtrainOptimizer) optimizer =
+      command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
+  g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
+      optimizer != NULL ? make_schedule (schedule_name, 1, &error) : NULL;
+  if (error != NULL)
+    return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
   if (graph == NULL)
     return command_fail (error);
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
+  g_autoptr (OrtrainLoss) loss =
+      command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
+  if (loss == NULL)
+    return command_fail (error);
   g_autoptr (OrtrainDataset) dataset = command_open_dataset (data, model, target, &error);
   g_autoptr (OrtrainDataset) held_out =
       dataset != NULL && validation != NULL ? command_open_dataset (validation, model, target, &error) : NULL;
@@ -155,24 +202,23 @@ run (int argc, char *argv[])
     return command_fail (error);
   const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
 
-  g_autoptr (OrtrainOptimizer) optimizer =
-      command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
-  g_autoptr (OrtrainLoss) loss =
-      optimizer != NULL ? command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error)
-                        : NULL;
-  g_autoptr (OrtrainLrSchedule) schedule =
-      loss != NULL ? make_schedule (schedule_name, n_batches * (guint) epochs, &error) : NULL;
+  g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_batches * (guint) epochs, &error);
   if (error != NULL)
     return command_fail (error);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_set_schedule (options, schedule);
   ortrain_training_options_add_loss (options, loss);
-  ortrain_training_options_set_max_grad_norm (options, max_grad_norm);
+  command_tie_equal (model, options, TRUE);
+  /* what is not given stays as the environment has it */
+  if (!isnan (max_grad_norm))
+    ortrain_training_options_set_max_grad_norm (options, max_grad_norm);
   if (threads > 0)
     ortrain_training_options_set_threads (options, (guint) threads);
-  ortrain_training_options_set_seed (options, (guint64) seed);
-  ortrain_training_options_set_deterministic (options, deterministic);
+  if (seed != G_MININT64)
+    ortrain_training_options_set_seed (options, (guint64) seed);
+  if (deterministic)
+    ortrain_training_options_set_deterministic (options, TRUE);
   if (trainable != NULL)
     ortrain_training_options_set_trainable (options, (const char *const *) trainable);
   if (frozen != NULL)
@@ -185,10 +231,11 @@ run (int argc, char *argv[])
   ortrain_trainer_set_epochs (trainer, (guint) epochs);
   ortrain_trainer_set_batch_size (trainer, (guint) batch_size);
   ortrain_trainer_set_shuffle (trainer, TRUE);
-  ortrain_trainer_set_seed (trainer, (guint64) seed);
+  ortrain_trainer_set_seed (trainer, ortrain_training_options_get_seed (options));
   ortrain_trainer_set_validation (trainer, held_out);
-  ortrain_trainer_set_patience (trainer, (guint) MAX (patience, 0));
+  ortrain_trainer_set_patience (trainer, (guint) patience);
   ortrain_trainer_set_checkpoint_dir (trainer, checkpoint);
+  ortrain_trainer_set_checkpoint_epochs (trainer, asked || resume ? 1 : 0);
   ortrain_trainer_set_resume (trainer, resume);
   if (resume && ortrain_checkpoint_exists (checkpoint))
     g_print ("Going on from %s\n", checkpoint);
@@ -199,7 +246,8 @@ run (int argc, char *argv[])
   progress_bar_init (&state.bar);
   g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
   g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch_ended), &state);
-  static const char *const phases[] = { "pre-forward", "post-forward", "pre-backward", "post-backward" };
+  static const char *const phases[] = { "pre-forward",   "post-forward", "pre-backward",
+                                        "post-backward", "pre-update",   "post-update" };
   for (guint i = 0; memory && i < G_N_ELEMENTS (phases); i++)
     g_signal_connect (session, phases[i], G_CALLBACK (on_phase), &state);
   guint interrupt = g_unix_signal_add (SIGINT, on_interrupt, &state);
@@ -210,10 +258,7 @@ run (int argc, char *argv[])
   if (g_error_matches (state.error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     {
       g_clear_error (&state.error);
-      if (checkpoint != NULL)
-        g_print ("Stopped. The state is in %s; the same command with --resume goes on from it.\n", checkpoint);
-      else
-        g_print ("Stopped. Nothing was saved: --checkpoint DIR keeps the state.\n");
+      g_print ("Stopped. The state is in %s. To go on:\n  %s\n", checkpoint, again);
       return EXIT_INTERRUPTED;
     }
   if (!g_cancellable_is_cancelled (cancellable))
@@ -221,7 +266,9 @@ run (int argc, char *argv[])
   if (state.error != NULL)
     return command_fail (state.error);
   g_autoptr (OrtrainTrainingHistory) history = state.history;
-  if (ortrain_training_history_get_n_steps (history) == 0)
+  if (ortrain_training_history_get_n_epochs (history) == 0 && ortrain_training_history_get_stopped_early (history))
+    g_print ("Training came to an early end before; a larger --patience goes on\n");
+  else if (ortrain_training_history_get_n_epochs (history) == 0)
     g_print ("All %d epochs were done before; a larger --epochs goes on\n", epochs);
   else
     g_print ("%u epochs in %.1f s, last loss %.4f\n", ortrain_training_history_get_n_epochs (history),

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include <math.h>
 #include <string.h>
+
+const char *command_program = "ortrain";
 
 gboolean
 command_parse (const Command *command, const GOptionEntry *entries, int *argc, char ***argv, int n_min, int n_max,
@@ -31,9 +34,10 @@ command_parse (const Command *command, const GOptionEntry *entries, int *argc, c
 ExitStatus
 command_fail (GError *error)
 {
+  ExitStatus status = error->domain == G_OPTION_ERROR ? EXIT_USAGE : EXIT_FAILED;
   g_printerr ("ortrain: %s\n", error->message);
   g_error_free (error);
-  return EXIT_FAILED;
+  return status;
 }
 
 ExitStatus
@@ -56,6 +60,30 @@ command_print_json (JsonBuilder *builder)
   json_generator_set_pretty (generator, TRUE);
   g_autofree char *text = json_generator_to_data (generator, NULL);
   g_print ("%s\n", text);
+}
+
+void
+command_add_number (JsonBuilder *builder, double number)
+{
+  if (isfinite (number))
+    json_builder_add_double_value (builder, number);
+  else
+    json_builder_add_null_value (builder);
+}
+
+char *
+command_quote (const char *const *words)
+{
+  GString *line = g_string_new (NULL);
+  for (; *words != NULL; words++)
+    {
+      gboolean plain = **words != '\0';
+      for (const char *c = *words; *c != '\0'; c++)
+        plain = plain && (g_ascii_isalnum (*c) || strchr ("_-+=./,:@%", *c) != NULL);
+      g_autofree char *quoted = plain ? NULL : g_shell_quote (*words);
+      g_string_append_printf (line, "%s%s", line->len > 0 ? " " : "", plain ? *words : quoted);
+    }
+  return g_string_free (line, FALSE);
 }
 
 char *
@@ -132,13 +160,15 @@ command_open_dataset (const char *path, OrtrainModel *model, const char *target,
 }
 
 void
-command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options)
+command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolean tell)
 {
   g_autoptr (GListModel) pairs = ortrain_model_find_equal_parameters (model);
   for (guint i = 0; i < g_list_model_get_n_items (pairs); i++)
     {
       g_autoptr (OrtrainParameterPair) pair = g_list_model_get_item (pairs, i);
-      ortrain_training_options_tie (options, ortrain_parameter_pair_get_first (pair),
-                                    ortrain_parameter_pair_get_second (pair));
+      const char *first = ortrain_parameter_pair_get_first (pair), *second = ortrain_parameter_pair_get_second (pair);
+      ortrain_training_options_tie (options, first, second);
+      if (tell)
+        g_print ("'%s' and '%s' have equal values: they are trained as one\n", first, second);
     }
 }

@@ -21,6 +21,9 @@ typedef struct
   ExitStatus (*run) (int argc, char *argv[]);
 } Command;
 
+/* The program as it was called: argv[0]. */
+extern const char *command_program;
+
 extern const Command command_bench, command_check, command_devices, command_eval, command_export, command_info,
     command_new, command_plan, command_run, command_train, command_verify;
 
@@ -28,11 +31,16 @@ extern const Command command_bench, command_check, command_devices, command_eval
  * arguments may follow (n_max -1: any number). */
 gboolean command_parse (const Command *command, const GOptionEntry *entries, int *argc, char ***argv, int n_min,
                         int n_max, ExitStatus *status);
-/* "ortrain: message" on the standard error. Returns EXIT_FAILED. Frees the error. */
+/* "ortrain: message" on the standard error. Returns EXIT_USAGE for values of options, else EXIT_FAILED. Frees the error.
+ */
 ExitStatus command_fail (GError *error);
 ExitStatus command_usage (const Command *command, const char *format, ...) G_GNUC_PRINTF (2, 3);
 void command_print_json (JsonBuilder *builder);
-char *command_format_bytes (guint64 bytes); /* "17.2 MiB" */
+void command_add_number (JsonBuilder *builder, double number); /* JSON has no NaN: null */
+char *command_format_bytes (guint64 bytes);                    /* "17.2 MiB" */
+
+/* A command line that a shell reads as these words. */
+char *command_quote (const char *const *words);
 
 /* The parts of a command line that train, eval, plan and bench share. */
 OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, GError **error);
@@ -43,6 +51,6 @@ OrtrainDataset *command_open_dataset (const char *path, OrtrainModel *model, con
  * not a number. classes: the target holds classes of the output's last axis, else numbers like the output. */
 OrtrainTensorDict *command_random_feeds (OrtrainModel *model, const char *output, const char *target, gboolean classes,
                                          gint64 batch, gint64 seq, GError **error);
-/* One parameter that the file holds twice is trained as one, as PyTorch does. */
-void command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options);
+/* One parameter that the file holds twice is trained as one, as PyTorch does; tell: and that is said. */
+void command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolean tell);
 const char *command_first_name (GListModel *values); /* of the first OrtrainValue; owned by it */

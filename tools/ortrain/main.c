@@ -22,6 +22,8 @@ int
 main (int argc, char *argv[])
 {
   setlocale (LC_ALL, "");
+  if (argc > 0)
+    command_program = argv[0];
   if (argc < 2)
     {
       print_help ();

@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The `ortrain` command as a user meets it: test_command.py ORTRAIN."""
+import atexit
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+here = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(here.parent))
+from tap import main
+
+program = os.path.abspath(sys.argv.pop(1))
+source = here.parent.parent / "tools" / "ortrain"
+folder = tempfile.mkdtemp(prefix="ortrain-command-")
+atexit.register(shutil.rmtree, folder, ignore_errors=True)
+environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}
+environment |= {"PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+environment.pop("G_MESSAGES_DEBUG", None)
+
+
+def path(name):
+    return os.path.join(folder, name)
+
+
+def ortrain(*words, status=0, variables={}):
+    """Runs it, and gives what it printed on both outputs."""
+    done = subprocess.run(["ortrain", *words], capture_output=True, text=True, cwd=folder, timeout=240,
+                          env=environment | variables)
+    assert done.returncode == status, f"{words}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}"
+    return done.stdout, done.stderr
+
+
+def make_images(name, n):
+    """An IDX pair: 8 × 8 pictures with a bright quarter, which is the label."""
+    labels = bytes((i * 7 + i // 5) % 4 for i in range(n))
+    pixels = bytearray()
+    for i, label in enumerate(labels):
+        for y in range(8):
+            for x in range(8):
+                pixels.append(200 if (y // 4) * 2 + x // 4 == label else (i * 31 + y * 8 + x) % 90)
+    with open(path(name + ".images"), "wb") as file:
+        file.write(struct.pack(">BBBBIII", 0, 0, 8, 3, n, 8, 8) + pixels)
+    with open(path(name + ".labels"), "wb") as file:
+        file.write(struct.pack(">BBBBI", 0, 0, 8, 1, n) + labels)
+    return f"{name}.images,{name}.labels"
+
+
+def setUpModule():
+    ortrain("new", "cnn", "cnn.onnx", "--classes", "4", "--size", "8", "--seed", "3")
+    make_images("train", 512)
+    make_images("test", 100)
+
+
+def field(number, payload):
+    """A field of a protobuf message, in bytes."""
+    size, n = b"", len(payload)
+    while n > 127:
+        size, n = size + bytes([n & 127 | 128]), n >> 7
+    return bytes([number << 3 | 2]) + size + bytes([n]) + payload
+
+
+def node(kind, inputs, output, domain=b""):
+    return field(1, b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, kind.lower()) + field(4, kind) + field(7, domain))
+
+
+def value(name, *dims):
+    """A ValueInfoProto: float32 of these dimensions."""
+    shape = b"".join(field(1, bytes([8, dim])) for dim in dims)
+    return field(1, name) + field(2, field(1, b"\x08\x01" + field(2, shape)))
+
+
+TRAIN = ["train", "cnn.onnx", "--data", "train.images,train.labels", "--output", "logits", "--batch-size", "32",
+         "--seed", "5", "--threads", "1"]
+COMMANDS = ["check", "info", "new", "train", "eval", "run", "export", "verify", "plan", "bench", "devices"]
+
+
+def options_of(command):
+    """The long options in the help of a command."""
+    out, _ = ortrain(command, "--help")
+    return set(re.findall(r"^  (?:-\w, )?--([a-z-]+)", out, re.M)) - {"help"}
+
+
+class Help(unittest.TestCase):
+    def test_list(self):
+        out, _ = ortrain("--help")
+        self.assertEqual(re.findall(r"^  (\w+) ", out, re.M), COMMANDS)
+        self.assertEqual(ortrain("help")[0], out)
+        self.assertEqual(ortrain(status=2)[0], out)
+        self.assertRegex(ortrain("--version")[0], r"^ortrain \d+\.\d+\.\d+$")
+
+    def test_each(self):
+        for command in COMMANDS:
+            out, err = ortrain(command, "--help")
+            self.assertTrue(out.startswith(f"Usage:\n  ortrain {command} "), out)
+            self.assertEqual(err, "")
+        self.assertGreater(len(options_of("train")), 15)
+
+    def test_manual(self):
+        """Every option of every command stands in its part of the manual page, and no other does."""
+        page = (source / "ortrain.1").read_text().replace("\\-", "-")
+        parts = dict(re.findall(r"^\.SS (\w+)(.*?)(?=^\.S[SH])", page, re.M | re.S))
+        self.assertEqual(list(parts), COMMANDS)
+        for command in COMMANDS:
+            told = set(re.findall(r"--([a-z-]+)", parts[command]))
+            self.assertEqual(told - {"help"}, options_of(command), command)
+        for variable in re.findall(r'"(ORTRAIN_[A-Z_]+)"', subprocess.run(
+                ["grep", "-rhoE", "--include=*.c", '"ORTRAIN_[A-Z_]+"', "libortrain/session", "libortrain/transform"],
+                cwd=source.parent.parent, capture_output=True, text=True).stdout):
+            self.assertIn(variable, page)
+        checked = subprocess.run(["man", "--warnings", "-l", "-Tutf8", source / "ortrain.1"], capture_output=True, text=True) \
+            if shutil.which("man") else None
+        if checked is not None:
+            self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
+    def complete(self, *words):
+        line = " ".join(shlex.quote(word) for word in words)
+        script = (f"source {shlex.quote(str(source / 'ortrain.bash'))}; COMP_WORDS=({line}); "
+                  f"COMP_CWORD={len(words) - 1}; _ortrain; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=folder, env=environment)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_completion(self):
+        self.assertEqual(self.complete("ortrain", ""), COMMANDS + ["--help", "--version"])
+        self.assertEqual(self.complete("ortrain", "de"), ["devices"])
+        for command in COMMANDS:
+            self.assertEqual({word[2:] for word in self.complete("ortrain", command, "--")}, options_of(command) | {"help"})
+        self.assertEqual(self.complete("ortrain", "train", "--optimizer", "ada"), ["adam", "adamw", "adagrad"])
+        self.assertIn("bce-with-logits", self.complete("ortrain", "train", "--loss", "b"))
+        self.assertEqual(self.complete("ortrain", "train", "--schedule", "c"), ["constant", "cosine"])
+        self.assertEqual(self.complete("ortrain", "check", "cn"), ["cnn.onnx"])
+
+
+class Errors(unittest.TestCase):
+    def fails(self, status, *words):
+        out, err = ortrain(*words, status=status)
+        lines = err.splitlines()
+        self.assertTrue(lines[0].startswith("ortrain: ") and len(lines[0]) > 20, err)
+        self.assertLessEqual(len(lines), 2 if status == 2 else 1, err)
+        if len(lines) == 2:
+            self.assertTrue(lines[1].startswith(f"Usage: ortrain {words[0]} "), err)
+        self.assertEqual(out, "")
+        return lines[0]
+
+    def test_usage(self):
+        self.assertIn("trian", self.fails(2, "trian"))
+        for command in COMMANDS:
+            self.assertIn("--no-such-option", self.fails(2, command, "--no-such-option"))
+            if command not in ("devices",):
+                self.fails(2, command)
+        data = ["--data", "train.images,train.labels"]
+        self.fails(2, "check", "cnn.onnx", "cnn.onnx")
+        self.assertIn("--data", self.fails(2, "train", "cnn.onnx"))
+        for option, value in (("epochs", "0"), ("epochs", "many"), ("batch-size", "0"), ("threads", "-1"), ("seed", "-3"),
+                              ("learning-rate", "nan"), ("learning-rate", "-1"), ("max-grad-norm", "-1"), ("loss", "none"),
+                              ("optimizer", "adamx"), ("schedule", "never"), ("patience", "-1")):
+            message = self.fails(2, "train", "cnn.onnx", *data, f"--{option}={value}")
+            self.assertTrue(option in message or value in message, message)
+        self.fails(2, "eval", "cnn.onnx", *data, "--batch-size", "0")
+        self.fails(2, "eval", "cnn.onnx")
+        self.fails(2, "run", "cnn.onnx", "--input", "image")
+        self.fails(2, "bench", "cnn.onnx", "--steps", "0")
+        self.fails(2, "bench", "cnn.onnx", "--optimizer", "adamx")
+        self.fails(2, "plan", "cnn.onnx", "--batch", "-2")
+        self.fails(2, "plan", "cnn.onnx", "--csv", "x")
+        self.fails(2, "new", "vae", "x.onnx")
+        self.assertFalse(os.path.exists(path("x.onnx")))
+
+    def test_files(self):
+        with open(path("cut.onnx"), "wb") as file:
+            file.write(open(path("cnn.onnx"), "rb").read()[:-50])
+        for command in ("check", "info", "plan", "bench"):
+            self.assertIn("absent.onnx", self.fails(1, command, "absent.onnx"))
+            self.fails(1, command, "cut.onnx")
+        self.assertIn("absent.npz", self.fails(1, "train", "cnn.onnx", "--data", "absent.npz"))
+        self.assertIn("absent", self.fails(1, "train", "cnn.onnx", "--data", "absent.images,absent.labels"))
+        self.assertIn("cnn.onnx", self.fails(1, "train", "cnn.onnx", "--data", "cnn.onnx"))
+        data = ["--data", "train.images,train.labels"]
+        self.assertIn("nothing", self.fails(1, "train", "cnn.onnx", *data, "--output", "nothing"))
+        self.assertIn("nothing", self.fails(1, "train", "cnn.onnx", *data, "--trainable", "nothing.*"))
+        self.assertIn("nothing", self.fails(1, "eval", "cnn.onnx", *data, "--output", "nothing"))
+        self.assertIn("absent.npy", self.fails(1, "run", "cnn.onnx", "--input", "image=absent.npy"))
+        self.assertIn("image", self.fails(1, "run", "cnn.onnx"))
+        self.assertIn("absent", self.fails(1, "export", "absent", "out.onnx"))
+        self.assertIn("no/such", self.fails(1, "plan", "cnn.onnx", "--svg", "no/such/plan.svg"))
+        self.assertIn("no/such", self.fails(1, "new", "cnn", "no/such/cnn.onnx"))
+        out, err = ortrain("verify", "absent", status=1)
+        self.assertRegex(out, r"^FAIL absent: .*\n0 passed, 1 failed, 0 skipped\n$")
+
+    def test_obstacles(self):
+        """A model that cannot be trained: told by the status, with every reason."""
+        graph = (node(b"Mystery", [b"x", b"w"], b"y", b"com.example") + field(2, b"g")
+                 + field(5, b"\x08\x02\x10\x01" + field(8, b"w") + field(9, bytes(8))) + field(11, value(b"x", 2)) + field(12, value(b"y", 2)))
+        with open(path("mystery.onnx"), "wb") as file:
+            file.write(b"\x08\x08" + field(7, graph) + field(8, field(1, b"") + b"\x10\x11") + field(8, field(1, b"com.example") + b"\x10\x01"))
+        out, err = ortrain("check", "mystery.onnx", status=1)
+        self.assertIn("Mystery", out)
+        report = json.loads(ortrain("check", "mystery.onnx", "--json", status=1)[0])
+        self.assertEqual((report["trainable"], report["obstacles"][0]["operator"]), (False, "Mystery"))
+        self.assertIn("Mystery", self.fails(1, "train", "mystery.onnx", "--data", "train.images,train.labels"))
+
+
+def strict(text):
+    """JSON, not what Python also takes for it."""
+    def refuse(word):
+        raise ValueError(word)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+class Json(unittest.TestCase):
+    def test_all(self):
+        self.assertEqual(strict(ortrain("check", "cnn.onnx", "--json")[0])["trainable"], True)
+        info = strict(ortrain("info", "cnn.onnx", "--json")[0])
+        self.assertEqual([value["name"] for value in info["inputs"] + info["outputs"]], ["image", "logits"])
+        self.assertGreater(info["parameters"], 100)
+        plan = strict(ortrain("plan", "cnn.onnx", "--batch", "4", "--json")[0])
+        for key in ("arena_bytes", "lower_bound_bytes", "persistent_bytes", "peak_bytes", "recompute"):
+            self.assertIn(key, plan)
+        for block in plan["blocks"]:
+            self.assertLessEqual({"name", "category", "offset", "bytes", "first", "last"}, block.keys())
+            self.assertLessEqual(block["offset"] + block["bytes"], plan["arena_bytes"])
+        self.assertEqual(plan["peak_bytes"], plan["arena_bytes"] + plan["persistent_bytes"])
+        with open(path("buffers.csv"), "w") as file:
+            file.write("id,lower,upper,size\n1,0,2,8\n2,1,3,8\n3,2,4,8\n")
+        self.assertGreaterEqual(strict(ortrain("plan", "--csv", "buffers.csv", "--json")[0])["peak_bytes"], 16)
+        bench = strict(ortrain("bench", "cnn.onnx", "--batch", "4", "--steps", "2", "--json")[0])
+        for key in ("ms_median", "ms_best", "planned_peak_bytes", "resident_peak_bytes"):
+            self.assertGreater(bench[key], 0)
+        self.assertEqual(len(bench["losses"]), 5)
+        result = strict(ortrain("eval", "cnn.onnx", "--data", "test.images,test.labels", "--json")[0])
+        self.assertEqual(result["items"], 100)
+        self.assertTrue(0 <= result["accuracy"] <= 1 and result["loss"] > 0)
+        devices = strict(ortrain("devices", "--json")[0])
+        self.assertEqual(devices[0]["name"], "cpu")
+
+    def test_no_number(self):
+        """A loss that runs away is null: JSON has no other word for it."""
+        bench = strict(ortrain("bench", "cnn.onnx", "--batch", "4", "--steps", "9", "--optimizer", "sgd", "--learning-rate",
+                               "1e30", "--json")[0])
+        self.assertIn(None, bench["losses"])
+
+    def test_threads_of_the_environment(self):
+        bench = ["bench", "cnn.onnx", "--batch", "4", "--steps", "1", "--json"]
+        self.assertEqual(strict(ortrain(*bench, variables={"ORTRAIN_THREADS": "1"})[0])["threads"], 1)
+        self.assertEqual(strict(ortrain(*bench, "--threads", "2", variables={"ORTRAIN_THREADS": "1"})[0])["threads"], 2)
+
+
+class Work(unittest.TestCase):
+    def test_train_to_export(self):
+        out, err = ortrain(*TRAIN, "--validation", "test.images,test.labels", "--epochs", "3", "--learning-rate", "3e-3",
+                           "--checkpoint", "work", "--export", "work.onnx", "--memory")
+        self.assertEqual(err, "")
+        self.assertRegex(out, r"(?m)^ *\d+ %  epoch 1/3  step \d+/16  loss ")     # no terminal: plain lines
+        self.assertNotIn("\r", out)
+        self.assertEqual(len(re.findall(r"(?m)^epoch \d: loss [\d.]+, validation loss [\d.]+, accuracy [\d.]+ %, ", out)), 3)
+        for phase in ("pre_forward", "post_forward", "pre_backward", "post_backward", "pre_update", "post_update"):
+            self.assertRegex(out, rf"(?m)^rank-0 step 4 memory \(MiB\) \| phase: {phase} \| allocated: \d+ \| ")
+        self.assertNotRegex(out, r"(?m)^rank-0 step (10|15|17) ")
+        accuracy = float(re.search(r"accuracy ([\d.]+) %", ortrain("eval", "work.onnx", "--data", "test.images,test.labels")[0])[1])
+        self.assertGreater(accuracy, 90)
+        ortrain("export", "work", "exported.onnx")
+        self.assertEqual(open(path("exported.onnx"), "rb").read(), open(path("work.onnx"), "rb").read())
+        out, _ = ortrain(*TRAIN, "--epochs", "3", "--checkpoint", "work", "--resume")
+        self.assertIn("were done before", out)
+
+    def test_run(self):
+        with open(path("image.npy"), "wb") as file:
+            header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 8, 8), }"
+            header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(2 * 64 * 4))
+        out, _ = ortrain("run", "cnn.onnx", "--input", "image=image.npy", "--save", "out/puts")
+        self.assertIn("logits: ", out)
+        self.assertIn(b"(2, 4)", open(path("out/puts/logits.npy"), "rb").read()[:100])
+
+    def test_plan(self):
+        out, _ = ortrain("plan", "cnn.onnx", "--svg", "plan.svg", "--html", "plan.html")
+        self.assertIn("peak", out)
+        self.assertIn("<svg", open(path("plan.svg")).read())
+        self.assertIn("<html", open(path("plan.html")).read())
+
+    def test_info(self):
+        self.assertIn("image", ortrain("info", "cnn.onnx")[0])
+        self.assertIn("Conv", ortrain("info", "cnn.onnx", "--nodes")[0])
+        self.assertTrue(ortrain("info", "cnn.onnx", "--dot")[0].startswith("digraph"))
+
+    def test_verify(self):
+        data = "/usr/share/libonnx-testdata/data/node/"
+        if not os.path.isdir(data):
+            self.skipTest("ONNX's test data are not installed")
+        out, _ = ortrain("verify", data + "test_abs", data + "test_adam_multiple")
+        self.assertRegex(out, r"^PASS test_abs\nSKIP test_adam_multiple: .+\n1 passed, 0 failed, 1 skipped\n$")
+
+    def test_equal_parameters(self):
+        """A parameter that the file holds twice is trained as one, and that is said."""
+        weight = struct.pack("<4096f", *((i * i % 97 - 48) / 400 for i in range(4096)))
+        initializers = b"".join(field(5, b"\x08\x40\x08\x40\x10\x01" + field(8, name) + field(9, weight)) for name in (b"one", b"two"))
+        nodes = [node(b"Flatten", [b"image"], b"flat"), node(b"MatMul", [b"flat", b"one"], b"hidden"), node(b"MatMul", [b"hidden", b"two"], b"y")]
+        graph = b"".join(nodes) + field(2, b"g") + initializers + field(11, value(b"image", 2, 1, 8, 8)) + field(12, value(b"y", 2, 64))
+        with open(path("twice.onnx"), "wb") as file:
+            file.write(b"\x08\x08" + field(7, graph) + field(8, field(1, b"") + b"\x10\x11"))
+        self.assertIn("'one' and 'two'", "\n".join(strict(ortrain("check", "twice.onnx", "--json")[0])["notes"]))
+        out, _ = ortrain("train", "twice.onnx", "--data", "train.images,train.labels", "--batch-size", "2", "--checkpoint", "pair")
+        self.assertIn("'one' and 'two' have equal values: they are trained as one", out)
+        ortrain("export", "pair", "pair.onnx")
+        self.assertEqual(strict(ortrain("info", "pair.onnx", "--json")[0])["parameters"], 8192)
+        trained = open(path("pair.onnx"), "rb").read()
+        first, second = (match[1] for match in re.finditer(rb"J\x80\x80\x01(.{16384})", trained, re.S))    # their raw_data
+        self.assertEqual(first, second)
+        self.assertNotIn(weight, trained)
+
+
+class Terminal:
+    """The command in a terminal of its own: what is typed there is signals and all."""
+
+    def __init__(self, *words, shell=None):
+        self.seen = b""
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            if shell is not None:
+                os.execvpe("bash", ["bash", "-c", shell], environment)
+            os.execvpe("ortrain", ["ortrain", *words], environment)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+        modes = termios.tcgetattr(self.master)
+        modes[3] = modes[3] & ~termios.ECHO | termios.NOFLSH    # no ^C among the words, and none lost to it
+        termios.tcsetattr(self.master, termios.TCSANOW, modes)
+
+    def read(self, until=None, seconds=120):
+        """Reads until a pattern was seen, or to the end."""
+        end = time.monotonic() + seconds
+        while until is None or not re.search(until, self.seen):
+            if not select.select([self.master], [], [], max(0, end - time.monotonic()))[0]:
+                raise AssertionError(f"{until} was not seen in {self.seen[-2000:]!r}")
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            self.seen += data
+        return self.seen.decode()
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def wait(self):
+        text = self.read()
+        os.close(self.master)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), text
+
+
+LONG = [*TRAIN, "--epochs", "40", "--validation", "test.images,test.labels"]
+
+
+def epochs_in(text):
+    """{number: what was told of it, but for its time}"""
+    lines = re.split(r"[\r\n]+", text.replace("\x1b[K", ""))
+    found = [(re.fullmatch(r"epoch (\d+): (.*), [\d.]+ s", line), line) for line in lines if re.match(r"epoch \d+:", line)]
+    assert all(match for match, line in found), found
+    return dict(match.groups() for match, line in found)
+
+
+class Interrupts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        out, _ = ortrain(*LONG, "--export", "whole.onnx")
+        cls.told, cls.whole = epochs_in(out), open(path("whole.onnx"), "rb").read()
+        assert len(cls.told) == 40 and not os.path.exists(path("cnn.checkpoint"))
+
+    def check_rest(self, text, said, export):
+        """What was printed as the way to go on, typed as it stands, comes to where the whole run came."""
+        command = re.search(r"To go on:\r?\n  (.*?)\r?\n", text)[1]
+        self.assertTrue(command.startswith(said), command)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder, env=environment, timeout=240)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("Going on from", done.stdout)
+        before, after = epochs_in(text), epochs_in(done.stdout)
+        self.assertEqual(len(before) + len(after), 40)
+        self.assertEqual(before | after, self.told)
+        self.assertEqual(open(path(export), "rb").read(), self.whole)
+
+    def test_terminal(self):
+        """Ctrl-C twice in the life of a training, at a terminal: with a bar, a way to go on, and the same bits at the end."""
+        terminal = Terminal(*LONG, "--checkpoint", "it's here", "--export", "typed.onnx")
+        terminal.read(rb"\r\[[#-]{24}\] +\d+ %  epoch \d+/40  step \d+/16  loss ")
+        terminal.type(b"\x03")
+        status, text = terminal.wait()
+        self.assertEqual(status, 130, text)
+        self.assertIn("Stopping", text)
+        self.assertRegex(text, r"Stopped. The state is in it's here.")
+        command = re.search(r"To go on:\r?\n  (.*?)\r?\n", text)[1]
+        again = Terminal(shell=command)
+        again.read(rb"epoch \d+: loss")
+        again.type(b"\x03")
+        status, more = again.wait()
+        self.assertEqual(status, 130, more)
+        self.assertEqual(more.count("--resume"), 1)
+        self.check_rest(re.sub(r"To go on:\r?\n.*\r?\n", "", text) + more, "ortrain train --resume cnn.onnx --data ", "typed.onnx")
+
+    def test_no_terminal(self):
+        """SIGINT after the first line of progress; no --checkpoint: there is a place for the state all the same."""
+        process = subprocess.Popen(["ortrain", *LONG, "--export", "piped.onnx"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   bufsize=0, cwd=folder, env=environment)
+        first = process.stdout.readline().decode()      # unbuffered: the rest is communicate's
+        self.assertRegex(first, r"^ *\d+ %  epoch 1/40 ")
+        process.send_signal(signal.SIGINT)
+        out, err = (part.decode() for part in process.communicate(timeout=120))
+        self.assertEqual((process.returncode, err), (130, ""))
+        self.assertNotIn("\r", out)
+        self.assertIn("The state is in cnn.checkpoint.", out)
+        self.check_rest(first + out, "ortrain train --resume cnn.onnx ", "piped.onnx")
+
+    def test_twice(self):
+        """A second Ctrl-C ends the process at once, even while it cannot get its words out."""
+        reading, writing = os.pipe()
+        make_images("many", 20000)      # an epoch of seconds: nothing is printed after the first step's progress
+        process = subprocess.Popen(["ortrain", *TRAIN, "--data", "many.images,many.labels", "--batch-size", "1", "--checkpoint",
+                                    "twice"], stdout=writing, cwd=folder, env=environment)
+        try:
+            self.assertIn(b"epoch 1/", os.read(reading, 4096))
+            os.set_blocking(writing, False)      # fill the pipe
+            try:
+                while True:
+                    os.write(writing, b"x" * 4096)
+            except BlockingIOError:
+                pass
+            try:
+                while True:
+                    os.write(writing, b"x")
+            except BlockingIOError:
+                pass
+            os.set_blocking(writing, True)
+            process.send_signal(signal.SIGINT)
+            end = time.monotonic() + 60
+            while True:     # until the process takes the next one as everybody does
+                caught = int(re.search(r"SigCgt:\s*(\w+)", open(f"/proc/{process.pid}/status").read())[1], 16)
+                if not caught & 1 << (signal.SIGINT - 1):
+                    break
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.001)
+            self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(10), -signal.SIGINT)
+        finally:
+            process.kill()
+            os.close(reading)
+            os.close(writing)
+
+
+if __name__ == "__main__":
+    main()
