@@ -140,6 +140,13 @@ library_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, f
     omp_set_num_threads_ (before);
   return status == dnnl_success;
 }
+
+static void
+limit_library (void)
+{
+  if (have_library ())
+    omp_set_num_threads_ (1);
+}
 #else
 static gboolean
 library_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
@@ -147,7 +154,19 @@ library_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, f
 {
   return FALSE;
 }
+
+static void
+limit_library (void)
+{
+}
 #endif
+
+void
+ortrain_cpu_gemm_enter_worker (void)
+{
+  limit_library ();
+  ortrain_cpu_gemm_scratch ();
+}
 
 void
 ortrain_cpu_gemm_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a,

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-thread-pool-private.h"
+#include "cpu/ortrain-cpu-gemm.h"
 #include "cpu/ortrain-cpu-level-private.h"
 #include "ortrain-cpu-families.h"
 #include "provider/ortrain-provider-private.h"
@@ -153,5 +155,11 @@ static const OrtrainProvider cpu_provider = {
 const OrtrainProvider *
 ortrain_provider_get_cpu (void)
 {
+  static gsize ready;
+  if (g_once_init_enter (&ready))
+    {
+      ortrain_thread_pool_set_worker_init (ortrain_cpu_gemm_enter_worker);
+      g_once_init_leave (&ready, 1);
+    }
   return &cpu_provider;
 }

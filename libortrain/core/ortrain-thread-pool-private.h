@@ -12,7 +12,8 @@ typedef struct _OrtrainThreadPool OrtrainThreadPool;
 /* begin, end: the chunk's range of indices; worker: 0 ≤ worker < n_threads, for per-thread scratch memory */
 typedef void (*OrtrainParallelFunc) (gpointer data, gint64 begin, gint64 end, guint worker);
 
-OrtrainThreadPool *ortrain_thread_pool_new (guint n_threads); /* 0: one per core that the process may use */
+/* 0: one per core that the process may use. All of them have started when it returns. */
+OrtrainThreadPool *ortrain_thread_pool_new (guint n_threads);
 OrtrainThreadPool *ortrain_thread_pool_ref (OrtrainThreadPool *pool);
 void ortrain_thread_pool_unref (OrtrainThreadPool *pool);
 guint ortrain_thread_pool_get_n_threads (const OrtrainThreadPool *pool); /* NULL: 1 */

@@ -39,6 +39,7 @@ struct _OrtrainThreadPool
   _Alignas(64) _Atomic guint32 generation; /* workers sleep on it */
   _Atomic guint32 n_sleepers;
   _Atomic guint32 caller_sleeps;
+  _Atomic guint32 n_started;
   _Atomic gboolean stop;
   _Alignas(64) _Atomic gboolean busy; /* a call is running */
 };
@@ -176,6 +177,8 @@ worker_main (gpointer user_data)
   pthread_sigmask (SIG_BLOCK, &all, NULL);
   if (worker_init != NULL)
     worker_init ();
+  atomic_fetch_add (&pool->n_started, 1);
+  futex_wake (&pool->n_started, 1);
 
   guint32 seen = 0;
   for (;;)
@@ -200,7 +203,6 @@ count_cores (void)
   return MAX (1, g_get_num_processors ());
 }
 
-/* Sets a function that every worker calls once, before its first work. It holds for pools made afterwards. */
 void
 ortrain_thread_pool_set_worker_init (void (*func) (void))
 {
@@ -230,6 +232,10 @@ ortrain_thread_pool_new (guint n_threads)
       pool->workers[pool->n_workers++] = thread;
     }
   pool->n_threads = pool->n_workers + 1;
+  /* What threads take when they start, they take now, and not in the middle of somebody's hundredth step. */
+  guint32 n_started;
+  while ((n_started = atomic_load (&pool->n_started)) < pool->n_workers)
+    futex_wait (&pool->n_started, n_started);
   return pool;
 }
 

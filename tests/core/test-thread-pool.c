@@ -202,6 +202,24 @@ test_life (void)
   g_assert_cmpuint (ortrain_thread_pool_get_n_threads (NULL), ==, 1);
 }
 
+static void
+slow_init (void)
+{
+  g_usleep (20000);
+  g_atomic_int_inc (&n_inits);
+}
+
+/* Nothing of a worker's start is left for the first calls. */
+static void
+test_started (void)
+{
+  n_inits = 0;
+  ortrain_thread_pool_set_worker_init (slow_init);
+  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (4);
+  g_assert_cmpint (g_atomic_int_get (&n_inits), ==, 3);
+  ortrain_thread_pool_set_worker_init (NULL);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -211,5 +229,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/thread-pool/nested", test_nested);
   g_test_add_func ("/thread-pool/many-callers", test_many_callers);
   g_test_add_func ("/thread-pool/life", test_life);
+  g_test_add_func ("/thread-pool/started", test_started);
   return g_test_run ();
 }
