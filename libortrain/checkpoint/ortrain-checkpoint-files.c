@@ -70,7 +70,12 @@ sync_folder (const char *path, GError **error)
   if (fd < 0)
     return fail_errno (error, path, "opening it", errno);
   /* Some file systems cannot do this to a folder, and need not. */
-  int code = fsync (fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
+  int code;
+  do
+    code = fsync (fd) != 0 ? errno : 0;
+  while (code == EINTR);
+  if (code == EINVAL || code == ENOTSUP)
+    code = 0;
   close (fd);
   return code == 0 || fail_errno (error, path, "bringing it to the disk", code);
 }
@@ -383,6 +388,8 @@ map_below (int folder, const char *name, GError **error)
       g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, error);
       if (file != NULL)
         bytes = g_mapped_file_get_bytes (file);
+      else
+        g_prefix_error (error, "%s: ", name);
     }
   close (fd);
   return bytes;

@@ -151,7 +151,13 @@ ortrain_external_data_open (OrtrainExternalData *self, const char *location, con
       refuse (error, location, tensor, why);
       return NULL;
     }
-  if (fstat (fd, &st) != 0 || !S_ISREG (st.st_mode))
+  if (fstat (fd, &st) != 0)
+    {
+      refuse (error, location, tensor, g_strerror (errno));
+      close (fd);
+      return NULL;
+    }
+  if (!S_ISREG (st.st_mode))
     {
       close (fd);
       refuse (error, location, tensor, "it is not a regular file");

@@ -315,7 +315,15 @@ map_file (const char *path, OrtrainModelLimits *limits, GError **error)
                    g_strerror (saved));
       return NULL;
     }
-  if (fstat (fd, &st) != 0 || !S_ISREG (st.st_mode))
+  if (fstat (fd, &st) != 0)
+    {
+      int saved = errno;
+      close (fd);
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "cannot read model “%s”: %s", shown,
+                   g_strerror (saved));
+      return NULL;
+    }
+  if (!S_ISREG (st.st_mode))
     {
       close (fd);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "model “%s” is not a regular file", shown);

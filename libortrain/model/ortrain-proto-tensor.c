@@ -396,6 +396,8 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
       OrtrainWireRange range = g_array_index (self->scan->tensors, OrtrainWireRange, index);
       self->cache[index] = from_file (self, proto, range, dtype, n_elements, n_bytes, owner, error);
     }
+  if (self->cache[index] == NULL && error != NULL && (*error)->domain == ORTRAIN_TENSOR_ERROR)
+    g_prefix_error (error, "tensor “%.200s”: ", owner);
   return self->cache[index];
 }
 
@@ -445,7 +447,10 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
     }
   g_autoptr (OrtrainTensor) dense = ortrain_tensor_new (dtype, (const gint64 *) proto->dims, rank, error);
   if (dense == NULL)
-    return NULL;
+    {
+      g_prefix_error (error, "tensor “%.200s”: ", owner);
+      return NULL;
+    }
   const gint64 *at = ortrain_tensor_peek (indices);
   const guint8 *from = ortrain_tensor_peek (values);
   guint8 *to = ortrain_tensor_peek_writable (dense);

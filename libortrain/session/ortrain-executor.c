@@ -421,9 +421,13 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
     return FALSE;
   make_key (self, feeds);
   Entry *entry = find_entry (self, feeds, error);
-  if (entry == NULL ||
-      !ortrain_step_arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+  if (entry == NULL)
     return FALSE;
+  if (!ortrain_step_arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+    {
+      g_prefix_error (error, "the arena of a step: ");
+      return FALSE;
+    }
   entry->stamp = ++self->clock;
   if (self->current != entry)
     for (guint k = 0; k < self->n_outputs; k++)
@@ -474,7 +478,11 @@ new_output_tensor (const OrtrainPlanValue *value, GError **error)
 {
   gint64 dims[ORTRAIN_MAX_RANK];
   ortrain_value_get_static_dims (value->value, dims);
-  return ortrain_tensor_new_uninitialized (value->value->dtype, dims, (gsize) value->value->rank, error);
+  OrtrainTensor *tensor =
+      ortrain_tensor_new_uninitialized (value->value->dtype, dims, (gsize) value->value->rank, error);
+  if (tensor == NULL)
+    g_prefix_error (error, "Output '%s': ", value->value->name);
+  return tensor;
 }
 
 static gboolean

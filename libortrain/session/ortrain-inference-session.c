@@ -356,7 +356,8 @@ ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTenso
   gboolean ready = check_ready (self, &error);
   if (ready && self->worker == NULL)
     {
-      self->worker = g_thread_pool_new (run_in_worker, NULL, 1, FALSE, &error);
+      /* exclusive: its one thread is there from now on, or the error is */
+      self->worker = g_thread_pool_new (run_in_worker, NULL, 1, TRUE, &error);
       ready = self->worker != NULL;
     }
   if (ready)

@@ -281,7 +281,9 @@ OrtrainTensor *
 ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error)
 {
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, stored->dims, stored->rank, error);
-  if (tensor != NULL && stored->bytes > 0)
+  if (tensor == NULL)
+    g_prefix_error (error, "a copy of '%s': ", stored->name);
+  else if (stored->bytes > 0)
     memcpy (ortrain_tensor_peek_writable (tensor), address, stored->bytes);
   return tensor;
 }

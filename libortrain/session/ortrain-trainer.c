@@ -685,7 +685,15 @@ ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsy
       g_task_return_error (task, error);
       return;
     }
-  g_thread_unref (g_thread_new ("ortrain-trainer", fit_in_thread, g_object_ref (task)));
+  GThread *thread = g_thread_try_new ("ortrain-trainer", fit_in_thread, g_object_ref (task), &error);
+  if (thread != NULL)
+    {
+      g_thread_unref (thread);
+      return;
+    }
+  g_object_unref (task); /* the thread's */
+  ortrain_training_session_leave (self->session);
+  g_task_return_error (task, error);
 }
 
 /**

@@ -51,18 +51,28 @@ ortrain_training_worker_free (OrtrainTrainingWorker *self)
   g_free (self);
 }
 
-void
-ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task))
+/* FALSE if there is no thread to be had. */
+gboolean
+ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task),
+                                        GError **error)
 {
   if (self->worker == NULL)
     {
+      g_autoptr (GAsyncQueue) jobs = g_async_queue_new ();
+      GThread *thread = g_thread_try_new ("ortrain-session", work, g_async_queue_ref (jobs), error);
+      if (thread == NULL)
+        {
+          g_async_queue_unref (jobs); /* the thread's */
+          return FALSE;
+        }
       self->worker = g_new0 (OrtrainTrainingWorker, 1);
-      self->worker->jobs = g_async_queue_new ();
-      self->worker->thread = g_thread_new ("ortrain-session", work, g_async_queue_ref (self->worker->jobs));
+      self->worker->jobs = g_steal_pointer (&jobs);
+      self->worker->thread = thread;
     }
   Job *job = g_new (Job, 1);
   *job = (Job){ g_object_ref (task), func };
   g_async_queue_push (self->worker->jobs, job);
+  return TRUE;
 }
 
 /* Starts a call: claims the session, or returns the error through the task. */
@@ -78,8 +88,11 @@ start (OrtrainTrainingSession *self, GCancellable *cancellable, GAsyncReadyCallb
     g_task_set_task_data (task, data, free_data);
   if (g_cancellable_set_error_if_cancelled (cancellable, &error) || !ortrain_training_session_claim (self, &error))
     g_task_return_error (task, error);
-  else
-    ortrain_training_session_run_in_worker (self, task, func);
+  else if (!ortrain_training_session_run_in_worker (self, task, func, &error))
+    {
+      ortrain_training_session_leave (self);
+      g_task_return_error (task, error);
+    }
 }
 
 static void

@@ -66,5 +66,6 @@ gboolean ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *s
 
 /* Runs func (task) on the session's own thread; func returns the task. The claim is held by the caller, and given up by
  * func before it returns the task. */
-void ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task));
+gboolean ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task),
+                                                 GError **error);
 void ortrain_training_worker_free (OrtrainTrainingWorker *self);

@@ -138,7 +138,10 @@ transpose (const OrtrainStored *stored, GError **error)
   const gsize size = ortrain_dtype_get_size (stored->dtype);
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, dims, 2, error);
   if (tensor == NULL)
-    return NULL;
+    {
+      g_prefix_error (error, "a transposed copy of '%s': ", stored->name);
+      return NULL;
+    }
   const guint8 *from = stored->address;
   guint8 *to = ortrain_tensor_peek_writable (tensor);
   for (gint64 i = 0; i < rows; i++)

@@ -130,8 +130,10 @@ ortrain_file_writer_get_crc32 (OrtrainFileWriter *self)
 gboolean
 ortrain_file_writer_commit (OrtrainFileWriter *self, GError **error)
 {
-  if (self->durable && fsync (self->fd) != 0)
+  while (self->durable && fsync (self->fd) != 0)
     {
+      if (errno == EINTR)
+        continue;
       set_errno (error, self->path, "bringing it to the disk", errno);
       return FALSE;
     }

@@ -25,6 +25,7 @@ struct _OrtrainMemory
   gpointer mapping; /* what munmap gets, or NULL */
   gsize mapping_size;
   gpointer heap;
+  gpointer small;
   GDestroyNotify destroy;
   gpointer data;
 };
@@ -32,6 +33,9 @@ struct _OrtrainMemory
 /* From here on memory comes from mmap: fresh pages are zero, and go back to the system when freed. */
 #define MAPPING_THRESHOLD ((gsize) 1 << 20)
 #define MAPPING_ALIGNMENT 4096
+/* Up to here a tensor is as small as the objects around it, and memory for it is had as for those. A graph's own numbers
+ * (axes, shapes, scalars) are made in places that have nobody to tell. */
+#define SMALL ((gsize) 512)
 
 G_DEFINE_FINAL_TYPE (OrtrainStorage, ortrain_storage, G_TYPE_OBJECT)
 
@@ -71,6 +75,7 @@ ortrain_memory_unref (gpointer data)
   if (memory->mapping != NULL)
     munmap (memory->mapping, memory->mapping_size);
   free (memory->heap);
+  g_aligned_free (memory->small);
   if (memory->destroy != NULL)
     memory->destroy (memory->data);
   g_free (memory);
@@ -164,6 +169,12 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
           memory->mapping = address;
           memory->mapping_size = rounded;
         }
+    }
+  else if (n_bytes <= SMALL)
+    {
+      memory->small = address = g_aligned_alloc (1, MAX (n_bytes, 1), alignment);
+      if (zeroed)
+        memset (address, 0, MAX (n_bytes, 1));
     }
   else if (ortrain_checked_align (MAX (n_bytes, 1), alignment, &rounded))
     {

@@ -95,7 +95,11 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
         }
       outputs[k] = ortrain_tensor_new_uninitialized (output->dtype, dims, (gsize) output->rank, error);
       if (outputs[k] == NULL)
-        return FALSE;
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_prefix_error (error, "%s: ", text);
+          return FALSE;
+        }
       describe_operand (&out[k], outputs[k], FALSE);
       out_addresses[k] = ortrain_tensor_peek_writable (outputs[k]);
     }
@@ -132,6 +136,11 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
       gint64 dims[1] = { (gint64) setup.workspace_bytes };
       workspace = ortrain_tensor_new_uninitialized (ORTRAIN_DTYPE_UINT8, dims, 1, error);
       ok = workspace != NULL;
+      if (!ok)
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_prefix_error (error, "%s: ", text);
+        }
     }
   if (ok)
     {
