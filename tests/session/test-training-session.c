@@ -303,8 +303,8 @@ test_async (void)
   g_autoptr (GAsyncResult) step = NULL, update = NULL, eval = NULL;
   g_autoptr (GTask) waiting = g_task_new (session, NULL, NULL, NULL);
   g_mutex_lock (&gate);
-  ortrain_training_session_run_in_worker (session, waiting,
-                                          wait_at_gate); /* however fast the step is, it has to wait */
+  /* however fast the step is, it has to wait */
+  g_assert_true (ortrain_training_session_run_in_worker (session, waiting, wait_at_gate, NULL));
   ortrain_training_session_train_step_async (session, test_model_feeds (model, 0), NULL, on_done, &step);
   /* meanwhile the session is busy */
   g_assert_false (ortrain_training_session_zero_gradients (session, &error));
