@@ -74,6 +74,22 @@ R (add_mask) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 fi
     }
 }
 
+/* Whether row's mask lets nothing through. */
+static gboolean
+R (is_blind) (const AttentionRun *run, gint64 b, gint64 h, gint64 row)
+{
+  const AttentionPlan *plan = run->plan;
+  const gint64 at = b * plan->mask_batch + h * plan->mask_head + row * plan->mask_row;
+  for (gint64 j = 0; j < plan->n_keys; j++)
+    {
+      gint64 i = at + j * plan->mask_key;
+      if (plan->mask_kind == MASK_NONE || (plan->mask_kind == MASK_BOOL && ((const guint8 *) run->mask)[i]) ||
+          (plan->mask_kind == MASK_ADD && !(((const REAL *) run->mask)[i] == -INFINITY)))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static inline void
 R (find_range) (const AttentionRun *run, gint64 b, gint64 h, gint64 block, gint64 *first, gint64 *last)
 {
@@ -122,7 +138,8 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
             }
           double lse = top + log (sum);
           scale = (REAL) (1 / sum);
-          if (isnan (sum) && plan->guard)
+          if (isnan (sum) &&
+              (plan->guard == GUARD_NAN || (plan->guard == GUARD_BLIND && R (is_blind) (run, b, h, row + r))))
             {
               lse = INFINITY;
               memset (x, 0, (gsize) keys * sizeof (REAL));

@@ -30,7 +30,12 @@ typedef struct
   gint64 batch, heads, n_queries, n_keys;
   AttentionOperand q, k, v, y;
   double scale, masked_value;
-  gboolean guard;
+  enum
+  {
+    GUARD_NONE,
+    GUARD_NAN,  /* a row of NaN becomes zeros */
+    GUARD_BLIND /* a row whose mask lets nothing through does */
+  } guard;
   MaskKind mask_kind;
   gint64 mask_batch, mask_head, mask_row, mask_key; /* strides, 0 where the mask is the same for all */
   gint64 mask_batches, mask_heads;
@@ -137,7 +142,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
     }
   plan->scale = ortrain_attributes_get_float (setup->attributes, "scale", 1);
   plan->masked_value = ortrain_attributes_get_float (setup->attributes, "masked_value", -INFINITY);
-  plan->guard = ortrain_attributes_get_int (setup->attributes, "guard", 0) != 0;
+  plan->guard = ortrain_attributes_get_int (setup->attributes, "guard", GUARD_NONE);
   if (fits && mask != NULL && mask->dtype != ORTRAIN_DTYPE_UNDEFINED)
     fits = describe_mask (plan, mask);
   if (!fits)

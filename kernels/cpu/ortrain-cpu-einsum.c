@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-half.h"
 #include "provider/ortrain-einsum-private.h"
 
 #include <string.h>
@@ -110,13 +111,13 @@ setup_einsum (OrtrainKernelSetup *setup, gboolean gradient, GError **error)
 }
 
 static gboolean
-prepare_einsum (OrtrainKernelSetup *setup, GError **error)
+einsum_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   return setup_einsum (setup, FALSE, error);
 }
 
 static gboolean
-prepare_einsum_grad (OrtrainKernelSetup *setup, GError **error)
+einsum_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   return setup_einsum (setup, TRUE, error);
 }
@@ -212,7 +213,7 @@ run_loops (const OrtrainKernelCall *call, Job *job)
 }
 
 static void
-run_einsum (const OrtrainKernelCall *call)
+einsum_run (const OrtrainKernelCall *call)
 {
   const Einsum *s = call->constants;
   Job job = { .einsum = s, .target = call->outputs[0] };
@@ -223,7 +224,7 @@ run_einsum (const OrtrainKernelCall *call)
 
 /* (dy, shape, others …) */
 static void
-run_einsum_grad (const OrtrainKernelCall *call)
+einsum_grad_run (const OrtrainKernelCall *call)
 {
   const Einsum *s = call->constants;
   Job job = { .einsum = s, .target = call->outputs[0] };
@@ -233,16 +234,29 @@ run_einsum_grad (const OrtrainKernelCall *call)
   run_loops (call, &job);
 }
 
+ORTRAIN_DEFINE_HALF_KERNEL (einsum)
+ORTRAIN_DEFINE_HALF_KERNEL (einsum_grad)
+
 #define TYPES                                                                                                          \
   (ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64))
 
 static const OrtrainKernel rows[] = {
-  { .op_type = "Einsum", .domain = "", .dtypes = TYPES, .prepare = prepare_einsum, .run = run_einsum },
+  { .op_type = "Einsum", .domain = "", .dtypes = TYPES, .prepare = einsum_prepare, .run = einsum_run },
+  { .op_type = "Einsum",
+    .domain = "",
+    .dtypes = ORTRAIN_DTYPES_HALF,
+    .prepare = einsum_half_prepare,
+    .run = einsum_half_run },
   { .op_type = "EinsumGrad",
     .domain = "org.ortrain",
     .dtypes = ORTRAIN_DTYPES_F32F64,
-    .prepare = prepare_einsum_grad,
-    .run = run_einsum_grad },
+    .prepare = einsum_grad_prepare,
+    .run = einsum_grad_run },
+  { .op_type = "EinsumGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_HALF,
+    .prepare = einsum_grad_half_prepare,
+    .run = einsum_grad_half_run },
 };
 
 ORTRAIN_KERNEL_TABLE (einsum, rows);

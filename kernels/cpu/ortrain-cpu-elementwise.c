@@ -26,6 +26,17 @@ ORTRAIN_TILE_REALS (REAL_LOOPS)
 ORTRAIN_TILE_BINARY (fmod_f32, float, float, fmodf (x, y))
 ORTRAIN_TILE_BINARY (fmod_f64, double, double, fmod (x, y))
 
+/* The remainder of a division that rounds down: a zero has the divisor's sign too. */
+#define REAL_MODULO(s, T, suffix)                                                                                      \
+  static inline T modulo_##s (T x, T y)                                                                                \
+  {                                                                                                                    \
+    T r = fmod##suffix (x, y);                                                                                         \
+    return r == 0 ? copysign##suffix (r, y) : (r < 0) != (y < 0) ? r + y : r;                                          \
+  }                                                                                                                    \
+  ORTRAIN_TILE_BINARY (mod_##s, T, T, modulo_##s (x, y))
+REAL_MODULO (f32, float, f)
+REAL_MODULO (f64, double, )
+
 /* Division of integers truncates. Divisors of zero are told through the frame and give 0; the smallest number divided
  * by -1 wraps around instead of trapping. Mod has the sign of the divisor, fmod that of the dividend. */
 #define DIVIDE(T, U, x, y) ((y) == 0 ? 0 : (T) -1 < 0 && (y) == (T) -1 ? (T) (0u - (U) (x)) : (T) ((x) / (y)))
@@ -84,14 +95,14 @@ ORTRAIN_TILE_INTEGERS (DIVISION_LOOPS)
 ORTRAIN_TILE_INTEGERS (POWER_LOOPS)
 #pragma GCC diagnostic pop
 
-/* Shifts by the width or more give 0. */
-#define SHIFT_LOOPS(s, T)                                                                                              \
-  ORTRAIN_TILE_BINARY (left_##s, T, T, y < 8 * sizeof (T) ? (guint64) x << (y & (8 * sizeof (T) - 1)) : 0)             \
-  ORTRAIN_TILE_BINARY (right_##s, T, T, y < 8 * sizeof (T) ? x >> (y & (8 * sizeof (T) - 1)) : 0)
-SHIFT_LOOPS (u8, guint8)
-SHIFT_LOOPS (u16, guint16)
-SHIFT_LOOPS (u32, guint32)
-SHIFT_LOOPS (u64, guint64)
+/* Shifts by the width or more, or by less than nothing, leave the sign alone: -1 or 0 to the right, 0 to the left. */
+#define SHIFT_LOOPS(s, T, U, dtype)                                                                                    \
+  ORTRAIN_TILE_BINARY (left_##s, T, T, (U) y < 8 * sizeof (T) ? (U) ((guint64) (U) x << ((U) y & 63)) : 0)             \
+  ORTRAIN_TILE_BINARY (right_##s, T, T, (U) y < 8 * sizeof (T) ? x >> ((U) y & (8 * sizeof (T) - 1)) : -(x < 0))
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtype-limits"
+ORTRAIN_TILE_INTEGERS (SHIFT_LOOPS)
+#pragma GCC diagnostic pop
 
 #define BITWISE_LOOPS(s, T, U, dtype)                                                                                  \
   ORTRAIN_TILE_BINARY (bitand_##s, T, T, x &y)                                                                         \
@@ -110,6 +121,8 @@ ORTRAIN_TILE_INTEGERS (BITWISE_LOOPS)
 #define POW(s, T, U, dtype) LOOP (pow, s, dtype)
 #define MOD(s, T, U, dtype) LOOP (mod, s, dtype)
 #define FMOD(s, T, U, dtype) LOOP (fmod, s, dtype)
+#define LEFT(s, T, U, dtype) LOOP (left, s, dtype)
+#define RIGHT(s, T, U, dtype) LOOP (right, s, dtype)
 #define BITAND(s, T, U, dtype) LOOP (bitand, s, dtype)
 #define BITOR(s, T, U, dtype) LOOP (bitor, s, dtype)
 #define BITXOR(s, T, U, dtype) LOOP (bitxor, s, dtype)
@@ -123,16 +136,14 @@ static const OrtrainTileLoop div_loops[] = { NUMERIC (DIV) };
 static const OrtrainTileLoop max_loops[] = { NUMERIC (MAX_) };
 static const OrtrainTileLoop min_loops[] = { NUMERIC (MIN_) };
 static const OrtrainTileLoop pow_loops[] = { NUMERIC (POW) };
-static const OrtrainTileLoop mod_loops[] = { ORTRAIN_TILE_INTEGERS (MOD) };
+static const OrtrainTileLoop mod_loops[] = { NUMERIC (MOD) };
 static const OrtrainTileLoop fmod_loops[] = { NUMERIC (FMOD) };
 static const OrtrainTileLoop bitand_loops[] = { ORTRAIN_TILE_INTEGERS (BITAND) };
 static const OrtrainTileLoop bitor_loops[] = { ORTRAIN_TILE_INTEGERS (BITOR) };
 static const OrtrainTileLoop bitxor_loops[] = { ORTRAIN_TILE_INTEGERS (BITXOR) };
 static const OrtrainTileLoop bitnot_loops[] = { ORTRAIN_TILE_INTEGERS (BITNOT) };
-static const OrtrainTileLoop left_loops[] = { LOOP (left, u8, ORTRAIN_DTYPE_UINT8) LOOP (
-    left, u16, ORTRAIN_DTYPE_UINT16) LOOP (left, u32, ORTRAIN_DTYPE_UINT32) LOOP (left, u64, ORTRAIN_DTYPE_UINT64) };
-static const OrtrainTileLoop right_loops[] = { LOOP (right, u8, ORTRAIN_DTYPE_UINT8) LOOP (
-    right, u16, ORTRAIN_DTYPE_UINT16) LOOP (right, u32, ORTRAIN_DTYPE_UINT32) LOOP (right, u64, ORTRAIN_DTYPE_UINT64) };
+static const OrtrainTileLoop left_loops[] = { ORTRAIN_TILE_INTEGERS (LEFT) };
+static const OrtrainTileLoop right_loops[] = { ORTRAIN_TILE_INTEGERS (RIGHT) };
 
 static gboolean
 setup_mod (const OrtrainAttributes *attributes, OrtrainTileParam *param, const OrtrainTileLoop **loops, guint *n_loops,
@@ -191,7 +202,7 @@ static const OrtrainKernel kernels[] = {
   ORTRAIN_POINTWISE_KERNEL ("Min", "", ORTRAIN_DTYPES_NUMERIC),
   ORTRAIN_POINTWISE_KERNEL ("Sum", "", ORTRAIN_DTYPES_NUMERIC),
   ORTRAIN_POINTWISE_KERNEL ("Mean", "", ORTRAIN_DTYPES_FLOAT),
-  ORTRAIN_POINTWISE_KERNEL ("BitShift", "", ORTRAIN_DTYPES_UNSIGNED),
+  ORTRAIN_POINTWISE_KERNEL ("BitShift", "", ORTRAIN_DTYPES_INTEGER),
   ORTRAIN_POINTWISE_KERNEL ("BitwiseAnd", "", ORTRAIN_DTYPES_INTEGER),
   ORTRAIN_POINTWISE_KERNEL ("BitwiseOr", "", ORTRAIN_DTYPES_INTEGER),
   ORTRAIN_POINTWISE_KERNEL ("BitwiseXor", "", ORTRAIN_DTYPES_INTEGER),

@@ -716,19 +716,19 @@ arg_run (const OrtrainKernelCall *call)
                         &run);
 }
 
-/* ---- CumSum: x [outer, n, inner], running along n ---- */
+/* ---- CumSum, CumProd: x [outer, n, inner], running along n ---- */
 typedef struct
 {
   OrtrainDType dtype;
   guint rank;
   gint64 dims[ORTRAIN_MAX_RANK];
-  gboolean exclusive, reverse, axis_is_int32;
+  gboolean product, exclusive, reverse, axis_is_int32;
 } CumPlan;
 
 typedef struct
 {
   const CumPlan *plan;
-  gconstpointer x;
+  gconstpointer x, dy;
   gpointer y;
   gint64 n, inner;
 } CumRun;
@@ -738,11 +738,11 @@ typedef struct
     const type *x = run->x;                                                                                            \
     type *y = run->y;                                                                                                  \
     gint64 base = i / run->inner * run->n * run->inner + i % run->inner;                                               \
-    acc sum = 0;                                                                                                       \
+    acc sum = plan->product ? 1 : 0;                                                                                   \
     for (gint64 k = 0; k < run->n; k++)                                                                                \
       {                                                                                                                \
         gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;                                          \
-        acc next = sum + (acc) x[at];                                                                                  \
+        acc next = plan->product ? sum * (acc) x[at] : sum + (acc) x[at];                                              \
         y[at] = (type) (plan->exclusive ? sum : next);                                                                 \
         sum = next;                                                                                                    \
       }                                                                                                                \
@@ -768,11 +768,52 @@ cum_units (gpointer data, gint64 begin, gint64 end, guint worker)
       }
 }
 
+/* dx[i] = Σ dy[k] · (the product that is y[k], without x[i]): quadratic, and right where elements are zero. */
+#define CUM_GRAD(type)                                                                                                 \
+  {                                                                                                                    \
+    const type *x = run->x, *dy = run->dy;                                                                             \
+    type *dx = run->y;                                                                                                 \
+    double before = 1;                                                                                                 \
+    for (gint64 e = 0; e < run->n; e++)                                                                                \
+      {                                                                                                                \
+        double product = before, sum = 0;                                                                              \
+        for (gint64 k = e; k < run->n; k++)                                                                            \
+          {                                                                                                            \
+            gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;                                      \
+            if (plan->exclusive && k > e)                                                                              \
+              sum += dy[at] * product;                                                                                 \
+            if (k > e)                                                                                                 \
+              product *= x[at];                                                                                        \
+            if (!plan->exclusive)                                                                                      \
+              sum += dy[at] * product;                                                                                 \
+          }                                                                                                            \
+        gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                          \
+        before *= x[at];                                                                                               \
+        dx[at] = (type) sum;                                                                                           \
+      }                                                                                                                \
+  }
+
+static void
+cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const CumRun *run = data;
+  const CumPlan *plan = run->plan;
+  for (gint64 i = begin; i < end; i++)
+    {
+      gint64 base = i / run->inner * run->n * run->inner + i % run->inner;
+      if (plan->dtype == ORTRAIN_DTYPE_FLOAT32)
+        CUM_GRAD (float)
+      else
+        CUM_GRAD (double)
+    }
+}
+
 static gboolean
 cum_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   CumPlan *plan = g_new0 (CumPlan, 1);
   plan->dtype = setup->inputs[0].dtype;
+  plan->product = g_str_equal (setup->op_type, "CumProd");
   plan->rank = setup->inputs[0].rank;
   memcpy (plan->dims, setup->inputs[0].dims, plan->rank * sizeof (gint64));
   plan->exclusive = ortrain_attributes_get_int (setup->attributes, "exclusive", 0) != 0;
@@ -785,12 +826,11 @@ cum_prepare (OrtrainKernelSetup *setup, GError **error)
 }
 
 static void
-cum_run (const OrtrainKernelCall *call)
+run_lines (const OrtrainKernelCall *call, CumRun run, OrtrainParallelFunc func)
 {
-  const CumPlan *plan = call->constants;
+  const CumPlan *plan = run.plan;
   gint64 axis = plan->axis_is_int32 ? *(const gint32 *) call->inputs[1] : *(const gint64 *) call->inputs[1];
   gint64 rank = plan->rank, outer = 1;
-  CumRun run = { plan, call->inputs[0], call->outputs[0], 1, 1 };
   if (axis < -rank || axis >= MAX (rank, 1))
     {
       ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, 0, axis, rank);
@@ -800,9 +840,35 @@ cum_run (const OrtrainKernelCall *call)
     axis += rank;
   for (gint64 d = 0; d < rank; d++)
     *(d < axis ? &outer : d == axis ? &run.n : &run.inner) *= plan->dims[d];
-  ortrain_parallel_for (call->frame->pool, outer * run.inner, MAX (1, 16384 / MAX (1, run.n)), cum_units, &run);
+  ortrain_parallel_for (call->frame->pool, outer * run.inner, MAX (1, 16384 / MAX (1, run.n)), func, &run);
+}
+
+static void
+cum_run (const OrtrainKernelCall *call)
+{
+  run_lines (call, (CumRun){ .plan = call->constants, .x = call->inputs[0], .y = call->outputs[0], .n = 1, .inner = 1 },
+             cum_units);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (cum)
+
+/* CumProdGrad (dy, axis, x) → dx */
+static gboolean
+cum_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  gboolean ok = cum_prepare (setup, error);
+  setup->inplace[0] = 0;
+  return ok;
+}
+
+static void
+cum_grad_run (const OrtrainKernelCall *call)
+{
+  CumRun run = {
+    .plan = call->constants, .dy = call->inputs[0], .x = call->inputs[2], .y = call->outputs[0], .n = 1, .inner = 1
+  };
+  run_lines (call, run, cum_grad_units);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (cum_grad)
 
 #define REDUCTION(name)                                                                                                \
   { name, "", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run, ORTRAIN_KERNEL_CHANNELS_LAST },                       \
@@ -830,5 +896,9 @@ static const OrtrainKernel kernels[] = {
   { "ArgMin", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run, 0 },
   { "CumSum", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run, 0 },
   { "CumSum", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run, 0 },
+  { "CumProd", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run, 0 },
+  { "CumProd", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run, 0 },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, cum_grad_prepare, cum_grad_run, 0 },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, cum_grad_half_prepare, cum_grad_half_run, 0 },
 };
 ORTRAIN_KERNEL_TABLE (reduction, kernels);

@@ -7,8 +7,9 @@
 /* Attention (q, k, v[, mask]) → (y, lse): softmax (scale · q·kᵀ + mask) · v, made by a pass from what exporters write.
  *
  * Attributes: scale; packed, whose bits 0 to 3 say that q, k, v, y are [batch, length, heads, width] instead of [batch,
- * heads, length, width]; masked_value, what is added where a bool mask is false; guard: rows that come out as NaN are
- * zeros (exporters write this around softmax). mask: bool or additive, broadcast to [batch, heads, queries, keys]. */
+ * heads, length, width]; masked_value, what is added where a bool mask is false; guard: 1, rows that come out as NaN
+ * are zeros (exporters write this around softmax), 2, rows whose mask lets nothing through are. mask: bool or additive,
+ * broadcast to [batch, heads, queries, keys]. */
 static gboolean
 infer_attention (OrtrainInferContext *ctx, GError **error)
 {
@@ -76,15 +77,18 @@ infer_attention_grad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* ---- ONNX's own Attention (Q, K, V[, attn_mask, past_key, past_value]) → (Y[, present_key, present_value]) ----
+/* ---- ONNX's own Attention (Q, K, V[, attn_mask, past_key, past_value, nonpad_kv_seqlen]) → (Y[, present_key,
+ * present_value, qk_matmul_output]) ----
  *
- * Written out as ours, with what it needs around it. Operands of rank 3, [batch, length, heads · width], say how many
- * heads there are in attributes; with them the packed form is used, which needs no transposes. */
+ * Written out as ours, with what it needs around it, or in single operators where it shows its scores or caps them.
+ * Operands of rank 3, [batch, length, heads · width], say how many heads there are in attributes; with them the packed
+ * form of ours is used, which needs no transposes. */
 typedef struct
 {
   OrtrainGraph *graph;
   OrtrainNode *node;
-  gint64 q_heads, kv_heads; /* 0: rank 4, and not told */
+  gboolean flat;            /* rank 3 */
+  gint64 q_heads, kv_heads; /* 0: not known */
   OrtrainValue *q, *k, *v;
   gint64 packed;
 } Writer;
@@ -104,6 +108,27 @@ attribute_int (const char *name, gint64 value)
   return attributes;
 }
 
+static OrtrainValue *
+write_ints (Writer *self, gint64 value)
+{
+  return ortrain_graph_const_ints (self->graph, &value, 1);
+}
+
+/* A constant in the type of `like`, which may not be known yet. */
+static OrtrainValue *
+write_like (Writer *self, double value, OrtrainValue *like)
+{
+  return write_op (self, "CastLike", ortrain_graph_const_scalar (self->graph, ORTRAIN_DTYPE_FLOAT64, value), like,
+                   NULL);
+}
+
+static OrtrainValue *
+write_where (Writer *self, OrtrainValue *condition, OrtrainValue *yes, OrtrainValue *no)
+{
+  OrtrainValue *operands[] = { condition, yes, no };
+  return ortrain_upgrade_insert (self->graph, self->node, "Where", operands, 3, NULL);
+}
+
 /* Dimension `axis` of a value, [1]. */
 static OrtrainValue *
 write_dim (Writer *self, OrtrainValue *value, gint64 axis)
@@ -121,59 +146,76 @@ write_reshape (Writer *self, OrtrainValue *value, const gint64 *shape, gsize n)
 }
 
 static OrtrainValue *
-write_swap (Writer *self, OrtrainValue *value)
+write_transpose (Writer *self, OrtrainValue *value, const gint64 *perm)
 {
-  static const gint64 perm[] = { 0, 2, 1, 3 };
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_ints (attributes, "perm", perm, 4);
   return write_op (self, "Transpose", value, NULL, attributes);
 }
 
-/* Grouped queries: each head of keys and values serves `repeats` heads of queries. */
+static const gint64 swap_length_and_heads[] = { 0, 2, 1, 3 };
+
+/* Grouped queries: each head of keys and values serves several of queries, as many as the shapes say. */
 static OrtrainValue *
-write_repeat (Writer *self, OrtrainValue *value, gint64 repeats)
+write_repeat (Writer *self, OrtrainValue *value, OrtrainValue *heads)
 {
-  const gint64 axis = 2, expand[] = { 1, 1, repeats, 1, 1 }, start[] = { 0, self->q_heads, -1 };
-  OrtrainValue *width = write_dim (self, value, -1);
-  value = write_op (self, "Unsqueeze", value, ortrain_graph_const_ints (self->graph, &axis, 1), NULL);
-  value = write_op (self, "Expand", value, ortrain_graph_const_ints (self->graph, expand, 5), NULL);
-  OrtrainValue *shape =
-      write_op (self, "Concat", ortrain_graph_const_ints (self->graph, start, 3), width, attribute_int ("axis", 0));
-  return write_op (self, "Reshape", value, shape, NULL);
+  static const gint64 ones[] = { 1, 1 };
+  OrtrainValue *two_ones = ortrain_graph_const_ints (self->graph, ones, 2);
+  OrtrainValue *expand[] = { two_ones, write_op (self, "Div", heads, write_dim (self, value, 1), NULL), two_ones };
+  OrtrainValue *shape[] = { write_ints (self, 0), heads, write_ints (self, -1), write_dim (self, value, -1) };
+  value = write_op (self, "Unsqueeze", value, write_ints (self, 2), NULL);
+  value =
+      write_op (self, "Expand", value,
+                ortrain_upgrade_insert (self->graph, self->node, "Concat", expand, 3, attribute_int ("axis", 0)), NULL);
+  return write_op (self, "Reshape", value,
+                   ortrain_upgrade_insert (self->graph, self->node, "Concat", shape, 4, attribute_int ("axis", 0)),
+                   NULL);
 }
 
-/* q, k and v of rank 4; the present keys and values. */
-static void
-write_operands (Writer *self)
+/* q, k and v of rank 4; the present keys and values. plain: all three as [batch, heads, length, width]. */
+static gboolean
+write_operands (Writer *self, gboolean plain, GError **error)
 {
   OrtrainNode *node = self->node;
   OrtrainValue *past[] = { ortrain_node_input (node, 4), ortrain_node_input (node, 5) };
   OrtrainValue *present[] = { ortrain_node_output (node, 1), ortrain_node_output (node, 2) },
                **kv[] = { &self->k, &self->v };
-  self->q = ortrain_node_input (node, 0);
-  self->k = ortrain_node_input (node, 1);
-  self->v = ortrain_node_input (node, 2);
-  gboolean flat = self->q_heads > 0;
-  if (!flat && self->q->rank == 4 && self->k->rank == 4 && ortrain_dim_is_int (self->q->dims[1]) &&
+  if (!self->flat && self->q->rank == 4 && self->k->rank == 4 && ortrain_dim_is_int (self->q->dims[1]) &&
       ortrain_dim_is_int (self->k->dims[1]))
     {
       self->q_heads = self->q->dims[1].value;
       self->kv_heads = self->k->dims[1].value;
     }
-  gboolean grouped = self->q_heads != self->kv_heads && self->kv_heads > 0;
-  gboolean unpack = grouped || past[0] != NULL || past[1] != NULL || present[0] != NULL || present[1] != NULL;
-  if (flat)
+  gboolean known = self->q_heads > 0 && self->kv_heads > 0;
+  gboolean grouped =
+      known ? self->q_heads != self->kv_heads
+            : self->q->rank == 4 && self->k->rank == 4 && !ortrain_dim_equal (self->q->dims[1], self->k->dims[1]);
+  if (known && grouped && self->q_heads % self->kv_heads != 0)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                   "%s: %" G_GINT64_FORMAT " heads of queries cannot share %" G_GINT64_FORMAT " of keys", text,
+                   self->q_heads, self->kv_heads);
+      return FALSE;
+    }
+  gboolean unpack = plain || grouped || past[0] != NULL || past[1] != NULL || present[0] != NULL || present[1] != NULL;
+  if (self->flat)
     {
       const gint64 q_shape[] = { 0, 0, self->q_heads, -1 }, kv_shape[] = { 0, 0, self->kv_heads, -1 };
       self->q = write_reshape (self, self->q, q_shape, 4);
-      self->packed = unpack ? 1 | 8 : 15;
+      if (plain)
+        self->q = write_transpose (self, self->q, swap_length_and_heads);
+      self->packed = plain ? 0 : unpack ? 1 | 8 : 15;
       for (int i = 0; i < 2; i++)
         {
           *kv[i] = write_reshape (self, *kv[i], kv_shape, 4);
           if (unpack)
-            *kv[i] = write_swap (self, *kv[i]);
+            *kv[i] = write_transpose (self, *kv[i], swap_length_and_heads);
         }
     }
+  OrtrainValue *heads = NULL;
+  if (grouped)
+    heads = known ? write_ints (self, self->q_heads) : write_dim (self, self->q, 1);
   for (int i = 0; i < 2; i++)
     {
       if (past[i] != NULL)
@@ -181,8 +223,24 @@ write_operands (Writer *self)
       if (present[i] != NULL)
         ortrain_value_replace_uses (present[i], write_op (self, "Identity", *kv[i], NULL, NULL));
       if (grouped)
-        *kv[i] = write_repeat (self, *kv[i], self->q_heads / self->kv_heads);
+        *kv[i] = write_repeat (self, *kv[i], heads);
     }
+  return TRUE;
+}
+
+static OrtrainValue *
+write_length (Writer *self, gboolean keys)
+{
+  return write_dim (self, keys ? self->k : self->q, self->packed & (keys ? 2 : 1) ? 1 : 2);
+}
+
+/* 0, 1, 2, … of `length` [1]. */
+static OrtrainValue *
+write_count (Writer *self, OrtrainValue *length)
+{
+  OrtrainValue *operands[] = { ortrain_graph_const_int (self->graph, 0), write_op (self, "Squeeze", length, NULL, NULL),
+                               ortrain_graph_const_int (self->graph, 1) };
+  return ortrain_upgrade_insert (self->graph, self->node, "Range", operands, 3, NULL);
 }
 
 /* Rows look at keys up to their own place, and at all past ones: bool [queries, keys]. */
@@ -195,8 +253,8 @@ write_causal (Writer *self, GError **error)
     return NULL;
   *(guint8 *) ortrain_tensor_peek_writable (yes) = 1;
   OrtrainValue *past = ortrain_node_input (self->node, 4);
-  OrtrainValue *shape = write_op (self, "Concat", write_dim (self, self->q, self->packed & 1 ? 1 : 2),
-                                  write_dim (self, self->k, self->packed & 2 ? 1 : 2), attribute_int ("axis", 0));
+  OrtrainValue *shape =
+      write_op (self, "Concat", write_length (self, FALSE), write_length (self, TRUE), attribute_int ("axis", 0));
   OrtrainValue *ones = write_op (self, "Expand", ortrain_graph_new_initializer (self->graph, "ones", yes), shape, NULL);
   OrtrainValue *diagonal = NULL;
   if (past != NULL)
@@ -205,43 +263,164 @@ write_causal (Writer *self, GError **error)
 }
 
 static OrtrainValue *
-write_mask (Writer *self, GError **error)
+write_and (Writer *self, OrtrainValue *a, OrtrainValue *b)
+{
+  return a == NULL ? b : write_op (self, "And", a, b, NULL);
+}
+
+/* What place alone decides: bool [queries, keys], or [batch, 1, queries, keys] when each sample has its own number of
+ * valid keys; *none: there is nothing to decide. NULL with an error. */
+static OrtrainValue *
+write_places (Writer *self, gboolean *none, GError **error)
+{
+  const OrtrainAttributes *attributes = self->node->attributes;
+  gboolean causal = ortrain_attributes_get_int (attributes, "is_causal", 0) != 0;
+  const gint64 left = ortrain_attributes_get_int (attributes, "left_window_size", -1);
+  const gint64 right = ortrain_attributes_get_int (attributes, "right_window_size", -1);
+  OrtrainValue *valid = ortrain_node_input (self->node, 6), *past = ortrain_node_input (self->node, 4), *allowed = NULL;
+  static const gint64 per_sample[] = { -1, 1, 1, 1 };
+  *none = !causal && left < 0 && right < 0 && valid == NULL;
+  if (*none)
+    return NULL;
+  if (left < 0 && right < 0 && valid == NULL)
+    return write_causal (self, error);
+
+  OrtrainValue *keys = write_count (self, write_length (self, TRUE));
+  OrtrainValue *place =
+      write_op (self, "Unsqueeze", write_count (self, write_length (self, FALSE)), write_ints (self, 1), NULL);
+  if (valid != NULL)
+    {
+      valid = write_reshape (self, valid, per_sample, 4);
+      place = write_op (self, "Add", place, write_op (self, "Sub", valid, write_length (self, FALSE), NULL), NULL);
+      allowed = write_op (self, "Less", keys, valid, NULL);
+    }
+  else if (past != NULL)
+    place = write_op (self, "Add", place, write_dim (self, past, 2), NULL);
+  if (causal)
+    allowed = write_and (self, allowed, write_op (self, "LessOrEqual", keys, place, NULL));
+  if (left >= 0)
+    allowed = write_and (
+        self, allowed,
+        write_op (self, "GreaterOrEqual", keys, write_op (self, "Sub", place, write_ints (self, left), NULL), NULL));
+  if (right >= 0)
+    allowed = write_and (
+        self, allowed,
+        write_op (self, "LessOrEqual", keys, write_op (self, "Add", place, write_ints (self, right), NULL), NULL));
+  return allowed;
+}
+
+/* From 24 on, a mask may end before the keys do; what it does not reach is not looked at. */
+static OrtrainValue *
+write_longer_mask (Writer *self, OrtrainValue *mask, gboolean additive)
+{
+  OrtrainDim last = mask->rank > 0 ? mask->dims[mask->rank - 1] : ortrain_dim_int (0);
+  OrtrainDim keys = self->k->rank == 4 ? self->k->dims[self->packed & 2 ? 1 : 2] : ortrain_dim_int (-1);
+  if (self->k->rank == 4 && ortrain_dim_equal (last, keys))
+    return mask;
+  OrtrainValue *missing = write_op (self, "Sub", write_length (self, TRUE), write_dim (self, mask, -1), NULL);
+  OrtrainValue *pads = write_op (self, "Concat", write_ints (self, 0), missing, attribute_int ("axis", 0));
+  OrtrainValue *fill = write_like (self, additive ? -INFINITY : 0, mask);
+  OrtrainValue *operands[] = { mask, pads, fill, write_ints (self, -1) };
+  return ortrain_upgrade_insert (self->graph, self->node, "Pad", operands, 4, NULL);
+}
+
+/* *none: there is no mask; *additive: it is added, not bool. NULL with an error. */
+static OrtrainValue *
+write_mask (Writer *self, gint64 opset, gboolean *none, gboolean *additive, GError **error)
 {
   OrtrainValue *mask = ortrain_node_input (self->node, 3);
-  if (!ortrain_attributes_get_int (self->node->attributes, "is_causal", 0))
-    return mask;
-  OrtrainValue *causal = write_causal (self, error);
-  if (mask == NULL || causal == NULL)
-    return causal;
-  if (mask->dtype == ORTRAIN_DTYPE_BOOL)
-    return write_op (self, "And", causal, mask, NULL);
-  OrtrainValue *infinite = ortrain_graph_const_scalar (self->graph, ORTRAIN_DTYPE_FLOAT32, -INFINITY);
-  OrtrainValue *operands[] = { causal, mask, write_op (self, "CastLike", infinite, self->q, NULL) };
-  return ortrain_upgrade_insert (self->graph, self->node, "Where", operands, 3, NULL);
+  gboolean no_places;
+  *additive = mask != NULL && mask->dtype != ORTRAIN_DTYPE_BOOL;
+  OrtrainValue *places = write_places (self, &no_places, error);
+  *none = mask == NULL && no_places;
+  if (places == NULL && !no_places)
+    return NULL;
+  if (mask != NULL && opset >= 24)
+    mask = write_longer_mask (self, mask, *additive);
+  if (mask == NULL || places == NULL)
+    return mask != NULL ? mask : places;
+  if (!*additive)
+    return write_op (self, "And", places, mask, NULL);
+  return write_where (self, places, mask, write_like (self, -INFINITY, self->q));
+}
+
+/* In single operators: scores, cap, mask, softmax, product. Rows whose mask lets nothing through are zeros; they take a
+ * detour around the softmax, so that no NaN comes back in their gradients. */
+static OrtrainValue *
+write_out (Writer *self, OrtrainValue *mask, gboolean additive, double scale)
+{
+  static const gint64 turn[] = { 0, 1, 3, 2 };
+  const OrtrainAttributes *attributes = self->node->attributes;
+  const double cap = ortrain_attributes_get_float (attributes, "softcap", 0);
+  const gint64 mode = ortrain_attributes_get_int (attributes, "qk_matmul_output_mode", 0);
+  const gint64 precision = ortrain_attributes_get_int (attributes, "softmax_precision", 0);
+  OrtrainValue *shown[4], *blind = NULL, *zero = write_like (self, 0, self->q);
+  OrtrainValue *q = scale != 1 ? write_op (self, "Mul", self->q, write_like (self, scale, self->q), NULL) : self->q;
+  OrtrainValue *x = write_op (self, "MatMul", q, write_transpose (self, self->k, turn), NULL);
+  shown[0] = x;
+  if (cap != 0)
+    {
+      OrtrainValue *limit = write_like (self, cap, self->q);
+      x = write_op (self, "Tanh", write_op (self, "Div", x, limit, NULL), NULL, NULL);
+      x = write_op (self, "Mul", x, limit, NULL);
+    }
+  shown[1] = x;
+  if (mask != NULL)
+    {
+      OrtrainValue *nothing = write_like (self, -INFINITY, self->q);
+      if (!additive)
+        mask = write_where (self, mask, zero, nothing);
+      x = write_op (self, "Add", x, mask, NULL);
+      OrtrainValue *most = write_op (self, "ReduceMax", mask, write_ints (self, -1), attribute_int ("keepdims", 1));
+      blind = write_op (self, "Equal", most, nothing, NULL);
+    }
+  shown[2] = x;
+  if (blind != NULL)
+    x = write_where (self, blind, zero, x);
+  if (precision != 0)
+    x = write_op (self, "Cast", x, NULL, attribute_int ("to", precision));
+  x = write_op (self, "Softmax", x, NULL, attribute_int ("axis", -1));
+  if (precision != 0)
+    x = write_op (self, "CastLike", x, self->q, NULL);
+  if (blind != NULL)
+    x = write_where (self, blind, zero, x);
+  shown[3] = x;
+  OrtrainValue *scores = ortrain_node_output (self->node, 3);
+  if (scores != NULL)
+    ortrain_value_replace_uses (scores, write_op (self, "Identity", shown[CLAMP (mode, 0, 3)], NULL, NULL));
+  return write_op (self, "MatMul", x, self->v, NULL);
 }
 
 static gboolean
 upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   const OrtrainAttributes *attributes = node->attributes;
-  OrtrainValue *scores = ortrain_node_output (node, 3), *y = ortrain_node_output (node, 0);
+  OrtrainValue *scores = ortrain_node_output (node, 3), *y = ortrain_node_output (node, 0), *result;
+  Writer self = { .graph = graph, .node = node };
   guint position;
-  if (ortrain_attributes_get_float (attributes, "softcap", 0) != 0 ||
-      (scores != NULL && (scores->uses->len > 0 || scores->is_output)))
+  gboolean no_mask, additive;
+  self.q = ortrain_node_input (node, 0);
+  self.k = ortrain_node_input (node, 1);
+  self.v = ortrain_node_input (node, 2);
+  if (self.q == NULL || self.k == NULL || self.v == NULL)
+    return TRUE; /* the check of arity tells */
+  self.q_heads = ortrain_attributes_get_int (attributes, "q_num_heads", 0);
+  self.kv_heads = ortrain_attributes_get_int (attributes, "kv_num_heads", 0);
+  self.flat = self.q->rank >= 0 ? self.q->rank == 3 : self.q_heads > 0;
+  if (self.flat && (self.q_heads <= 0 || self.kv_heads <= 0))
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: softcap and the output qk_matmul_output are not supported", text);
+                   "%s: operands of rank 3 need q_num_heads and kv_num_heads", text);
       return FALSE;
     }
-  Writer self = { .graph = graph, .node = node };
-  self.q_heads = ortrain_attributes_get_int (attributes, "q_num_heads", 0);
-  self.kv_heads = ortrain_attributes_get_int (attributes, "kv_num_heads", 0);
-  gboolean flat = self.q_heads > 0;
+  gboolean plain = ortrain_attributes_get_float (attributes, "softcap", 0) != 0 ||
+                   (scores != NULL && (scores->uses->len > 0 || scores->is_output));
   double scale = ortrain_attributes_get_float (attributes, "scale", 0);
-  write_operands (&self);
-  OrtrainValue *mask = write_mask (&self, error);
-  if (mask == NULL && ortrain_attributes_get_int (attributes, "is_causal", 0))
+  if (!write_operands (&self, plain, error))
+    return FALSE;
+  OrtrainValue *mask = write_mask (&self, opset, &no_mask, &additive, error);
+  if (mask == NULL && !no_mask)
     return FALSE;
   if (scale == 0) /* 1 / √width, from the shape */
     {
@@ -250,16 +429,26 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
       self.q = write_op (&self, "Div", self.q, root, NULL);
       scale = 1;
     }
-  if (!g_ptr_array_find (graph->nodes, node, &position))
+  if (plain)
+    {
+      result = write_out (&self, mask, additive, scale);
+      if (self.flat)
+        result = write_transpose (&self, result, swap_length_and_heads);
+    }
+  else if (g_ptr_array_find (graph->nodes, node, &position))
+    {
+      OrtrainValue *operands[] = { self.q, self.k, self.v, mask };
+      OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Attention", node->name, operands,
+                                                     mask != NULL ? 4 : 3, 1);
+      ortrain_attributes_set_float (ours->attributes, "scale", scale);
+      ortrain_attributes_set_int (ours->attributes, "packed", self.packed);
+      if (mask != NULL)
+        ortrain_attributes_set_int (ours->attributes, "guard", 2); /* rows that may look at nothing are zeros */
+      result = ortrain_node_output (ours, 0);
+    }
+  else
     return TRUE;
-  OrtrainValue *operands[] = { self.q, self.k, self.v, mask };
-  OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Attention", node->name, operands,
-                                                 mask != NULL ? 4 : 3, 1);
-  ortrain_attributes_set_float (ours->attributes, "scale", scale);
-  ortrain_attributes_set_int (ours->attributes, "packed", self.packed);
-  ortrain_attributes_set_int (ours->attributes, "guard", 1); /* rows that may look at nothing are zeros */
-  OrtrainValue *result = ortrain_node_output (ours, 0);
-  if (flat)
+  if (self.flat)
     {
       static const gint64 merged[] = { 0, 0, -1 };
       result = write_reshape (&self, result, merged, 3);
@@ -272,7 +461,7 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
 
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
-  { .name = "Attention", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 6, .min_outputs = 1, .max_outputs = 4,
+  { .name = "Attention", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1, .max_outputs = 4,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .infer = infer_attention,

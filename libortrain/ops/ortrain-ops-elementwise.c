@@ -191,7 +191,7 @@ grad_div (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* Floats have fmod only: y = a - b q with q = trunc (a / b), which (a - y) / b gives back once rounded. */
+/* y = a - b q with q = a / b, truncated or rounded down, which (a - y) / b gives back once rounded. */
 static gboolean
 grad_mod (OrtrainGradContext *ctx, GError **error)
 {
@@ -505,7 +505,7 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("Acosh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_acosh),
   POINTWISE ("Atanh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_atanh),
   POINTWISE ("Erf", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_erf),
-  POINTWISE ("BitShift", 11, 2, 2, ORTRAIN_DTYPES_UNSIGNED, FLAT, ortrain_infer_elementwise, NULL),
+  POINTWISE ("BitShift", 11, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT, ortrain_infer_elementwise, NULL),
   POINTWISE ("BitwiseAnd", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
   POINTWISE ("BitwiseOr", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
   POINTWISE ("BitwiseXor", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),

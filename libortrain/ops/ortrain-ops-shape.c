@@ -532,6 +532,25 @@ grad_expand (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* The same bytes as another type of the same size. */
+static gboolean
+infer_bit_cast (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDType from = ortrain_infer_get_dtype (ctx, 0);
+  const gint64 to = ortrain_node_get_int (ctx->node, "to", 0);
+  if (to <= 0 || to > 16 || ortrain_dtype_get_size ((OrtrainDType) to) == 0)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                               "element type %" G_GINT64_FORMAT " of ONNX is not supported", to);
+  if (from != ORTRAIN_DTYPE_UNDEFINED && ortrain_dtype_get_size (from) != ortrain_dtype_get_size ((OrtrainDType) to))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "%s and %s differ in size",
+                               ortrain_dtype_get_name (from), ortrain_dtype_get_name ((OrtrainDType) to));
+  if (ortrain_infer_get_rank (ctx, 0) < 0)
+    ortrain_infer_set_unknown (ctx, 0, (OrtrainDType) to, -1);
+  else
+    ortrain_infer_set (ctx, 0, (OrtrainDType) to, ortrain_infer_get_dims (ctx, 0), ortrain_infer_get_rank (ctx, 0));
+  return TRUE;
+}
+
 #define VIEW (ORTRAIN_OP_VIEW | ORTRAIN_OP_CHEAP)
 
 static const OrtrainOpDef rows[] = {
@@ -545,6 +564,15 @@ static const OrtrainOpDef rows[] = {
     .flags = VIEW,
     .infer = infer_identity,
     .gradient = grad_identity },
+  { .name = "BitCast",
+    .domain = "",
+    .since = 26,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .flags = VIEW | ORTRAIN_OP_NO_GRADIENT,
+    .infer = infer_bit_cast },
   { .name = "Reshape",
     .domain = "",
     .since = 7,

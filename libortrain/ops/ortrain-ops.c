@@ -104,27 +104,31 @@ collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
 }
 
 static gboolean
+fits_arity (OrtrainNode *node, GError **error)
+{
+  const OrtrainOpDef *op = node->op;
+  const gint n_inputs = (gint) node->inputs->len, n_outputs = (gint) node->outputs->len;
+  const char *what = NULL;
+  gint found = 0, min = 0, max = 0;
+  if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
+    what = "inputs", found = n_inputs, min = op->min_inputs, max = op->max_inputs;
+  else if (n_outputs < op->min_outputs || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
+    what = "outputs", found = n_outputs, min = op->min_outputs, max = op->max_outputs;
+  if (what == NULL)
+    return TRUE;
+  g_autofree char *text = ortrain_node_describe (node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible", text,
+               found, what, min, max < 0 ? G_MAXINT : max);
+  return FALSE;
+}
+
+static gboolean
 check_arity (OrtrainGraph *graph, gpointer data, GError **error)
 {
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
-      const OrtrainOpDef *op = node->op;
-      const gint n_inputs = (gint) node->inputs->len, n_outputs = (gint) node->outputs->len;
-      const char *what = NULL;
-      gint found = 0, min = 0, max = 0;
-      if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
-        what = "inputs", found = n_inputs, min = op->min_inputs, max = op->max_inputs;
-      else if (n_outputs < op->min_outputs || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
-        what = "outputs", found = n_outputs, min = op->min_outputs, max = op->max_outputs;
-      if (what != NULL)
-        {
-          g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible",
-                       text, found, what, min, max < 0 ? G_MAXINT : max);
-          return FALSE;
-        }
-      if (!each_subgraph (node, check_arity, data, error))
+      if (!fits_arity (node, error) || !each_subgraph (node, check_arity, data, error))
         return FALSE;
     }
   return TRUE;
@@ -153,18 +157,43 @@ ortrain_ops_bind (OrtrainGraph *graph, GError **error)
   return bind_names (graph, error) && check_arity (graph, NULL, error);
 }
 
+/* Upgrades look at ranks and types, and a file need not say them: nodes up to `until` get what inference finds, where
+ * the file has nothing. Errors are left to the inference of the whole graph. */
+static void
+infer_before (OrtrainGraph *graph, OrtrainNode *until, guint *position)
+{
+  for (; *position < graph->nodes->len && graph->nodes->pdata[*position] != until; (*position)++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[*position];
+      gboolean known = TRUE;
+      for (guint k = 0; k < node->outputs->len; k++)
+        {
+          const OrtrainValue *output = node->outputs->pdata[k];
+          known = known && (output == NULL || (output->rank >= 0 && output->dtype != ORTRAIN_DTYPE_UNDEFINED));
+        }
+      if (node->op == NULL)
+        node->op = ortrain_ops_lookup (node->domain, node->op_type);
+      if (!known && node->op != NULL && fits_arity (node, NULL))
+        ortrain_ops_infer_node (node, NULL);
+    }
+}
+
 static gboolean
 upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 {
   /* The list changes under us: new nodes come before the one they serve, and are in the newest form already. */
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   gint64 opset = graph->opset;
+  guint position = 0;
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
       if (!each_subgraph (node, upgrade, NULL, error))
         return FALSE;
-      if (node->op->upgrade != NULL && !node->op->upgrade (graph, node, opset, error))
+      if (node->op->upgrade == NULL)
+        continue;
+      infer_before (graph, node, &position);
+      if (!node->op->upgrade (graph, node, opset, error))
         return FALSE;
     }
   graph->opset = 23;

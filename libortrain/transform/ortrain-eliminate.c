@@ -48,12 +48,34 @@ changes_nothing (const OrtrainNode *node)
   return FALSE;
 }
 
+/* Where the condition is known and the same everywhere, such as a guard against rows that no mask has: the side that is
+ * taken, if it has the whole shape; or NULL. */
+static OrtrainValue *
+side_that_is_taken (const OrtrainNode *node)
+{
+  if (!ortrain_node_is (node, "", "Where"))
+    return NULL;
+  OrtrainValue *condition = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
+  if (condition == NULL || condition->tensor == NULL || condition->dtype != ORTRAIN_DTYPE_BOOL || y == NULL)
+    return NULL;
+  const guint8 *elements = ortrain_tensor_peek (condition->tensor);
+  const gint64 n = ortrain_tensor_get_n_elements (condition->tensor);
+  for (gint64 i = 1; i < n; i++)
+    if (!elements[i] != !elements[0])
+      return NULL;
+  OrtrainValue *side = n > 0 ? ortrain_node_input (node, elements[0] ? 1 : 2) : NULL;
+  return side != NULL && side->dtype == y->dtype && side->layout == y->layout && ortrain_value_same_shape (side, y)
+             ? side
+             : NULL;
+}
+
 gboolean
 ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node)
 {
-  if (!changes_nothing (node))
+  OrtrainValue *y = ortrain_node_output (node, 0);
+  OrtrainValue *x = changes_nothing (node) ? ortrain_node_input (node, 0) : side_that_is_taken (node);
+  if (x == NULL)
     return FALSE;
-  OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
   /* An output of the graph that would become an input, a weight, or a second name of another output needs its node. A
    * gradient must not be taken from a node of the forward pass either. */
   if (y->is_output && (x->is_output || x->kind != ORTRAIN_VALUE_COMPUTED || x->role != ORTRAIN_ROLE_NONE ||

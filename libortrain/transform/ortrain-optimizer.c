@@ -26,9 +26,13 @@ remove_dead (OrtrainGraph *graph, GError **error)
 }
 
 static const Pass symbolic_passes[] = {
-  { "fold-constants", ortrain_fold_constants }, { "eliminate-identities", eliminate_identities },
-  { "merge-equal", ortrain_merge_equal_nodes }, { "fuse-norm", ortrain_fuse_norm },
-  { "fuse-attention", ortrain_fuse_attention }, { "remove-dead", remove_dead },
+  { "fold-constants", ortrain_fold_constants },
+  { "eliminate-identities", eliminate_identities },
+  { "remove-dead", remove_dead }, /* patterns count uses */
+  { "merge-equal", ortrain_merge_equal_nodes },
+  { "fuse-norm", ortrain_fuse_norm },
+  { "fuse-attention", ortrain_fuse_attention },
+  { "remove-dead", remove_dead },
 };
 
 static const Pass static_passes[] = {

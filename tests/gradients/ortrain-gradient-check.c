@@ -382,6 +382,7 @@ ortrain_gradient_check (const OrtrainGradientCase *definition, char **message)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("check");
+  graph->opset = 28;
   g_autoptr (GArray) feeds = g_array_new (FALSE, FALSE, sizeof (Feed));
   g_array_set_clear_func (feeds, feed_clear);
   Case test = { .graph = graph, .feeds = feeds };
