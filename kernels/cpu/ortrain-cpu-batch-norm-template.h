@@ -207,10 +207,19 @@ R (grad_sum_units) (gpointer data, gint64 begin, gint64 end, guint worker)
         for (gint64 c = 0; c < channels; c++)
           sum[c] = dot[c] = 0;
         for (gint64 c = 0; c < channels; c += NORM_TILE)
-          R (column_sums)
-        (dy + first * channels + c, x ? x + first * channels + c : NULL, mean ? mean + c : NULL, rows, channels,
-         MIN (NORM_TILE, channels - c), sum + c, dot + c);
+          {
+            const REAL *tile = dy + first * channels + c, *x_tile = x ? x + first * channels + c : NULL;
+            gint64 width = MIN (NORM_TILE, channels - c);
+            R (column_sums) (tile, x_tile, mean ? mean + c : NULL, rows, channels, width, sum + c, dot + c);
+          }
       }
+}
+
+/* The gradient of a parameter: output `k`, in its place or added to what is there. */
+static inline void
+R (put) (REAL *to, double value, guint64 accumulate, guint k)
+{
+  *to = (REAL) (accumulate >> k & 1 ? *to + value : value);
 }
 
 /* Joins them; table [4, C]: mean, a, Σ dy / n, Σ dy·x̂ / (n · deviation) */
@@ -241,9 +250,9 @@ R (grad_channels) (gpointer data, gint64 begin, gint64 end, guint worker)
       table[2 * channels + c] = (REAL) (sum / n);
       table[3 * channels + c] = (REAL) (dot * inverse * inverse / n);
       if (run->dscale)
-        ((REAL *) run->dscale)[c] = (REAL) (dot * inverse);
+        R (put) ((REAL *) run->dscale + c, dot * inverse, run->accumulate, 1);
       if (run->dbias)
-        ((REAL *) run->dbias)[c] = (REAL) sum;
+        R (put) ((REAL *) run->dbias + c, sum, run->accumulate, 2);
     }
 }
 
@@ -263,22 +272,32 @@ R (grad_apply_units) (gpointer data, gint64 begin, gint64 end, guint worker)
         gint64 c = u % channels, at = u * plan->inner;
         REAL m = mean[c], f = a[c], b = k1[c], k = k2[c];
         if (plan->frozen)
-          ORTRAIN_INDEPENDENT
-        for (gint64 j = at; j < at + plan->inner; j++)
-          dx[j] = dy[j] * f;
-        else ORTRAIN_INDEPENDENT
-        for (gint64 j = at; j < at + plan->inner; j++)
-          dx[j] = f * (dy[j] - b - (x[j] - m) * k);
+          {
+            ORTRAIN_INDEPENDENT
+            for (gint64 j = at; j < at + plan->inner; j++)
+              dx[j] = dy[j] * f;
+          }
+        else
+          {
+            ORTRAIN_INDEPENDENT
+            for (gint64 j = at; j < at + plan->inner; j++)
+              dx[j] = f * (dy[j] - b - (x[j] - m) * k);
+          }
       }
     else
       {
         gint64 at = u * channels;
         if (plan->frozen)
-          ORTRAIN_INDEPENDENT
-        for (gint64 c = 0; c < channels; c++)
-          dx[at + c] = dy[at + c] * a[c];
-        else ORTRAIN_INDEPENDENT
-        for (gint64 c = 0; c < channels; c++)
-          dx[at + c] = a[c] * (dy[at + c] - k1[c] - (x[at + c] - mean[c]) * k2[c]);
+          {
+            ORTRAIN_INDEPENDENT
+            for (gint64 c = 0; c < channels; c++)
+              dx[at + c] = dy[at + c] * a[c];
+          }
+        else
+          {
+            ORTRAIN_INDEPENDENT
+            for (gint64 c = 0; c < channels; c++)
+              dx[at + c] = a[c] * (dy[at + c] - k1[c] - (x[at + c] - mean[c]) * k2[c]);
+          }
       }
 }

@@ -26,8 +26,9 @@ typedef struct
   const NormPlan *plan;
   gconstpointer x, dy, scale, bias, mean, var, inverse;
   gpointer y, new_mean, new_var, saved_mean, saved_inverse, dscale, dbias;
-  double *parts;  /* two numbers per unit and channel */
-  gpointer table; /* per channel */
+  double *parts;      /* two numbers per unit and channel */
+  gpointer table;     /* per channel */
+  guint64 accumulate; /* bits of dscale and dbias, outputs 1 and 2 */
 } NormRun;
 
 #define REAL float
@@ -195,6 +196,7 @@ grad_prepare (OrtrainKernelSetup *setup, GError **error)
   plan->frozen = g_str_equal (setup->op_type, "BatchNormFrozenGrad");
   plan_workspace (setup, plan, TRUE);
   setup->inplace[0] = 1;
+  setup->can_accumulate = 1 << 1 | 1 << 2;
   return TRUE;
 }
 
@@ -208,6 +210,7 @@ grad_run (const OrtrainKernelCall *call)
   run.scale = call->inputs[2];
   run.mean = call->inputs[3];
   *(plan->frozen ? &run.var : &run.inverse) = call->inputs[4];
+  run.accumulate = call->accumulate;
   run.y = call->outputs[0];
   run.dscale = plan->n_outputs > 1 ? call->outputs[1] : NULL;
   run.dbias = plan->n_outputs > 2 ? call->outputs[2] : NULL;

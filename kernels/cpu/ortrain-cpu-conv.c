@@ -469,7 +469,7 @@ prepare_conv_grad_weight (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   setup->constants = conv;
   setup->constants_free = free_conv;
-  setup->can_accumulate = TRUE;
+  setup->can_accumulate = 1;
   set_sides (conv, x, dy);
   conv->weight_channel = conv->n_taps;
   conv->weight_row = weights->dims[1] * conv->n_taps;

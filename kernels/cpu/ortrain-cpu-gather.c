@@ -148,7 +148,7 @@ prepare_gather_grad (OrtrainKernelSetup *setup, GError **error)
   const Gather *g = setup->constants;
   if (setup->inputs[0].n_elements != g->outer * g->n * g->inner)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
-  setup->can_accumulate = TRUE;
+  setup->can_accumulate = 1;
   return TRUE;
 }
 
@@ -335,7 +335,7 @@ prepare_gather_elements_grad (OrtrainKernelSetup *setup, GError **error)
 {
   if (setup->inputs[0].n_elements != setup->inputs[1].n_elements)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
-  setup->can_accumulate = TRUE;
+  setup->can_accumulate = 1;
   return setup_elements (setup, &setup->outputs[0], &setup->inputs[1], error);
 }
 
@@ -489,7 +489,7 @@ prepare_gather_nd_grad (OrtrainKernelSetup *setup, GError **error)
   const Tuples *t = setup->constants;
   if (setup->inputs[0].n_elements != t->batches * t->tuples * t->inner)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
-  setup->can_accumulate = TRUE;
+  setup->can_accumulate = 1;
   return TRUE;
 }
 

@@ -70,7 +70,7 @@ accumulate_prepare (OrtrainKernelSetup *setup, GError **error)
   setup->constants = constants;
   setup->constants_free = g_free;
   setup->inplace[0] = 1;
-  setup->can_accumulate = (ORTRAIN_DTYPE_BIT (constants->dtype) & ORTRAIN_DTYPES_FLOAT) != 0;
+  setup->can_accumulate = ORTRAIN_DTYPE_BIT (constants->dtype) & ORTRAIN_DTYPES_FLOAT ? 1 : 0;
   return TRUE;
 }
 

@@ -278,7 +278,7 @@ prepare_product (OrtrainKernelSetup *setup, gboolean trans_a, gboolean trans_b, 
       constants->swapped = TRUE;
     }
   ortrain_cpu_gemm_plan (gemm, setup->n_threads, setup->fixed_partition);
-  setup->can_accumulate = TRUE;
+  setup->can_accumulate = 1;
   setup->flops = 2.0 * (double) m * (double) n * (double) k * (double) n_batch;
   return TRUE;
 }
@@ -547,7 +547,7 @@ prepare_quantised (OrtrainKernelSetup *setup, GError **error)
     }
   setup->constants = constants;
   setup->constants_free = quantised_constants_free;
-  setup->can_accumulate = FALSE;
+  setup->can_accumulate = 0;
   return TRUE;
 }
 

@@ -132,6 +132,13 @@ R (layer_grad_chunk) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
+/* The gradient of a parameter: output `k`, in its place or added to what is there. */
+static inline void
+R (put) (REAL *to, double value, guint64 accumulate, guint k)
+{
+  *to = (REAL) (accumulate >> k & 1 ? *to + value : value);
+}
+
 static void
 R (layer_grad_finish) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -146,9 +153,9 @@ R (layer_grad_finish) (gpointer data, gint64 begin, gint64 end, guint worker)
           bias += run->parts[(2 * chunk + 1) * plan->n + j];
         }
       if (run->dscale)
-        ((REAL *) run->dscale)[j] = (REAL) scale;
+        R (put) ((REAL *) run->dscale + j, scale, run->accumulate, 1);
       if (run->dbias)
-        ((REAL *) run->dbias)[j] = (REAL) bias;
+        R (put) ((REAL *) run->dbias + j, bias, run->accumulate, 2);
     }
 }
 
@@ -226,9 +233,9 @@ R (group_grad_finish) (gpointer data, gint64 begin, gint64 end, guint worker)
           dot += run->parts[2 * (b * channels + c) + 1];
         }
       if (run->dscale)
-        ((REAL *) run->dscale)[c] = (REAL) dot;
+        R (put) ((REAL *) run->dscale + c, dot, run->accumulate, 1);
       if (run->dbias)
-        ((REAL *) run->dbias)[c] = (REAL) sum;
+        R (put) ((REAL *) run->dbias + c, sum, run->accumulate, 2);
     }
 }
 

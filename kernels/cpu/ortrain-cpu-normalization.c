@@ -7,6 +7,7 @@
  * passes over them; gradients of parameters are summed per chunk of rows, and the chunks joined in order. */
 
 #define NORM_MAX_CHUNKS 64
+#define PARAMETERS (1 << 1 | 1 << 2) /* dscale and dbias among the outputs */
 
 typedef struct
 {
@@ -29,6 +30,7 @@ typedef struct
   gpointer y, mean_out, inverse_out, dscale, dbias;
   double *parts;
   gpointer table;
+  guint64 accumulate; /* bits of dscale and dbias, outputs 1 and 2 */
 } NormRun;
 
 #define REAL float
@@ -134,6 +136,7 @@ layer_grad_prepare (OrtrainKernelSetup *setup, GError **error)
       setup->workspace_bytes = plan->table_offset + sums * ortrain_dtype_get_size (plan->dtype);
     }
   setup->inplace[0] = 1;
+  setup->can_accumulate = PARAMETERS;
   return TRUE;
 }
 
@@ -144,6 +147,7 @@ layer_grad_run (const OrtrainKernelCall *call)
   NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
   run.mean = plan->n_inputs > 3 ? call->inputs[3] : NULL;
   run.inverse = plan->n_inputs > 4 ? call->inputs[4] : NULL;
+  run.accumulate = call->accumulate;
   run.y = call->outputs[0];
   run.dscale = OUTPUT (call, plan, 1);
   run.dbias = OUTPUT (call, plan, 2);
@@ -204,6 +208,7 @@ group_grad_prepare (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   setup->workspace_bytes = (gsize) plan->rows * (gsize) plan->per_group * 2 * sizeof (double);
   setup->inplace[0] = 1;
+  setup->can_accumulate = PARAMETERS;
   return TRUE;
 }
 
@@ -212,6 +217,7 @@ group_grad_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
   NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
+  run.accumulate = call->accumulate;
   run.y = call->outputs[0];
   run.dscale = OUTPUT (call, plan, 1);
   run.dbias = OUTPUT (call, plan, 2);

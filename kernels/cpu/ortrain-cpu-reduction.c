@@ -352,7 +352,7 @@ reduce_prepare (OrtrainKernelSetup *setup, GError **error)
   setup->workspace_bytes = plan->shift_offset;
   if (plan->op == REDUCE_EXP)
     setup->workspace_bytes += (gsize) plan->n_out * setup->inputs[0].n_bytes / MAX (1, (gsize) plan->n_in);
-  setup->can_accumulate = TRUE;
+  setup->can_accumulate = 1;
   setup->flops = (double) plan->n_in;
   setup->constants = g_steal_pointer (&plan);
   setup->constants_free = g_free;
@@ -523,7 +523,7 @@ reduce_integer_prepare (OrtrainKernelSetup *setup, GError **error)
   if (!reduce_prepare (setup, error))
     return FALSE;
   setup->workspace_bytes = 0;
-  setup->can_accumulate = FALSE;
+  setup->can_accumulate = 0;
   return TRUE;
 }
 

@@ -8,7 +8,7 @@
 typedef struct
 {
   OrtrainValue *gradient;
-  GPtrArray *leaves; /* nodes whose results add up to it */
+  GPtrArray *leaves; /* values that add up to it, each of another node */
   GPtrArray *values; /* that share its place */
 } OrtrainLanding;
 

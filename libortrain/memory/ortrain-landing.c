@@ -64,16 +64,19 @@ gather (OrtrainPlanning *self, OrtrainValue *value, gboolean top, GPtrArray *lea
           if (copy == NULL)
             break;
           ortrain_node_set_input (node, i, copy);
-          g_ptr_array_add (leaves, copy->producer);
+          g_ptr_array_add (leaves, copy);
           g_ptr_array_add (values, copy);
         }
       g_ptr_array_add (merged, node);
       g_ptr_array_add (values, value);
       return TRUE;
     }
-  if (!info->can_accumulate || value->output_index != 0)
+  if (!(info->can_accumulate >> value->output_index & 1))
     return FALSE;
-  g_ptr_array_add (leaves, node);
+  for (guint i = 0; i < leaves->len; i++)
+    if (((OrtrainValue *) leaves->pdata[i])->producer == node) /* a kernel cannot add two results to one place */
+      return FALSE;
+  g_ptr_array_add (leaves, value);
   g_ptr_array_add (values, value);
   return TRUE;
 }
@@ -126,7 +129,7 @@ ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, G
       take_over (self->graph, gradient, copy);
       g_ptr_array_set_size (landing->leaves, 0);
       g_ptr_array_set_size (landing->values, 0);
-      g_ptr_array_add (landing->leaves, copy->producer);
+      g_ptr_array_add (landing->leaves, copy);
       g_ptr_array_add (landing->values, copy);
       gradient = copy;
     }

@@ -83,13 +83,14 @@ accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *ter
 {
   OrtrainNode *maker = term->producer;
   if (maker == NULL || ortrain_planning_is_fixed (term) || term->is_output || term->uses->len != 1 ||
-      term->output_index != 0 || term->role != ORTRAIN_ROLE_NONE)
+      term->role != ORTRAIN_ROLE_NONE)
     return FALSE;
   OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
   guint32 root = self->root[base->id];
-  if (info->fate != ORTRAIN_FATE_RUNS || !info->can_accumulate || info->accumulates || info->lands ||
-      self->root[term->id] != term->id || self->region[root] != ORTRAIN_REGION_ARENA ||
-      self->bytes[root] != self->bytes[term->id] || reads_class (self, maker, root))
+  if (info->fate != ORTRAIN_FATE_RUNS || !(info->can_accumulate >> term->output_index & 1) ||
+      ((info->accumulates | info->lands) >> term->output_index & 1) || self->root[term->id] != term->id ||
+      self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[term->id] ||
+      reads_class (self, maker, root))
     return FALSE;
   OrtrainClassUse use = ortrain_planning_measure_class (self, root, addition);
   return !use.kept && use.last_write >= 0 && use.last_write < info->position && use.last_read < info->position;
@@ -110,7 +111,7 @@ ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
       OrtrainValue *term = node->inputs->pdata[i], *base = node->inputs->pdata[1 - i];
       if (!accumulate_onto (self, node, term, base))
         continue;
-      ortrain_planning_node (self, term->producer)->accumulates = TRUE;
+      ortrain_planning_node (self, term->producer)->accumulates |= (guint64) 1 << term->output_index;
       ortrain_planning_node (self, node)->fate = ORTRAIN_FATE_MERGED;
       ortrain_planning_join (self, term, base);
       ortrain_planning_join (self, node->outputs->pdata[0], base);
@@ -125,7 +126,7 @@ ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *output = node->outputs->pdata[k];
-      if (output == NULL || info->inplace[k] == 0 || (k == 0 && info->accumulates) ||
+      if (output == NULL || info->inplace[k] == 0 || (info->accumulates >> k & 1) ||
           self->root[output->id] != output->id || self->region[output->id] != ORTRAIN_REGION_ARENA ||
           self->bytes[output->id] == 0)
         continue;

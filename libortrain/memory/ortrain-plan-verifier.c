@@ -133,7 +133,7 @@ check_steps (Verifier *self, GError **error)
         return refuse (error, "step %u (%s) is in the wrong phase", s, node->name);
       if (step->phase == ORTRAIN_PHASE_BACKWARD && first_backward == self->n_steps)
         first_backward = s;
-      if (step->accumulates && step->lands)
+      if ((step->accumulates & step->lands) != 0)
         return refuse (error, "step %u (%s) both begins and goes on with a sum", s, node->name);
     }
   if (first_backward != ortrain_memory_plan_get_first_backward_step (self->plan))
@@ -250,23 +250,23 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
   const OrtrainPlanStep *step = &self->steps[s];
   const OrtrainPlanValue *value = &self->values[row];
   const guint32 root = value->root;
-  const gboolean adds = k == 0 && step->accumulates;
+  const gboolean adds = k < 64 && (step->accumulates >> k & 1), lands = k < 64 && (step->lands >> k & 1);
   switch (value->region)
     {
     case ORTRAIN_REGION_ARENA:
     case ORTRAIN_REGION_OUTPUT:
-      if (k == 0 && step->lands)
+      if (lands)
         return refuse (error, "step %u (%s) lands outside of the gradients", s, step->node->name);
       break;
     case ORTRAIN_REGION_GRADIENT:
-      if (k != 0 || (!step->lands && !step->accumulates))
+      if (!lands && !adds)
         return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, step->node->name, value->name);
-      if (step->lands && self->content[root] != NULL)
+      if (lands && self->content[root] != NULL)
         return refuse (error, "step %u (%s) lands on the gradient '%s', which has begun", s, step->node->name,
                        value->name);
       break;
     case ORTRAIN_REGION_BUFFER:
-      if (adds || (k == 0 && step->lands))
+      if (adds || lands)
         return refuse (error, "step %u (%s) adds to the buffer '%s'", s, step->node->name, value->name);
       break;
     case ORTRAIN_REGION_PARAMETER:
@@ -322,7 +322,7 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
             continue;
           const gboolean allowed = self->values[inputs[i]].root == self->values[outputs[k]].root && i < 64 &&
                                    (inplace[step->first_operand + step->n_inputs + k] >> i & 1) &&
-                                   !(k == 0 && (step->accumulates || step->lands));
+                                   !(k < 64 && ((step->accumulates | step->lands) >> k & 1));
           if (!allowed)
             return refuse (error, "step %u (%s) writes '%s' over its input '%s'", s, step->node->name,
                            self->values[outputs[k]].name, self->values[inputs[i]].name);

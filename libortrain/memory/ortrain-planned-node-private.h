@@ -17,7 +17,7 @@ typedef struct
 {
   OrtrainNode *node;
   OrtrainFate fate;
-  gboolean can_accumulate, accumulates, lands;
+  guint64 can_accumulate, accumulates, lands; /* bit k: output k; see OrtrainPlanStep */
   const OrtrainKernel *kernel;
   guint64 *inplace; /* [n_outputs] */
   gsize workspace;

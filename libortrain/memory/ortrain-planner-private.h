@@ -55,9 +55,9 @@ typedef struct
   guint16 n_inputs, n_outputs;
   guint32 workspace; /* row of its workspace, or G_MAXUINT32 */
   OrtrainPhase phase;
-  gint32 recomputes;    /* step it runs again, or -1 */
-  gboolean accumulates; /* output 0 is added to what is there in any case */
-  gboolean lands;       /* output 0 is a gradient in its persistent place: accumulates when the frame says so */
+  gint32 recomputes;   /* step it runs again, or -1 */
+  guint64 accumulates; /* bit k: output k is added to what is there in any case */
+  guint64 lands;       /* bit k: output k is a gradient in its persistent place: added when the frame says so */
   gconstpointer constants;
   double flops, bytes_moved;
 } OrtrainPlanStep;

@@ -134,16 +134,18 @@ plan_graph (OrtrainPlanning *self, GError **error)
   for (guint i = 0; i < landings->len; i++)
     {
       const OrtrainLanding *landing = landings->pdata[i];
-      OrtrainPlannedNode *first = NULL;
+      const OrtrainValue *first = NULL;
       for (guint k = 0; k < landing->leaves->len; k++)
         {
-          OrtrainPlannedNode *info = ortrain_planning_node (self, landing->leaves->pdata[k]);
-          info->accumulates = TRUE;
-          if (first == NULL || info->position < first->position)
-            first = info;
+          const OrtrainValue *leaf = landing->leaves->pdata[k];
+          OrtrainPlannedNode *info = ortrain_planning_node (self, leaf->producer);
+          info->accumulates |= (guint64) 1 << leaf->output_index;
+          if (first == NULL || info->position < ortrain_planning_node (self, first->producer)->position)
+            first = leaf;
         }
-      first->accumulates = FALSE;
-      first->lands = TRUE;
+      OrtrainPlannedNode *info = ortrain_planning_node (self, first->producer);
+      info->accumulates &= ~((guint64) 1 << first->output_index);
+      info->lands |= (guint64) 1 << first->output_index;
     }
   for (guint t = 0; t < graph->nodes->len; t++)
     if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)

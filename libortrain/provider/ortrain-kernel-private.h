@@ -52,10 +52,10 @@ typedef struct
   /* out, zero before the call */
   gsize workspace_bytes;
   guint64 inplace[ORTRAIN_KERNEL_MAX_OUTPUTS]; /* output k may be written over input i (same bytes) if bit i is set */
-  gboolean can_accumulate; /* output 0: y += … when call->accumulate is set; then no in-place for output 0 */
-  double flops;            /* of one run */
-  double bytes_moved;      /* read plus written, 0: the sum of the operands' */
-  gpointer constants;      /* prepared constants, handed to run; immutable */
+  guint64 can_accumulate; /* output k: y += … when bit k of call->accumulate is set; it is then over no input */
+  double flops;           /* of one run */
+  double bytes_moved;     /* read plus written, 0: the sum of the operands' */
+  gpointer constants;     /* prepared constants, handed to run; immutable */
   GDestroyNotify constants_free;
 } OrtrainKernelSetup;
 
@@ -92,7 +92,7 @@ typedef struct
   void *workspace;           /* workspace_bytes, aligned to 64 */
   gconstpointer constants;
   guint32 node_number; /* for random numbers: the same for a node and its recomputation */
-  gboolean accumulate; /* only if can_accumulate */
+  guint64 accumulate;  /* bit k: output k is added to what is there; only where can_accumulate allows it */
   OrtrainKernelFrame *frame;
 } OrtrainKernelCall;
 

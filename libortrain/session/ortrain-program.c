@@ -7,7 +7,7 @@ typedef struct
 {
   OrtrainKernelRunFunc run;
   OrtrainKernelCall call;
-  gboolean accumulates, lands;
+  guint64 accumulates, lands;
 } Call;
 
 struct _OrtrainProgram
@@ -153,7 +153,7 @@ ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernel
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
       call->call.frame = frame;
-      call->call.accumulate = call->accumulates || (call->lands && frame->accumulate_gradients);
+      call->call.accumulate = call->accumulates | (frame->accumulate_gradients ? call->lands : 0);
       call->run (&call->call);
       if (G_UNLIKELY (frame->fault.code != ORTRAIN_FAULT_NONE))
         {

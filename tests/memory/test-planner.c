@@ -121,6 +121,36 @@ test_views_and_in_place (Fixture *fixture, gconstpointer data)
   g_hash_table_unref (memory.places);
 }
 
+/* A normalisation's kernel makes three gradients at once: scale and bias land like any other, also when both are used
+ * twice. */
+static void
+test_norm (Fixture *fixture, gconstpointer data)
+{
+  OrtrainGraph *graph = fixture->graph;
+  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 8);
+  OrtrainValue *scale = add_parameter (graph, fixture->rand, "scale", 8, 0),
+               *bias = add_parameter (graph, fixture->rand, "bias", 8, 0);
+  OrtrainValue *a = add_op (graph, "", "MatMul", "a", fixture->x, w, NULL);
+  OrtrainValue *b = add_op (graph, "", "LayerNormalization", "b", a, scale, bias);
+  OrtrainValue *c = add_op (graph, "", "Tanh", "c", b, NULL, NULL);
+  OrtrainValue *d = add_op (graph, "", "LayerNormalization", "d", c, scale, bias);
+  make_training_graph (graph, add_loss (graph, d));
+  Memory memory;
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
+  g_autoptr (OrtrainExecutor) executor = check_training (fixture, &memory, feeds);
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
+  guint accumulating = 0, landing = 0;
+  for (guint s = 0; s < plan->n_steps; s++)
+    {
+      accumulating += (guint) __builtin_popcountll (plan->steps[s].accumulates);
+      landing += (guint) __builtin_popcountll (plan->steps[s].lands);
+    }
+  g_assert_cmpuint (landing, ==, 3);
+  g_assert_cmpuint (accumulating, ==, 2);
+  g_assert_cmpuint (count_steps (plan, "Accumulate"), ==, 0);
+  g_hash_table_unref (memory.places);
+}
+
 /* One parameter used three times, and a branch that meets another: sums without steps. */
 static void
 test_accumulation (Fixture *fixture, gconstpointer data)
@@ -142,8 +172,8 @@ test_accumulation (Fixture *fixture, gconstpointer data)
   guint accumulating = 0, landing = 0;
   for (guint s = 0; s < plan->n_steps; s++)
     {
-      accumulating += plan->steps[s].accumulates;
-      landing += plan->steps[s].lands;
+      accumulating += (guint) __builtin_popcountll (plan->steps[s].accumulates);
+      landing += (guint) __builtin_popcountll (plan->steps[s].lands);
     }
   g_assert_cmpuint (landing, ==, 2);
   g_assert_cmpuint (accumulating, ==, 3);              /* two further uses of w, and where both branches meet at t */
@@ -448,6 +478,7 @@ main (int argc, char *argv[])
 #define ADD(path, function) g_test_add (path, Fixture, NULL, fixture_set_up, function, fixture_tear_down)
   ADD ("/planner/views-and-in-place", test_views_and_in_place);
   ADD ("/planner/accumulation", test_accumulation);
+  ADD ("/planner/norm", test_norm);
   ADD ("/planner/awkward-gradients", test_awkward_gradients);
   ADD ("/planner/buffer-updates", test_buffer_updates);
   ADD ("/planner/verifier", test_verifier);
