@@ -15,8 +15,6 @@ typedef struct
   guint64 max_shard_bytes;
 } OrtrainCheckpointContents;
 
-void ortrain_checkpoint_contents_init (OrtrainCheckpointContents *self);
-void ortrain_checkpoint_contents_clear (OrtrainCheckpointContents *self);
 /* Puts a value at the end of a pair of arrays, or in the place of the one of that name; NULL takes it out. */
 void ortrain_checkpoint_contents_put (GPtrArray *names, GPtrArray *values, const char *name, gpointer value,
                                       GDestroyNotify free_func);

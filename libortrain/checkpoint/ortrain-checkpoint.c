@@ -37,8 +37,8 @@ static GParamSpec *properties[N_PROPERTIES];
 
 #define DEFAULT_MAX_SHARD_BYTES ((guint64) 2 << 30)
 
-void
-ortrain_checkpoint_contents_init (OrtrainCheckpointContents *self)
+static void
+contents_init (OrtrainCheckpointContents *self)
 {
   self->section_names = g_ptr_array_new_with_free_func (g_free);
   self->sections = g_ptr_array_new_with_free_func (g_object_unref);
@@ -49,8 +49,8 @@ ortrain_checkpoint_contents_init (OrtrainCheckpointContents *self)
   self->max_shard_bytes = DEFAULT_MAX_SHARD_BYTES;
 }
 
-void
-ortrain_checkpoint_contents_clear (OrtrainCheckpointContents *self)
+static void
+contents_clear (OrtrainCheckpointContents *self)
 {
   g_ptr_array_unref (self->section_names);
   g_ptr_array_unref (self->sections);
@@ -115,7 +115,7 @@ ortrain_checkpoint_dispose (GObject *object)
 static void
 ortrain_checkpoint_finalize (GObject *object)
 {
-  ortrain_checkpoint_contents_clear (&ORTRAIN_CHECKPOINT (object)->contents);
+  contents_clear (&ORTRAIN_CHECKPOINT (object)->contents);
   G_OBJECT_CLASS (ortrain_checkpoint_parent_class)->finalize (object);
 }
 
@@ -184,7 +184,7 @@ ortrain_checkpoint_class_init (OrtrainCheckpointClass *klass)
 static void
 ortrain_checkpoint_init (OrtrainCheckpoint *self)
 {
-  ortrain_checkpoint_contents_init (&self->contents);
+  contents_init (&self->contents);
 }
 
 /**
@@ -314,7 +314,7 @@ static void
 save_job_free (gpointer data)
 {
   SaveJob *job = data;
-  ortrain_checkpoint_contents_clear (&job->contents);
+  contents_clear (&job->contents);
   g_free (job->path);
   g_free (job);
 }
@@ -365,7 +365,7 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
   g_return_if_fail (path != NULL);
   SaveJob *job = g_new0 (SaveJob, 1);
   OrtrainCheckpointContents *to = &job->contents, *from = &self->contents;
-  ortrain_checkpoint_contents_init (to);
+  contents_init (to);
   job->path = g_strdup (path);
   append_strings (to->section_names, from->section_names);
   append_strings (to->file_names, from->file_names);

@@ -4,8 +4,6 @@
 #include "grad/ortrain-loss.h"
 #include "graph/ortrain-graph-private.h"
 
-/* Adds the loss to the graph and gives its value times its weight, a 0-d value of a floating type. */
-OrtrainValue *ortrain_loss_add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error);
 /* The sum of the weighted losses, with ROLE_LOSS; named "loss" where that name is free. */
 OrtrainValue *ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **error);
 

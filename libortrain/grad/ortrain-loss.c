@@ -362,8 +362,9 @@ build_at_home (gpointer data)
   call->ok = klass->build != NULL && klass->build (call->self, call->graph, call->output, &call->loss, call->error);
 }
 
-OrtrainValue *
-ortrain_loss_add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
+/* Adds the loss to the graph and gives its value times its weight, a 0-d value of a floating type. */
+static OrtrainValue *
+add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
 {
   OrtrainValue *output = find_output (self, graph, error);
   if (output == NULL)
@@ -413,7 +414,7 @@ ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **e
   for (guint i = 0; i < n; i++)
     {
       g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
-      OrtrainValue *value = ortrain_loss_add_to_graph (loss, graph, error);
+      OrtrainValue *value = add_to_graph (loss, graph, error);
       if (value == NULL)
         return NULL;
       if (sum != NULL && value->dtype != sum->dtype)

@@ -84,10 +84,3 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
     }
   return copy;
 }
-
-void
-ortrain_graph_map_clear (OrtrainGraphMap *map)
-{
-  g_clear_pointer (&map->values, g_hash_table_unref);
-  g_clear_pointer (&map->nodes, g_hash_table_unref);
-}

@@ -31,13 +31,6 @@ ortrain_graph_new_value (OrtrainGraph *self, const char *name)
   return value;
 }
 
-OrtrainValue *
-ortrain_graph_ensure_value (OrtrainGraph *self, const char *name)
-{
-  OrtrainValue *value = g_hash_table_lookup (self->by_name, name);
-  return value != NULL ? value : ortrain_graph_new_value (self, name);
-}
-
 static void
 add_use (OrtrainValue *value, OrtrainNode *node, guint index)
 {

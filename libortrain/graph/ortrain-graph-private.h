@@ -127,8 +127,6 @@ OrtrainValue *ortrain_graph_const_ints (OrtrainGraph *self, const gint64 *values
 OrtrainValue *ortrain_graph_const_int (OrtrainGraph *self, gint64 value);
 OrtrainValue *ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value);
 void ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output);
-/* By name, making it if need be: for readers of files, where uses may come before definitions. */
-OrtrainValue *ortrain_graph_ensure_value (OrtrainGraph *self, const char *name);
 /* Attach an existing value (without a producer) as output `index` of a node. FALSE if it has a producer already. */
 gboolean ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value);
 
@@ -158,7 +156,6 @@ typedef struct
   GHashTable *nodes;
 } OrtrainGraphMap;
 OrtrainGraph *ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map); /* map may be NULL; tensors are shared */
-void ortrain_graph_map_clear (OrtrainGraphMap *map);
 
 /* NULL where absent, and beyond the end. Functions, not macros: their arguments are calls often enough. */
 static inline OrtrainValue *

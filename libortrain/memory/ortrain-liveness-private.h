@@ -34,8 +34,6 @@ void ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guin
 void ortrain_order_problem_add_make (OrtrainOrderProblem *self, guint task, guint block);
 void ortrain_order_problem_add_read (OrtrainOrderProblem *self, guint task, guint block);
 
-/* Largest sum of live bytes when the tasks run in this order. */
-gsize ortrain_order_problem_measure (const OrtrainOrderProblem *self, const guint32 *order);
 /* order: [n_tasks], filled with the best order found: the given one unless another has a lower peak. Deterministic. */
 gsize ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order);
 

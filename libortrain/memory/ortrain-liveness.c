@@ -141,8 +141,9 @@ walk_run (Walk *walk, guint task)
     }
 }
 
-gsize
-ortrain_order_problem_measure (const OrtrainOrderProblem *self, const guint32 *order)
+/* Largest sum of live bytes when the tasks run in this order. */
+static gsize
+measure (const OrtrainOrderProblem *self, const guint32 *order)
 {
   Walk walk;
   walk_init (&walk, self);
@@ -239,12 +240,12 @@ ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order)
   guint64 work = 0;
   for (guint i = 0; i < self->n_tasks; i++)
     order[i] = i;
-  gsize best = ortrain_order_problem_measure (self, order);
+  gsize best = measure (self, order);
   for (guint k = 0; k < G_N_ELEMENTS (styles); k++)
     {
       if (!schedule (self, styles[k], &work, trial))
         continue;
-      gsize peak = ortrain_order_problem_measure (self, trial);
+      gsize peak = measure (self, trial);
       if (peak < best)
         {
           best = peak;

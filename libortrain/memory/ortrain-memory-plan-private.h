@@ -37,7 +37,6 @@ typedef struct
   GDestroyNotify free;
 } OrtrainPrepared;
 
-const char *ortrain_region_get_nick (OrtrainRegion region);
 const char *ortrain_category_get_nick (OrtrainCategory category);
 const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" */
 

@@ -138,8 +138,8 @@ ortrain_memory_plan_init (OrtrainMemoryPlan *self)
   self->alignment = 64;
 }
 
-const char *
-ortrain_region_get_nick (OrtrainRegion region)
+static const char *
+region_nick (OrtrainRegion region)
 {
   switch (region)
     {
@@ -487,7 +487,7 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
                 node = maker->name != NULL && *maker->name != '\0' ? maker->name : maker->op_type;
               }
             g_autoptr (OrtrainMemoryBlock) block = ortrain_memory_block_new (
-                value->name, ortrain_category_get_nick (value->category), ortrain_region_get_nick (value->region), node,
+                value->name, ortrain_category_get_nick (value->category), region_nick (value->region), node,
                 value->offset, value->bytes, value->first, value->last);
             g_list_store_append (store, block);
           }

@@ -10,7 +10,6 @@ typedef struct _OrtrainAtomicFile OrtrainAtomicFile;
 OrtrainAtomicFile *ortrain_atomic_file_new (const char *path, GError **error);
 gboolean ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data, gsize n_bytes, GError **error);
 gboolean ortrain_atomic_file_is_device (OrtrainAtomicFile *self); /* written to in place; only before a commit */
-guint64 ortrain_atomic_file_get_size (OrtrainAtomicFile *self);   /* bytes written so far */
 gboolean ortrain_atomic_file_sync (OrtrainAtomicFile *self, GError **error);
 gboolean ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error); /* syncs, renames */
 /* For one of two files that belong together: the old one can still be had back, until this is freed. Not where the file

@@ -24,7 +24,6 @@ struct _OrtrainAtomicFile
   char *path, *name, *temporary;
   guint8 *buffer;
   gsize n_buffered;
-  guint64 n_written;
   Placed placed;
 };
 
@@ -129,7 +128,6 @@ flush (OrtrainAtomicFile *self, GError **error)
 gboolean
 ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data, gsize n_bytes, GError **error)
 {
-  self->n_written += n_bytes;
   if (n_bytes > BUFFER_BYTES - self->n_buffered && !flush (self, error))
     return FALSE;
   if (n_bytes >= BUFFER_BYTES)
@@ -144,12 +142,6 @@ gboolean
 ortrain_atomic_file_is_device (OrtrainAtomicFile *self)
 {
   return self->buffer != NULL && self->temporary == NULL;
-}
-
-guint64
-ortrain_atomic_file_get_size (OrtrainAtomicFile *self)
-{
-  return self->n_written;
 }
 
 gboolean

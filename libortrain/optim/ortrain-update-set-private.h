@@ -24,7 +24,6 @@ void ortrain_update_set_free (OrtrainUpdateSet *self);
 OrtrainOptimizer *ortrain_update_set_get_optimizer (OrtrainUpdateSet *self); /* transfer none */
 guint ortrain_update_set_get_n_states (OrtrainUpdateSet *self);
 const char *ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state); /* "exp_avg" */
-OrtrainDType ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter);
 gsize ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter);
 
 /* Tells the addresses of parameter i; states: [n_states]. All parameters must be placed before norm or run. */

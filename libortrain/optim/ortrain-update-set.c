@@ -191,8 +191,8 @@ ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state)
   return self->state_names[state];
 }
 
-OrtrainDType
-ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter)
+static OrtrainDType
+state_dtype (OrtrainUpdateSet *self, guint parameter)
 {
   OrtrainDType dtype = self->tensors[parameter].dtype;
   return dtype == ORTRAIN_DTYPE_FLOAT64 ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32;
@@ -201,8 +201,7 @@ ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter)
 gsize
 ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter)
 {
-  return (gsize) self->tensors[parameter].n *
-         ortrain_dtype_get_size (ortrain_update_set_get_state_dtype (self, parameter));
+  return (gsize) self->tensors[parameter].n * ortrain_dtype_get_size (state_dtype (self, parameter));
 }
 
 gboolean
@@ -231,9 +230,8 @@ ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpointer addr
   entry->state = ortrain_tensor_dict_new ();
   for (guint k = 0; k < self->n_states; k++)
     {
-      g_autoptr (OrtrainTensor) state =
-          ortrain_tensor_new_for_address (ortrain_update_set_get_state_dtype (self, parameter), entry->dims,
-                                          entry->rank, (gsize) states[k], TRUE, NULL, error);
+      g_autoptr (OrtrainTensor) state = ortrain_tensor_new_for_address (
+          state_dtype (self, parameter), entry->dims, entry->rank, (gsize) states[k], TRUE, NULL, error);
       if (state == NULL)
         return FALSE;
       ortrain_tensor_dict_set (entry->state, self->state_names[k], state);
@@ -253,7 +251,7 @@ ortrain_update_set_reset_states (OrtrainUpdateSet *self)
         double initial = self->kernel != NULL ? self->initial_states[k] : 0;
         if (initial == 0)
           memset (state, 0, ortrain_update_set_get_state_bytes (self, i));
-        else if (ortrain_update_set_get_state_dtype (self, i) == ORTRAIN_DTYPE_FLOAT64)
+        else if (state_dtype (self, i) == ORTRAIN_DTYPE_FLOAT64)
           for (gint64 e = 0; e < self->tensors[i].n; e++)
             ((double *) state)[e] = initial;
         else

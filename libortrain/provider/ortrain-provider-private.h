@@ -22,7 +22,6 @@ struct _OrtrainProvider
 };
 
 const OrtrainProvider *ortrain_provider_get_cpu (void); /* defined by kernels/cpu, built in */
-const OrtrainProvider *ortrain_provider_lookup (const char *name);
 
 /* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and type) when there is none.
  */

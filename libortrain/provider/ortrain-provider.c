@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "provider/ortrain-provider-private.h"
 
-const OrtrainProvider *
-ortrain_provider_lookup (const char *name)
-{
-  const OrtrainProvider *cpu = ortrain_provider_get_cpu ();
-  return g_str_equal (name, cpu->name) ? cpu : NULL;
-}
-
 const OrtrainKernel *
 ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                        const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs,

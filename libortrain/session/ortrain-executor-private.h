@@ -15,12 +15,8 @@ typedef struct _OrtrainExecutor OrtrainExecutor;
  * re-based when it moves. Reference counted. */
 typedef struct _OrtrainStepArena OrtrainStepArena;
 OrtrainStepArena *ortrain_step_arena_new (const OrtrainProvider *provider);
-OrtrainStepArena *ortrain_step_arena_ref (OrtrainStepArena *self);
 void ortrain_step_arena_unref (OrtrainStepArena *self);
 gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
-/* At least n_bytes; what was in it is lost when it grows. DEVICE_ERROR_NO_MEMORY leaves it as it was. */
-gboolean ortrain_step_arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error);
-gpointer ortrain_step_arena_get_address (OrtrainStepArena *self);
 
 /* Address of a value in a persistent region (PARAMETER, GRADIENT, BUFFER), by the name of the graph value. */
 typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, gpointer user_data);

@@ -26,8 +26,8 @@ ortrain_step_arena_new (const OrtrainProvider *provider)
   return self;
 }
 
-OrtrainStepArena *
-ortrain_step_arena_ref (OrtrainStepArena *self)
+static OrtrainStepArena *
+arena_ref (OrtrainStepArena *self)
 {
   g_atomic_ref_count_inc (&self->ref_count);
   return self;
@@ -48,14 +48,15 @@ ortrain_step_arena_get_size (OrtrainStepArena *self)
   return self->size;
 }
 
-gpointer
-ortrain_step_arena_get_address (OrtrainStepArena *self)
+static gpointer
+arena_address (OrtrainStepArena *self)
 {
   return self->address;
 }
 
-gboolean
-ortrain_step_arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error)
+/* At least n_bytes; what was in it is lost when it grows. DEVICE_ERROR_NO_MEMORY leaves it as it was. */
+static gboolean
+arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error)
 {
   if (n_bytes <= self->size)
     return TRUE;
@@ -135,8 +136,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
     self->config.max_plans = DEFAULT_MAX_PLANS;
   if (self->config.pool != NULL)
     ortrain_thread_pool_ref (self->config.pool);
-  self->config.arena =
-      config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (config->provider);
+  self->config.arena = config->arena != NULL ? arena_ref (config->arena) : ortrain_step_arena_new (config->provider);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
@@ -423,7 +423,7 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
   Entry *entry = find_entry (self, feeds, error);
   if (entry == NULL)
     return FALSE;
-  if (!ortrain_step_arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+  if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
     {
       g_prefix_error (error, "the arena of a step: ");
       return FALSE;
@@ -433,7 +433,7 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
     for (guint k = 0; k < self->n_outputs; k++)
       g_clear_object (&self->outputs[k].fresh);
   self->current = entry;
-  ortrain_program_set_arena (entry->program, ortrain_step_arena_get_address (self->config.arena));
+  ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
   for (guint i = 0; i < self->n_inputs; i++)
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
@@ -550,7 +550,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFr
       return FALSE;
     }
   /* The arena may have grown for another program since the bind. */
-  ortrain_program_set_arena (entry->program, ortrain_step_arena_get_address (self->config.arena));
+  ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
   if (phase == ORTRAIN_PHASE_FORWARD && !place_outputs (self, error))
     return FALSE;
   if (frame->pool == NULL)

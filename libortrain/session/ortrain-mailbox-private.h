@@ -16,7 +16,6 @@ OrtrainMailbox *ortrain_mailbox_new (OrtrainMailboxFunc deliver); /* for the cal
 void ortrain_mailbox_unref (OrtrainMailbox *self);
 /* Whether signals may be emitted right here. */
 gboolean ortrain_mailbox_is_on_owner (OrtrainMailbox *self);
-GMainContext *ortrain_mailbox_get_context (OrtrainMailbox *self);
 /* message: taken. slot 0: queued; others: latest wins. The object is kept until the message has arrived. */
 void ortrain_mailbox_post (OrtrainMailbox *self, GObject *object, guint slot, gpointer message,
                            GDestroyNotify free_message);

@@ -61,12 +61,6 @@ ortrain_mailbox_is_on_owner (OrtrainMailbox *self)
   return g_thread_self () == self->thread || g_main_context_is_owner (self->context);
 }
 
-GMainContext *
-ortrain_mailbox_get_context (OrtrainMailbox *self)
-{
-  return self->context;
-}
-
 /* One letter a turn would let a busy loop fall behind; all that are there now are delivered, no later ones. */
 static gboolean
 deliver (gpointer user_data)

@@ -7,5 +7,3 @@
 gboolean ortrain_options_set_from_string (GObject *object, const char *property, const char *text, GError **error);
 /* See ortrain_training_options_load_file(). */
 gboolean ortrain_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error);
-/* "adamw" → ORTRAIN_TYPE_ADAMW and so on; G_TYPE_INVALID when unknown. kind: "optimizer", "schedule", "loss" */
-GType ortrain_options_lookup_type (const char *kind, const char *name);

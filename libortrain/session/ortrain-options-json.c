@@ -49,12 +49,6 @@ lookup (const char *kind, const char *name, GString *known)
   return G_TYPE_INVALID;
 }
 
-GType
-ortrain_options_lookup_type (const char *kind, const char *name)
-{
-  return lookup (kind, name, NULL);
-}
-
 /* Properties of this library are checked by their specification; what it would silently bend is refused. */
 static gboolean
 set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error)

@@ -10,11 +10,9 @@ typedef struct _OrtrainProgram OrtrainProgram;
 
 OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan);
 void ortrain_program_free (OrtrainProgram *self);
-OrtrainMemoryPlan *ortrain_program_get_plan (const OrtrainProgram *self);
 
 /* Puts all values of the arena where it is now. */
 void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena);
-gpointer ortrain_program_get_arena (const OrtrainProgram *self);
 /* Of a root outside of the arena, and all that share its memory. */
 void ortrain_program_set_address (OrtrainProgram *self, guint32 row, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 row);

@@ -97,18 +97,6 @@ ortrain_program_free (OrtrainProgram *self)
   g_free (self);
 }
 
-OrtrainMemoryPlan *
-ortrain_program_get_plan (const OrtrainProgram *self)
-{
-  return self->plan;
-}
-
-gpointer
-ortrain_program_get_arena (const OrtrainProgram *self)
-{
-  return self->arena;
-}
-
 void
 ortrain_program_set_address (OrtrainProgram *self, guint32 row, gpointer address)
 {

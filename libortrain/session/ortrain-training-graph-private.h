@@ -45,6 +45,5 @@ void ortrain_training_graph_free (OrtrainTrainingGraph *self);
  * that gradients reach from `from` (values of the graph). Statistics of batch normalisation are not among them.
  * transfer container, of OrtrainValue */
 GPtrArray *ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from);
-gboolean ortrain_training_graph_is_pattern (const char *text);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingGraph, ortrain_training_graph_free)

@@ -29,12 +29,6 @@ is_batch_norm (const OrtrainNode *node)
   return ortrain_node_is (node, "", "BatchNormalization");
 }
 
-gboolean
-ortrain_training_graph_is_pattern (const char *text)
-{
-  return strpbrk (text, "*?") != NULL;
-}
-
 /* ---- ties ---- */
 
 static OrtrainValue *

@@ -36,5 +36,3 @@ gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean hos
  * shape, …) are taken out: TRUE if this one was. */
 gboolean ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node);
 guint ortrain_eliminate_identities (OrtrainGraph *graph);
-/* Nodes from which shapes follow: [n nodes] in graph order. */
-gboolean *ortrain_specialize_find_host_nodes (OrtrainGraph *graph);

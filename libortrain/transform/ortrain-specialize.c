@@ -31,8 +31,8 @@ find_host_values (OrtrainGraph *graph)
   return host;
 }
 
-gboolean *
-ortrain_specialize_find_host_nodes (OrtrainGraph *graph)
+static gboolean *
+find_host_nodes (OrtrainGraph *graph)
 {
   g_autofree gboolean *host = find_host_values (graph);
   gboolean *nodes = g_new0 (gboolean, graph->nodes->len + 1);
@@ -165,7 +165,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   ortrain_dim_space_unref (graph->dims);
   graph->dims = ortrain_dim_space_new ();
 
-  g_autofree gboolean *host = ortrain_specialize_find_host_nodes (graph);
+  g_autofree gboolean *host = find_host_nodes (graph);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   for (guint i = 0; i < nodes->len; i++)
     {
