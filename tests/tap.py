@@ -22,10 +22,30 @@ class _Result(unittest.TestResult):
         super().addSkip(test, reason)
         self._line("ok", test, f" # SKIP {reason}")
 
-    def _bad(self, test, error):
-        self._line("not ok", test)
+    def _tell(self, error):
         for line in "".join(traceback.format_exception(*error)).splitlines():
             print("#", line, flush=True)
+
+    def _bad(self, test, error):
+        self._line("not ok", test)
+        self._tell(error)
+        self.broken = False     # told
+
+    def addSubTest(self, test, subtest, error):
+        super().addSubTest(test, subtest, error)
+        if error is not None:
+            self.broken = True
+            print("#", subtest.id(), flush=True)
+            self._tell(error)
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.broken = False
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        if self.broken:     # unittest says no more of a test whose subtests failed
+            self._line("not ok", test)
 
     def addError(self, test, error):
         super().addError(test, error)

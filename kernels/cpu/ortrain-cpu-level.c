@@ -25,7 +25,7 @@ find_level (void)
       __builtin_cpu_supports ("avx512dq") && __builtin_cpu_supports ("avx512vl"))
     level = ORTRAIN_CPU_LEVEL_V4;
 #endif
-  return level;
+  return MIN (level, limit);
 }
 
 OrtrainCpuLevel

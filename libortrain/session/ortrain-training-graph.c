@@ -4,6 +4,7 @@
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-loss-private.h"
 #include "ops/ortrain-op-private.h"
+#include "session/ortrain-training-options-private.h"
 #include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-vanishing-gradients-private.h"
 
@@ -349,6 +350,34 @@ find_padding_row (const OrtrainValue *value, OrtrainTrainingOptions *options, GH
   return row < ortrain_tensor_get_dim (value->tensor, 0) ? row : -1;
 }
 
+/* Names and rows that were set by hand are those of the model. */
+static gboolean
+check_padding_rows (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error)
+{
+  g_auto (GStrv) names = ortrain_training_options_list_padding_rows (options);
+  for (guint i = 0; names[i] != NULL; i++)
+    {
+      OrtrainValue *value = ortrain_graph_find_value (graph, names[i]);
+      gint64 row = -1, n_rows;
+      ortrain_training_options_get_padding_row (options, names[i], &row);
+      if (!is_weight (value))
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                       "a row of padding is set for '%s', but the model has no initializer of that name", names[i]);
+          return FALSE;
+        }
+      n_rows = value->rank > 0 ? ortrain_tensor_get_dim (value->tensor, 0) : 0;
+      if (row < -1 || row >= n_rows)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                       "row %" G_GINT64_FORMAT " of '%s' is set for padding, but it has %" G_GINT64_FORMAT " rows", row,
+                       names[i], n_rows);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
 /* ---- all of it ---- */
 
 static void
@@ -445,6 +474,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   g_array_set_clear_func (self->buffers, trained_tensor_clear);
   g_array_set_clear_func (self->ties, tie_clear);
 
+  if (!check_padding_rows (model_graph, options, error))
+    return NULL;
   g_autoptr (OrtrainGraph) base = ortrain_graph_clone (model_graph, NULL);
   g_autoptr (GStrvBuilder) outputs = g_strv_builder_new ();
   for (guint i = 0; i < base->outputs->len; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-training-options.h"
+#include "session/ortrain-training-options-private.h"
 
 #include "core/ortrain-errors.h"
 #include "ortrain-enum-types.h"
@@ -912,6 +912,13 @@ ortrain_training_options_get_padding_row (OrtrainTrainingOptions *self, const ch
   const gint64 *found = g_hash_table_lookup (self->padding_rows, name);
   *row = found != NULL ? *found : -1;
   return found != NULL;
+}
+
+char **
+ortrain_training_options_list_padding_rows (OrtrainTrainingOptions *self)
+{
+  g_autofree gpointer *names = g_hash_table_get_keys_as_array (self->padding_rows, NULL);
+  return g_strdupv ((char **) names);
 }
 
 /**

@@ -104,6 +104,57 @@ run({
         assert(GLib.file_test(path('awaited.onnx'), GLib.FileTest.EXISTS));
     },
 
+    async 'every asynchronous pair, cancelled'() {
+        const session = trainingSession(), cancellable = new Gio.Cancellable();
+        session.train_step(batch());
+        session.save_checkpoint(path('whole'));
+        cancellable.cancel();
+        const options = new Ortrain.TrainingOptions();
+        options.add_loss(Ortrain.CrossEntropyLoss.new('logits', 'labels'));
+        for (const start of [
+            () => Ortrain.TrainingSession.new_async(linearModel(), options, cancellable),
+            () => session.train_step_async(batch(), cancellable),
+            () => session.optimizer_step_async(cancellable),
+            () => session.eval_step_async(batch(), cancellable),
+            () => session.export_async(path('no.onnx'), cancellable),
+            () => session.save_checkpoint_async(path('no'), cancellable),
+            () => session.load_checkpoint_async(path('whole'), cancellable),
+            () => Ortrain.Checkpoint.load_async(path('whole'), cancellable),
+            () => Ortrain.Checkpoint.new().save_async(path('no'), cancellable),
+            () => Ortrain.Trainer.new(session, dataset()).fit_async(cancellable),
+        ])
+            await rejects(Gio.IOErrorEnum, Gio.IOErrorEnum.CANCELLED, start());
+        assert(!GLib.file_test(path('no.onnx'), GLib.FileTest.EXISTS) && !Ortrain.Checkpoint.exists(path('no')));
+        session.optimizer_step();       // as it was: the gradients are there still
+        equal(Number(session.step), 1);
+    },
+
+    'an update that would not be finite'() {
+        const session = trainingSession(null, {max_grad_norm: 1}), feeds = batch();
+        let seen = 0;
+        session.connect('overflow', () => {
+            equal(thread(), mainThread);
+            seen++;
+        });
+        feeds.x = Ortrain.Tensor.from(Float32Array.from({length: 32}, () => NaN), [8, 4]);
+        const before = session.get_parameters().get('fc.weight').copy();
+        session.train_step(feeds);
+        session.optimizer_step();
+        equal([seen, Number(session.step)], [1, 0]);
+        assert(session.get_parameters().get('fc.weight').equal(before));
+    },
+
+    'misuse'() {
+        const session = trainingSession();
+        throws(Ortrain.SessionError, Ortrain.SessionError.STATE, () => session.optimizer_step());
+        throws(Ortrain.SessionError, Ortrain.SessionError.NOT_INITIALIZED, () => new Ortrain.TrainingSession().train_step(batch()));
+        const options = new Ortrain.TrainingOptions();
+        options.set_trainable(['nothing.*']);
+        options.add_loss(Ortrain.CrossEntropyLoss.new('logits', 'labels'));
+        assert(throws(Ortrain.SessionError, Ortrain.SessionError.OPTION,
+            () => Ortrain.TrainingSession.new(linearModel(), options)).includes('nothing'));
+    },
+
     'memory report'() {
         const session = trainingSession();
         let line = '';

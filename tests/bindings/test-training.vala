@@ -59,6 +59,166 @@ void test_async () throws Error {
     assert (session.train_step (batch ()) > 0);
 }
 
+// Every other asynchronous pair, then each of them cancelled.
+void test_async_pairs () throws Error {
+    var loop = new MainLoop ();
+    pairs.begin (null, (object, result) => {
+        works (() => pairs.end (result));
+        loop.quit ();
+    });
+    loop.run ();
+    all_cancelled.begin ((object, result) => {
+        assert (all_cancelled.end (result) == 10);
+        loop.quit ();
+    });
+    loop.run ();
+}
+
+TrainingOptions adam_options () {
+    var options = new TrainingOptions ();
+    options.optimizer = new Adam (0.01);
+    options.add_loss (new CrossEntropyLoss ("logits", "labels"));
+    return options;
+}
+
+async void pairs (Cancellable? cancellable) throws Error {
+    var session = yield new TrainingSession.from_model_async (linear_model (), adam_options (), cancellable);
+    on_main_thread ();
+    var loss = yield session.train_step_async (batch (), cancellable);
+    yield session.optimizer_step_async (cancellable);
+    assert (yield session.save_checkpoint_async (path ("async"), cancellable));
+    assert (yield session.export_async (path ("async.onnx"), cancellable));
+    assert (new Model.from_file (path ("async.onnx")).n_parameters == 15);
+    var other = yield new TrainingSession.from_model_async (linear_model (), adam_options (), cancellable);
+    assert (yield other.load_checkpoint_async (path ("async"), cancellable));
+    assert (other.step == 1);
+    var outputs = yield other.eval_step_async (batch (), cancellable);
+    on_main_thread ();
+    assert (outputs["loss"].get_scalar (0) < loss);
+    var checkpoint = yield Checkpoint.load_async (path ("async"), cancellable);
+    assert (checkpoint.get_tensors ("parameters").size == 2);
+    assert (yield checkpoint.save_async (path ("again"), cancellable));
+    assert (Checkpoint.exists (path ("again")));
+}
+
+async int all_cancelled () {
+    var cancellable = new Cancellable ();
+    cancellable.cancel ();
+    TrainingSession session;
+    InferenceSession inference;
+    TensorDict feeds;
+    Trainer trainer;
+    try {
+        session = new TrainingSession (linear_model (), adam_options ());
+        session.train_step (batch ());
+        inference = new InferenceSession (linear_model (), null);
+        feeds = batch ();
+        feeds.remove ("labels");
+        trainer = new Trainer (session, new TensorDataset (batch ()));
+    } catch (Error e) {
+        return -1;
+    }
+    var n = 0;
+    try {
+        yield new TrainingSession.from_model_async (session.model, adam_options (), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield session.train_step_async (batch (), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield session.optimizer_step_async (cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield session.eval_step_async (batch (), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield session.export_async (path ("no.onnx"), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield session.save_checkpoint_async (path ("no"), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield session.load_checkpoint_async (path ("async"), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield inference.run_async (feeds, cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield trainer.fit_async (cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    try {
+        yield Checkpoint.load_async (path ("async"), cancellable);
+    } catch (IOError.CANCELLED e) {
+        n++;
+    } catch (Error e) {
+        message ("%s", e.message);
+    }
+    assert (!FileUtils.test (path ("no.onnx"), EXISTS) && !Checkpoint.exists (path ("no")));
+    assert (session.step == 0);     // as it was: the gradients are there still
+    works (() => session.optimizer_step ());
+    return session.step == 1 ? n : -2;
+}
+
+void test_not_finite () throws Error {
+    var options = adam_options ();
+    options.stop_on_nan = true;
+    var session = new TrainingSession (linear_model (), options);
+    var seen = 0;
+    session.not_finite.connect (() => { on_main_thread (); seen++; });
+    var feeds = batch ();
+    var bad = new float[32];
+    bad[3] = float.NAN;
+    feeds["x"] = new Tensor.floats ({ 8, 4 }, bad);
+    assert (fails (() => session.train_step (feeds)) is SessionError.NOT_FINITE && seen == 1);
+    var before = session.get_parameters ()["fc.weight"].copy ();
+    assert (fails (() => session.optimizer_step ()) is SessionError.STATE);
+    assert (session.get_parameters ()["fc.weight"].equal (before));
+    options.stop_on_nan = false;
+    options.max_grad_norm = 1;
+    var lenient = new TrainingSession (linear_model (), options);
+    var overflows = 0;
+    lenient.overflow.connect (() => { on_main_thread (); overflows++; });
+    assert (lenient.train_step (feeds).is_nan ());
+    lenient.optimizer_step ();
+    assert (overflows == 1 && lenient.step == 0 && lenient.get_parameters ()["fc.weight"].equal (before));
+}
+
 async double steps (TrainingSession session, Cancellable? cancellable) throws Error {
     var loss = yield session.train_step_async (batch (), cancellable);
     on_main_thread ();
@@ -224,6 +384,8 @@ int main (string[] args) {
     start (ref rest);
     Test.add_func ("/vala/steps", () => works (test_steps));
     Test.add_func ("/vala/async", () => works (test_async));
+    Test.add_func ("/vala/async-pairs", () => works (test_async_pairs));
+    Test.add_func ("/vala/not-finite", () => works (test_not_finite));
     Test.add_func ("/vala/memory", () => works (test_memory));
     Test.add_func ("/vala/errors", () => works (test_errors));
     Test.add_func ("/vala/optimizers", () => works (test_optimizers));

@@ -144,6 +144,33 @@ class Loaders(unittest.TestCase):
             other.set_state(GLib.Variant("a{sv}", {}))
 
 
+    def test_reset(self):
+        loader = self.make()
+        first = loader.next()["x"].numpy().tolist()
+        loader.next()
+        loader.reset()
+        self.assertEqual(loader.next()["x"].numpy().tolist(), first)
+
+    def test_fill_batch(self):
+        dataset = Ortrain.TensorDataset({"x": np.arange(10)})
+        batch = Ortrain.TensorDict({"x": np.zeros(3, np.int64)})
+        address = batch["x"].get_address()
+        self.assertTrue(dataset.fill_batch([7, 1, 4], batch))
+        self.assertEqual((batch["x"].numpy().tolist(), batch["x"].get_address()), ([7, 1, 4], address))
+        self.assertTrue(dataset.fill_batch([2], batch))         # another shape: another tensor
+        self.assertEqual(batch["x"].numpy().tolist(), [2])
+        with self.assertRaises(GLib.Error):
+            dataset.fill_batch([10], batch)
+
+    def test_conversion(self):
+        dataset = Ortrain.TensorDataset({"x": np.uint8([[0, 51], [102, 255]])})
+        dataset.set_conversion("x", Ortrain.DType.FLOAT32, 1 / 255)
+        np.testing.assert_allclose(dataset.get_item(1)["x"].numpy(), [0.4, 1.0], rtol=1e-6)
+        with self.assertRaises(GLib.Error) as caught:
+            dataset.set_conversion("y", Ortrain.DType.FLOAT32, 1)
+        self.assertIn("y", caught.exception.message)
+
+
 class Checkpoints(unittest.TestCase):
     def test_round(self):
         path = os.path.join(folder, "checkpoint")

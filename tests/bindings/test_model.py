@@ -22,6 +22,8 @@ class Models(unittest.TestCase):
         self.assertGreaterEqual(model.ir_version, 7)
         self.assertIn("linear", str(model))
         self.assertIsInstance(model.get_domains(), list)
+        self.assertEqual(model.get_notes(), [])
+        self.assertEqual([node.op_type for node in model.get_file_graph().get_nodes()], ["Gemm"])
         self.assertIsInstance(model.get_metadata_keys(), list)
 
     def test_path_object(self):
@@ -82,6 +84,13 @@ class Models(unittest.TestCase):
         with self.assertRaises(GLib.Error) as caught:
             Ortrain.Model.new_from_bytes_with_limits(linear_model().to_bytes(), None, limits)
         self.assertTrue(caught.exception.matches(Ortrain.model_error_quark(), Ortrain.ModelError.LIMIT))
+        path = save(linear_model(), "limits.onnx")
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Model.new_from_file_with_limits(path, limits)
+        self.assertTrue(caught.exception.matches(Ortrain.model_error_quark(), Ortrain.ModelError.LIMIT))
+        limits.max_tensors = 2
+        self.assertEqual(Ortrain.Model.new_from_file_with_limits(path, limits).n_nodes, 1)
+        self.assertEqual(Ortrain.Model.new_from_file_with_limits(path, None).n_nodes, 1)
 
     def test_equal_parameters(self):
         builder = Ortrain.GraphBuilder.new("tied")
@@ -105,6 +114,7 @@ class Checks(unittest.TestCase):
         self.assertTrue(report.trainable)
         self.assertEqual(report.get_n_trainable(), 2)
         self.assertEqual(list(report.obstacles), [])
+        self.assertEqual(report.get_notes(), [])
         self.assertIn("trainable", str(report))
 
     def test_every_obstacle_at_once(self):
@@ -137,6 +147,9 @@ class Graphs(unittest.TestCase):
         self.assertEqual((node.op_type, node.get_n_inputs(), node.get_n_outputs()), ("Gemm", 3, 1))
         self.assertEqual(node.get_attribute("transB").unpack(), 1)
         self.assertIn("transB", node.get_attribute_names())
+        self.assertEqual([node.get_input(i).name for i in range(3)], ["x", "fc.weight", "fc.bias"])
+        self.assertEqual(node.get_output(0).name, "logits")
+        self.assertIsNone(node.get_input(3))
         self.assertIsNone(node.get_attribute("absent"))
         weight = graph.find_value("fc.weight")
         self.assertIsInstance(weight, Ortrain.Value)
@@ -218,6 +231,85 @@ class Builders(unittest.TestCase):
             session = Ortrain.InferenceSession(model)
             feeds = {name: ids if name == "input_ids" else np.ones_like(ids) for name in session.get_input_names()}
             self.assertEqual(session.run(feeds)[0].shape[0], 2)
+
+    def build(self, shape, make):
+        """A model from a builder: x [shape] → y; gives what it computes, and its parameters."""
+        builder = Ortrain.GraphBuilder.new("built")
+        builder.seed = 4
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, ", ".join(map(str, shape)))
+        builder.add_output(make(builder, x), "y")
+        self.assertEqual(builder.get_graph().get_name(), "built")
+        model = builder.build()
+        session = Ortrain.InferenceSession(model)
+        return lambda feed: session.run({"x": feed})["y"].numpy(), parameters_of(model.get_graph())
+
+    def test_layers_against_numpy(self):
+        rng = np.random.default_rng(5)
+        x = rng.standard_normal((2, 3, 8)).astype(np.float32)
+        run, _ = self.build(x.shape, lambda b, v: b.transpose(v, [0, 2, 1]))
+        np.testing.assert_array_equal(run(x), x.transpose(0, 2, 1))
+        run, _ = self.build(x.shape, lambda b, v: b.flatten(v))
+        np.testing.assert_array_equal(run(x), x.reshape(2, 24))
+        run, _ = self.build(x.shape, lambda b, v: b.reshape(v, [6, -1]))
+        np.testing.assert_array_equal(run(x), x.reshape(6, 8))
+        run, _ = self.build(x.shape, lambda b, v: b.unary("Neg", b.add(v, b.relu(v))))
+        np.testing.assert_allclose(run(x), -(x + np.maximum(x, 0)), rtol=1e-6)
+        run, _ = self.build(x.shape, lambda b, v: b.softmax(v, 1))
+        np.testing.assert_allclose(run(x), np.exp(x) / np.exp(x).sum(axis=1, keepdims=True), rtol=1e-5)
+        run, _ = self.build(x.shape, lambda b, v: b.gelu(v))
+        erf = np.vectorize(__import__("math").erf)
+        np.testing.assert_allclose(run(x), 0.5 * x * (1 + erf(x / np.sqrt(2))), rtol=1e-4, atol=1e-6)
+        run, _ = self.build(x.shape, lambda b, v: b.dropout(v, 0.5))
+        np.testing.assert_array_equal(run(x), x)        # of no effect but while training
+        run, w = self.build(x.shape, lambda b, v: b.layer_norm(v, "ln"))
+        self.assertEqual({name: value.shape for name, value in w.items()}, {"ln.weight": (8,), "ln.bias": (8,)})
+        expected = (x - x.mean(axis=2, keepdims=True)) / np.sqrt(x.var(axis=2, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(run(x), expected, rtol=1e-4, atol=1e-5)
+        run, w = self.build(x.shape, lambda b, v: b.binary("Mul", v, b.add_filled("two", [8], 2)))
+        np.testing.assert_array_equal(run(x), 2 * x)
+        run, w = self.build((2, 8), lambda b, v: b.binary("MatMul", v, b.add_normal("n", [8, 300], 1, 0.5)))
+        np.testing.assert_allclose((w["n"].mean(), w["n"].std()), (1, 0.5), atol=0.05)
+        run, w = self.build((2, 8), lambda b, v: b.binary("MatMul", v, b.add_uniform("u", [8, 300], -1, 3)))
+        self.assertTrue(-1 <= w["u"].min() < -0.9 and 2.9 < w["u"].max() <= 3)
+
+    def test_images_against_numpy(self):
+        x = np.random.default_rng(6).standard_normal((2, 3, 6, 6)).astype(np.float32)
+        windows = x.reshape(2, 3, 3, 2, 3, 2)
+        run, _ = self.build(x.shape, lambda b, v: b.max_pool(v, 2, 2))
+        np.testing.assert_array_equal(run(x), windows.max(axis=(3, 5)))
+        run, _ = self.build(x.shape, lambda b, v: b.average_pool(v, 2, 2))
+        np.testing.assert_allclose(run(x), windows.mean(axis=(3, 5)), rtol=1e-5, atol=1e-6)
+        run, w = self.build(x.shape, lambda b, v: b.conv(v, "c", 4, 3, 1, 1, 1, True))
+        self.assertEqual((w["c.weight"].shape, w["c.bias"].shape), ((4, 3, 3, 3), (4,)))
+        padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        expected = np.zeros((2, 4, 6, 6)) + w["c.bias"][:, None, None]
+        for i in range(3):
+            for j in range(3):
+                expected += np.einsum("nchw,oc->nohw", padded[:, :, i:i + 6, j:j + 6], w["c.weight"][:, :, i, j])
+        np.testing.assert_allclose(run(x), expected, rtol=1e-4, atol=1e-5)
+        run, w = self.build(x.shape, lambda b, v: b.batch_norm(v, "bn"))
+        self.assertEqual({name: value.shape for name, value in w.items()},
+                         {"bn.weight": (3,), "bn.bias": (3,), "bn.running_mean": (3,), "bn.running_var": (3,)})
+        np.testing.assert_allclose(run(x), x / np.sqrt(1 + 1e-5), rtol=1e-5, atol=1e-6)      # fresh statistics: 0 and 1
+
+    def test_attention_against_numpy(self):
+        builder = Ortrain.GraphBuilder.new("attention")
+        ids = builder.add_input("ids", Ortrain.DType.INT64, "2, 5")
+        x = builder.embedding(ids, "embedding", 11, 8)
+        builder.add_output(x, "x")
+        builder.add_output(builder.attention(x, "a", 2, 5, True), "y")
+        model = builder.build()
+        tokens = np.arange(10).reshape(2, 5)
+        outputs = Ortrain.InferenceSession(model).run({"ids": tokens})
+        w = parameters_of(model.get_graph())
+        x = outputs["x"].numpy()
+        np.testing.assert_allclose(x, w["embedding.weight"][tokens], rtol=1e-6)
+        # causal: the first position sees itself alone, and what comes later does not change what was before
+        changed = tokens.copy()
+        changed[:, 3:] = 10
+        again = Ortrain.InferenceSession(model).run({"ids": changed})["y"].numpy()
+        np.testing.assert_allclose(again[:, :3], outputs["y"].numpy()[:, :3], rtol=1e-5, atol=1e-6)
+        self.assertGreater(np.abs(again[:, 3:] - outputs["y"].numpy()[:, 3:]).max(), 1e-4)
 
     def test_seed(self):
         weights = [parameters_of(linear_model(seed=s).get_graph())["fc.weight"] for s in (1, 1, 2)]

@@ -178,6 +178,16 @@ class Tensors(unittest.TestCase):
         self.assertEqual(Ortrain.Tensor.new_floats([2], [1, 2]).numpy().tolist(), [1, 2])
         self.assertEqual(Ortrain.Tensor.new_ints([2], [3, 4]).numpy().tolist(), [3, 4])
 
+    def test_onnx_file(self):
+        path = os.path.join(folder, "tensor.pb")
+        with open(path, "wb") as file:      # a TensorProto: dims 2, float, raw_data
+            file.write(b"\x08\x02\x10\x01\x4a\x08" + np.float32([1.5, -2]).tobytes())
+        self.assertEqual(Ortrain.Tensor.new_from_onnx(path).numpy().tolist(), [1.5, -2])
+        with open(path, "wb") as file:
+            file.write(b"\x08\x03\x10\x01\x4a\x08" + bytes(8))
+        with self.assertRaises(GLib.Error):
+            Ortrain.Tensor.new_from_onnx(path)
+
     def test_errors(self):
         tensor = Ortrain.Tensor(np.zeros(6, np.float32))
         with self.assertRaises(GLib.Error) as caught:
@@ -196,6 +206,23 @@ class Tensors(unittest.TestCase):
         first.numpy()[:] = 3
         self.assertEqual(float(second.numpy().sum()), 0)
         self.assertEqual(first.storage, storage)
+
+    def test_storage_for_address(self):
+        array = np.arange(8, dtype=np.float32)
+        alive = weakref.ref(owner := array.view(Owner))
+        storage = Ortrain.Storage.new_for_address(owner.ctypes.data, owner.nbytes, False, owner)
+        del array, owner
+        gc.collect()
+        self.assertIsNotNone(alive())
+        self.assertFalse(storage.writable)
+        tensor = Ortrain.Tensor.new_for_storage(Ortrain.DType.FLOAT32, [2], storage, 8)
+        self.assertEqual(tensor.numpy().tolist(), [2, 3])
+        storage.release()
+        self.assertEqual(storage.get_address(), 0)
+        with self.assertRaises(GLib.Error):
+            tensor.copy()
+        gc.collect()
+        self.assertIsNone(alive())
 
     def test_bytes(self):
         array = np.arange(4, dtype=np.float32)
@@ -229,6 +256,7 @@ class Dicts(unittest.TestCase):
         self.assertIn("a", tensors)
         self.assertNotIn("c", tensors)
         self.assertNotIn(3, tensors)
+        self.assertEqual((tensors.contains("a"), tensors.contains("c"), tensors.get("c")), (True, False, None))
         self.assertEqual(tensors["b"].shape, (3,))
         self.assertEqual(tensors[1].shape, (1, 2))
         self.assertEqual([name for name, tensor in tensors.items()], ["b", "a"])
@@ -278,9 +306,24 @@ class Dicts(unittest.TestCase):
             Ortrain.TensorDict([1, 2])
 
 
+class Domains(unittest.TestCase):
+    def test_quarks(self):
+        """Each domain of errors has a name without surprises, and the type that Python gives for it."""
+        for name in ("Checkpoint", "Data", "Device", "Graph", "Model", "Plan", "Session", "Tensor"):
+            quark = getattr(Ortrain, f"{name}Error").quark()
+            self.assertEqual(GLib.quark_to_string(quark), f"ortrain-{name.lower()}-error-quark")
+            self.assertEqual(quark, getattr(Ortrain, f"{name.lower()}_error_quark")())
+
+    def test_dtypes(self):
+        self.assertEqual((Ortrain.DType.get_size(Ortrain.DType.FLOAT16), Ortrain.DType.get_size(Ortrain.DType.INT64)), (2, 8))
+        self.assertTrue(Ortrain.DType.is_floating(Ortrain.DType.BFLOAT16) and not Ortrain.DType.is_floating(Ortrain.DType.BOOL))
+        self.assertEqual(Ortrain.DType.get_numpy_string(Ortrain.DType.INT32), "<i4")
+
+
 class Version(unittest.TestCase):
     def test_version(self):
-        self.assertEqual(Ortrain.get_version().split(".")[0], str(Ortrain.get_major_version()))
+        numbers = (Ortrain.get_major_version(), Ortrain.get_minor_version(), Ortrain.get_micro_version())
+        self.assertEqual(Ortrain.get_version(), ".".join(map(str, numbers)))
         self.assertTrue(Ortrain.check_version(1, 0, 0))
         self.assertFalse(Ortrain.check_version(2, 0, 0))
 

@@ -229,22 +229,85 @@ class Asynchronous(unittest.TestCase):
         self.assertTrue(errors[0].matches(Gio.io_error_quark(), Gio.IOErrorEnum.CANCELLED))
         self.assertTrue(math.isfinite(session.train_step(batch())))   # the session is as it was
 
-    def test_busy(self):
-        session = training_session()
+    def test_every_pair_cancelled(self):
+        session, cancellable = training_session(), Gio.Cancellable()
+        whole, no = os.path.join(folder, "whole"), os.path.join(folder, "no")
+        session.train_step(batch())
+        session.save_checkpoint(whole)
+        linear_model().save(whole + ".onnx")
+        cancellable.cancel()
+        options = Ortrain.TrainingOptions(losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")])
+        inference = Ortrain.InferenceSession(linear_model())
 
         async def go():
-            task = asyncio.create_task(session.train_step_async(batch()))
+            for start in (
+                    lambda: Ortrain.TrainingSession.new_async(linear_model(), options, cancellable),
+                    lambda: Ortrain.Model.new_from_file_async(whole + ".onnx", cancellable),
+                    lambda: session.train_step_async(batch(), cancellable),
+                    lambda: session.optimizer_step_async(cancellable),
+                    lambda: session.eval_step_async(batch(), cancellable),
+                    lambda: session.export_async(no + ".onnx", cancellable),
+                    lambda: session.save_checkpoint_async(no, cancellable),
+                    lambda: session.load_checkpoint_async(whole, cancellable),
+                    lambda: inference.run_async({"x": batch()["x"]}, cancellable),
+                    lambda: Ortrain.Checkpoint.load_async(whole, cancellable),
+                    lambda: Ortrain.Checkpoint.new().save_async(no, cancellable),
+                    lambda: Ortrain.Trainer(session, dataset()).fit_async(cancellable)):
+                with self.assertRaises(GLib.Error) as caught:
+                    await start()
+                self.assertTrue(caught.exception.matches(Gio.io_error_quark(), Gio.IOErrorEnum.CANCELLED), caught.exception)
+
+        asyncio.run(go())
+        self.assertFalse(os.path.exists(no + ".onnx") or Ortrain.Checkpoint.exists(no))
+        session.optimizer_step()        # as it was: the gradients are there still
+        self.assertEqual(session.step, 1)
+
+    def test_every_pair_awaited(self):
+        """None is left out of the tests above and here: each name that ends in _async gives an awaitable."""
+        names = {f"{name}.{method}" for name in dir(Ortrain) if isinstance(getattr(Ortrain, name), type)
+                 for method in dir(getattr(Ortrain, name)) if method.endswith("_async")}
+        self.assertEqual(names, {
+            "TrainingSession.new_async", "TrainingSession.train_step_async", "TrainingSession.optimizer_step_async",
+            "TrainingSession.eval_step_async", "TrainingSession.export_async", "TrainingSession.save_checkpoint_async",
+            "TrainingSession.load_checkpoint_async", "InferenceSession.run_async", "Model.new_from_file_async",
+            "Checkpoint.load_async", "Checkpoint.save_async", "Trainer.fit_async"})
+        path = os.path.join(folder, "all")
+
+        async def go():
+            linear_model().save(path + ".onnx")
+            model = await Ortrain.Model.new_from_file_async(path + ".onnx")
+            session = training_session(model)
+            session.train_step(batch())
+            session.optimizer_step()
+            await session.save_checkpoint_async(path)
+            checkpoint = await Ortrain.Checkpoint.load_async(path)
+            self.assertTrue(await checkpoint.save_async(path + "-again"))
+            other = training_session(model)
+            await other.load_checkpoint_async(path + "-again")
+            self.assertEqual(other.step, 1)
+            return other.train_step(batch()), session.train_step(batch())
+
+        first, second = asyncio.run(go())
+        self.assertEqual(first, second)
+
+    def test_busy(self):
+        session, cancellable = training_session(), Gio.Cancellable()
+        trainer = Ortrain.Trainer(session, dataset(), epochs=2 ** 31)   # until it is cancelled
+
+        async def go():
+            task = asyncio.create_task(trainer.fit_async(cancellable))
             await asyncio.sleep(0)
-            try:
-                session.optimizer_step()
-            except GLib.Error as error:
-                return error
-            finally:
+            for call in (lambda: session.train_step(batch()), session.optimizer_step, session.get_parameters,
+                         lambda: session.save_checkpoint(os.path.join(folder, "busy")), trainer.fit):
+                with self.assertRaises(GLib.Error) as caught:
+                    call()
+                self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.BUSY))
+            cancellable.cancel()
+            with self.assertRaises(GLib.Error):
                 await task
 
-        error = asyncio.run(go())
-        if error is not None:
-            self.assertTrue(error.domain == "ortrain-session-error-quark", error)
+        asyncio.run(go())
+        self.assertTrue(math.isfinite(session.train_step(batch())))
 
     def test_new_async(self):
         options = Ortrain.TrainingOptions(optimizer=Ortrain.Sgd(learning_rate=0.1))
@@ -268,6 +331,40 @@ class Errors(unittest.TestCase):
         self.check(lambda: session.train_step({**feeds, "x": feeds["x"].astype(np.float64)}), code.FEED)
         self.check(lambda: session.train_step({**feeds, "labels": feeds["labels"] + 100}), code.INDEX)
         self.assertTrue(math.isfinite(session.train_step(feeds)))     # still usable
+
+    def test_misuse(self):
+        session, code = training_session(), Ortrain.SessionError
+        self.assertIn("train_step", self.check(lambda: session.optimizer_step(), code.STATE))
+        session.train_step(batch())
+        session.zero_gradients()
+        self.check(lambda: session.optimizer_step(), code.STATE)
+        with self.assertRaises(GLib.Error) as caught:
+            session.set_parameters({"no.such": np.zeros(3, np.float32)})
+        self.assertIn("no.such", caught.exception.message)
+        with self.assertRaises(GLib.Error) as caught:
+            session.set_parameters({"fc.bias": np.zeros(4, np.float32)})
+        self.assertIn("fc.bias", caught.exception.message)
+        for change in (lambda o: o.set_trainable(["nothing.*"]), lambda o: o.set_frozen(["*"]), lambda o: o.tie("fc.bias", "nothing"),
+                       lambda o: o.tie("fc.bias", "fc.weight"), lambda o: o.set_padding_row("nothing", 0), lambda o: o.set_padding_row("fc.weight", 3)):
+            options = Ortrain.TrainingOptions(losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")])
+            change(options)
+            with self.assertRaises(GLib.Error) as caught:
+                Ortrain.TrainingSession(linear_model(), options)
+            self.assertGreater(len(caught.exception.message), 20)
+        with self.assertRaises(GLib.Error) as caught:      # no loss at all
+            Ortrain.TrainingSession(linear_model(), Ortrain.TrainingOptions())
+        self.assertIn("loss", caught.exception.message)
+        self.assertTrue(math.isfinite(session.train_step(batch())))
+
+    def test_overflow(self):
+        session, seen, feeds = training_session(max_grad_norm=1.0), [], batch()
+        session.connect("overflow", lambda session: seen.append(threading.current_thread()))
+        feeds["x"][0, 0] = np.inf
+        before = session.get_parameters()["fc.weight"].numpy().copy()
+        session.train_step(feeds)
+        session.optimizer_step()
+        self.assertEqual((seen, session.step), ([threading.main_thread()], 0))
+        np.testing.assert_array_equal(session.get_parameters()["fc.weight"].numpy(), before)
 
     def test_names(self):
         options = Ortrain.TrainingOptions()
@@ -316,9 +413,9 @@ class Plans(unittest.TestCase):
         self.assertEqual([block["name"] for block in data["blocks"]],
                          [block.name for block in plan.blocks if block.region == "arena"])
         self.assertIn("<svg", plan.to_svg())
-        for name in ("json", "svg", "html"):
+        for save, name in ((plan.save_json, "json"), (plan.save_svg, "svg"), (plan.save_html, "html")):
             path = os.path.join(folder, "plan." + name)
-            getattr(plan, "save_" + name)(path)
+            save(path)
             self.assertGreater(os.path.getsize(path), 100)
 
     def test_training_graph(self):
@@ -335,6 +432,8 @@ class Options(unittest.TestCase):
         options.accumulation_steps = 2
         options.schedule = Ortrain.CosineSchedule.new(10)
         options.tie("a", "b")
+        options.set_padding_row("w", 3)
+        self.assertEqual((options.get_padding_row("w"), options.get_padding_row("v")), ((True, 3), (False, -1)))
         self.assertEqual((options.get_n_ties(), options.get_tie(0)), (1, ("a", "b")))
         self.assertIsInstance(options.schedule, Ortrain.LrSchedule)
         options.add_loss(Ortrain.MseLoss.new("y", "t"))
@@ -551,6 +650,7 @@ class Trainers(unittest.TestCase):
 
     def test_fit(self):
         trainer, seen, epochs = self.make(validation=dataset(32)), [], []
+        self.assertEqual(trainer.get_dataset().get_length(), 64)
 
         def on_progress(trainer, progress):
             self.assertIsInstance(progress, Ortrain.Progress)
