@@ -16,6 +16,29 @@ typedef REAL NAME (V) __attribute__ ((vector_size (VL * sizeof (REAL)), aligned 
 #define NR (2 * VL)
 #define KCS (KC + 64 / (int) sizeof (REAL))
 
+/* Columns that do not fill a vector: the arithmetic of whole ones through a buffer, so that an edge has the bits it would
+ * have inside. sums: [mr][2] vectors. Once for all sizes, or most of the code would be edges. */
+static __attribute__ ((noinline)) void
+NAME (store_edge) (int mr, int nv, REAL alpha, const V *sums, REAL beta, REAL *restrict c, gint64 ldc, int n_valid)
+{
+  for (int i = 0; i < mr; i++)
+    {
+      REAL tile[NR] = { 0 };
+      REAL *to = c + i * ldc;
+      V *row = (V *) tile;
+      if (beta != 0)
+        memcpy (tile, to, (gsize) n_valid * sizeof (REAL));
+      for (int j = 0; j < nv; j++)
+        {
+          V v = alpha * sums[2 * i + j];
+          if (beta != 0)
+            v += beta * row[j];
+          row[j] = v;
+        }
+      memcpy (to, tile, (gsize) n_valid * sizeof (REAL));
+    }
+}
+
 /* mr × nv·VL of C; mr, nv and kmajor are constants where this is inlined. */
 static inline __attribute__ ((always_inline)) void
 NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alpha, const REAL *restrict a,
@@ -64,26 +87,14 @@ NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alph
     }
   else
     {
-      /* The same arithmetic through a buffer, so that an edge has the bits it would have inside. */
-      REAL tile[NR] = { 0 };
+      V sums[MR * 2];
 #pragma GCC unroll 16
       for (int i = 0; i < mr; i++)
         {
-          REAL *to = c + i * ldc;
-          if (beta != 0)
-            for (int j = 0; j < n_valid; j++)
-              tile[j] = to[j];
-          V *row = (V *) tile;
-          for (int j = 0; j < nv; j++)
-            {
-              V v = alpha * acc[i][j];
-              if (beta != 0)
-                v += beta * row[j];
-              row[j] = v;
-            }
-          for (int j = 0; j < n_valid; j++)
-            to[j] = tile[j];
+          sums[2 * i] = acc[i][0];
+          sums[2 * i + 1] = acc[i][1];
         }
+      NAME (store_edge) (mr, nv, alpha, sums, beta, c, ldc, n_valid);
     }
 }
 
