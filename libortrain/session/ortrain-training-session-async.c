@@ -75,40 +75,78 @@ ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *tas
   return TRUE;
 }
 
-/* Starts a call: claims the session, or returns the error through the task. */
+/* ---- Calls ---- */
+
+/* A kind of call: what the worker runs, NULL on error, and who frees what it is given and what it gives. */
+typedef struct
+{
+  gpointer (*run) (OrtrainTrainingSession *self, gpointer argument, GCancellable *cancellable, GError **error);
+  GDestroyNotify free_argument, free_result;
+} Call;
+
+typedef struct
+{
+  const Call *call;
+  gpointer argument;
+} Request;
+
 static void
-start (OrtrainTrainingSession *self, GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data,
-       gpointer tag, gpointer data, GDestroyNotify free_data, void (*func) (GTask *task))
+request_free (gpointer data)
+{
+  Request *request = data;
+  if (request->argument != NULL)
+    request->call->free_argument (request->argument);
+  g_free (request);
+}
+
+static void
+run_request (GTask *task)
+{
+  OrtrainTrainingSession *self = g_task_get_source_object (task);
+  const Request *request = g_task_get_task_data (task);
+  GError *error = NULL;
+  ortrain_training_session_adopt (self);
+  gpointer result = request->call->run (self, request->argument, g_task_get_cancellable (task), &error);
+  ortrain_training_session_leave (self);
+  if (result != NULL)
+    g_task_return_pointer (task, result, request->call->free_result);
+  else
+    g_task_return_error (task, error);
+}
+
+/* Claims the session, or returns the error through the task. argument: taken */
+static void
+start (OrtrainTrainingSession *self, const Call *call, gpointer argument, GCancellable *cancellable,
+       GAsyncReadyCallback callback, gpointer user_data, gpointer tag)
 {
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   GError *error = NULL;
+  Request *request = g_new (Request, 1);
+  *request = (Request){ call, argument };
+  g_task_set_task_data (task, request, request_free);
   g_task_set_source_tag (task, tag);
   g_task_set_check_cancellable (task, FALSE); /* what was done is told; what was not returns the error itself */
-  if (data != NULL)
-    g_task_set_task_data (task, data, free_data);
   if (g_cancellable_set_error_if_cancelled (cancellable, &error) || !ortrain_training_session_claim (self, &error))
     g_task_return_error (task, error);
-  else if (!ortrain_training_session_run_in_worker (self, task, func, &error))
+  else if (!ortrain_training_session_run_in_worker (self, task, run_request, &error))
     {
       ortrain_training_session_leave (self);
       g_task_return_error (task, error);
     }
 }
 
-static void
-train_step_job (GTask *task)
+static gpointer
+train_step (OrtrainTrainingSession *self, gpointer inputs, GCancellable *cancellable, GError **error)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  GError *error = NULL;
-  ortrain_training_session_adopt (self);
-  double loss = ortrain_training_session_run_train_step (self, g_task_get_task_data (task),
-                                                         g_task_get_cancellable (task), &error);
-  ortrain_training_session_leave (self);
-  if (error != NULL)
-    g_task_return_error (task, error);
-  else
-    g_task_return_pointer (task, g_memdup2 (&loss, sizeof loss), g_free);
+  GError *local_error = NULL;
+  double loss = ortrain_training_session_run_train_step (self, inputs, cancellable, &local_error);
+  if (local_error == NULL) /* a loss may be no number without one */
+    return g_memdup2 (&loss, sizeof loss);
+  g_propagate_error (error, local_error);
+  return NULL;
 }
+
+static const Call train_step_call = { train_step, g_object_unref, g_free };
 
 /**
  * ortrain_training_session_train_step_async:
@@ -128,8 +166,8 @@ ortrain_training_session_train_step_async (OrtrainTrainingSession *self, Ortrain
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
   g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs));
 
-  start (self, cancellable, callback, user_data, ortrain_training_session_train_step_async, g_object_ref (inputs),
-         g_object_unref, train_step_job);
+  start (self, &train_step_call, g_object_ref (inputs), cancellable, callback, user_data,
+         ortrain_training_session_train_step_async);
 }
 
 /**
@@ -152,19 +190,13 @@ ortrain_training_session_train_step_finish (OrtrainTrainingSession *self, GAsync
   return loss != NULL ? *loss : NAN;
 }
 
-static void
-optimizer_step_job (GTask *task)
+static gpointer
+optimizer_step (OrtrainTrainingSession *self, gpointer nothing, GCancellable *cancellable, GError **error)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  GError *error = NULL;
-  ortrain_training_session_adopt (self);
-  gboolean ok = ortrain_training_session_run_optimizer_step (self, &error);
-  ortrain_training_session_leave (self);
-  if (ok)
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
+  return GINT_TO_POINTER (ortrain_training_session_run_optimizer_step (self, error));
 }
+
+static const Call optimizer_step_call = { optimizer_step, NULL, NULL };
 
 /**
  * ortrain_training_session_optimizer_step_async:
@@ -181,8 +213,8 @@ ortrain_training_session_optimizer_step_async (OrtrainTrainingSession *self, GCa
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
 
-  start (self, cancellable, callback, user_data, ortrain_training_session_optimizer_step_async, NULL, NULL,
-         optimizer_step_job);
+  start (self, &optimizer_step_call, NULL, cancellable, callback, user_data,
+         ortrain_training_session_optimizer_step_async);
 }
 
 /**
@@ -201,23 +233,16 @@ ortrain_training_session_optimizer_step_finish (OrtrainTrainingSession *self, GA
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
 
-  return g_task_propagate_boolean (G_TASK (result), error);
+  return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
 
-static void
-eval_step_job (GTask *task)
+static gpointer
+eval_step (OrtrainTrainingSession *self, gpointer inputs, GCancellable *cancellable, GError **error)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  GError *error = NULL;
-  ortrain_training_session_adopt (self);
-  OrtrainTensorDict *outputs =
-      ortrain_training_session_run_eval_step (self, g_task_get_task_data (task), g_task_get_cancellable (task), &error);
-  ortrain_training_session_leave (self);
-  if (outputs != NULL)
-    g_task_return_pointer (task, outputs, g_object_unref);
-  else
-    g_task_return_error (task, error);
+  return ortrain_training_session_run_eval_step (self, inputs, cancellable, error);
 }
+
+static const Call eval_step_call = { eval_step, g_object_unref, g_object_unref };
 
 /**
  * ortrain_training_session_eval_step_async:
@@ -236,8 +261,8 @@ ortrain_training_session_eval_step_async (OrtrainTrainingSession *self, OrtrainT
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
   g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs));
 
-  start (self, cancellable, callback, user_data, ortrain_training_session_eval_step_async, g_object_ref (inputs),
-         g_object_unref, eval_step_job);
+  start (self, &eval_step_call, g_object_ref (inputs), cancellable, callback, user_data,
+         ortrain_training_session_eval_step_async);
 }
 
 /**
@@ -259,19 +284,12 @@ ortrain_training_session_eval_step_finish (OrtrainTrainingSession *self, GAsyncR
   return g_task_propagate_pointer (G_TASK (result), error);
 }
 
-static void
-export_job (GTask *task)
+static gpointer export(OrtrainTrainingSession *self, gpointer path, GCancellable *cancellable, GError **error)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  GError *error = NULL;
-  ortrain_training_session_adopt (self);
-  gboolean ok = ortrain_training_session_run_export (self, g_task_get_task_data (task), &error);
-  ortrain_training_session_leave (self);
-  if (ok)
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
+  return GINT_TO_POINTER (ortrain_training_session_run_export (self, path, error));
 }
+
+static const Call export_call = { export, g_free, NULL };
 
 /**
  * ortrain_training_session_export_async:
@@ -290,8 +308,7 @@ ortrain_training_session_export_async (OrtrainTrainingSession *self, const char 
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
   g_return_if_fail (path != NULL);
 
-  start (self, cancellable, callback, user_data, ortrain_training_session_export_async, g_strdup (path), g_free,
-         export_job);
+  start (self, &export_call, g_strdup (path), cancellable, callback, user_data, ortrain_training_session_export_async);
 }
 
 /**
@@ -310,23 +327,16 @@ ortrain_training_session_export_finish (OrtrainTrainingSession *self, GAsyncResu
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
 
-  return g_task_propagate_boolean (G_TASK (result), error);
+  return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
 
-static void
-save_checkpoint_job (GTask *task)
+static gpointer
+save_checkpoint (OrtrainTrainingSession *self, gpointer path, GCancellable *cancellable, GError **error)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  GError *error = NULL;
-  ortrain_training_session_adopt (self);
-  gboolean ok = ortrain_training_session_run_save_checkpoint (self, g_task_get_task_data (task),
-                                                              g_task_get_cancellable (task), &error);
-  ortrain_training_session_leave (self);
-  if (ok)
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
+  return GINT_TO_POINTER (ortrain_training_session_run_save_checkpoint (self, path, cancellable, error));
 }
+
+static const Call save_checkpoint_call = { save_checkpoint, g_free, NULL };
 
 /**
  * ortrain_training_session_save_checkpoint_async:
@@ -346,8 +356,8 @@ ortrain_training_session_save_checkpoint_async (OrtrainTrainingSession *self, co
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
   g_return_if_fail (path != NULL);
 
-  start (self, cancellable, callback, user_data, ortrain_training_session_save_checkpoint_async, g_strdup (path),
-         g_free, save_checkpoint_job);
+  start (self, &save_checkpoint_call, g_strdup (path), cancellable, callback, user_data,
+         ortrain_training_session_save_checkpoint_async);
 }
 
 /**
@@ -366,22 +376,16 @@ ortrain_training_session_save_checkpoint_finish (OrtrainTrainingSession *self, G
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
 
-  return g_task_propagate_boolean (G_TASK (result), error);
+  return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
 
-static void
-load_checkpoint_job (GTask *task)
+static gpointer
+load_checkpoint (OrtrainTrainingSession *self, gpointer path, GCancellable *cancellable, GError **error)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  GError *error = NULL;
-  ortrain_training_session_adopt (self);
-  gboolean ok = ortrain_training_session_run_load_checkpoint (self, g_task_get_task_data (task), &error);
-  ortrain_training_session_leave (self);
-  if (ok)
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
+  return GINT_TO_POINTER (ortrain_training_session_run_load_checkpoint (self, path, error));
 }
+
+static const Call load_checkpoint_call = { load_checkpoint, g_free, NULL };
 
 /**
  * ortrain_training_session_load_checkpoint_async:
@@ -401,8 +405,8 @@ ortrain_training_session_load_checkpoint_async (OrtrainTrainingSession *self, co
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
   g_return_if_fail (path != NULL);
 
-  start (self, cancellable, callback, user_data, ortrain_training_session_load_checkpoint_async, g_strdup (path),
-         g_free, load_checkpoint_job);
+  start (self, &load_checkpoint_call, g_strdup (path), cancellable, callback, user_data,
+         ortrain_training_session_load_checkpoint_async);
 }
 
 /**
@@ -421,5 +425,5 @@ ortrain_training_session_load_checkpoint_finish (OrtrainTrainingSession *self, G
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
 
-  return g_task_propagate_boolean (G_TASK (result), error);
+  return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
