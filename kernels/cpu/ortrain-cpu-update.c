@@ -35,37 +35,93 @@ floats_to_halves (OrtrainDType dtype, guint16 *restrict to, const float *restric
       to[i] = ortrain_float_to_half (from[i]);
 }
 
-/* One span of one tensor: w, g and the states as floats (FUNC_f32) or doubles (FUNC_f64), whatever they are stored as.
- * FUNC (coefficients, w, g, s0, s1, n) is called for the whole span, or for tiles of a half type. */
-#define RUN_SPAN(FUNC, COEFFICIENTS)                                                                                   \
-  do                                                                                                                   \
-    {                                                                                                                  \
-      const OrtrainUpdateTensor *t = tensor;                                                                           \
-      gint64 n_ = span->end - span->begin;                                                                             \
-      if (t->dtype == ORTRAIN_DTYPE_FLOAT32)                                                                           \
-        FUNC##_f32 (COEFFICIENTS, (float *) t->parameter + span->begin, (const float *) t->gradient + span->begin,     \
-                    t->states[0] != NULL ? (float *) t->states[0] + span->begin : NULL,                                \
-                    t->states[1] != NULL ? (float *) t->states[1] + span->begin : NULL, n_);                           \
-      else if (t->dtype == ORTRAIN_DTYPE_FLOAT64)                                                                      \
-        FUNC##_f64 (COEFFICIENTS, (double *) t->parameter + span->begin, (const double *) t->gradient + span->begin,   \
-                    t->states[0] != NULL ? (double *) t->states[0] + span->begin : NULL,                               \
-                    t->states[1] != NULL ? (double *) t->states[1] + span->begin : NULL, n_);                          \
-      else                                                                                                             \
-        for (gint64 i_ = span->begin; i_ < span->end; i_ += TILE)                                                      \
-          {                                                                                                            \
-            float w_[TILE], g_[TILE];                                                                                  \
-            gint64 m_ = MIN (TILE, span->end - i_);                                                                    \
-            halves_to_floats (t->dtype, w_, (const guint16 *) t->parameter + i_, m_);                                  \
-            halves_to_floats (t->dtype, g_, (const guint16 *) t->gradient + i_, m_);                                   \
-            FUNC##_f32 (COEFFICIENTS, w_, g_, t->states[0] != NULL ? (float *) t->states[0] + i_ : NULL,               \
-                        t->states[1] != NULL ? (float *) t->states[1] + i_ : NULL, m_);                                \
-            floats_to_halves (t->dtype, (guint16 *) t->parameter + i_, w_, m_);                                        \
-          }                                                                                                            \
-    }                                                                                                                  \
-  while (0)
+/* ---- spans and batches ---- */
 
-#define FOR_BATCH_SPANS(call, batch)                                                                                   \
-  for (guint span_index = (call)->batches[batch]; span_index < (call)->batches[(batch) + 1]; span_index++)
+typedef struct
+{
+  OrtrainLambMath math;
+  double ratio;
+  double sums[2]; /* of w^2 and d^2, out */
+} LambPass;
+
+/* What is the same for all elements of a tensor. */
+typedef union
+{
+  OrtrainSgdMath sgd;
+  OrtrainAdamMath adam;
+  OrtrainAdagradMath adagrad;
+  LambPass lamb;
+} Coefficients;
+
+/* How elements move: parameters w, gradients g, and the states of the rule, or NULL. */
+typedef struct
+{
+  void (*begin) (Coefficients *c, const OrtrainUpdateCall *call, const OrtrainUpdateTensor *tensor);
+  void (*f32) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n);
+  void (*f64) (Coefficients *c, double *w, const double *g, double *s0, double *s1, gint64 n);
+  void (*end) (const Coefficients *c, const OrtrainUpdateCall *call, guint span); /* NULL: nothing is left to tell */
+} Rule;
+
+static inline float *
+floats_at (void *state, gint64 i)
+{
+  return state != NULL ? (float *) state + i : NULL;
+}
+
+static inline double *
+doubles_at (void *state, gint64 i)
+{
+  return state != NULL ? (double *) state + i : NULL;
+}
+
+static void
+run_span (const Rule *rule, const OrtrainUpdateCall *call, guint index)
+{
+  const OrtrainUpdateSpan *span = &call->spans[index];
+  const OrtrainUpdateTensor *t = &call->tensors[span->tensor];
+  const gint64 begin = span->begin, end = span->end;
+  Coefficients c;
+  rule->begin (&c, call, t);
+  if (t->dtype == ORTRAIN_DTYPE_FLOAT32)
+    rule->f32 (&c, (float *) t->parameter + begin, (const float *) t->gradient + begin, floats_at (t->states[0], begin),
+               floats_at (t->states[1], begin), end - begin);
+  else if (t->dtype == ORTRAIN_DTYPE_FLOAT64)
+    rule->f64 (&c, (double *) t->parameter + begin, (const double *) t->gradient + begin,
+               doubles_at (t->states[0], begin), doubles_at (t->states[1], begin), end - begin);
+  else
+    for (gint64 i = begin; i < end; i += TILE)
+      {
+        float w[TILE], g[TILE];
+        gint64 n = MIN (TILE, end - i);
+        halves_to_floats (t->dtype, w, (const guint16 *) t->parameter + i, n);
+        halves_to_floats (t->dtype, g, (const guint16 *) t->gradient + i, n);
+        rule->f32 (&c, w, g, floats_at (t->states[0], i), floats_at (t->states[1], i), n);
+        floats_to_halves (t->dtype, (guint16 *) t->parameter + i, w, n);
+      }
+  if (rule->end != NULL)
+    rule->end (&c, call, index);
+}
+
+typedef struct
+{
+  const Rule *rule;
+  const OrtrainUpdateCall *call;
+} Pass;
+
+static void
+run_batches (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const Pass *pass = data;
+  for (guint index = pass->call->batches[begin]; index < pass->call->batches[end]; index++)
+    run_span (pass->rule, pass->call, index);
+}
+
+static void
+run_rule (const Rule *rule, const OrtrainKernelCall *kernel_call)
+{
+  Pass pass = { rule, kernel_call->constants };
+  ortrain_parallel_for (kernel_call->frame->pool, pass.call->n_batches, 1, run_batches, &pass);
+}
 
 /* ---- norm of all gradients ---- */
 
@@ -107,12 +163,11 @@ static void
 norm_batches (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const OrtrainUpdateCall *call = data;
-  for (gint64 batch = begin; batch < end; batch++)
-    FOR_BATCH_SPANS (call, batch)
+  for (guint index = call->batches[begin]; index < call->batches[end]; index++)
     {
-      const OrtrainUpdateSpan *span = &call->spans[span_index];
+      const OrtrainUpdateSpan *span = &call->spans[index];
       const OrtrainUpdateTensor *tensor = &call->tensors[span->tensor];
-      call->partials[span_index] = sum_of_squares (tensor->dtype, tensor->gradient, span->begin, span->end);
+      call->partials[index] = sum_of_squares (tensor->dtype, tensor->gradient, span->begin, span->end);
     }
 }
 
@@ -125,9 +180,18 @@ run_gradient_norm (const OrtrainKernelCall *kernel_call)
 
 /* ---- SGD ---- */
 
+static void
+sgd_begin (Coefficients *c, const OrtrainUpdateCall *call, const OrtrainUpdateTensor *tensor)
+{
+  c->sgd = (OrtrainSgdMath){ tensor->learning_rate, call->gradient_scale, tensor->weight_decay, call->factors[0], 1.0,
+                             call->factors[1] != 0 };
+}
+
 #define SGD(NAME, T)                                                                                                   \
-  static void sgd_##NAME (OrtrainSgdMath c, T *restrict w, const T *restrict g, T *restrict v, T *unused, gint64 n)    \
+  static void sgd_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict v, T *unused,    \
+                          gint64 n)                                                                                    \
   {                                                                                                                    \
+    OrtrainSgdMath c = coefficients->sgd;                                                                              \
     if (v == NULL)                                                                                                     \
       for (gint64 i = 0; i < n; i++)                                                                                   \
         ortrain_sgd_element_##NAME (&c, &w[i], g[i]);                                                                  \
@@ -147,112 +211,80 @@ run_gradient_norm (const OrtrainKernelCall *kernel_call)
 SGD (f32, float)
 SGD (f64, double)
 
-static void
-sgd_batches (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const OrtrainUpdateCall *call = data;
-  for (gint64 batch = begin; batch < end; batch++)
-    FOR_BATCH_SPANS (call, batch)
-    {
-      const OrtrainUpdateSpan *span = &call->spans[span_index];
-      const OrtrainUpdateTensor *tensor = &call->tensors[span->tensor];
-      OrtrainSgdMath c = { tensor->learning_rate, call->gradient_scale, tensor->weight_decay, call->factors[0], 1.0,
-                           call->factors[1] != 0 };
-      RUN_SPAN (sgd, c);
-    }
-}
+static const Rule sgd_rule = { sgd_begin, sgd_f32, sgd_f64, NULL };
 
 static void
-run_sgd (const OrtrainKernelCall *kernel_call)
+run_sgd (const OrtrainKernelCall *call)
 {
-  const OrtrainUpdateCall *call = kernel_call->constants;
-  ortrain_parallel_for (kernel_call->frame->pool, call->n_batches, 1, sgd_batches, (gpointer) call);
+  run_rule (&sgd_rule, call);
 }
 
 /* ---- Adam, AdamW ---- */
 
+static void
+adam_begin (Coefficients *c, const OrtrainUpdateCall *call, const OrtrainUpdateTensor *tensor)
+{
+  c->adam = ortrain_adam_math ((OrtrainAdamMode) call->factors[0], tensor->learning_rate, call->factors[1],
+                               call->factors[2], call->factors[3], tensor->weight_decay, call->factors[4] != 0,
+                               call->step, call->gradient_scale);
+}
+
 #define ADAM(NAME, T)                                                                                                  \
-  static void adam_##NAME (OrtrainAdamMath c, T *restrict w, const T *restrict g, T *restrict m, T *restrict v,        \
-                           gint64 n)                                                                                   \
+  static void adam_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,              \
+                           T *restrict v, gint64 n)                                                                    \
   {                                                                                                                    \
+    const OrtrainAdamMath c = coefficients->adam;                                                                      \
     for (gint64 i = 0; i < n; i++)                                                                                     \
       ortrain_adam_element_##NAME (&c, &w[i], g[i], &m[i], &v[i]);                                                     \
   }
 ADAM (f32, float)
 ADAM (f64, double)
 
-static void
-adam_batches (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const OrtrainUpdateCall *call = data;
-  for (gint64 batch = begin; batch < end; batch++)
-    FOR_BATCH_SPANS (call, batch)
-    {
-      const OrtrainUpdateSpan *span = &call->spans[span_index];
-      const OrtrainUpdateTensor *tensor = &call->tensors[span->tensor];
-      OrtrainAdamMath c = ortrain_adam_math ((OrtrainAdamMode) call->factors[0], tensor->learning_rate,
-                                             call->factors[1], call->factors[2], call->factors[3], tensor->weight_decay,
-                                             call->factors[4] != 0, call->step, call->gradient_scale);
-      RUN_SPAN (adam, c);
-    }
-}
+static const Rule adam_rule = { adam_begin, adam_f32, adam_f64, NULL };
 
 static void
-run_adam (const OrtrainKernelCall *kernel_call)
+run_adam (const OrtrainKernelCall *call)
 {
-  const OrtrainUpdateCall *call = kernel_call->constants;
-  ortrain_parallel_for (kernel_call->frame->pool, call->n_batches, 1, adam_batches, (gpointer) call);
+  run_rule (&adam_rule, call);
 }
 
 /* ---- Adagrad ---- */
 
+static void
+adagrad_begin (Coefficients *c, const OrtrainUpdateCall *call, const OrtrainUpdateTensor *tensor)
+{
+  c->adagrad = (OrtrainAdagradMath){ tensor->learning_rate / (1.0 + (call->step - 1.0) * call->factors[1]),
+                                     call->gradient_scale, tensor->weight_decay, call->factors[0] };
+}
+
 #define ADAGRAD(NAME, T)                                                                                               \
-  static void adagrad_##NAME (OrtrainAdagradMath c, T *restrict w, const T *restrict g, T *restrict h, T *unused,      \
-                              gint64 n)                                                                                \
+  static void adagrad_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict h,           \
+                              T *unused, gint64 n)                                                                     \
   {                                                                                                                    \
+    const OrtrainAdagradMath c = coefficients->adagrad;                                                                \
     for (gint64 i = 0; i < n; i++)                                                                                     \
       ortrain_adagrad_element_##NAME (&c, &w[i], g[i], &h[i]);                                                         \
   }
 ADAGRAD (f32, float)
 ADAGRAD (f64, double)
 
-static void
-adagrad_batches (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const OrtrainUpdateCall *call = data;
-  for (gint64 batch = begin; batch < end; batch++)
-    FOR_BATCH_SPANS (call, batch)
-    {
-      const OrtrainUpdateSpan *span = &call->spans[span_index];
-      const OrtrainUpdateTensor *tensor = &call->tensors[span->tensor];
-      OrtrainAdagradMath c = { tensor->learning_rate / (1.0 + (call->step - 1.0) * call->factors[1]),
-                               call->gradient_scale, tensor->weight_decay, call->factors[0] };
-      RUN_SPAN (adagrad, c);
-    }
-}
+static const Rule adagrad_rule = { adagrad_begin, adagrad_f32, adagrad_f64, NULL };
 
 static void
-run_adagrad (const OrtrainKernelCall *kernel_call)
+run_adagrad (const OrtrainKernelCall *call)
 {
-  const OrtrainUpdateCall *call = kernel_call->constants;
-  ortrain_parallel_for (kernel_call->frame->pool, call->n_batches, 1, adagrad_batches, (gpointer) call);
+  run_rule (&adagrad_rule, call);
 }
 
 /* ---- LAMB ----
  * The first pass moves the moments and sums the squares of weights and directions; the second finds the directions
  * again from the moments, so that they need no memory and the gradients stay as they are. */
 
-typedef struct
-{
-  OrtrainLambMath math;
-  double ratio;
-  double sums[2]; /* of w^2 and d^2, out */
-} LambPass;
-
 #define LAMB(NAME, T, SQRT)                                                                                            \
-  static void lamb_first_##NAME (LambPass *pass, T *restrict w, const T *restrict g, T *restrict m, T *restrict v,     \
-                                 gint64 n)                                                                             \
+  static void lamb_first_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,        \
+                                 T *restrict v, gint64 n)                                                              \
   {                                                                                                                    \
+    LambPass *pass = &coefficients->lamb;                                                                              \
     const OrtrainLambMath c = pass->math;                                                                              \
     for (gint64 begin = 0; begin < n; begin += TILE)                                                                   \
       {                                                                                                                \
@@ -264,9 +296,10 @@ typedef struct
         pass->sums[1] += sum_of_squares_##NAME (d, len);                                                               \
       }                                                                                                                \
   }                                                                                                                    \
-  static void lamb_second_##NAME (LambPass *pass, T *restrict w, const T *restrict g, T *restrict m, T *restrict v,    \
-                                  gint64 n)                                                                            \
+  static void lamb_second_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,       \
+                                  T *restrict v, gint64 n)                                                             \
   {                                                                                                                    \
+    const LambPass *pass = &coefficients->lamb;                                                                        \
     const OrtrainLambMath c = pass->math;                                                                              \
     const T ratio = (T) pass->ratio;                                                                                   \
     for (gint64 i = 0; i < n; i++)                                                                                     \
@@ -289,40 +322,26 @@ lamb_coefficients (const OrtrainUpdateCall *call, const OrtrainUpdateTensor *ten
 }
 
 static void
-lamb_first_batches (gpointer data, gint64 begin, gint64 end, guint worker)
+lamb_begin (Coefficients *c, const OrtrainUpdateCall *call, const OrtrainUpdateTensor *tensor)
 {
-  const OrtrainUpdateCall *call = data;
-  for (gint64 batch = begin; batch < end; batch++)
-    FOR_BATCH_SPANS (call, batch)
-    {
-      const OrtrainUpdateSpan *span = &call->spans[span_index];
-      const OrtrainUpdateTensor *tensor = &call->tensors[span->tensor];
-      LambPass pass = { .math = lamb_coefficients (call, tensor) };
-      RUN_SPAN (lamb_first, &pass);
-      call->partials[span_index] = pass.sums[0];
-      call->partials[call->n_spans + span_index] = pass.sums[1];
-    }
+  c->lamb = (LambPass){ .math = lamb_coefficients (call, tensor), .ratio = tensor->ratio };
 }
 
 static void
-lamb_second_batches (gpointer data, gint64 begin, gint64 end, guint worker)
+lamb_first_end (const Coefficients *c, const OrtrainUpdateCall *call, guint span)
 {
-  const OrtrainUpdateCall *call = data;
-  for (gint64 batch = begin; batch < end; batch++)
-    FOR_BATCH_SPANS (call, batch)
-    {
-      const OrtrainUpdateSpan *span = &call->spans[span_index];
-      const OrtrainUpdateTensor *tensor = &call->tensors[span->tensor];
-      LambPass pass = { .math = lamb_coefficients (call, tensor), .ratio = tensor->ratio };
-      RUN_SPAN (lamb_second, &pass);
-    }
+  call->partials[span] = c->lamb.sums[0];
+  call->partials[call->n_spans + span] = c->lamb.sums[1];
 }
+
+static const Rule lamb_first_rule = { lamb_begin, lamb_first_f32, lamb_first_f64, lamb_first_end };
+static const Rule lamb_second_rule = { lamb_begin, lamb_second_f32, lamb_second_f64, NULL };
 
 static void
 run_lamb (const OrtrainKernelCall *kernel_call)
 {
   const OrtrainUpdateCall *call = kernel_call->constants;
-  ortrain_parallel_for (kernel_call->frame->pool, call->n_batches, 1, lamb_first_batches, (gpointer) call);
+  run_rule (&lamb_first_rule, kernel_call);
   guint i = 0;
   for (guint k = 0; k < call->n_tensors; k++)
     {
@@ -335,7 +354,7 @@ run_lamb (const OrtrainKernelCall *kernel_call)
       OrtrainLambMath c = lamb_coefficients (call, &call->tensors[k]);
       call->tensors[k].ratio = ortrain_lamb_ratio (&c, w2, d2);
     }
-  ortrain_parallel_for (kernel_call->frame->pool, call->n_batches, 1, lamb_second_batches, (gpointer) call);
+  run_rule (&lamb_second_rule, kernel_call);
 }
 
 static const OrtrainKernel rows[] = {
