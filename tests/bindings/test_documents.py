@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What README and doc/ tell people to type is typed here, in order, in an empty folder: test_documents.py ORTRAIN."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+from gi.repository import GLib
+from ortrain_tap import Ortrain, batch, folder, linear_model, main
+
+program = os.path.abspath(sys.argv.pop(1))
+source = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def blocks(name, *languages):
+    """(language, text) of the fenced blocks of a document."""
+    return [(language, text) for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", (source / name).read_text(), re.M | re.S)
+            if language in languages]
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        self.before = os.getcwd()
+        where = os.path.join(folder, self.id())
+        os.mkdir(where)
+        os.chdir(where)
+
+    def tearDown(self):
+        os.chdir(self.before)
+
+    def type(self, name, variables):
+        environment = os.environ | {"PATH": os.path.dirname(program) + ":" + os.environ["PATH"]}
+        n = 0
+        for language, text in blocks(name, "sh", "python"):
+            n += 1
+            if language == "python":
+                exec(compile(text, name, "exec"), variables)
+                continue
+            done = subprocess.run(["bash", "-e", "-c", text], capture_output=True, text=True, env=environment, timeout=120)
+            self.assertEqual(done.returncode, 0, text + done.stdout + done.stderr)
+            variables["said"] = variables.get("said", "") + done.stdout
+        return n
+
+    def test_tutorial(self):
+        variables, printed = {}, []
+        variables["print"] = lambda *values: printed.append(" ".join(map(str, values)))
+        self.assertEqual(self.type("doc/tutorial.md", variables), 10)
+        accuracy = float(re.search(r"^accuracy ([\d.]+) %", variables["said"], re.M)[1])
+        self.assertGreater(accuracy, 90)
+        self.assertGreater(float(printed[-1]), 0.9)             # the model that was given back
+        self.assertTrue(any(line.startswith("rank-0 step ") for line in printed))
+        for name in ("trained.onnx", "state", "plan.svg", "session", "training.onnx", "finetuned.onnx"):
+            self.assertTrue(os.path.exists(name), name)
+
+    def test_readme(self):
+        linear_model().save("model.onnx")
+        self.assertEqual(self.type("README.md", {"batches": [batch(), batch(seed=1)], "print": lambda *values: None}), 1)
+        self.assertTrue(Ortrain.Model("trained.onnx").check().trainable)
+
+    def test_options(self):
+        training, session = (text for language, text in blocks("doc/options.md", "json"))
+        for name, text in (("training.json", training), ("session.json", session)):
+            json.loads(text)
+            pathlib.Path(name).write_text(text)
+        options = Ortrain.TrainingOptions.new_from_file("training.json")
+        self.assertIsInstance(options.optimizer, Ortrain.AdamW)
+        self.assertEqual(options.optimizer.mode, Ortrain.AdamwMode.DECAY_FIRST)
+        self.assertEqual([(g.get_pattern(), g.weight_decay, g.learning_rate_multiplier) for g in options.optimizer.groups],
+                         [("*.bias", 0, 1), ("classifier.*", -1, 10)])
+        self.assertEqual((options.schedule.steps, options.schedule.after.total_steps), (100, 1000))
+        self.assertEqual((options.losses[0].label_smoothing, options.frozen), (0.1, ["*.LayerNorm.*"]))
+        self.assertEqual((options.get_tie(0), options.get_padding_row("embeddings.weight")),
+                         (("embeddings.weight", "decoder.weight"), (True, 0)))
+        self.assertEqual((options.batch_norm, options.accumulation_steps, options.deterministic), (Ortrain.BatchNormMode.FROZEN, 4, True))
+        self.assertEqual(Ortrain.SessionOptions.new_from_file("session.json").max_plans, 4)
+        # each type and each nick that the page names is one
+        page = (source / "doc" / "options.md").read_text()
+        for key, types in re.findall(r"^\| `(\w+)` \| ((?:`[\w-]+`,? ?)+) \|$", page, re.M):
+            for kind in re.findall(r"`([\w-]+)`", types):
+                body = {"type": kind}
+                pathlib.Path("one.json").write_text(json.dumps({key: [body] if key == "losses" else body}))
+                Ortrain.TrainingOptions.new_from_file("one.json")
+        pathlib.Path("one.json").write_text('{"optimizer": {"type": "adamw", "mode": "decay-last"}}')
+        self.assertEqual(Ortrain.TrainingOptions.new_from_file("one.json").optimizer.mode, Ortrain.AdamwMode.DECAY_LAST)
+        pathlib.Path("one.json").write_text('{"optimizer": {"type": "adamw", "mode": "last"}}')
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.TrainingOptions.new_from_file("one.json")
+        self.assertIn("mode", caught.exception.message)
+
+    def test_environment(self):
+        """Each variable of the table sets its option, a file is stronger, and a bad value is told and left alone."""
+        table = re.findall(r"^\| `(ORTRAIN_\w+)` \| `([\w-]+)`.*\| (\w+) \|$", (source / "doc" / "options.md").read_text(), re.M)
+        self.assertEqual(len(table), 8)
+        code = ("import gi, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain; "
+                "cls = getattr(Ortrain, sys.argv[1]); print(cls.new().get_property(sys.argv[2])); "
+                "print(cls.new_from_file(sys.argv[3]).get_property(sys.argv[2]))")
+        kinds = {"both": ("TrainingOptions", "SessionOptions"), "training": ("TrainingOptions",), "inference": ("SessionOptions",)}
+        for variable, option, of in table:
+            for cls in kinds[of]:
+                with self.subTest(f"{variable} {cls}"):
+                    default = getattr(Ortrain, cls).new().get_property(option)
+                    given, text = (not default, "no" if default else "yes") if isinstance(default, bool) else (type(default)(3), "3")
+                    pathlib.Path("one.json").write_text(json.dumps({option: default}))
+                    run = lambda value: subprocess.run([sys.executable, "-c", code, cls, option, "one.json"], capture_output=True, text=True,
+                                                       env=os.environ | {variable: value})
+                    done = run(text)
+                    self.assertEqual(done.stdout.split(), [str(given), str(default)], done.stderr)
+                    done = run("purple")
+                    self.assertEqual(done.stdout.split(), [str(default), str(default)])
+                    self.assertIn(variable, done.stderr)
+
+    def test_memory_line(self):
+        """print-memory writes to its own log domain: each phase of steps below ten and of powers of two."""
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); from ortrain_tap import *; s = training_session()\n"
+                "for i in range(17): s.train_step(batch()); s.optimizer_step()")
+        run = lambda **more: subprocess.run([sys.executable, "-c", code, str(source / "tests" / "bindings")], capture_output=True, text=True,
+                                            env=os.environ | more)
+        self.assertEqual((run().stdout, run().stderr), ("", ""))
+        lines = re.findall(r"(?i)Ortrain-Memory-M\w+: .*?(rank-0 step (\d+) memory \(MiB\) \| phase: (\w+) \| .*)", run(ORTRAIN_PRINT_MEMORY="1").stderr)
+        self.assertEqual(len(lines), 6 * 10)
+        self.assertEqual(sorted({int(step) for line, step, phase in lines}), [*range(1, 10), 16])
+        self.assertEqual([phase for line, step, phase in lines[:6]],
+                         ["pre_forward", "post_forward", "pre_backward", "post_backward", "pre_update", "post_update"])
+
+
+if __name__ == "__main__":
+    main()
