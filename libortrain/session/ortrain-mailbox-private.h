@@ -5,14 +5,15 @@
 
 /* Brings signals from a worker to the context that owns an object. Messages arrive in order, from one source that is
  * attached only while there are some; a message in a slot replaces an older one of the same slot (for progress, where
- * only the latest counts). If the owner does not take them, the oldest go once there are many: training never waits for
- * a handler, and memory does not grow. */
+ * only the latest counts). If the owner does not take them, the oldest go once there are max_messages: training never
+ * waits for a handler, and memory does not grow. */
 typedef struct _OrtrainMailbox OrtrainMailbox;
 
 /* Called on the owner's context, without locks. object: the one that was posted for. */
 typedef void (*OrtrainMailboxFunc) (GObject *object, guint slot, gpointer message);
 
-OrtrainMailbox *ortrain_mailbox_new (OrtrainMailboxFunc deliver); /* for the caller's context and thread */
+/* For the caller's context and thread. max_messages: G_MAXUINT for those of which each one must arrive. */
+OrtrainMailbox *ortrain_mailbox_new (OrtrainMailboxFunc deliver, guint max_messages);
 void ortrain_mailbox_unref (OrtrainMailbox *self);
 /* Whether signals may be emitted right here. */
 gboolean ortrain_mailbox_is_on_owner (OrtrainMailbox *self);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-mailbox-private.h"
 
-#define MAX_MESSAGES 4096
-
 typedef struct
 {
   GObject *object;
@@ -17,19 +15,21 @@ struct _OrtrainMailbox
   GMainContext *context;
   GThread *thread; /* that made it */
   OrtrainMailboxFunc deliver;
+  guint max_messages;
   GMutex lock; /* guards what follows */
   GQueue letters;
   gboolean pending; /* a source is attached */
 };
 
 OrtrainMailbox *
-ortrain_mailbox_new (OrtrainMailboxFunc deliver)
+ortrain_mailbox_new (OrtrainMailboxFunc deliver, guint max_messages)
 {
   OrtrainMailbox *self = g_new0 (OrtrainMailbox, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->context = g_main_context_ref_thread_default ();
   self->thread = g_thread_self ();
   self->deliver = deliver;
+  self->max_messages = max_messages;
   g_mutex_init (&self->lock);
   g_queue_init (&self->letters);
   return self;
@@ -95,7 +95,7 @@ ortrain_mailbox_post (OrtrainMailbox *self, GObject *object, guint slot, gpointe
           g_queue_delete_link (&self->letters, l);
           break;
         }
-  if (dropped == NULL && self->letters.length >= MAX_MESSAGES)
+  if (dropped == NULL && self->letters.length >= self->max_messages)
     dropped = g_queue_pop_head (&self->letters);
   g_queue_push_tail (&self->letters, letter);
   if (!self->pending)

@@ -235,7 +235,7 @@ static void
 ortrain_trainer_init (OrtrainTrainer *self)
 {
   ortrain_field_init_all (self, properties, N_PROPERTIES);
-  self->mailbox = ortrain_mailbox_new (deliver);
+  self->mailbox = ortrain_mailbox_new (deliver, G_MAXUINT); /* the ends of epochs are counted on */
 }
 
 /**

@@ -8,6 +8,9 @@
 #include "session/ortrain-training-session-signals-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
+/* Reports of phases that wait for an owner who does not take them. */
+#define MAX_REPORTS 4096
+
 /**
  * OrtrainTrainingSession:
  *
@@ -501,6 +504,6 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
 static void
 ortrain_training_session_init (OrtrainTrainingSession *self)
 {
-  self->mailbox = ortrain_mailbox_new (ortrain_training_session_emit);
+  self->mailbox = ortrain_mailbox_new (ortrain_training_session_emit, MAX_REPORTS);
   self->metadata = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
 }

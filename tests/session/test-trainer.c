@@ -427,6 +427,41 @@ test_async (void)
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
 }
 
+/* A main loop that is busy for all of the training hears of the end of each epoch after all, in order; of the progress,
+ * it hears the last. */
+static void
+test_slow_owner (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  Watch watch = { 0 };
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
+  ortrain_trainer_set_epochs (trainer, 5000);
+  ortrain_trainer_set_batch_size (trainer, 64);
+  g_autoptr (GAsyncResult) result = NULL;
+  ortrain_trainer_fit_async (trainer, NULL, on_done, &result);
+  for (;;)
+    {
+      g_autoptr (OrtrainTensorDict) parameters = ortrain_training_session_get_parameters (session, &error);
+      if (parameters != NULL)
+        break;
+      g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY);
+      g_clear_error (&error);
+      g_usleep (1000);
+    }
+  g_assert_cmpuint (watch.n_epochs, ==, 0);
+  g_assert_null (result);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit_finish (trainer, result, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (watch.n_epochs, ==, 5000);
+  g_assert_cmpuint (watch.n_progress, ==, 1);
+  g_assert_cmpfloat (watch.fraction, ==, 1.0);
+}
+
 static void
 test_accumulation (void)
 {
@@ -466,6 +501,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/trainer/resume-early-end", test_resume_early_end);
   g_test_add_func ("/trainer/checkpoint-epochs", test_checkpoint_epochs);
   g_test_add_func ("/trainer/async", test_async);
+  g_test_add_func ("/trainer/slow-owner", test_slow_owner);
   g_test_add_func ("/trainer/accumulation", test_accumulation);
   return g_test_run ();
 }
