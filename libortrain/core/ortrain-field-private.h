@@ -11,6 +11,8 @@
  *
  * Strings and objects are owned by the field; the class frees them when it is finalized. */
 
+/* Any specification, also of a property that is only read. */
+GParamSpec *ortrain_field_at (GParamSpec *pspec, gsize offset);
 GParamSpec *ortrain_field_boolean (const char *name, gsize offset, gboolean initial);
 GParamSpec *ortrain_field_uint (const char *name, gsize offset, guint minimum, guint maximum, guint initial);
 GParamSpec *ortrain_field_uint64 (const char *name, gsize offset, guint64 minimum, guint64 maximum, guint64 initial);
@@ -23,7 +25,7 @@ GParamSpec *ortrain_field_object (const char *name, gsize offset, GType type);
 void ortrain_field_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec);
 void ortrain_field_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec);
 
-/* For a new object: the defaults. properties[0] is not used. */
+/* For a new object: the defaults of what can be written. properties[0] is not used. */
 void ortrain_field_init_all (gpointer object, GParamSpec *const *properties, guint n_properties);
 
 /* For setters. A value out of range is a programmer's error, and changes nothing. */

@@ -7,8 +7,8 @@
 
 static G_DEFINE_QUARK (ortrain - field - offset, offset)
 
-static GParamSpec *
-at (GParamSpec *pspec, gsize offset)
+GParamSpec *
+ortrain_field_at (GParamSpec *pspec, gsize offset)
 {
   g_param_spec_set_qdata (pspec, offset_quark (), GSIZE_TO_POINTER (offset));
   return pspec;
@@ -17,51 +17,51 @@ at (GParamSpec *pspec, gsize offset)
 GParamSpec *
 ortrain_field_boolean (const char *name, gsize offset, gboolean initial)
 {
-  return at (g_param_spec_boolean (name, NULL, NULL, initial, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_boolean (name, NULL, NULL, initial, FLAGS), offset);
 }
 
 GParamSpec *
 ortrain_field_uint (const char *name, gsize offset, guint minimum, guint maximum, guint initial)
 {
-  return at (g_param_spec_uint (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_uint (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);
 }
 
 GParamSpec *
 ortrain_field_uint64 (const char *name, gsize offset, guint64 minimum, guint64 maximum, guint64 initial)
 {
-  return at (g_param_spec_uint64 (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_uint64 (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);
 }
 
 GParamSpec *
 ortrain_field_double (const char *name, gsize offset, double minimum, double maximum, double initial)
 {
-  return at (g_param_spec_double (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_double (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);
 }
 
 GParamSpec *
 ortrain_field_enum (const char *name, gsize offset, GType type, gint initial)
 {
-  return at (g_param_spec_enum (name, NULL, NULL, type, initial, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_enum (name, NULL, NULL, type, initial, FLAGS), offset);
 }
 
 GParamSpec *
 ortrain_field_string (const char *name, gsize offset)
 {
-  return at (g_param_spec_string (name, NULL, NULL, NULL, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_string (name, NULL, NULL, NULL, FLAGS), offset);
 }
 
 GParamSpec *
 ortrain_field_object (const char *name, gsize offset, GType type)
 {
-  return at (g_param_spec_object (name, NULL, NULL, type, FLAGS), offset);
+  return ortrain_field_at (g_param_spec_object (name, NULL, NULL, type, FLAGS), offset);
 }
 
+/* NULL for a property that is no field. */
 static gpointer
 address_of (gpointer object, GParamSpec *pspec)
 {
   gsize offset = GPOINTER_TO_SIZE (g_param_spec_get_qdata (pspec, offset_quark ()));
-  g_assert (offset > 0);
-  return G_STRUCT_MEMBER_P (object, offset);
+  return offset > 0 ? G_STRUCT_MEMBER_P (object, offset) : NULL;
 }
 
 static void
@@ -72,6 +72,12 @@ load (gpointer object, GParamSpec *pspec, GValue *value)
     {
     case G_TYPE_BOOLEAN:
       g_value_set_boolean (value, *(const gboolean *) field);
+      break;
+    case G_TYPE_INT:
+      g_value_set_int (value, *(const gint *) field);
+      break;
+    case G_TYPE_INT64:
+      g_value_set_int64 (value, *(const gint64 *) field);
       break;
     case G_TYPE_UINT:
       g_value_set_uint (value, *(const guint *) field);
@@ -88,6 +94,7 @@ load (gpointer object, GParamSpec *pspec, GValue *value)
     case G_TYPE_STRING:
       g_value_set_string (value, *(char *const *) field);
       break;
+    case G_TYPE_INTERFACE:
     case G_TYPE_OBJECT:
       g_value_set_object (value, *(GObject *const *) field);
       break;
@@ -105,6 +112,12 @@ store (gpointer object, GParamSpec *pspec, const GValue *value)
     case G_TYPE_BOOLEAN:
       *(gboolean *) field = g_value_get_boolean (value);
       break;
+    case G_TYPE_INT:
+      *(gint *) field = g_value_get_int (value);
+      break;
+    case G_TYPE_INT64:
+      *(gint64 *) field = g_value_get_int64 (value);
+      break;
     case G_TYPE_UINT:
       *(guint *) field = g_value_get_uint (value);
       break;
@@ -121,6 +134,7 @@ store (gpointer object, GParamSpec *pspec, const GValue *value)
       g_free (*(char **) field);
       *(char **) field = g_value_dup_string (value);
       break;
+    case G_TYPE_INTERFACE:
     case G_TYPE_OBJECT:
       g_set_object ((GObject **) field, g_value_get_object (value));
       break;
@@ -182,7 +196,8 @@ void
 ortrain_field_init_all (gpointer object, GParamSpec *const *properties, guint n_properties)
 {
   for (guint i = 1; i < n_properties; i++)
-    store (object, properties[i], g_param_spec_get_default_value (properties[i]));
+    if ((properties[i]->flags & G_PARAM_WRITABLE) != 0 && address_of (object, properties[i]) != NULL)
+      store (object, properties[i], g_param_spec_get_default_value (properties[i]));
 }
 
 void

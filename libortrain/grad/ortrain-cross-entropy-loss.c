@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-cross-entropy-loss.h"
 
+#include "core/ortrain-field-private.h"
 #include "grad/ortrain-loss-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainCrossEntropyLoss:
@@ -103,59 +102,13 @@ ortrain_cross_entropy_loss_finalize (GObject *object)
 }
 
 static void
-ortrain_cross_entropy_loss_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (object);
-  switch (property_id)
-    {
-    case PROP_AXIS:
-      g_value_set_int (value, self->axis);
-      break;
-    case PROP_IGNORE_INDEX:
-      g_value_set_int64 (value, self->ignore_index);
-      break;
-    case PROP_LABEL_SMOOTHING:
-      g_value_set_double (value, self->label_smoothing);
-      break;
-    case PROP_CLASS_WEIGHTS:
-      g_value_set_object (value, self->class_weights);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_cross_entropy_loss_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (object);
-  switch (property_id)
-    {
-    case PROP_AXIS:
-      ortrain_cross_entropy_loss_set_axis (self, g_value_get_int (value));
-      break;
-    case PROP_IGNORE_INDEX:
-      ortrain_cross_entropy_loss_set_ignore_index (self, g_value_get_int64 (value));
-      break;
-    case PROP_LABEL_SMOOTHING:
-      ortrain_cross_entropy_loss_set_label_smoothing (self, g_value_get_double (value));
-      break;
-    case PROP_CLASS_WEIGHTS:
-      ortrain_cross_entropy_loss_set_class_weights (self, g_value_get_object (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_cross_entropy_loss_finalize;
-  object_class->get_property = ortrain_cross_entropy_loss_get_property;
-  object_class->set_property = ortrain_cross_entropy_loss_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LOSS_CLASS (klass)->build = ortrain_cross_entropy_loss_build;
 
   /**
@@ -163,8 +116,10 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
    *
    * The axis of the classes, counted from the end if negative.
    */
-  properties[PROP_AXIS] = g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
-                                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_AXIS] =
+      ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
+                                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY),
+                        G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, axis));
 
   /**
    * OrtrainCrossEntropyLoss:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
@@ -172,34 +127,32 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
    * The label that does not count; the least 64-bit integer for none.
    */
   properties[PROP_IGNORE_INDEX] =
-      g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, G_MININT64,
-                          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, G_MININT64,
+                                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY),
+                        G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, ignore_index));
 
   /**
    * OrtrainCrossEntropyLoss:label-smoothing: (getter get_label_smoothing) (setter set_label_smoothing)
    *
    * The part of the target that is spread over all classes.
    */
-  properties[PROP_LABEL_SMOOTHING] =
-      g_param_spec_double ("label-smoothing", NULL, NULL, 0.0, 1.0, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_LABEL_SMOOTHING] = ortrain_field_double (
+      "label-smoothing", G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, label_smoothing), 0.0, 1.0, 0.0);
 
   /**
    * OrtrainCrossEntropyLoss:class-weights: (getter get_class_weights) (setter set_class_weights)
    *
    * The weight of each class, one number per class.
    */
-  properties[PROP_CLASS_WEIGHTS] =
-      g_param_spec_object ("class-weights", NULL, NULL, ORTRAIN_TYPE_TENSOR,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_CLASS_WEIGHTS] = ortrain_field_object (
+      "class-weights", G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, class_weights), ORTRAIN_TYPE_TENSOR);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_cross_entropy_loss_init (OrtrainCrossEntropyLoss *self)
 {
-  self->axis = -1;
-  self->ignore_index = G_MININT64;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
 }
 
 /**
@@ -309,11 +262,8 @@ void
 ortrain_cross_entropy_loss_set_label_smoothing (OrtrainCrossEntropyLoss *self, double label_smoothing)
 {
   g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
-  g_return_if_fail (!isnan (label_smoothing));
-  if (self->label_smoothing == label_smoothing)
-    return;
-  self->label_smoothing = label_smoothing;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LABEL_SMOOTHING]);
+
+  ortrain_field_set_double (self, properties[PROP_LABEL_SMOOTHING], label_smoothing);
 }
 
 /**
@@ -342,8 +292,6 @@ void
 ortrain_cross_entropy_loss_set_class_weights (OrtrainCrossEntropyLoss *self, OrtrainTensor *class_weights)
 {
   g_return_if_fail (ORTRAIN_IS_CROSS_ENTROPY_LOSS (self));
-  g_return_if_fail (class_weights == NULL || G_TYPE_CHECK_INSTANCE_TYPE (class_weights, ORTRAIN_TYPE_TENSOR));
-  if (!g_set_object (&self->class_weights, class_weights))
-    return;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_CLASS_WEIGHTS]);
+
+  ortrain_field_set_object (self, properties[PROP_CLASS_WEIGHTS], class_weights);
 }

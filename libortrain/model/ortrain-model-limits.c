@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-limits.h"
 
+#include "core/ortrain-field-private.h"
+
 /**
  * OrtrainModelLimits:
  *
@@ -51,176 +53,91 @@ enum
 static GParamSpec *properties[N_PROPS];
 
 static void
-ortrain_model_limits_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainModelLimits *self = ORTRAIN_MODEL_LIMITS (object);
-  switch (id)
-    {
-    case PROP_MAX_MODEL_BYTES:
-      g_value_set_uint64 (value, self->max_model_bytes);
-      break;
-    case PROP_MAX_TENSOR_BYTES:
-      g_value_set_uint64 (value, self->max_tensor_bytes);
-      break;
-    case PROP_MAX_NODES:
-      g_value_set_uint64 (value, self->max_nodes);
-      break;
-    case PROP_MAX_TENSORS:
-      g_value_set_uint64 (value, self->max_tensors);
-      break;
-    case PROP_MAX_ITEMS:
-      g_value_set_uint64 (value, self->max_items);
-      break;
-    case PROP_MAX_NAME_BYTES:
-      g_value_set_uint64 (value, self->max_name_bytes);
-      break;
-    case PROP_MAX_RANK:
-      g_value_set_uint (value, self->max_rank);
-      break;
-    case PROP_MAX_DEPTH:
-      g_value_set_uint (value, self->max_depth);
-      break;
-    case PROP_MAX_GRAPH_DEPTH:
-      g_value_set_uint (value, self->max_graph_depth);
-      break;
-    case PROP_MAX_FUNCTION_DEPTH:
-      g_value_set_uint (value, self->max_function_depth);
-      break;
-    case PROP_ALLOW_EXTERNAL_DATA:
-      g_value_set_boolean (value, self->allow_external_data);
-      break;
-    case PROP_ALLOW_LINKS:
-      g_value_set_boolean (value, self->allow_links);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
-}
-
-static void
-ortrain_model_limits_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainModelLimits *self = ORTRAIN_MODEL_LIMITS (object);
-  switch (id)
-    {
-    case PROP_MAX_MODEL_BYTES:
-      ortrain_model_limits_set_max_model_bytes (self, g_value_get_uint64 (value));
-      break;
-    case PROP_MAX_TENSOR_BYTES:
-      ortrain_model_limits_set_max_tensor_bytes (self, g_value_get_uint64 (value));
-      break;
-    case PROP_MAX_NODES:
-      ortrain_model_limits_set_max_nodes (self, g_value_get_uint64 (value));
-      break;
-    case PROP_MAX_TENSORS:
-      ortrain_model_limits_set_max_tensors (self, g_value_get_uint64 (value));
-      break;
-    case PROP_MAX_ITEMS:
-      ortrain_model_limits_set_max_items (self, g_value_get_uint64 (value));
-      break;
-    case PROP_MAX_NAME_BYTES:
-      ortrain_model_limits_set_max_name_bytes (self, g_value_get_uint64 (value));
-      break;
-    case PROP_MAX_RANK:
-      ortrain_model_limits_set_max_rank (self, g_value_get_uint (value));
-      break;
-    case PROP_MAX_DEPTH:
-      ortrain_model_limits_set_max_depth (self, g_value_get_uint (value));
-      break;
-    case PROP_MAX_GRAPH_DEPTH:
-      ortrain_model_limits_set_max_graph_depth (self, g_value_get_uint (value));
-      break;
-    case PROP_MAX_FUNCTION_DEPTH:
-      ortrain_model_limits_set_max_function_depth (self, g_value_get_uint (value));
-      break;
-    case PROP_ALLOW_EXTERNAL_DATA:
-      ortrain_model_limits_set_allow_external_data (self, g_value_get_boolean (value));
-      break;
-    case PROP_ALLOW_LINKS:
-      ortrain_model_limits_set_allow_links (self, g_value_get_boolean (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
-}
-
-static void
 ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  const GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
-  object_class->get_property = ortrain_model_limits_get_property;
-  object_class->set_property = ortrain_model_limits_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
 
   /**
    * OrtrainModelLimits:max-model-bytes:
    *
    * The largest model file, in bytes, without external data.
    */
-  properties[PROP_MAX_MODEL_BYTES] =
-      g_param_spec_uint64 ("max-model-bytes", NULL, NULL, 0, G_MAXUINT64, 2147483647, flags);
+  properties[PROP_MAX_MODEL_BYTES] = ortrain_field_uint64 (
+      "max-model-bytes", G_STRUCT_OFFSET (OrtrainModelLimits, max_model_bytes), 0, G_MAXUINT64, 2147483647);
   /**
    * OrtrainModelLimits:max-tensor-bytes:
    *
    * The largest tensor, in bytes.
    */
   properties[PROP_MAX_TENSOR_BYTES] =
-      g_param_spec_uint64 ("max-tensor-bytes", NULL, NULL, 0, G_MAXUINT64, G_GUINT64_CONSTANT (1) << 46, flags);
+      ortrain_field_uint64 ("max-tensor-bytes", G_STRUCT_OFFSET (OrtrainModelLimits, max_tensor_bytes), 0, G_MAXUINT64,
+                            G_GUINT64_CONSTANT (1) << 46);
   /**
    * OrtrainModelLimits:max-nodes:
    *
    * The largest number of nodes, those in subgraphs and inlined functions included.
    */
-  properties[PROP_MAX_NODES] = g_param_spec_uint64 ("max-nodes", NULL, NULL, 0, G_MAXUINT64, 1000000, flags);
+  properties[PROP_MAX_NODES] =
+      ortrain_field_uint64 ("max-nodes", G_STRUCT_OFFSET (OrtrainModelLimits, max_nodes), 0, G_MAXUINT64, 1000000);
   /**
    * OrtrainModelLimits:max-tensors:
    *
    * The largest number of tensors.
    */
-  properties[PROP_MAX_TENSORS] = g_param_spec_uint64 ("max-tensors", NULL, NULL, 0, G_MAXUINT64, 1000000, flags);
+  properties[PROP_MAX_TENSORS] =
+      ortrain_field_uint64 ("max-tensors", G_STRUCT_OFFSET (OrtrainModelLimits, max_tensors), 0, G_MAXUINT64, 1000000);
   /**
    * OrtrainModelLimits:max-items:
    *
    * The largest number of names, attributes, numbers in attributes and other small parts together.
    */
-  properties[PROP_MAX_ITEMS] = g_param_spec_uint64 ("max-items", NULL, NULL, 0, G_MAXUINT64, 16000000, flags);
+  properties[PROP_MAX_ITEMS] =
+      ortrain_field_uint64 ("max-items", G_STRUCT_OFFSET (OrtrainModelLimits, max_items), 0, G_MAXUINT64, 16000000);
   /**
    * OrtrainModelLimits:max-name-bytes:
    *
    * The longest name, in bytes.
    */
-  properties[PROP_MAX_NAME_BYTES] = g_param_spec_uint64 ("max-name-bytes", NULL, NULL, 0, G_MAXUINT64, 65536, flags);
+  properties[PROP_MAX_NAME_BYTES] = ortrain_field_uint64 (
+      "max-name-bytes", G_STRUCT_OFFSET (OrtrainModelLimits, max_name_bytes), 0, G_MAXUINT64, 65536);
   /**
    * OrtrainModelLimits:max-rank:
    *
    * The largest number of dimensions of a tensor.
    */
-  properties[PROP_MAX_RANK] = g_param_spec_uint ("max-rank", NULL, NULL, 0, 16, 16, flags);
+  properties[PROP_MAX_RANK] =
+      ortrain_field_uint ("max-rank", G_STRUCT_OFFSET (OrtrainModelLimits, max_rank), 0, 16, 16);
   /**
    * OrtrainModelLimits:max-depth:
    *
    * How deep messages in the file may nest.
    */
-  properties[PROP_MAX_DEPTH] = g_param_spec_uint ("max-depth", NULL, NULL, 0, 256, 64, flags);
+  properties[PROP_MAX_DEPTH] =
+      ortrain_field_uint ("max-depth", G_STRUCT_OFFSET (OrtrainModelLimits, max_depth), 0, 256, 64);
   /**
    * OrtrainModelLimits:max-graph-depth:
    *
    * How deep graphs may nest in graphs.
    */
-  properties[PROP_MAX_GRAPH_DEPTH] = g_param_spec_uint ("max-graph-depth", NULL, NULL, 0, 64, 16, flags);
+  properties[PROP_MAX_GRAPH_DEPTH] =
+      ortrain_field_uint ("max-graph-depth", G_STRUCT_OFFSET (OrtrainModelLimits, max_graph_depth), 0, 64, 16);
   /**
    * OrtrainModelLimits:max-function-depth:
    *
    * How deep functions may call functions.
    */
-  properties[PROP_MAX_FUNCTION_DEPTH] = g_param_spec_uint ("max-function-depth", NULL, NULL, 0, 64, 16, flags);
+  properties[PROP_MAX_FUNCTION_DEPTH] =
+      ortrain_field_uint ("max-function-depth", G_STRUCT_OFFSET (OrtrainModelLimits, max_function_depth), 0, 64, 16);
   /**
    * OrtrainModelLimits:allow-external-data:
    *
    * Whether weights may be read from files beside the model, below its directory.
    */
-  properties[PROP_ALLOW_EXTERNAL_DATA] = g_param_spec_boolean ("allow-external-data", NULL, NULL, TRUE, flags);
+  properties[PROP_ALLOW_EXTERNAL_DATA] =
+      ortrain_field_boolean ("allow-external-data", G_STRUCT_OFFSET (OrtrainModelLimits, allow_external_data), TRUE);
   /**
    * OrtrainModelLimits:allow-links:
    *
@@ -228,25 +145,15 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
    * nobody trusts could use such links to read a file that its author may not read; caches of model hubs are made of
    * them.
    */
-  properties[PROP_ALLOW_LINKS] = g_param_spec_boolean ("allow-links", NULL, NULL, FALSE, flags);
+  properties[PROP_ALLOW_LINKS] =
+      ortrain_field_boolean ("allow-links", G_STRUCT_OFFSET (OrtrainModelLimits, allow_links), FALSE);
   g_object_class_install_properties (object_class, N_PROPS, properties);
 }
 
 static void
 ortrain_model_limits_init (OrtrainModelLimits *self)
 {
-  self->max_model_bytes = 2147483647;
-  self->max_tensor_bytes = G_GUINT64_CONSTANT (1) << 46;
-  self->max_nodes = 1000000;
-  self->max_tensors = 1000000;
-  self->max_items = 16000000;
-  self->max_name_bytes = 65536;
-  self->max_rank = 16;
-  self->max_depth = 64;
-  self->max_graph_depth = 16;
-  self->max_function_depth = 16;
-  self->allow_external_data = TRUE;
-  self->allow_links = FALSE;
+  ortrain_field_init_all (self, properties, N_PROPS);
 }
 
 /**
@@ -288,10 +195,8 @@ void
 ortrain_model_limits_set_max_model_bytes (OrtrainModelLimits *self, guint64 max_model_bytes)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  if (self->max_model_bytes == max_model_bytes)
-    return;
-  self->max_model_bytes = max_model_bytes;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_MODEL_BYTES]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_MAX_MODEL_BYTES], max_model_bytes);
 }
 
 /**
@@ -320,10 +225,8 @@ void
 ortrain_model_limits_set_max_tensor_bytes (OrtrainModelLimits *self, guint64 max_tensor_bytes)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  if (self->max_tensor_bytes == max_tensor_bytes)
-    return;
-  self->max_tensor_bytes = max_tensor_bytes;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_TENSOR_BYTES]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_MAX_TENSOR_BYTES], max_tensor_bytes);
 }
 
 /**
@@ -352,10 +255,8 @@ void
 ortrain_model_limits_set_max_nodes (OrtrainModelLimits *self, guint64 max_nodes)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  if (self->max_nodes == max_nodes)
-    return;
-  self->max_nodes = max_nodes;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_NODES]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_MAX_NODES], max_nodes);
 }
 
 /**
@@ -384,10 +285,8 @@ void
 ortrain_model_limits_set_max_tensors (OrtrainModelLimits *self, guint64 max_tensors)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  if (self->max_tensors == max_tensors)
-    return;
-  self->max_tensors = max_tensors;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_TENSORS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_MAX_TENSORS], max_tensors);
 }
 
 /**
@@ -416,10 +315,8 @@ void
 ortrain_model_limits_set_max_items (OrtrainModelLimits *self, guint64 max_items)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  if (self->max_items == max_items)
-    return;
-  self->max_items = max_items;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_ITEMS]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_MAX_ITEMS], max_items);
 }
 
 /**
@@ -448,10 +345,8 @@ void
 ortrain_model_limits_set_max_name_bytes (OrtrainModelLimits *self, guint64 max_name_bytes)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  if (self->max_name_bytes == max_name_bytes)
-    return;
-  self->max_name_bytes = max_name_bytes;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_NAME_BYTES]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_MAX_NAME_BYTES], max_name_bytes);
 }
 
 /**
@@ -480,11 +375,8 @@ void
 ortrain_model_limits_set_max_rank (OrtrainModelLimits *self, guint max_rank)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  max_rank = MIN (max_rank, 16);
-  if (self->max_rank == max_rank)
-    return;
-  self->max_rank = max_rank;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_RANK]);
+
+  ortrain_field_set_uint (self, properties[PROP_MAX_RANK], MIN (max_rank, 16));
 }
 
 /**
@@ -513,11 +405,8 @@ void
 ortrain_model_limits_set_max_depth (OrtrainModelLimits *self, guint max_depth)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  max_depth = MIN (max_depth, 256);
-  if (self->max_depth == max_depth)
-    return;
-  self->max_depth = max_depth;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_DEPTH]);
+
+  ortrain_field_set_uint (self, properties[PROP_MAX_DEPTH], MIN (max_depth, 256));
 }
 
 /**
@@ -546,11 +435,8 @@ void
 ortrain_model_limits_set_max_graph_depth (OrtrainModelLimits *self, guint max_graph_depth)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  max_graph_depth = MIN (max_graph_depth, 64);
-  if (self->max_graph_depth == max_graph_depth)
-    return;
-  self->max_graph_depth = max_graph_depth;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_GRAPH_DEPTH]);
+
+  ortrain_field_set_uint (self, properties[PROP_MAX_GRAPH_DEPTH], MIN (max_graph_depth, 64));
 }
 
 /**
@@ -579,11 +465,8 @@ void
 ortrain_model_limits_set_max_function_depth (OrtrainModelLimits *self, guint max_function_depth)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  max_function_depth = MIN (max_function_depth, 64);
-  if (self->max_function_depth == max_function_depth)
-    return;
-  self->max_function_depth = max_function_depth;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_FUNCTION_DEPTH]);
+
+  ortrain_field_set_uint (self, properties[PROP_MAX_FUNCTION_DEPTH], MIN (max_function_depth, 64));
 }
 
 /**
@@ -612,11 +495,8 @@ void
 ortrain_model_limits_set_allow_external_data (OrtrainModelLimits *self, gboolean allow_external_data)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  allow_external_data = !!allow_external_data;
-  if (self->allow_external_data == allow_external_data)
-    return;
-  self->allow_external_data = allow_external_data;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ALLOW_EXTERNAL_DATA]);
+
+  ortrain_field_set_boolean (self, properties[PROP_ALLOW_EXTERNAL_DATA], allow_external_data);
 }
 
 /**
@@ -645,9 +525,6 @@ void
 ortrain_model_limits_set_allow_links (OrtrainModelLimits *self, gboolean allow_links)
 {
   g_return_if_fail (ORTRAIN_IS_MODEL_LIMITS (self));
-  allow_links = !!allow_links;
-  if (self->allow_links == allow_links)
-    return;
-  self->allow_links = allow_links;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ALLOW_LINKS]);
+
+  ortrain_field_set_boolean (self, properties[PROP_ALLOW_LINKS], allow_links);
 }

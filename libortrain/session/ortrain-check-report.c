@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-check-report.h"
 
+#include "core/ortrain-field-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-op-private.h"
 #include "provider/ortrain-provider-private.h"
 #include "session/ortrain-obstacle-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-training-graph-private.h"
-
-#include <math.h>
 
 /**
  * OrtrainCheckReport:
@@ -199,43 +198,29 @@ ortrain_check_report_finalize (GObject *object)
 }
 
 static void
-ortrain_check_report_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainCheckReport *self = ORTRAIN_CHECK_REPORT (object);
-  switch (property_id)
-    {
-    case PROP_TRAINABLE:
-      g_value_set_boolean (value, self->trainable);
-      break;
-    case PROP_OBSTACLES:
-      g_value_set_object (value, self->obstacles);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
   object_class->finalize = ortrain_check_report_finalize;
-  object_class->get_property = ortrain_check_report_get_property;
+  object_class->get_property = ortrain_field_get_property;
 
   /**
    * OrtrainCheckReport:trainable: (getter get_trainable)
    *
    * Whether the model can be trained: some output of a floating type, and nothing in the way to it.
    */
-  properties[PROP_TRAINABLE] = g_param_spec_boolean ("trainable", NULL, NULL, FALSE, flags);
+  properties[PROP_TRAINABLE] = ortrain_field_at (g_param_spec_boolean ("trainable", NULL, NULL, FALSE, flags),
+                                                 G_STRUCT_OFFSET (OrtrainCheckReport, trainable));
   /**
    * OrtrainCheckReport:obstacles: (getter get_obstacles)
    *
    * The obstacles, a list of [class@Obstacle].
    */
-  properties[PROP_OBSTACLES] = g_param_spec_object ("obstacles", NULL, NULL, G_TYPE_LIST_MODEL, flags);
+  properties[PROP_OBSTACLES] =
+      ortrain_field_at (g_param_spec_object ("obstacles", NULL, NULL, G_TYPE_LIST_MODEL, flags),
+                        G_STRUCT_OFFSET (OrtrainCheckReport, obstacles));
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 

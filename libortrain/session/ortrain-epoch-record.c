@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-epoch-record-private.h"
 
-#include <math.h>
+#include "core/ortrain-field-private.h"
 
 /**
  * OrtrainEpochRecord:
@@ -26,80 +26,60 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static void
-ortrain_epoch_record_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainEpochRecord *self = ORTRAIN_EPOCH_RECORD (object);
-  switch (property_id)
-    {
-    case PROP_EPOCH:
-      g_value_set_uint (value, self->epoch);
-      break;
-    case PROP_LOSS:
-      g_value_set_double (value, self->loss);
-      break;
-    case PROP_VALIDATION_LOSS:
-      g_value_set_double (value, self->validation_loss);
-      break;
-    case PROP_METRIC:
-      g_value_set_double (value, self->metric);
-      break;
-    case PROP_LEARNING_RATE:
-      g_value_set_double (value, self->learning_rate);
-      break;
-    case PROP_SECONDS:
-      g_value_set_double (value, self->seconds);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
-  object_class->get_property = ortrain_epoch_record_get_property;
+  object_class->get_property = ortrain_field_get_property;
 
   /**
    * OrtrainEpochRecord:epoch: (getter get_epoch)
    *
    * The number of the epoch, from 1.
    */
-  properties[PROP_EPOCH] = g_param_spec_uint ("epoch", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  properties[PROP_EPOCH] = ortrain_field_at (g_param_spec_uint ("epoch", NULL, NULL, 0, G_MAXUINT, 0, flags),
+                                             G_STRUCT_OFFSET (OrtrainEpochRecord, epoch));
   /**
    * OrtrainEpochRecord:loss: (getter get_loss)
    *
    * The mean loss of the training steps of the epoch.
    */
-  properties[PROP_LOSS] = g_param_spec_double ("loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  properties[PROP_LOSS] =
+      ortrain_field_at (g_param_spec_double ("loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, loss));
   /**
    * OrtrainEpochRecord:validation-loss: (getter get_validation_loss)
    *
    * The mean loss on the validation data; not a number if there are none.
    */
   properties[PROP_VALIDATION_LOSS] =
-      g_param_spec_double ("validation-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+      ortrain_field_at (g_param_spec_double ("validation-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, validation_loss));
   /**
    * OrtrainEpochRecord:metric: (getter get_metric)
    *
    * The accuracy on the validation data; -1 if there are none, or no cross entropy.
    */
-  properties[PROP_METRIC] = g_param_spec_double ("metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  properties[PROP_METRIC] =
+      ortrain_field_at (g_param_spec_double ("metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, metric));
   /**
    * OrtrainEpochRecord:learning-rate: (getter get_learning_rate)
    *
    * The learning rate at the end of the epoch.
    */
   properties[PROP_LEARNING_RATE] =
-      g_param_spec_double ("learning-rate", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+      ortrain_field_at (g_param_spec_double ("learning-rate", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, learning_rate));
   /**
    * OrtrainEpochRecord:seconds: (getter get_seconds)
    *
    * The time that the epoch took.
    */
-  properties[PROP_SECONDS] = g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  properties[PROP_SECONDS] =
+      ortrain_field_at (g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
+                        G_STRUCT_OFFSET (OrtrainEpochRecord, seconds));
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-obstacle-private.h"
 
-#include <math.h>
+#include "core/ortrain-field-private.h"
 
 /**
  * OrtrainObstacle:
@@ -74,97 +74,70 @@ ortrain_obstacle_finalize (GObject *object)
 }
 
 static void
-ortrain_obstacle_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainObstacle *self = ORTRAIN_OBSTACLE (object);
-  switch (property_id)
-    {
-    case PROP_NODE:
-      g_value_set_string (value, self->node);
-      break;
-    case PROP_OPERATOR:
-      g_value_set_string (value, self->operator);
-      break;
-    case PROP_DOMAIN:
-      g_value_set_string (value, self->domain);
-      break;
-    case PROP_OPSET:
-      g_value_set_uint (value, self->opset);
-      break;
-    case PROP_DTYPE:
-      g_value_set_string (value, self->dtype);
-      break;
-    case PROP_DEVICE:
-      g_value_set_string (value, self->device);
-      break;
-    case PROP_REASON:
-      g_value_set_string (value, self->reason);
-      break;
-    case PROP_WAY_OUT:
-      g_value_set_string (value, self->way_out);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_obstacle_class_init (OrtrainObstacleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
   object_class->finalize = ortrain_obstacle_finalize;
-  object_class->get_property = ortrain_obstacle_get_property;
+  object_class->get_property = ortrain_field_get_property;
 
   /**
    * OrtrainObstacle:node: (getter get_node)
    *
    * The name of the node, empty if it has none.
    */
-  properties[PROP_NODE] = g_param_spec_string ("node", NULL, NULL, NULL, flags);
+  properties[PROP_NODE] =
+      ortrain_field_at (g_param_spec_string ("node", NULL, NULL, NULL, flags), G_STRUCT_OFFSET (OrtrainObstacle, node));
   /**
    * OrtrainObstacle:operator: (getter get_operator)
    *
    * The type of the operator.
    */
-  properties[PROP_OPERATOR] = g_param_spec_string ("operator", NULL, NULL, NULL, flags);
+  properties[PROP_OPERATOR] = ortrain_field_at (g_param_spec_string ("operator", NULL, NULL, NULL, flags),
+                                                G_STRUCT_OFFSET (OrtrainObstacle, operator));
   /**
    * OrtrainObstacle:domain: (getter get_domain)
    *
    * The operator's domain, empty for ONNX's own.
    */
-  properties[PROP_DOMAIN] = g_param_spec_string ("domain", NULL, NULL, NULL, flags);
+  properties[PROP_DOMAIN] = ortrain_field_at (g_param_spec_string ("domain", NULL, NULL, NULL, flags),
+                                              G_STRUCT_OFFSET (OrtrainObstacle, domain));
   /**
    * OrtrainObstacle:opset: (getter get_opset)
    *
    * The version of the operator set that the model asks for.
    */
-  properties[PROP_OPSET] = g_param_spec_uint ("opset", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  properties[PROP_OPSET] = ortrain_field_at (g_param_spec_uint ("opset", NULL, NULL, 0, G_MAXUINT, 0, flags),
+                                             G_STRUCT_OFFSET (OrtrainObstacle, opset));
   /**
    * OrtrainObstacle:dtype: (getter get_dtype)
    *
    * The element type that is asked for, empty if it does not matter.
    */
-  properties[PROP_DTYPE] = g_param_spec_string ("dtype", NULL, NULL, NULL, flags);
+  properties[PROP_DTYPE] = ortrain_field_at (g_param_spec_string ("dtype", NULL, NULL, NULL, flags),
+                                             G_STRUCT_OFFSET (OrtrainObstacle, dtype));
   /**
    * OrtrainObstacle:device: (getter get_device)
    *
    * The device that was asked.
    */
-  properties[PROP_DEVICE] = g_param_spec_string ("device", NULL, NULL, NULL, flags);
+  properties[PROP_DEVICE] = ortrain_field_at (g_param_spec_string ("device", NULL, NULL, NULL, flags),
+                                              G_STRUCT_OFFSET (OrtrainObstacle, device));
   /**
    * OrtrainObstacle:reason: (getter get_reason)
    *
    * What is wrong.
    */
-  properties[PROP_REASON] = g_param_spec_string ("reason", NULL, NULL, NULL, flags);
+  properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
+                                              G_STRUCT_OFFSET (OrtrainObstacle, reason));
   /**
    * OrtrainObstacle:way-out: (getter get_way_out)
    *
    * What can be done.
    */
-  properties[PROP_WAY_OUT] = g_param_spec_string ("way-out", NULL, NULL, NULL, flags);
+  properties[PROP_WAY_OUT] = ortrain_field_at (g_param_spec_string ("way-out", NULL, NULL, NULL, flags),
+                                               G_STRUCT_OFFSET (OrtrainObstacle, way_out));
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 

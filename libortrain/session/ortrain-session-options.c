@@ -2,7 +2,9 @@
 #include "session/ortrain-session-options.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-field-private.h"
 #include "core/ortrain-json-private.h"
+#include "session/ortrain-option-text-private.h"
 
 /**
  * OrtrainSessionOptions:
@@ -45,155 +47,72 @@ static GParamSpec *properties[N_PROPS];
 G_DEFINE_FINAL_TYPE (OrtrainSessionOptions, ortrain_session_options, G_TYPE_OBJECT)
 
 static void
-ortrain_session_options_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
-{
-  OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
-  switch (property_id)
-    {
-    case PROP_THREADS:
-      g_value_set_uint (value, self->threads);
-      break;
-    case PROP_SEED:
-      g_value_set_uint64 (value, self->seed);
-      break;
-    case PROP_DETERMINISTIC:
-      g_value_set_boolean (value, self->deterministic);
-      break;
-    case PROP_OPTIMIZE:
-      g_value_set_boolean (value, self->optimize);
-      break;
-    case PROP_PRINT_MEMORY:
-      g_value_set_boolean (value, self->print_memory);
-      break;
-    case PROP_MAX_PLANS:
-      g_value_set_uint (value, self->max_plans);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
-ortrain_session_options_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
-{
-  OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
-  switch (property_id)
-    {
-    case PROP_THREADS:
-      ortrain_session_options_set_threads (self, g_value_get_uint (value));
-      break;
-    case PROP_SEED:
-      ortrain_session_options_set_seed (self, g_value_get_uint64 (value));
-      break;
-    case PROP_DETERMINISTIC:
-      ortrain_session_options_set_deterministic (self, g_value_get_boolean (value));
-      break;
-    case PROP_OPTIMIZE:
-      ortrain_session_options_set_optimize (self, g_value_get_boolean (value));
-      break;
-    case PROP_PRINT_MEMORY:
-      ortrain_session_options_set_print_memory (self, g_value_get_boolean (value));
-      break;
-    case PROP_MAX_PLANS:
-      ortrain_session_options_set_max_plans (self, g_value_get_uint (value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
-    }
-}
-
-static void
 ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
-  object_class->get_property = ortrain_session_options_get_property;
-  object_class->set_property = ortrain_session_options_set_property;
+  object_class->get_property = ortrain_field_get_property;
+  object_class->set_property = ortrain_field_set_property;
 
   /**
    * OrtrainSessionOptions:threads: (getter get_threads) (setter set_threads)
    *
    * Number of threads that kernels run on, 0 for one per core that the process may use.
    */
-  properties[PROP_THREADS] = g_param_spec_uint ("threads", NULL, NULL, 0, 1024, 0, flags);
+  properties[PROP_THREADS] =
+      ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainSessionOptions, threads), 0, 1024, 0);
   /**
    * OrtrainSessionOptions:seed: (getter get_seed) (setter set_seed)
    *
    * Seed of the random operators.
    */
-  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  properties[PROP_SEED] =
+      ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainSessionOptions, seed), 0, G_MAXUINT64, 0);
   /**
    * OrtrainSessionOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
    * Whether the bits of the results are the same at any number of threads, at a small cost. From run to run they are
    * the same in any case.
    */
-  properties[PROP_DETERMINISTIC] = g_param_spec_boolean ("deterministic", NULL, NULL, FALSE, flags);
+  properties[PROP_DETERMINISTIC] =
+      ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainSessionOptions, deterministic), FALSE);
   /**
    * OrtrainSessionOptions:optimize: (getter get_optimize) (setter set_optimize)
    *
    * Whether passes rewrite the graph: fusion, layouts, and so on.
    */
-  properties[PROP_OPTIMIZE] = g_param_spec_boolean ("optimize", NULL, NULL, TRUE, flags);
+  properties[PROP_OPTIMIZE] =
+      ortrain_field_boolean ("optimize", G_STRUCT_OFFSET (OrtrainSessionOptions, optimize), TRUE);
   /**
    * OrtrainSessionOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
    *
    * Whether the memory line is printed, through the log domain `Ortrain-Memory`, when a plan runs for the first time.
    */
-  properties[PROP_PRINT_MEMORY] = g_param_spec_boolean ("print-memory", NULL, NULL, FALSE, flags);
+  properties[PROP_PRINT_MEMORY] =
+      ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainSessionOptions, print_memory), FALSE);
   /**
    * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
    *
    * Number of memory plans that are kept, one for each set of input shapes; the least recently used one goes first.
    */
-  properties[PROP_MAX_PLANS] = g_param_spec_uint ("max-plans", NULL, NULL, 1, 4096, 16, flags);
+  properties[PROP_MAX_PLANS] =
+      ortrain_field_uint ("max-plans", G_STRUCT_OFFSET (OrtrainSessionOptions, max_plans), 1, 4096, 16);
   g_object_class_install_properties (object_class, N_PROPS, properties);
-}
-
-/* FALSE when the text is no value of the property, or out of its range. */
-static gboolean
-set_from_text (OrtrainSessionOptions *self, GParamSpec *pspec, const char *text)
-{
-  if (pspec->value_type == G_TYPE_BOOLEAN)
-    {
-      static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
-                                                                                           NULL };
-      g_autofree char *lower = g_ascii_strdown (text, -1);
-      if (!g_strv_contains (yes, lower) && !g_strv_contains (no, lower))
-        return FALSE;
-      g_object_set (self, pspec->name, g_strv_contains (yes, lower), NULL);
-      return TRUE;
-    }
-  guint64 number;
-  g_auto (GValue) value = G_VALUE_INIT;
-  if (!g_ascii_string_to_unsigned (text, 10, 0, pspec->value_type == G_TYPE_UINT ? G_MAXUINT : G_MAXUINT64, &number,
-                                   NULL))
-    return FALSE;
-  g_value_init (&value, pspec->value_type);
-  if (pspec->value_type == G_TYPE_UINT)
-    g_value_set_uint (&value, (guint) number);
-  else
-    g_value_set_uint64 (&value, number);
-  if (g_param_value_validate (pspec, &value))
-    return FALSE;
-  g_object_set_property (G_OBJECT (self), pspec->name, &value);
-  return TRUE;
 }
 
 static void
 ortrain_session_options_init (OrtrainSessionOptions *self)
 {
-  for (guint i = 1; i < N_PROPS; i++)
-    {
-      const GValue *value = g_param_spec_get_default_value (properties[i]);
-      g_object_set_property (G_OBJECT (self), properties[i]->name, value);
-      g_autofree char *upper = g_ascii_strup (properties[i]->name, -1);
-      g_autofree char *variable = g_strconcat ("ORTRAIN_", g_strdelimit (upper, "-", '_'), NULL);
-      const char *text = g_getenv (variable);
-      if (text != NULL && !set_from_text (self, properties[i], text))
-        g_message ("The environment variable %s is left alone: '%s' is no value for it", variable, text);
-    }
+  static const OrtrainOptionVariable variables[] = {
+    { "ORTRAIN_THREADS", "threads" },
+    { "ORTRAIN_SEED", "seed" },
+    { "ORTRAIN_DETERMINISTIC", "deterministic" },
+    { "ORTRAIN_OPTIMIZE", "optimize" },
+    { "ORTRAIN_PRINT_MEMORY", "print-memory" },
+    { "ORTRAIN_MAX_PLANS", "max-plans" },
+  };
+  ortrain_field_init_all (self, properties, N_PROPS);
+  ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }
 
 /**
@@ -261,7 +180,7 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
           g_autofree char *text = json_to_string (node, FALSE);
           gboolean fits =
               pspec != NULL && type == (pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN : G_TYPE_INT64);
-          if (!fits || !set_from_text (pass == 0 ? fresh : self, pspec, text))
+          if (!fits || !ortrain_option_set_from_text (G_OBJECT (pass == 0 ? fresh : self), key, text, NULL))
             {
               if (pspec == NULL)
                 g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
@@ -304,10 +223,7 @@ ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads)
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  if (self->threads == threads)
-    return;
-  self->threads = threads;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_THREADS]);
+  ortrain_field_set_uint (self, properties[PROP_THREADS], threads);
 }
 
 /**
@@ -338,10 +254,7 @@ ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed)
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  if (self->seed == seed)
-    return;
-  self->seed = seed;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
+  ortrain_field_set_uint64 (self, properties[PROP_SEED], seed);
 }
 
 /**
@@ -372,11 +285,7 @@ ortrain_session_options_set_deterministic (OrtrainSessionOptions *self, gboolean
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  deterministic = !!deterministic;
-  if (self->deterministic == deterministic)
-    return;
-  self->deterministic = deterministic;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DETERMINISTIC]);
+  ortrain_field_set_boolean (self, properties[PROP_DETERMINISTIC], deterministic);
 }
 
 /**
@@ -407,11 +316,7 @@ ortrain_session_options_set_optimize (OrtrainSessionOptions *self, gboolean opti
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  optimize = !!optimize;
-  if (self->optimize == optimize)
-    return;
-  self->optimize = optimize;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OPTIMIZE]);
+  ortrain_field_set_boolean (self, properties[PROP_OPTIMIZE], optimize);
 }
 
 /**
@@ -442,11 +347,7 @@ ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean 
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  print_memory = !!print_memory;
-  if (self->print_memory == print_memory)
-    return;
-  self->print_memory = print_memory;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PRINT_MEMORY]);
+  ortrain_field_set_boolean (self, properties[PROP_PRINT_MEMORY], print_memory);
 }
 
 /**
@@ -477,8 +378,5 @@ ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_pl
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  if (self->max_plans == max_plans)
-    return;
-  self->max_plans = max_plans;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_PLANS]);
+  ortrain_field_set_uint (self, properties[PROP_MAX_PLANS], max_plans);
 }

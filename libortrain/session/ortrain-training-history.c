@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-history-private.h"
 
+#include "core/ortrain-field-private.h"
+
 #include <math.h>
 
 /**
@@ -45,18 +47,6 @@ ortrain_training_history_get_property (GObject *object, guint property_id, GValu
   OrtrainTrainingHistory *self = ORTRAIN_TRAINING_HISTORY (object);
   switch (property_id)
     {
-    case PROP_EPOCHS:
-      g_value_set_object (value, self->epochs);
-      break;
-    case PROP_N_STEPS:
-      g_value_set_uint64 (value, self->n_steps);
-      break;
-    case PROP_STOPPED_EARLY:
-      g_value_set_boolean (value, self->stopped_early);
-      break;
-    case PROP_SECONDS:
-      g_value_set_double (value, self->seconds);
-      break;
     case PROP_N_EPOCHS:
       g_value_set_uint (value, ortrain_training_history_get_n_epochs (self));
       break;
@@ -73,7 +63,7 @@ ortrain_training_history_get_property (GObject *object, guint property_id, GValu
       g_value_set_uint (value, ortrain_training_history_get_best_epoch (self));
       break;
     default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+      ortrain_field_get_property (object, property_id, value, pspec);
     }
 }
 
@@ -91,25 +81,30 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
    *
    * The epochs, a list of [class@EpochRecord].
    */
-  properties[PROP_EPOCHS] = g_param_spec_object ("epochs", NULL, NULL, G_TYPE_LIST_MODEL, flags);
+  properties[PROP_EPOCHS] = ortrain_field_at (g_param_spec_object ("epochs", NULL, NULL, G_TYPE_LIST_MODEL, flags),
+                                              G_STRUCT_OFFSET (OrtrainTrainingHistory, epochs));
   /**
    * OrtrainTrainingHistory:n-steps: (getter get_n_steps)
    *
    * The number of training steps.
    */
-  properties[PROP_N_STEPS] = g_param_spec_uint64 ("n-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags);
+  properties[PROP_N_STEPS] = ortrain_field_at (g_param_spec_uint64 ("n-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                                               G_STRUCT_OFFSET (OrtrainTrainingHistory, n_steps));
   /**
    * OrtrainTrainingHistory:stopped-early: (getter get_stopped_early)
    *
    * Whether training ended because the loss did not become less.
    */
-  properties[PROP_STOPPED_EARLY] = g_param_spec_boolean ("stopped-early", NULL, NULL, FALSE, flags);
+  properties[PROP_STOPPED_EARLY] = ortrain_field_at (g_param_spec_boolean ("stopped-early", NULL, NULL, FALSE, flags),
+                                                     G_STRUCT_OFFSET (OrtrainTrainingHistory, stopped_early));
   /**
    * OrtrainTrainingHistory:seconds: (getter get_seconds)
    *
    * The time that training took.
    */
-  properties[PROP_SECONDS] = g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  properties[PROP_SECONDS] =
+      ortrain_field_at (g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
+                        G_STRUCT_OFFSET (OrtrainTrainingHistory, seconds));
   /**
    * OrtrainTrainingHistory:n-epochs: (getter get_n_epochs)
    *

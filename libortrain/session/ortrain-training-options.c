@@ -2,10 +2,9 @@
 #include "session/ortrain-training-options-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-field-private.h"
 #include "ortrain-enum-types.h"
-#include "session/ortrain-options-json-private.h"
-
-#include <math.h>
+#include "session/ortrain-option-text-private.h"
 
 /**
  * OrtrainTrainingOptions:
@@ -65,31 +64,6 @@ enum
 
 static GParamSpec *properties[N_PROPERTIES];
 
-/* What cannot be read as a value is told, and left alone. */
-static void
-read_environment (OrtrainTrainingOptions *self)
-{
-  static const struct
-  {
-    const char *variable, *property;
-  } table[] = {
-    { "ORTRAIN_THREADS", "threads" },
-    { "ORTRAIN_SEED", "seed" },
-    { "ORTRAIN_DETERMINISTIC", "deterministic" },
-    { "ORTRAIN_STOP_ON_NAN", "stop-on-nan" },
-    { "ORTRAIN_PRINT_MEMORY", "print-memory" },
-    { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
-  };
-  for (guint i = 0; i < G_N_ELEMENTS (table); i++)
-    {
-      const char *text = g_getenv (table[i].variable);
-      g_autoptr (GError) error = NULL;
-      if (text != NULL && *text != '\0' &&
-          !ortrain_options_set_from_string (G_OBJECT (self), table[i].property, text, &error))
-        g_message ("The environment variable %s is left alone: %s", table[i].variable, error->message);
-    }
-}
-
 static void
 ortrain_training_options_finalize (GObject *object)
 {
@@ -112,39 +86,6 @@ ortrain_training_options_get_property (GObject *object, guint property_id, GValu
   OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
   switch (property_id)
     {
-    case PROP_OPTIMIZER:
-      g_value_set_object (value, self->optimizer);
-      break;
-    case PROP_SCHEDULE:
-      g_value_set_object (value, self->schedule);
-      break;
-    case PROP_MAX_GRAD_NORM:
-      g_value_set_double (value, self->max_grad_norm);
-      break;
-    case PROP_BATCH_NORM:
-      g_value_set_enum (value, self->batch_norm);
-      break;
-    case PROP_ACCUMULATION_STEPS:
-      g_value_set_uint (value, self->accumulation_steps);
-      break;
-    case PROP_THREADS:
-      g_value_set_uint (value, self->threads);
-      break;
-    case PROP_SEED:
-      g_value_set_uint64 (value, self->seed);
-      break;
-    case PROP_DETERMINISTIC:
-      g_value_set_boolean (value, self->deterministic);
-      break;
-    case PROP_STOP_ON_NAN:
-      g_value_set_boolean (value, self->stop_on_nan);
-      break;
-    case PROP_PRINT_MEMORY:
-      g_value_set_boolean (value, self->print_memory);
-      break;
-    case PROP_RANK:
-      g_value_set_uint (value, self->rank);
-      break;
     case PROP_LOSSES:
       g_value_set_object (value, self->losses);
       break;
@@ -155,7 +96,7 @@ ortrain_training_options_get_property (GObject *object, guint property_id, GValu
       g_value_set_boxed (value, self->frozen);
       break;
     default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+      ortrain_field_get_property (object, property_id, value, pspec);
     }
 }
 
@@ -165,39 +106,6 @@ ortrain_training_options_set_property (GObject *object, guint property_id, const
   OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
   switch (property_id)
     {
-    case PROP_OPTIMIZER:
-      ortrain_training_options_set_optimizer (self, g_value_get_object (value));
-      break;
-    case PROP_SCHEDULE:
-      ortrain_training_options_set_schedule (self, g_value_get_object (value));
-      break;
-    case PROP_MAX_GRAD_NORM:
-      ortrain_training_options_set_max_grad_norm (self, g_value_get_double (value));
-      break;
-    case PROP_BATCH_NORM:
-      ortrain_training_options_set_batch_norm (self, g_value_get_enum (value));
-      break;
-    case PROP_ACCUMULATION_STEPS:
-      ortrain_training_options_set_accumulation_steps (self, g_value_get_uint (value));
-      break;
-    case PROP_THREADS:
-      ortrain_training_options_set_threads (self, g_value_get_uint (value));
-      break;
-    case PROP_SEED:
-      ortrain_training_options_set_seed (self, g_value_get_uint64 (value));
-      break;
-    case PROP_DETERMINISTIC:
-      ortrain_training_options_set_deterministic (self, g_value_get_boolean (value));
-      break;
-    case PROP_STOP_ON_NAN:
-      ortrain_training_options_set_stop_on_nan (self, g_value_get_boolean (value));
-      break;
-    case PROP_PRINT_MEMORY:
-      ortrain_training_options_set_print_memory (self, g_value_get_boolean (value));
-      break;
-    case PROP_RANK:
-      ortrain_training_options_set_rank (self, g_value_get_uint (value));
-      break;
     case PROP_TRAINABLE:
       ortrain_training_options_set_trainable (self, g_value_get_boxed (value));
       break;
@@ -205,7 +113,7 @@ ortrain_training_options_set_property (GObject *object, guint property_id, const
       ortrain_training_options_set_frozen (self, g_value_get_boxed (value));
       break;
     default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
+      ortrain_field_set_property (object, property_id, value, pspec);
     }
 }
 
@@ -224,8 +132,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * The optimizer; without one, a session uses AdamW with its defaults.
    */
   properties[PROP_OPTIMIZER] =
-      g_param_spec_object ("optimizer", NULL, NULL, ORTRAIN_TYPE_OPTIMIZER,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_object ("optimizer", G_STRUCT_OFFSET (OrtrainTrainingOptions, optimizer), ORTRAIN_TYPE_OPTIMIZER);
 
   /**
    * OrtrainTrainingOptions:schedule: (getter get_schedule) (setter set_schedule)
@@ -233,26 +140,23 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * The schedule of the learning rate.
    */
   properties[PROP_SCHEDULE] =
-      g_param_spec_object ("schedule", NULL, NULL, ORTRAIN_TYPE_LR_SCHEDULE,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+      ortrain_field_object ("schedule", G_STRUCT_OFFSET (OrtrainTrainingOptions, schedule), ORTRAIN_TYPE_LR_SCHEDULE);
 
   /**
    * OrtrainTrainingOptions:max-grad-norm: (getter get_max_grad_norm) (setter set_max_grad_norm)
    *
    * The norm of all gradients together that they are scaled down to before an update; 0 for none.
    */
-  properties[PROP_MAX_GRAD_NORM] =
-      g_param_spec_double ("max-grad-norm", NULL, NULL, 0.0, G_MAXDOUBLE, 0.0,
-                           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_MAX_GRAD_NORM] = ortrain_field_double (
+      "max-grad-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, max_grad_norm), 0.0, G_MAXDOUBLE, 0.0);
 
   /**
    * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
    *
    * The way of batch normalisation while training.
    */
-  properties[PROP_BATCH_NORM] =
-      g_param_spec_enum ("batch-norm", NULL, NULL, ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN,
-                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_BATCH_NORM] = ortrain_field_enum ("batch-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, batch_norm),
+                                                    ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN);
 
   /**
    * OrtrainTrainingOptions:accumulation-steps: (getter get_accumulation_steps) (setter set_accumulation_steps)
@@ -260,57 +164,55 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * The number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged over
    * the steps that were made.
    */
-  properties[PROP_ACCUMULATION_STEPS] =
-      g_param_spec_uint ("accumulation-steps", NULL, NULL, 1, G_MAXUINT, 1,
-                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_ACCUMULATION_STEPS] = ortrain_field_uint (
+      "accumulation-steps", G_STRUCT_OFFSET (OrtrainTrainingOptions, accumulation_steps), 1, G_MAXUINT, 1);
 
   /**
    * OrtrainTrainingOptions:threads: (getter get_threads) (setter set_threads)
    *
    * The number of threads; 0 for one per core.
    */
-  properties[PROP_THREADS] = g_param_spec_uint ("threads", NULL, NULL, 0, 1024, 0,
-                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_THREADS] =
+      ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainTrainingOptions, threads), 0, 1024, 0);
 
   /**
    * OrtrainTrainingOptions:seed: (getter get_seed) (setter set_seed)
    *
    * The seed of all random numbers.
    */
-  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0,
-                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_SEED] =
+      ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainingOptions, seed), 0, G_MAXUINT64, 0);
 
   /**
    * OrtrainTrainingOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
    * Whether results have the same bits at any number of threads; from run to run they always have.
    */
-  properties[PROP_DETERMINISTIC] = g_param_spec_boolean (
-      "deterministic", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_DETERMINISTIC] =
+      ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainTrainingOptions, deterministic), FALSE);
 
   /**
    * OrtrainTrainingOptions:stop-on-nan: (getter get_stop_on_nan) (setter set_stop_on_nan)
    *
    * Whether a loss that is not a finite number is an error.
    */
-  properties[PROP_STOP_ON_NAN] = g_param_spec_boolean (
-      "stop-on-nan", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_STOP_ON_NAN] =
+      ortrain_field_boolean ("stop-on-nan", G_STRUCT_OFFSET (OrtrainTrainingOptions, stop_on_nan), FALSE);
 
   /**
    * OrtrainTrainingOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
    *
    * Whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
    */
-  properties[PROP_PRINT_MEMORY] = g_param_spec_boolean (
-      "print-memory", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_PRINT_MEMORY] =
+      ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainTrainingOptions, print_memory), FALSE);
 
   /**
    * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
    *
    * The number of this process among those that train together.
    */
-  properties[PROP_RANK] = g_param_spec_uint ("rank", NULL, NULL, 0, G_MAXINT, 0,
-                                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  properties[PROP_RANK] = ortrain_field_uint ("rank", G_STRUCT_OFFSET (OrtrainTrainingOptions, rank), 0, G_MAXINT, 0);
 
   /**
    * OrtrainTrainingOptions:losses: (getter get_losses)
@@ -341,12 +243,19 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
 static void
 ortrain_training_options_init (OrtrainTrainingOptions *self)
 {
-  self->batch_norm = ORTRAIN_BATCH_NORM_MODE_TRAIN;
-  self->accumulation_steps = 1;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
   self->losses = g_list_store_new (ORTRAIN_TYPE_LOSS);
   self->ties = g_ptr_array_new_with_free_func (g_free);
   self->padding_rows = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
-  read_environment (self);
+  static const OrtrainOptionVariable variables[] = {
+    { "ORTRAIN_THREADS", "threads" },
+    { "ORTRAIN_SEED", "seed" },
+    { "ORTRAIN_DETERMINISTIC", "deterministic" },
+    { "ORTRAIN_STOP_ON_NAN", "stop-on-nan" },
+    { "ORTRAIN_PRINT_MEMORY", "print-memory" },
+    { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
+  };
+  ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }
 
 /**
@@ -388,10 +297,8 @@ void
 ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOptimizer *optimizer)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  g_return_if_fail (optimizer == NULL || G_TYPE_CHECK_INSTANCE_TYPE (optimizer, ORTRAIN_TYPE_OPTIMIZER));
-  if (!g_set_object (&self->optimizer, optimizer))
-    return;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OPTIMIZER]);
+
+  ortrain_field_set_object (self, properties[PROP_OPTIMIZER], optimizer);
 }
 
 /**
@@ -420,10 +327,8 @@ void
 ortrain_training_options_set_schedule (OrtrainTrainingOptions *self, OrtrainLrSchedule *schedule)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  g_return_if_fail (schedule == NULL || G_TYPE_CHECK_INSTANCE_TYPE (schedule, ORTRAIN_TYPE_LR_SCHEDULE));
-  if (!g_set_object (&self->schedule, schedule))
-    return;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SCHEDULE]);
+
+  ortrain_field_set_object (self, properties[PROP_SCHEDULE], schedule);
 }
 
 /**
@@ -452,11 +357,8 @@ void
 ortrain_training_options_set_max_grad_norm (OrtrainTrainingOptions *self, double max_grad_norm)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  g_return_if_fail (!isnan (max_grad_norm));
-  if (self->max_grad_norm == max_grad_norm)
-    return;
-  self->max_grad_norm = max_grad_norm;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_MAX_GRAD_NORM]);
+
+  ortrain_field_set_double (self, properties[PROP_MAX_GRAD_NORM], max_grad_norm);
 }
 
 /**
@@ -485,10 +387,8 @@ void
 ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBatchNormMode batch_norm)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  if (self->batch_norm == batch_norm)
-    return;
-  self->batch_norm = batch_norm;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BATCH_NORM]);
+
+  ortrain_field_set_enum (self, properties[PROP_BATCH_NORM], batch_norm);
 }
 
 /**
@@ -521,10 +421,8 @@ void
 ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, guint accumulation_steps)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  if (self->accumulation_steps == accumulation_steps)
-    return;
-  self->accumulation_steps = accumulation_steps;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ACCUMULATION_STEPS]);
+
+  ortrain_field_set_uint (self, properties[PROP_ACCUMULATION_STEPS], accumulation_steps);
 }
 
 /**
@@ -553,10 +451,8 @@ void
 ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint threads)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  if (self->threads == threads)
-    return;
-  self->threads = threads;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_THREADS]);
+
+  ortrain_field_set_uint (self, properties[PROP_THREADS], threads);
 }
 
 /**
@@ -585,10 +481,8 @@ void
 ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  if (self->seed == seed)
-    return;
-  self->seed = seed;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
+
+  ortrain_field_set_uint64 (self, properties[PROP_SEED], seed);
 }
 
 /**
@@ -617,11 +511,8 @@ void
 ortrain_training_options_set_deterministic (OrtrainTrainingOptions *self, gboolean deterministic)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  deterministic = !!deterministic;
-  if (self->deterministic == deterministic)
-    return;
-  self->deterministic = deterministic;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DETERMINISTIC]);
+
+  ortrain_field_set_boolean (self, properties[PROP_DETERMINISTIC], deterministic);
 }
 
 /**
@@ -650,11 +541,8 @@ void
 ortrain_training_options_set_stop_on_nan (OrtrainTrainingOptions *self, gboolean stop_on_nan)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  stop_on_nan = !!stop_on_nan;
-  if (self->stop_on_nan == stop_on_nan)
-    return;
-  self->stop_on_nan = stop_on_nan;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_STOP_ON_NAN]);
+
+  ortrain_field_set_boolean (self, properties[PROP_STOP_ON_NAN], stop_on_nan);
 }
 
 /**
@@ -684,11 +572,8 @@ void
 ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolean print_memory)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  print_memory = !!print_memory;
-  if (self->print_memory == print_memory)
-    return;
-  self->print_memory = print_memory;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PRINT_MEMORY]);
+
+  ortrain_field_set_boolean (self, properties[PROP_PRINT_MEMORY], print_memory);
 }
 
 /**
@@ -717,59 +602,8 @@ void
 ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  if (self->rank == rank)
-    return;
-  self->rank = rank;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RANK]);
-}
 
-/**
- * ortrain_training_options_new_from_file:
- * @path: (type filename): a JSON file
- * @error: return location for an error
- *
- * Makes options from a file, see [method@TrainingOptions.load_file].
- *
- * Returns: (transfer full): the options, %NULL on error
- */
-OrtrainTrainingOptions *
-ortrain_training_options_new_from_file (const char *path, GError **error)
-{
-  g_return_val_if_fail (path != NULL, NULL);
-
-  g_autoptr (OrtrainTrainingOptions) self = ortrain_training_options_new ();
-  if (!ortrain_training_options_load_file (self, path, error))
-    return NULL;
-  return g_steal_pointer (&self);
-}
-
-/**
- * ortrain_training_options_load_file:
- * @self: options
- * @path: (type filename): a JSON file
- * @error: return location for an error
- *
- * Takes options from a file: an object with the properties of this class (`max_grad_norm` or `max-grad-norm`), and
- *
- * - `optimizer` and `schedule`: an object with `type` (`sgd`, `adam`, `adamw`, `lamb`, `adagrad`; `constant`, `linear`,
- *   `cosine`, `polynomial`, `step`, `one-cycle`, `plateau`, `warm-up`) and its properties;
- * - `losses`: an array of objects with `type` (`cross-entropy`, `mse`, `l1`, `huber`, `bce-with-logits`, `output`) and
- * its properties;
- * - `trainable`, `frozen`: arrays of names or patterns;
- * - `ties`: an array of pairs of names;
- * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row].
- *
- * What the file does not name stays as it is. If anything in it is wrong, nothing is changed.
- *
- * Returns: %FALSE on error
- */
-gboolean
-ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
-  g_return_val_if_fail (path != NULL, FALSE);
-
-  return ortrain_options_load_file (self, path, error);
+  ortrain_field_set_uint (self, properties[PROP_RANK], rank);
 }
 
 /**

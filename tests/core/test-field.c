@@ -14,8 +14,11 @@ typedef struct
   guint64 seed;
   double rate;
   OrtrainAdamwMode mode;
+  gint axis;
+  gint64 ignored;
   char *name;
   GObject *partner;
+  double measured;
 } TestThing;
 
 typedef GObjectClass TestThingClass;
@@ -31,8 +34,11 @@ enum
   PROP_SEED,
   PROP_RATE,
   PROP_MODE,
+  PROP_AXIS,
+  PROP_IGNORED,
   PROP_NAME,
   PROP_PARTNER,
+  PROP_MEASURED,
   N_PROPERTIES
 };
 
@@ -59,6 +65,14 @@ test_thing_class_init (TestThingClass *klass)
   properties[PROP_RATE] = ortrain_field_double ("rate", G_STRUCT_OFFSET (TestThing, rate), 0.0, 1.0, 0.5);
   properties[PROP_MODE] = ortrain_field_enum ("mode", G_STRUCT_OFFSET (TestThing, mode), ORTRAIN_TYPE_ADAMW_MODE,
                                               ORTRAIN_ADAMW_MODE_DECAY_LAST);
+  properties[PROP_AXIS] = ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, -4, 3, -1, G_PARAM_READWRITE),
+                                            G_STRUCT_OFFSET (TestThing, axis));
+  properties[PROP_IGNORED] = ortrain_field_at (
+      g_param_spec_int64 ("ignored", NULL, NULL, G_MININT64, G_MAXINT64, G_MININT64, G_PARAM_READWRITE),
+      G_STRUCT_OFFSET (TestThing, ignored));
+  properties[PROP_MEASURED] =
+      ortrain_field_at (g_param_spec_double ("measured", NULL, NULL, 0.0, 1.0, 0.25, G_PARAM_READABLE),
+                        G_STRUCT_OFFSET (TestThing, measured));
   properties[PROP_NAME] = ortrain_field_string ("name", G_STRUCT_OFFSET (TestThing, name));
   properties[PROP_PARTNER] = ortrain_field_object ("partner", G_STRUCT_OFFSET (TestThing, partner), ORTRAIN_TYPE_SGD);
   g_object_class_install_properties (klass, N_PROPERTIES, properties);
@@ -86,8 +100,11 @@ test_defaults (void)
   g_assert_cmpuint (thing->seed, ==, 7);
   g_assert_cmpfloat (thing->rate, ==, 0.5);
   g_assert_cmpint (thing->mode, ==, ORTRAIN_ADAMW_MODE_DECAY_LAST);
+  g_assert_cmpint (thing->axis, ==, -1);
+  g_assert_cmpint (thing->ignored, ==, G_MININT64);
   g_assert_null (thing->name);
   g_assert_null (thing->partner);
+  g_assert_cmpfloat (thing->measured, ==, 0.0); /* only read: the class's own matter */
 }
 
 static void
@@ -121,12 +138,20 @@ test_set (void)
   g_object_set (object, "rate", 1.0, "name", NULL, "partner", NULL, "on", TRUE, NULL);
   double rate;
   gboolean on;
-  g_object_get (object, "rate", &rate, "on", &on, NULL);
+  gint axis;
+  gint64 ignored;
+  g_object_set (object, "axis", 2, "ignored", G_GINT64_CONSTANT (-100), NULL);
+  thing->measured = 0.75;
+  double measured;
+  g_object_get (object, "rate", &rate, "on", &on, "axis", &axis, "ignored", &ignored, "measured", &measured, NULL);
+  g_assert_cmpint (axis, ==, 2);
+  g_assert_cmpint (ignored, ==, -100);
+  g_assert_cmpfloat (measured, ==, 0.75);
   g_assert_cmpfloat (rate, ==, 1.0);
   g_assert_true (on);
   g_assert_null (thing->name);
   g_assert_null (thing->partner);
-  g_assert_cmpuint (n, ==, 11);
+  g_assert_cmpuint (n, ==, 13);
 }
 
 static void

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-options-json-private.h"
-
-#include "core/ortrain-json-private.h"
 #include "ortrain.h"
 
-#include <errno.h>
-#include <math.h>
+#include "core/ortrain-json-private.h"
+#include "session/ortrain-option-text-private.h"
 
 /* Options as JSON. Keys are property names; values are checked against the properties' own types and ranges, so that a
  * new property needs nothing here. */
@@ -49,108 +46,6 @@ lookup (const char *kind, const char *name, GString *known)
   return G_TYPE_INVALID;
 }
 
-/* Properties of this library are checked by their specification; what it would silently bend is refused. */
-static gboolean
-set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error)
-{
-  g_auto (GValue) copy = G_VALUE_INIT;
-  g_value_init (&copy, G_VALUE_TYPE (value));
-  g_value_copy (value, &copy);
-  if (g_param_value_validate (pspec, &copy))
-    {
-      g_autofree char *text = g_strdup_value_contents (value);
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s is out of range for '%s'", text,
-                   pspec->name);
-      return FALSE;
-    }
-  g_object_set_property (object, pspec->name, value);
-  return TRUE;
-}
-
-static gboolean
-enum_from_text (GParamSpec *pspec, const char *text, GValue *value)
-{
-  GEnumClass *klass = G_PARAM_SPEC_ENUM (pspec)->enum_class;
-  const GEnumValue *found = g_enum_get_value_by_nick (klass, text);
-  if (found == NULL)
-    return FALSE;
-  g_value_set_enum (value, found->value);
-  return TRUE;
-}
-
-gboolean
-ortrain_options_set_from_string (GObject *object, const char *property, const char *text, GError **error)
-{
-  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (object), property);
-  g_auto (GValue) value = G_VALUE_INIT;
-  gboolean ok = FALSE;
-  if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
-                   G_OBJECT_TYPE_NAME (object), property);
-      return FALSE;
-    }
-  g_value_init (&value, pspec->value_type);
-  char *end = NULL;
-  gint64 integer;
-  guint64 natural;
-  switch (pspec->value_type)
-    {
-    case G_TYPE_BOOLEAN:
-      {
-        static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
-                                                                                             NULL };
-        g_autofree char *lower = g_ascii_strdown (text, -1);
-        ok = g_strv_contains (yes, lower) || g_strv_contains (no, lower);
-        g_value_set_boolean (&value, g_strv_contains (yes, lower));
-      }
-      break;
-    case G_TYPE_INT:
-      ok = g_ascii_string_to_signed (text, 10, G_MININT, G_MAXINT, &integer, NULL);
-      if (ok)
-        g_value_set_int (&value, (int) integer);
-      break;
-    case G_TYPE_INT64:
-      ok = g_ascii_string_to_signed (text, 10, G_MININT64, G_MAXINT64, &integer, NULL);
-      if (ok)
-        g_value_set_int64 (&value, integer);
-      break;
-    case G_TYPE_UINT:
-      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT, &natural, NULL);
-      if (ok)
-        g_value_set_uint (&value, (guint) natural);
-      break;
-    case G_TYPE_UINT64:
-      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
-      if (ok)
-        g_value_set_uint64 (&value, natural);
-      break;
-    case G_TYPE_DOUBLE:
-      {
-        double number = g_ascii_strtod (text, &end);
-        ok = end != text && *end == '\0' && isfinite (number);
-        g_value_set_double (&value, number);
-      }
-      break;
-    case G_TYPE_STRING:
-      ok = TRUE;
-      g_value_set_string (&value, text);
-      break;
-    default:
-      if (G_IS_PARAM_SPEC_ENUM (pspec))
-        ok = enum_from_text (pspec, text, &value);
-      break;
-    }
-  if (!ok)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "'%s' is no value for '%s', which is of type %s", text, pspec->name,
-                   g_type_name (pspec->value_type));
-      return FALSE;
-    }
-  return set_checked (object, pspec, &value, error);
-}
-
 static GObject *object_from_json (const char *kind, JsonNode *node, GError **error);
 
 static gboolean
@@ -182,7 +77,7 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
       if (child == NULL)
         return FALSE;
       g_value_take_object (&value, child);
-      return set_checked (object, pspec, &value, error);
+      return ortrain_option_set_checked (object, pspec, &value, error);
     }
   if (pspec->value_type == ORTRAIN_TYPE_TENSOR)
     {
@@ -203,7 +98,7 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
       if (tensor == NULL)
         return FALSE;
       g_value_take_object (&value, tensor);
-      return set_checked (object, pspec, &value, error);
+      return ortrain_option_set_checked (object, pspec, &value, error);
     }
   if (!JSON_NODE_HOLDS_VALUE (node))
     return wrong_value (pspec, node, error);
@@ -219,7 +114,7 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
     g_value_set_string (&value, json_node_get_string (node));
   else if (G_IS_PARAM_SPEC_ENUM (pspec) && type == G_TYPE_STRING)
     {
-      if (!enum_from_text (pspec, json_node_get_string (node), &value))
+      if (!ortrain_option_enum_from_text (pspec, json_node_get_string (node), &value))
         return wrong_value (pspec, node, error);
     }
   else if (type == G_TYPE_INT64)
@@ -236,7 +131,7 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
     }
   else
     return wrong_value (pspec, node, error);
-  return set_checked (object, pspec, &value, error);
+  return ortrain_option_set_checked (object, pspec, &value, error);
 }
 
 static gboolean
@@ -401,9 +296,52 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
   return set_from_json (G_OBJECT (into), key, node, error);
 }
 
-gboolean
-ortrain_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error)
+/**
+ * ortrain_training_options_new_from_file:
+ * @path: (type filename): a JSON file
+ * @error: return location for an error
+ *
+ * Makes options from a file, see [method@TrainingOptions.load_file].
+ *
+ * Returns: (transfer full): the options, %NULL on error
+ */
+OrtrainTrainingOptions *
+ortrain_training_options_new_from_file (const char *path, GError **error)
 {
+  g_return_val_if_fail (path != NULL, NULL);
+
+  g_autoptr (OrtrainTrainingOptions) self = ortrain_training_options_new ();
+  if (!ortrain_training_options_load_file (self, path, error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
+/**
+ * ortrain_training_options_load_file:
+ * @self: options
+ * @path: (type filename): a JSON file
+ * @error: return location for an error
+ *
+ * Takes options from a file: an object with the properties of this class (`max_grad_norm` or `max-grad-norm`), and
+ *
+ * - `optimizer` and `schedule`: an object with `type` (`sgd`, `adam`, `adamw`, `lamb`, `adagrad`; `constant`, `linear`,
+ *   `cosine`, `polynomial`, `step`, `one-cycle`, `plateau`, `warm-up`) and its properties;
+ * - `losses`: an array of objects with `type` (`cross-entropy`, `mse`, `l1`, `huber`, `bce-with-logits`, `output`) and
+ * its properties;
+ * - `trainable`, `frozen`: arrays of names or patterns;
+ * - `ties`: an array of pairs of names;
+ * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row].
+ *
+ * What the file does not name stays as it is. If anything in it is wrong, nothing is changed.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *path, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  g_return_val_if_fail (path != NULL, FALSE);
+
   g_autoptr (JsonNode) root = ortrain_json_read_options (path, error);
   if (root == NULL)
     return FALSE;

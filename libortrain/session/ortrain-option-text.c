@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-option-text-private.h"
+
+#include "core/ortrain-errors.h"
+
+#include <math.h>
+
+gboolean
+ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error)
+{
+  g_auto (GValue) copy = G_VALUE_INIT;
+  g_value_init (&copy, G_VALUE_TYPE (value));
+  g_value_copy (value, &copy);
+  if (g_param_value_validate (pspec, &copy))
+    {
+      g_autofree char *text = g_strdup_value_contents (value);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s is out of range for '%s'", text,
+                   pspec->name);
+      return FALSE;
+    }
+  g_object_set_property (object, pspec->name, value);
+  return TRUE;
+}
+
+gboolean
+ortrain_option_enum_from_text (GParamSpec *pspec, const char *text, GValue *value)
+{
+  GEnumClass *klass = G_PARAM_SPEC_ENUM (pspec)->enum_class;
+  const GEnumValue *found = g_enum_get_value_by_nick (klass, text);
+  if (found == NULL)
+    return FALSE;
+  g_value_set_enum (value, found->value);
+  return TRUE;
+}
+
+gboolean
+ortrain_option_set_from_text (GObject *object, const char *property, const char *text, GError **error)
+{
+  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (object), property);
+  g_auto (GValue) value = G_VALUE_INIT;
+  gboolean ok = FALSE;
+  if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
+                   G_OBJECT_TYPE_NAME (object), property);
+      return FALSE;
+    }
+  g_value_init (&value, pspec->value_type);
+  char *end = NULL;
+  gint64 integer;
+  guint64 natural;
+  switch (pspec->value_type)
+    {
+    case G_TYPE_BOOLEAN:
+      {
+        static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
+                                                                                             NULL };
+        g_autofree char *lower = g_ascii_strdown (text, -1);
+        ok = g_strv_contains (yes, lower) || g_strv_contains (no, lower);
+        g_value_set_boolean (&value, g_strv_contains (yes, lower));
+      }
+      break;
+    case G_TYPE_INT:
+      ok = g_ascii_string_to_signed (text, 10, G_MININT, G_MAXINT, &integer, NULL);
+      if (ok)
+        g_value_set_int (&value, (int) integer);
+      break;
+    case G_TYPE_INT64:
+      ok = g_ascii_string_to_signed (text, 10, G_MININT64, G_MAXINT64, &integer, NULL);
+      if (ok)
+        g_value_set_int64 (&value, integer);
+      break;
+    case G_TYPE_UINT:
+      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT, &natural, NULL);
+      if (ok)
+        g_value_set_uint (&value, (guint) natural);
+      break;
+    case G_TYPE_UINT64:
+      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
+      if (ok)
+        g_value_set_uint64 (&value, natural);
+      break;
+    case G_TYPE_DOUBLE:
+      {
+        double number = g_ascii_strtod (text, &end);
+        ok = end != text && *end == '\0' && isfinite (number);
+        g_value_set_double (&value, number);
+      }
+      break;
+    case G_TYPE_STRING:
+      ok = TRUE;
+      g_value_set_string (&value, text);
+      break;
+    default:
+      if (G_IS_PARAM_SPEC_ENUM (pspec))
+        ok = ortrain_option_enum_from_text (pspec, text, &value);
+      break;
+    }
+  if (!ok)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "'%s' is no value for '%s', which is of type %s", text, pspec->name,
+                   g_type_name (pspec->value_type));
+      return FALSE;
+    }
+  return ortrain_option_set_checked (object, pspec, &value, error);
+}
+
+/* What cannot be read as a value is told, and left alone. */
+void
+ortrain_options_read_environment (GObject *object, const OrtrainOptionVariable *variables, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    {
+      const char *text = g_getenv (variables[i].name);
+      g_autoptr (GError) error = NULL;
+      if (text != NULL && *text != '\0' && !ortrain_option_set_from_text (object, variables[i].property, text, &error))
+        g_message ("The environment variable %s is left alone: %s", variables[i].name, error->message);
+    }
+}
