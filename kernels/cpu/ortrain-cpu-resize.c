@@ -57,6 +57,15 @@ transform (const Mode *mode, double x, double scale, gint64 n_in, gint64 n_out, 
 {
   double in = (double) n_in, wide = scale * in; /* the width before rounding */
   const char *t = mode->transformation;
+  /* Which element is nearest hangs on the last bit, and everybody else divides singles: 3 / 0.6 is 5 there. */
+  if (g_str_equal (mode->mode, "nearest"))
+    {
+      const float s = (float) scale, at = (float) x;
+      if (g_str_equal (t, "asymmetric"))
+        return (double) (at / s);
+      if (g_str_equal (t, "half_pixel") || (g_str_equal (t, "pytorch_half_pixel") && wide != 1))
+        return (double) ((at + 0.5f) / s - 0.5f);
+    }
   if (g_str_equal (t, "asymmetric"))
     return x / scale;
   if (g_str_equal (t, "align_corners"))

@@ -202,7 +202,7 @@ ortrain_model_init (OrtrainModel *self)
 /* Newer versions of the format have only added fields so far; those are kept. This far ahead nobody knows. */
 #define MIN_IR_VERSION 1
 #define MAX_IR_VERSION 64
-#define MIN_OPSET 7
+#define MIN_OPSET 1
 #define MAX_OPSET 28 /* nothing that is known here changed between 23 and this but in ways that upgrades handle */
 
 static gboolean

@@ -5,7 +5,7 @@
 
 /* The operator table: one row per operator. A row knows no kernel and no provider.
  *
- * Old versions: `upgrade` rewrites a node as it stood in the model's operator set (7 to 28) into the newest form, once,
+ * Old versions: `upgrade` rewrites a node as it stood in the model's operator set (1 to 28) into the newest form, once,
  * when a graph is made from a file (axes and the like become inputs; removed behaviours become several nodes).
  * Inference, gradients, passes and kernels therefore know one form only, that of operator set 23. The file itself is
  * not changed: export writes the user's own nodes. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-upgrade-before-7-private.h"
 
 #include "ops/ortrain-op-families.h" /* written by meson */
 
@@ -190,10 +191,12 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
       OrtrainNode *node = nodes->pdata[i];
       if (!each_subgraph (node, upgrade, NULL, error))
         return FALSE;
-      if (node->op->upgrade == NULL)
+      if (node->op->upgrade == NULL && opset >= 7)
         continue;
       infer_before (graph, node, &position);
-      if (!node->op->upgrade (graph, node, opset, error))
+      if (opset < 7 && !ortrain_upgrade_from_before_7 (graph, node, opset, error))
+        return FALSE;
+      if (node->op->upgrade != NULL && !node->op->upgrade (graph, node, opset, error))
         return FALSE;
     }
   graph->opset = 23;

@@ -252,6 +252,23 @@ visit_normalization (Pass *pass, OrtrainNode *node)
     pass->of[dbias->id].zero = TRUE;
 }
 
+/* Each sample and channel is normalized over its own places; a single group is a sample's whole. */
+static void
+visit_group_normalization (Pass *pass, OrtrainNode *node)
+{
+  OrtrainValue *dy = ortrain_node_input (node, 0), *dx = ortrain_node_output (node, 0);
+  OrtrainValue *dbias = ortrain_node_output (node, 2);
+  const gint rank = dy != NULL ? dy->rank : -1;
+  const gint64 groups = ortrain_attributes_get_int (node->attributes, "num_groups", 0);
+  if (rank < 3 || rank > 30)
+    return;
+  const Vanishing from = get (pass, dy);
+  if (dx != NULL && groups <= 1)
+    pass->of[dx->id].axes = axes_from (groups == 0 ? 2 : 1, rank);
+  if (dbias != NULL && from.axes != 0 && (from.axes & ~all_but_channels (rank)) == 0)
+    pass->of[dbias->id].zero = TRUE;
+}
+
 static void
 visit (Pass *pass, OrtrainNode *node)
 {
@@ -261,6 +278,11 @@ visit (Pass *pass, OrtrainNode *node)
   if (is_normalization_gradient (node))
     {
       visit_normalization (pass, node);
+      return;
+    }
+  if (ortrain_node_is (node, ORTRAIN_DOMAIN, "GroupNormGrad"))
+    {
+      visit_group_normalization (pass, node);
       return;
     }
   if (ortrain_node_is (node, ORTRAIN_DOMAIN, "AttentionGrad"))

@@ -432,8 +432,9 @@ test_versions (void)
   {
     gint64 ir, opset;
     gboolean loads, runs;
-  } cases[] = { { 3, 7, TRUE, TRUE },   { 11, 23, TRUE, TRUE },  { 14, 23, TRUE, TRUE },   { 8, 6, TRUE, FALSE },
-                { 8, 99, TRUE, FALSE }, { 0, 17, FALSE, FALSE }, { -5, 17, FALSE, FALSE }, { 8, -1, TRUE, FALSE } };
+  } cases[] = { { 3, 7, TRUE, TRUE },     { 11, 23, TRUE, TRUE }, { 14, 23, TRUE, TRUE }, { 8, 6, TRUE, TRUE },
+                { 8, 1, TRUE, TRUE },     { 14, 28, TRUE, TRUE }, { 8, 99, TRUE, FALSE }, { 0, 17, FALSE, FALSE },
+                { -5, 17, FALSE, FALSE }, { 8, -1, TRUE, FALSE } };
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       g_autoptr (GError) error = NULL;

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "ops/ortrain-op-private.h"
+
+/* Brings a node of operator sets 1 to 6 into the form of 7, from which its row's own upgrade goes on. */
+gboolean ortrain_upgrade_from_before_7 (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
