@@ -87,6 +87,18 @@ class Inference(unittest.TestCase):
         self.assertEqual(binding.get_inputs()["x"].get_address(), self.x.ctypes.data)
         copy = binding.copy_output("logits")
         self.assertNotEqual(copy.get_address(), out.ctypes.data)
+        out[:] = 0
+        binding.bind_input("x", self.x)                 # arrays as they are
+        binding.bind_output("logits", out)
+        session.run_with_binding(binding)
+        np.testing.assert_allclose(out, self.expected, rtol=1e-5, atol=1e-6)
+        self.assertEqual(binding.get_inputs()["x"].get_address(), self.x.ctypes.data)
+        for bad in (np.zeros((3, 8), np.float32).T, np.broadcast_to(np.float32(0), (8, 3))):
+            with self.assertRaises(ValueError):         # the results would land in a copy
+                binding.bind_output("logits", bad)
+        binding.bind_output("logits")                   # the library's memory
+        session.run_with_binding(binding)
+        self.check(binding.get_outputs())
         binding.clear_outputs()
         binding.clear_inputs()
         with self.assertRaises(GLib.Error):

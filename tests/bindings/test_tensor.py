@@ -127,7 +127,35 @@ class Arrays(unittest.TestCase):
         self.assertEqual(str(Ortrain.Tensor([1.0])), repr(Ortrain.Tensor([1.0])))
 
 
+    def test_array_protocol(self):
+        """What NumPy 1 and NumPy 2 ask for."""
+        tensor = Ortrain.Tensor(np.arange(4, dtype=np.float32))
+        self.assertEqual(tensor.__array__().ctypes.data, tensor.get_address())
+        self.assertEqual(tensor.__array__(np.float32, copy=False).ctypes.data, tensor.get_address())
+        self.assertNotEqual(tensor.__array__(copy=True).ctypes.data, tensor.get_address())
+        self.assertEqual(tensor.__array__(np.int64).tolist(), [0, 1, 2, 3])
+        with self.assertRaises(ValueError):
+            tensor.__array__(np.int64, copy=False)
+
+
 class DLPack(unittest.TestCase):
+    def test_arguments(self):
+        tensor = Ortrain.Tensor(np.arange(4, dtype=np.float32))
+        same = Ortrain.Tensor.from_dlpack(tensor.__dlpack__(stream=None, max_version=(1, 0), dl_device=(1, 0), copy=False))
+        self.assertEqual(same.get_address(), tensor.get_address())
+        other = Ortrain.Tensor.from_dlpack(tensor.__dlpack__(copy=True))
+        self.assertNotEqual(other.get_address(), tensor.get_address())
+        self.assertTrue(other.equal(tensor))
+        with self.assertRaises(BufferError):
+            tensor.__dlpack__(dl_device=(2, 0))
+
+    def test_read_only(self):
+        array = np.arange(4.0)
+        array.flags.writeable = False
+        with self.assertRaises(GLib.Error):             # who takes it might write
+            Ortrain.Tensor(array).__dlpack__()
+        self.assertEqual(Ortrain.Tensor.from_dlpack(Ortrain.Tensor(array).__dlpack__(copy=True)).numpy().tolist(), [0, 1, 2, 3])
+
     def test_to_numpy(self):
         tensor = Ortrain.Tensor.new(Ortrain.DType.INT32, [2, 3])
         array = np.from_dlpack(tensor)

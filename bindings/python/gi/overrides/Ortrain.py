@@ -165,11 +165,19 @@ class Tensor(Ortrain.Tensor):
             raise ValueError("the tensor was released")
         return np.asarray(_Holder(self, typestr))
 
-    def __array__(self, dtype=None):
+    def __array__(self, dtype=None, copy=None):
         array = self.numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{array.dtype} becomes {dtype} by copying only")
+            return array.astype(dtype)
+        return array.copy() if copy else array
 
-    def __dlpack__(self, stream=None):
+    def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
+        if dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError(f"the tensor is on the CPU, not on device {dl_device}")
+        if copy:
+            return self.copy().__dlpack__()
         return _capsule_new(self.to_dlpack(), _DLTENSOR, ctypes.cast(_capsule_destructor, ctypes.c_void_p))
 
     def __dlpack_device__(self):
@@ -362,6 +370,21 @@ class InferenceSession(_Context, Ortrain.InferenceSession):
 _constructor(InferenceSession, lambda model, options=None: Ortrain.InferenceSession.new(model, options),
              "InferenceSession (model[, options])")
 _feeding(InferenceSession, "run")
+
+
+@_export
+class IoBinding(Ortrain.IoBinding):
+    """Inputs and outputs in place: tensors, or NumPy arrays, whose own memory is read and written."""
+
+    def bind_input(self, name, value):
+        Ortrain.IoBinding.bind_input(self, name, _tensor(value))
+
+    def bind_output(self, name, value=None):
+        import numpy as np
+
+        if isinstance(value, np.ndarray) and not (value.flags.c_contiguous and value.flags.writeable and value.dtype.isnative):
+            raise ValueError(f"the output '{name}' cannot be written into this array: it is not contiguous, or read-only")
+        Ortrain.IoBinding.bind_output(self, name, value if value is None else _tensor(value))
 
 
 @_export
