@@ -73,6 +73,11 @@ GListModel *ortrain_model_find_equal_parameters (OrtrainModel *self);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_model_save (OrtrainModel *self, const char *path, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_model_save_async (OrtrainModel *self, const char *path, GCancellable *cancellable,
+                               GAsyncReadyCallback callback, gpointer user_data);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_model_save_finish (OrtrainModel *self, GAsyncResult *result, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 GBytes *ortrain_model_to_bytes (OrtrainModel *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 char *ortrain_model_to_string (OrtrainModel *self);

@@ -85,3 +85,56 @@ ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **e
     }
   return ortrain_model_export (model, path, tensors, error);
 }
+
+static void
+export_in_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+  GError *error = NULL;
+  if (!g_cancellable_set_error_if_cancelled (cancellable, &error) && ortrain_checkpoint_export (source, data, &error))
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_checkpoint_export_async:
+ * @self: a checkpoint
+ * @path: (type filename): where to
+ * @cancellable: (nullable): a cancellable; a file that is being written is not broken off
+ * @callback: (scope async): called when the file is written
+ * @user_data: data for @callback
+ *
+ * Like [method@Checkpoint.export], on another thread. @callback runs on the thread-default main context of the caller.
+ */
+void
+ortrain_checkpoint_export_async (OrtrainCheckpoint *self, const char *path, GCancellable *cancellable,
+                                 GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_CHECKPOINT (self));
+  g_return_if_fail (path != NULL);
+  g_return_if_fail (cancellable == NULL || G_IS_CANCELLABLE (cancellable));
+
+  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
+  g_task_set_source_tag (task, ortrain_checkpoint_export_async);
+  g_task_set_check_cancellable (task, FALSE); /* what was written is told */
+  g_task_set_task_data (task, g_strdup (path), g_free);
+  g_task_run_in_thread (task, export_in_thread);
+}
+
+/**
+ * ortrain_checkpoint_export_finish:
+ * @self: a checkpoint
+ * @result: what the callback got
+ * @error: return location for an error
+ *
+ * Ends [method@Checkpoint.export_async].
+ *
+ * Returns: %TRUE, or %FALSE with an error
+ */
+gboolean
+ortrain_checkpoint_export_finish (OrtrainCheckpoint *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_checkpoint_export_async), FALSE);
+  return g_task_propagate_boolean (G_TASK (result), error);
+}

@@ -20,6 +20,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainInferenceSession *ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *options,
                                                         GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_inference_session_new_async (OrtrainModel *model, OrtrainSessionOptions *options,
+                                          GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainInferenceSession *ortrain_inference_session_new_finish (GAsyncResult *result, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensorDict *ortrain_inference_session_run (OrtrainInferenceSession *self, OrtrainTensorDict *feeds,
                                                   GError **error);
 ORTRAIN_AVAILABLE_IN_ALL

@@ -643,6 +643,28 @@ ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **e
   return history;
 }
 
+/* Runs work, which takes a reference of the task, in a thread of its own with the claim on the session. */
+static void
+start_thread (OrtrainTrainer *self, GTask *task, GThreadFunc work)
+{
+  GError *error = NULL;
+  g_task_set_check_cancellable (task, FALSE); /* what was done before it saw the cancelling is told */
+  if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  GThread *thread = g_thread_try_new ("ortrain-trainer", work, g_object_ref (task), &error);
+  if (thread != NULL)
+    {
+      g_thread_unref (thread);
+      return;
+    }
+  g_object_unref (task); /* the thread's */
+  ortrain_training_session_leave (self->session);
+  g_task_return_error (task, error);
+}
+
 static gpointer
 fit_in_thread (gpointer data)
 {
@@ -677,23 +699,8 @@ ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsy
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
 
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
-  GError *error = NULL;
   g_task_set_source_tag (task, ortrain_trainer_fit_async);
-  g_task_set_check_cancellable (task, FALSE); /* a training that was done before it saw the cancelling is told */
-  if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  GThread *thread = g_thread_try_new ("ortrain-trainer", fit_in_thread, g_object_ref (task), &error);
-  if (thread != NULL)
-    {
-      g_thread_unref (thread);
-      return;
-    }
-  g_object_unref (task); /* the thread's */
-  ortrain_training_session_leave (self->session);
-  g_task_return_error (task, error);
+  start_thread (self, task, fit_in_thread);
 }
 
 /**
@@ -745,4 +752,77 @@ ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancel
   if (metric != NULL)
     *metric = b;
   return ok;
+}
+
+static gpointer
+evaluate_in_thread (gpointer data)
+{
+  GTask *task = data;
+  OrtrainTrainer *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  double *found = g_new (double, 2);
+  ortrain_home_enter (g_task_get_context (task));
+  ortrain_training_session_adopt (self->session);
+  gboolean ok = ortrain_evaluate_dataset (self->session, g_task_get_task_data (task), self->batch_size,
+                                          g_task_get_cancellable (task), &found[0], &found[1], &error);
+  ortrain_training_session_leave (self->session);
+  if (ok)
+    g_task_return_pointer (task, found, g_free);
+  else
+    {
+      g_free (found);
+      g_task_return_error (task, error);
+    }
+  g_object_unref (task);
+  return NULL;
+}
+
+/**
+ * ortrain_trainer_evaluate_async:
+ * @self: a trainer
+ * @dataset: data with targets
+ * @cancellable: (nullable): a cancellable, looked at between batches
+ * @callback: (scope async): called when it is done
+ * @user_data: data for @callback
+ *
+ * Tries the model in a thread of its own, see [method@Trainer.evaluate].
+ */
+void
+ortrain_trainer_evaluate_async (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable,
+                                GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+  g_return_if_fail (ORTRAIN_IS_DATASET (dataset));
+
+  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
+  g_task_set_source_tag (task, ortrain_trainer_evaluate_async);
+  g_task_set_task_data (task, g_object_ref (dataset), g_object_unref);
+  start_thread (self, task, evaluate_in_thread);
+}
+
+/**
+ * ortrain_trainer_evaluate_finish:
+ * @self: a trainer
+ * @result: the result
+ * @loss: (out) (optional): the mean loss; not a number if there are no targets
+ * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
+ * @error: return location for an error
+ *
+ * Finishes [method@Trainer.evaluate_async].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_trainer_evaluate_finish (OrtrainTrainer *self, GAsyncResult *result, double *loss, double *metric,
+                                 GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  g_autofree double *found = g_task_propagate_pointer (G_TASK (result), error);
+  if (loss != NULL)
+    *loss = found != NULL && !isnan (found[0]) ? found[0] : NAN;
+  if (metric != NULL)
+    *metric = found != NULL ? found[1] : -1;
+  return found != NULL;
 }

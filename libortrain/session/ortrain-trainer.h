@@ -85,5 +85,11 @@ OrtrainTrainingHistory *ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsync
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable,
                                    double *loss, double *metric, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_evaluate_async (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable,
+                                     GAsyncReadyCallback callback, gpointer user_data);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_trainer_evaluate_finish (OrtrainTrainer *self, GAsyncResult *result, double *loss, double *metric,
+                                          GError **error);
 
 G_END_DECLS

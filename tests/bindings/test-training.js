@@ -102,6 +102,12 @@ run({
         await session.load_checkpoint_async(path('awaited'), null);
         await session.export_async(path('awaited.onnx'), null);
         assert(GLib.file_test(path('awaited.onnx'), GLib.FileTest.EXISTS));
+        await Ortrain.Checkpoint.load(path('awaited')).export_async(path('exported.onnx'), null);
+        await Ortrain.Model.new_from_file(path('exported.onnx')).save_async(path('saved.onnx'), null);
+        const inference = await Ortrain.InferenceSession.new_async(Ortrain.Model.new_from_file(path('saved.onnx')), null, null);
+        close(inference.run({x: batch().x}).get('logits').get_scalar(2), outputs.get('logits').get_scalar(2));
+        const trainer = Ortrain.Trainer.new(session, dataset());
+        equal(await trainer.evaluate_async(dataset(), null), trainer.evaluate(dataset(), null).slice(1));
     },
 
     async 'every asynchronous pair, cancelled'() {
@@ -122,6 +128,10 @@ run({
             () => Ortrain.Checkpoint.load_async(path('whole'), cancellable),
             () => Ortrain.Checkpoint.new().save_async(path('no'), cancellable),
             () => Ortrain.Trainer.new(session, dataset()).fit_async(cancellable),
+            () => Ortrain.Trainer.new(session, dataset()).evaluate_async(dataset(), cancellable),
+            () => Ortrain.InferenceSession.new_async(linearModel(), null, cancellable),
+            () => Ortrain.Checkpoint.load(path('whole')).export_async(path('no.onnx'), cancellable),
+            () => linearModel().save_async(path('no.onnx'), cancellable),
         ])
             await rejects(Gio.IOErrorEnum, Gio.IOErrorEnum.CANCELLED, start());
         assert(!GLib.file_test(path('no.onnx'), GLib.FileTest.EXISTS) && !Ortrain.Checkpoint.exists(path('no')));

@@ -99,6 +99,19 @@ async void pairs (Cancellable? cancellable) throws Error {
     assert (checkpoint.get_tensors ("parameters").size == 2);
     assert (yield checkpoint.save_async (path ("again"), cancellable));
     assert (Checkpoint.exists (path ("again")));
+    assert (yield checkpoint.export_async (path ("exported.onnx"), cancellable));
+    var exported = new Model.from_file (path ("exported.onnx"));
+    assert (yield exported.save_async (path ("saved.onnx"), cancellable));
+    var inference = yield new InferenceSession.from_model_async (new Model.from_file (path ("saved.onnx")), null, cancellable);
+    on_main_thread ();
+    var feeds = batch ();
+    feeds.remove ("labels");
+    assert (Math.fabs (inference.run (feeds)["logits"].get_scalar (3) - outputs["logits"].get_scalar (3)) < 1e-5);
+    var trainer = new Trainer (other, new TensorDataset (batch ()));
+    double found, metric, expected;
+    assert (yield trainer.evaluate_async (new TensorDataset (batch ()), cancellable, out found, out metric));
+    trainer.evaluate (new TensorDataset (batch ()), null, out expected, null);
+    assert (found == expected && metric >= 0);
 }
 
 async int all_cancelled () {

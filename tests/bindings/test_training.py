@@ -252,6 +252,10 @@ class Asynchronous(unittest.TestCase):
                     lambda: inference.run_async({"x": batch()["x"]}, cancellable),
                     lambda: Ortrain.Checkpoint.load_async(whole, cancellable),
                     lambda: Ortrain.Checkpoint.new().save_async(no, cancellable),
+                    lambda: Ortrain.Checkpoint.load(whole).export_async(no + ".onnx", cancellable),
+                    lambda: linear_model().save_async(no + ".onnx", cancellable),
+                    lambda: Ortrain.InferenceSession.new_async(linear_model(), None, cancellable),
+                    lambda: Ortrain.Trainer(session, dataset()).evaluate_async(dataset(), cancellable),
                     lambda: Ortrain.Trainer(session, dataset()).fit_async(cancellable)):
                 with self.assertRaises(GLib.Error) as caught:
                     await start()
@@ -270,11 +274,12 @@ class Asynchronous(unittest.TestCase):
             "TrainingSession.new_async", "TrainingSession.train_step_async", "TrainingSession.optimizer_step_async",
             "TrainingSession.eval_step_async", "TrainingSession.export_async", "TrainingSession.save_checkpoint_async",
             "TrainingSession.load_checkpoint_async", "InferenceSession.run_async", "Model.new_from_file_async",
-            "Checkpoint.load_async", "Checkpoint.save_async", "Trainer.fit_async"})
+            "Checkpoint.load_async", "Checkpoint.save_async", "Checkpoint.export_async", "Model.save_async", "Trainer.fit_async",
+            "InferenceSession.new_async", "Trainer.evaluate_async"})
         path = os.path.join(folder, "all")
 
         async def go():
-            linear_model().save(path + ".onnx")
+            await linear_model().save_async(path + ".onnx")
             model = await Ortrain.Model.new_from_file_async(path + ".onnx")
             session = training_session(model)
             session.train_step(batch())
@@ -284,6 +289,12 @@ class Asynchronous(unittest.TestCase):
             self.assertTrue(await checkpoint.save_async(path + "-again"))
             other = training_session(model)
             await other.load_checkpoint_async(path + "-again")
+            await checkpoint.export_async(path + "-exported.onnx")
+            inference = await Ortrain.InferenceSession.new_async(Ortrain.Model(path + "-exported.onnx"), None)
+            np.testing.assert_allclose(inference.run({"x": batch()["x"]})["logits"].numpy(),
+                                       session.eval_step({"x": batch()["x"]})["logits"].numpy(), rtol=1e-5, atol=1e-6)
+            trainer = Ortrain.Trainer(session, dataset(), batch_size=16)
+            self.assertEqual(await trainer.evaluate_async(dataset()), trainer.evaluate(dataset()))
             self.assertEqual(other.step, 1)
             return other.train_step(batch()), session.train_step(batch())
 

@@ -457,9 +457,65 @@ test_slow_owner (void)
     g_main_context_iteration (NULL, TRUE);
   g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit_finish (trainer, result, &error);
   g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 5000);
   g_assert_cmpuint (watch.n_epochs, ==, 5000);
   g_assert_cmpuint (watch.n_progress, ==, 1);
   g_assert_cmpfloat (watch.fraction, ==, 1.0);
+}
+
+static void
+test_evaluate_async (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+  double expected[2], found[2];
+  g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, &expected[0], &expected[1], &error));
+  for (guint cancelled = 0; cancelled < 2; cancelled++)
+    {
+      g_autoptr (GAsyncResult) result = NULL;
+      g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+      if (cancelled)
+        g_cancellable_cancel (cancellable);
+      ortrain_trainer_evaluate_async (trainer, dataset, cancellable, on_done, &result);
+      while (result == NULL)
+        g_main_context_iteration (NULL, TRUE);
+      g_assert_cmpint (ortrain_trainer_evaluate_finish (trainer, result, &found[0], &found[1], &error), ==, !cancelled);
+      if (cancelled)
+        {
+          g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+          g_clear_error (&error);
+          g_assert_true (isnan (found[0]) && found[1] == -1);
+        }
+      else
+        {
+          g_assert_no_error (error);
+          g_assert_cmpfloat (found[0], ==, expected[0]);
+          g_assert_cmpfloat (found[1], ==, expected[1]);
+        }
+      g_assert_true (ortrain_trainer_evaluate (trainer, dataset, NULL, NULL, NULL, &error)); /* not busy any more */
+    }
+
+  /* the other twins of what reads and writes models */
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
+  g_autofree char *path = g_build_filename (folder, "saved.onnx", NULL);
+  g_autoptr (GAsyncResult) saved = NULL, made = NULL;
+  ortrain_model_save_async (model->model, path, NULL, on_done, &saved);
+  while (saved == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_true (ortrain_model_save_finish (model->model, saved, &error));
+  ortrain_inference_session_new_async (model->model, NULL, NULL, on_done, &made);
+  while (made == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new_finish (made, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (inference, model->inputs->pdata[0], &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (outputs), ==, 1);
+  g_assert_true (g_file_test (path, G_FILE_TEST_EXISTS));
+  remove_folder (folder);
 }
 
 static void
@@ -502,6 +558,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/trainer/checkpoint-epochs", test_checkpoint_epochs);
   g_test_add_func ("/trainer/async", test_async);
   g_test_add_func ("/trainer/slow-owner", test_slow_owner);
+  g_test_add_func ("/trainer/evaluate-async", test_evaluate_async);
   g_test_add_func ("/trainer/accumulation", test_accumulation);
   return g_test_run ();
 }

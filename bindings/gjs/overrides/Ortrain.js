@@ -97,7 +97,11 @@ function _init() {
         promisify(Ortrain.TrainingSession.prototype, `${name}_async`);
     promisify(Ortrain.TrainingSession, 'new_async');
     promisify(Ortrain.InferenceSession.prototype, 'run_async');
+    promisify(Ortrain.InferenceSession, 'new_async');
     promisify(Ortrain.Trainer.prototype, 'fit_async');
+    promisify(Ortrain.Trainer.prototype, 'evaluate_async');
+    promisify(Ortrain.Model.prototype, 'save_async');
+    promisify(Ortrain.Checkpoint.prototype, 'export_async');
     promisify(Ortrain.Model, 'new_from_file_async');
     promisify(Ortrain.Checkpoint, 'load_async');
     promisify(Ortrain.Checkpoint.prototype, 'save_async');
