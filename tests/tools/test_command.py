@@ -18,6 +18,7 @@ import tempfile
 import termios
 import time
 import unittest
+import zipfile
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here.parent))
@@ -57,6 +58,21 @@ def make_images(name, n):
     with open(path(name + ".labels"), "wb") as file:
         file.write(struct.pack(">BBBBI", 0, 0, 8, 1, n) + labels)
     return f"{name}.images,{name}.labels"
+
+
+def npy(kind, shape, values):
+    """A NumPy file: kind is one of struct's letters."""
+    names = {"f": "<f4", "d": "<f8", "q": "<i8"}
+    header = f"{{'descr': '{names[kind]}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}".encode()
+    header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}{kind}", *values)
+
+
+def npz(name, **arrays):
+    with zipfile.ZipFile(path(name), "w") as file:
+        for key, array in arrays.items():
+            file.writestr(key + ".npy", npy(*array))
+    return name
 
 
 def setUpModule():
@@ -203,6 +219,44 @@ class Errors(unittest.TestCase):
         out, err = ortrain("verify", "absent", status=1)
         self.assertRegex(out, r"^FAIL absent: .*\n0 passed, 1 failed, 0 skipped\n$")
 
+    def test_data(self):
+        """Archives: what is there and what is missing, before anything is trained."""
+        ortrain("new", "mlp", "mlp.onnx", "--classes", "3", "--size", "4", "--hidden", "8")
+        x, labels = [i * 37 % 101 / 101 for i in range(40 * 16)], [i % 3 for i in range(40)]
+        good = {"x": ("f", (40, 16), x), "labels": ("q", (40,), labels)}
+        train = ["train", "mlp.onnx", "--batch-size", "8", "--threads", "1"]
+        ortrain(*train, "--data", npz("good.npz", **good), "--export", "good.onnx")
+        for name, changed in (("more.npz", good | {"notes": ("q", (2,), [1, 2])}),          # what nobody reads may be there
+                              ("double.npz", good | {"x": ("d", (40, 16), [struct.unpack("f", struct.pack("f", v))[0] for v in x])})):
+            ortrain(*train, "--data", npz(name, **changed), "--export", name + ".onnx")
+            self.assertEqual(open(path(name + ".onnx"), "rb").read(), open(path("good.onnx"), "rb").read(), name)
+            self.assertIn("accuracy", ortrain("eval", "mlp.onnx", "--data", name)[0])
+        missing = npz("missing.npz", pictures=good["x"], labels=good["labels"])
+        for message in (self.fails(1, *train, "--data", missing), self.fails(1, *train, "--data", "good.npz", "--validation", missing),
+                        self.fails(1, "eval", "mlp.onnx", "--data", missing)):
+            self.assertIn("missing.npz has no 'x'; it has 'pictures', 'labels'", message)
+        self.assertIn("'classes'", self.fails(1, *train, "--data", "good.npz", "--target", "classes"))
+        self.assertIn("40", self.fails(1, *train, "--data", npz("short.npz", x=good["x"], labels=("q", (20,), labels[:20]))))
+        self.assertIn("no items", self.fails(1, *train, "--data", npz("none.npz", x=("f", (0, 16), []), labels=("q", (0,), []))))
+        self.assertIn("16", self.fails(1, *train, "--data", npz("wide.npz", x=("f", (20, 32), x), labels=("q", (20,), labels[:20]))))
+        far = npz("far.npz", x=good["x"], labels=("q", (40,), [9] * 40))
+        self.assertIn("out of range", self.fails(1, *train, "--data", far))
+        self.assertIn("labels", self.fails(1, "eval", "mlp.onnx", "--data", far))
+        # places to write to are looked at before hours are spent
+        self.assertIn("no/such/out.onnx", self.fails(1, *train, "--data", "good.npz", "--export", "no/such/out.onnx"))
+        self.assertIn("good.npz/state", self.fails(1, *train, "--data", "good.npz", "--checkpoint", "good.npz/state"))
+        ortrain(*train, "--data", "good.npz", "--checkpoint", "of-adamw")
+        out, err = ortrain(*train, "--data", "good.npz", "--checkpoint", "of-adamw", "--resume", "--optimizer", "sgd", status=1)
+        self.assertIn("OrtrainAdamW", err)
+
+    def test_not_finite(self):
+        away = [*TRAIN, "--optimizer", "sgd", "--learning-rate", "1e30"]
+        out, err = ortrain(*away)
+        self.assertEqual(len(re.findall("ORTRAIN_STOP_ON_NAN", err)), 1)
+        self.assertRegex(out, r"(?m)^1 epoch in .* last loss -?(nan|inf)$")
+        out, err = ortrain(*away, status=1, variables={"ORTRAIN_STOP_ON_NAN": "1"})
+        self.assertRegex(err, r"(?m)^ortrain: the loss of training step \d+ is ")
+
     def test_obstacles(self):
         """A model that cannot be trained: told by the status, with every reason."""
         graph = (node(b"Mystery", [b"x", b"w"], b"y", b"com.example") + field(2, b"g")
@@ -282,9 +336,7 @@ class Work(unittest.TestCase):
 
     def test_run(self):
         with open(path("image.npy"), "wb") as file:
-            header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 8, 8), }"
-            header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
-            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(2 * 64 * 4))
+            file.write(npy("f", (2, 1, 8, 8), [0] * 128))
         out, _ = ortrain("run", "cnn.onnx", "--input", "image=image.npy", "--save", "out/puts")
         self.assertIn("logits: ", out)
         self.assertIn(b"(2, 4)", open(path("out/puts/logits.npy"), "rb").read()[:100])

@@ -142,6 +142,11 @@ run (int argc, char *argv[])
       if (!(classes ? add_classes : add_numbers) (&sums, found, expected, &error))
         return command_fail (error);
     }
+  if (classes && sums.n == 0)
+    {
+      g_printerr ("ortrain: no label in '%s' is a class of '%s'\n", target, output);
+      return EXIT_FAILED;
+    }
   const double n = sums.n > 0 ? (double) sums.n : 1.0;
   const double loss = sums.loss / n, accuracy = (double) sums.n_right / n;
   if (json)

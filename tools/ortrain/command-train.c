@@ -2,7 +2,9 @@
 #include "command.h"
 #include "progress-bar.h"
 
+#include <errno.h>
 #include <glib-unix.h>
+#include <glib/gstdio.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
@@ -27,15 +29,34 @@ on_interrupt (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
+/* A loss that has run away is not written out in full. */
+static char *
+format_loss (double loss)
+{
+  return g_strdup_printf (fabs (loss) < 1e5 ? "%.4f" : "%.4g", loss);
+}
+
+static void
+on_not_finite (OrtrainTrainingSession *session, gpointer data)
+{
+  Run *run = data;
+  progress_bar_clear (&run->bar);
+  g_printerr (
+      "ortrain: the loss is no finite number any more; a smaller --learning-rate may help, ORTRAIN_STOP_ON_NAN=1 "
+      "stops here\n");
+  g_signal_handlers_disconnect_by_func (session, on_not_finite, data); /* once is enough */
+}
+
 static void
 on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
 {
   Run *run = data;
   g_autofree char *metric =
       progress->metric >= 0 ? g_strdup_printf ("  accuracy %.2f %%", 100.0 * progress->metric) : g_strdup ("");
+  g_autofree char *loss = format_loss (progress->mean_loss);
   g_autofree char *text = g_strdup_printf (
-      "epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %.4f%s  %.0f s", progress->epoch,
-      progress->n_epochs, progress->step, progress->n_steps, progress->mean_loss, metric, progress->seconds);
+      "epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %s%s  %.0f s", progress->epoch,
+      progress->n_epochs, progress->step, progress->n_steps, loss, metric, progress->seconds);
   progress_bar_update (&run->bar, progress->fraction, text, FALSE);
 }
 
@@ -45,9 +66,13 @@ on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer da
   Run *run = data;
   progress_bar_clear (&run->bar);
   double metric = ortrain_epoch_record_get_metric (record), loss = ortrain_epoch_record_get_validation_loss (record);
-  g_print ("epoch %u: loss %.4f", ortrain_epoch_record_get_epoch (record), ortrain_epoch_record_get_loss (record));
-  if (isfinite (loss) && loss >= 0)
-    g_print (", validation loss %.4f", loss);
+  g_autofree char *text = format_loss (ortrain_epoch_record_get_loss (record));
+  g_print ("epoch %u: loss %s", ortrain_epoch_record_get_epoch (record), text);
+  if (isfinite (loss))
+    {
+      g_autofree char *held_out = format_loss (loss);
+      g_print (", validation loss %s", held_out);
+    }
   if (isfinite (metric) && metric >= 0)
     g_print (", accuracy %.2f %%", 100.0 * metric);
   g_print (", %.1f s\n", ortrain_epoch_record_get_seconds (record));
@@ -91,6 +116,16 @@ make_schedule (const char *name, guint64 n_steps, GError **error)
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                "There is no schedule '%s'; there are constant, linear, cosine, one-cycle", name);
   return NULL;
+}
+
+static gboolean
+check_writable (const char *path, GError **error)
+{
+  g_autofree char *folder = g_path_get_dirname (path);
+  if (g_access (folder, W_OK) == 0 && !g_file_test (path, G_FILE_TEST_IS_DIR))
+    return TRUE;
+  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_ACCES, "%s cannot be written", path);
+  return FALSE;
 }
 
 /* What the user typed, with --resume: the words before the options are parsed out of them. */
@@ -195,11 +230,22 @@ run (int argc, char *argv[])
       command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
   if (loss == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainDataset) dataset = command_open_dataset (data, model, target, &error);
+  const char *wanted =
+      ORTRAIN_IS_OUTPUT_LOSS (loss) ? NULL : target; /* the output is the loss: nothing to hold it against */
+  g_autoptr (OrtrainDataset) dataset = command_open_dataset (data, model, wanted, &error);
   g_autoptr (OrtrainDataset) held_out =
-      dataset != NULL && validation != NULL ? command_open_dataset (validation, model, target, &error) : NULL;
+      dataset != NULL && validation != NULL ? command_open_dataset (validation, model, wanted, &error) : NULL;
   if (error != NULL)
     return command_fail (error);
+  /* what would fail after hours of training fails now */
+  if (export != NULL && !check_writable (export, &error))
+    return command_fail (error);
+  if (asked && g_mkdir_with_parents (checkpoint, 0777) != 0)
+    {
+      g_set_error (&error, G_FILE_ERROR, (int) g_file_error_from_errno (errno), "cannot make the folder %s: %s",
+                   checkpoint, g_strerror (errno));
+      return command_fail (error);
+    }
   const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
 
   g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_batches * (guint) epochs, &error);
@@ -250,6 +296,7 @@ run (int argc, char *argv[])
                                         "post-backward", "pre-update",   "post-update" };
   for (guint i = 0; memory && i < G_N_ELEMENTS (phases); i++)
     g_signal_connect (session, phases[i], G_CALLBACK (on_phase), &state);
+  g_signal_connect (session, "not-finite", G_CALLBACK (on_not_finite), &state);
   guint interrupt = g_unix_signal_add (SIGINT, on_interrupt, &state);
   ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
   g_main_loop_run (loop);
@@ -271,8 +318,12 @@ run (int argc, char *argv[])
   else if (ortrain_training_history_get_n_epochs (history) == 0)
     g_print ("All %d epochs were done before; a larger --epochs goes on\n", epochs);
   else
-    g_print ("%u epochs in %.1f s, last loss %.4f\n", ortrain_training_history_get_n_epochs (history),
-             ortrain_training_history_get_seconds (history), ortrain_training_history_get_last_loss (history));
+    {
+      g_autofree char *last = format_loss (ortrain_training_history_get_last_loss (history));
+      guint n = ortrain_training_history_get_n_epochs (history);
+      g_print ("%u epoch%s in %.1f s, last loss %s\n", n, n == 1 ? "" : "s",
+               ortrain_training_history_get_seconds (history), last);
+    }
   if (export != NULL)
     {
       if (!ortrain_training_session_export (session, export, &error))

@@ -146,17 +146,64 @@ command_first_name (GListModel *values)
   return value != NULL ? ortrain_value_get_name (value) : NULL;
 }
 
+/* Takes the tensor of a name over from an archive. */
+static gboolean
+take_array (OrtrainTensorDict *from, const char *name, OrtrainTensorDict *to, const char *path, GError **error)
+{
+  OrtrainTensor *tensor = ortrain_tensor_dict_get (from, name);
+  if (tensor == NULL)
+    {
+      g_auto (GStrv) names = ortrain_tensor_dict_get_names (from);
+      g_autofree char *list = g_strjoinv ("', '", names);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no '%s'; it has '%s'", path, name,
+                   list);
+      return FALSE;
+    }
+  ortrain_tensor_dict_set (to, name, tensor);
+  return TRUE;
+}
+
+static OrtrainDataset *
+open_archive (const char *path, OrtrainGraph *graph, const char *target, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) all = ortrain_tensor_dict_new_from_npz (path, error);
+  g_autoptr (OrtrainTensorDict) used = ortrain_tensor_dict_new ();
+  GListModel *inputs = ortrain_graph_get_inputs (graph);
+  if (all == NULL)
+    return NULL;
+  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
+      if (!take_array (all, ortrain_value_get_name (value), used, path, error))
+        return NULL;
+    }
+  if (target != NULL && !take_array (all, target, used, path, error))
+    return NULL;
+  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new (used, error);
+  for (guint i = 0; dataset != NULL && i < g_list_model_get_n_items (inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
+      const char *name = ortrain_value_get_name (value);
+      OrtrainDType wanted = ortrain_value_get_dtype (value);
+      if (ortrain_tensor_get_dtype (ortrain_tensor_dict_get (used, name)) == ORTRAIN_DTYPE_FLOAT64 &&
+          ortrain_dtype_is_floating (wanted) && wanted != ORTRAIN_DTYPE_FLOAT64 &&
+          !ortrain_tensor_dataset_set_conversion (ORTRAIN_TENSOR_DATASET (dataset), name, wanted, 1.0, error))
+        return NULL;
+    }
+  return g_steal_pointer (&dataset);
+}
+
 OrtrainDataset *
 command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error)
 {
-  g_auto (GStrv) parts = g_strsplit (path, ",", 2);
-  if (parts[0] == NULL || parts[1] == NULL)
-    return ortrain_tensor_dataset_new_from_npz (path, error);
   OrtrainGraph *graph = ortrain_model_get_graph (model, error);
   if (graph == NULL)
     return NULL;
+  g_auto (GStrv) parts = g_strsplit (path, ",", 2);
+  if (parts[0] == NULL || parts[1] == NULL)
+    return open_archive (path, graph, target, error);
   return ortrain_tensor_dataset_new_from_idx (parts[0], parts[1], command_first_name (ortrain_graph_get_inputs (graph)),
-                                              target, error);
+                                              target != NULL ? target : "labels", error);
 }
 
 void

@@ -45,7 +45,9 @@ char *command_quote (const char *const *words);
 /* The parts of a command line that train, eval, plan and bench share. */
 OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
-/* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. */
+/* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. An archive may have
+ * more than the inputs and the target (NULL: none), but no less; float64, which is what NumPy makes, becomes what the
+ * model reads. */
 OrtrainDataset *command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error);
 /* Random feeds for the inputs of a model and for one target: batch for the first dimension, seq for any other that is
  * not a number. classes: the target holds classes of the output's last axis, else numbers like the output. */
