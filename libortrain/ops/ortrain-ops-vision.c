@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "provider/ortrain-suppression-private.h"
 
 #include <string.h>
 
-/* GridSample and its gradient, NonMaxSuppression, Det. */
+/* GridSample and its gradient, NonMaxSuppression, Det; AffineGrid, which is written out; Col2Im. */
 
 /* ---- GridSample: x [N, C, D1 … Dr], grid [N, E1 … Er, r] → [N, C, E1 … Er] ---- */
 
@@ -142,6 +143,166 @@ infer_det (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* ---- AffineGrid: theta [N, r, r + 1], size [N, C, D1 … Dr] → [N, D1 … Dr, r]: places in [-1, 1], mapped ---- */
+
+static OrtrainValue *
+write_op (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, OrtrainValue *a, OrtrainValue *b,
+          const char *attribute, gint64 value)
+{
+  OrtrainValue *operands[] = { a, b };
+  OrtrainAttributes *attributes = NULL;
+  if (attribute != NULL)
+    {
+      attributes = ortrain_attributes_new ();
+      ortrain_attributes_set_int (attributes, attribute, value);
+    }
+  return ortrain_upgrade_insert (graph, before, op_type, operands, b != NULL ? 2 : 1, attributes);
+}
+
+/* The places along a dimension of `length` [1] elements, as floats like theta. */
+static OrtrainValue *
+write_places (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *length)
+{
+  const gboolean align = ortrain_attributes_get_int (node->attributes, "align_corners", 0) != 0;
+  OrtrainValue *theta = ortrain_node_input (node, 0);
+#define WRITE(op, a, b) write_op (graph, node, op, a, b, NULL, 0)
+#define NUMBER(x) WRITE ("CastLike", ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT64, x), theta)
+  OrtrainValue *range[] = { ortrain_graph_const_int (graph, 0), WRITE ("Squeeze", length, NULL),
+                            ortrain_graph_const_int (graph, 1) };
+  OrtrainValue *x = WRITE ("CastLike", ortrain_upgrade_insert (graph, node, "Range", range, 3, NULL), theta);
+  OrtrainValue *wide = WRITE ("CastLike", length, theta);
+  x = WRITE ("Mul", x, NUMBER (2));
+  if (align)
+    wide = WRITE ("Max", WRITE ("Sub", wide, NUMBER (1)), NUMBER (1));
+  else
+    x = WRITE ("Add", x, NUMBER (1));
+  return WRITE ("Sub", WRITE ("Div", x, wide), NUMBER (1));
+}
+
+static gboolean
+upgrade_affine_grid (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
+{
+  OrtrainValue *theta = ortrain_node_input (node, 0), *size = ortrain_node_input (node, 1);
+  if (theta == NULL || size == NULL)
+    return TRUE;
+  OrtrainDim n_sizes = size->rank == 1 ? size->dims[0] : ortrain_dim_int (0);
+  if (!ortrain_dim_is_int (n_sizes) || n_sizes.value < 4 || n_sizes.value > 5)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "%s: size must have 4 or 5 elements", text);
+      return FALSE;
+    }
+  const gint r = (gint) n_sizes.value - 2;
+  const gint64 zero = 0, one = 1, two = 2, all = G_MAXINT64, flat[] = { 1, -1, r + 1 }, minus = -1, last = r;
+  OrtrainValue *slice[] = { size, ortrain_graph_const_ints (graph, &two, 1),
+                            ortrain_graph_const_ints (graph, &all, 1) };
+  OrtrainValue *extents = ortrain_upgrade_insert (graph, node, "Slice", slice, 3, NULL);
+  OrtrainValue *columns[4];
+  for (gint d = 0; d < r; d++) /* x first, which is the last dimension */
+    {
+      const gint axis = r - 1 - d;
+      const gint64 index = axis;
+      gint64 shape[3] = { 1, 1, 1 };
+      shape[axis] = -1;
+      OrtrainValue *length = WRITE ("Gather", extents, ortrain_graph_const_ints (graph, &index, 1));
+      OrtrainValue *x =
+          WRITE ("Reshape", write_places (graph, node, length), ortrain_graph_const_ints (graph, shape, (gsize) r));
+      columns[d] = WRITE ("Expand", x, extents);
+    }
+  columns[r] = WRITE ("Expand", NUMBER (1), extents);
+  for (gint d = 0; d <= r; d++)
+    columns[d] = WRITE ("Unsqueeze", columns[d], ortrain_graph_const_ints (graph, &minus, 1));
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "axis", r);
+  OrtrainValue *places = ortrain_upgrade_insert (graph, node, "Concat", columns, (guint) r + 1, attributes);
+  places = WRITE ("Reshape", places, ortrain_graph_const_ints (graph, flat, 3));
+  attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_ints (attributes, "perm", (const gint64[]){ 0, 2, 1 }, 3);
+  OrtrainValue *turned = ortrain_upgrade_insert (graph, node, "Transpose", &theta, 1, attributes);
+  OrtrainValue *mapped = WRITE ("MatMul", places, turned);
+  OrtrainValue *first[] = { size, ortrain_graph_const_ints (graph, &zero, 1),
+                            ortrain_graph_const_ints (graph, &one, 1) };
+  OrtrainValue *shape[] = { ortrain_upgrade_insert (graph, node, "Slice", first, 3, NULL), extents,
+                            ortrain_graph_const_ints (graph, &last, 1) };
+  attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "axis", 0);
+  mapped = WRITE ("Reshape", mapped, ortrain_upgrade_insert (graph, node, "Concat", shape, 3, attributes));
+  if (ortrain_node_output (node, 0) != NULL)
+    ortrain_value_replace_uses (ortrain_node_output (node, 0), mapped);
+  ortrain_graph_delete_node (graph, node);
+  return TRUE;
+}
+
+/* ---- Col2Im: blocks [N, C · k1 … kr, L], image [r], block [r] → [N, C, D1 … Dr]: the blocks are added up at their
+ * places. Im2Col, its gradient, takes them out again ---- */
+
+static gboolean
+infer_col2im (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  const OrtrainDim *image;
+  g_autofree gint64 *block = NULL;
+  gint n_image, n_block;
+  if (rank >= 0 && rank != 3)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, not 3", rank);
+  if (rank < 0 || !ortrain_infer_get_content (ctx, 1, &image, &n_image) ||
+      !ortrain_infer_get_ints (ctx, 2, &block, &n_block))
+    {
+      gint n = ortrain_infer_get_length (ctx, 1);
+      ortrain_infer_set_unknown (ctx, 0, dtype, n >= 0 && n <= ORTRAIN_MAX_RANK - 2 ? n + 2 : -1);
+      return TRUE;
+    }
+  if (n_image != n_block || n_image < 1 || n_image > ORTRAIN_MAX_RANK - 2)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "image and block have %d and %d dimensions",
+                               n_image, n_block);
+  OrtrainDim out[ORTRAIN_MAX_RANK];
+  gint64 size = 1;
+  for (gint i = 0; i < n_block; i++)
+    if (block[i] < 1 || !ortrain_checked_mul_i64 (size, block[i], &size))
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the block's shape is out of range");
+  const OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, 1);
+  if (ortrain_dim_is_int (channels) && channels.value % size != 0)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "%" G_GINT64_FORMAT " channels are no multiple of the block's %" G_GINT64_FORMAT
+                               " elements",
+                               channels.value, size);
+  out[0] = ortrain_infer_get_dim (ctx, 0, 0);
+  out[1] = ortrain_dim_floor_div (ctx->dims, channels, ortrain_dim_int (size));
+  for (gint i = 0; i < n_image; i++)
+    {
+      if (ortrain_dim_is_int (image[i]) && image[i].value < 0)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the image's shape is out of range");
+      out[2 + i] = image[i];
+    }
+  ortrain_infer_set (ctx, 0, dtype, out, n_image + 2);
+  return TRUE;
+}
+
+/* (dy, block, shape of x) */
+static gboolean
+grad_col2im (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 2),
+                               ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)) };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "Im2Col", operands, 3, 1,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+static gboolean
+infer_im2col (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim *shape;
+  gint n;
+  if (ortrain_infer_get_content (ctx, 2, &shape, &n) && n == 3)
+    ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), shape, 3);
+  else
+    ortrain_infer_set_unknown (ctx, 0, ortrain_infer_get_dtype (ctx, 0), 3);
+  return TRUE;
+}
+
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "GridSample", .domain = "", .since = 16, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
@@ -153,6 +314,13 @@ static const OrtrainOpDef rows[] = {
     .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .infer = infer_det },
+  { .name = "AffineGrid", .domain = "", .since = 20, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_affine_grid },
+  { .name = "Col2Im", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1, .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .infer = infer_col2im,
+    .gradient = grad_col2im },
+  { .name = "Im2Col", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .infer = infer_im2col },
 };
 /* clang-format on */
 

@@ -276,6 +276,11 @@ static const OrtrainGradientCase cases[] = {
   { "RotaryEmbedding", "f[1,2,3,4];f[5,2];f[5,2];i[1,3]{4,0,2}" },
   { "RotaryEmbedding", "f[1,3,12];f[1,3,2];f[1,3,2]", "num_heads=2 interleaved=1 rotary_embedding_dim=4" },
   { "TensorScatter", "f[2,4,3];f[2,2,3];i[2]{3,1}", "mode='circular'" },
+  { "AffineGrid", "f[2,2,3];i[4]{2,1,3,4}" },
+  { "AffineGrid", "f[1,3,4];i[5]{1,1,2,3,2}", "align_corners=1" },
+  { "Col2Im", "f[2,8,6];i[2]{3,4};i[2]{2,2}" },
+  { "Col2Im", "f[1,12,4];i[2]{4,6};i[2]{2,3}", "strides=[2,2] pads=[0,1,1,0] dilations=[1,2]" },
+  { "Col2Im", "f[1,2,4];i[1]{6};i[1]{2}", "dilations=[2]" },
   { "SwiGLU", "f[2,3];f[2,3]", "alpha=1.3f" },
   { "CausalConvWithState", "f[2,3,4];c[3,1,3];f[3];f[2,3,2]", "activation='silu'", 2 },
   /* recurrent: [length, batch, width], three gates or four, hidden 2 */
