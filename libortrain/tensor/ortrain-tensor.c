@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "tensor/ortrain-tensor-private.h"
+#include "tensor/ortrain-tensor-struct-private.h"
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "ortrain-enum-types.h"
-#include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-storage-private.h"
 
-#include <math.h>
 #include <string.h>
 
 /**
@@ -25,19 +23,6 @@
  * Make tensors with the `new` functions only: an object from `g_object_new` is like one that was released, and every
  * method says so.
  */
-
-struct _OrtrainTensor
-{
-  GObject parent_instance;
-  OrtrainStorage *storage; /* NULL once released */
-  gsize offset;            /* in bytes */
-  OrtrainDType dtype;
-  guint rank;
-  gint64 n_elements;
-  gsize n_bytes;
-  gint64 dims[ORTRAIN_MAX_RANK];
-};
-
 G_DEFINE_FINAL_TYPE (OrtrainTensor, ortrain_tensor, G_TYPE_OBJECT)
 
 enum
@@ -155,324 +140,6 @@ ortrain_shape_to_string (const gint64 *dims, gsize n_dims)
     g_string_append_printf (s, i == 0 ? "%" G_GINT64_FORMAT : ", %" G_GINT64_FORMAT, dims[i]);
   g_string_append_c (s, ']');
   return g_string_free (s, FALSE);
-}
-
-/* What a tensor of this type and shape takes. Everything that makes a tensor comes through here. */
-static gboolean
-measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_elements, gsize *n_bytes, GError **error)
-{
-  gsize size = ortrain_dtype_get_size (dtype);
-  if (size == 0)
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                   "no tensor can have elements of type %s (%d)", ortrain_dtype_get_name (dtype), (int) dtype);
-      return FALSE;
-    }
-  if (n_dims > ORTRAIN_MAX_RANK)
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "a tensor of rank %" G_GSIZE_FORMAT " was asked for, the limit is %d", n_dims, ORTRAIN_MAX_RANK);
-      return FALSE;
-    }
-  if (!ortrain_checked_n_elements (dims, n_dims, n_elements) ||
-      !ortrain_checked_mul ((gsize) *n_elements, size, n_bytes) || *n_bytes > (gsize) G_MAXSSIZE)
-    {
-      g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "the shape %s has a negative dimension, or more elements of type %s than memory can hold", shape,
-                   ortrain_dtype_get_name (dtype));
-      return FALSE;
-    }
-  return TRUE;
-}
-
-static gboolean
-check_n_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gsize needed, gsize found, GError **error)
-{
-  if (needed == found)
-    return TRUE;
-  g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
-  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-               "a tensor %s%s takes %" G_GSIZE_FORMAT " bytes, but %" G_GSIZE_FORMAT " were given",
-               ortrain_dtype_get_name (dtype), shape, needed, found);
-  return FALSE;
-}
-
-/* Complex numbers are aligned like their halves. */
-static gsize
-alignment_of (OrtrainDType dtype)
-{
-  return MIN (ortrain_dtype_get_size (dtype), 8);
-}
-
-/* Takes over the storage. */
-static OrtrainTensor *
-tensor_take (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 n_elements, gsize n_bytes,
-             OrtrainStorage *storage, gsize offset)
-{
-  OrtrainTensor *self = g_object_new (ORTRAIN_TYPE_TENSOR, NULL);
-  self->storage = storage;
-  self->offset = offset;
-  self->dtype = dtype;
-  self->rank = (guint) n_dims;
-  self->n_elements = n_elements;
-  self->n_bytes = n_bytes;
-  if (n_dims > 0)
-    memcpy (self->dims, dims, n_dims * sizeof *dims);
-  return self;
-}
-
-/**
- * ortrain_tensor_new:
- * @dtype: the type of the elements
- * @dims: (array length=n_dims): the shape, outermost dimension first
- * @n_dims: the rank; 0 makes a scalar
- * @error: return location for an error
- *
- * Makes a tensor of zeros.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error)
-{
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  gint64 n_elements;
-  gsize n_bytes;
-  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
-    return NULL;
-  OrtrainStorage *storage = ortrain_storage_new (n_bytes, error);
-  if (storage == NULL)
-    return NULL;
-  return tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0);
-}
-
-OrtrainTensor *
-ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error)
-{
-  gint64 n_elements;
-  gsize n_bytes;
-  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
-    return NULL;
-  OrtrainStorage *storage = ortrain_storage_new_uninitialized (n_bytes, 256, error);
-  if (storage == NULL)
-    return NULL;
-  return tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0);
-}
-
-/**
- * ortrain_tensor_new_for_data:
- * @dtype: the type of the elements
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @data: (array length=n_bytes): the elements
- * @n_bytes: the size of @data in bytes
- * @error: return location for an error
- *
- * Makes a tensor with a copy of the given elements.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new_for_data (OrtrainDType dtype, const gint64 *dims, gsize n_dims, const guint8 *data, gsize n_bytes,
-                             GError **error)
-{
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (data != NULL || n_bytes == 0, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  gint64 n_elements;
-  gsize needed;
-  if (!measure (dtype, dims, n_dims, &n_elements, &needed, error) ||
-      !check_n_bytes (dtype, dims, n_dims, needed, n_bytes, error))
-    return NULL;
-  OrtrainStorage *storage = ortrain_storage_new_uninitialized (n_bytes, 256, error);
-  if (storage == NULL)
-    return NULL;
-  if (n_bytes > 0)
-    memcpy (storage->address, data, n_bytes);
-  return tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0);
-}
-
-/**
- * ortrain_tensor_new_for_bytes:
- * @dtype: the type of the elements
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @bytes: the elements
- * @error: return location for an error
- *
- * Makes a tensor of bytes. They are not copied, unless they are not aligned to the size of an element. The tensor is
- * not writable.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GBytes *bytes, GError **error)
-{
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (bytes != NULL, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  gint64 n_elements;
-  gsize needed, n_bytes;
-  const guint8 *data = g_bytes_get_data (bytes, &n_bytes);
-  if (!measure (dtype, dims, n_dims, &n_elements, &needed, error) ||
-      !check_n_bytes (dtype, dims, n_dims, needed, n_bytes, error))
-    return NULL;
-  if ((gsize) data % alignment_of (dtype) != 0)
-    {
-      OrtrainStorage *storage = ortrain_storage_new_aligned (bytes, 256, error);
-      return storage != NULL ? tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0) : NULL;
-    }
-  return tensor_take (dtype, dims, n_dims, n_elements, n_bytes, ortrain_storage_new_for_bytes (bytes), 0);
-}
-
-/**
- * ortrain_tensor_new_for_address:
- * @dtype: the type of the elements
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @address: the address of the first element
- * @writable: whether the elements may be changed
- * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
- * @error: return location for an error
- *
- * Makes a tensor of memory that belongs to somebody else, without a copy. The memory must be row-major and aligned to
- * the size of an element; how large it is cannot be checked. A copy of @owner is kept as long as the memory is in use;
- * it may be dropped on any thread.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new_for_address (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gsize address, gboolean writable,
-                                const GValue *owner, GError **error)
-{
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  gint64 n_elements;
-  gsize n_bytes;
-  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
-    return NULL;
-  if (address == 0 && n_bytes > 0)
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID, "no tensor can lie at address 0");
-      return NULL;
-    }
-  if (n_bytes > 0 && address % alignment_of (dtype) != 0)
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
-                   "the address %#" G_GINT64_MODIFIER "x is not aligned to %" G_GSIZE_FORMAT " bytes, as %s wants it",
-                   (guint64) address, alignment_of (dtype), ortrain_dtype_get_name (dtype));
-      return NULL;
-    }
-  return tensor_take (dtype, dims, n_dims, n_elements, n_bytes,
-                      ortrain_storage_new_for_address (address, n_bytes, writable, owner), 0);
-}
-
-/**
- * ortrain_tensor_new_for_storage:
- * @dtype: the type of the elements
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @storage: the memory
- * @byte_offset: where in @storage the first element lies
- * @error: return location for an error
- *
- * Makes a tensor of a part of a storage.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new_for_storage (OrtrainDType dtype, const gint64 *dims, gsize n_dims, OrtrainStorage *storage,
-                                gsize byte_offset, GError **error)
-{
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (ORTRAIN_IS_STORAGE (storage), NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  gint64 n_elements;
-  gsize n_bytes, end;
-  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
-    return NULL;
-  if (storage->memory == NULL)
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "the storage was released");
-      return NULL;
-    }
-  if (!ortrain_checked_add (byte_offset, n_bytes, &end) || end > storage->n_bytes)
-    {
-      g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "a tensor %s%s at offset %" G_GSIZE_FORMAT " does not fit into a storage of %" G_GSIZE_FORMAT
-                   " bytes",
-                   ortrain_dtype_get_name (dtype), shape, byte_offset, storage->n_bytes);
-      return NULL;
-    }
-  if (n_bytes > 0 && ((gsize) storage->address + byte_offset) % alignment_of (dtype) != 0)
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
-                   "the offset %" G_GSIZE_FORMAT " is not aligned to %" G_GSIZE_FORMAT " bytes, as %s wants it",
-                   byte_offset, alignment_of (dtype), ortrain_dtype_get_name (dtype));
-      return NULL;
-    }
-  return tensor_take (dtype, dims, n_dims, n_elements, n_bytes, g_object_ref (storage), byte_offset);
-}
-
-/**
- * ortrain_tensor_new_scalar:
- * @value: the number
- *
- * Makes a float32 tensor of rank 0.
- *
- * Returns: (transfer full): the tensor
- */
-OrtrainTensor *
-ortrain_tensor_new_scalar (double value)
-{
-  float f = (float) value;
-  return ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, NULL, 0, (const guint8 *) &f, sizeof f, NULL);
-}
-
-/**
- * ortrain_tensor_new_floats:
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @values: (array length=n_values): the elements
- * @n_values: the number of elements
- * @error: return location for an error
- *
- * Makes a float32 tensor. For a handful of numbers: languages other than C convert them one by one.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new_floats (const gint64 *dims, gsize n_dims, const float *values, gsize n_values, GError **error)
-{
-  return ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, n_dims, (const guint8 *) values,
-                                      n_values * sizeof (float), error);
-}
-
-/**
- * ortrain_tensor_new_ints:
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @values: (array length=n_values): the elements
- * @n_values: the number of elements
- * @error: return location for an error
- *
- * Makes an int64 tensor. For a handful of numbers: languages other than C convert them one by one.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_new_ints (const gint64 *dims, gsize n_dims, const gint64 *values, gsize n_values, GError **error)
-{
-  return ortrain_tensor_new_for_data (ORTRAIN_DTYPE_INT64, dims, n_dims, (const guint8 *) values,
-                                      n_values * sizeof (gint64), error);
 }
 
 /**
@@ -725,7 +392,7 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
   gsize n_bytes;
   gconstpointer data = g_bytes_get_data (bytes, &n_bytes);
   if (ortrain_tensor_peek_checked (self, error) == NULL ||
-      !check_n_bytes (self->dtype, self->dims, self->rank, self->n_bytes, n_bytes, error))
+      !ortrain_tensor_check_n_bytes (self->dtype, self->dims, self->rank, self->n_bytes, n_bytes, error))
     return FALSE;
   gpointer to = ortrain_tensor_peek_writable (self);
   if (to == NULL)
@@ -801,8 +468,8 @@ ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, G
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "shape %s cannot be made %s", from, to);
       return NULL;
     }
-  return tensor_take (self->dtype, new_dims, n_dims, n_elements, self->n_bytes, g_object_ref (self->storage),
-                      self->offset);
+  return ortrain_tensor_take (self->dtype, new_dims, n_dims, n_elements, self->n_bytes, g_object_ref (self->storage),
+                              self->offset);
 }
 
 /**
@@ -836,8 +503,8 @@ ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError
   gint64 row_elements = self->dims[0] > 0 ? self->n_elements / self->dims[0] : 0;
   gsize row_bytes = (gsize) row_elements * ortrain_dtype_get_size (self->dtype);
   dims[0] = end - begin;
-  return tensor_take (self->dtype, dims, self->rank, row_elements * dims[0], row_bytes * (gsize) dims[0],
-                      g_object_ref (self->storage), self->offset + row_bytes * (gsize) begin);
+  return ortrain_tensor_take (self->dtype, dims, self->rank, row_elements * dims[0], row_bytes * (gsize) dims[0],
+                              g_object_ref (self->storage), self->offset + row_bytes * (gsize) begin);
 }
 
 /**
@@ -917,50 +584,4 @@ ortrain_tensor_to_string (OrtrainTensor *self)
   if (data != NULL && !complex && shown < self->n_elements)
     g_string_append (s, " …");
   return g_string_free (s, FALSE);
-}
-
-/**
- * ortrain_tensor_new_mapped:
- * @dtype: the type of the elements
- * @dims: (array length=n_dims): the shape
- * @n_dims: the rank
- * @file: the file
- * @offset: where in the file the first element lies, in bytes
- * @error: return location for an error
- *
- * Makes a tensor of a part of a file, which is mapped, not read. The elements are little-endian and row-major. The
- * tensor is not writable. Only what does not lie aligned to the size of an element is copied, and files that are not
- * local are read whole.
- *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError] or a file error
- */
-OrtrainTensor *
-ortrain_tensor_new_mapped (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GFile *file, guint64 offset,
-                           GError **error)
-{
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (G_IS_FILE (file), NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  gint64 n_elements;
-  gsize n_bytes;
-  if (!measure (dtype, dims, n_dims, &n_elements, &n_bytes, error))
-    return NULL;
-  const char *path = g_file_peek_path (file);
-  g_autoptr (GBytes) bytes =
-      path != NULL ? ortrain_file_map (path, error) : g_file_load_bytes (file, NULL, NULL, error);
-  if (bytes == NULL)
-    return NULL;
-  gsize size = g_bytes_get_size (bytes);
-  if (offset > size || n_bytes > size - offset)
-    {
-      g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
-      g_autofree char *name = g_file_get_parse_name (file);
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "%s: a tensor %s%s at offset %" G_GUINT64_FORMAT " does not fit into %" G_GSIZE_FORMAT " bytes",
-                   name, ortrain_dtype_get_name (dtype), shape, offset, size);
-      return NULL;
-    }
-  g_autoptr (GBytes) slice = g_bytes_new_from_bytes (bytes, (gsize) offset, n_bytes);
-  return ortrain_tensor_new_for_bytes (dtype, dims, n_dims, slice, error);
 }

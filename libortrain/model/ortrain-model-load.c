@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-model-private.h"
+
+#include "model/ortrain-graph-writer-private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Newer versions of the format have only added fields so far; those are kept. This far ahead nobody knows. */
+#define MIN_IR_VERSION 1
+#define MAX_IR_VERSION 64
+
+static gboolean
+load (OrtrainModel *self, GError **error)
+{
+  gsize size, compact_size;
+  const guint8 *data = g_bytes_get_data (self->file, &size);
+
+  if (!ortrain_wire_scan (data, size, self->limits, &self->scan, error))
+    return FALSE;
+  const guint8 *compact = g_bytes_get_data (self->scan.compact, &compact_size);
+  self->proto = ortrain__ox__model_proto__unpack (NULL, compact_size, compact);
+  g_clear_pointer (&self->scan.compact, g_bytes_unref);
+  if (self->proto == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "not a valid ONNX model: the protocol buffer is malformed");
+      return FALSE;
+    }
+  if (self->proto->graph == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "not a valid ONNX model: there is no graph in it");
+      return FALSE;
+    }
+  if (self->proto->ir_version < MIN_IR_VERSION || self->proto->ir_version > MAX_IR_VERSION)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION,
+                   "version %" G_GINT64_FORMAT " of the ONNX format is not supported",
+                   (gint64) self->proto->ir_version);
+      return FALSE;
+    }
+  self->tensors.file = self->file;
+  self->tensors.scan = &self->scan;
+  self->tensors.limits = self->limits;
+  self->tensors.external = ortrain_external_data_new (self->directory, self->limits);
+  self->tensors.cache = g_new0 (OrtrainTensor *, self->scan.tensors->len + 1);
+  self->reader.proto = self->proto;
+  self->reader.tensors = &self->tensors;
+  self->reader.limits = self->limits;
+  if (!ortrain_graph_reader_read (&self->reader, error))
+    return FALSE;
+  ortrain_model_trim (self);
+  return TRUE;
+}
+
+static OrtrainModel *
+new_from_bytes (GBytes *bytes, const char *path, const char *directory, OrtrainModelLimits *limits, GError **error)
+{
+  g_autoptr (OrtrainModel) self = g_object_new (ORTRAIN_TYPE_MODEL, NULL);
+
+  self->file = g_bytes_ref (bytes);
+  self->path = g_strdup (path);
+  self->directory = g_strdup (directory);
+  self->limits = limits != NULL ? g_object_ref (limits) : ortrain_model_limits_new ();
+  if (!load (self, error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
+/**
+ * ortrain_model_new_from_bytes_with_limits:
+ * @bytes: the contents of an ONNX file
+ * @base_dir: (nullable) (type filename): the directory below which external data may be read, or %NULL for none
+ * @limits: (nullable): limits, or %NULL for the defaults
+ * @error: return location for an error
+ *
+ * Like [ctor@Model.new_from_bytes], with limits of your own.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ */
+OrtrainModel *
+ortrain_model_new_from_bytes_with_limits (GBytes *bytes, const char *base_dir, OrtrainModelLimits *limits,
+                                          GError **error)
+{
+  g_return_val_if_fail (bytes != NULL, NULL);
+  g_return_val_if_fail (limits == NULL || ORTRAIN_IS_MODEL_LIMITS (limits), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  return new_from_bytes (bytes, NULL, base_dir, limits, error);
+}
+
+/**
+ * ortrain_model_new_from_bytes:
+ * @bytes: the contents of an ONNX file
+ * @base_dir: (nullable) (type filename): the directory below which external data may be read, or %NULL for none
+ * @error: return location for an error
+ *
+ * Reads a model from memory. The bytes are kept, not copied.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ */
+OrtrainModel *
+ortrain_model_new_from_bytes (GBytes *bytes, const char *base_dir, GError **error)
+{
+  return ortrain_model_new_from_bytes_with_limits (bytes, base_dir, NULL, error);
+}
+
+static GBytes *
+map_file (const char *path, OrtrainModelLimits *limits, GError **error)
+{
+  g_autofree char *shown = g_filename_display_name (path);
+  g_autoptr (GError) local_error = NULL;
+  struct stat st;
+  int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+  if (fd < 0)
+    {
+      int saved = errno;
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "cannot read model “%s”: %s", shown,
+                   g_strerror (saved));
+      return NULL;
+    }
+  if (fstat (fd, &st) != 0)
+    {
+      int saved = errno;
+      close (fd);
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "cannot read model “%s”: %s", shown,
+                   g_strerror (saved));
+      return NULL;
+    }
+  if (!S_ISREG (st.st_mode))
+    {
+      close (fd);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "model “%s” is not a regular file", shown);
+      return NULL;
+    }
+  if ((guint64) st.st_size > ortrain_model_limits_get_max_model_bytes (limits))
+    {
+      close (fd);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
+                   "model “%s” has %" G_GINT64_FORMAT
+                   " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   shown, (gint64) st.st_size, ortrain_model_limits_get_max_model_bytes (limits));
+      return NULL;
+    }
+  g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, &local_error);
+  close (fd);
+  if (file == NULL)
+    {
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "cannot read model “%s”: %s", shown,
+                   local_error->message);
+      return NULL;
+    }
+  return g_mapped_file_get_bytes (file);
+}
+
+/**
+ * ortrain_model_new_from_file_with_limits:
+ * @path: (type filename): the path of an ONNX file
+ * @limits: (nullable): limits, or %NULL for the defaults
+ * @error: return location for an error
+ *
+ * Like [ctor@Model.new_from_file], with limits of your own.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError] or [error@GLib.FileError]
+ */
+OrtrainModel *
+ortrain_model_new_from_file_with_limits (const char *path, OrtrainModelLimits *limits, GError **error)
+{
+  g_return_val_if_fail (path != NULL, NULL);
+  g_return_val_if_fail (limits == NULL || ORTRAIN_IS_MODEL_LIMITS (limits), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  g_autoptr (OrtrainModelLimits) used = limits != NULL ? g_object_ref (limits) : ortrain_model_limits_new ();
+  g_autofree char *directory = g_path_get_dirname (path);
+  g_autoptr (GBytes) bytes = map_file (path, used, error);
+
+  if (bytes == NULL)
+    return NULL;
+  OrtrainModel *self = new_from_bytes (bytes, path, directory, used, error);
+  if (self == NULL)
+    {
+      g_autofree char *shown = g_filename_display_basename (path);
+      g_prefix_error (error, "%s: ", shown);
+    }
+  return self;
+}
+
+/**
+ * ortrain_model_new_from_file:
+ * @path: (type filename): the path of an ONNX file
+ * @error: return location for an error
+ *
+ * Reads a model. Weights that lie in files of their own are read from the same directory and those below it.
+ *
+ * The time that this takes does not depend on the size of the weights, which are mapped and read when they are needed.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError] or [error@GLib.FileError]
+ */
+OrtrainModel *
+ortrain_model_new_from_file (const char *path, GError **error)
+{
+  return ortrain_model_new_from_file_with_limits (path, NULL, error);
+}
+
+static void
+load_in_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
+{
+  GError *error = NULL;
+  OrtrainModel *model = ortrain_model_new_from_file (data, &error);
+
+  if (model != NULL)
+    g_task_return_pointer (task, model, g_object_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * ortrain_model_new_from_file_async:
+ * @path: (type filename): the path of an ONNX file
+ * @cancellable: (nullable): a cancellable
+ * @callback: (scope async): what to call when the model is there
+ * @user_data: data for @callback
+ *
+ * Like [ctor@Model.new_from_file], on a thread of its own. @callback runs on the thread-default main context of the
+ * caller.
+ */
+void
+ortrain_model_new_from_file_async (const char *path, GCancellable *cancellable, GAsyncReadyCallback callback,
+                                   gpointer user_data)
+{
+  g_return_if_fail (path != NULL);
+  g_return_if_fail (cancellable == NULL || G_IS_CANCELLABLE (cancellable));
+  g_autoptr (GTask) task = g_task_new (NULL, cancellable, callback, user_data);
+
+  g_task_set_source_tag (task, ortrain_model_new_from_file_async);
+  g_task_set_task_data (task, g_strdup (path), g_free);
+  g_task_run_in_thread (task, load_in_thread);
+}
+
+/**
+ * ortrain_model_new_from_file_finish: (constructor)
+ * @result: what the callback got
+ * @error: return location for an error
+ *
+ * Ends [func@Model.new_from_file_async].
+ *
+ * Returns: (transfer full): the model, or %NULL with an error
+ */
+OrtrainModel *
+ortrain_model_new_from_file_finish (GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (g_task_is_valid (result, NULL), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_model_new_from_file_async), NULL);
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/**
+ * ortrain_model_new_from_graph:
+ * @graph: a graph
+ * @error: return location for an error
+ *
+ * Makes a model of a graph: one made by [class@GraphBuilder], or a training graph, to look at it or to save it. Nodes
+ * of Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
+ *
+ * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ */
+OrtrainModel *
+ortrain_model_new_from_graph (OrtrainGraph *graph, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_GRAPH (graph), NULL);
+  g_autoptr (GBytes) bytes = ortrain_graph_write (graph, error);
+
+  return bytes != NULL ? new_from_bytes (bytes, NULL, NULL, NULL, error) : NULL;
+}
