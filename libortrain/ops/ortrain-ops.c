@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-op-private.h"
-#include "ops/ortrain-upgrade-before-7-private.h"
+#include "ops/ortrain-upgrade-private.h"
 
 #include "ops/ortrain-op-families.h" /* written by meson */
 
@@ -158,24 +158,20 @@ ortrain_ops_bind (OrtrainGraph *graph, GError **error)
   return bind_names (graph, error) && check_arity (graph, NULL, error);
 }
 
-/* Upgrades look at ranks and types, and a file need not say them: nodes up to `until` get what inference finds, where
- * the file has nothing. Errors are left to the inference of the whole graph. */
+static gboolean infer_declared (OrtrainNode *node, GError **error);
+
+/* Upgrades look at ranks, types and contents, and a file need not say them: nodes up to `until` get what inference finds.
+ * Errors are left to the inference of the whole graph. */
 static void
 infer_before (OrtrainGraph *graph, OrtrainNode *until, guint *position)
 {
   for (; *position < graph->nodes->len && graph->nodes->pdata[*position] != until; (*position)++)
     {
       OrtrainNode *node = graph->nodes->pdata[*position];
-      gboolean known = TRUE;
-      for (guint k = 0; k < node->outputs->len; k++)
-        {
-          const OrtrainValue *output = node->outputs->pdata[k];
-          known = known && (output == NULL || (output->rank >= 0 && output->dtype != ORTRAIN_DTYPE_UNDEFINED));
-        }
       if (node->op == NULL)
         node->op = ortrain_ops_lookup (node->domain, node->op_type);
-      if (!known && node->op != NULL && fits_arity (node, NULL))
-        ortrain_ops_infer_node (node, NULL);
+      if (node->op != NULL && fits_arity (node, NULL))
+        infer_declared (node, NULL);
     }
 }
 
@@ -189,7 +185,8 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
-      if (!each_subgraph (node, upgrade, NULL, error))
+      /* a row that knows of bodies upgrades the ones it needs */
+      if (node->op->upgrade == NULL && !each_subgraph (node, upgrade, NULL, error))
         return FALSE;
       if (node->op->upgrade == NULL && opset >= 7)
         continue;
@@ -206,7 +203,10 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 gboolean
 ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
 {
-  if (!bind_names (graph, error) || !ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))
+  if (!bind_names (graph, error))
+    return FALSE;
+  ortrain_upgrade_hold_captures (graph);
+  if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))
     return FALSE;
   return ortrain_graph_sort (graph, error) && ortrain_ops_bind (graph, error);
 }
@@ -288,40 +288,46 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
   return node->op->infer == NULL || node->op->infer (&ctx, error);
 }
 
+/* One node, held against what the file declared of its outputs, which stands again when that goes wrong. */
+static gboolean
+infer_declared (OrtrainNode *node, GError **error)
+{
+  const guint n = node->outputs->len;
+  g_autofree OrtrainDType *dtypes = g_new0 (OrtrainDType, n + 1);
+  g_autofree gint *ranks = g_new0 (gint, n + 1);
+  g_autofree OrtrainDim **dims = g_new0 (OrtrainDim *, n + 1);
+  for (guint k = 0; k < n; k++)
+    {
+      OrtrainValue *output = node->outputs->pdata[k];
+      ranks[k] = -1;
+      if (output == NULL)
+        continue;
+      dtypes[k] = output->dtype;
+      ranks[k] = output->rank;
+      dims[k] = g_memdup2 (output->dims, output->rank > 0 ? (gsize) output->rank * sizeof (OrtrainDim) : 0);
+      ortrain_value_set_shape (output, ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
+    }
+  gboolean ok = ortrain_ops_infer_node (node, error);
+  for (guint k = 0; k < n && ok; k++)
+    if (node->outputs->pdata[k] != NULL)
+      ok = reconcile (node, node->outputs->pdata[k], dtypes[k], dims[k], ranks[k], error);
+  for (guint k = 0; k < n; k++)
+    {
+      if (!ok && node->outputs->pdata[k] != NULL)
+        ortrain_value_set_shape (node->outputs->pdata[k], dtypes[k], dims[k], ranks[k]);
+      g_free (dims[k]);
+    }
+  return ok;
+}
+
 gboolean
 ortrain_ops_infer (OrtrainGraph *graph, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   for (guint i = 0; i < graph->nodes->len; i++)
-    {
-      OrtrainNode *node = graph->nodes->pdata[i];
-      guint n = node->outputs->len;
-      g_autofree OrtrainDType *dtypes = g_new0 (OrtrainDType, n + 1);
-      g_autofree gint *ranks = g_new0 (gint, n + 1);
-      g_autofree OrtrainDim **dims = g_new0 (OrtrainDim *, n + 1);
-      for (guint k = 0; k < n; k++)
-        {
-          OrtrainValue *output = node->outputs->pdata[k];
-          ranks[k] = -1;
-          if (output == NULL)
-            continue;
-          dtypes[k] = output->dtype;
-          ranks[k] = output->rank;
-          dims[k] = g_memdup2 (output->dims, output->rank > 0 ? (gsize) output->rank * sizeof (OrtrainDim) : 0);
-          ortrain_value_set_shape (output, ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
-        }
-      gboolean ok = ortrain_ops_infer_node (node, error);
-      for (guint k = 0; k < n; k++)
-        {
-          OrtrainValue *output = ortrain_node_output (node, k);
-          if (ok && output != NULL)
-            ok = reconcile (node, output, dtypes[k], dims[k], ranks[k], error);
-          g_free (dims[k]);
-        }
-      if (!ok)
-        return FALSE;
-    }
+    if (!infer_declared (graph->nodes->pdata[i], error))
+      return FALSE;
   return TRUE;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-upgrade-before-7-private.h"
+#include "ops/ortrain-upgrade-private.h"
 
 #include <math.h>
 

@@ -5,3 +5,5 @@
 
 /* Brings a node of operator sets 1 to 6 into the form of 7, from which its row's own upgrade goes on. */
 gboolean ortrain_upgrade_from_before_7 (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
+/* Makes what the bodies of an If read inputs of it, before values are replaced. */
+void ortrain_upgrade_hold_captures (OrtrainGraph *graph);
