@@ -227,85 +227,57 @@ solve (Search *self, gsize members, gsize n, gsize offset, gint64 last_placed)
   return FALSE;
 }
 
-/* The orders of preference: load of the fullest section, area, lifetime, each leading once. */
+/* What an item can be preferred for: the load of its fullest section, its area, lifetime and size. */
+enum
+{
+  LOAD,
+  AREA,
+  LIFETIME,
+  BYTES,
+  NOTHING,
+  N_MEASURES
+};
+
+/* The orders of preference, more first. */
+static const guint8 preferences[][3] = {
+  { LIFETIME, AREA, LOAD }, { LOAD, AREA, LIFETIME },     { LOAD, LIFETIME, AREA },
+  { AREA, LOAD, NOTHING },  { BYTES, LIFETIME, NOTHING },
+};
+
 typedef struct
 {
-  double load, area, lifetime, bytes;
+  double keys[3];
   guint32 index;
 } Preference;
 
-#define BIGGER(field)                                                                                                  \
-  if (a->field != b->field)                                                                                            \
-    return a->field > b->field ? -1 : 1;
-
 static int
-prefer_lifetime (gconstpointer first, gconstpointer second)
+prefer (gconstpointer first, gconstpointer second)
 {
   const Preference *a = first, *b = second;
-  BIGGER (lifetime)
-  BIGGER (area)
-  BIGGER (load)
-  return a->index < b->index ? -1 : 1;
-}
-
-static int
-prefer_load_then_area (gconstpointer first, gconstpointer second)
-{
-  const Preference *a = first, *b = second;
-  BIGGER (load)
-  BIGGER (area)
-  BIGGER (lifetime)
-  return a->index < b->index ? -1 : 1;
-}
-
-static int
-prefer_load_then_lifetime (gconstpointer first, gconstpointer second)
-{
-  const Preference *a = first, *b = second;
-  BIGGER (load)
-  BIGGER (lifetime)
-  BIGGER (area)
-  return a->index < b->index ? -1 : 1;
-}
-
-static int
-prefer_area (gconstpointer first, gconstpointer second)
-{
-  const Preference *a = first, *b = second;
-  BIGGER (area)
-  BIGGER (load)
-  return a->index < b->index ? -1 : 1;
-}
-
-static int
-prefer_bytes (gconstpointer first, gconstpointer second)
-{
-  const Preference *a = first, *b = second;
-  BIGGER (bytes)
-  BIGGER (lifetime)
+  for (guint k = 0; k < G_N_ELEMENTS (a->keys); k++)
+    if (a->keys[k] != b->keys[k])
+      return a->keys[k] > b->keys[k] ? -1 : 1;
   return a->index < b->index ? -1 : 1;
 }
 
 gboolean
 ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize capacity, guint64 *effort)
 {
-  static int (*const preferences[]) (gconstpointer, gconstpointer) = {
-    prefer_lifetime, prefer_load_then_area, prefer_load_then_lifetime, prefer_area, prefer_bytes,
-  };
   g_autofree gsize *load = g_new0 (gsize, n_sections);
   for (gsize i = 0; i < n; i++)
     for (gint64 s = items[i].first; s <= items[i].last; s++)
       load[s] += items[i].bytes;
-  g_autofree Preference *keys = g_new (Preference, n + 1);
+  g_autofree double (*measures)[N_MEASURES] = g_malloc0 ((n + 1) * sizeof *measures);
   g_autofree Preference *order = g_new (Preference, n + 1);
   for (gsize i = 0; i < n; i++)
     {
       gsize most = 0;
       for (gint64 s = items[i].first; s <= items[i].last; s++)
         most = MAX (most, load[s]);
-      double lifetime = (double) (items[i].last - items[i].first + 1);
-      keys[i] = (Preference){ (double) most, lifetime * (double) items[i].bytes, lifetime, (double) items[i].bytes,
-                              (guint32) i };
+      measures[i][LOAD] = (double) most;
+      measures[i][LIFETIME] = (double) (items[i].last - items[i].first + 1);
+      measures[i][BYTES] = (double) items[i].bytes;
+      measures[i][AREA] = measures[i][LIFETIME] * measures[i][BYTES];
     }
 
   g_autofree OrtrainPackItem *sorted = g_new (OrtrainPackItem, n + 1);
@@ -326,20 +298,23 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
     {
       const guint cycle = round / G_N_ELEMENTS (preferences);
       const gboolean plain = cycle % 4 == 0;
+      const guint8 *preference = preferences[round % G_N_ELEMENTS (preferences)];
       const guint64 turn = plain ? TURN << MIN (cycle / 4, 12) : TURN;
       for (gsize i = 0; i < n; i++)
         {
-          double bend[3];
-          for (guint j = 0; j < 3; j++)
+          double bend[N_MEASURES] = { 1, 1, 1, 1, 1 };
+          for (guint j = LOAD; j <= LIFETIME; j++)
             {
               state = state * G_GUINT64_CONSTANT (6364136223846793005) + G_GUINT64_CONSTANT (1442695040888963407);
-              bend[j] = plain ? 1 : 1 + 0.3 * ((double) (state >> 40) * 0x1p-24 - 0.5);
+              if (!plain)
+                bend[j] = 1 + 0.3 * ((double) (state >> 40) * 0x1p-24 - 0.5);
             }
-          const Preference *key = &keys[i];
-          order[i] = (Preference){ key->load * bend[0], key->area * bend[1], key->lifetime * bend[2],
-                                   key->bytes * bend[1], key->index };
+          bend[BYTES] = bend[AREA];
+          order[i].index = (guint32) i;
+          for (guint k = 0; k < G_N_ELEMENTS (order->keys); k++)
+            order[i].keys[k] = measures[i][preference[k]] * bend[preference[k]];
         }
-      qsort (order, n, sizeof (Preference), preferences[round % G_N_ELEMENTS (preferences)]);
+      qsort (order, n, sizeof (Preference), prefer);
       for (gsize i = 0; i < n; i++)
         sorted[i] = items[order[i].index];
       memset (search.lowest, 0, n * sizeof (gsize));
