@@ -45,6 +45,17 @@ ortrain_kernel_index (gconstpointer indices, gboolean is_64, gint64 i)
   return is_64 ? ((const gint64 *) indices)[i] : (gint64) ((const gint32 *) indices)[i];
 }
 
+/* The place, from 0, that index i means in a dimension: negative ones count from its end. -1 and a fault: outside. */
+static inline gint64
+ortrain_kernel_place (OrtrainKernelFrame *frame, gconstpointer indices, gboolean is_64, gint64 i, gint64 dim)
+{
+  gint64 index = ortrain_kernel_index (indices, is_64, i), place = index < 0 ? index + dim : index;
+  if (G_LIKELY (place >= 0 && place < dim))
+    return place;
+  ortrain_kernel_fault (frame, ORTRAIN_FAULT_INDEX, i, index, dim);
+  return -1;
+}
+
 /* The constant int32 or int64 operand as int64; at most `limit` elements. -1 when absent, -2 when unknown or too long.
  */
 static inline gint

@@ -64,12 +64,10 @@ gather_range (gpointer data, gint64 begin, gint64 end, guint worker)
   gsize row = (gsize) g->inner * g->size;
   for (gint64 at = begin; at < end; at++)
     {
-      gint64 outer = at / g->n, i = at % g->n, index = ortrain_kernel_index (job->indices, g->index_64, i);
-      gint64 k = index < 0 ? index + g->dim : index;
+      gint64 outer = at / g->n, k = ortrain_kernel_place (job->frame, job->indices, g->index_64, at % g->n, g->dim);
       guint8 *to = job->out + (gsize) at * row;
-      if (G_UNLIKELY (k < 0 || k >= g->dim))
+      if (G_UNLIKELY (k < 0))
         {
-          ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, i, index, g->dim);
           memset (to, 0, row);
           continue;
         }
@@ -288,11 +286,9 @@ gather_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
       locate_line (e, line, &index_at, &data_at);
       for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
         {
-          gint64 index = ortrain_kernel_index (job->indices, e->index_64, index_at),
-                 k = index < 0 ? index + e->dim : index;
-          if (G_UNLIKELY (k < 0 || k >= e->dim))
+          gint64 k = ortrain_kernel_place (job->frame, job->indices, e->index_64, index_at, e->dim);
+          if (G_UNLIKELY (k < 0))
             {
-              ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, e->dim);
               k = 0;
               if (e->dim == 0)
                 continue;
@@ -350,11 +346,8 @@ gather_elements_grad_range (gpointer data, gint64 begin, gint64 end, guint worke
       locate_line (e, line, &index_at, &data_at);
       for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
         {
-          gint64 index = ortrain_kernel_index (job->indices, e->index_64, index_at),
-                 k = index < 0 ? index + e->dim : index;
-          if (G_UNLIKELY (k < 0 || k >= e->dim))
-            ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, e->dim);
-          else
+          gint64 k = ortrain_kernel_place (job->frame, job->indices, e->index_64, index_at, e->dim);
+          if (G_LIKELY (k >= 0))
             add_row (e->dtype, job->out + (gsize) (data_at + k * e->stride) * e->size,
                      job->in + (gsize) index_at * e->size, 1);
         }
@@ -437,13 +430,9 @@ locate_tuple (const TuplesJob *job, gint64 at)
   gint64 offset = at / t->tuples * t->batch_stride;
   for (guint i = 0; i < t->k; i++)
     {
-      gint64 index = ortrain_kernel_index (job->indices, t->index_64, at * t->k + i);
-      gint64 k = index < 0 ? index + t->dims[i] : index;
-      if (G_UNLIKELY (k < 0 || k >= t->dims[i]))
-        {
-          ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, at * t->k + i, index, t->dims[i]);
-          return -1;
-        }
+      gint64 k = ortrain_kernel_place (job->frame, job->indices, t->index_64, at * t->k + i, t->dims[i]);
+      if (G_UNLIKELY (k < 0))
+        return -1;
       offset += k * t->strides[i];
     }
   return offset;

@@ -247,11 +247,8 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
         }
       for (gint64 j = 0; j < s->dims[s->axis]; j++, index_at += s->index_stride)
         {
-          gint64 index = ortrain_kernel_index (job->indices, s->index_64, index_at),
-                 k = index < 0 ? index + s->dim : index;
-          if (G_UNLIKELY (k < 0 || k >= s->dim))
-            ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, index_at, index, s->dim);
-          else
+          gint64 k = ortrain_kernel_place (job->frame, job->indices, s->index_64, index_at, s->dim);
+          if (G_LIKELY (k >= 0))
             s->combine (job->out + (gsize) (data_at + k * s->strides[s->axis]) * s->size,
                         job->updates + (gsize) index_at * s->size, 1);
         }
@@ -301,16 +298,10 @@ scatter_nd_range (gpointer data, gint64 begin, gint64 end, guint worker)
         {
           gint64 offset = 0;
           gboolean valid = TRUE;
-          for (guint i = 0; i < s->k; i++)
+          for (guint i = 0; i < s->k && valid; i++)
             {
-              gint64 index = ortrain_kernel_index (job->indices, s->index_64, t * s->k + i);
-              gint64 at = index < 0 ? index + s->tuple_dims[i] : index;
-              if (G_UNLIKELY (at < 0 || at >= s->tuple_dims[i]))
-                {
-                  ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, t * s->k + i, index, s->tuple_dims[i]);
-                  valid = FALSE;
-                  break;
-                }
+              gint64 at = ortrain_kernel_place (job->frame, job->indices, s->index_64, t * s->k + i, s->tuple_dims[i]);
+              valid = at >= 0;
               offset += at * s->strides[i];
             }
           if (valid)
