@@ -51,45 +51,56 @@ ortrain_f32_power_of_two (int32_t n)
 
 #define ORTRAIN_F32_ROUND_MAGIC 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
 
-/* e^x. The scale 2^n is applied in two factors: denormal results round once more, results near the largest float fit.
- */
+/* e^x = 2^n e^r: the remainder r, |r| ≤ log 2 / 2, and n. x must be within ±105. */
 static inline float
-ortrain_f32_exp (float x)
+ortrain_f32_exp_remainder (float x, int32_t *n)
 {
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.5f ? -104.5f : x;
   float t = ORTRAIN_FMAF (x, 1.442695041f, ORTRAIN_F32_ROUND_MAGIC);
-  float n = t - ORTRAIN_F32_ROUND_MAGIC;
-  int32_t i = (int32_t) (ortrain_f32_bits (t) - ortrain_f32_bits (ORTRAIN_F32_ROUND_MAGIC));
-  float r = ORTRAIN_FMAF (n, -0.693359375f, x);
-  r = ORTRAIN_FMAF (n, 2.12194440e-4f, r);
+  float k = t - ORTRAIN_F32_ROUND_MAGIC;
+  *n = (int32_t) (ortrain_f32_bits (t) - ortrain_f32_bits (ORTRAIN_F32_ROUND_MAGIC));
+  float r = ORTRAIN_FMAF (k, -0.693359375f, x);
+  return ORTRAIN_FMAF (k, 2.12194440e-4f, r);
+}
+
+/* e^r - 1 of a remainder */
+static inline float
+ortrain_f32_expm1_reduced (float r)
+{
   float q = 1.381314236e-03f;
   q = ORTRAIN_FMAF (q, r, 8.369419043e-03f);
   q = ORTRAIN_FMAF (q, r, 4.166845683e-02f);
   q = ORTRAIN_FMAF (q, r, 1.666651479e-01f);
   q = ORTRAIN_FMAF (q, r, 4.999999305e-01f);
-  float p = ORTRAIN_FMAF (q, r * r, r) + 1.0f;
-  int32_t half = i >> 1;
-  return p * ortrain_f32_power_of_two (half) * ortrain_f32_power_of_two (i - half);
+  return ORTRAIN_FMAF (q, r * r, r);
+}
+
+/* p 2^n, in two factors: denormal results round once more, results near the largest float fit. */
+static inline float
+ortrain_f32_scale (float p, int32_t n)
+{
+  int32_t half = n >> 1;
+  return p * ortrain_f32_power_of_two (half) * ortrain_f32_power_of_two (n - half);
+}
+
+/* e^x */
+static inline float
+ortrain_f32_exp (float x)
+{
+  int32_t n;
+  x = x > 89.0f ? 89.0f : x;
+  x = x < -104.5f ? -104.5f : x;
+  float r = ortrain_f32_exp_remainder (x, &n);
+  return ortrain_f32_scale (ortrain_f32_expm1_reduced (r) + 1.0f, n);
 }
 
 /* e^x - 1, exact also for small x: error about 3 units in the last place. */
 static inline float
 ortrain_f32_expm1 (float x)
 {
+  int32_t i;
   float c = x > 89.0f ? 89.0f : x;
   c = c < -20.0f ? -20.0f : c;
-  float t = ORTRAIN_FMAF (c, 1.442695041f, ORTRAIN_F32_ROUND_MAGIC);
-  float n = t - ORTRAIN_F32_ROUND_MAGIC;
-  int32_t i = (int32_t) (ortrain_f32_bits (t) - ortrain_f32_bits (ORTRAIN_F32_ROUND_MAGIC));
-  float r = ORTRAIN_FMAF (n, -0.693359375f, c);
-  r = ORTRAIN_FMAF (n, 2.12194440e-4f, r);
-  float q = 1.381314236e-03f;
-  q = ORTRAIN_FMAF (q, r, 8.369419043e-03f);
-  q = ORTRAIN_FMAF (q, r, 4.166845683e-02f);
-  q = ORTRAIN_FMAF (q, r, 1.666651479e-01f);
-  q = ORTRAIN_FMAF (q, r, 4.999999305e-01f);
-  float p = ORTRAIN_FMAF (q, r * r, r); /* e^r - 1 */
+  float p = ortrain_f32_expm1_reduced (ortrain_f32_exp_remainder (c, &i)); /* e^r - 1 */
   int32_t half = i >> 1;
   float s1 = ortrain_f32_power_of_two (half), s2 = ortrain_f32_power_of_two (i - half);
   float s = s1 * s2; /* infinite for i = 128 only, where the result is */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "common/ortrain-math-f32.h"
+
 #include <glib.h>
 #include <math.h>
 #include <string.h>
@@ -19,32 +21,22 @@
 #define ORTRAIN_LANES 64
 #define ORTRAIN_LANE_BLOCK 4096
 
-/* e^x of a single, without branches: about 1 ulp; 0 below -104, infinity above 88.73, NaN stays NaN. The power of two
- * is applied in two halves, so that denormal results are right. */
+/* e^x of a single: about 1 ulp; 0 below -104, infinity above 88.73, NaN stays NaN. Sums and softmax have had this
+ * polynomial, one degree longer than that of ortrain_f32_exp(), from the beginning, and keep its bits. */
 static inline float
 ortrain_lane_expf (float x)
 {
-  union
-  {
-    float f;
-    gint32 i;
-  } t, a, b;
+  int32_t n;
   x = x > 89.0f ? 89.0f : x;
   x = x < -105.0f ? -105.0f : x;
-  t.f = x * 1.44269504088896341f + 12582912.0f; /* 1.5 * 2^23: the fraction's low bits are the rounded integer */
-  float n = t.f - 12582912.0f;
-  float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float r = ortrain_f32_exp_remainder (x, &n);
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  gint32 k = t.i - 0x4b400000, h = k >> 1;
-  a.i = (gint32) ((guint32) (h + 127) << 23);
-  b.i = (gint32) ((guint32) (k - h + 127) << 23);
-  return p * a.f * b.f;
+  return ortrain_f32_scale (p * r * r + r + 1.0f, n);
 }
 
 static inline double
