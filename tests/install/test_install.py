@@ -128,6 +128,13 @@ class Places(unittest.TestCase):
             alone.append(work / f"header-{i}.c")
             alone[-1].write_text(f"#include <{header.relative_to(include)}>\n")
         run("cc", "-std=c11", *warnings, *flags, *alone)
+        # asked for a version, and for one that there is not
+        alone[0].write_text("#include <ortrain.h>\n#if !ORTRAIN_CHECK_VERSION (1, 0, 0) || ORTRAIN_CHECK_VERSION (99, 0, 0)\n#error\n#endif\n")
+        asked = ["-DORTRAIN_VERSION_MIN_REQUIRED=ORTRAIN_VERSION_1_0", "-DORTRAIN_VERSION_MAX_ALLOWED=ORTRAIN_VERSION_1_0"]
+        run("cc", "-std=c11", *warnings, *flags, *asked, alone[0])
+        with self.assertRaises(AssertionError) as caught:
+            run("cc", "-std=c11", *warnings, *flags, asked[0], "-DORTRAIN_VERSION_MAX_ALLOWED=0", alone[0])
+        self.assertIn("ORTRAIN_VERSION_MAX_ALLOWED is at least", str(caught.exception))
         needs(self, "c++")
         alone[0].write_text("#include <ortrain.h>\n")
         run("c++", "-x", "c++", *warnings, *flags, alone[0])
