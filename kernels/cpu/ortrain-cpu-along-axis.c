@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain-cpu-half.h"
+#include "ortrain-cpu-integer-cases.h"
+
+/* What goes along one axis, a line at a time: where the extreme is, and running sums and products. */
+
+/* ---- ArgMax, ArgMin: x [outer, n, inner] → int64 [outer, inner]; a NaN wins, as in NumPy. ---- */
+typedef struct
+{
+  OrtrainDType dtype;
+  gboolean max, last;
+  gint64 outer, n, inner;
+} ArgPlan;
+
+typedef struct
+{
+  const ArgPlan *plan;
+  gconstpointer x;
+  gint64 *y;
+} ArgRun;
+
+#define ARG_SCAN(type, load)                                                                                           \
+  {                                                                                                                    \
+    const type *x = run->x;                                                                                            \
+    x += i / plan->inner * plan->n * plan->inner + i % plan->inner;                                                    \
+    gint64 best = 0;                                                                                                   \
+    for (gint64 k = 1; k < plan->n; k++)                                                                               \
+      {                                                                                                                \
+        gint64 a = k * plan->inner, b = best * plan->inner;                                                            \
+        gboolean better = plan->max ? load (x[a]) > load (x[b]) : load (x[a]) < load (x[b]);                           \
+        gboolean equal = load (x[a]) == load (x[b]);                                                                   \
+        gboolean a_nan = load (x[a]) != load (x[a]), b_nan = load (x[b]) != load (x[b]);                               \
+        if (b_nan ? a_nan && plan->last : a_nan || better || (equal && plan->last))                                    \
+          best = k;                                                                                                    \
+      }                                                                                                                \
+    run->y[i] = best;                                                                                                  \
+    break;                                                                                                             \
+  }
+#define ARG_PLAIN(v) (v)
+#define ARG_CASE(number, type)                                                                                         \
+  case number:                                                                                                         \
+    ARG_SCAN (type, ARG_PLAIN)
+
+static void
+arg_units (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ArgRun *run = data;
+  const ArgPlan *plan = run->plan;
+  for (gint64 i = begin; i < end; i++)
+    switch ((int) plan->dtype)
+      {
+        ORTRAIN_CPU_INTEGER_CASES (ARG_CASE)
+        ARG_CASE (ORTRAIN_DTYPE_FLOAT32, float)
+        ARG_CASE (ORTRAIN_DTYPE_FLOAT64, double)
+      case ORTRAIN_DTYPE_FLOAT16:
+        ARG_SCAN (guint16, ortrain_half_to_float)
+      case ORTRAIN_DTYPE_BFLOAT16:
+        ARG_SCAN (guint16, ortrain_bfloat16_to_float)
+      }
+}
+
+/* The axis attribute, counted from the front; splits the shape around it. */
+static gboolean
+split_at_axis (OrtrainKernelSetup *setup, gint64 axis, gint64 *outer, gint64 *n, gint64 *inner, GError **error)
+{
+  const OrtrainOperand *x = &setup->inputs[0];
+  gint64 rank = x->rank;
+  if (axis < -rank || axis >= MAX (rank, 1))
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                   "%s: axis %" G_GINT64_FORMAT " is outside the rank %" G_GINT64_FORMAT, setup->op_type, axis, rank);
+      return FALSE;
+    }
+  if (axis < 0)
+    axis += rank;
+  *outer = *n = *inner = 1;
+  for (gint64 d = 0; d < rank; d++)
+    *(d < axis ? outer : d == axis ? n : inner) *= x->dims[d];
+  return TRUE;
+}
+
+static gboolean
+arg_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  g_autofree ArgPlan *plan = g_new0 (ArgPlan, 1);
+  plan->dtype = setup->inputs[0].dtype;
+  plan->max = g_str_equal (setup->op_type, "ArgMax");
+  plan->last = ortrain_attributes_get_int (setup->attributes, "select_last_index", 0) != 0;
+  if (!split_at_axis (setup, ortrain_attributes_get_int (setup->attributes, "axis", 0), &plan->outer, &plan->n,
+                      &plan->inner, error))
+    return FALSE;
+  if (plan->n == 0 && setup->outputs[0].n_elements > 0)
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s over an axis without elements",
+                   setup->op_type);
+      return FALSE;
+    }
+  setup->constants = g_steal_pointer (&plan);
+  setup->constants_free = g_free;
+  return TRUE;
+}
+
+static void
+arg_run (const OrtrainKernelCall *call)
+{
+  const ArgPlan *plan = call->constants;
+  ArgRun run = { plan, call->inputs[0], call->outputs[0] };
+  ortrain_parallel_for (call->frame->pool, plan->outer * plan->inner, MAX (1, 16384 / MAX (1, plan->n)), arg_units,
+                        &run);
+}
+
+/* ---- CumSum, CumProd: x [outer, n, inner], running along n ---- */
+typedef struct
+{
+  OrtrainDType dtype;
+  guint rank;
+  gint64 dims[ORTRAIN_MAX_RANK];
+  gboolean product, exclusive, reverse, axis_is_int32;
+} CumPlan;
+
+typedef struct
+{
+  const CumPlan *plan;
+  gconstpointer x, dy;
+  gpointer y;
+  gint64 n, inner;
+} CumRun;
+
+#define CUM_SCAN(type, acc)                                                                                            \
+  {                                                                                                                    \
+    const type *x = run->x;                                                                                            \
+    type *y = run->y;                                                                                                  \
+    gint64 base = i / run->inner * run->n * run->inner + i % run->inner;                                               \
+    acc sum = plan->product ? 1 : 0;                                                                                   \
+    for (gint64 k = 0; k < run->n; k++)                                                                                \
+      {                                                                                                                \
+        gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;                                          \
+        acc next = plan->product ? sum * (acc) x[at] : sum + (acc) x[at];                                              \
+        y[at] = (type) (plan->exclusive ? sum : next);                                                                 \
+        sum = next;                                                                                                    \
+      }                                                                                                                \
+    break;                                                                                                             \
+  }
+#define CUM_CASE(number, type)                                                                                         \
+  case number:                                                                                                         \
+    CUM_SCAN (type, guint64)
+
+static void
+cum_units (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const CumRun *run = data;
+  const CumPlan *plan = run->plan;
+  for (gint64 i = begin; i < end; i++)
+    switch ((int) plan->dtype)
+      {
+        ORTRAIN_CPU_INTEGER_CASES (CUM_CASE)
+      case ORTRAIN_DTYPE_FLOAT32:
+        CUM_SCAN (float, double)
+      case ORTRAIN_DTYPE_FLOAT64:
+        CUM_SCAN (double, double)
+      }
+}
+
+/* dx[i] = Σ dy[k] · (the product that is y[k], without x[i]): quadratic, and right where elements are zero. */
+#define CUM_GRAD(type)                                                                                                 \
+  {                                                                                                                    \
+    const type *x = run->x, *dy = run->dy;                                                                             \
+    type *dx = run->y;                                                                                                 \
+    double before = 1;                                                                                                 \
+    for (gint64 e = 0; e < run->n; e++)                                                                                \
+      {                                                                                                                \
+        double product = before, sum = 0;                                                                              \
+        for (gint64 k = e; k < run->n; k++)                                                                            \
+          {                                                                                                            \
+            gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;                                      \
+            if (plan->exclusive && k > e)                                                                              \
+              sum += dy[at] * product;                                                                                 \
+            if (k > e)                                                                                                 \
+              product *= x[at];                                                                                        \
+            if (!plan->exclusive)                                                                                      \
+              sum += dy[at] * product;                                                                                 \
+          }                                                                                                            \
+        gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                          \
+        before *= x[at];                                                                                               \
+        dx[at] = (type) sum;                                                                                           \
+      }                                                                                                                \
+  }
+
+static void
+cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const CumRun *run = data;
+  const CumPlan *plan = run->plan;
+  for (gint64 i = begin; i < end; i++)
+    {
+      gint64 base = i / run->inner * run->n * run->inner + i % run->inner;
+      if (plan->dtype == ORTRAIN_DTYPE_FLOAT32)
+        CUM_GRAD (float)
+      else
+        CUM_GRAD (double)
+    }
+}
+
+static gboolean
+cum_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  CumPlan *plan = g_new0 (CumPlan, 1);
+  plan->dtype = setup->inputs[0].dtype;
+  plan->product = g_str_equal (setup->op_type, "CumProd");
+  plan->rank = setup->inputs[0].rank;
+  memcpy (plan->dims, setup->inputs[0].dims, plan->rank * sizeof (gint64));
+  plan->exclusive = ortrain_attributes_get_int (setup->attributes, "exclusive", 0) != 0;
+  plan->reverse = ortrain_attributes_get_int (setup->attributes, "reverse", 0) != 0;
+  plan->axis_is_int32 = setup->inputs[1].dtype == ORTRAIN_DTYPE_INT32;
+  setup->inplace[0] = 1;
+  setup->constants = plan;
+  setup->constants_free = g_free;
+  return TRUE;
+}
+
+static void
+run_lines (const OrtrainKernelCall *call, CumRun run, OrtrainParallelFunc func)
+{
+  const CumPlan *plan = run.plan;
+  gint64 axis = plan->axis_is_int32 ? *(const gint32 *) call->inputs[1] : *(const gint64 *) call->inputs[1];
+  gint64 rank = plan->rank, outer = 1;
+  if (axis < -rank || axis >= MAX (rank, 1))
+    {
+      ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, 0, axis, rank);
+      return;
+    }
+  if (axis < 0)
+    axis += rank;
+  for (gint64 d = 0; d < rank; d++)
+    *(d < axis ? &outer : d == axis ? &run.n : &run.inner) *= plan->dims[d];
+  ortrain_parallel_for (call->frame->pool, outer * run.inner, MAX (1, 16384 / MAX (1, run.n)), func, &run);
+}
+
+static void
+cum_run (const OrtrainKernelCall *call)
+{
+  run_lines (call, (CumRun){ .plan = call->constants, .x = call->inputs[0], .y = call->outputs[0], .n = 1, .inner = 1 },
+             cum_units);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (cum)
+
+/* CumProdGrad (dy, axis, x) → dx */
+static gboolean
+cum_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  gboolean ok = cum_prepare (setup, error);
+  setup->inplace[0] = 0;
+  return ok;
+}
+
+static void
+cum_grad_run (const OrtrainKernelCall *call)
+{
+  CumRun run = {
+    .plan = call->constants, .dy = call->inputs[0], .x = call->inputs[2], .y = call->outputs[0], .n = 1, .inner = 1
+  };
+  run_lines (call, run, cum_grad_units);
+}
+ORTRAIN_DEFINE_HALF_KERNEL (cum_grad)
+
+static const OrtrainKernel kernels[] = {
+  { "ArgMax", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run, 0 },
+  { "ArgMin", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run, 0 },
+  { "CumSum", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run, 0 },
+  { "CumSum", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run, 0 },
+  { "CumProd", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run, 0 },
+  { "CumProd", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run, 0 },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, cum_grad_prepare, cum_grad_run, 0 },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, cum_grad_half_prepare, cum_grad_half_run, 0 },
+};
+ORTRAIN_KERNEL_TABLE (along_axis, kernels);
