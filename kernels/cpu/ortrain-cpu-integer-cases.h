@@ -4,7 +4,7 @@
 #include "core/ortrain-dtype.h"
 
 /* X (number, type) for every type of whole numbers, and booleans. */
-#define ORTRAIN_CPU_INTEGER_CASES(X)                                                                                               \
+#define ORTRAIN_CPU_INTEGER_CASES(X)                                                                                   \
   X (ORTRAIN_DTYPE_INT8, gint8)                                                                                        \
   X (ORTRAIN_DTYPE_INT16, gint16)                                                                                      \
   X (ORTRAIN_DTYPE_INT32, gint32)                                                                                      \

@@ -2,6 +2,7 @@
 #include "session/ortrain-trainer-private.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
+#include "core/ortrain-home-private.h"
 #include "data/ortrain-data-loader.h"
 #include "session/ortrain-evaluation-private.h"
 #include "session/ortrain-training-history-private.h"
@@ -244,8 +245,9 @@ end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellab
   return !due || save_checkpoint (self, fit, error);
 }
 
-OrtrainTrainingHistory *
-ortrain_trainer_run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
+/* The claim on the session is held by this thread. */
+static OrtrainTrainingHistory *
+run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
 {
   Fit fit = { .last_loss = NAN, .last_metric = -1, .best_loss = NAN };
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (self->dataset, self->batch_size);
@@ -269,4 +271,223 @@ ortrain_trainer_run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError
   history->stopped_early = stop;
   history->seconds = g_timer_elapsed (timer, NULL);
   return ok ? g_steal_pointer (&history) : NULL;
+}
+
+/* ---- Calls ---- */
+
+static gboolean
+check_made (OrtrainTrainer *self, GError **error)
+{
+  if (self->session != NULL && self->dataset != NULL)
+    return TRUE;
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
+               "the trainer was not made by its constructor");
+  return FALSE;
+}
+
+/**
+ * ortrain_trainer_fit:
+ * @self: a trainer
+ * @cancellable: (nullable): a cancellable, looked at between updates
+ * @error: return location for an error
+ *
+ * Trains, and blocks until it is done.
+ *
+ * Returns: (transfer full): what came of it, %NULL on error
+ */
+OrtrainTrainingHistory *
+ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), NULL);
+
+  if (!check_made (self, error) || !ortrain_training_session_claim (self->session, error))
+    return NULL;
+  ortrain_training_session_adopt (self->session);
+  OrtrainTrainingHistory *history = run_fit (self, cancellable, error);
+  ortrain_training_session_leave (self->session);
+  return history;
+}
+
+/* Runs work, which takes a reference of the task, in a thread of its own with the claim on the session. */
+static void
+start_thread (OrtrainTrainer *self, GTask *task, GThreadFunc work)
+{
+  GError *error = NULL;
+  g_task_set_check_cancellable (task, FALSE); /* what was done before it saw the cancelling is told */
+  if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  GThread *thread = g_thread_try_new ("ortrain-trainer", work, g_object_ref (task), &error);
+  if (thread != NULL)
+    {
+      g_thread_unref (thread);
+      return;
+    }
+  g_object_unref (task); /* the thread's */
+  ortrain_training_session_leave (self->session);
+  g_task_return_error (task, error);
+}
+
+static gpointer
+fit_in_thread (gpointer data)
+{
+  GTask *task = data;
+  OrtrainTrainer *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  ortrain_home_enter (g_task_get_context (task));
+  ortrain_training_session_adopt (self->session);
+  OrtrainTrainingHistory *history = run_fit (self, g_task_get_cancellable (task), &error);
+  ortrain_training_session_leave (self->session);
+  if (history != NULL)
+    g_task_return_pointer (task, history, g_object_unref);
+  else
+    g_task_return_error (task, error);
+  g_object_unref (task);
+  return NULL;
+}
+
+/**
+ * ortrain_trainer_fit_async:
+ * @self: a trainer
+ * @cancellable: (nullable): a cancellable, looked at between updates
+ * @callback: (scope async): called when training has ended
+ * @user_data: data for @callback
+ *
+ * Trains in a thread of its own, see [method@Trainer.fit].
+ */
+void
+ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsyncReadyCallback callback,
+                           gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+
+  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
+  g_task_set_source_tag (task, ortrain_trainer_fit_async);
+  start_thread (self, task, fit_in_thread);
+}
+
+/**
+ * ortrain_trainer_fit_finish:
+ * @self: a trainer
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@Trainer.fit_async].
+ *
+ * Returns: (transfer full): what came of the training, %NULL on error
+ */
+OrtrainTrainingHistory *
+ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), NULL);
+  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/**
+ * ortrain_trainer_evaluate:
+ * @self: a trainer
+ * @dataset: data with targets
+ * @cancellable: (nullable): a cancellable, looked at between batches
+ * @loss: (out) (optional): the mean loss; not a number if there are no targets
+ * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
+ * @error: return location for an error
+ *
+ * Tries the model on some data, in batches of the trainer's size, and blocks until it is done.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable, double *loss,
+                          double *metric, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (dataset), FALSE);
+
+  double a = NAN, b = -1;
+  if (!check_made (self, error) || !ortrain_training_session_enter (self->session, FALSE, error))
+    return FALSE;
+  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, cancellable, &a, &b, error);
+  ortrain_training_session_leave (self->session);
+  if (loss != NULL)
+    *loss = isnan (a) ? NAN : a;
+  if (metric != NULL)
+    *metric = b;
+  return ok;
+}
+
+static gpointer
+evaluate_in_thread (gpointer data)
+{
+  GTask *task = data;
+  OrtrainTrainer *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  double *found = g_new (double, 2);
+  ortrain_home_enter (g_task_get_context (task));
+  ortrain_training_session_adopt (self->session);
+  gboolean ok = ortrain_evaluate_dataset (self->session, g_task_get_task_data (task), self->batch_size,
+                                          g_task_get_cancellable (task), &found[0], &found[1], &error);
+  ortrain_training_session_leave (self->session);
+  if (ok)
+    g_task_return_pointer (task, found, g_free);
+  else
+    {
+      g_free (found);
+      g_task_return_error (task, error);
+    }
+  g_object_unref (task);
+  return NULL;
+}
+
+/**
+ * ortrain_trainer_evaluate_async:
+ * @self: a trainer
+ * @dataset: data with targets
+ * @cancellable: (nullable): a cancellable, looked at between batches
+ * @callback: (scope async): called when it is done
+ * @user_data: data for @callback
+ *
+ * Tries the model in a thread of its own, see [method@Trainer.evaluate].
+ */
+void
+ortrain_trainer_evaluate_async (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable,
+                                GAsyncReadyCallback callback, gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+  g_return_if_fail (ORTRAIN_IS_DATASET (dataset));
+
+  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
+  g_task_set_source_tag (task, ortrain_trainer_evaluate_async);
+  g_task_set_task_data (task, g_object_ref (dataset), g_object_unref);
+  start_thread (self, task, evaluate_in_thread);
+}
+
+/**
+ * ortrain_trainer_evaluate_finish:
+ * @self: a trainer
+ * @result: the result
+ * @loss: (out) (optional): the mean loss; not a number if there are no targets
+ * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
+ * @error: return location for an error
+ *
+ * Finishes [method@Trainer.evaluate_async].
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_trainer_evaluate_finish (OrtrainTrainer *self, GAsyncResult *result, double *loss, double *metric,
+                                 GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  g_autofree double *found = g_task_propagate_pointer (G_TASK (result), error);
+  if (loss != NULL)
+    *loss = found != NULL && !isnan (found[0]) ? found[0] : NAN;
+  if (metric != NULL)
+    *metric = found != NULL ? found[1] : -1;
+  return found != NULL;
 }

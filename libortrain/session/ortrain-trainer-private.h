@@ -31,6 +31,3 @@ struct _OrtrainTrainer
  * progress. message: taken */
 void ortrain_trainer_tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message);
 gboolean ortrain_trainer_wants_progress (OrtrainTrainer *self);
-
-/* The loop: all epochs, with validation and checkpoints. The claim on the session is held by this thread. */
-OrtrainTrainingHistory *ortrain_trainer_run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error);
