@@ -204,6 +204,13 @@ cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
 static gboolean
 cum_prepare (OrtrainKernelSetup *setup, GError **error)
 {
+  const OrtrainOperand *axis = &setup->inputs[1];
+  if (axis->n_elements != 1 || (axis->dtype != ORTRAIN_DTYPE_INT32 && axis->dtype != ORTRAIN_DTYPE_INT64))
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: the axis is no whole number",
+                   setup->op_type);
+      return FALSE;
+    }
   CumPlan *plan = g_new0 (CumPlan, 1);
   plan->dtype = setup->inputs[0].dtype;
   plan->product = g_str_equal (setup->op_type, "CumProd");

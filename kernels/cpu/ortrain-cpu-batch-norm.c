@@ -46,14 +46,22 @@ typedef struct
 
 /* x: the operand of full shape. Workspace: parts, then a table of four numbers per channel. */
 static NormPlan *
-build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand *scale, GError **error)
+build_plan (OrtrainKernelSetup *setup, guint x_input, guint first, GError **error)
 {
-  if (x->rank < 2 || scale->n_elements != x->dims[1] || scale->dtype != x->dtype)
+  const OrtrainOperand *x = &setup->inputs[x_input], *scale = &setup->inputs[first];
+  gboolean fits = x->rank >= 2;
+  /* all that follow have one element for each channel */
+  for (guint i = first; i < 5 && fits; i++)
+    {
+      scale = &setup->inputs[i];
+      fits = scale->n_elements == x->dims[1] && scale->dtype == x->dtype;
+    }
+  if (!fits)
     {
       g_autofree char *shape = ortrain_shape_to_string (x->dims, x->rank);
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                   "%s: %" G_GINT64_FORMAT " scales of %s for %s of shape %s", setup->op_type, scale->n_elements,
-                   ortrain_dtype_get_name (scale->dtype), ortrain_dtype_get_name (x->dtype), shape);
+                   "%s: %" G_GINT64_FORMAT " numbers of %s, one for each channel, for %s of shape %s", setup->op_type,
+                   scale->n_elements, ortrain_dtype_get_name (scale->dtype), ortrain_dtype_get_name (x->dtype), shape);
       return NULL;
     }
   NormPlan *plan = g_new0 (NormPlan, 1);
@@ -127,7 +135,7 @@ run_apply (const OrtrainKernelCall *call, NormRun *run, OrtrainParallelFunc func
 static gboolean
 inference_prepare (OrtrainKernelSetup *setup, GError **error)
 {
-  NormPlan *plan = build_plan (setup, &setup->inputs[0], &setup->inputs[1], error);
+  NormPlan *plan = build_plan (setup, 0, 1, error);
   if (plan == NULL)
     return FALSE;
   plan_workspace (setup, plan, FALSE);
@@ -154,7 +162,7 @@ ORTRAIN_DEFINE_HALF_KERNEL (inference)
 static gboolean
 train_prepare (OrtrainKernelSetup *setup, GError **error)
 {
-  NormPlan *plan = build_plan (setup, &setup->inputs[0], &setup->inputs[1], error);
+  NormPlan *plan = build_plan (setup, 0, 1, error);
   if (plan == NULL)
     return FALSE;
   plan_workspace (setup, plan, TRUE);
@@ -190,7 +198,14 @@ ORTRAIN_DEFINE_HALF_KERNEL (train)
 static gboolean
 grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
-  NormPlan *plan = build_plan (setup, &setup->inputs[0], &setup->inputs[2], error);
+  const OrtrainOperand *dy = &setup->inputs[0], *x = &setup->inputs[1];
+  if (x->dtype != ORTRAIN_DTYPE_UNDEFINED && (x->dtype != dy->dtype || x->n_elements != dy->n_elements))
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: the gradient does not fit the input",
+                   setup->op_type);
+      return FALSE;
+    }
+  NormPlan *plan = build_plan (setup, 0, 2, error);
   if (plan == NULL)
     return FALSE;
   plan->frozen = g_str_equal (setup->op_type, "BatchNormFrozenGrad");

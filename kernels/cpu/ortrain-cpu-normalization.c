@@ -72,6 +72,15 @@ refuse (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperand
   return FALSE;
 }
 
+/* A bias, where there is one, is as the scale is. */
+static gboolean
+bias_fits (const OrtrainKernelSetup *setup)
+{
+  const OrtrainOperand *scale = &setup->inputs[1], *bias = &setup->inputs[2];
+  return setup->n_inputs < 3 || bias->dtype == ORTRAIN_DTYPE_UNDEFINED ||
+         (bias->dtype == scale->dtype && bias->n_elements == scale->n_elements);
+}
+
 static gint64
 row_grain (const NormPlan *plan)
 {
@@ -100,6 +109,8 @@ build_layer (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x,
 static gboolean
 layer_prepare (OrtrainKernelSetup *setup, GError **error)
 {
+  if (!bias_fits (setup))
+    return refuse (setup, &setup->inputs[0], &setup->inputs[2], error);
   NormPlan *plan = new_plan (setup, &setup->inputs[0]);
   setup->inplace[0] = 1;
   return build_layer (setup, plan, &setup->inputs[0], &setup->inputs[1], error);
@@ -184,6 +195,8 @@ build_group (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x,
 static gboolean
 group_prepare (OrtrainKernelSetup *setup, GError **error)
 {
+  if (!bias_fits (setup))
+    return refuse (setup, &setup->inputs[0], &setup->inputs[2], error);
   NormPlan *plan = new_plan (setup, &setup->inputs[0]);
   setup->inplace[0] = 1;
   return build_group (setup, plan, &setup->inputs[0], &setup->inputs[1], error);

@@ -215,10 +215,14 @@ read_name (const Export *self, OrtrainWireRange range, guint32 number)
 {
   OrtrainWireField field;
   gsize position = range.begin;
+  char *name = NULL;
   while (ortrain_wire_next (self->file, range.end, &position, &field, NULL))
     if (field.number == number && field.type == ORTRAIN_WIRE_BYTES)
-      return g_strndup ((const char *) self->file + field.body, field.end - field.body);
-  return g_strdup ("");
+      {
+        g_free (name); /* of several, the last one counts */
+        name = g_strndup ((const char *) self->file + field.body, field.end - field.body);
+      }
+  return name != NULL ? name : g_strdup ("");
 }
 
 static OrtrainTensor *
@@ -620,8 +624,7 @@ write_rope (OrtrainAtomicFile *file, const Rope *rope, GError **error)
   return ortrain_atomic_file_sync (file, error);
 }
 
-gboolean
-ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
+static gboolean export(OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
 {
   g_autofree char *data_path = g_strconcat (path, ".data", NULL);
   g_autofree char *data_name = g_path_get_basename (data_path);
@@ -671,13 +674,25 @@ ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors,
   return FALSE;
 }
 
+gboolean
+ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
+{
+  gboolean ok = export(self, path, tensors, error);
+  if (!ok)
+    ortrain_model_mend_error (error);
+  return ok;
+}
+
 GBytes *
 ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error)
 {
   g_auto (Rope) model = { 0 }, data = { 0 };
 
   if (!check_tensors (self, tensors, error))
-    return NULL;
+    {
+      ortrain_model_mend_error (error);
+      return NULL;
+    }
   if (tensors == NULL || g_hash_table_size (tensors) == 0)
     return g_bytes_ref (self->file);
   if (!build (self, tensors, NULL, FALSE, &model, &data, error))

@@ -56,6 +56,16 @@ load (OrtrainModel *self, GError **error)
   return TRUE;
 }
 
+void
+ortrain_model_mend_error (GError **error)
+{
+  if (error == NULL || *error == NULL || g_utf8_validate ((*error)->message, -1, NULL))
+    return;
+  char *message = g_utf8_make_valid ((*error)->message, -1);
+  g_free ((*error)->message);
+  (*error)->message = message;
+}
+
 static OrtrainModel *
 new_from_bytes (GBytes *bytes, const char *path, const char *directory, OrtrainModelLimits *limits, GError **error)
 {
@@ -66,7 +76,11 @@ new_from_bytes (GBytes *bytes, const char *path, const char *directory, OrtrainM
   self->directory = g_strdup (directory);
   self->limits = limits != NULL ? g_object_ref (limits) : ortrain_model_limits_new ();
   if (!load (self, error))
-    return NULL;
+    {
+      ortrain_model_mend_error (error);
+      return NULL;
+    }
+  ortrain_model_mend_error (&self->reader.unsupported);
   return g_steal_pointer (&self);
 }
 

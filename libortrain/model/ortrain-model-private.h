@@ -30,3 +30,5 @@ GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GEr
 /* Gives back the memory of those pages of the files that were read, as after weights were copied from them: they are
  * read again when they are needed. */
 void ortrain_model_trim (OrtrainModel *self);
+/* Names in messages are cut to a length in bytes, perhaps in the middle of a character. */
+void ortrain_model_mend_error (GError **error);

@@ -167,6 +167,29 @@ static const FieldRule rules[N_MSGS][N_FIELDS] = {
   [MSG_SEGMENT] = { [1] = { KIND_INT }, [2] = { KIND_INT } },
 };
 
+/* Fields that are no lists. A reader of protocol buffers takes the last of several, or joins them; another one, the
+ * first: what one of them checked, the other would not use. Nobody writes them twice. (A tensor
+ * from a file of its own is given a name here, perhaps a second one.) */
+#define BIT(n) ((guint32) 1 << (n))
+static const guint32 once[N_MSGS] = {
+  [MSG_MODEL] = BIT (1) | BIT (7),
+  [MSG_GRAPH] = BIT (2),
+  [MSG_NODE] = BIT (3) | BIT (4) | BIT (7) | BIT (8),
+  [MSG_ATTRIBUTE] =
+      BIT (1) | BIT (2) | BIT (3) | BIT (4) | BIT (5) | BIT (6) | BIT (14) | BIT (20) | BIT (21) | BIT (22),
+  [MSG_TENSOR] = BIT (2) | BIT (3) | BIT (9) | BIT (14),
+  [MSG_SPARSE_TENSOR] = BIT (1) | BIT (2),
+  [MSG_VALUE_INFO] = BIT (1) | BIT (2),
+  [MSG_TYPE] = BIT (1) | BIT (4) | BIT (5) | BIT (8) | BIT (9),
+  [MSG_TYPE_TENSOR] = BIT (1) | BIT (2),
+  [MSG_TYPE_SEQUENCE] = BIT (1),
+  [MSG_TYPE_MAP] = BIT (1) | BIT (2),
+  [MSG_DIMENSION] = BIT (1) | BIT (2),
+  [MSG_OPERATOR_SET] = BIT (1) | BIT (2),
+  [MSG_ENTRY] = BIT (1) | BIT (2),
+  [MSG_FUNCTION] = BIT (1) | BIT (10) | BIT (13),
+};
+
 #define MAX_STACK 257
 /* A length that is written before it is known: five bytes, of which a small number leaves the high ones empty. */
 #define LENGTH_BYTES 5
@@ -177,6 +200,7 @@ typedef struct
   gsize begin, end; /* of the body, in the file */
   gsize out_length; /* where the length stands in the copy */
   guint graph_depth;
+  guint32 seen; /* bits of the fields that may come once */
 } Frame;
 
 typedef struct
@@ -291,7 +315,7 @@ enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireFiel
   guint8 tag[10];
   guint n = ortrain_wire_put_varint (tag, (guint64) field->number << 3 | ORTRAIN_WIRE_BYTES);
   g_byte_array_append (self->out, tag, n);
-  stack[++*depth] = (Frame){ msg, field->body, field->end, self->out->len, graph_depth };
+  stack[++*depth] = (Frame){ msg, field->body, field->end, self->out->len, graph_depth, 0 };
   static const guint8 room[LENGTH_BYTES];
   g_byte_array_append (self->out, room, LENGTH_BYTES);
   return TRUE;
@@ -323,10 +347,10 @@ scan (Scanner *self, gsize size, GError **error)
   guint depth = 0;
   gsize position = 0;
 
-  stack[0] = (Frame){ MSG_MODEL, 0, size, 0, 0 };
+  stack[0] = (Frame){ MSG_MODEL, 0, size, 0, 0, 0 };
   for (;;)
     {
-      const Frame *frame = &stack[depth];
+      Frame *frame = &stack[depth];
       GError *broken = NULL;
       OrtrainWireField field;
 
@@ -345,7 +369,18 @@ scan (Scanner *self, gsize size, GError **error)
         }
       FieldRule rule = { KIND_UNKNOWN, 0 };
       if (field.number < N_FIELDS)
-        rule = rules[frame->msg][field.number];
+        {
+          const guint32 bit = once[frame->msg] & BIT (field.number);
+          rule = rules[frame->msg][field.number];
+          if (frame->seen & bit)
+            {
+              g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
+                           "not a valid ONNX model: field %u of %s comes a second time at byte %" G_GSIZE_FORMAT,
+                           field.number, msg_names[frame->msg], field.begin);
+              return FALSE;
+            }
+          frame->seen |= bit;
+        }
       if (rule.kind == KIND_DATA)
         continue;
       self->n_items++;

@@ -123,13 +123,56 @@ fits_arity (OrtrainNode *node, GError **error)
   return FALSE;
 }
 
+/* An empty name leaves an operand out. Only control flow may leave out some of the first ones; a result that nobody
+ * wants is computed nevertheless. */
+static gboolean
+has_operands (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+{
+  const OrtrainOpDef *op = node->op;
+  if (*op->domain != '\0' || (op->flags & ORTRAIN_OP_CONTROL))
+    return TRUE;
+  for (gint k = 0; k < op->min_inputs; k++)
+    if (node->inputs->pdata[k] == NULL)
+      {
+        g_autofree char *text = ortrain_node_describe (node);
+        g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s: input %d is missing", text, k);
+        return FALSE;
+      }
+  for (gint k = 0; k < op->min_outputs; k++)
+    if (node->outputs->pdata[k] == NULL)
+      ortrain_node_set_output (node, (guint) k, ortrain_graph_new_value (graph, NULL));
+  return TRUE;
+}
+
+/* Before the upgrade an operator may have other inputs than in its newest form, but no more outputs. */
+static gboolean
+check_outputs (OrtrainGraph *graph, gpointer data, GError **error)
+{
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      const gint max = node->op->max_outputs;
+      if (max >= 0 && (gint) node->outputs->len > max)
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY,
+                       "%s has %u outputs, at most %d are possible", text, node->outputs->len, max);
+          return FALSE;
+        }
+      if (!each_subgraph (node, check_outputs, data, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static gboolean
 check_arity (OrtrainGraph *graph, gpointer data, GError **error)
 {
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
-      if (!fits_arity (node, error) || !each_subgraph (node, check_arity, data, error))
+      if (!fits_arity (node, error) || !has_operands (graph, node, error) ||
+          !each_subgraph (node, check_arity, data, error))
         return FALSE;
     }
   return TRUE;
@@ -203,7 +246,7 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 gboolean
 ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
 {
-  if (!bind_names (graph, error))
+  if (!bind_names (graph, error) || !check_outputs (graph, NULL, error))
     return FALSE;
   ortrain_upgrade_hold_captures (graph);
   if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))

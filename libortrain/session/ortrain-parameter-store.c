@@ -84,6 +84,13 @@ reserve (OrtrainParameterStore *self, gsize bytes, OrtrainCategory category, gsi
   return TRUE;
 }
 
+/* The first time there is no block yet, and nothing may be added to no pointer. */
+static gpointer
+place (OrtrainParameterStore *self, gsize offset)
+{
+  return self->block != NULL ? (guint8 *) self->block + offset : NULL;
+}
+
 /* Twice over the same code: offsets first, addresses once the block is there (block is then not NULL). */
 static gboolean
 lay_out (OrtrainParameterStore *self, GError **error)
@@ -96,14 +103,14 @@ lay_out (OrtrainParameterStore *self, GError **error)
     {
       if (!reserve (self, self->parameters[i].bytes, ORTRAIN_CATEGORY_PARAMETER, &offset, error))
         return FALSE;
-      self->parameters[i].address = self->block + offset;
+      self->parameters[i].address = place (self, offset);
     }
-  self->gradients_begin = self->block + self->block_bytes;
+  self->gradients_begin = place (self, self->block_bytes);
   for (guint i = 0; i < self->n_parameters; i++)
     {
       if (!reserve (self, self->parameters[i].bytes, ORTRAIN_CATEGORY_GRADIENT, &offset, error))
         return FALSE;
-      self->parameters[i].gradient = self->block + offset;
+      self->parameters[i].gradient = place (self, offset);
     }
   self->gradients_bytes = self->bytes[ORTRAIN_CATEGORY_GRADIENT];
   for (guint k = 0; k < n_states; k++)
@@ -112,20 +119,20 @@ lay_out (OrtrainParameterStore *self, GError **error)
         if (!reserve (self, ortrain_update_set_get_state_bytes (self->updates, i), ORTRAIN_CATEGORY_STATE, &offset,
                       error))
           return FALSE;
-        self->parameters[i].states[k] = self->block + offset;
+        self->parameters[i].states[k] = place (self, offset);
       }
-  self->buffers_begin = self->block + self->block_bytes;
+  self->buffers_begin = place (self, self->block_bytes);
   gsize before = self->block_bytes;
   for (guint i = 0; i < self->n_buffers; i++)
     {
       if (!reserve (self, self->buffers[i].bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
         return FALSE;
-      self->buffers[i].address = self->block + offset;
+      self->buffers[i].address = place (self, offset);
     }
   self->buffers_bytes = self->block_bytes - before;
   if (!reserve (self, self->buffers_bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
     return FALSE;
-  self->buffers_copy = self->block + offset;
+  self->buffers_copy = place (self, offset);
   return TRUE;
 }
 

@@ -240,8 +240,9 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
     }
   if (dtype == ORTRAIN_DTYPE_UNDEFINED)
     {
+      g_autofree char *shown = g_utf8_make_valid (descr, (gssize) MIN (strlen (descr), 100));
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                   "the .npy data have elements of type %s, which no tensor can have", descr);
+                   "the .npy data have elements of type %s, which no tensor can have", shown);
       return NULL;
     }
   gint64 n_elements;

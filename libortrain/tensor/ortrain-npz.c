@@ -166,7 +166,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
 {
   gsize size;
   const guint8 *data = g_bytes_get_data (bytes, &size);
-  guint64 offset = 0, length = 0, n_entries = 0;
+  guint64 offset = 0, length = 0, n_entries = 0, left = size;
   if (!find_directory (data, size, &offset, &length, &n_entries, error))
     return FALSE;
   const guint8 *p = data + offset, *end = p + length;
@@ -188,6 +188,10 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
         return fail (error, "has an entry whose name is not UTF-8");
       if (!read_zip64 (&entry, p + 46 + name_length, extra_length, error))
         return FALSE;
+      /* Entries that share their bytes make a small file unpack to any size. */
+      if (entry.packed > left)
+        return fail (error, "has entries that overlap");
+      left -= entry.packed;
       g_autoptr (OrtrainTensor) tensor = read_entry (bytes, &entry, error);
       if (tensor == NULL)
         {

@@ -9,6 +9,9 @@
 #define LIMIT_FROM_SHAPES ((gsize) 16 << 20)
 #define LIMIT_FROM_WEIGHTS ((gsize) 1 << 20)
 #define SMALL_WEIGHT ((gsize) 64 << 10)
+/* What decides a shape is computed whatever it takes, but no shape takes this much: a file of a few bytes could ask for
+ * all memory there is. */
+#define LIMIT_FOR_SHAPES ((gsize) 256 << 20)
 
 static gboolean
 is_known (const OrtrainValue *value)
@@ -48,7 +51,9 @@ may_fold (OrtrainNode *node, gboolean host)
       if (output->dtype == ORTRAIN_DTYPE_STRING || output->role != ORTRAIN_ROLE_NONE ||
           !ortrain_value_get_static_dims (output, dims) || !ortrain_checked_n_elements (dims, (gsize) output->rank, &n))
         return FALSE;
-      if (!host && (guint64) n * ortrain_dtype_get_size (output->dtype) > limit)
+      gsize bytes;
+      if (!ortrain_checked_mul ((gsize) n, ortrain_dtype_get_size (output->dtype), &bytes) ||
+          bytes > (host ? LIMIT_FOR_SHAPES : limit))
         return FALSE;
     }
   return TRUE;

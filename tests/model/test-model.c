@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
+#include "ortrain.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <fcntl.h>
@@ -389,6 +390,81 @@ test_odd_shapes (void)
     }
 }
 
+/* Operands that are left out, of too few elements, or too many: refused when the graph or the plan is made. */
+static void
+test_odd_operands (void)
+{
+  const float one = 1, four_more[4] = { 1, 1, 1, 1 };
+  const struct
+  {
+    const char *op_type, *inputs, *outputs;
+    gint64 opset;
+  } cases[] = { { "BatchNormalization", "x,v,v,s,v", "y", 17 },
+                { "BatchNormalization", "x,v,v,v,s", "y", 9 },
+                { "BatchNormalization", "x,v,s,v,v", "y", 17 },
+                { "InstanceNormalization", "x,v,s", "y", 17 },
+                { "LayerNormalization", "x,v,s", "y", 17 },
+                { "CumSum", "x,", "y", 17 },
+                { "CumSum", "x,v", "y", 17 },
+                { "Add", ",x", "y", 17 },
+                { "Gather", ",x", "y", 17 },
+                { "Relu", "x", "y,z", 17 } };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      Proto *graph = proto_new ();
+      proto_message (graph, 1, proto_node (cases[i].op_type, cases[i].inputs, cases[i].outputs));
+      proto_message (graph, 5, proto_tensor ("s", 1, SCALAR, &one, 4));
+      proto_message (graph, 5, proto_tensor ("v", 1, DIMS (4), four_more, 16));
+      proto_message (graph, 11, proto_value ("x", 1, DIMS (2, 4)));
+      proto_message (graph, 12, proto_value ("y", 1, DIMS (2, 4)));
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, cases[i].opset);
+      g_autoptr (OrtrainModel) model = load_bytes (bytes);
+      g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, NULL, &error);
+      g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+      g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, DIMS (2, 4), 2, NULL);
+      ortrain_tensor_dict_set (feeds, "x", x);
+      g_autoptr (OrtrainTensorDict) outputs =
+          session != NULL ? ortrain_inference_session_run (session, feeds, &error) : NULL;
+      g_test_message ("%s (%s): %s", cases[i].op_type, cases[i].inputs, error != NULL ? error->message : "");
+      g_assert_null (outputs);
+      g_assert_true (error->domain == ORTRAIN_GRAPH_ERROR || error->domain == ORTRAIN_PLAN_ERROR);
+      g_assert_nonnull (strstr (error->message, cases[i].op_type));
+    }
+}
+
+/* A field that is no list, twice: what one reader checks, another would not use. */
+static void
+test_twice (void)
+{
+  Proto *graph = small_graph (proto_tensor ("w", 1, DIMS (4), four, 16)),
+        *other = small_graph (proto_tensor ("w", 1, DIMS (4), four, 16));
+  Proto *model = proto_model_unfinished (graph, 8, 17);
+  proto_message (model, 7, other);
+  g_autoptr (GBytes) graphs = g_byte_array_free_to_bytes (model);
+  assert_refused (graphs, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "second time");
+
+  Proto *tensor = proto_tensor ("w", 1, DIMS (4), four, 16);
+  proto_bytes (tensor, 9, four, 8);
+  g_autoptr (GBytes) data = proto_model (small_graph (tensor), 8, 17);
+  assert_refused (data, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "second time");
+
+  /* of two names, the last one counts, for the reader and for the writer */
+  g_autoptr (GError) error = NULL;
+  tensor = proto_tensor ("v", 1, DIMS (4), four, 16);
+  proto_string (tensor, 8, "w");
+  g_autoptr (GBytes) names = proto_model (small_graph (tensor), 8, 17);
+  g_autoptr (OrtrainModel) loaded = load_bytes (names);
+  g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_object_unref);
+  OrtrainTensor *fresh = ortrain_tensor_copy (contents (loaded, "w"), NULL);
+  ((float *) ortrain_tensor_peek_writable (fresh))[3] = 7;
+  g_hash_table_insert (tensors, g_strdup ("w"), fresh);
+  g_autoptr (GBytes) written = ortrain_model_export_bytes (loaded, tensors, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainModel) again = load_bytes (written);
+  g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (again, "w"), 3), ==, 7);
+}
+
 /* If with a branch that captures from two levels up. */
 static void
 test_subgraphs (void)
@@ -637,6 +713,18 @@ test_bad_graphs (void)
       proto_message (graph, 1, node);
       g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
       assert_refused (bytes, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "UTF-8");
+    }
+
+  /* a name that a message cuts in the middle of a character */
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (GError) cut = NULL;
+      g_autoptr (GString) name = g_string_new (i == 0 ? "a" : "");
+      for (guint k = 0; k < 300; k++)
+        g_string_append (name, "ä");
+      g_autoptr (GBytes) bytes = proto_model (small_graph (proto_tensor (name->str, 1, DIMS (3), four, 16)), 8, 17);
+      g_assert_null (ortrain_model_new_from_bytes (bytes, NULL, &cut));
+      g_assert_true (g_utf8_validate (cut->message, -1, NULL));
     }
 
   g_autoptr (GBytes) empty = g_bytes_new (NULL, 0), group = g_bytes_new ("\x3b\x3c", 2);
@@ -1171,6 +1259,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/model/function-recursion", test_function_recursion);
   g_test_add_func ("/model/function-bomb", test_function_bomb);
   g_test_add_func ("/model/odd-shapes", test_odd_shapes);
+  g_test_add_func ("/model/odd-operands", test_odd_operands);
+  g_test_add_func ("/model/twice", test_twice);
   g_test_add_func ("/model/subgraphs", test_subgraphs);
   g_test_add_func ("/model/versions", test_versions);
   g_test_add_func ("/model/truncated", test_truncated);

@@ -325,6 +325,7 @@ test_npy_hostile (void)
     { "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8, FALSE },
     { "{'descr': '<U5', 'fortran_order': False, 'shape': (1,), }", 20, FALSE },
     { "{'descr': '', 'fortran_order': False, 'shape': (1,), }", 0, FALSE },
+    { "{'descr': '\xff\xfe', 'fortran_order': False, 'shape': (1,), }", 8, FALSE }, /* told all the same, in UTF-8 */
     { "{'descr': '<f4', 'shape': (2,), }", 8, FALSE },
     { "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), } x", 8, FALSE },
     { "{'descr': '<f4', 'fortran_order': False, 'shape': (2", 8, FALSE },
@@ -344,6 +345,7 @@ test_npy_hostile (void)
       g_autoptr (OrtrainTensor) tensor = ortrain_npy_parse (bytes, &error);
       if ((tensor != NULL) != cases[i].right)
         g_error ("%s: %s", cases[i].header, error != NULL ? error->message : "was read");
+      g_assert_true (error == NULL || g_utf8_validate (error->message, -1, NULL));
     }
 }
 

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-model-private.h"
+#include "model/ortrain-proto-maker.h"
+#include "ortrain.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What exporters do to weights, from the file through training to the file that comes out: everything is trained as the
+ * program meant it, the form of the file stays, and what comes out computes what the session computes. */
+
+#define DIMS(...) ((const gint64[]){ __VA_ARGS__, -1 })
+
+static const float square[] = { 0.5f, -0.25f, 1, 2, 0.75f, -1, 0.125f, 0.5f, -0.5f };
+static const float bias[] = { 0.5f, -1, 0.25f };
+
+static OrtrainModel *
+load (GBytes *bytes)
+{
+  g_autoptr (GError) error = NULL;
+  OrtrainModel *model = ortrain_model_new_from_bytes (bytes, NULL, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+static OrtrainTensor *
+contents (OrtrainModel *model, const char *name)
+{
+  OrtrainValue *value = ortrain_graph_find_value (ortrain_model_get_file_graph (model), name);
+  g_assert_nonnull (value);
+  g_assert_nonnull (value->tensor);
+  return value->tensor;
+}
+
+static OrtrainTensorDict *
+make_feeds (gint64 columns, gint64 outputs)
+{
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  const gint64 x_dims[] = { 4, columns }, t_dims[] = { 4, outputs };
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, x_dims, 2, NULL),
+                            t = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, t_dims, 2, NULL);
+  for (gint64 i = 0; i < 4 * columns; i++)
+    ((float *) ortrain_tensor_get_address (x))[i] = sinf ((float) i);
+  for (gint64 i = 0; i < 4 * outputs; i++)
+    ((float *) ortrain_tensor_get_address (t))[i] = cosf ((float) i);
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "t", t);
+  return feeds;
+}
+
+/* Trains y against t for some steps, exports, and returns what came out, after a comparison of its outputs with those of
+ * the session. ties: pairs of names, NULL at the end. */
+static OrtrainModel *
+train_some (OrtrainModel *model, const char *const *ties, gboolean is_random, OrtrainTensorDict **trained)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "t");
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.05);
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_optimizer (options, optimizer);
+  for (; ties != NULL && *ties != NULL; ties += 2)
+    ortrain_training_options_tie (options, ties[0], ties[1]);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (3, 3), inputs = ortrain_tensor_dict_new ();
+  double first = NAN, last = NAN;
+  for (guint i = 0; i < 10; i++)
+    {
+      last = ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      first = i == 0 ? last : first;
+      g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+    }
+  if (!is_random)
+    g_assert_cmpfloat (last, <, first);
+  if (trained != NULL)
+    *trained = ortrain_training_session_get_parameters (session, &error);
+
+  ortrain_tensor_dict_set (inputs, "x", ortrain_tensor_dict_get (feeds, "x"));
+  g_autoptr (OrtrainTensorDict) want = ortrain_training_session_eval_step (session, inputs, &error);
+  g_assert_no_error (error);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL), *path = g_build_filename (folder, "m.onnx", NULL),
+                  *data = NULL;
+  gsize size;
+  g_assert_true (ortrain_training_session_export (session, path, &error));
+  g_assert_true (g_file_get_contents (path, &data, &size, &error));
+  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", folder);
+  g_assert_true (g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL));
+  g_autoptr (GBytes) bytes = g_bytes_new (data, size);
+  OrtrainModel *out = load (bytes);
+  g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new (out, NULL, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) have = ortrain_inference_session_run (inference, inputs, &error);
+  g_assert_no_error (error);
+  for (gint64 i = 0; i < 12; i++)
+    g_assert_cmpfloat_with_epsilon (ortrain_tensor_get_scalar (ortrain_tensor_dict_get (have, "y"), i),
+                                    ortrain_tensor_get_scalar (ortrain_tensor_dict_get (want, "y"), i), 1e-5);
+  return out;
+}
+
+static OrtrainModel *
+train (OrtrainModel *model, const char *const *ties, OrtrainTensorDict **trained)
+{
+  return train_some (model, ties, FALSE, trained);
+}
+
+static gboolean
+moved (OrtrainModel *from, OrtrainModel *to, const char *name)
+{
+  return !ortrain_tensor_equal (contents (from, name), contents (to, name));
+}
+
+static void
+add_ends (Proto *graph)
+{
+  proto_string (graph, 2, "exported");
+  proto_message (graph, 11, proto_value ("x", 1, DIMS (4, 3)));
+  proto_message (graph, 12, proto_value ("y", 1, DIMS (4, 3)));
+}
+
+static Proto *
+constant (const char *name, Proto *tensor)
+{
+  Proto *node = proto_new (), *attribute = proto_new ();
+  proto_string (node, 2, name);
+  proto_string (node, 4, "Constant");
+  proto_string (attribute, 1, "value");
+  proto_message (attribute, 5, tensor);
+  proto_int (attribute, 20, 4);
+  proto_message (node, 5, attribute);
+  return node;
+}
+
+/* ---- Where weights stand ---- */
+
+static void
+test_constants (void)
+{
+  Proto *graph = proto_new ();
+  proto_message (graph, 1, constant ("w", proto_tensor (NULL, 1, DIMS (3, 3), square, sizeof square)));
+  proto_message (graph, 1, constant ("b", proto_tensor (NULL, 1, DIMS (3), bias, sizeof bias)));
+  proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+  proto_message (graph, 1, proto_node ("Add", "h,b", "y"));
+  add_ends (graph);
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+  g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, NULL);
+  g_assert_true (moved (model, out, "w"));
+  g_assert_true (moved (model, out, "b"));
+  const OrtrainOrigin *origin = g_hash_table_lookup (out->reader.origins, "w");
+  g_assert_cmpint (origin->kind, ==, ORTRAIN_ORIGIN_CONSTANT); /* still a node */
+}
+
+/* As the format wanted it before version 4: every initializer is an input too. */
+static void
+test_input_initializers (void)
+{
+  Proto *graph = proto_new ();
+  proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+  proto_message (graph, 1, proto_node ("Add", "h,b", "y"));
+  proto_message (graph, 5, proto_tensor ("w", 1, DIMS (3, 3), square, sizeof square));
+  proto_message (graph, 5, proto_tensor ("b", 1, DIMS (3), bias, sizeof bias));
+  proto_message (graph, 11, proto_value ("w", 1, DIMS (3, 3)));
+  proto_message (graph, 11, proto_value ("b", 1, DIMS (3)));
+  add_ends (graph);
+  g_autoptr (GBytes) bytes = proto_model (graph, 3, 7);
+  g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, NULL);
+  g_assert_true (moved (model, out, "w"));
+  g_assert_true (moved (model, out, "b"));
+  g_assert_cmpuint (out->proto->graph->n_input, ==, 3);
+  g_assert_cmpint (ortrain_model_get_opset (out), ==, 7);
+  g_assert_cmpint (ortrain_model_get_ir_version (out), ==, 3);
+}
+
+/* Three parameters of equal values, which the exporter has merged: each is trained on its own. */
+static void
+test_identities (void)
+{
+  for (gint64 ir = 3; ir <= 8; ir += 5)
+    {
+      Proto *graph = proto_new ();
+      proto_message (graph, 1, proto_node ("Identity", "a.bias", "b.bias"));
+      proto_message (graph, 1, proto_node ("Identity", "a.bias", "c.bias"));
+      proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+      proto_message (graph, 1, proto_node ("Add", "h,a.bias", "i"));
+      proto_message (graph, 1, proto_node ("Tanh", "i", "j"));
+      proto_message (graph, 1, proto_node ("Add", "j,b.bias", "k"));
+      proto_message (graph, 1, proto_node ("Sin", "k", "l"));
+      proto_message (graph, 1, proto_node ("Add", "l,c.bias", "y"));
+      proto_message (graph, 5, proto_tensor ("w", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 5, proto_tensor ("a.bias", 1, DIMS (3), bias, sizeof bias));
+      if (ir < 4)
+        {
+          proto_message (graph, 11, proto_value ("w", 1, DIMS (3, 3)));
+          proto_message (graph, 11, proto_value ("a.bias", 1, DIMS (3)));
+        }
+      add_ends (graph);
+      g_autoptr (GBytes) bytes = proto_model (graph, ir, ir < 4 ? 7 : 17);
+      g_autoptr (OrtrainTensorDict) trained = NULL;
+      g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, &trained);
+      static const char *const names[] = { "a.bias", "b.bias", "c.bias" };
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, 4);
+      for (guint i = 0; i < 3; i++)
+        {
+          g_assert_true (moved (model, out, names[i]));
+          g_assert_true (ortrain_tensor_equal (contents (out, names[i]), ortrain_tensor_dict_get (trained, names[i])));
+          g_assert_false (ortrain_tensor_equal (contents (out, names[i]), contents (out, names[(i + 1) % 3])));
+        }
+      /* told to be one, they stay one, and so does the file */
+      g_autoptr (OrtrainModel) one =
+          train (model, (const char *const[]){ "a.bias", "b.bias", "a.bias", "c.bias", NULL }, NULL);
+      g_assert_true (moved (model, one, "a.bias"));
+      g_assert_true (ortrain_tensor_equal (contents (one, "a.bias"), contents (one, "c.bias")));
+      const OrtrainOrigin *origin = g_hash_table_lookup (one->reader.origins, "c.bias");
+      g_assert_cmpint (origin->kind, ==, ORTRAIN_ORIGIN_IDENTITY);
+    }
+}
+
+/* ---- One parameter stored twice ---- */
+
+static OrtrainModel *
+make_twice (guint form)
+{
+  /* 0: alike; 1: transposed, of other shape; 2: transposed, square */
+  float big[20 * 30], turned[20 * 30];
+  const gint64 rows = form == 2 ? 24 : 20, columns = form == 2 ? 24 : 30;
+  Proto *graph = proto_new (), *node;
+  for (gint64 r = 0; r < rows; r++)
+    for (gint64 c = 0; c < columns; c++)
+      {
+        big[r * columns + c] = sinf ((float) (r * 37 + c * 11)) / 8;
+        turned[c * rows + r] = big[r * columns + c];
+      }
+  const gsize n_bytes = (gsize) (rows * columns) * 4;
+  /* x [4, 3] → pad to `rows` columns → embed → back → first three columns */
+  float enter[3 * 24], leave[24 * 3];
+  for (guint i = 0; i < G_N_ELEMENTS (enter); i++)
+    enter[i] = leave[i] = cosf ((float) i * 3) / 2;
+  proto_message (graph, 1, proto_node ("MatMul", "x,enter", "e"));
+  proto_message (graph, 1, proto_node ("MatMul", "e,a", "h"));
+  if (form == 0)
+    {
+      node = proto_node ("Transpose", "b", "bt");
+      proto_message (graph, 1, node);
+    }
+  proto_message (graph, 1, proto_node ("MatMul", form == 0 ? "h,bt" : "h,b", "g"));
+  proto_message (graph, 1, proto_node ("MatMul", "g,leave", "y"));
+  proto_message (graph, 5, proto_tensor ("enter", 1, DIMS (3, rows), enter, (gsize) (3 * rows) * 4));
+  proto_message (graph, 5, proto_tensor ("leave", 1, DIMS (rows, 3), leave, (gsize) (3 * rows) * 4));
+  proto_message (graph, 5, proto_tensor ("a", 1, DIMS (rows, columns), big, n_bytes));
+  if (form == 0)
+    proto_message (graph, 5, proto_tensor ("b", 1, DIMS (rows, columns), big, n_bytes));
+  else
+    proto_message (graph, 5, proto_tensor ("b", 1, DIMS (columns, rows), turned, n_bytes));
+  add_ends (graph);
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+  return load (bytes);
+}
+
+static gboolean
+is_transpose (OrtrainTensor *a, OrtrainTensor *b)
+{
+  gint64 rows = ortrain_tensor_get_dim (a, 0), columns = ortrain_tensor_get_dim (a, 1);
+  for (gint64 r = 0; r < rows; r++)
+    for (gint64 c = 0; c < columns; c++)
+      if (ortrain_tensor_get_scalar (a, r * columns + c) != ortrain_tensor_get_scalar (b, c * rows + r))
+        return FALSE;
+  return TRUE;
+}
+
+static void
+test_ties (void)
+{
+  for (guint form = 0; form < 3; form++)
+    {
+      g_autoptr (OrtrainModel) model = make_twice (form);
+      g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+      g_auto (GStrv) notes = ortrain_check_report_get_notes (report);
+      gboolean told = FALSE;
+      for (guint i = 0; notes[i] != NULL; i++)
+        told = told || (strstr (notes[i], "tie (\"a\", \"b\")") != NULL &&
+                        (strstr (notes[i], "transposed") != NULL) == (form > 0));
+      g_assert_true (told);
+
+      g_autoptr (OrtrainTensorDict) trained = NULL;
+      g_autoptr (OrtrainModel) tied = train (model, (const char *const[]){ "a", "b", NULL }, &trained),
+                               apart = train (model, NULL, NULL);
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, 3); /* b is none of its own */
+      g_assert_true (moved (model, tied, "a"));
+      OrtrainTensor *a = contents (tied, "a"), *b = contents (tied, "b");
+      g_assert_true (form == 0 ? ortrain_tensor_equal (a, b) : is_transpose (a, b));
+      a = contents (apart, "a"), b = contents (apart, "b");
+      g_assert_false (form == 0 ? ortrain_tensor_equal (a, b) : is_transpose (a, b));
+    }
+}
+
+/* ---- Functions ---- */
+
+static void
+add_reference (Proto *node, const char *name, const char *of)
+{
+  Proto *attribute = proto_new ();
+  proto_string (attribute, 1, name);
+  proto_int (attribute, 20, 1);
+  proto_string (attribute, 21, of);
+  proto_message (node, 5, attribute);
+}
+
+static void
+add_float (Proto *to, guint field, const char *name, float value)
+{
+  Proto *attribute = proto_new ();
+  proto_string (attribute, 1, name);
+  proto_varint (attribute, 2 << 3 | 5);
+  g_byte_array_append (attribute, (const guint8 *) &value, 4);
+  proto_int (attribute, 20, 1);
+  proto_message (to, field, attribute);
+}
+
+static Proto *
+call (const char *op_type, const char *name, const char *inputs, const char *outputs)
+{
+  Proto *node = proto_node (op_type, inputs, outputs);
+  proto_string (node, 7, "my");
+  proto_string (node, 3, name);
+  return node;
+}
+
+/* Layer (a, w; slope = 0.5) = Twice (a, w; alpha = slope); Twice calls a node of the same name as Layer's, and uses the
+ * names of values that the graph has too. Both calls have one name; one gives the attribute, the other does not. */
+static void
+test_functions (void)
+{
+  g_autoptr (GError) error = NULL;
+  Proto *graph = proto_new (), *layer = proto_new (), *twice = proto_new (), *node, *import;
+  node = call ("Layer", "same", "x,w", "h");
+  add_float (node, 5, "slope", 0.25f);
+  proto_message (graph, 1, node);
+  proto_message (graph, 1, call ("Layer", "same", "h,v", "same/same/h"));
+  proto_message (graph, 1, proto_node ("Identity", "same/same/h", "y"));
+  proto_message (graph, 5, proto_tensor ("w", 1, DIMS (3, 3), square, sizeof square));
+  proto_message (graph, 5, proto_tensor ("v", 1, DIMS (3, 3), square, sizeof square));
+  add_ends (graph);
+  Proto *file = proto_model_unfinished (graph, 9, 17);
+
+  proto_string (layer, 1, "Layer");
+  proto_string (layer, 4, "x");
+  proto_string (layer, 4, "w");
+  proto_string (layer, 5, "y");
+  add_float (layer, 11, "slope", 0.5f); /* with a value of its own where a call gives none */
+  node = call ("Twice", "same", "x,w", "y");
+  add_reference (node, "alpha", "slope");
+  proto_message (layer, 7, node);
+  proto_string (layer, 10, "my");
+  proto_message (file, 25, layer);
+
+  proto_string (twice, 1, "Twice");
+  proto_string (twice, 4, "w"); /* the names swapped */
+  proto_string (twice, 4, "x");
+  proto_string (twice, 5, "z");
+  proto_string (twice, 6, "alpha");
+  proto_message (twice, 7, proto_node ("MatMul", "w,x", "h"));
+  node = proto_node ("LeakyRelu", "h", "z");
+  proto_string (node, 3, "same");
+  add_reference (node, "alpha", "alpha");
+  proto_message (twice, 7, node);
+  import = proto_new ();
+  proto_int (import, 2, 17);
+  proto_message (twice, 9, import);
+  proto_string (twice, 10, "my");
+  proto_message (file, 25, twice);
+  import = proto_new ();
+  proto_string (import, 1, "my");
+  proto_int (import, 2, 1);
+  proto_message (file, 8, import);
+
+  g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (file);
+  g_autoptr (OrtrainModel) model = load (bytes);
+  OrtrainGraph *inlined = ortrain_model_get_graph (model, &error);
+  g_assert_no_error (error);
+  float slopes[2];
+  guint n = 0;
+  for (guint i = 0; i < inlined->nodes->len; i++)
+    if (g_str_equal (((OrtrainNode *) inlined->nodes->pdata[i])->op_type, "LeakyRelu"))
+      slopes[n++ % 2] =
+          (float) ortrain_attributes_get_float (((OrtrainNode *) inlined->nodes->pdata[i])->attributes, "alpha", 0.01);
+  g_assert_cmpuint (n, ==, 2);
+  g_assert_cmpfloat (slopes[0], ==, 0.25f);
+  g_assert_cmpfloat (slopes[1], ==, 0.5f);
+
+  /* what it computes */
+  g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, NULL, &error);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (3, 3);
+  ortrain_tensor_dict_remove (feeds, "t");
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
+  g_assert_no_error (error);
+  for (gint64 row = 0; row < 4; row++)
+    {
+      double in[3], out[3];
+      for (gint64 k = 0; k < 3; k++)
+        in[k] = ortrain_tensor_get_scalar (ortrain_tensor_dict_get (feeds, "x"), row * 3 + k);
+      for (guint l = 0; l < 2; l++)
+        {
+          for (guint j = 0; j < 3; j++)
+            {
+              double sum = 0;
+              for (guint k = 0; k < 3; k++)
+                sum += in[k] * square[k * 3 + j];
+              out[j] = sum < 0 ? sum * slopes[l] : sum;
+            }
+          memcpy (in, out, sizeof in);
+        }
+      for (gint64 j = 0; j < 3; j++)
+        g_assert_cmpfloat_with_epsilon (ortrain_tensor_get_scalar (ortrain_tensor_dict_get (outputs, "y"), row * 3 + j),
+                                        out[j], 1e-5);
+    }
+  g_autoptr (OrtrainModel) out = train (model, NULL, NULL);
+  g_assert_true (moved (model, out, "w"));
+  g_assert_true (moved (model, out, "v"));
+  g_assert_cmpuint (out->proto->n_functions, ==, 2); /* the file keeps them */
+}
+
+/* ---- What nobody knows ---- */
+
+static void
+test_unknown_fields (void)
+{
+  static const char *const kept[] = { "the model's",     "the graph's", "the node's",     "the tensor's",
+                                      "the attribute's", "the input's", "the function's", "the constant's" };
+  Proto *graph = proto_new (), *node, *attribute, *tensor, *value, *function = proto_new ();
+  node = proto_node ("Gemm", "x,w", "h");
+  proto_string (node, 700, kept[2]);
+  attribute = proto_new ();
+  proto_string (attribute, 1, "alpha");
+  float one = 1;
+  proto_varint (attribute, 2 << 3 | 5);
+  g_byte_array_append (attribute, (const guint8 *) &one, 4);
+  proto_int (attribute, 20, 1);
+  proto_string (attribute, 701, kept[4]);
+  proto_message (node, 5, attribute);
+  proto_message (graph, 1, node);
+  node = constant ("b", proto_tensor (NULL, 1, DIMS (3), bias, sizeof bias));
+  proto_string (node, 702, kept[7]); /* in a node whose contents change */
+  proto_message (graph, 1, node);
+  proto_message (graph, 1, proto_node ("MatMul", "h,v", "g"));
+  proto_message (graph, 1, proto_node ("Add", "g,b", "y"));
+  tensor = proto_tensor ("w", 1, DIMS (3, 3), NULL, 0);
+  proto_string (tensor, 703, kept[3]);
+  proto_bytes (tensor, 4, square, sizeof square); /* in a tensor whose elements change their form */
+  proto_message (graph, 5, tensor);
+  proto_message (graph, 5, proto_tensor ("v", 1, DIMS (3, 3), square, sizeof square));
+  value = proto_value ("z", 1, DIMS (1));
+  proto_string (value, 704, kept[5]);
+  proto_message (graph, 13, value);
+  proto_string (graph, 705, kept[1]);
+  add_ends (graph);
+  Proto *file = proto_model_unfinished (graph, 13, 23); /* a version to come */
+  proto_string (file, 706, kept[0]);
+  proto_string (function, 1, "F");
+  proto_string (function, 10, "my");
+  proto_string (function, 707, kept[6]);
+  proto_message (file, 25, function);
+  g_autoptr (GBytes) bytes = g_byte_array_free_to_bytes (file);
+  g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, NULL);
+  static const char *const names[] = { "w", "v", "b" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    g_assert_true (moved (model, out, names[i]));
+  g_autoptr (GBytes) written = ortrain_model_to_bytes (out, NULL);
+  gsize size;
+  const char *data = g_bytes_get_data (written, &size);
+  for (guint i = 0; i < G_N_ELEMENTS (kept); i++)
+    if (memmem (data, size, kept[i], strlen (kept[i])) == NULL)
+      g_error ("%s field is gone", kept[i]);
+  g_assert_cmpint (ortrain_model_get_ir_version (out), ==, 13);
+}
+
+/* One network in every operator set and version of the format: the same numbers, and the version as it was. */
+static void
+test_versions (void)
+{
+  g_autoptr (OrtrainTensorDict) first = NULL;
+  for (gint64 opset = 7; opset <= 23; opset++)
+    {
+      g_autoptr (GError) error = NULL;
+      const gint64 ir = MIN (opset - 4, 13); /* 3 to 13 */
+      const gint64 three[] = { 4, 3 };
+      const float ones[] = { 1, 1, 1 };
+      Proto *graph = proto_new (), *node = proto_node ("Gemm", "x,w,b", "g");
+      proto_message (graph, 1, node);
+      proto_message (graph, 1, proto_node ("BatchNormalization", "g,s,b,b,s", "n"));
+      proto_message (graph, 1, proto_node ("Dropout", "n", "d"));
+      proto_message (graph, 1, proto_node ("Reshape", "d,shape", "r"));
+      proto_message (graph, 1, proto_node ("Softmax", "r", "p"));
+      proto_message (graph, 1, proto_node ("Relu", "p", "q"));
+      proto_message (graph, 1, proto_node ("Flatten", "q", "f"));
+      proto_message (graph, 1, proto_node ("Mul", "f,v", "y"));
+      proto_message (graph, 5, proto_tensor ("w", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 5, proto_tensor ("b", 1, DIMS (3), bias, sizeof bias));
+      proto_message (graph, 5, proto_tensor ("s", 1, DIMS (3), ones, sizeof ones));
+      proto_message (graph, 5, proto_tensor ("v", 1, DIMS (3), bias, sizeof bias));
+      proto_message (graph, 5, proto_tensor ("shape", 7, DIMS (2), three, sizeof three));
+      add_ends (graph);
+      g_autoptr (GBytes) bytes = proto_model (graph, ir, opset);
+      g_autoptr (OrtrainModel) model = load (bytes), out = train_some (model, NULL, TRUE, NULL);
+      g_assert_cmpint (ortrain_model_get_opset (out), ==, opset);
+      g_assert_cmpint (ortrain_model_get_ir_version (out), ==, ir);
+      g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (out, NULL, &error);
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (3, 3);
+      ortrain_tensor_dict_remove (feeds, "t");
+      g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
+      g_assert_no_error (error);
+      if (first == NULL)
+        first = g_steal_pointer (&outputs);
+      else
+        g_assert_true (
+            ortrain_tensor_equal (ortrain_tensor_dict_get (first, "y"), ortrain_tensor_dict_get (outputs, "y")));
+    }
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/exporters/constants", test_constants);
+  g_test_add_func ("/exporters/input-initializers", test_input_initializers);
+  g_test_add_func ("/exporters/identities", test_identities);
+  g_test_add_func ("/exporters/ties", test_ties);
+  g_test_add_func ("/exporters/functions", test_functions);
+  g_test_add_func ("/exporters/unknown-fields", test_unknown_fields);
+  g_test_add_func ("/exporters/versions", test_versions);
+  return g_test_run ();
+}
