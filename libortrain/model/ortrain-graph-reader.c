@@ -1,55 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "model/ortrain-graph-reader-private.h"
+#include "model/ortrain-graph-reader-state-private.h"
 
-#include "core/ortrain-dtype-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
 
-typedef struct
-{
-  const Ortrain__Ox__FunctionProto *proto;
-  GPtrArray *defaults; /* of AttributeProto: values of attributes that a call does not give */
-} Function;
+static gboolean read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__NodeProto **nodes,
+                            gsize n, GError **error);
 
-typedef struct _Scope Scope;
-
-/* A function being inlined. */
-typedef struct
-{
-  const Function *function;
-  const Ortrain__Ox__NodeProto *node;
-  Scope *caller;
-} Call;
-
-struct _Scope
-{
-  Scope *outer; /* of a subgraph: where captured values are; NULL for the outermost graph and for functions */
-  OrtrainGraph *graph;
-  GHashTable *names;   /* name in the file → OrtrainValue; NULL for an optional input that a call leaves out */
-  GHashTable *results; /* in a function: name → the value in the caller's graph that an output becomes */
-  const Call *call;
-  const char *prefix; /* of names that a function adds to its caller's graph; or NULL */
-  gboolean outermost;
-  guint function_depth;
-};
-
-typedef struct
-{
-  OrtrainGraphReader *reader;
-  GHashTable *functions; /* key → Function */
-  GHashTable *uses;      /* name → number of uses, of the outermost graph's values */
-  GHashTable *outputs;   /* names of the outermost graph's outputs */
-  guint64 n_nodes, n_inlined;
-} State;
-
-static gboolean read_nodes (State *state, Scope *scope, Ortrain__Ox__NodeProto **nodes, gsize n, GError **error);
-static OrtrainGraph *read_graph (State *state, Scope *outer, const Ortrain__Ox__GraphProto *proto, GError **error);
-
-static gboolean invalid (GError **error, const char *format, ...) G_GNUC_PRINTF (2, 3);
-
-static gboolean
-invalid (GError **error, const char *format, ...)
+gboolean
+ortrain_reader_invalid (GError **error, const char *format, ...)
 {
   va_list args;
   va_start (args, format);
@@ -59,11 +19,8 @@ invalid (GError **error, const char *format, ...)
   return FALSE;
 }
 
-/* Remembers what keeps the graph from being used; the model still loads, so that people can look at it. */
-static void unsupported (State *state, const char *format, ...) G_GNUC_PRINTF (2, 3);
-
-static void
-unsupported (State *state, const char *format, ...)
+void
+ortrain_reader_unsupported (OrtrainReaderState *state, const char *format, ...)
 {
   if (state->reader->unsupported != NULL)
     return;
@@ -74,9 +31,8 @@ unsupported (State *state, const char *format, ...)
   state->reader->unsupported = g_error_new_literal (ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED, text);
 }
 
-/* TRUE if the error only says that something is not supported: it is kept for later, and reading goes on. */
-static gboolean
-postpone (State *state, GError **local_error)
+gboolean
+ortrain_reader_postpone (OrtrainReaderState *state, GError **local_error)
 {
   if (!g_error_matches (*local_error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED))
     return FALSE;
@@ -87,24 +43,12 @@ postpone (State *state, GError **local_error)
   return TRUE;
 }
 
-static const char *
-text (const char *string)
+char *
+ortrain_reader_describe (const Ortrain__Ox__NodeProto *node)
 {
-  return string != NULL ? string : "";
-}
-
-static const char *
-domain_of (const char *domain)
-{
-  return domain == NULL || g_str_equal (domain, "ai.onnx") ? "" : domain;
-}
-
-static char *
-describe (const Ortrain__Ox__NodeProto *node)
-{
-  if (text (node->name)[0] != '\0')
-    return g_strdup_printf ("%s “%.200s”", text (node->op_type), node->name);
-  return g_strdup_printf ("%s (first output “%.200s”)", text (node->op_type),
+  if (ortrain_reader_text (node->name)[0] != '\0')
+    return g_strdup_printf ("%s “%.200s”", ortrain_reader_text (node->op_type), node->name);
+  return g_strdup_printf ("%s (first output “%.200s”)", ortrain_reader_text (node->op_type),
                           node->n_output > 0 ? node->output[0] : "");
 }
 
@@ -113,312 +57,16 @@ ortrain_graph_reader_get_opset (const Ortrain__Ox__ModelProto *proto, const char
 {
   gint64 version = 0;
   for (gsize i = 0; i < proto->n_opset_import; i++)
-    if (g_str_equal (domain_of (proto->opset_import[i]->domain), domain))
+    if (g_str_equal (ortrain_reader_domain (proto->opset_import[i]->domain), domain))
       version = MAX (version, proto->opset_import[i]->version);
   return version;
-}
-
-/* ---- Functions ---- */
-
-static void
-function_free (gpointer data)
-{
-  Function *self = data;
-  for (guint i = 0; i < self->defaults->len; i++)
-    ortrain__ox__attribute_proto__free_unpacked (self->defaults->pdata[i], NULL);
-  g_ptr_array_unref (self->defaults);
-  g_free (self);
-}
-
-/* A string field that this library's copy of the schema does not know. */
-static char *
-unknown_string (const ProtobufCMessage *message, guint32 number)
-{
-  for (guint i = 0; i < message->n_unknown_fields; i++)
-    {
-      const ProtobufCMessageUnknownField *field = &message->unknown_fields[i];
-      gsize at = 0;
-      guint64 length;
-      if (field->tag == number && field->wire_type == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED &&
-          ortrain_wire_read_varint (field->data, field->len, &at, &length) && length == field->len - at)
-        return g_strndup ((const char *) field->data + at, length);
-    }
-  return g_strdup ("");
-}
-
-static char *
-function_key (const char *domain, const char *name, const ProtobufCMessage *message, guint32 overload_field)
-{
-  g_autofree char *overload = unknown_string (message, overload_field);
-  return g_strconcat (domain_of (domain), "\n", text (name), "\n", overload, NULL);
-}
-
-static gboolean
-collect_functions (State *state, GError **error)
-{
-  const Ortrain__Ox__ModelProto *proto = state->reader->proto;
-  for (gsize i = 0; i < proto->n_functions; i++)
-    {
-      const Ortrain__Ox__FunctionProto *function_proto = proto->functions[i];
-      Function *function = g_new0 (Function, 1);
-      function->proto = function_proto;
-      function->defaults = g_ptr_array_new ();
-      const ProtobufCMessage *base = &function_proto->base;
-      for (guint k = 0; k < base->n_unknown_fields; k++)
-        {
-          const ProtobufCMessageUnknownField *field = &base->unknown_fields[k];
-          gsize at = 0;
-          guint64 length;
-          if (field->tag != 11 || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED ||
-              !ortrain_wire_read_varint (field->data, field->len, &at, &length) || length != field->len - at)
-            continue;
-          Ortrain__Ox__AttributeProto *attribute =
-              ortrain__ox__attribute_proto__unpack (NULL, length, field->data + at);
-          if (attribute != NULL)
-            g_ptr_array_add (function->defaults, attribute);
-        }
-      char *key = function_key (function_proto->domain, function_proto->name, base, 13);
-      if (!g_hash_table_insert (state->functions, key, function))
-        return invalid (error, "function “%.200s” of domain “%.200s” is defined twice", text (function_proto->name),
-                        text (function_proto->domain));
-      for (gsize k = 0; k < function_proto->n_opset_import; k++)
-        {
-          const Ortrain__Ox__OperatorSetIdProto *import = function_proto->opset_import[k];
-          gint64 version = ortrain_graph_reader_get_opset (proto, "");
-          if (*domain_of (import->domain) == '\0' && version > 0 && import->version != version)
-            unsupported (state,
-                         "function “%.200s” uses operator set %" G_GINT64_FORMAT ", the model itself %" G_GINT64_FORMAT
-                         ": one for both is supported",
-                         text (function_proto->name), (gint64) import->version, version);
-        }
-    }
-  return TRUE;
-}
-
-static const Function *
-find_function (State *state, const Ortrain__Ox__NodeProto *node)
-{
-  if (g_hash_table_size (state->functions) == 0)
-    return NULL;
-  g_autofree char *key = function_key (node->domain, node->op_type, &node->base, 8);
-  return g_hash_table_lookup (state->functions, key);
-}
-
-/* The attribute that a reference in a function's body means, and the scope in which its graphs are to be read. NULL:
- * the call does not give it, and neither does the function. */
-static const Ortrain__Ox__AttributeProto *
-follow_reference (const char *name, Scope **scope)
-{
-  while ((*scope)->call != NULL)
-    {
-      const Call *call = (*scope)->call;
-      const Ortrain__Ox__AttributeProto *found = NULL;
-      for (gsize i = 0; i < call->node->n_attribute && found == NULL; i++)
-        if (g_str_equal (text (call->node->attribute[i]->name), name))
-          found = call->node->attribute[i];
-      if (found == NULL)
-        {
-          for (guint i = 0; i < call->function->defaults->len; i++)
-            {
-              const Ortrain__Ox__AttributeProto *value = call->function->defaults->pdata[i];
-              if (g_str_equal (text (value->name), name))
-                return value;
-            }
-          return NULL;
-        }
-      *scope = call->caller;
-      if (text (found->ref_attr_name)[0] == '\0')
-        return found;
-      name = found->ref_attr_name;
-    }
-  return NULL;
-}
-
-/* ---- Attributes ---- */
-
-static char *
-attribute_string (const ProtobufCBinaryData *bytes)
-{
-  if (bytes->len > 0 && !g_utf8_validate_len ((const char *) bytes->data, bytes->len, NULL))
-    return NULL;
-  return g_strndup ((const char *) bytes->data, bytes->len);
-}
-
-static OrtrainAttributeKind
-kind_of (const Ortrain__Ox__AttributeProto *attribute)
-{
-  if (attribute->has_type && attribute->type != 0)
-    return (OrtrainAttributeKind) attribute->type;
-  /* IR version 1 had no discriminator */
-  if (attribute->has_f)
-    return ORTRAIN_ATTRIBUTE_FLOAT;
-  if (attribute->has_i)
-    return ORTRAIN_ATTRIBUTE_INT;
-  if (attribute->has_s)
-    return ORTRAIN_ATTRIBUTE_STRING;
-  if (attribute->t != NULL)
-    return ORTRAIN_ATTRIBUTE_TENSOR;
-  if (attribute->g != NULL)
-    return ORTRAIN_ATTRIBUTE_GRAPH;
-  if (attribute->n_floats > 0)
-    return ORTRAIN_ATTRIBUTE_FLOATS;
-  if (attribute->n_strings > 0)
-    return ORTRAIN_ATTRIBUTE_STRINGS;
-  if (attribute->n_tensors > 0)
-    return ORTRAIN_ATTRIBUTE_TENSORS;
-  if (attribute->n_graphs > 0)
-    return ORTRAIN_ATTRIBUTE_GRAPHS;
-  return ORTRAIN_ATTRIBUTE_INTS;
-}
-
-static gboolean
-read_attribute (State *state, Scope *scope, const char *name, const Ortrain__Ox__AttributeProto *from,
-                const char *owner, OrtrainAttributes *to, GError **error)
-{
-  switch (kind_of (from))
-    {
-    case ORTRAIN_ATTRIBUTE_FLOAT:
-      ortrain_attributes_set_float (to, name, from->f);
-      return TRUE;
-    case ORTRAIN_ATTRIBUTE_INT:
-      ortrain_attributes_set_int (to, name, from->i);
-      return TRUE;
-    case ORTRAIN_ATTRIBUTE_FLOATS:
-      ortrain_attributes_set_floats (to, name, from->floats, from->n_floats);
-      return TRUE;
-    case ORTRAIN_ATTRIBUTE_INTS:
-      ortrain_attributes_set_ints (to, name, (const gint64 *) from->ints, from->n_ints);
-      return TRUE;
-    case ORTRAIN_ATTRIBUTE_STRING:
-      {
-        g_autofree char *string = attribute_string (&from->s);
-        if (string == NULL)
-          unsupported (state, "attribute “%.200s” of %s is not text", name, owner);
-        else
-          ortrain_attributes_set_string (to, name, string);
-        return TRUE;
-      }
-    case ORTRAIN_ATTRIBUTE_STRINGS:
-      {
-        g_autoptr (GPtrArray) strings = g_ptr_array_new_with_free_func (g_free);
-        for (gsize i = 0; i < from->n_strings; i++)
-          {
-            char *string = attribute_string (&from->strings[i]);
-            if (string == NULL)
-              {
-                unsupported (state, "attribute “%.200s” of %s is not text", name, owner);
-                return TRUE;
-              }
-            g_ptr_array_add (strings, string);
-          }
-        ortrain_attributes_set_strings (to, name, (const char *const *) strings->pdata, strings->len);
-        return TRUE;
-      }
-    case ORTRAIN_ATTRIBUTE_TENSOR:
-    case ORTRAIN_ATTRIBUTE_TENSORS:
-      {
-        g_autoptr (GPtrArray) tensors = g_ptr_array_new ();
-        gboolean one = kind_of (from) == ORTRAIN_ATTRIBUTE_TENSOR;
-        if (one && from->t == NULL)
-          return invalid (error, "attribute “%.200s” of %s has no tensor", name, owner);
-        for (gsize i = 0; i < (one ? 1 : from->n_tensors); i++)
-          {
-            GError *local_error = NULL;
-            OrtrainTensor *tensor = ortrain_proto_tensors_get (state->reader->tensors, one ? from->t : from->tensors[i],
-                                                               owner, &local_error);
-            if (tensor == NULL)
-              {
-                if (postpone (state, &local_error))
-                  return TRUE;
-                g_propagate_error (error, local_error);
-                return FALSE;
-              }
-            g_ptr_array_add (tensors, tensor);
-          }
-        if (one)
-          ortrain_attributes_set_tensor (to, name, tensors->pdata[0]);
-        else
-          ortrain_attributes_set_tensors (to, name, (OrtrainTensor *const *) tensors->pdata, tensors->len);
-        return TRUE;
-      }
-    case ORTRAIN_ATTRIBUTE_GRAPH:
-      {
-        if (from->g == NULL)
-          return invalid (error, "attribute “%.200s” of %s has no graph", name, owner);
-        g_autoptr (OrtrainGraph) graph = read_graph (state, scope, from->g, error);
-        if (graph == NULL)
-          return FALSE;
-        ortrain_attributes_set_graph (to, name, G_OBJECT (graph));
-        return TRUE;
-      }
-    case ORTRAIN_ATTRIBUTE_GRAPHS:
-      {
-        g_autoptr (GPtrArray) graphs = g_ptr_array_new_with_free_func (g_object_unref);
-        for (gsize i = 0; i < from->n_graphs; i++)
-          {
-            OrtrainGraph *graph = read_graph (state, scope, from->graphs[i], error);
-            if (graph == NULL)
-              return FALSE;
-            g_ptr_array_add (graphs, graph);
-          }
-        ortrain_attributes_set_graphs (to, name, (GObject *const *) graphs->pdata, graphs->len);
-        return TRUE;
-      }
-    }
-  /* sparse tensors and types */
-  if (from->sparse_tensor != NULL)
-    {
-      GError *local_error = NULL;
-      g_autoptr (OrtrainTensor) dense =
-          ortrain_proto_tensors_densify (state->reader->tensors, from->sparse_tensor, owner, &local_error);
-      if (dense != NULL)
-        ortrain_attributes_set_tensor (to, name, dense);
-      else if (!postpone (state, &local_error))
-        {
-          g_propagate_error (error, local_error);
-          return FALSE;
-        }
-      return TRUE;
-    }
-  unsupported (state, "attribute “%.200s” of %s has kind %d, which is not supported", name, owner,
-               (int) kind_of (from));
-  return TRUE;
-}
-
-static gboolean
-read_attributes (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error)
-{
-  g_autofree char *owner = describe (node);
-  for (gsize i = 0; i < node->n_attribute; i++)
-    {
-      const Ortrain__Ox__AttributeProto *attribute = node->attribute[i];
-      Scope *where = scope;
-      if (text (attribute->name)[0] == '\0')
-        return invalid (error, "an attribute of %s has no name", owner);
-      if (ortrain_attributes_has (to, attribute->name))
-        return invalid (error, "attribute “%.200s” of %s is given twice", attribute->name, owner);
-      if (text (attribute->ref_attr_name)[0] != '\0')
-        {
-          if (scope->call == NULL)
-            return invalid (error, "attribute “%.200s” of %s refers to one of a function, but stands in none",
-                            attribute->name, owner);
-          const Ortrain__Ox__AttributeProto *meant = follow_reference (attribute->ref_attr_name, &where);
-          if (meant == NULL)
-            continue;
-          if (!read_attribute (state, where, attribute->name, meant, owner, to, error))
-            return FALSE;
-        }
-      else if (!read_attribute (state, where, attribute->name, attribute, owner, to, error))
-        return FALSE;
-    }
-  return TRUE;
 }
 
 /* ---- Types and values ---- */
 
 /* What a ValueInfo declares. */
 static gboolean
-read_type (State *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto *info, gboolean needed,
+read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto *info, gboolean needed,
            OrtrainDType *dtype, OrtrainDim *dims, gint *rank, GError **error)
 {
   *dtype = ORTRAIN_DTYPE_UNDEFINED;
@@ -428,16 +76,17 @@ read_type (State *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto 
   if (info->type->value_case != ORTRAIN__OX__TYPE_PROTO__VALUE_TENSOR_TYPE)
     {
       if (needed)
-        unsupported (state, "“%.200s” is a sequence, a map, an optional or a sparse tensor, which is not supported",
-                     text (info->name));
+        ortrain_reader_unsupported (
+            state, "“%.200s” is a sequence, a map, an optional or a sparse tensor, which is not supported",
+            ortrain_reader_text (info->name));
       return TRUE;
     }
   const Ortrain__Ox__TypeProto__Tensor *type = info->type->tensor_type;
   if (ortrain_dtype_is_valid (type->elem_type))
     *dtype = (OrtrainDType) type->elem_type;
   else if (needed && type->elem_type != 0)
-    unsupported (state, "“%.200s” has element type %d of ONNX, which is not supported", text (info->name),
-                 type->elem_type);
+    ortrain_reader_unsupported (state, "“%.200s” has element type %d of ONNX, which is not supported",
+                                ortrain_reader_text (info->name), type->elem_type);
   if (type->shape == NULL)
     return TRUE;
   guint max_rank = MIN (ortrain_model_limits_get_max_rank (state->reader->limits), ORTRAIN_MAX_RANK);
@@ -445,7 +94,7 @@ read_type (State *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto 
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
                    "“%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
-                   text (info->name), type->shape->n_dim, max_rank);
+                   ortrain_reader_text (info->name), type->shape->n_dim, max_rank);
       return FALSE;
     }
   *rank = (gint) type->shape->n_dim;
@@ -457,7 +106,7 @@ read_type (State *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto 
           dim->dim_value < (gint64) 1 << 48)
         dims[i] = ortrain_dim_int (dim->dim_value);
       else if (dim->value_case == ORTRAIN__OX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-               text (dim->dim_param)[0] != '\0')
+               ortrain_reader_text (dim->dim_param)[0] != '\0')
         dims[i] = ortrain_dim_symbol (graph->dims, dim->dim_param);
       else
         dims[i] = ortrain_dim_unknown (graph->dims);
@@ -468,7 +117,7 @@ read_type (State *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto 
 /* The value that a name means here; a value of an outer graph is captured by one of the same name without a producer.
  * FALSE if nothing has that name. */
 static gboolean
-resolve (Scope *scope, const char *name, OrtrainValue **value)
+resolve (OrtrainReaderScope *scope, const char *name, OrtrainValue **value)
 {
   gpointer found;
   OrtrainValue *outer;
@@ -498,25 +147,26 @@ resolve (Scope *scope, const char *name, OrtrainValue **value)
 }
 
 static gboolean
-resolve_input (Scope *scope, const Ortrain__Ox__NodeProto *node, const char *name, OrtrainValue **value, GError **error)
+resolve_input (OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, const char *name, OrtrainValue **value,
+               GError **error)
 {
   if (resolve (scope, name, value))
     return TRUE;
-  g_autofree char *owner = describe (node);
-  return invalid (error, "%s reads “%.200s”, which nothing produces", owner, name);
+  g_autofree char *owner = ortrain_reader_describe (node);
+  return ortrain_reader_invalid (error, "%s reads “%.200s”, which nothing produces", owner, name);
 }
 
 static gboolean
-define (Scope *scope, const char *name, OrtrainValue *value, const char *owner, GError **error)
+define (OrtrainReaderScope *scope, const char *name, OrtrainValue *value, const char *owner, GError **error)
 {
   if (g_hash_table_contains (scope->names, name))
-    return invalid (error, "value “%.200s” of %s is defined twice", name, owner);
+    return ortrain_reader_invalid (error, "value “%.200s” of %s is defined twice", name, owner);
   g_hash_table_insert (scope->names, g_strdup (name), value);
   return TRUE;
 }
 
 static void
-add_origin (State *state, const char *name, OrtrainOriginKind kind, const char *of)
+add_origin (OrtrainReaderState *state, const char *name, OrtrainOriginKind kind, const char *of)
 {
   OrtrainOrigin *origin = g_new0 (OrtrainOrigin, 1);
   origin->kind = kind;
@@ -536,17 +186,18 @@ origin_free (gpointer data)
 
 /* The contents of a Constant node, when they are a tensor that this library computes with. */
 static gboolean
-constant_contents (State *state, const Ortrain__Ox__NodeProto *node, OrtrainTensor **tensor, GError **error)
+constant_contents (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *node, OrtrainTensor **tensor,
+                   GError **error)
 {
   *tensor = NULL;
   if (node->n_attribute != 1)
     return TRUE;
   const Ortrain__Ox__AttributeProto *attribute = node->attribute[0];
-  const char *name = text (attribute->name);
+  const char *name = ortrain_reader_text (attribute->name);
   const gint64 n_floats = (gint64) attribute->n_floats, n_ints = (gint64) attribute->n_ints;
-  g_autofree char *owner = describe (node);
+  g_autofree char *owner = ortrain_reader_describe (node);
 
-  if (text (attribute->ref_attr_name)[0] != '\0')
+  if (ortrain_reader_text (attribute->ref_attr_name)[0] != '\0')
     return TRUE;
   if (g_str_equal (name, "value") && attribute->t != NULL)
     {
@@ -554,7 +205,7 @@ constant_contents (State *state, const Ortrain__Ox__NodeProto *node, OrtrainTens
       OrtrainTensor *found = ortrain_proto_tensors_get (state->reader->tensors, attribute->t, owner, &local_error);
       if (found != NULL)
         *tensor = g_object_ref (found);
-      else if (!postpone (state, &local_error))
+      else if (!ortrain_reader_postpone (state, &local_error))
         {
           g_propagate_error (error, local_error);
           return FALSE;
@@ -572,7 +223,7 @@ constant_contents (State *state, const Ortrain__Ox__NodeProto *node, OrtrainTens
     *tensor = ortrain_tensor_new_ints (NULL, 0, (const gint64 *) &attribute->i, 1, &local_error);
   else if (g_str_equal (name, "value_ints"))
     *tensor = ortrain_tensor_new_ints (&n_ints, 1, (const gint64 *) attribute->ints, attribute->n_ints, &local_error);
-  if (local_error == NULL || postpone (state, &local_error))
+  if (local_error == NULL || ortrain_reader_postpone (state, &local_error))
     return TRUE;
   g_propagate_error (error, local_error);
   return FALSE;
@@ -603,10 +254,10 @@ named_like_parameter (const char *name, OrtrainTensor *tensor)
 
 /* The initializer that an Identity node passes on while others read it too. */
 static OrtrainValue *
-merged_initializer (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node)
+merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node)
 {
-  if (!g_str_equal (text (node->op_type), "Identity") || *domain_of (node->domain) != '\0' || node->n_input != 1 ||
-      node->n_output != 1 || g_hash_table_contains (state->outputs, node->output[0]) ||
+  if (!g_str_equal (ortrain_reader_text (node->op_type), "Identity") || *ortrain_reader_domain (node->domain) != '\0' ||
+      node->n_input != 1 || node->n_output != 1 || g_hash_table_contains (state->outputs, node->output[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
   OrtrainValue *value = g_hash_table_lookup (scope->names, node->input[0]);
@@ -617,26 +268,27 @@ merged_initializer (State *state, Scope *scope, const Ortrain__Ox__NodeProto *no
 }
 
 static char *
-scoped_name (const Scope *scope, const char *name)
+scoped_name (const OrtrainReaderScope *scope, const char *name)
 {
   return scope->prefix != NULL ? g_strconcat (scope->prefix, "/", name, NULL) : g_strdup (name);
 }
 
 /* Defines the outputs of a node. *done is set if there is nothing left of it: its output is an initializer. */
 static gboolean
-define_outputs (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, gboolean *done, GError **error)
+define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
+                gboolean *done, GError **error)
 {
-  g_autofree char *owner = describe (node);
+  g_autofree char *owner = ortrain_reader_describe (node);
   *done = FALSE;
-  if (text (node->op_type)[0] == '\0')
-    return invalid (error, "a node (first output “%.200s”) has no operator type",
-                    node->n_output > 0 ? node->output[0] : "");
+  if (ortrain_reader_text (node->op_type)[0] == '\0')
+    return ortrain_reader_invalid (error, "a node (first output “%.200s”) has no operator type",
+                                   node->n_output > 0 ? node->output[0] : "");
   if (scope->outermost && node->n_output == 1 && node->output[0][0] != '\0')
     {
       const char *name = node->output[0];
       g_autoptr (OrtrainTensor) tensor = NULL;
       OrtrainValue *merged = NULL;
-      if (g_str_equal (node->op_type, "Constant") && *domain_of (node->domain) == '\0')
+      if (g_str_equal (node->op_type, "Constant") && *ortrain_reader_domain (node->domain) == '\0')
         {
           if (!constant_contents (state, node, &tensor, error))
             return FALSE;
@@ -678,11 +330,11 @@ define_outputs (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, 
 }
 
 static gboolean
-inline_function (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, const Function *function,
-                 GError **error)
+inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
+                 const OrtrainReaderFunction *function, GError **error)
 {
   const Ortrain__Ox__FunctionProto *proto = function->proto;
-  g_autofree char *owner = describe (node);
+  g_autofree char *owner = ortrain_reader_describe (node);
   guint max_depth = ortrain_model_limits_get_max_function_depth (state->reader->limits);
 
   if (scope->function_depth >= max_depth)
@@ -693,24 +345,24 @@ inline_function (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node,
       return FALSE;
     }
   if (node->n_input > proto->n_input || node->n_output > proto->n_output)
-    return invalid (error,
-                    "%s: the function has %" G_GSIZE_FORMAT " inputs and %" G_GSIZE_FORMAT
-                    " outputs, not %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
-                    owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
+    return ortrain_reader_invalid (error,
+                                   "%s: the function has %" G_GSIZE_FORMAT " inputs and %" G_GSIZE_FORMAT
+                                   " outputs, not %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
+                                   owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
 
   g_autoptr (GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GHashTable) results = g_hash_table_new (g_str_hash, g_str_equal);
-  g_autofree char *plain = text (node->name)[0] != '\0'
+  g_autofree char *plain = ortrain_reader_text (node->name)[0] != '\0'
                                ? g_strdup (node->name)
                                : g_strdup_printf ("%s.%" G_GUINT64_FORMAT, node->op_type, state->n_inlined);
   g_autofree char *prefix = scoped_name (scope, plain);
-  Call call = { function, node, scope };
-  Scope inner = { .graph = scope->graph,
-                  .names = names,
-                  .results = results,
-                  .call = &call,
-                  .prefix = prefix,
-                  .function_depth = scope->function_depth + 1 };
+  OrtrainReaderCall call = { function, node, scope };
+  OrtrainReaderScope inner = { .graph = scope->graph,
+                               .names = names,
+                               .results = results,
+                               .call = &call,
+                               .prefix = prefix,
+                               .function_depth = scope->function_depth + 1 };
   state->n_inlined++;
   for (gsize i = 0; i < proto->n_input; i++)
     {
@@ -737,7 +389,8 @@ inline_function (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node,
       if (value->producer != NULL)
         continue;
       if (from == NULL || from == value)
-        return invalid (error, "%s: nothing in the function produces its output “%.200s”", owner, proto->output[i]);
+        return ortrain_reader_invalid (error, "%s: nothing in the function produces its output “%.200s”", owner,
+                                       proto->output[i]);
       OrtrainNode *identity = ortrain_graph_new_node (scope->graph, "", "Identity", prefix, &from, 1, 0);
       ortrain_node_set_output (identity, 0, value);
     }
@@ -745,7 +398,7 @@ inline_function (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node,
 }
 
 static gboolean
-read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GError **error)
+read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, GError **error)
 {
   /* Functions that call functions make many nodes of few bytes: what is made stays in proportion to the file. */
   guint64 max_nodes = MIN (ortrain_model_limits_get_max_nodes (state->reader->limits),
@@ -758,7 +411,7 @@ read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GErro
                    max_nodes);
       return FALSE;
     }
-  const Function *function = find_function (state, node);
+  const OrtrainReaderFunction *function = ortrain_reader_find_function (state, node);
   if (function != NULL)
     return inline_function (state, scope, node, function, error);
 
@@ -766,9 +419,10 @@ read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GErro
   for (gsize i = 0; i < node->n_input; i++)
     if (!resolve_input (scope, node, node->input[i], &inputs[i], error))
       return FALSE;
-  g_autofree char *name = scope->prefix != NULL ? scoped_name (scope, text (node->name)) : g_strdup (text (node->name));
-  OrtrainNode *made = ortrain_graph_new_node (scope->graph, domain_of (node->domain), node->op_type, name, inputs,
-                                              (guint) node->n_input, 0);
+  g_autofree char *name = scope->prefix != NULL ? scoped_name (scope, ortrain_reader_text (node->name))
+                                                : g_strdup (ortrain_reader_text (node->name));
+  OrtrainNode *made = ortrain_graph_new_node (scope->graph, ortrain_reader_domain (node->domain), node->op_type, name,
+                                              inputs, (guint) node->n_input, 0);
   for (gsize i = 0; i < node->n_output; i++)
     {
       OrtrainValue *value = *node->output[i] != '\0' ? g_hash_table_lookup (scope->names, node->output[i]) : NULL;
@@ -776,15 +430,16 @@ read_node (State *state, Scope *scope, const Ortrain__Ox__NodeProto *node, GErro
         continue;
       if (!ortrain_node_set_output (made, (guint) i, value))
         {
-          g_autofree char *owner = describe (node);
-          return invalid (error, "output “%.200s” of %s has two producers", node->output[i], owner);
+          g_autofree char *owner = ortrain_reader_describe (node);
+          return ortrain_reader_invalid (error, "output “%.200s” of %s has two producers", node->output[i], owner);
         }
     }
-  return read_attributes (state, scope, node, made->attributes, error);
+  return ortrain_reader_read_attributes (state, scope, node, made->attributes, error);
 }
 
 static gboolean
-read_nodes (State *state, Scope *scope, Ortrain__Ox__NodeProto **nodes, gsize n, GError **error)
+read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__NodeProto **nodes, gsize n,
+            GError **error)
 {
   g_autofree gboolean *done = g_new0 (gboolean, n + 1);
   for (gsize i = 0; i < n; i++)
@@ -799,19 +454,20 @@ read_nodes (State *state, Scope *scope, Ortrain__Ox__NodeProto **nodes, gsize n,
 /* ---- Graphs ---- */
 
 static gboolean
-read_initializers (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
+read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto,
+                   GError **error)
 {
   for (gsize i = 0; i < proto->n_initializer + proto->n_sparse_initializer; i++)
     {
       const Ortrain__Ox__SparseTensorProto *sparse =
           i >= proto->n_initializer ? proto->sparse_initializer[i - proto->n_initializer] : NULL;
       const Ortrain__Ox__TensorProto *dense = sparse == NULL ? proto->initializer[i] : sparse->values;
-      const char *name = dense != NULL ? text (dense->name) : "";
+      const char *name = dense != NULL ? ortrain_reader_text (dense->name) : "";
       GError *local_error = NULL;
       g_autoptr (OrtrainTensor) tensor = NULL;
 
       if (*name == '\0')
-        return invalid (error, "initializer %" G_GSIZE_FORMAT " has no name", i);
+        return ortrain_reader_invalid (error, "initializer %" G_GSIZE_FORMAT " has no name", i);
       if (sparse != NULL)
         tensor = ortrain_proto_tensors_densify (state->reader->tensors, sparse, name, &local_error);
       else
@@ -820,7 +476,7 @@ read_initializers (State *state, Scope *scope, const Ortrain__Ox__GraphProto *pr
           if (tensor != NULL)
             g_object_ref (tensor);
         }
-      if (tensor == NULL && !postpone (state, &local_error))
+      if (tensor == NULL && !ortrain_reader_postpone (state, &local_error))
         {
           g_propagate_error (error, local_error);
           return FALSE;
@@ -841,7 +497,7 @@ read_initializers (State *state, Scope *scope, const Ortrain__Ox__GraphProto *pr
 }
 
 static gboolean
-read_inputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
+read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
 {
   guint n_overridable = 0;
   for (gsize i = 0; i < proto->n_input; i++)
@@ -851,8 +507,9 @@ read_inputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, G
       OrtrainDim dims[ORTRAIN_MAX_RANK];
       gint rank;
 
-      if (text (info->name)[0] == '\0')
-        return invalid (error, "input %" G_GSIZE_FORMAT " of graph “%.200s” has no name", i, text (proto->name));
+      if (ortrain_reader_text (info->name)[0] == '\0')
+        return ortrain_reader_invalid (error, "input %" G_GSIZE_FORMAT " of graph “%.200s” has no name", i,
+                                       ortrain_reader_text (proto->name));
       OrtrainValue *initializer = g_hash_table_lookup (scope->names, info->name);
       if (initializer != NULL && initializer->kind == ORTRAIN_VALUE_INITIALIZER)
         {
@@ -873,22 +530,26 @@ read_inputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, G
 }
 
 static gboolean
-read_outputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, GError **error)
+read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto,
+              GError **error)
 {
   for (gsize i = 0; i < proto->n_output; i++)
     {
-      const char *name = text (proto->output[i]->name);
+      const char *name = ortrain_reader_text (proto->output[i]->name);
       OrtrainValue *value;
       if (*name == '\0' || !resolve (scope, name, &value) || value == NULL)
-        return invalid (error, "nothing produces output “%.200s” of graph “%.200s”", name, text (proto->name));
+        return ortrain_reader_invalid (error, "nothing produces output “%.200s” of graph “%.200s”", name,
+                                       ortrain_reader_text (proto->name));
       gboolean captured = value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
       if (captured && scope->outer == NULL)
-        return invalid (error, "nothing produces output “%.200s” of graph “%.200s”", name, text (proto->name));
+        return ortrain_reader_invalid (error, "nothing produces output “%.200s” of graph “%.200s”", name,
+                                       ortrain_reader_text (proto->name));
       if (captured || value->is_output)
         {
           /* a body that gives back a value of the outer graph, or one value twice */
           if (scope->outer == NULL)
-            return invalid (error, "output “%.200s” of graph “%.200s” is listed twice", name, text (proto->name));
+            return ortrain_reader_invalid (error, "output “%.200s” of graph “%.200s” is listed twice", name,
+                                           ortrain_reader_text (proto->name));
           OrtrainNode *identity = ortrain_graph_new_node (scope->graph, "", "Identity", NULL, &value, 1, 1);
           value = ortrain_node_output (identity, 0);
         }
@@ -902,7 +563,7 @@ read_outputs (State *state, Scope *scope, const Ortrain__Ox__GraphProto *proto, 
       OrtrainDType dtype;
       OrtrainDim dims[ORTRAIN_MAX_RANK];
       gint rank;
-      OrtrainValue *value = g_hash_table_lookup (scope->names, text (info->name));
+      OrtrainValue *value = g_hash_table_lookup (scope->names, ortrain_reader_text (info->name));
       if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->producer == NULL)
         continue;
       if (!read_type (state, scope->graph, info, is_output, &dtype, dims, &rank, error))
@@ -934,13 +595,14 @@ count_uses (GHashTable *uses, const Ortrain__Ox__GraphProto *graph)
     }
 }
 
-static OrtrainGraph *
-read_graph (State *state, Scope *outer, const Ortrain__Ox__GraphProto *proto, GError **error)
+OrtrainGraph *
+ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer, const Ortrain__Ox__GraphProto *proto,
+                           GError **error)
 {
   const Ortrain__Ox__ModelProto *model = state->reader->proto;
-  g_autoptr (OrtrainGraph) graph = ortrain_graph_new (text (proto->name));
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new (ortrain_reader_text (proto->name));
   g_autoptr (GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  Scope scope = { .outer = outer, .graph = graph, .names = names, .outermost = outer == NULL };
+  OrtrainReaderScope scope = { .outer = outer, .graph = graph, .names = names, .outermost = outer == NULL };
 
   if (outer != NULL)
     {
@@ -952,7 +614,7 @@ read_graph (State *state, Scope *outer, const Ortrain__Ox__GraphProto *proto, GE
     }
   for (gsize i = 0; i < model->n_opset_import; i++)
     {
-      const char *domain = domain_of (model->opset_import[i]->domain);
+      const char *domain = ortrain_reader_domain (model->opset_import[i]->domain);
       gint64 version = CLAMP (ortrain_graph_reader_get_opset (model, domain), 0, G_MAXINT);
       g_hash_table_insert (graph->opsets, g_strdup (domain), GINT_TO_POINTER ((gint) version));
     }
@@ -1030,22 +692,23 @@ judge_constants (OrtrainGraphReader *self)
 gboolean
 ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
 {
-  g_autoptr (GHashTable) functions = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, function_free);
+  g_autoptr (GHashTable) functions =
+      g_hash_table_new_full (g_str_hash, g_str_equal, g_free, ortrain_reader_function_free);
   g_autoptr (GHashTable) uses = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) outputs = g_hash_table_new (g_str_hash, g_str_equal);
-  State state = { .reader = self, .functions = functions, .uses = uses, .outputs = outputs };
+  OrtrainReaderState state = { .reader = self, .functions = functions, .uses = uses, .outputs = outputs };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
 
   self->notes = g_ptr_array_new_with_free_func (g_free);
   self->origins = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, origin_free);
   if (graph == NULL)
-    return invalid (error, "the model has no graph");
-  if (!collect_functions (&state, error))
+    return ortrain_reader_invalid (error, "the model has no graph");
+  if (!ortrain_reader_collect_functions (&state, error))
     return FALSE;
   count_uses (uses, graph);
   for (gsize i = 0; i < graph->n_output; i++)
-    g_hash_table_add (outputs, (gpointer) text (graph->output[i]->name));
-  self->graph = read_graph (&state, NULL, graph, error);
+    g_hash_table_add (outputs, (gpointer) ortrain_reader_text (graph->output[i]->name));
+  self->graph = ortrain_reader_read_graph (&state, NULL, graph, error);
   if (self->graph == NULL)
     return FALSE;
   judge_constants (self);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-graph-reader-state-private.h"
+
+static char *
+attribute_string (const ProtobufCBinaryData *bytes)
+{
+  if (bytes->len > 0 && !g_utf8_validate_len ((const char *) bytes->data, bytes->len, NULL))
+    return NULL;
+  return g_strndup ((const char *) bytes->data, bytes->len);
+}
+
+static OrtrainAttributeKind
+kind_of (const Ortrain__Ox__AttributeProto *attribute)
+{
+  if (attribute->has_type && attribute->type != 0)
+    return (OrtrainAttributeKind) attribute->type;
+  /* IR version 1 had no discriminator */
+  if (attribute->has_f)
+    return ORTRAIN_ATTRIBUTE_FLOAT;
+  if (attribute->has_i)
+    return ORTRAIN_ATTRIBUTE_INT;
+  if (attribute->has_s)
+    return ORTRAIN_ATTRIBUTE_STRING;
+  if (attribute->t != NULL)
+    return ORTRAIN_ATTRIBUTE_TENSOR;
+  if (attribute->g != NULL)
+    return ORTRAIN_ATTRIBUTE_GRAPH;
+  if (attribute->n_floats > 0)
+    return ORTRAIN_ATTRIBUTE_FLOATS;
+  if (attribute->n_strings > 0)
+    return ORTRAIN_ATTRIBUTE_STRINGS;
+  if (attribute->n_tensors > 0)
+    return ORTRAIN_ATTRIBUTE_TENSORS;
+  if (attribute->n_graphs > 0)
+    return ORTRAIN_ATTRIBUTE_GRAPHS;
+  return ORTRAIN_ATTRIBUTE_INTS;
+}
+
+static gboolean
+read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char *name,
+                const Ortrain__Ox__AttributeProto *from, const char *owner, OrtrainAttributes *to, GError **error)
+{
+  switch (kind_of (from))
+    {
+    case ORTRAIN_ATTRIBUTE_FLOAT:
+      ortrain_attributes_set_float (to, name, from->f);
+      return TRUE;
+    case ORTRAIN_ATTRIBUTE_INT:
+      ortrain_attributes_set_int (to, name, from->i);
+      return TRUE;
+    case ORTRAIN_ATTRIBUTE_FLOATS:
+      ortrain_attributes_set_floats (to, name, from->floats, from->n_floats);
+      return TRUE;
+    case ORTRAIN_ATTRIBUTE_INTS:
+      ortrain_attributes_set_ints (to, name, (const gint64 *) from->ints, from->n_ints);
+      return TRUE;
+    case ORTRAIN_ATTRIBUTE_STRING:
+      {
+        g_autofree char *string = attribute_string (&from->s);
+        if (string == NULL)
+          ortrain_reader_unsupported (state, "attribute “%.200s” of %s is not text", name, owner);
+        else
+          ortrain_attributes_set_string (to, name, string);
+        return TRUE;
+      }
+    case ORTRAIN_ATTRIBUTE_STRINGS:
+      {
+        g_autoptr (GPtrArray) strings = g_ptr_array_new_with_free_func (g_free);
+        for (gsize i = 0; i < from->n_strings; i++)
+          {
+            char *string = attribute_string (&from->strings[i]);
+            if (string == NULL)
+              {
+                ortrain_reader_unsupported (state, "attribute “%.200s” of %s is not text", name, owner);
+                return TRUE;
+              }
+            g_ptr_array_add (strings, string);
+          }
+        ortrain_attributes_set_strings (to, name, (const char *const *) strings->pdata, strings->len);
+        return TRUE;
+      }
+    case ORTRAIN_ATTRIBUTE_TENSOR:
+    case ORTRAIN_ATTRIBUTE_TENSORS:
+      {
+        g_autoptr (GPtrArray) tensors = g_ptr_array_new ();
+        gboolean one = kind_of (from) == ORTRAIN_ATTRIBUTE_TENSOR;
+        if (one && from->t == NULL)
+          return ortrain_reader_invalid (error, "attribute “%.200s” of %s has no tensor", name, owner);
+        for (gsize i = 0; i < (one ? 1 : from->n_tensors); i++)
+          {
+            GError *local_error = NULL;
+            OrtrainTensor *tensor = ortrain_proto_tensors_get (state->reader->tensors, one ? from->t : from->tensors[i],
+                                                               owner, &local_error);
+            if (tensor == NULL)
+              {
+                if (ortrain_reader_postpone (state, &local_error))
+                  return TRUE;
+                g_propagate_error (error, local_error);
+                return FALSE;
+              }
+            g_ptr_array_add (tensors, tensor);
+          }
+        if (one)
+          ortrain_attributes_set_tensor (to, name, tensors->pdata[0]);
+        else
+          ortrain_attributes_set_tensors (to, name, (OrtrainTensor *const *) tensors->pdata, tensors->len);
+        return TRUE;
+      }
+    case ORTRAIN_ATTRIBUTE_GRAPH:
+      {
+        if (from->g == NULL)
+          return ortrain_reader_invalid (error, "attribute “%.200s” of %s has no graph", name, owner);
+        g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, from->g, error);
+        if (graph == NULL)
+          return FALSE;
+        ortrain_attributes_set_graph (to, name, G_OBJECT (graph));
+        return TRUE;
+      }
+    case ORTRAIN_ATTRIBUTE_GRAPHS:
+      {
+        g_autoptr (GPtrArray) graphs = g_ptr_array_new_with_free_func (g_object_unref);
+        for (gsize i = 0; i < from->n_graphs; i++)
+          {
+            OrtrainGraph *graph = ortrain_reader_read_graph (state, scope, from->graphs[i], error);
+            if (graph == NULL)
+              return FALSE;
+            g_ptr_array_add (graphs, graph);
+          }
+        ortrain_attributes_set_graphs (to, name, (GObject *const *) graphs->pdata, graphs->len);
+        return TRUE;
+      }
+    }
+  /* sparse tensors and types */
+  if (from->sparse_tensor != NULL)
+    {
+      GError *local_error = NULL;
+      g_autoptr (OrtrainTensor) dense =
+          ortrain_proto_tensors_densify (state->reader->tensors, from->sparse_tensor, owner, &local_error);
+      if (dense != NULL)
+        ortrain_attributes_set_tensor (to, name, dense);
+      else if (!ortrain_reader_postpone (state, &local_error))
+        {
+          g_propagate_error (error, local_error);
+          return FALSE;
+        }
+      return TRUE;
+    }
+  ortrain_reader_unsupported (state, "attribute “%.200s” of %s has kind %d, which is not supported", name, owner,
+                              (int) kind_of (from));
+  return TRUE;
+}
+
+gboolean
+ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
+                                const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error)
+{
+  g_autofree char *owner = ortrain_reader_describe (node);
+  for (gsize i = 0; i < node->n_attribute; i++)
+    {
+      const Ortrain__Ox__AttributeProto *attribute = node->attribute[i];
+      OrtrainReaderScope *where = scope;
+      if (ortrain_reader_text (attribute->name)[0] == '\0')
+        return ortrain_reader_invalid (error, "an attribute of %s has no name", owner);
+      if (ortrain_attributes_has (to, attribute->name))
+        return ortrain_reader_invalid (error, "attribute “%.200s” of %s is given twice", attribute->name, owner);
+      if (ortrain_reader_text (attribute->ref_attr_name)[0] != '\0')
+        {
+          if (scope->call == NULL)
+            return ortrain_reader_invalid (error,
+                                           "attribute “%.200s” of %s refers to one of a function, but stands in none",
+                                           attribute->name, owner);
+          const Ortrain__Ox__AttributeProto *meant = ortrain_reader_follow_reference (attribute->ref_attr_name, &where);
+          if (meant == NULL)
+            continue;
+          if (!read_attribute (state, where, attribute->name, meant, owner, to, error))
+            return FALSE;
+        }
+      else if (!read_attribute (state, where, attribute->name, attribute, owner, to, error))
+        return FALSE;
+    }
+  return TRUE;
+}
