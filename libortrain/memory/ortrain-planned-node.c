@@ -75,8 +75,8 @@ ortrain_planning_is_addition (const OrtrainNode *node)
 }
 
 static gboolean
-fill_operand (OrtrainPlanning *self, const OrtrainNode *node, const OrtrainValue *value, gint64 **dims,
-              OrtrainOperand *operand, GError **error)
+fill_operand (const OrtrainNode *node, const OrtrainValue *value, gint64 **dims, OrtrainOperand *operand,
+              GError **error)
 {
   memset (operand, 0, sizeof *operand);
   if (value == NULL)
@@ -141,7 +141,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
   g_autofree gint64 *dims = g_new0 (gint64, (n_inputs + n_outputs + 1) * ORTRAIN_MAX_RANK);
   gint64 *next = dims;
   for (guint i = 0; i < n_inputs; i++)
-    if (!fill_operand (self, node, node->inputs->pdata[i], &next, &operands[i], error))
+    if (!fill_operand (node, node->inputs->pdata[i], &next, &operands[i], error))
       return FALSE;
   for (guint k = 0; k < n_outputs; k++)
     {
@@ -153,7 +153,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
           ortrain_node_drop_output (node, k);
           output = NULL;
         }
-      if (!fill_operand (self, node, output, &next, &operands[n_inputs + k], error))
+      if (!fill_operand (node, output, &next, &operands[n_inputs + k], error))
         return FALSE;
     }
 

@@ -60,8 +60,7 @@ ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph)
 
 /* The symbols of the declared shapes get their values from the first input that has them. */
 static gboolean
-bind_input (OrtrainGraph *graph, OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable *symbols,
-            GError **error)
+bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable *symbols, GError **error)
 {
   if (value->dtype != ORTRAIN_DTYPE_UNDEFINED && value->dtype != input->dtype)
     {
@@ -140,7 +139,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   for (guint i = 0; i < n_inputs; i++)
     {
       OrtrainValue *value = ortrain_graph_find_value (graph, inputs[i].name);
-      if (value != NULL && value->kind == ORTRAIN_VALUE_INPUT && !bind_input (graph, value, &inputs[i], symbols, error))
+      if (value != NULL && value->kind == ORTRAIN_VALUE_INPUT && !bind_input (value, &inputs[i], symbols, error))
         return NULL;
     }
   gint64 dims[ORTRAIN_MAX_RANK];
