@@ -45,8 +45,8 @@ def ortrain(*words, status=0, variables={}):
     return done.stdout, done.stderr
 
 
-def make_images(name, n):
-    """An IDX pair: 8 × 8 pictures with a bright quarter, which is the label."""
+def make_images(name, n, times=1):
+    """An IDX pair: 8 × 8 pictures with a bright quarter, which is the label; all of them as often as is said."""
     labels = bytes((i * 7 + i // 5) % 4 for i in range(n))
     pixels = bytearray()
     for i, label in enumerate(labels):
@@ -54,9 +54,9 @@ def make_images(name, n):
             for x in range(8):
                 pixels.append(200 if (y // 4) * 2 + x // 4 == label else (i * 31 + y * 8 + x) % 90)
     with open(path(name + ".images"), "wb") as file:
-        file.write(struct.pack(">BBBBIII", 0, 0, 8, 3, n, 8, 8) + pixels)
+        file.write(struct.pack(">BBBBIII", 0, 0, 8, 3, n * times, 8, 8) + pixels * times)
     with open(path(name + ".labels"), "wb") as file:
-        file.write(struct.pack(">BBBBI", 0, 0, 8, 1, n) + labels)
+        file.write(struct.pack(">BBBBI", 0, 0, 8, 1, n * times) + labels * times)
     return f"{name}.images,{name}.labels"
 
 
@@ -139,10 +139,16 @@ class Help(unittest.TestCase):
         self.assertGreater(len(variables), 7)
         for variable in variables:
             self.assertIn(variable, page)
-        checked = subprocess.run(["man", "--warnings", "-l", "-Tutf8", source / "ortrain.1"], capture_output=True, text=True) \
-            if shutil.which("man") else None
-        if checked is not None:
-            self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
+    def test_manual_reads(self):
+        if not shutil.which("man"):
+            self.skipTest("there is no man")
+        checked = subprocess.run(["man", "--warnings", "-l", "-Tutf8", source / "ortrain.1"], capture_output=True, text=True,
+                                 env=environment)
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+        text = re.sub(r".\x08|\x1b\[[\d;]*m", "", checked.stdout)
+        for line in ("       --max-grad-norm=X", "       -b N, --batch=N", "       -i NAME=FILE.npy, --input=NAME=FILE.npy"):
+            self.assertIn("\n" + line + "\n", text)
 
     def complete(self, *words):
         line = " ".join(shlex.quote(word) for word in words)
@@ -482,7 +488,7 @@ class Interrupts(unittest.TestCase):
     def test_twice(self):
         """A second Ctrl-C ends the process at once, even while it cannot get its words out."""
         reading, writing = os.pipe()
-        make_images("many", 20000)      # an epoch of seconds: nothing is printed after the first step's progress
+        make_images("many", 500, 1000)      # an epoch of many seconds: nothing is printed after the first step's progress
         process = subprocess.Popen(["ortrain", *TRAIN, "--data", "many.images,many.labels", "--batch-size", "1", "--checkpoint",
                                     "twice"], stdout=writing, cwd=folder, env=environment)
         try:
