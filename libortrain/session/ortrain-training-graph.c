@@ -94,6 +94,45 @@ apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name,
   return TRUE;
 }
 
+/* ---- files in training form ---- */
+
+/* A file may have been written in training form. Whether layers train is said by what a session does, a training step or
+ * an evaluation, and by its options: the graph that both are made from has its layers in inference form. */
+static gboolean
+put_in_inference_form (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  for (guint n = 0; n < nodes->len; n++)
+    {
+      OrtrainNode *node = nodes->pdata[n];
+      OrtrainValue *training = ortrain_node_input (node, 2);
+      guint position;
+      if (ortrain_node_is (node, "", "Dropout") && training != NULL && training->tensor != NULL)
+        ortrain_node_set_input (node, 2, NULL);
+      if (!ortrain_node_is (node, ORTRAIN_DOMAIN, "BatchNormTrain") ||
+          !is_weight (ortrain_node_input (node, BN_MEAN)) || !is_weight (ortrain_node_input (node, BN_VARIANCE)) ||
+          !g_ptr_array_find (graph->nodes, node, &position))
+        continue;
+      gboolean is_used = FALSE; /* statistics that the model itself gives out or reads on */
+      for (guint k = 1; k < node->outputs->len; k++)
+        {
+          OrtrainValue *output = ortrain_node_output (node, k);
+          is_used = is_used || (output != NULL && (output->uses->len > 0 || output->is_output));
+        }
+      if (is_used)
+        continue;
+      OrtrainNode *stored = ortrain_graph_insert_node (graph, position, "", "BatchNormalization", node->name,
+                                                       (OrtrainValue *const *) node->inputs->pdata, 5, 1);
+      ortrain_attributes_free (stored->attributes);
+      stored->attributes = ortrain_attributes_copy (node->attributes);
+      if (!ortrain_ops_infer_node (stored, error))
+        return FALSE;
+      ortrain_value_replace_uses (ortrain_node_output (node, 0), ortrain_node_output (stored, 0));
+      ortrain_graph_delete_node (graph, node);
+    }
+  return TRUE;
+}
+
 /* ---- which initializers are trained ---- */
 
 static GHashTable *
@@ -477,6 +516,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   if (!check_padding_rows (model_graph, options, error))
     return NULL;
   g_autoptr (OrtrainGraph) base = ortrain_graph_clone (model_graph, NULL);
+  if (!put_in_inference_form (base, error))
+    return NULL;
   g_autoptr (GStrvBuilder) outputs = g_strv_builder_new ();
   for (guint i = 0; i < base->outputs->len; i++)
     g_strv_builder_add (outputs, ((OrtrainValue *) base->outputs->pdata[i])->name);
