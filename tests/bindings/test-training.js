@@ -249,6 +249,66 @@ run({
         equal([notified, session.get_current_learning_rate()], [1, 0.25]);
     },
 
+    'properties of each class'() {
+        const table = [
+            [Ortrain.Sgd, {momentum: 0.5, nesterov: true, weight_decay: 0.25, learning_rate: 0.75}],
+            [Ortrain.Adam, {beta1: 0.5, beta2: 0.75, epsilon: 0.125, weight_decay: 0.25, bias_correction: false}],
+            [Ortrain.AdamW, {beta1: 0.5, beta2: 0.75, epsilon: 0.125, weight_decay: 0.25, bias_correction: false, mode: Ortrain.AdamwMode.DECAY_LAST}],
+            [Ortrain.Lamb, {beta1: 0.5, beta2: 0.75, epsilon: 0.125, weight_decay: 0.25, bias_correction: true, ratio_min: 0.5, ratio_max: 2}],
+            [Ortrain.Adagrad, {epsilon: 0.125, initial_accumulator: 0.5, learning_rate_decay: 0.25, weight_decay: 0.25}],
+            [Ortrain.ConstantSchedule, {factor: 0.5}],
+            [Ortrain.LinearSchedule, {total_steps: 10, end_factor: 0.5}],
+            [Ortrain.CosineSchedule, {total_steps: 10, cycles: 1.5, end_factor: 0.5}],
+            [Ortrain.PolynomialSchedule, {total_steps: 10, power: 3, end_factor: 0.5}],
+            [Ortrain.StepSchedule, {step_size: 7, gamma: 0.5}],
+            [Ortrain.OneCycleSchedule, {total_steps: 10, rise: 0.5, initial_divisor: 8, final_divisor: 16}],
+            [Ortrain.PlateauSchedule, {gamma: 0.5, patience: 3, threshold: 0.25, least_factor: 0.125}],
+            [Ortrain.WarmUpSchedule, {steps: 7, start_factor: 0.5}],
+            [Ortrain.CrossEntropyLoss, {axis: 1, ignore_index: 7, label_smoothing: 0.25, weight: 2, output: 'a', target: 'b'}],
+            [Ortrain.HuberLoss, {delta: 0.25}],
+            [Ortrain.ParameterGroup, {learning_rate_multiplier: 0.5, weight_decay: 0.25}],
+            [Ortrain.ModelLimits, {max_depth: 9, max_function_depth: 9, max_graph_depth: 9, max_items: 9, max_model_bytes: 9,
+                max_name_bytes: 9, max_nodes: 9, max_rank: 9, max_tensor_bytes: 9, max_tensors: 9, allow_links: true, allow_external_data: false}],
+            [Ortrain.TrainingOptions, {max_grad_norm: 0.5, accumulation_steps: 3, seed: 9, threads: 2, rank: 1, deterministic: true,
+                print_memory: true, batch_norm: Ortrain.BatchNormMode.FROZEN}],
+        ];
+        for (const [Class, values] of table) {
+            const made = new Class(values), changed = new Class(), notified = [];
+            changed.connect('notify', (_object, pspec) => notified.push(pspec.name.replace(/-/g, '_')));
+            for (const [name, value] of Object.entries(values)) {
+                assert(changed[name] !== value, `${Class.name}.${name} is ${value} by default`);
+                changed[`set_${name}`](value);
+                changed[`set_${name}`](value);      // told once
+                for (const object of [made, changed])
+                    equal([object[name], object[`get_${name}`]()], [value, value]);
+            }
+            equal(notified, Object.keys(values));
+        }
+        const after = Ortrain.ConstantSchedule.new(0.5), warmUp = Ortrain.WarmUpSchedule.new(4, after);
+        assert(warmUp.after === after);
+        const weights = Ortrain.Tensor.from([1, 2, 3]), loss = new Ortrain.CrossEntropyLoss({class_weights: weights});
+        assert(loss.class_weights === weights);
+    },
+
+    'a loss with weights, smoothing and an index that is ignored'() {
+        const {x} = batch(), weights = [1, 2, 4];
+        const labels = Ortrain.Tensor.from(BigInt64Array.from([0n, 1n, 2n, 9n, 0n, 9n, 2n, 1n]));
+        const options = new Ortrain.TrainingOptions();
+        options.add_loss(new Ortrain.CrossEntropyLoss({
+            output: 'logits', target: 'labels', ignore_index: 9, label_smoothing: 0.25, class_weights: Ortrain.Tensor.from(weights),
+        }));
+        let sum = 0, total = 0;
+        logitsOf(linearModel().get_graph(), x.toTypedArray()).forEach((row, i) => {
+            const label = [0, 1, 2, 9, 0, 9, 2, 1][i], top = Math.log(row.reduce((s, z) => s + Math.exp(z), 0));
+            if (label === 9)
+                return;
+            const each = row.map((z, k) => weights[k] * (top - z));
+            sum += 0.75 * each[label] + 0.25 / 3 * each.reduce((a, b) => a + b);
+            total += weights[label];
+        });
+        close(Ortrain.TrainingSession.new(linearModel(), options).train_step({x, labels}), sum / total);
+    },
+
     'schedules'() {
         const factor = (schedule, step) => {
             assert(schedule instanceof Ortrain.LrSchedule);

@@ -286,6 +286,27 @@ void test_optimizers () throws Error {
         optimizer.learning_rate = 0.125;
         assert (session.get_current_learning_rate () == 0.125);
     }
+    // each one's own properties, told once
+    var told = 0;
+    var sgd = (Sgd) optimizers[0];
+    sgd.notify["momentum"].connect (() => told++);
+    sgd.momentum = 0.5;
+    sgd.momentum = 0.5;
+    sgd.nesterov = true;
+    assert (told == 1 && sgd.get_momentum () == 0.5 && sgd.nesterov && sgd.weight_decay == 0);
+    adam.beta2 = 0.75;
+    adam.epsilon = 0.125;
+    adam.bias_correction = false;
+    assert (adam.beta1 == 0.8 && adam.get_beta2 () == 0.75 && adam.epsilon == 0.125 && !adam.bias_correction);
+    assert (adamw.get_mode () == AdamwMode.DECAY_LAST && adamw.weight_decay > 0);
+    var lamb = (Lamb) optimizers[3];
+    lamb.ratio_min = 0.5;
+    lamb.ratio_max = 2;
+    assert (lamb.get_ratio_min () == 0.5 && lamb.ratio_max == 2);
+    var adagrad = (Adagrad) optimizers[4];
+    adagrad.initial_accumulator = 0.5;
+    adagrad.learning_rate_decay = 0.25;
+    assert (adagrad.get_initial_accumulator () == 0.5 && adagrad.learning_rate_decay == 0.25);
     ParameterGroup group = optimizers[0].add_group ("*.bias", 0.5, -1);
     assert (group.matches ("fc.bias") && !group.matches ("fc.weight") && optimizers[0].groups.get_n_items () == 1);
 }
@@ -300,11 +321,36 @@ void test_schedules () throws Error {
         assert (schedules[i].evaluate (50, out factor));
         assert (expected[i] < 0 || Math.fabs (factor - expected[i]) < 1e-9);
     }
+    ((LinearSchedule) schedules[1]).end_factor = 0.5;
+    ((CosineSchedule) schedules[2]).end_factor = 0.5;
+    ((PolynomialSchedule) schedules[3]).power = 1;
+    ((StepSchedule) schedules[4]).gamma = 0.5;
+    ((WarmUpSchedule) schedules[5]).steps = 100;
+    ((WarmUpSchedule) schedules[5]).start_factor = 0.5;
+    double[] changed = { 0.5, 0.75, 0.75, 0.5, 1.0 / 32, 0.75 };
+    for (var i = 0; i < changed.length; i++) {
+        double factor;
+        assert (schedules[i].evaluate (50, out factor) && Math.fabs (factor - changed[i]) < 0.01);
+    }
+    var cycle = (OneCycleSchedule) schedules[6];
+    cycle.initial_divisor = 8;
+    double first;
+    assert (cycle.evaluate (0, out first) && Math.fabs (first - 1.0 / 8) < 1e-9 && cycle.rise > 0 && cycle.final_divisor > 1);
     var plateau = new PlateauSchedule (0.1, 1);
+    plateau.threshold = 0.25;
+    plateau.least_factor = 0.05;
+    assert (plateau.gamma == 0.1 && plateau.patience == 1 && plateau.get_threshold () == 0.25 && plateau.get_least_factor () == 0.05);
     for (var i = 0; i < 4; i++)
         plateau.observe (1);
     double factor;
     assert (plateau.evaluate (0, out factor) && factor < 1);
+}
+
+int index_of_zero (Tensor labels) {
+    for (var i = 0; i < labels.n_elements; i++)
+        if (labels.get_scalar (i) == 0)
+            return i;
+    assert_not_reached ();
 }
 
 void test_losses () throws Error {
@@ -324,6 +370,19 @@ void test_losses () throws Error {
         assert (once > 0 && Math.fabs (twice - 2 * once) < 1e-6);
     }
     assert (new OutputLoss ("mean").output == "mean");
+    // labels that are ignored leave the mean as it is of the others
+    var entropy = new CrossEntropyLoss ("logits", "labels");
+    entropy.ignore_index = 0;
+    entropy.label_smoothing = 0.25;
+    entropy.class_weights = new Tensor.floats ({ 3 }, { 1, 2, 4 });
+    assert (entropy.axis == -1 && entropy.get_class_weights ().get_scalar (2) == 4);
+    var ignoring = new TrainingOptions ();
+    ignoring.add_loss (entropy);
+    var session = new TrainingSession (linear_model (), ignoring);
+    var some = batch ();
+    var before = session.train_step (some);
+    ((float*) some["x"].get_address ())[4 * index_of_zero (some["labels"])] += 1;
+    assert (session.train_step (some) == before);
 }
 
 void test_options () throws Error {

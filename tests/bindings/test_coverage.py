@@ -25,6 +25,20 @@ def classes():
                 yield info.get_name()
 
 
+def own_members():
+    """{class: names of its own methods, properties and signals}"""
+    repository, found = GIRepository.Repository.get_default(), {}
+    for i in range(repository.get_n_infos("Ortrain")):
+        info = repository.get_info("Ortrain", i)
+        if info.get_type() == GIRepository.InfoType.OBJECT:
+            methods = {GIRepository.object_info_get_method(info, k).get_name() for k in range(GIRepository.object_info_get_n_methods(info))}
+            properties = {GIRepository.object_info_get_property(info, k).get_name() for k in range(GIRepository.object_info_get_n_properties(info))}
+            signals = {GIRepository.object_info_get_signal(info, k).get_name() for k in range(GIRepository.object_info_get_n_signals(info))}
+            found[info.get_name()] = {name.replace("-", "_") for name in methods | properties | signals
+                                      if not name.startswith("new")} - {"to_string"}
+    return found
+
+
 def functions():
     """(class, name) of what a user calls."""
     repository = GIRepository.Repository.get_default()
@@ -56,6 +70,21 @@ class Coverage(unittest.TestCase):
         text = "\n".join(path.read_text() for path in here.glob(pattern))
         missing = [name for name in classes() if not re.search(spelled.format(name), text)]
         self.assertEqual(missing, [], f"no test in {pattern} names these")
+
+    def check_members(self, pattern):
+        """Something of each class's own, not of its parents, is used by a test."""
+        text = "\n".join(path.read_text() for path in here.glob(pattern))
+        unused = []
+        for owner, members in own_members().items():
+            names = "|".join(re.escape(name).replace("_", "[_-]") for name in sorted(members))
+            if members and not re.search(rf"(?:\.|\b)(?:{names})\b", text):
+                unused.append(owner)
+        self.assertEqual(unused, [], f"no test in {pattern} uses anything of these")
+
+    def test_members(self):
+        for pattern in ("*.py", "*.js", "*.vala"):
+            with self.subTest(pattern):
+                self.check_members(pattern)
 
     def test_there_are_classes(self):
         self.assertGreater(len(list(classes())), 40)

@@ -548,6 +548,14 @@ class Schedules(unittest.TestCase):
         other = Ortrain.PlateauSchedule.new(0.1, 1)
         self.assertTrue(other.load_state(schedule.save_state()))
         self.assertEqual(other.evaluate(0)[1], schedule.evaluate(0)[1])
+        other.least_factor = 0.05
+        for _ in range(20):
+            other.observe(1.0)
+        self.assertEqual(other.evaluate(0)[1], 0.05)
+        patient = Ortrain.PlateauSchedule(gamma=0.5, patience=0, threshold=0.25)
+        for metric in (1.0, 0.9, 0.6):      # a tenth is no improvement, four tenths are
+            patient.observe(metric)
+        self.assertEqual(patient.evaluate(0)[1], 0.5)
 
     def test_written_in_python(self):
         class Halves(Ortrain.LrSchedule):
