@@ -252,6 +252,29 @@ visit_normalization (Pass *pass, OrtrainNode *node)
     pass->of[dbias->id].zero = TRUE;
 }
 
+/* Where (mask, 0, gradient of a softmax), where the softmax itself had something like minus infinity in those places: it
+ * gave nothing there, and its gradient is nothing, so that leaving it out changes no sum. A row that is masked as a
+ * whole is left out as a whole. */
+static gboolean
+leaves_out_nothing (const OrtrainNode *where)
+{
+  const OrtrainValue *zero = ortrain_node_input (where, 1), *gradient = ortrain_node_input (where, 2);
+  const OrtrainNode *softmax = gradient != NULL ? gradient->producer : NULL;
+  if (zero == NULL || zero->tensor == NULL || ortrain_tensor_get_n_elements (zero->tensor) != 1 ||
+      ortrain_tensor_get_scalar (zero->tensor, 0) != 0 || softmax == NULL ||
+      !ortrain_node_is (softmax, ORTRAIN_DOMAIN, "SoftmaxGrad"))
+    return FALSE;
+  const OrtrainValue *y = ortrain_node_input (softmax, 1);
+  const OrtrainValue *x = y != NULL && y->producer != NULL && ortrain_node_is (y->producer, "", "Softmax")
+                              ? ortrain_node_input (y->producer, 0)
+                              : NULL;
+  const OrtrainNode *mask =
+      x != NULL && x->producer != NULL && ortrain_node_is (x->producer, "", "Where") ? x->producer : NULL;
+  const OrtrainValue *low = mask != NULL ? ortrain_node_input (mask, 1) : NULL;
+  return low != NULL && ortrain_node_input (mask, 0) == ortrain_node_input (where, 0) && low->tensor != NULL &&
+         ortrain_tensor_get_n_elements (low->tensor) == 1 && ortrain_tensor_get_scalar (low->tensor, 0) <= -1e30;
+}
+
 /* Each sample and channel is normalized over its own places; a single group is a sample's whole. */
 static void
 visit_group_normalization (Pass *pass, OrtrainNode *node)
@@ -303,6 +326,20 @@ visit (Pass *pass, OrtrainNode *node)
           gint axis = get_axis (node, y->rank, -1);
           to->axes = axis >= 0 ? 1u << axis : 0;
         }
+      else if (g_str_equal (node->op_type, "GatherElementsGrad"))
+        {
+          /* added up along one axis: the sum over that axis stays what it is */
+          gint axis = get_axis (node, y->rank, 0);
+          to->axes = axis >= 0 && from.axes == 1u << axis && x->rank == y->rank ? from.axes : 0;
+        }
+      else if (g_str_equal (node->op_type, "TileGrad"))
+        {
+          /* repeats are added up: along other axes */
+          to->axes = x->rank == y->rank ? from.axes : 0;
+          for (gint i = 0; i < y->rank && x->rank == y->rank; i++)
+            if ((from.axes >> i & 1) && !ortrain_dim_equal (x->dims[i], y->dims[i]))
+              to->axes = 0;
+        }
       else if (g_str_equal (node->op_type, "SumTo"))
         *to = through_sum (node, from, x, y);
       else if (g_str_equal (node->op_type, "ConvGradInput"))
@@ -347,6 +384,12 @@ visit (Pass *pass, OrtrainNode *node)
       Vanishing second = get (pass, b);
       if (from.axes == second.axes && b != NULL && ortrain_value_same_shape (x, y) && ortrain_value_same_shape (b, y))
         *to = (Vanishing){ from.axes, from.zero && second.zero };
+    }
+  else if (g_str_equal (node->op_type, "Where"))
+    {
+      OrtrainValue *gradient = ortrain_node_input (node, 2);
+      if (gradient != NULL && ortrain_value_same_shape (gradient, y) && leaves_out_nothing (node))
+        *to = get (pass, gradient);
     }
   else if (g_str_equal (node->op_type, "Transpose"))
     *to = (Vanishing){ through_transpose (from.axes, node, x->rank), from.zero };

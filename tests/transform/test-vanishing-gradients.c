@@ -62,10 +62,55 @@ test_normalizations (void)
   g_assert_false (vanishes ("GroupNormalization", 1));
 }
 
+/* softmax (where (mask, low, q · (k + b)ᵀ)): b moves all scores of a row alike, also where some are masked, as long as
+ * the softmax gives those nothing. */
+static gboolean
+vanishes_behind_mask (double low)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  const OrtrainDim rows[] = { ortrain_dim_int (3), ortrain_dim_int (5) },
+                   keys[] = { ortrain_dim_int (4), ortrain_dim_int (5) },
+                   scores[] = { ortrain_dim_int (3), ortrain_dim_int (4) };
+  OrtrainValue *q = ortrain_graph_new_input (graph, "q", ORTRAIN_DTYPE_FLOAT32, rows, 2);
+  OrtrainValue *k = ortrain_graph_new_input (graph, "k", ORTRAIN_DTYPE_FLOAT32, keys, 2);
+  OrtrainValue *b = ortrain_graph_new_input (graph, "b", ORTRAIN_DTYPE_FLOAT32, keys + 1, 1);
+  OrtrainValue *mask = ortrain_graph_new_input (graph, "mask", ORTRAIN_DTYPE_BOOL, scores, 2);
+#define NODE(op, n, ...)                                                                                               \
+  ortrain_node_output (ortrain_graph_new_node (graph, "", op, NULL, (OrtrainValue *[]){ __VA_ARGS__ }, n, 1), 0)
+  OrtrainValue *x = NODE ("MatMul", 2, q, NODE ("Transpose", 1, NODE ("Add", 2, k, b)));
+  x = NODE ("Where", 3, mask, ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT32, low), x);
+  x = NODE ("Softmax", 1, x);
+  x = NODE ("ReduceMean", 1, NODE ("Mul", 2, x, x));
+  ortrain_attributes_set_int (x->producer->attributes, "keepdims", 0);
+  ortrain_graph_mark_output (graph, x, TRUE);
+  ortrain_ops_bind (graph, &error);
+  g_assert_no_error (error);
+  ortrain_ops_infer (graph, &error);
+  g_assert_no_error (error);
+  OrtrainValue *gradient = NULL;
+  ortrain_gradient_build (graph, x, &b, 1, &gradient, &error);
+  g_assert_no_error (error);
+  gradient->role = ORTRAIN_ROLE_GRADIENT;
+  ortrain_value_rename (gradient, "gradient");
+  ortrain_graph_mark_output (graph, gradient, TRUE);
+  ortrain_drop_vanishing_gradients (graph, &error);
+  g_assert_no_error (error);
+  return g_str_has_prefix (ortrain_graph_find_value (graph, "gradient")->producer->name, "grad/Zeros");
+}
+
+static void
+test_mask (void)
+{
+  g_assert_true (vanishes_behind_mask (-3e38));
+  g_assert_false (vanishes_behind_mask (-10));
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/transform/vanishing-gradients/normalizations", test_normalizations);
+  g_test_add_func ("/transform/vanishing-gradients/mask", test_mask);
   return g_test_run ();
 }
