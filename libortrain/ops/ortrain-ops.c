@@ -124,14 +124,14 @@ fits_arity (OrtrainNode *node, GError **error)
 }
 
 /* An empty name leaves an operand out. Only control flow may leave out some of the first ones; a result that nobody
- * wants is computed nevertheless. */
+ * wants is computed nevertheless. Of the first `n_inputs` inputs. */
 static gboolean
-has_operands (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+has_operands (OrtrainGraph *graph, OrtrainNode *node, gint n_inputs, GError **error)
 {
   const OrtrainOpDef *op = node->op;
   if (*op->domain != '\0' || (op->flags & ORTRAIN_OP_CONTROL))
     return TRUE;
-  for (gint k = 0; k < op->min_inputs; k++)
+  for (gint k = 0; k < n_inputs; k++)
     if (node->inputs->pdata[k] == NULL)
       {
         g_autofree char *text = ortrain_node_describe (node);
@@ -144,22 +144,25 @@ has_operands (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   return TRUE;
 }
 
-/* Before the upgrade an operator may have other inputs than in its newest form, but no more outputs. */
+/* Before the upgrade an operator may have other inputs than in its newest form, but its first one is its first one, and
+ * it has no other number of outputs. */
 static gboolean
-check_outputs (OrtrainGraph *graph, gpointer data, GError **error)
+check_old (OrtrainGraph *graph, gpointer data, GError **error)
 {
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
-      const gint max = node->op->max_outputs;
-      if (max >= 0 && (gint) node->outputs->len > max)
+      const OrtrainOpDef *op = node->op;
+      const gint n_inputs = (gint) node->inputs->len, n_outputs = (gint) node->outputs->len;
+      const gboolean few = n_outputs < op->min_outputs || n_inputs < MIN (op->min_inputs, 1);
+      if (few || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
         {
           g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY,
-                       "%s has %u outputs, at most %d are possible", text, node->outputs->len, max);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d inputs and %d outputs: too %s",
+                       text, n_inputs, n_outputs, few ? "few" : "many");
           return FALSE;
         }
-      if (!each_subgraph (node, check_outputs, data, error))
+      if (!has_operands (graph, node, MIN (op->min_inputs, 1), error) || !each_subgraph (node, check_old, data, error))
         return FALSE;
     }
   return TRUE;
@@ -171,7 +174,7 @@ check_arity (OrtrainGraph *graph, gpointer data, GError **error)
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
-      if (!fits_arity (node, error) || !has_operands (graph, node, error) ||
+      if (!fits_arity (node, error) || !has_operands (graph, node, node->op->min_inputs, error) ||
           !each_subgraph (node, check_arity, data, error))
         return FALSE;
     }
@@ -246,7 +249,7 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 gboolean
 ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
 {
-  if (!bind_names (graph, error) || !check_outputs (graph, NULL, error))
+  if (!bind_names (graph, error) || !check_old (graph, NULL, error))
     return FALSE;
   ortrain_upgrade_hold_captures (graph);
   if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))

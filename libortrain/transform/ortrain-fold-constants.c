@@ -20,7 +20,7 @@ is_known (const OrtrainValue *value)
 }
 
 static gboolean
-may_fold (OrtrainNode *node, gboolean host)
+may_fold (OrtrainNode *node, gboolean host, gboolean *too_large)
 {
   const guint32 flags = node->op != NULL ? node->op->flags : ORTRAIN_OP_RANDOM;
   if ((flags & (ORTRAIN_OP_RANDOM | ORTRAIN_OP_CONTROL)) || node->outputs->len == 0)
@@ -54,7 +54,10 @@ may_fold (OrtrainNode *node, gboolean host)
       gsize bytes;
       if (!ortrain_checked_mul ((gsize) n, ortrain_dtype_get_size (output->dtype), &bytes) ||
           bytes > (host ? LIMIT_FOR_SHAPES : limit))
-        return FALSE;
+        {
+          *too_large = host;
+          return FALSE;
+        }
     }
   return TRUE;
 }
@@ -87,8 +90,16 @@ gboolean
 ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboolean *folded, GError **error)
 {
   *folded = FALSE;
-  if (!may_fold (node, host))
-    return TRUE;
+  gboolean too_large = FALSE;
+  if (!may_fold (node, host, &too_large))
+    {
+      if (!too_large)
+        return TRUE;
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
+                   "%s decides a shape with more than %" G_GSIZE_FORMAT " bytes", text, LIMIT_FOR_SHAPES);
+      return FALSE;
+    }
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
   g_autofree OrtrainTensor **outputs = g_new0 (OrtrainTensor *, n_outputs + 1);

@@ -79,6 +79,27 @@ is_small (OrtrainGraph *graph)
   return sum < 1 << 20;
 }
 
+/* One step towards zero, if the model can be trained at all. */
+static void
+train (OrtrainModel *model, OrtrainTensorDict *feeds, const char *output, OrtrainTensor *value)
+{
+  g_autoptr (GError) error = NULL, step_error = NULL;
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (value, &rank);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new (output, "fuzz.target");
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_threads (options, 1);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  fuzz_check_error (session != NULL, error);
+  g_autoptr (OrtrainTensor) target = ortrain_tensor_new (ortrain_tensor_get_dtype (value), dims, rank, NULL);
+  if (session == NULL || target == NULL)
+    return;
+  ortrain_tensor_dict_set (feeds, "fuzz.target", target);
+  ortrain_training_session_train_step (session, feeds, &step_error);
+  fuzz_check_error (step_error == NULL, step_error);
+}
+
 int
 LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
 {
@@ -110,5 +131,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
     return 0;
   g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &run_error);
   fuzz_check_error (outputs != NULL, run_error);
+  if (outputs != NULL && ortrain_tensor_dict_get_size (outputs) > 0)
+    train (model, feeds, ortrain_tensor_dict_get_name (outputs, 0), ortrain_tensor_dict_get_tensor (outputs, 0));
   return 0;
 }

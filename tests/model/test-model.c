@@ -408,7 +408,9 @@ test_odd_operands (void)
                 { "CumSum", "x,v", "y", 17 },
                 { "Add", ",x", "y", 17 },
                 { "Gather", ",x", "y", 17 },
-                { "Relu", "x", "y,z", 17 } };
+                { "Relu", "x", "y,z", 17 },
+                { "Constant", "", "y,z", 17 },
+                { "Einsum", "", "y", 17 } };
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       g_autoptr (GError) error = NULL;
@@ -738,6 +740,69 @@ test_bad_graphs (void)
   g_clear_error (&error);
   g_assert_null (ortrain_model_new_from_file ("/dev/zero", &error));
   g_assert_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID);
+}
+
+/* A few bytes that ask for a terabyte: refused when the graph or the plan is made, or there is no such memory; nothing
+ * is taken before. */
+static void
+test_bombs (void)
+{
+  const gint64 huge = 1ll << 40, large = 1ll << 31, zero = 0, one = 1;
+  const float number = 1;
+  static const char *const ops[] = { "ConstantOfShape", "Expand", "Tile", "Range", "Pad", "host" };
+  for (guint i = 0; i < G_N_ELEMENTS (ops); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      Proto *graph = proto_new ();
+      if (i == 0)
+        proto_message (graph, 1, proto_node ("ConstantOfShape", "n", "y"));
+      else if (i == 1 || i == 2)
+        proto_message (graph, 1, proto_node (ops[i], "x,n", "y"));
+      else if (i == 3)
+        proto_message (graph, 1, proto_node ("Range", "zero,huge,one", "y"));
+      else if (i == 4)
+        proto_message (graph, 1, proto_node ("Pad", "x,pads", "y"));
+      else
+        {
+          /* what decides a shape is computed when the plan is made */
+          Proto *node = proto_node ("ReduceMax", "big", "m"), *attribute = proto_new ();
+          proto_string (attribute, 1, "keepdims");
+          proto_int (attribute, 3, 0);
+          proto_int (attribute, 20, 2);
+          proto_message (node, 5, attribute);
+          proto_message (graph, 1, proto_node ("Range", "zero,large,one", "big"));
+          proto_message (graph, 1, node);
+          proto_message (graph, 1, proto_node ("Unsqueeze", "m,axis", "s"));
+          proto_message (graph, 1, proto_node ("Expand", "x,s", "y"));
+        }
+      const gint64 pads[] = { 0, 1ll << 40 };
+      proto_message (graph, 5, proto_tensor ("n", 7, DIMS (1), &huge, 8));
+      proto_message (graph, 5, proto_tensor ("axis", 7, DIMS (1), &zero, 8));
+      proto_message (graph, 5, proto_tensor ("huge", 7, SCALAR, &huge, 8));
+      proto_message (graph, 5, proto_tensor ("large", 7, SCALAR, &large, 8));
+      proto_message (graph, 5, proto_tensor ("zero", 7, SCALAR, &zero, 8));
+      proto_message (graph, 5, proto_tensor ("one", 7, SCALAR, &one, 8));
+      proto_message (graph, 5, proto_tensor ("pads", 7, DIMS (2), pads, 16));
+      proto_message (graph, 11, proto_value ("x", 1, DIMS (1)));
+      Proto *output = proto_new ();
+      proto_string (output, 1, "y");
+      proto_message (graph, 12, output);
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      struct rusage before, after;
+      getrusage (RUSAGE_SELF, &before);
+      g_autoptr (OrtrainModel) model = load_bytes (bytes);
+      g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, NULL, &error);
+      g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+      g_autoptr (OrtrainTensor) x = ortrain_tensor_new_floats (DIMS (1), 1, &number, 1, NULL);
+      ortrain_tensor_dict_set (feeds, "x", x);
+      g_autoptr (OrtrainTensorDict) outputs =
+          session != NULL ? ortrain_inference_session_run (session, feeds, &error) : NULL;
+      getrusage (RUSAGE_SELF, &after);
+      g_test_message ("%s: %s", ops[i], error != NULL ? error->message : "");
+      g_assert_null (outputs);
+      g_assert_nonnull (error);
+      g_assert_cmpint (after.ru_maxrss - before.ru_maxrss, <, 64 * 1024); /* KiB */
+    }
 }
 
 /* ---- External data ---- */
@@ -1154,6 +1219,34 @@ test_external_export (void)
   g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (fourth, "w"), 1), ==, 2.0);
 }
 
+/* Links that somebody has put where files are going to be: what they point to is not written to (CVE-2025-51480). */
+static void
+test_planted_links (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *base = g_build_filename (scratch, "planted", NULL),
+                  *victim = g_build_filename (scratch, "victim", NULL),
+                  *weights = g_build_filename (base, "w.bin", NULL), *out = g_build_filename (base, "out.onnx", NULL),
+                  *out_data = g_build_filename (base, "out.onnx.data", NULL), *found = NULL;
+  g_assert_cmpint (g_mkdir_with_parents (base, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (victim, "precious", -1, NULL));
+  g_assert_true (g_file_set_contents (weights, (const char *) four, 16, NULL));
+  g_assert_cmpint (symlink (victim, out), ==, 0);
+  g_assert_cmpint (symlink ("../victim", out_data), ==, 0);
+  g_autoptr (GBytes) bytes = external_model ("w.bin", "0", "16");
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, base, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_model_save (model, out, &error));
+  g_assert_no_error (error);
+  g_assert_true (g_file_get_contents (victim, &found, NULL, NULL));
+  g_assert_cmpstr (found, ==, "precious");
+  g_assert_false (g_file_test (out, G_FILE_TEST_IS_SYMLINK));
+  g_assert_false (g_file_test (out_data, G_FILE_TEST_IS_SYMLINK));
+  g_autoptr (OrtrainModel) again = ortrain_model_new_from_file (out, &error);
+  g_assert_no_error (error);
+  g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (again, "w"), 3), ==, 4.0);
+}
+
 static void
 test_equal_parameters (void)
 {
@@ -1268,6 +1361,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/model/depth", test_depth);
   g_test_add_func ("/model/limits", test_limits);
   g_test_add_func ("/model/bad-graphs", test_bad_graphs);
+  g_test_add_func ("/model/bombs", test_bombs);
+  g_test_add_func ("/model/planted-links", test_planted_links);
   g_test_add_func ("/model/external", test_external);
   g_test_add_func ("/model/large", test_large);
   g_test_add_func ("/model/round-trip", test_round_trip);
