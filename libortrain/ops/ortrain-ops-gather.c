@@ -20,14 +20,7 @@ check_index_type (OrtrainInferContext *ctx, guint i, GError **error)
 static gboolean
 infer_shape_at (OrtrainInferContext *ctx, guint shape_input)
 {
-  const OrtrainDim *shape;
-  gint n;
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  if (ortrain_infer_get_content (ctx, shape_input, &shape, &n))
-    ortrain_infer_set (ctx, 0, dtype, shape, n);
-  else
-    ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_length (ctx, shape_input));
-  return TRUE;
+  return ortrain_infer_shape_from (ctx, 0, shape_input, ortrain_infer_get_dtype (ctx, 0));
 }
 
 static OrtrainAttributes *

@@ -6,19 +6,6 @@
 
 /* Operators that cut, join and reorder: Transpose, Concat, Split, Slice, and their gradients. */
 
-/* What a shape operand (int64 [rank]) says: the shape of a gradient operator's output. */
-static gboolean
-infer_from_shape_input (OrtrainInferContext *ctx, guint output, guint shape_input, OrtrainDType dtype)
-{
-  const OrtrainDim *shape;
-  gint n;
-  if (ortrain_infer_get_content (ctx, shape_input, &shape, &n))
-    ortrain_infer_set (ctx, output, dtype, shape, n);
-  else
-    ortrain_infer_set_unknown (ctx, output, dtype, ortrain_infer_get_length (ctx, shape_input));
-  return TRUE;
-}
-
 /* ---- Transpose ---- */
 
 static gboolean
@@ -169,7 +156,7 @@ infer_concat_grad (OrtrainInferContext *ctx, GError **error)
 {
   for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     if (ortrain_infer_wants_output (ctx, k))
-      infer_from_shape_input (ctx, k, k + 1, ortrain_infer_get_dtype (ctx, 0));
+      ortrain_infer_shape_from (ctx, k, k + 1, ortrain_infer_get_dtype (ctx, 0));
   return TRUE;
 }
 
@@ -291,7 +278,7 @@ infer_split_grad (OrtrainInferContext *ctx, GError **error)
   OrtrainDType dtype = ORTRAIN_DTYPE_UNDEFINED;
   for (guint i = 2; i < ortrain_infer_get_n_inputs (ctx) && dtype == ORTRAIN_DTYPE_UNDEFINED; i++)
     dtype = ortrain_infer_get_dtype (ctx, i);
-  return infer_from_shape_input (ctx, 0, 0, dtype);
+  return ortrain_infer_shape_from (ctx, 0, 0, dtype);
 }
 
 static gboolean
@@ -473,7 +460,7 @@ infer_slice (OrtrainInferContext *ctx, GError **error)
 static gboolean
 infer_shape_grad (OrtrainInferContext *ctx, GError **error)
 {
-  return infer_from_shape_input (ctx, 0, 1, ortrain_infer_get_dtype (ctx, 0));
+  return ortrain_infer_shape_from (ctx, 0, 1, ortrain_infer_get_dtype (ctx, 0));
 }
 
 static gboolean

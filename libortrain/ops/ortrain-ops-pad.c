@@ -11,14 +11,7 @@
 static gboolean
 infer_from_shape (OrtrainInferContext *ctx, GError **error)
 {
-  const OrtrainDim *shape;
-  gint n;
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  if (ortrain_infer_get_content (ctx, 1, &shape, &n))
-    ortrain_infer_set (ctx, 0, dtype, shape, n);
-  else
-    ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_length (ctx, 1));
-  return TRUE;
+  return ortrain_infer_shape_from (ctx, 0, 1, ortrain_infer_get_dtype (ctx, 0));
 }
 
 static void

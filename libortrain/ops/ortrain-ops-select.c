@@ -148,14 +148,7 @@ infer_compress (OrtrainInferContext *ctx, GError **error)
 static gboolean
 infer_compress_grad (OrtrainInferContext *ctx, GError **error)
 {
-  const OrtrainDim *shape;
-  gint n;
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  if (ortrain_infer_get_content (ctx, 2, &shape, &n))
-    ortrain_infer_set (ctx, 0, dtype, shape, n);
-  else
-    ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_length (ctx, 2));
-  return TRUE;
+  return ortrain_infer_shape_from (ctx, 0, 2, ortrain_infer_get_dtype (ctx, 0));
 }
 
 static gboolean

@@ -27,6 +27,19 @@ ortrain_infer_get_length (OrtrainInferContext *ctx, guint i)
   return ortrain_dim_is_int (dim) && dim.value >= 0 && dim.value <= G_MAXINT ? (gint) dim.value : -1;
 }
 
+/* Output k has the shape that operand `shape_input` (int64 [rank]) says, as far as it is known. Returns TRUE. */
+static inline gboolean
+ortrain_infer_shape_from (OrtrainInferContext *ctx, guint k, guint shape_input, OrtrainDType dtype)
+{
+  const OrtrainDim *shape;
+  gint n;
+  if (ortrain_infer_get_content (ctx, shape_input, &shape, &n))
+    ortrain_infer_set (ctx, k, dtype, shape, n);
+  else
+    ortrain_infer_set_unknown (ctx, k, dtype, ortrain_infer_get_length (ctx, shape_input));
+  return TRUE;
+}
+
 /* TRUE when the ranks 0 and 1 let a content of n elements stand for output k. */
 static inline gboolean
 ortrain_infer_content_fits (gint rank, gint n)

@@ -1,54 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "count-allocations.h"
 #include "training-graph.h"
-
-#include <errno.h>
-#include <stdlib.h>
-
-/* Every allocation of the process goes through here. */
-extern void *__libc_malloc (size_t size);
-extern void *__libc_calloc (size_t n, size_t size);
-extern void *__libc_realloc (void *memory, size_t size);
-extern void *__libc_memalign (size_t alignment, size_t size);
-
-static guint n_allocations;
-
-#ifndef __SANITIZE_ADDRESS__ /* which has an allocator of its own */
-void *
-malloc (size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_malloc (size);
-}
-
-void *
-calloc (size_t n, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_calloc (n, size);
-}
-
-void *
-realloc (void *memory, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_realloc (memory, size);
-}
-
-int
-posix_memalign (void **memory, size_t alignment, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  *memory = __libc_memalign (alignment, size);
-  return *memory != NULL ? 0 : ENOMEM;
-}
-
-void *
-aligned_alloc (size_t alignment, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_memalign (alignment, size);
-}
-#endif
 
 /* x [batch, 6] → Gemm (w1) → LayerNormalization → MatMul (w2) → + b2, added to a second branch that reads w2 again
  * → CrossEntropy. A parameter with two uses, gradients whose kernels cannot add, sums in the backward pass. */
@@ -156,10 +108,10 @@ test_nothing_allocated (Fixture *fixture, gconstpointer data)
   g_autoptr (OrtrainTensorDict) other = make_feeds (fixture->rand, 16);
   for (guint i = 0; i < 3; i++)
     run_step (fixture->executor, feeds, i > 0);
-  guint before = __atomic_load_n (&n_allocations, __ATOMIC_RELAXED);
+  guint before = count_all_allocations ();
   for (guint i = 0; i < 10; i++)
     run_step (fixture->executor, i % 2 ? feeds : other, i % 3 > 0);
-  guint after = __atomic_load_n (&n_allocations, __ATOMIC_RELAXED);
+  guint after = count_all_allocations ();
   g_assert_cmpuint (after - before, ==, 0);
 }
 

@@ -1,39 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "count-allocations.h"
 #include "ortrain.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-extern void *__libc_malloc (size_t size);
-extern void *__libc_calloc (size_t n, size_t size);
-extern void *__libc_realloc (void *memory, size_t size);
-
-static guint n_allocations;
-
-#ifndef __SANITIZE_ADDRESS__ /* which has an allocator of its own */
-void *
-malloc (size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_malloc (size);
-}
-
-void *
-calloc (size_t n, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_calloc (n, size);
-}
-
-void *
-realloc (void *memory, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_realloc (memory, size);
-}
-#endif
 
 static const float weights[6] = { 1, -2, 3, 0.5f, -1, 2 };
 

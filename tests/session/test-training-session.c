@@ -1,41 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "count-allocations.h"
 #include "fixture.h"
 
 #include "session/ortrain-training-session-private.h"
 
-#include <errno.h>
 #include <glib/gstdio.h>
-#include <stdlib.h>
-
-/* Every allocation of the process goes through here. */
-extern void *__libc_malloc (size_t size);
-extern void *__libc_calloc (size_t n, size_t size);
-extern void *__libc_realloc (void *memory, size_t size);
-
-static guint n_allocations;
-
-#ifndef __SANITIZE_ADDRESS__ /* which has an allocator of its own */
-void *
-malloc (size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_malloc (size);
-}
-
-void *
-calloc (size_t n, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_calloc (n, size);
-}
-
-void *
-realloc (void *memory, size_t size)
-{
-  __atomic_fetch_add (&n_allocations, 1, __ATOMIC_RELAXED);
-  return __libc_realloc (memory, size);
-}
-#endif
 
 static void
 train (OrtrainTrainingSession *session, TestModel *model, guint first, guint n)
