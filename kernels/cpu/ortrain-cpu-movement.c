@@ -245,7 +245,7 @@ locate_slice (OrtrainKernelSetup *setup, guint first_input, guint rank, const gi
       gint64 start = starts[i] < 0 ? starts[i] + dims[axis] : starts[i];
       start = CLAMP (start, 0, MAX (0, step > 0 ? dims[axis] : dims[axis] - 1));
       *offset += start * strides[axis];
-      strides[axis] *= step;
+      strides[axis] *= CLAMP (step, -dims[axis], dims[axis]); /* a longer step is out of the axis as well */
     }
   return TRUE;
 }

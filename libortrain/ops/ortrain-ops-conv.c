@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -59,9 +60,9 @@ read_window (OrtrainInferContext *ctx, gint n, Window *window, GError **error)
       window->output_padding[i] = output_padding != NULL ? output_padding[i] : 0;
       if (window->stride[i] < 1 || window->dilation[i] < 1)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "strides and dilations must be positive");
-      if (ABS (window->pad_begin[i]) > G_MAXINT32 || ABS (window->pad_end[i]) > G_MAXINT32 ||
-          window->stride[i] > G_MAXINT32 || window->dilation[i] > G_MAXINT32 ||
-          ABS (window->output_padding[i]) > G_MAXINT32)
+      if (!ortrain_checked_is_small (window->pad_begin[i]) || !ortrain_checked_is_small (window->pad_end[i]) ||
+          !ortrain_checked_is_small (window->stride[i]) || !ortrain_checked_is_small (window->dilation[i]) ||
+          !ortrain_checked_is_small (window->output_padding[i]))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                    "strides, dilations or pads are too large");
     }

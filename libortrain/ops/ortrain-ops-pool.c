@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -44,8 +45,9 @@ window_dims (OrtrainInferContext *ctx, OrtrainDim *dims, GError **error)
       gint64 stride = strides != NULL ? strides[i] : 1, dilation = dilations != NULL ? dilations[i] : 1;
       gint64 begin = pads != NULL && !same && !valid ? pads[i] : 0,
              end = pads != NULL && !same && !valid ? pads[n + i] : 0;
-      if (stride < 1 || dilation < 1 || kernel[i] < 1 || stride > G_MAXINT32 || dilation > G_MAXINT32 ||
-          kernel[i] > G_MAXINT32 || ABS (begin) > G_MAXINT32 || ABS (end) > G_MAXINT32)
+      if (stride < 1 || dilation < 1 || kernel[i] < 1 || !ortrain_checked_is_small (stride) ||
+          !ortrain_checked_is_small (dilation) || !ortrain_checked_is_small (kernel[i]) ||
+          !ortrain_checked_is_small (begin) || !ortrain_checked_is_small (end))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                    "kernel_shape, strides, dilations or pads are out of range");
       OrtrainDim in = ortrain_infer_get_dim (ctx, 0, (gint) i + 2);

@@ -72,6 +72,31 @@ test_refused (void)
   op_test_end (&t);
 }
 
+/* Borders whose sum does not fit 64 bits, or whose absolute value does not. */
+static void
+test_refused_windows (void)
+{
+  static const char *const operators[] = { "Conv", "ConvTranspose", "MaxPool", "AveragePool" };
+  static const gint64 pads[][2] = {
+    { G_MININT64, G_MININT64 }, { G_MININT64, 0 }, { 0, G_MININT64 }, { G_MAXINT64, 1 }, { 1, -G_MAXINT64 },
+  };
+  for (guint o = 0; o < G_N_ELEMENTS (operators); o++)
+    for (guint i = 0; i < G_N_ELEMENTS (pads); i++)
+      {
+        OpTest t;
+        g_autoptr (GError) error = NULL;
+        op_test_begin (&t);
+        OP_IN (&t, FLOAT32, OP_DIMS (1, 1, 4), 1, 2, 3, 4);
+        if (o < 2)
+          OP_IN (&t, FLOAT32, OP_DIMS (1, 1, 2), 1, 2);
+        ortrain_attributes_set_ints (t.attributes, "kernel_shape", (gint64[]){ 2 }, 1);
+        ortrain_attributes_set_ints (t.attributes, "pads", pads[i], 2);
+        g_assert_false (op_test_node (&t, "", operators[o], 1, 22, &error));
+        g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE);
+        op_test_end (&t);
+      }
+}
+
 static void
 test_transpose (void)
 {
@@ -316,6 +341,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/ops/shape/views", test_views);
   g_test_add_func ("/ops/shape/refused", test_refused);
+  g_test_add_func ("/ops/shape/refused-windows", test_refused_windows);
   g_test_add_func ("/ops/shape/transpose", test_transpose);
   g_test_add_func ("/ops/shape/concat-split", test_concat_split);
   g_test_add_func ("/ops/shape/slice", test_slice);
