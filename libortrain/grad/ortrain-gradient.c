@@ -217,7 +217,14 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
             }
           /* A rule may have put other inputs on the node; contributions belong to the value that was there. */
           OrtrainValue *input = node->inputs->pdata[i];
-          g_assert (input->id < n_old_values);
+          if (input->id >= n_old_values)
+            {
+              g_autofree char *text = ortrain_node_describe (node);
+              g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+                           "the gradient of %s has changed its input %u", text, i);
+              ok = FALSE;
+              break;
+            }
           GPtrArray *list = g_hash_table_lookup (contributions, input);
           if (list == NULL)
             {

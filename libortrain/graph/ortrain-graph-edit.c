@@ -209,7 +209,7 @@ ortrain_value_detach (OrtrainValue *self)
 void
 ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value)
 {
-  g_assert (value->graph == self && value->uses->len == 0 && value->producer == NULL);
+  g_return_if_fail (value->graph == self && value->uses->len == 0 && value->producer == NULL);
   ortrain_graph_mark_output (self, value, FALSE);
   if (value->kind == ORTRAIN_VALUE_INPUT)
     g_ptr_array_remove (self->inputs, value);

@@ -57,7 +57,7 @@ gather (OrtrainPlanning *self, OrtrainValue *value, gboolean top, GPtrArray *lea
           guint n = leaves->len;
           if (gather (self, term, FALSE, leaves, merged, values, ok, error) || !*ok)
             continue;
-          g_assert (leaves->len == n);
+          g_ptr_array_set_size (leaves, (gint) n); /* nothing of what was not taken */
           OrtrainValue *copy =
               insert_accumulate (self, term, position_after (self, term, node->phase), node->phase, error);
           *ok = copy != NULL;

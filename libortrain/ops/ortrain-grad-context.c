@@ -30,7 +30,7 @@ ortrain_grad_of_output_or_zero (OrtrainGradContext *ctx, guint k)
 void
 ortrain_grad_set (OrtrainGradContext *ctx, guint i, OrtrainValue *gradient)
 {
-  g_assert (i < ctx->node->inputs->len);
+  g_return_if_fail (i < ctx->node->inputs->len);
   ctx->input_gradients[i] = gradient;
 }
 

@@ -475,7 +475,12 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
     return FALSE;
 
   OrtrainValue *loss = find_by_role (graph, ORTRAIN_ROLE_LOSS);
-  g_assert (loss != NULL);
+  if (loss == NULL)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                   "nothing is left of the loss: it does not depend on the model");
+      return FALSE;
+    }
   g_autoptr (GPtrArray) wanted = g_ptr_array_new ();
   for (guint i = 0; i < self->parameters->len; i++)
     {
