@@ -201,12 +201,6 @@ verify (const char *directory, char **why)
 {
   GError *error = NULL;
   g_autofree char *path = g_build_filename (directory, "model.onnx", NULL);
-  g_autofree char *name = g_path_get_basename (directory);
-  if (find_exception (name) != NULL)
-    {
-      *why = g_strdup (find_exception (name));
-      return SKIP;
-    }
   /* The tests of whole models come without the model: data.json says where it can be fetched from. */
   g_autofree char *source = g_build_filename (directory, "data.json", NULL);
   if (!g_file_test (path, G_FILE_TEST_EXISTS) && g_file_test (source, G_FILE_TEST_EXISTS))
@@ -274,6 +268,12 @@ run (int argc, char *argv[])
       g_autofree char *why = NULL;
       g_autofree char *name = g_path_get_basename (argv[i]);
       Outcome outcome = verify (argv[i], &why);
+      if (outcome == FAIL && find_exception (name) != NULL) /* later versions of the data may be right */
+        {
+          g_free (why);
+          why = g_strdup (find_exception (name));
+          outcome = SKIP;
+        }
       counts[outcome]++;
       if (outcome == PASS && !quiet)
         g_print ("PASS %s\n", name);
