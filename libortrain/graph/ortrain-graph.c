@@ -290,6 +290,7 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
 {
   g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), NULL);
   g_return_val_if_fail (name != NULL, NULL);
+  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
   if (!name_is_free (self, name, error))
     return NULL;
   if (n_dims > ORTRAIN_MAX_RANK)
