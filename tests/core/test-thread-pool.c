@@ -216,6 +216,7 @@ test_started (void)
   n_inits = 0;
   ortrain_thread_pool_set_worker_init (slow_init);
   g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (4);
+  g_assert_cmpuint (ortrain_thread_pool_get_n_threads (pool), ==, 4);
   g_assert_cmpint (g_atomic_int_get (&n_inits), ==, 3);
   ortrain_thread_pool_set_worker_init (NULL);
 }

@@ -714,6 +714,7 @@ train_apart (gpointer data)
       g_autoptr (OrtrainTensorDict) outputs =
           ortrain_inference_session_run (inference, self->model->inputs->pdata[0], &error);
       g_assert_no_error (error);
+      g_assert_nonnull (outputs);
       g_autoptr (OrtrainCheckReport) report = ortrain_model_check (self->model->model);
       g_assert_true (ortrain_check_report_get_trainable (report));
     }
