@@ -340,6 +340,7 @@ test_export (Case *self, gconstpointer name)
   g_assert_cmpuint (injector_run (INJECT_MEMORY, NULL, take_out, check_as_it_was, self), >, 3);
   g_autoptr (OrtrainModel) exported = ortrain_model_new_from_file (self->path, &error);
   g_assert_no_error (error);
+  g_assert_nonnull (exported);
 }
 
 static void
@@ -383,6 +384,7 @@ prepare_async (gpointer data)
   g_autoptr (OrtrainTensorDict) outputs =
       ortrain_inference_session_run (self->inference, self->model->inputs->pdata[0], &error);
   g_assert_no_error (error);
+  g_assert_nonnull (outputs);
 }
 
 static gboolean
