@@ -201,7 +201,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
       for (guint i = 0; i < n_inputs; i++)
         asked[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
 
-      OrtrainGradContext ctx = { graph, node, from, asked, to };
+      OrtrainGradContext ctx = { graph, node, from, asked, to, n_outputs };
       ok = node->op->gradient (&ctx, error);
       for (guint i = 0; i < n_inputs && ok; i++)
         {

@@ -13,6 +13,7 @@ struct _OrtrainGradContext
   OrtrainValue *const *output_gradients; /* [n_outputs]; NULL: nothing flows back through that output */
   const gboolean *wanted;                /* [n_inputs]: whether the gradient of input i is asked for */
   OrtrainValue **input_gradients;        /* [n_inputs]: filled by the rule */
+  guint n_outputs;                       /* before the rule gave the node more of them */
 };
 
 #define ortrain_grad_input(ctx, i) ortrain_node_input ((ctx)->node, i)

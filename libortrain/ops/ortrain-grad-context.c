@@ -12,7 +12,7 @@ ortrain_grad_wants (OrtrainGradContext *ctx, guint i)
 OrtrainValue *
 ortrain_grad_of_output (OrtrainGradContext *ctx, guint k)
 {
-  return k < ctx->node->outputs->len ? ctx->output_gradients[k] : NULL;
+  return k < ctx->n_outputs ? ctx->output_gradients[k] : NULL;
 }
 
 OrtrainValue *
