@@ -491,11 +491,12 @@ R (bias_grad_columns) (gpointer data, gint64 begin, gint64 end, guint worker)
   REAL *db = run->db;
   for (gint64 s = 0; s < steps; s++)
     {
-      const REAL *gates = (const REAL *) run->gates + s * all, *reset = (const REAL *) run->reset + s * H - 2 * H;
+      const REAL *gates = (const REAL *) run->gates + s * all,
+                 *reset = alone ? (const REAL *) run->reset + s * H : NULL;
       for (gint64 i = begin; i < end; i++)
         sums[i - begin] += gates[i];
       for (gint64 i = MAX (begin, 2 * H); alone && i < end; i++)
-        resets[i - begin] += reset[i];
+        resets[i - begin] += reset[i - 2 * H];
     }
   for (gint64 i = begin; i < end; i++)
     {
