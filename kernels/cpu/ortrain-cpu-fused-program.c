@@ -632,7 +632,7 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
   void **constants = slots + program->n_inputs + program->n_outputs;
   for (guint i = 0; i < program->n_constants; i++)
     constants[i] = (void *) &program->constants[i];
-  guint8 *registers = (guint8 *) call->workspace + worker * program->thread_bytes;
+  guint8 *registers = call->workspace != NULL ? (guint8 *) call->workspace + worker * program->thread_bytes : NULL;
   for (guint r = 0; r < program->n_registers; r++)
     constants[program->n_constants + r] = registers + r * program->register_bytes;
   for (guint i = 0; i < program->n_inputs; i++)
