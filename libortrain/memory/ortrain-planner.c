@@ -82,7 +82,8 @@ separate_phases (OrtrainGraph *graph, GError **error)
           }
         sorted[n++] = node;
       }
-  memcpy (graph->nodes->pdata, sorted, n * sizeof (gpointer));
+  for (guint i = 0; i < n; i++)
+    graph->nodes->pdata[i] = sorted[i];
   return TRUE;
 }
 

@@ -71,7 +71,8 @@ change (GRand *random, GByteArray *bytes, GPtrArray *seeds)
     case 3:
       {
         guint64 value = special[below (random, G_N_ELEMENTS (special))] + below (random, 3) - 1;
-        gsize n = MIN ((gsize) 1 << below (random, 4), bytes->len - at);
+        gsize n = (gsize) 1 << below (random, 4);
+        n = MIN (n, bytes->len - at);
         if (n > 0)
           memcpy (bytes->data + at, &value, n);
       }
