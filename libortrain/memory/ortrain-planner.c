@@ -56,9 +56,11 @@ choose_order (OrtrainPlanning *self)
   g_autofree gpointer *sorted = g_new (gpointer, nodes->len + 1);
   for (guint t = 0; t < nodes->len; t++)
     sorted[t] = nodes->pdata[order[t]];
-  memcpy (nodes->pdata, sorted, nodes->len * sizeof (gpointer));
   for (guint t = 0; t < nodes->len; t++)
-    ortrain_planning_node (self, nodes->pdata[t])->position = (gint32) t;
+    {
+      nodes->pdata[t] = sorted[t];
+      ortrain_planning_node (self, nodes->pdata[t])->position = (gint32) t;
+    }
 }
 
 /* Forward before backward, each in the order it had. */
