@@ -3,8 +3,8 @@
 
 #include "graph/ortrain-graph-private.h"
 
-/* The lists that order the passes. ORTRAIN_DISABLE_PASSES, a list of names with commas, leaves passes out (for tests
- * and for finding faults; none of them changes what is computed beyond rounding). */
+/* The lists that order the passes. ORTRAIN_DISABLE_PASSES, a list of names with commas or "all", leaves passes out (for
+ * tests and for finding faults; none of them changes what is computed beyond rounding). */
 
 /* Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error);

@@ -48,9 +48,10 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, GError **error)
 {
   const char *list = g_getenv ("ORTRAIN_DISABLE_PASSES");
   g_auto (GStrv) disabled = g_strsplit (list != NULL ? list : "", ",", -1);
+  const gboolean none = g_strv_contains ((const char *const *) disabled, "all");
   for (guint i = 0; i < n; i++)
     {
-      if (g_strv_contains ((const char *const *) disabled, passes[i].name))
+      if (none || g_strv_contains ((const char *const *) disabled, passes[i].name))
         continue;
       if (!passes[i].run (graph, error))
         {
