@@ -15,6 +15,11 @@ typedef struct
   guint64 max_shard_bytes;
 } OrtrainCheckpointContents;
 
+#define ORTRAIN_CHECKPOINT_MAX_SHARD_BYTES ((guint64) 2 << 30)
+
+void ortrain_checkpoint_contents_init (OrtrainCheckpointContents *self);
+void ortrain_checkpoint_contents_clear (OrtrainCheckpointContents *self);
+gboolean ortrain_checkpoint_contents_find (GPtrArray *names, const char *name, guint *index);
 /* Puts a value at the end of a pair of arrays, or in the place of the one of that name; NULL takes it out. */
 void ortrain_checkpoint_contents_put (GPtrArray *names, GPtrArray *values, const char *name, gpointer value,
                                       GDestroyNotify free_func);

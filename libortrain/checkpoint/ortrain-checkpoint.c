@@ -35,72 +35,6 @@ enum
 
 static GParamSpec *properties[N_PROPERTIES];
 
-#define DEFAULT_MAX_SHARD_BYTES ((guint64) 2 << 30)
-
-static void
-contents_init (OrtrainCheckpointContents *self)
-{
-  self->section_names = g_ptr_array_new_with_free_func (g_free);
-  self->sections = g_ptr_array_new_with_free_func (g_object_unref);
-  self->file_names = g_ptr_array_new_with_free_func (g_free);
-  self->files = g_ptr_array_new_with_free_func ((GDestroyNotify) g_bytes_unref);
-  self->keys = g_ptr_array_new_with_free_func (g_free);
-  self->values = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
-  self->max_shard_bytes = DEFAULT_MAX_SHARD_BYTES;
-}
-
-static void
-contents_clear (OrtrainCheckpointContents *self)
-{
-  g_ptr_array_unref (self->section_names);
-  g_ptr_array_unref (self->sections);
-  g_ptr_array_unref (self->file_names);
-  g_ptr_array_unref (self->files);
-  g_ptr_array_unref (self->keys);
-  g_ptr_array_unref (self->values);
-}
-
-static gboolean
-find (GPtrArray *names, const char *name, guint *index)
-{
-  return g_ptr_array_find_with_equal_func (names, name, g_str_equal, index);
-}
-
-void
-ortrain_checkpoint_contents_put (GPtrArray *names, GPtrArray *values, const char *name, gpointer value,
-                                 GDestroyNotify free_func)
-{
-  guint index;
-  gboolean found = find (names, name, &index);
-  if (found && value != NULL)
-    {
-      gpointer old = values->pdata[index];
-      values->pdata[index] = value;
-      free_func (old);
-    }
-  else if (found)
-    {
-      g_ptr_array_remove_index (names, index);
-      g_ptr_array_remove_index (values, index);
-    }
-  else if (value != NULL)
-    {
-      g_ptr_array_add (names, g_strdup (name));
-      g_ptr_array_add (values, value);
-    }
-}
-
-gboolean
-ortrain_checkpoint_name_is_valid (const char *name)
-{
-  if (name[0] == '\0' || name[0] == '.' || strlen (name) > 200)
-    return FALSE;
-  for (const char *p = name; *p != '\0'; p++)
-    if (!g_ascii_isalnum (*p) && *p != '.' && *p != '_' && *p != '-')
-      return FALSE;
-  return TRUE;
-}
-
 static void
 ortrain_checkpoint_dispose (GObject *object)
 {
@@ -115,7 +49,7 @@ ortrain_checkpoint_dispose (GObject *object)
 static void
 ortrain_checkpoint_finalize (GObject *object)
 {
-  contents_clear (&ORTRAIN_CHECKPOINT (object)->contents);
+  ortrain_checkpoint_contents_clear (&ORTRAIN_CHECKPOINT (object)->contents);
   G_OBJECT_CLASS (ortrain_checkpoint_parent_class)->finalize (object);
 }
 
@@ -169,7 +103,7 @@ ortrain_checkpoint_class_init (OrtrainCheckpointClass *klass)
    * Sections larger than this are saved as several files. A single tensor is never cut.
    */
   properties[PROP_MAX_SHARD_BYTES] =
-      g_param_spec_uint64 ("max-shard-bytes", NULL, NULL, 1, G_MAXUINT64, DEFAULT_MAX_SHARD_BYTES, flags);
+      g_param_spec_uint64 ("max-shard-bytes", NULL, NULL, 1, G_MAXUINT64, ORTRAIN_CHECKPOINT_MAX_SHARD_BYTES, flags);
 
   /**
    * OrtrainCheckpoint:metadata: (getter get_metadata) (setter set_metadata)
@@ -184,7 +118,7 @@ ortrain_checkpoint_class_init (OrtrainCheckpointClass *klass)
 static void
 ortrain_checkpoint_init (OrtrainCheckpoint *self)
 {
-  contents_init (&self->contents);
+  ortrain_checkpoint_contents_init (&self->contents);
 }
 
 /**
@@ -314,7 +248,7 @@ static void
 save_job_free (gpointer data)
 {
   SaveJob *job = data;
-  contents_clear (&job->contents);
+  ortrain_checkpoint_contents_clear (&job->contents);
   g_free (job->path);
   g_free (job);
 }
@@ -365,7 +299,7 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
   g_return_if_fail (path != NULL);
   SaveJob *job = g_new0 (SaveJob, 1);
   OrtrainCheckpointContents *to = &job->contents, *from = &self->contents;
-  contents_init (to);
+  ortrain_checkpoint_contents_init (to);
   job->path = g_strdup (path);
   append_strings (to->section_names, from->section_names);
   append_strings (to->file_names, from->file_names);
@@ -437,7 +371,9 @@ ortrain_checkpoint_get_tensors (OrtrainCheckpoint *self, const char *section)
   g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), NULL);
   g_return_val_if_fail (section != NULL, NULL);
   guint index;
-  return find (self->contents.section_names, section, &index) ? self->contents.sections->pdata[index] : NULL;
+  return ortrain_checkpoint_contents_find (self->contents.section_names, section, &index)
+             ? self->contents.sections->pdata[index]
+             : NULL;
 }
 
 static char **
@@ -497,7 +433,8 @@ ortrain_checkpoint_get_file (OrtrainCheckpoint *self, const char *name)
   g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), NULL);
   g_return_val_if_fail (name != NULL, NULL);
   guint index;
-  return find (self->contents.file_names, name, &index) ? self->contents.files->pdata[index] : NULL;
+  return ortrain_checkpoint_contents_find (self->contents.file_names, name, &index) ? self->contents.files->pdata[index]
+                                                                                    : NULL;
 }
 
 /**
@@ -549,7 +486,8 @@ ortrain_checkpoint_get_value (OrtrainCheckpoint *self, const char *key)
   g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), NULL);
   g_return_val_if_fail (key != NULL, NULL);
   guint index;
-  return find (self->contents.keys, key, &index) ? self->contents.values->pdata[index] : NULL;
+  return ortrain_checkpoint_contents_find (self->contents.keys, key, &index) ? self->contents.values->pdata[index]
+                                                                             : NULL;
 }
 
 /**

@@ -84,3 +84,18 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
     }
   return copy;
 }
+
+/**
+ * ortrain_graph_copy:
+ * @self: a graph
+ *
+ * Copies the graph. Tensors are shared, nodes and values are new.
+ *
+ * Returns: (transfer full): the copy
+ */
+OrtrainGraph *
+ortrain_graph_copy (OrtrainGraph *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), NULL);
+  return ortrain_graph_clone (self, NULL);
+}

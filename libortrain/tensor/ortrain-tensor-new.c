@@ -39,19 +39,6 @@ measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_element
   return TRUE;
 }
 
-gboolean
-ortrain_tensor_check_n_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gsize needed, gsize found,
-                              GError **error)
-{
-  if (needed == found)
-    return TRUE;
-  g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
-  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-               "a tensor %s%s takes %" G_GSIZE_FORMAT " bytes, but %" G_GSIZE_FORMAT " were given",
-               ortrain_dtype_get_name (dtype), shape, needed, found);
-  return FALSE;
-}
-
 /* Complex numbers are aligned like their halves. */
 static gsize
 alignment_of (OrtrainDType dtype)

@@ -372,6 +372,19 @@ ortrain_tensor_get_bytes (OrtrainTensor *self, GError **error)
   return ortrain_storage_dup_bytes (self->storage, self->offset, self->n_bytes);
 }
 
+gboolean
+ortrain_tensor_check_n_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gsize needed, gsize found,
+                              GError **error)
+{
+  if (needed == found)
+    return TRUE;
+  g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
+  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
+               "a tensor %s%s takes %" G_GSIZE_FORMAT " bytes, but %" G_GSIZE_FORMAT " were given",
+               ortrain_dtype_get_name (dtype), shape, needed, found);
+  return FALSE;
+}
+
 /**
  * ortrain_tensor_set_bytes:
  * @self: a tensor
@@ -403,108 +416,6 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
   if (n_bytes > 0)
     memmove (to, data, n_bytes);
   return TRUE;
-}
-
-/**
- * ortrain_tensor_copy:
- * @self: a tensor
- * @error: return location for an error
- *
- * Copies a tensor into memory of its own, which is writable.
- *
- * Returns: (transfer full): the copy, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_copy (OrtrainTensor *self, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  gconstpointer data = ortrain_tensor_peek_checked (self, error);
-  if (data == NULL)
-    return NULL;
-  return ortrain_tensor_new_for_data (self->dtype, self->dims, self->rank, data, self->n_bytes, error);
-}
-
-/**
- * ortrain_tensor_reshape:
- * @self: a tensor
- * @dims: (array length=n_dims): the new shape; one dimension may be -1, and is then computed
- * @n_dims: the new rank
- * @error: return location for an error
- *
- * The same elements in another shape, on the same storage.
- *
- * Returns: (transfer full): the view, or %NULL with an [error@TensorError] if the number of elements differs
- */
-OrtrainTensor *
-ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
-  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  if (ortrain_tensor_peek_checked (self, error) == NULL)
-    return NULL;
-  gint64 new_dims[ORTRAIN_MAX_RANK], known = 1, n_elements;
-  gsize unknown = G_MAXSIZE;
-  gboolean right = n_dims <= ORTRAIN_MAX_RANK;
-  for (gsize i = 0; right && i < n_dims; i++)
-    {
-      new_dims[i] = dims[i];
-      if (dims[i] == -1 && unknown == G_MAXSIZE)
-        unknown = i;
-      else
-        right = dims[i] >= 0 && ortrain_checked_mul_i64 (known, dims[i], &known);
-    }
-  if (right && unknown != G_MAXSIZE)
-    {
-      right = known != 0 && self->n_elements % known == 0;
-      new_dims[unknown] = right ? self->n_elements / known : 0;
-    }
-  if (!right || !ortrain_checked_n_elements (new_dims, n_dims, &n_elements) || n_elements != self->n_elements)
-    {
-      g_autofree char *from = ortrain_shape_to_string (self->dims, self->rank);
-      g_autofree char *to = ortrain_shape_to_string (dims, n_dims);
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "shape %s cannot be made %s", from, to);
-      return NULL;
-    }
-  return ortrain_tensor_take (self->dtype, new_dims, n_dims, n_elements, self->n_bytes, g_object_ref (self->storage),
-                              self->offset);
-}
-
-/**
- * ortrain_tensor_slice_rows:
- * @self: a tensor of rank 1 or more
- * @begin: the first row
- * @end: one past the last row
- * @error: return location for an error
- *
- * A part of a tensor along its first dimension, on the same storage.
- *
- * Returns: (transfer full): the view, or %NULL with an [error@TensorError]
- */
-OrtrainTensor *
-ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  if (ortrain_tensor_peek_checked (self, error) == NULL)
-    return NULL;
-  if (self->rank == 0 || begin < 0 || begin > end || end > self->dims[0])
-    {
-      g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "a tensor of shape %s has no rows %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, shape, begin, end);
-      return NULL;
-    }
-  gint64 dims[ORTRAIN_MAX_RANK];
-  memcpy (dims, self->dims, sizeof dims);
-  gint64 row_elements = self->dims[0] > 0 ? self->n_elements / self->dims[0] : 0;
-  gsize row_bytes = (gsize) row_elements * ortrain_dtype_get_size (self->dtype);
-  dims[0] = end - begin;
-  return ortrain_tensor_take (self->dtype, dims, self->rank, row_elements * dims[0], row_bytes * (gsize) dims[0],
-                              g_object_ref (self->storage), self->offset + row_bytes * (gsize) begin);
 }
 
 /**
@@ -542,46 +453,4 @@ ortrain_tensor_release (OrtrainTensor *self)
 {
   g_return_if_fail (ORTRAIN_IS_TENSOR (self));
   g_clear_object (&self->storage);
-}
-
-/**
- * ortrain_tensor_to_string:
- * @self: a tensor
- *
- * A short line for people: type, shape and the first elements.
- *
- * Returns: (transfer full): for instance `float32[2, 3] 1 2 3 4 5 6`
- */
-char *
-ortrain_tensor_to_string (OrtrainTensor *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
-  g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
-  GString *s = g_string_new (ortrain_dtype_get_name (self->dtype));
-  g_string_append (s, shape);
-  const char *data = ortrain_tensor_peek (self);
-  if (data == NULL)
-    g_string_append (s, " (released)");
-  gboolean complex = self->dtype == ORTRAIN_DTYPE_COMPLEX64 || self->dtype == ORTRAIN_DTYPE_COMPLEX128;
-  gint64 shown = self->n_elements <= 8 ? self->n_elements : 6;
-  for (gint64 i = 0; data != NULL && !complex && i < shown; i++)
-    {
-      g_string_append_c (s, ' ');
-      if (self->dtype == ORTRAIN_DTYPE_INT64)
-        g_string_append_printf (s, "%" G_GINT64_FORMAT, ((const gint64 *) data)[i]);
-      else if (self->dtype == ORTRAIN_DTYPE_UINT64)
-        g_string_append_printf (s, "%" G_GUINT64_FORMAT, ((const guint64 *) data)[i]);
-      else if (self->dtype == ORTRAIN_DTYPE_BOOL)
-        g_string_append (s, data[i] ? "true" : "false");
-      else
-        {
-          char number[G_ASCII_DTOSTR_BUF_SIZE];
-          double x = ortrain_tensor_get_scalar (self, i);
-          const char *format = ortrain_dtype_is_integer (self->dtype) ? "%.0f" : "%.6g";
-          g_string_append (s, g_ascii_formatd (number, sizeof number, format, x));
-        }
-    }
-  if (data != NULL && !complex && shown < self->n_elements)
-    g_string_append (s, " …");
-  return g_string_free (s, FALSE);
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "tensor/ortrain-tensor-struct-private.h"
+
+#include "core/ortrain-checked-private.h"
+#include "core/ortrain-errors.h"
+
+#include <string.h>
+
+/* Tensors made of a tensor: its copy, and views that share its storage. */
+
+/**
+ * ortrain_tensor_copy:
+ * @self: a tensor
+ * @error: return location for an error
+ *
+ * Copies a tensor into memory of its own, which is writable.
+ *
+ * Returns: (transfer full): the copy, or %NULL with an [error@TensorError]
+ */
+OrtrainTensor *
+ortrain_tensor_copy (OrtrainTensor *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  gconstpointer data = ortrain_tensor_peek_checked (self, error);
+  if (data == NULL)
+    return NULL;
+  return ortrain_tensor_new_for_data (self->dtype, self->dims, self->rank, data, self->n_bytes, error);
+}
+
+/**
+ * ortrain_tensor_reshape:
+ * @self: a tensor
+ * @dims: (array length=n_dims): the new shape; one dimension may be -1, and is then computed
+ * @n_dims: the new rank
+ * @error: return location for an error
+ *
+ * The same elements in another shape, on the same storage.
+ *
+ * Returns: (transfer full): the view, or %NULL with an [error@TensorError] if the number of elements differs
+ */
+OrtrainTensor *
+ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
+  g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (ortrain_tensor_peek_checked (self, error) == NULL)
+    return NULL;
+  gint64 new_dims[ORTRAIN_MAX_RANK], known = 1, n_elements;
+  gsize unknown = G_MAXSIZE;
+  gboolean right = n_dims <= ORTRAIN_MAX_RANK;
+  for (gsize i = 0; right && i < n_dims; i++)
+    {
+      new_dims[i] = dims[i];
+      if (dims[i] == -1 && unknown == G_MAXSIZE)
+        unknown = i;
+      else
+        right = dims[i] >= 0 && ortrain_checked_mul_i64 (known, dims[i], &known);
+    }
+  if (right && unknown != G_MAXSIZE)
+    {
+      right = known != 0 && self->n_elements % known == 0;
+      new_dims[unknown] = right ? self->n_elements / known : 0;
+    }
+  if (!right || !ortrain_checked_n_elements (new_dims, n_dims, &n_elements) || n_elements != self->n_elements)
+    {
+      g_autofree char *from = ortrain_shape_to_string (self->dims, self->rank);
+      g_autofree char *to = ortrain_shape_to_string (dims, n_dims);
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "shape %s cannot be made %s", from, to);
+      return NULL;
+    }
+  return ortrain_tensor_take (self->dtype, new_dims, n_dims, n_elements, self->n_bytes, g_object_ref (self->storage),
+                              self->offset);
+}
+
+/**
+ * ortrain_tensor_slice_rows:
+ * @self: a tensor of rank 1 or more
+ * @begin: the first row
+ * @end: one past the last row
+ * @error: return location for an error
+ *
+ * A part of a tensor along its first dimension, on the same storage.
+ *
+ * Returns: (transfer full): the view, or %NULL with an [error@TensorError]
+ */
+OrtrainTensor *
+ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (ortrain_tensor_peek_checked (self, error) == NULL)
+    return NULL;
+  if (self->rank == 0 || begin < 0 || begin > end || end > self->dims[0])
+    {
+      g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
+                   "a tensor of shape %s has no rows %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, shape, begin, end);
+      return NULL;
+    }
+  gint64 dims[ORTRAIN_MAX_RANK];
+  memcpy (dims, self->dims, sizeof dims);
+  gint64 row_elements = self->dims[0] > 0 ? self->n_elements / self->dims[0] : 0;
+  gsize row_bytes = (gsize) row_elements * ortrain_dtype_get_size (self->dtype);
+  dims[0] = end - begin;
+  return ortrain_tensor_take (self->dtype, dims, self->rank, row_elements * dims[0], row_bytes * (gsize) dims[0],
+                              g_object_ref (self->storage), self->offset + row_bytes * (gsize) begin);
+}
