@@ -10,6 +10,8 @@
 #ifdef ORTRAIN_HAVE_DNNL
 #include <dlfcn.h>
 #include <dnnl.h>
+#elif defined(ORTRAIN_HAVE_OPENBLAS)
+#include <cblas.h>
 #endif
 
 /* ---- the core for this machine ---- */
@@ -102,6 +104,13 @@ DEFINE_PLAIN (plain_f64, double)
 DEFINE_SCALE (scale_f32, float)
 DEFINE_SCALE (scale_f64, double)
 
+/* A way out for comparisons: our own product alone. */
+static inline gboolean
+is_own_wanted (void)
+{
+  return g_strcmp0 (g_getenv ("ORTRAIN_GEMM"), "own") == 0;
+}
+
 #ifdef ORTRAIN_HAVE_DNNL
 /* Debian's oneDNN runs its loops on libgomp, which must not start threads of its own below ours: each call sets the
  * calling thread's OpenMP thread count to 1 and puts it back. libgomp comes with oneDNN, so its two functions are
@@ -117,9 +126,7 @@ have_library (void)
     {
       omp_get_max_threads_ = (int (*) (void)) dlsym (RTLD_DEFAULT, "omp_get_max_threads");
       omp_set_num_threads_ = (void (*) (int)) dlsym (RTLD_DEFAULT, "omp_set_num_threads");
-      /* A way out for comparisons: our own product alone. */
-      gboolean use = omp_get_max_threads_ != NULL && omp_set_num_threads_ != NULL &&
-                     g_strcmp0 (g_getenv ("ORTRAIN_GEMM"), "own") != 0;
+      gboolean use = omp_get_max_threads_ != NULL && omp_set_num_threads_ != NULL && !is_own_wanted ();
       g_once_init_leave (&state, use ? 2 : 1);
     }
   return state == 2;
@@ -146,6 +153,39 @@ limit_library (void)
 {
   if (have_library ())
     omp_set_num_threads_ (1);
+}
+#elif defined(ORTRAIN_HAVE_OPENBLAS)
+/* OpenBLAS has one number of threads for the whole process: 1, since it is called from threads of ours. */
+static gboolean
+have_library (void)
+{
+  static gsize state;
+  if (g_once_init_enter (&state))
+    {
+      gboolean use = !is_own_wanted ();
+      if (use)
+        openblas_set_num_threads (1);
+      g_once_init_leave (&state, use ? 2 : 1);
+    }
+  return state == 2;
+}
+
+static gboolean
+library_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
+             const float *b, gint64 ldb, float beta, float *c, gint64 ldc)
+{
+  const gint64 largest = MAX (MAX (MAX (m, n), k), MAX (MAX (lda, ldb), ldc));
+  if (largest > G_MAXINT || !have_library ())
+    return FALSE;
+  cblas_sgemm (CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, trans_b ? CblasTrans : CblasNoTrans, (blasint) m,
+               (blasint) n, (blasint) k, alpha, a, (blasint) lda, b, (blasint) ldb, beta, c, (blasint) ldc);
+  return TRUE;
+}
+
+static void
+limit_library (void)
+{
+  have_library ();
 }
 #else
 static gboolean

@@ -7,7 +7,7 @@
 
 /* Matrix products, row-major: C [m, n] = alpha · op (A) · op (B) + beta · C; op (A) is [m, k], op (B) is [k, n]; a
  * transposed operand is stored the other way round, ld* are the lengths of the stored rows. With beta 0, C is not read.
- * The one place that calls a library for it (oneDNN's sgemm where that is to be had), and our own blocked product for
+ * The one place that calls a library for it (oneDNN's sgemm, or OpenBLAS's), and our own blocked product for
  * float64, for machines without the library, and for what is built of packed blocks (convolutions). */
 
 /* On the calling thread; for use inside parallel regions. */
