@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "checkpoint/ortrain-checkpoint-private.h"
+#include "folder.h"
 #include "ortrain.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -88,16 +89,6 @@ save_well (OrtrainCheckpoint *checkpoint, const char *path)
   g_assert_no_error (error);
 }
 
-static guint
-count_entries (const char *path)
-{
-  guint n = 0;
-  g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
-  while (dir != NULL && g_dir_read_name (dir) != NULL)
-    n++;
-  return n;
-}
-
 static void
 test_round_trip (void)
 {
@@ -125,7 +116,7 @@ test_round_trip (void)
   g_assert_true (ortrain_checkpoint_save (loaded, path, NULL, &error));
   g_assert_no_error (error);
   g_assert_cmpuint (load_whole (path, 100), ==, 1);
-  g_assert_cmpuint (count_entries (path), ==, 2); /* the manifest and one data folder */
+  g_assert_cmpuint (test_count_entries (path), ==, 2); /* the manifest and one data folder */
 }
 
 static void
@@ -235,7 +226,7 @@ test_kill_points (void)
       seen_new |= number == 2 && !ended;
       save_well (third, path);
       g_assert_cmpuint (load_whole (path, 500), ==, 3);
-      g_assert_cmpuint (count_entries (path), ==, 2);
+      g_assert_cmpuint (test_count_entries (path), ==, 2);
     }
   g_assert_true (seen_old && seen_new);
   g_assert_cmpuint (point, >, 9);
@@ -294,7 +285,7 @@ test_full_disk (void)
       setrlimit (RLIMIT_FSIZE, &before);
       g_assert_true (saved == (error == NULL));
       g_assert_cmpuint (load_whole (path, 100), ==, saved ? 2 : 1);
-      g_assert_cmpuint (count_entries (path), ==, 2);
+      g_assert_cmpuint (test_count_entries (path), ==, 2);
     }
 
   g_autoptr (GError) error = NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "folder.h"
 #include "model/ortrain-proto-maker.h"
 #include "session/fixture.h"
 
@@ -448,16 +449,6 @@ test_nan_stop (Fed *self, gconstpointer name)
 
 /* ---- Full disks ---- */
 
-static guint
-count_files (const char *directory)
-{
-  g_autoptr (GDir) dir = g_dir_open (directory, 0, NULL);
-  guint n = 0;
-  while (dir != NULL && g_dir_read_name (dir) != NULL)
-    n++;
-  return n;
-}
-
 typedef gboolean (*Write) (gpointer what, const char *path, GError **error);
 typedef void (*Change) (gpointer what); /* after the first writing */
 typedef void (*Read) (gpointer what, const char *path,
@@ -469,14 +460,13 @@ static void
 assert_full_disk (gpointer what, Write write_it, Change change, Read read_it, GQuark domain, int code, rlim_t step)
 {
   g_autofree char *folder = in_scratch ("full"), *path = g_build_filename (folder, "out", NULL);
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", folder);
   struct rlimit old, limit;
   gboolean written = FALSE;
   g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
   GError *error = NULL;
   g_assert_true (write_it (what, path, &error));
   g_assert_no_error (error);
-  const guint n_files = count_files (folder);
+  const guint n_files = test_count_entries (folder);
   change (what);
   signal (SIGXFSZ, SIG_IGN);
   getrlimit (RLIMIT_FSIZE, &old);
@@ -490,10 +480,10 @@ assert_full_disk (gpointer what, Write write_it, Change change, Read read_it, GQ
       if (!written)
         assert_tells (g_steal_pointer (&error), domain, code, "out", g_strerror (EFBIG));
       read_it (what, path, written);
-      g_assert_cmpuint (count_files (folder), ==, n_files);
+      g_assert_cmpuint (test_count_entries (folder), ==, n_files);
     }
   g_assert_cmpuint (n_failed, >, 1);
-  g_assert_true (g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL));
+  test_remove_folder (folder);
 }
 
 static void
@@ -538,7 +528,7 @@ read_checkpoint (gpointer what, const char *path, gboolean changed)
 {
   Fed *self = what;
   g_autoptr (GError) error = NULL;
-  g_assert_cmpuint (count_files (path), ==, 2); /* the manifest, and one folder of data */
+  g_assert_cmpuint (test_count_entries (path), ==, 2); /* the manifest, and one folder of data */
   g_autoptr (OrtrainTensorDict) want = changed ? get_state (self->session) : g_object_ref (self->old);
   g_autoptr (OrtrainTrainingSession) session = test_model_make_session (self->model, "sgd");
   g_assert_true (ortrain_training_session_load_checkpoint (session, path, &error));
@@ -716,6 +706,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/fault/errors/full-disk/checkpoint", test_full_disk_checkpoint);
   g_test_add_func ("/fault/errors/full-disk/tensors", test_full_disk_tensors);
   int status = g_test_run ();
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", scratch);
-  return g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL) ? status : 1;
+  test_remove_folder (scratch);
+  return status;
 }

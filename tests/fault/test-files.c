@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fault/injector.h"
+#include "folder.h"
 #include "model/ortrain-proto-maker.h"
 #include "session/fixture.h"
 
@@ -271,8 +272,7 @@ test_files (gconstpointer data)
   g_clear_object (&self.found);
   g_object_unref (self.session);
   test_model_free (self.model);
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", self.folder);
-  g_assert_true (g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL));
+  test_remove_folder (self.folder);
   g_free (self.folder);
   g_free (self.path);
 }
@@ -294,9 +294,8 @@ static void
 prepare_first (gpointer data)
 {
   Case *self = data;
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'/*", self->folder);
-  const char *argv[] = { "/bin/sh", "-c", command, NULL };
-  g_assert_true (g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL));
+  test_remove_folder (self->folder);
+  g_assert_cmpint (g_mkdir (self->folder, 0700), ==, 0);
 }
 
 static void
@@ -314,8 +313,7 @@ test_first (gconstpointer data)
   g_clear_object (&self.found);
   g_object_unref (self.session);
   test_model_free (self.model);
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", self.folder);
-  g_assert_true (g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL));
+  test_remove_folder (self.folder);
   g_free (self.folder);
   g_free (self.path);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fault/injector.h"
+#include "folder.h"
 #include "model/ortrain-model-private.h"
 #include "model/ortrain-proto-maker.h"
 #include "session/fixture.h"
@@ -39,8 +40,9 @@ tear_down (Case *self, gconstpointer name)
   g_clear_object (&self->state);
   g_clear_object (&self->want);
   test_model_free (self->model);
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s' '%s.data'", self->path, self->path);
-  g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL);
+  g_autofree char *data = g_strconcat (self->path, ".data", NULL);
+  test_remove_folder (self->path);
+  test_remove_folder (data);
   g_free (self->path);
 }
 
@@ -487,6 +489,6 @@ main (int argc, char *argv[])
   ADD ("/fault/memory/threads", "cnn", test_threads);
   g_test_add_func ("/fault/memory/arrays", test_arrays);
   int status = g_test_run ();
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", scratch);
-  return g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL) ? status : 1;
+  test_remove_folder (scratch);
+  return status;
 }

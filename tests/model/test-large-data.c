@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "folder.h"
 #include "model/ortrain-model-private.h"
 #include "model/ortrain-proto-maker.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -191,6 +192,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/model/large-data/write", test_write);
   g_test_add_func ("/model/large-data/outgrown", test_outgrown);
   int status = g_test_run ();
-  g_autofree char *command = g_strdup_printf ("rm -rf '%s'", scratch);
-  return g_spawn_command_line_sync (command, NULL, NULL, NULL, NULL) ? status : 1;
+  test_remove_folder (scratch);
+  return status;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "folder.h"
 #include "model/ortrain-model-private.h"
 #include "ortrain.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -1325,19 +1326,6 @@ test_onnx_data (void)
   g_assert_cmpuint (n_models, >, 1000);
 }
 
-static void
-remove_tree (const char *path)
-{
-  g_autoptr (GDir) dir = g_file_test (path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open (path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *inner = g_build_filename (path, name, NULL);
-      remove_tree (inner);
-    }
-  g_remove (path);
-}
-
 int
 main (int argc, char *argv[])
 {
@@ -1374,7 +1362,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/model/equal-parameters", test_equal_parameters);
   g_test_add_func ("/model/onnx-data", test_onnx_data);
   int status = g_test_run ();
-  remove_tree (scratch);
+  test_remove_folder (scratch);
   g_free (scratch);
   return status;
 }

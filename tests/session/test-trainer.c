@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
+#include "folder.h"
 
 #include <glib/gstdio.h>
 
@@ -128,22 +129,6 @@ test_early_end (void)
   g_assert_true (ortrain_training_history_get_stopped_early (history));
   g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 3);
   g_assert_cmpuint (ortrain_training_history_get_best_epoch (history), ==, 1);
-}
-
-static void
-remove_folder (const char *path)
-{
-  g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-      if (g_file_test (child, G_FILE_TEST_IS_DIR))
-        remove_folder (child);
-      else
-        g_unlink (child);
-    }
-  g_rmdir (path);
 }
 
 /* Data that cancel when they are asked for the nth time. */
@@ -316,7 +301,7 @@ test_resume (void)
   g_autoptr (OrtrainTensorDict) state =
       ortrain_training_session_get_state (ortrain_trainer_get_session (again), &error);
   test_assert_same_bits (expected, state);
-  remove_folder (folder);
+  test_remove_folder (folder);
 }
 
 /* An early end is an end for those who resume, too. */
@@ -341,7 +326,7 @@ test_resume_early_end (void)
       g_assert_true (ortrain_training_history_get_stopped_early (history));
       g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, i == 0 ? 3 : 0);
     }
-  remove_folder (folder);
+  test_remove_folder (folder);
 }
 
 /* How often checkpoints are saved, and that cancelling saves one whatever the answer is. */
@@ -375,7 +360,7 @@ test_checkpoint_epochs (void)
   g_assert_null (ortrain_trainer_fit (trainer, cancellable, &error));
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
   g_assert_cmpuint (watch.n_checkpoints, ==, 1);
-  remove_folder (folder);
+  test_remove_folder (folder);
 }
 
 static void
@@ -515,7 +500,7 @@ test_evaluate_async (void)
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_tensor_dict_get_size (outputs), ==, 1);
   g_assert_true (g_file_test (path, G_FILE_TEST_EXISTS));
-  remove_folder (folder);
+  test_remove_folder (folder);
 }
 
 static void

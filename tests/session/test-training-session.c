@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "count-allocations.h"
 #include "fixture.h"
+#include "folder.h"
 
 #include "session/ortrain-training-session-private.h"
 
@@ -372,22 +373,6 @@ test_same_bits (gconstpointer data)
   test_assert_same_bits (one, three);
 }
 
-static void
-remove_folder (const char *path)
-{
-  g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-      if (g_file_test (child, G_FILE_TEST_IS_DIR))
-        remove_folder (child);
-      else
-        g_unlink (child);
-    }
-  g_rmdir (path);
-}
-
 /* What follows a checkpoint has the bits of a training that never stopped. */
 static void
 test_checkpoint (gconstpointer data)
@@ -424,7 +409,7 @@ test_checkpoint (gconstpointer data)
   g_autofree char *nowhere = g_build_filename (folder, "nowhere", NULL);
   g_assert_false (ortrain_training_session_load_checkpoint (other, nowhere, &error));
   g_assert_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND);
-  remove_folder (folder);
+  test_remove_folder (folder);
 }
 
 /* The exported file gives, as it is, the outputs that the session gave. */
@@ -452,7 +437,7 @@ test_export (gconstpointer data)
     g_assert_cmpfloat (test_distance (ortrain_tensor_dict_get (have, ortrain_tensor_dict_get_name (want, i)),
                                       ortrain_tensor_dict_get_tensor (want, i)),
                        <=, 1e-5);
-  remove_folder (folder);
+  test_remove_folder (folder);
 }
 
 static void
@@ -556,7 +541,7 @@ test_json (void)
   g_assert_false (ortrain_session_options_load_file (for_inference, path, &error));
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);
   g_clear_error (&error);
-  remove_folder (folder);
+  test_remove_folder (folder);
   g_assert_false (ortrain_training_options_load_file (options, path, &error));
   g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_NOENT);
 }
