@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-control-private.h"
 #include "ops/ortrain-upgrade-private.h"
 
-/* If, whose condition follows from shapes and constants: exporters write it where they did not know a rank or an extent.
- * The body that is taken stands in its place; a condition that hangs on data is refused.
+/* If. Exporters write it where they did not know a rank or an extent, and some models choose a branch by an input, such
+ * as a sampling rate. A condition that follows from shapes and constants is decided when the graph is made from its file,
+ * one that follows from the shapes and shape inputs of a run when that run is planned: the branch that is taken then
+ * stands in the node's place. A condition that is computed from data is decided by the interpreter, node by node.
  *
- * A body reads values of the graphs around it by name. While a graph is upgraded, values are replaced, so an If holds
- * what its bodies read as inputs of its own behind the condition. */
+ * A branch reads values of the graphs around it by name. While a graph is upgraded, values are replaced, so these become
+ * inputs: input 1 + i of the node is input i of both branches. */
 
-#define CAPTURES "captures"
+static OrtrainGraph *
+get_branch (OrtrainNode *node, gboolean taken)
+{
+  GObject *object = ortrain_attributes_get_graph (node->attributes, taken ? "then_branch" : "else_branch");
+  return ORTRAIN_IS_GRAPH (object) ? ORTRAIN_GRAPH (object) : NULL;
+}
 
 static gboolean
 is_captured (const OrtrainValue *value)
@@ -16,13 +23,36 @@ is_captured (const OrtrainValue *value)
   return value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL && value->uses->len > 0;
 }
 
-static gboolean
-body_of (OrtrainNode *node, guint i, OrtrainGraph **body)
+/* Input `i` of a branch is what it reads by this name, or nothing. */
+static void
+add_branch_input (OrtrainGraph *branch, const char *name, const OrtrainValue *outer)
 {
-  static const char *const names[] = { "then_branch", "else_branch" };
-  GObject *object = i < 2 ? ortrain_attributes_get_graph (node->attributes, names[i]) : NULL;
-  *body = ORTRAIN_IS_GRAPH (object) ? ORTRAIN_GRAPH (object) : NULL;
-  return i < 2;
+  OrtrainValue *inner = ortrain_graph_find_value (branch, name);
+  if (inner == NULL || !is_captured (inner))
+    inner = ortrain_graph_new_value (branch, NULL);
+  inner->kind = ORTRAIN_VALUE_INPUT;
+  ortrain_value_set_shape (inner, outer->dtype, outer->dims, outer->rank);
+  g_ptr_array_add (branch->inputs, inner);
+}
+
+static void
+hold_captures_of (OrtrainGraph *graph, OrtrainNode *node)
+{
+  OrtrainGraph *branches[] = { get_branch (node, FALSE), get_branch (node, TRUE) };
+  g_autoptr (GHashTable) outer_values = g_hash_table_new (NULL, NULL);
+  for (guint b = 0; b < G_N_ELEMENTS (branches); b++)
+    for (guint v = 0; branches[b] != NULL && v < branches[b]->values->len; v++)
+      {
+        OrtrainValue *inner = branches[b]->values->pdata[v];
+        OrtrainValue *outer = is_captured (inner) ? ortrain_graph_find_value (graph, inner->name) : NULL;
+        if (outer == NULL || !g_hash_table_add (outer_values, outer))
+          continue;
+        ortrain_node_set_input (node, node->inputs->len, outer);
+      }
+  for (guint i = 1; i < node->inputs->len; i++)
+    for (guint b = 0; b < G_N_ELEMENTS (branches); b++)
+      if (branches[b] != NULL)
+        add_branch_input (branches[b], ortrain_node_input (node, i)->name, ortrain_node_input (node, i));
 }
 
 void
@@ -31,21 +61,11 @@ ortrain_upgrade_hold_captures (OrtrainGraph *graph)
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      OrtrainGraph *body;
-      if (!ortrain_node_is (node, "", "If") || node->inputs->len != 1)
-        continue;
-      g_autoptr (GPtrArray) names = g_ptr_array_new ();
-      for (guint i = 0; body_of (node, i, &body); i++)
-        for (guint v = 0; body != NULL && v < body->values->len; v++)
-          {
-            OrtrainValue *inner = body->values->pdata[v];
-            OrtrainValue *outer = is_captured (inner) ? ortrain_graph_find_value (graph, inner->name) : NULL;
-            if (outer == NULL || g_ptr_array_find_with_equal_func (names, inner->name, g_str_equal, NULL))
-              continue;
-            g_ptr_array_add (names, inner->name);
-            ortrain_node_set_input (node, names->len, outer);
-          }
-      ortrain_attributes_set_strings (node->attributes, CAPTURES, (const char *const *) names->pdata, names->len);
+      OrtrainGraph *taken = get_branch (node, TRUE), *other = get_branch (node, FALSE);
+      const gboolean as_in_file = node->inputs->len == 1 && (taken == NULL || taken->inputs->len == 0) &&
+                                  (other == NULL || other->inputs->len == 0) && taken != other;
+      if (ortrain_node_is (node, "", "If") && as_in_file)
+        hold_captures_of (graph, node);
     }
 }
 
@@ -115,29 +135,7 @@ get_truth (OrtrainValue *value, guint depth)
                                                 : -1;
 }
 
-/* ---- The body in the node's place ---- */
-
-/* What the body's captured values are here, with what is known of them; into map: value of the body → value here. */
-static void
-map_captures (OrtrainNode *node, OrtrainGraph *body, GHashTable *map)
-{
-  const OrtrainAttribute *names = ortrain_attributes_lookup (node->attributes, CAPTURES);
-  for (guint v = 0; v < body->values->len; v++)
-    {
-      OrtrainValue *inner = body->values->pdata[v];
-      for (gsize i = 0; is_captured (inner) && names != NULL && i < names->n; i++)
-        if (g_str_equal (names->v.strings[i], inner->name))
-          {
-            OrtrainValue *outer = ortrain_node_input (node, (guint) i + 1);
-            if (outer == NULL)
-              continue;
-            ortrain_value_set_shape (inner, outer->dtype, outer->dims, outer->rank);
-            if (outer->content != NULL)
-              ortrain_value_set_content (inner, outer->content, outer->n_content);
-            g_hash_table_insert (map, inner, outer);
-          }
-    }
-}
+/* ---- The branch in the node's place ---- */
 
 static OrtrainValue *
 find_here (OrtrainGraph *graph, OrtrainValue *inner, GHashTable *map)
@@ -152,89 +150,173 @@ find_here (OrtrainGraph *graph, OrtrainValue *inner, GHashTable *map)
   return here;
 }
 
-static gboolean
-put_in_place (OrtrainGraph *graph, OrtrainNode *node, OrtrainGraph *body, GHashTable *map, GError **error)
+static OrtrainNode *
+copy_node (OrtrainGraph *graph, guint position, OrtrainNode *inner, GHashTable *map, GError **error)
 {
-  for (guint n = 0; n < body->nodes->len; n++)
+  g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
+  for (guint i = 0; i < inner->inputs->len; i++)
     {
-      OrtrainNode *inner = body->nodes->pdata[n];
-      g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
-      guint position;
-      for (guint i = 0; i < inner->inputs->len; i++)
+      OrtrainValue *value = find_here (graph, inner->inputs->pdata[i], map);
+      if (value == NULL && inner->inputs->pdata[i] != NULL)
         {
-          OrtrainValue *value = find_here (graph, inner->inputs->pdata[i], map);
-          if (value == NULL && inner->inputs->pdata[i] != NULL)
-            {
-              g_autofree char *text = ortrain_node_describe (inner);
-              g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
-                           "%s reads '%s', which nothing produces", text,
-                           ((OrtrainValue *) inner->inputs->pdata[i])->name);
-              return FALSE;
-            }
-          g_ptr_array_add (inputs, value);
+          g_autofree char *text = ortrain_node_describe (inner);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s reads '%s', which nothing produces",
+                       text, ((OrtrainValue *) inner->inputs->pdata[i])->name);
+          return NULL;
         }
-      if (!g_ptr_array_find (graph->nodes, node, &position))
-        return TRUE;
-      OrtrainNode *copy =
-          ortrain_graph_insert_node (graph, position, inner->domain, inner->op_type, inner->name,
-                                     (OrtrainValue *const *) inputs->pdata, inputs->len, inner->outputs->len);
-      ortrain_attributes_free (copy->attributes);
-      copy->attributes = ortrain_attributes_copy (inner->attributes);
-      copy->op = inner->op;
-      for (guint k = 0; k < inner->outputs->len; k++)
-        if (inner->outputs->pdata[k] == NULL)
-          ortrain_node_drop_output (copy, k);
-        else
-          g_hash_table_insert (map, inner->outputs->pdata[k], ortrain_node_output (copy, k));
+      g_ptr_array_add (inputs, value);
+    }
+  OrtrainNode *copy =
+      ortrain_graph_insert_node (graph, position, inner->domain, inner->op_type, inner->name,
+                                 (OrtrainValue *const *) inputs->pdata, inputs->len, inner->outputs->len);
+  ortrain_attributes_free (copy->attributes);
+  copy->attributes = ortrain_attributes_copy (inner->attributes);
+  copy->op = inner->op;
+  for (guint k = 0; k < inner->outputs->len; k++)
+    if (inner->outputs->pdata[k] == NULL)
+      ortrain_node_drop_output (copy, k);
+    else
+      g_hash_table_insert (map, inner->outputs->pdata[k], ortrain_node_output (copy, k));
+  return copy;
+}
+
+GPtrArray *
+ortrain_control_take_branch (OrtrainGraph *graph, OrtrainNode *node, gboolean taken, GError **error)
+{
+  OrtrainGraph *branch = get_branch (node, taken);
+  g_autoptr (GHashTable) map = g_hash_table_new (NULL, NULL);
+  g_autoptr (GPtrArray) added = g_ptr_array_new_with_free_func (g_object_unref);
+  guint position = 0;
+  if (branch == NULL || !g_ptr_array_find (graph->nodes, node, &position))
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s has no %s", text,
+                   taken ? "then_branch" : "else_branch");
+      return NULL;
+    }
+  for (guint i = 0; i < branch->inputs->len; i++)
+    g_hash_table_insert (map, branch->inputs->pdata[i], ortrain_node_input (node, i + 1));
+  for (guint n = 0; n < branch->nodes->len; n++)
+    {
+      OrtrainNode *copy = copy_node (graph, position++, branch->nodes->pdata[n], map, error);
+      if (copy == NULL)
+        return NULL;
+      g_ptr_array_add (added, g_object_ref (copy));
     }
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *output = ortrain_node_output (node, k);
-      OrtrainValue *inner = k < body->outputs->len ? body->outputs->pdata[k] : NULL;
-      OrtrainValue *here = find_here (graph, inner, map);
+      OrtrainValue *here = k < branch->outputs->len ? find_here (graph, branch->outputs->pdata[k], map) : NULL;
       if (output == NULL)
         continue;
       if (here == NULL)
         {
           g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s: the body has no output %u", text, k);
-          return FALSE;
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s: its %s has no output %u", text,
+                       taken ? "then_branch" : "else_branch", k);
+          return NULL;
         }
-      /* an output of the graph keeps its name, and a body may give one value twice */
-      ortrain_value_replace_uses (output, ortrain_upgrade_insert (graph, node, "Identity", &here, 1, NULL));
+      /* an output of the graph keeps its name, and a branch may give one value twice */
+      here = ortrain_upgrade_insert (graph, node, "Identity", &here, 1, NULL);
+      g_ptr_array_add (added, g_object_ref (here->producer));
+      ortrain_value_replace_uses (output, here);
     }
   ortrain_graph_delete_node (graph, node);
+  return g_steal_pointer (&added);
+}
+
+OrtrainGraph *
+ortrain_control_get_branch (OrtrainNode *node, gboolean taken)
+{
+  return get_branch (node, taken);
+}
+
+static gboolean
+fail (OrtrainNode *node, GError **error, const char *what)
+{
+  g_autofree char *text = ortrain_node_describe (node);
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s %s", text, what);
+  return FALSE;
+}
+
+/* A branch in the newest form, its types as far as they are known now. */
+static gboolean
+upgrade_branch (OrtrainNode *node, OrtrainGraph *branch, gint64 opset, GError **error)
+{
+  for (guint i = 0; i < branch->inputs->len; i++)
+    {
+      OrtrainValue *inner = branch->inputs->pdata[i], *outer = ortrain_node_input (node, i + 1);
+      ortrain_value_set_shape (inner, outer->dtype, outer->dims, outer->rank);
+      if (outer->content != NULL)
+        ortrain_value_set_content (inner, outer->content, outer->n_content);
+    }
+  branch->opset = opset;
+  if (!ortrain_ops_upgrade (branch, error))
+    return FALSE;
+  ortrain_ops_infer (branch, NULL); /* of the branch that is not taken nothing need be right */
   return TRUE;
 }
 
 static gboolean
 upgrade_if (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
+  OrtrainGraph *branches[] = { get_branch (node, FALSE), get_branch (node, TRUE) };
+  for (guint b = 0; b < 2; b++)
+    {
+      if (branches[b] == NULL)
+        return fail (node, error, b ? "has no then_branch" : "has no else_branch");
+      if (branches[b]->inputs->len + 1 != node->inputs->len)
+        return fail (node, error, "must have one input, and branches without inputs");
+    }
   const gint truth = get_truth (ortrain_node_input (node, 0), 0);
-  g_autoptr (GHashTable) map = g_hash_table_new (NULL, NULL);
-  OrtrainGraph *body = NULL;
   if (truth < 0)
+    return upgrade_branch (node, branches[0], opset, error) && upgrade_branch (node, branches[1], opset, error);
+  if (!upgrade_branch (node, branches[truth], opset, error))
+    return FALSE;
+  g_autoptr (GPtrArray) added = ortrain_control_take_branch (graph, node, truth, error);
+  return added != NULL;
+}
+
+/* What both branches say of an output is so whichever is taken. */
+static gboolean
+infer_if (OrtrainInferContext *ctx, GError **error)
+{
+  OrtrainGraph *taken = get_branch (ctx->node, TRUE), *other = get_branch (ctx->node, FALSE);
+  if (ortrain_infer_get_dtype (ctx, 0) != ORTRAIN_DTYPE_BOOL &&
+      ortrain_infer_get_dtype (ctx, 0) != ORTRAIN_DTYPE_UNDEFINED)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "the condition is not bool");
+  for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     {
-      g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                   "%s: the condition is known only when the model runs, which is not supported", text);
-      return FALSE;
+      OrtrainDim dims[ORTRAIN_MAX_RANK];
+      const OrtrainValue *a = taken != NULL && k < taken->outputs->len ? taken->outputs->pdata[k] : NULL;
+      const OrtrainValue *b = other != NULL && k < other->outputs->len ? other->outputs->pdata[k] : NULL;
+      if (a == NULL || b == NULL)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "a branch has no output %u", k);
+      if (a->dtype != b->dtype && a->dtype != ORTRAIN_DTYPE_UNDEFINED && b->dtype != ORTRAIN_DTYPE_UNDEFINED)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                                   "output %u is %s in one branch and %s in the other", k,
+                                   ortrain_dtype_get_name (a->dtype), ortrain_dtype_get_name (b->dtype));
+      const OrtrainDType dtype = a->dtype != ORTRAIN_DTYPE_UNDEFINED ? a->dtype : b->dtype;
+      if (!ortrain_infer_wants_output (ctx, k))
+        continue;
+      if (a->rank != b->rank || a->rank < 0)
+        {
+          ortrain_infer_set_unknown (ctx, k, dtype, -1);
+          continue;
+        }
+      for (gint i = 0; i < a->rank; i++)
+        dims[i] = ortrain_dim_is_int (a->dims[i]) && ortrain_dim_equal (a->dims[i], b->dims[i])
+                      ? a->dims[i]
+                      : ortrain_dim_unknown (ctx->dims);
+      ortrain_infer_set (ctx, k, dtype, dims, a->rank);
     }
-  if (body_of (node, truth ? 0 : 1, &body) && body == NULL)
-    {
-      g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s has no body", text);
-      return FALSE;
-    }
-  map_captures (node, body, map);
-  body->opset = opset;
-  return ortrain_ops_upgrade (body, error) && put_in_place (graph, node, body, map, error);
+  return TRUE;
 }
 
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "If", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = -1, .min_outputs = 1, .max_outputs = -1,
-    .flags = ORTRAIN_OP_CONTROL, .upgrade = upgrade_if },
+    .flags = ORTRAIN_OP_CONTROL, .host_inputs = 1 << 0, .no_grad_inputs = 1 << 0, .infer = infer_if, .upgrade = upgrade_if },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (control, ops);

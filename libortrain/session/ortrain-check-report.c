@@ -115,6 +115,29 @@ find_without_kernel (Check *check, OrtrainGraph *graph)
     }
 }
 
+static void
+add_without_gradient (Check *check, const OrtrainNode *node)
+{
+  if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
+    add (check, node, "", "which branch is taken is known only when the model runs: it can be run, but not trained",
+         "export the model without this condition, or with fixed shapes if it asks for a shape");
+  else
+    add (check, node, "", "the operator has no gradient",
+         "freeze the parameters before it with set_frozen, or export the model with other operators");
+}
+
+/* Parameters inside of branches are not seen from outside. */
+static void
+find_branches (Check *check, OrtrainGraph *graph)
+{
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[n];
+      if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
+        add_without_gradient (check, node);
+    }
+}
+
 /* For each output that a loss can be taken of. Returns whether there is one without an obstacle. */
 static gboolean
 find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
@@ -135,8 +158,7 @@ find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
       g_autoptr (GPtrArray) obstacles =
           ortrain_gradient_find_obstacles (graph, output, (OrtrainValue *const *) candidates->pdata, candidates->len);
       for (guint k = 0; k < obstacles->len; k++)
-        add (check, obstacles->pdata[k], "", "the operator has no gradient",
-             "freeze the parameters before it with set_frozen, or export the model with other operators");
+        add_without_gradient (check, obstacles->pdata[k]);
       if (obstacles->len == 0)
         {
           some = TRUE;
@@ -145,6 +167,8 @@ find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
         }
     }
   *n_trainable = g_hash_table_size (trainable);
+  if (!some)
+    find_branches (check, graph);
   if (!any_floating)
     add (check, NULL, "", "the model has no output of a floating type",
          "a loss needs one: export the model with its logits as an output");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-interpreter-private.h"
 
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-control-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
@@ -47,6 +47,21 @@ run_node (OrtrainNode *node, OrtrainKernelFrame *frame, GError **error)
   return ok;
 }
 
+static gboolean
+take_branch (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+{
+  const OrtrainValue *condition = ortrain_node_input (node, 0);
+  if (condition == NULL || condition->tensor == NULL || ortrain_tensor_get_n_elements (condition->tensor) != 1)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "%s: its condition is not one element", text);
+      return FALSE;
+    }
+  g_autoptr (GPtrArray) added =
+      ortrain_control_take_branch (graph, node, ortrain_tensor_get_scalar (condition->tensor, 0) != 0, error);
+  return added != NULL;
+}
+
 /* What nobody reads any more is given back at once. */
 static void
 release_inputs (const OrtrainNode *node, guint32 *left)
@@ -81,16 +96,25 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
   g_autofree guint32 *left = g_new0 (guint32, graph->values->len + 1);
   for (guint i = 0; i < graph->values->len; i++)
     left[i] = ((OrtrainValue *) graph->values->pdata[i])->uses->len;
-  const guint n_values = graph->values->len;
-  for (guint n = 0; n < graph->nodes->len; n++)
+  gboolean counted = TRUE; /* nodes of a branch are not */
+  for (guint n = 0; n < graph->nodes->len;)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
         return NULL;
+      if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
+        {
+          /* the nodes of the branch stand at n now */
+          if (!take_branch (graph, node, error))
+            return NULL;
+          counted = FALSE;
+          continue;
+        }
       if (!run_node (node, frame, error))
         return NULL;
-      if (graph->values->len == n_values)
+      if (counted)
         release_inputs (node, left);
+      n++;
     }
   g_autoptr (OrtrainTensorDict) outputs = ortrain_tensor_dict_new ();
   for (guint k = 0; k < graph->outputs->len; k++)

@@ -1,16 +1,36 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-specialize-private.h"
 
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-control-private.h"
 
 #include <string.h>
 
+static gboolean *find_host_values (OrtrainGraph *graph, gboolean outputs_decide);
+
+/* Inputs of a node with branches whose elements decide shapes in one of them. */
+static void
+find_host_captures (OrtrainNode *node, gboolean decides, gboolean *host)
+{
+  for (guint b = 0; b < 2; b++)
+    {
+      OrtrainGraph *branch = ortrain_control_get_branch (node, b);
+      if (branch == NULL)
+        continue;
+      g_autofree gboolean *inner = find_host_values (branch, decides);
+      for (guint i = 0; i < branch->inputs->len; i++)
+        if (inner[((OrtrainValue *) branch->inputs->pdata[i])->id])
+          host[ortrain_node_input (node, i + 1)->id] = TRUE;
+    }
+}
+
 /* From inputs whose elements decide shapes, backwards to all values that they are computed from. Shape and Size end the
- * walk: they read no elements. */
+ * walk: they read no elements. outputs_decide: the graph is a branch whose outputs decide shapes outside of it. */
 static gboolean *
-find_host_values (OrtrainGraph *graph)
+find_host_values (OrtrainGraph *graph, gboolean outputs_decide)
 {
   gboolean *host = g_new0 (gboolean, graph->values->len + 1);
+  for (guint k = 0; outputs_decide && k < graph->outputs->len; k++)
+    host[((OrtrainValue *) graph->outputs->pdata[k])->id] = TRUE;
   for (guint n = graph->nodes->len; n-- > 0;)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
@@ -19,22 +39,25 @@ find_host_values (OrtrainGraph *graph)
       gboolean decides = FALSE;
       for (guint k = 0; k < node->outputs->len && !decides; k++)
         decides = node->outputs->pdata[k] != NULL && host[((OrtrainValue *) node->outputs->pdata[k])->id];
+      const gboolean control = (node->op->flags & ORTRAIN_OP_CONTROL) != 0;
       for (guint i = 0; i < node->inputs->len; i++)
         {
           OrtrainValue *input = node->inputs->pdata[i];
           if (input == NULL || (node->op->flags & ORTRAIN_OP_SHAPE_ONLY))
             continue;
-          if (decides || (i < 32 && (node->op->host_inputs >> i & 1)))
+          if ((decides && !control) || (i < 32 && (node->op->host_inputs >> i & 1)))
             host[input->id] = TRUE;
         }
+      if (control)
+        find_host_captures (node, decides, host);
     }
   return host;
 }
 
 static gboolean *
-find_host_nodes (OrtrainGraph *graph)
+find_host_nodes (OrtrainGraph *graph, gboolean outputs_decide)
 {
-  g_autofree gboolean *host = find_host_values (graph);
+  g_autofree gboolean *host = find_host_values (graph, outputs_decide);
   gboolean *nodes = g_new0 (gboolean, graph->nodes->len + 1);
   for (guint n = 0; n < graph->nodes->len; n++)
     {
@@ -51,7 +74,7 @@ ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph)
   GPtrArray *inputs = g_ptr_array_new ();
   if (!ortrain_graph_sort (graph, NULL))
     return inputs;
-  g_autofree gboolean *host = find_host_values (graph);
+  g_autofree gboolean *host = find_host_values (graph, FALSE);
   for (guint i = 0; i < graph->inputs->len; i++)
     if (host[((OrtrainValue *) graph->inputs->pdata[i])->id])
       g_ptr_array_add (inputs, graph->inputs->pdata[i]);
@@ -129,6 +152,55 @@ check_static (OrtrainNode *node, GError **error)
   return TRUE;
 }
 
+/* Nodes still to be looked at, the next one last. */
+typedef struct
+{
+  OrtrainNode *node;
+  gboolean host; /* its outputs decide shapes */
+} Pending;
+
+static void
+pending_clear (gpointer data)
+{
+  g_object_unref (((Pending *) data)->node);
+}
+
+static void
+push_nodes (GArray *pending, OrtrainNode *const *nodes, guint n, const gboolean *host)
+{
+  for (guint i = n; i-- > 0;)
+    {
+      const Pending next = { g_object_ref (nodes[i]), host[i] };
+      g_array_append_val (pending, next);
+    }
+}
+
+/* The condition is known by now, or it is computed from data. */
+static gboolean
+take_branch (OrtrainGraph *graph, const Pending *control, GArray *pending, GError **error)
+{
+  const OrtrainValue *condition = ortrain_node_input (control->node, 0);
+  if (condition == NULL || condition->tensor == NULL || ortrain_tensor_get_n_elements (condition->tensor) != 1)
+    {
+      g_autofree char *text = ortrain_node_describe (control->node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
+                   "%s: which branch is taken depends on computed data", text);
+      return FALSE;
+    }
+  const gboolean taken = ortrain_tensor_get_scalar (condition->tensor, 0) != 0;
+  OrtrainGraph *branch = ortrain_control_get_branch (control->node, taken);
+  g_autofree gboolean *inner = branch != NULL ? find_host_nodes (branch, control->host) : NULL;
+  const guint n_inner = branch != NULL ? branch->nodes->len : 0;
+  g_autoptr (GPtrArray) added = ortrain_control_take_branch (graph, control->node, taken, error);
+  if (added == NULL)
+    return FALSE;
+  g_autofree gboolean *host = g_new0 (gboolean, added->len + 1);
+  for (guint i = 0; i < added->len; i++)
+    host[i] = i < n_inner ? inner[i] : control->host;
+  push_nodes (pending, (OrtrainNode *const *) added->pdata, added->len, host);
+  return TRUE;
+}
+
 OrtrainGraph *
 ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
 {
@@ -164,18 +236,27 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   ortrain_dim_space_unref (graph->dims);
   graph->dims = ortrain_dim_space_new ();
 
-  g_autofree gboolean *host = find_host_nodes (graph);
-  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  for (guint i = 0; i < nodes->len; i++)
+  g_autofree gboolean *host = find_host_nodes (graph, FALSE);
+  g_autoptr (GArray) pending = g_array_new (FALSE, FALSE, sizeof (Pending));
+  push_nodes (pending, (OrtrainNode *const *) graph->nodes->pdata, graph->nodes->len, host);
+  gboolean ok = TRUE;
+  while (pending->len > 0 && ok)
     {
-      OrtrainNode *node = nodes->pdata[i];
-      gboolean folded;
-      if (!ortrain_ops_infer_node (node, error) || !check_static (node, error) ||
-          !ortrain_fold_node (graph, node, host[i], &folded, error))
-        return NULL;
-      if (!folded)
-        ortrain_eliminate_node (graph, node);
+      Pending next = g_array_index (pending, Pending, pending->len - 1);
+      g_array_set_size (pending, pending->len - 1);
+      gboolean folded = TRUE;
+      if (next.node->op != NULL && (next.node->op->flags & ORTRAIN_OP_CONTROL))
+        ok = take_branch (graph, &next, pending, error);
+      else
+        ok = ortrain_ops_infer_node (next.node, error) && check_static (next.node, error) &&
+             ortrain_fold_node (graph, next.node, next.host, &folded, error);
+      if (ok && !folded)
+        ortrain_eliminate_node (graph, next.node);
+      pending_clear (&next);
     }
+  g_array_set_clear_func (pending, pending_clear);
+  if (!ok)
+    return NULL;
   ortrain_graph_remove_dead (graph);
   return g_steal_pointer (&graph);
 }
