@@ -226,15 +226,8 @@ gboolean
 ortrain_infer_elementwise (OrtrainInferContext *ctx, GError **error)
 {
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  for (guint i = 1; i < ctx->node->inputs->len; i++)
-    {
-      OrtrainDType other = ortrain_infer_get_dtype (ctx, i);
-      if (dtype == ORTRAIN_DTYPE_UNDEFINED)
-        dtype = other;
-      if (other != ORTRAIN_DTYPE_UNDEFINED && other != dtype)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input 0 is %s, input %u is %s",
-                                   ortrain_dtype_get_name (dtype), i, ortrain_dtype_get_name (other));
-    }
+  for (guint i = 1; i < ctx->node->inputs->len && dtype == ORTRAIN_DTYPE_UNDEFINED; i++)
+    dtype = ortrain_infer_get_dtype (ctx, i);
   return infer_broadcast_as (ctx, dtype, error);
 }
 
@@ -246,13 +239,23 @@ ortrain_infer_compare (OrtrainInferContext *ctx, GError **error)
 
 /* ---- For upgrade functions ---- */
 
+OrtrainValue *
+ortrain_upgrade_const_like (OrtrainGraph *graph, OrtrainNode *before, double number, OrtrainValue *like)
+{
+  if (like->dtype != ORTRAIN_DTYPE_UNDEFINED)
+    return ortrain_graph_const_scalar (
+        graph, ORTRAIN_DTYPES_NUMERIC & ORTRAIN_DTYPE_BIT (like->dtype) ? like->dtype : ORTRAIN_DTYPE_FLOAT32, number);
+  OrtrainValue *operands[] = { ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT64, number), like };
+  return ortrain_upgrade_insert (graph, before, "CastLike", operands, 2, NULL);
+}
+
 void
 ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, const char *name, guint index)
 {
   const OrtrainAttribute *a = ortrain_attributes_lookup (node->attributes, name);
   if (a == NULL)
     return;
-  OrtrainValue *value = NULL;
+  OrtrainValue *value = NULL, *like = ortrain_node_input (node, 0);
   switch (a->kind)
     {
     case ORTRAIN_ATTRIBUTE_INTS:
@@ -262,13 +265,11 @@ ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, cons
       value = ortrain_graph_const_int (graph, a->v.i);
       break;
     case ORTRAIN_ATTRIBUTE_FLOAT:
-      {
-        OrtrainValue *like = ortrain_node_input (node, 0);
-        OrtrainDType dtype =
-            like != NULL && ortrain_dtype_is_floating (like->dtype) ? like->dtype : ORTRAIN_DTYPE_FLOAT32;
-        value = ortrain_graph_const_scalar (graph, dtype, a->v.f);
-        break;
-      }
+      if (like != NULL)
+        value = ortrain_upgrade_const_like (graph, node, a->v.f, like);
+      else
+        value = ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT32, a->v.f);
+      break;
     case ORTRAIN_ATTRIBUTE_STRING:
     case ORTRAIN_ATTRIBUTE_TENSOR:
     case ORTRAIN_ATTRIBUTE_GRAPH:

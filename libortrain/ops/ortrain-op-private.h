@@ -45,6 +45,10 @@ struct _OrtrainOpDef
   OrtrainInferFunc infer;
   OrtrainGradientFunc gradient; /* NULL with NO_GRADIENT: none is needed; NULL without: not differentiable */
   OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
+  /* The type of each input: one letter per input, the last one for all inputs after it. A digit: the type of that input.
+   * b: bool, f: floating, s: float32, i: int32 or int64, l: int64, n: numeric, q: int8 or uint8, *: any; a dot: what
+   * `dtypes` says, for input 0. NULL: there is no second input. */
+  const char *types;
 };
 
 typedef struct
@@ -116,6 +120,8 @@ gboolean ortrain_infer_compare (OrtrainInferContext *ctx, GError **error); /* al
 /* ---- What an upgrade function uses ---- */
 /* Moves attribute `name` (ints, int or float) to input `index` as a constant; nothing happens if it is absent. */
 void ortrain_upgrade_attribute_to_input (OrtrainGraph *graph, OrtrainNode *node, const char *name, guint index);
+/* A number in the type of `like`, which may not be known yet: then it is converted by a node before `before`. */
+OrtrainValue *ortrain_upgrade_const_like (OrtrainGraph *graph, OrtrainNode *before, double number, OrtrainValue *like);
 /* Adds a node before `before` and returns output 0; op_type of domain "". attributes: taken, may be NULL. */
 OrtrainValue *ortrain_upgrade_insert (OrtrainGraph *graph, OrtrainNode *before, const char *op_type,
                                       OrtrainValue *const *inputs, guint n_inputs, OrtrainAttributes *attributes);

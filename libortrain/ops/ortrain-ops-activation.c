@@ -117,12 +117,12 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
 #define FORWARD(name, since, dtypes, flags, gradient)                                                                  \
   {                                                                                                                    \
     name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, ortrain_infer_unary, \
-        gradient, NULL                                                                                                 \
+        gradient, NULL, NULL                                                                                           \
   }
 #define BACKWARD(name)                                                                                                 \
   {                                                                                                                    \
     name, ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,          \
-        ortrain_infer_elementwise, NULL, NULL                                                                          \
+        ortrain_infer_elementwise, NULL, NULL, ".0"                                                                    \
   }
 
 static const OrtrainOpDef ops[] = {
@@ -144,7 +144,7 @@ static const OrtrainOpDef ops[] = {
   FORWARD ("Shrink", 9, ORTRAIN_DTYPES_FLOAT, 0, grad_shrink),
   { "PRelu", "", 7, 2, 2, 1, 1,
     ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
-    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL },
+    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0" },
   BACKWARD ("ReluGrad"),
   BACKWARD ("TanhGrad"),
   BACKWARD ("SigmoidGrad"),

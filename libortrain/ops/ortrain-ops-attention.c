@@ -462,12 +462,12 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "Attention", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1, .max_outputs = 4,
-    .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_attention },
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
-    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .infer = infer_attention,
+    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*", .infer = infer_attention,
     .gradient = gradient_attention },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_attention_grad },
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*", .infer = infer_attention_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (attention, ops);

@@ -282,9 +282,6 @@ static gboolean
 infer_if (OrtrainInferContext *ctx, GError **error)
 {
   OrtrainGraph *taken = get_branch (ctx->node, TRUE), *other = get_branch (ctx->node, FALSE);
-  if (ortrain_infer_get_dtype (ctx, 0) != ORTRAIN_DTYPE_BOOL &&
-      ortrain_infer_get_dtype (ctx, 0) != ORTRAIN_DTYPE_UNDEFINED)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "the condition is not bool");
   for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     {
       OrtrainDim dims[ORTRAIN_MAX_RANK];
@@ -316,7 +313,8 @@ infer_if (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "If", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = -1, .min_outputs = 1, .max_outputs = -1,
-    .flags = ORTRAIN_OP_CONTROL, .host_inputs = 1 << 0, .no_grad_inputs = 1 << 0, .infer = infer_if, .upgrade = upgrade_if },
+    .flags = ORTRAIN_OP_CONTROL, .host_inputs = 1 << 0, .no_grad_inputs = 1 << 0, .types = "b*", .infer = infer_if,
+    .upgrade = upgrade_if },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (control, ops);

@@ -466,7 +466,7 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
 
 #define POINTWISE(name, since, lowest, highest, dtypes, flags, infer, gradient)                                        \
   {                                                                                                                    \
-    name, "", since, lowest, highest, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, infer, gradient, NULL        \
+    name, "", since, lowest, highest, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, infer, gradient, NULL, ".0"  \
   }
 #define CHEAP ORTRAIN_OP_CHEAP
 #define COMMUTATIVE (ORTRAIN_OP_CHEAP | ORTRAIN_OP_COMMUTATIVE)
@@ -478,7 +478,8 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("Mul", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_mul),
   POINTWISE ("Div", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_div),
   POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_mod),
-  POINTWISE ("Pow", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_pow, grad_pow),
+  { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | CHEAP, 0, 0, infer_pow, grad_pow, NULL,
+    ".n" },
   POINTWISE ("Max", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum),
   POINTWISE ("Min", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum),
   POINTWISE ("Mean", 7, 1, -1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_elementwise, grad_mean),
@@ -511,6 +512,6 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("BitwiseXor", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
   POINTWISE ("BitwiseNot", 18, 1, 1, ORTRAIN_DTYPES_INTEGER, FLAT, ortrain_infer_unary, NULL),
   { "ErfGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_elementwise, NULL, NULL },
+    ortrain_infer_elementwise, NULL, NULL, ".0" },
 };
 ORTRAIN_OP_TABLE (elementwise, ops);

@@ -107,6 +107,6 @@ infer_chain (OrtrainInferContext *ctx, GError **error)
 }
 
 static const OrtrainOpDef ops[] = {
-  { "Elementwise", ORTRAIN_DOMAIN, 1, 1, -1, 1, -1, 0, ORTRAIN_OP_NONE, 0, 0, infer_chain, NULL, NULL },
+  { "Elementwise", ORTRAIN_DOMAIN, 1, 1, -1, 1, -1, 0, ORTRAIN_OP_NONE, 0, 0, infer_chain, NULL, NULL, "*" },
 };
 ORTRAIN_OP_TABLE (fused, ops);

@@ -8,16 +8,6 @@
  * ScatterND), and the scatter-adds that are their gradients. */
 
 static gboolean
-check_index_type (OrtrainInferContext *ctx, guint i, GError **error)
-{
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, i);
-  if (dtype == ORTRAIN_DTYPE_UNDEFINED || ortrain_infer_is_index_type (dtype))
-    return TRUE;
-  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "the indices are %s, not int32 or int64",
-                             ortrain_dtype_get_name (dtype));
-}
-
-static gboolean
 infer_shape_at (OrtrainInferContext *ctx, guint shape_input)
 {
   return ortrain_infer_shape_from (ctx, 0, shape_input, ortrain_infer_get_dtype (ctx, 0));
@@ -43,8 +33,6 @@ infer_gather (OrtrainInferContext *ctx, GError **error)
   g_autofree gint64 *indices = NULL;
   gint n_content, n_indices;
 
-  if (!check_index_type (ctx, 1, error))
-    return FALSE;
   if (rank == 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the data is a scalar");
   if (rank < 0 || n_index < 0)
@@ -143,8 +131,6 @@ infer_gather_elements (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0), n_index = ortrain_infer_get_rank (ctx, 1), axis;
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  if (!check_index_type (ctx, 1, error))
-    return FALSE;
   if (rank >= 0 && n_index >= 0 && rank != n_index)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the data has rank %d, the indices have rank %d",
                                rank, n_index);
@@ -183,8 +169,6 @@ infer_gather_nd (OrtrainInferContext *ctx, GError **error)
   gint64 batch = ortrain_node_get_int (ctx->node, "batch_dims", 0);
   OrtrainDim out[2 * ORTRAIN_MAX_RANK];
 
-  if (!check_index_type (ctx, 1, error))
-    return FALSE;
   if (rank < 0 || n_index < 1 || !ortrain_dim_is_int (index_dims[n_index - 1]))
     {
       if (n_index == 0)
@@ -236,7 +220,7 @@ static gboolean
 infer_scatter_elements (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0), axis;
-  if (!check_index_type (ctx, 1, error) || !check_reduction (ctx, error))
+  if (!check_reduction (ctx, error))
     return FALSE;
   for (guint i = 1; i < 3; i++)
     if (rank >= 0 && ortrain_infer_get_rank (ctx, i) >= 0 && ortrain_infer_get_rank (ctx, i) != rank)
@@ -265,7 +249,7 @@ infer_scatter_nd (OrtrainInferContext *ctx, GError **error)
   gint rank = ortrain_infer_get_rank (ctx, 0), q = ortrain_infer_get_rank (ctx, 1), u = ortrain_infer_get_rank (ctx, 2);
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *index_dims = ortrain_infer_get_dims (ctx, 1),
                    *update_dims = ortrain_infer_get_dims (ctx, 2);
-  if (!check_index_type (ctx, 1, error) || !check_reduction (ctx, error))
+  if (!check_reduction (ctx, error))
     return FALSE;
   if (rank >= 0 && q >= 1 && ortrain_dim_is_int (index_dims[q - 1]))
     {
@@ -394,7 +378,7 @@ grad_scatter_nd (OrtrainGradContext *ctx, GError **error)
 #define GRAD_ROW(op, gradient_of)                                                                                      \
   {                                                                                                                    \
     .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 1), .host_inputs = 1 << 2, .no_grad_inputs = 6,        \
-    .infer = infer_gather_grad, .gradient = gradient_of                                                                \
+    .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of                                                \
   }
 
 static const OrtrainOpDef rows[] = {
@@ -403,6 +387,7 @@ static const OrtrainOpDef rows[] = {
     .since = 7,
     ARITY (2, 1),
     .no_grad_inputs = 2,
+    .types = ".i",
     .infer = infer_gather,
     .gradient = grad_gather },
   { .name = "GatherElements",
@@ -410,6 +395,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (2, 1),
     .no_grad_inputs = 2,
+    .types = ".i",
     .infer = infer_gather_elements,
     .gradient = grad_gather_elements },
   { .name = "GatherND",
@@ -417,6 +403,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (2, 1),
     .no_grad_inputs = 2,
+    .types = ".i",
     .infer = infer_gather_nd,
     .gradient = grad_gather_nd },
   GRAD_ROW ("GatherGrad", grad_gather_grad),
@@ -427,6 +414,7 @@ static const OrtrainOpDef rows[] = {
     .since = 9,
     ARITY (3, 1),
     .no_grad_inputs = 2,
+    .types = ".i0",
     .infer = infer_scatter_elements,
     .upgrade = upgrade_scatter },
   { .name = "ScatterElements",
@@ -434,6 +422,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (3, 1),
     .no_grad_inputs = 2,
+    .types = ".i0",
     .infer = infer_scatter_elements,
     .gradient = grad_scatter_elements },
   { .name = "ScatterND",
@@ -441,6 +430,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (3, 1),
     .no_grad_inputs = 2,
+    .types = ".i0",
     .infer = infer_scatter_nd,
     .gradient = grad_scatter_nd },
 };

@@ -73,9 +73,6 @@ infer_where (OrtrainInferContext *ctx, GError **error)
   g_autofree gboolean *flags = NULL;
   const OrtrainDim *a, *b;
   OrtrainDType x = ortrain_infer_get_dtype (ctx, 1), y = ortrain_infer_get_dtype (ctx, 2);
-  if (x != ORTRAIN_DTYPE_UNDEFINED && y != ORTRAIN_DTYPE_UNDEFINED && x != y)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input 1 is %s, input 2 is %s",
-                               ortrain_dtype_get_name (x), ortrain_dtype_get_name (y));
   if (!ortrain_infer_broadcast (ctx, 0, 2, dims, &rank, error))
     return FALSE;
   ortrain_infer_set (ctx, 0, x != ORTRAIN_DTYPE_UNDEFINED ? x : y, dims, rank);
@@ -145,8 +142,7 @@ grad_clip (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* Before operator set 11 the bounds were attributes. Where x's type is not known yet, they are float: the kernel
- * converts them. */
+/* Before operator set 11 the bounds were attributes. */
 static gboolean
 upgrade_clip (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
@@ -154,13 +150,14 @@ upgrade_clip (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **err
   if (opset >= 11)
     return TRUE;
   OrtrainValue *x = ortrain_node_input (node, 0);
-  OrtrainDType dtype = x != NULL && ortrain_dtype_is_floating (x->dtype) ? x->dtype : ORTRAIN_DTYPE_FLOAT32;
+  if (x == NULL)
+    return TRUE;
   for (guint i = 0; i < 2; i++)
     {
       if (ortrain_attributes_has (node->attributes, names[i]))
         ortrain_node_set_input (
             node, i + 1,
-            ortrain_graph_const_scalar (graph, dtype, ortrain_attributes_get_float (node->attributes, names[i], 0)));
+            ortrain_upgrade_const_like (graph, node, ortrain_attributes_get_float (node->attributes, names[i], 0), x));
       ortrain_attributes_remove (node->attributes, names[i]);
     }
   return TRUE;
@@ -169,12 +166,12 @@ upgrade_clip (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **err
 #define COMPARE(name, since, dtypes, flags, infer)                                                                     \
   {                                                                                                                    \
     name, "", since, 2, 2, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT | (flags),   \
-        0, 3, infer, NULL, NULL                                                                                        \
+        0, 3, infer, NULL, NULL, ".0"                                                                                  \
   }
 #define TEST(name, since, dtypes)                                                                                      \
   {                                                                                                                    \
     name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT, 0, 1,       \
-        infer_unary_bool, NULL, NULL                                                                                   \
+        infer_unary_bool, NULL, NULL, NULL                                                                             \
   }
 
 static const OrtrainOpDef ops[] = {
@@ -190,8 +187,8 @@ static const OrtrainOpDef ops[] = {
   TEST ("IsNaN", 9, ORTRAIN_DTYPES_FLOAT),
   TEST ("IsInf", 10, ORTRAIN_DTYPES_FLOAT),
   { "Where", "", 9, 3, 3, 1, 1, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 1, infer_where,
-    grad_where, NULL },
+    grad_where, NULL, ".*1" },
   { "Clip", "", 7, 1, 3, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_unary, grad_clip, upgrade_clip },
+    ortrain_infer_unary, grad_clip, upgrade_clip, ".0" },
 };
 ORTRAIN_OP_TABLE (logic, ops);

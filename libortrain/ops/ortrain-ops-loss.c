@@ -21,14 +21,10 @@ check_loss (OrtrainInferContext *ctx, guint logits, guint target, gint64 axis, g
 {
   const char *reduction = ortrain_attributes_get_string (ctx->node->attributes, "reduction", "mean");
   gint rank = ortrain_infer_get_rank (ctx, logits), target_rank = ortrain_infer_get_rank (ctx, target);
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, target);
   *found = -1;
   if (!g_str_equal (reduction, "mean") && !g_str_equal (reduction, "sum") && !g_str_equal (reduction, "none"))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction \"%s\" is none of mean, sum, none",
                                reduction);
-  if (dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != ORTRAIN_DTYPE_INT32 && dtype != ORTRAIN_DTYPE_INT64)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "targets are %s, int64 or int32 is needed",
-                               ortrain_dtype_get_name (dtype));
   if (rank < 0)
     return TRUE;
   if (!ortrain_infer_axis (ctx, axis, rank, found, error))
@@ -218,19 +214,19 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "CrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .infer = infer_cross_entropy,
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_cross_entropy,
     .gradient = gradient_cross_entropy },
   { .name = "CrossEntropyGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_cross_entropy_grad },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0if30", .infer = infer_cross_entropy_grad },
   { .name = "SoftmaxCrossEntropyLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2,
-    .infer = infer_softmax_cross_entropy, .upgrade = upgrade_softmax_cross_entropy },
+    .types = ".i0", .infer = infer_softmax_cross_entropy, .upgrade = upgrade_softmax_cross_entropy },
   { .name = "NegativeLogLikelihoodLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .infer = infer_nll,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_nll,
     .gradient = gradient_nll },
   { .name = "NegativeLogLikelihoodLossGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4,
     .min_outputs = 1, .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2,
-    .infer = infer_nll_grad },
+    .types = ".il0", .infer = infer_nll_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (loss, ops);

@@ -262,13 +262,6 @@ insert2 (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, OrtrainV
   return ortrain_upgrade_insert (graph, before, op_type, operands, 2, attributes);
 }
 
-/* A constant in the type of x, which may not be known yet. */
-static OrtrainValue *
-insert_like (OrtrainGraph *graph, OrtrainNode *before, double value, OrtrainValue *x)
-{
-  return insert2 (graph, before, "CastLike", ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT64, value), x, NULL);
-}
-
 /* x / norm; vectors of zeros stay zeros */
 static gboolean
 upgrade_lp_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
@@ -285,8 +278,8 @@ upgrade_lp_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **
     }
   OrtrainValue *norm = insert2 (graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
                                 ortrain_graph_const_ints (graph, &axis, 1), attributes_int ("keepdims", 1));
-  OrtrainValue *where[] = { insert2 (graph, node, "Equal", norm, insert_like (graph, node, 0, x), NULL),
-                            insert_like (graph, node, 1, x), norm };
+  OrtrainValue *where[] = { insert2 (graph, node, "Equal", norm, ortrain_upgrade_const_like (graph, node, 0, x), NULL),
+                            ortrain_upgrade_const_like (graph, node, 1, x), norm };
   OrtrainValue *divisor = ortrain_upgrade_insert (graph, node, "Where", where, 3, NULL);
   ortrain_value_replace_uses (ortrain_node_output (node, 0), insert2 (graph, node, "Div", x, divisor, NULL));
   ortrain_graph_delete_node (graph, node);
@@ -311,7 +304,7 @@ upgrade_mean_variance (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GEr
   OrtrainValue *square = insert2 (graph, node, "Mul", centred, centred, NULL);
   OrtrainValue *variance = insert2 (graph, node, "ReduceMean", square, over, attributes_int ("keepdims", 1));
   OrtrainValue *deviation = ortrain_upgrade_insert (graph, node, "Sqrt", &variance, 1, NULL);
-  deviation = insert2 (graph, node, "Add", deviation, insert_like (graph, node, 1e-9, x), NULL);
+  deviation = insert2 (graph, node, "Add", deviation, ortrain_upgrade_const_like (graph, node, 1e-9, x), NULL);
   ortrain_value_replace_uses (ortrain_node_output (node, 0), insert2 (graph, node, "Div", centred, deviation, NULL));
   ortrain_graph_delete_node (graph, node);
   return TRUE;
@@ -329,38 +322,38 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
-#define GRAD(op, n_min, n_max, n_out, func)                                                                            \
+#define GRAD(op, n_min, n_max, n_out, operands, func)                                                                            \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = n_min, .max_inputs = n_max, .min_outputs = 1,      \
-    .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = func }
+    .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = operands, .infer = func }
 
 static const OrtrainOpDef ops[] = {
   { .name = "BatchNormalization", .domain = "", .since = 7, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .infer = infer_batch_norm,
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm },
   { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .infer = infer_batch_norm,
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm_train },
-  GRAD ("BatchNormGrad", 5, 5, 3, infer_norm_grad),
-  GRAD ("BatchNormFrozenGrad", 5, 5, 3, infer_norm_grad),
+  GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_norm_grad),
+  GRAD ("BatchNormFrozenGrad", 5, 5, 3, ".0", infer_norm_grad),
   { .name = "LayerNormalization", .domain = "", .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_layer_norm, .gradient = gradient_layer_norm },
-  GRAD ("LayerNormGrad", 5, 5, 3, infer_norm_grad),
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm },
+  GRAD ("LayerNormGrad", 5, 5, 3, ".00f3", infer_norm_grad),
   { .name = "RMSNormalization", .domain = "", .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_layer_norm, .gradient = gradient_rms_norm },
-  GRAD ("RMSNormGrad", 3, 3, 2, infer_norm_grad),
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm },
+  GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_norm_grad),
   { .name = "GroupNormalization", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_group_norm,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = ortrain_infer_unary, .gradient = gradient_group_norm,
     .upgrade = upgrade_group_norm },
   { .name = "InstanceNormalization", .domain = "", .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_group_norm },
-  GRAD ("GroupNormGrad", 3, 3, 3, infer_norm_grad),
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = ortrain_infer_unary, .gradient = gradient_group_norm },
+  GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_norm_grad),
   { .name = "LpNormalization", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_lp_norm },
   { .name = "MeanVarianceNormalization", .domain = "", .since = 9, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_mean_variance },
   { .name = "LRN", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_lrn },
-  GRAD ("LRNGrad", 2, 2, 1, ortrain_infer_unary),
+  GRAD ("LRNGrad", 2, 2, 1, ".0", ortrain_infer_unary),
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (normalization, ops);

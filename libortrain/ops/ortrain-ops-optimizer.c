@@ -52,7 +52,7 @@ infer_one_state (OrtrainInferContext *ctx, GError **error)
 #define ROW(op, infer_func)                                                                                            \
   {                                                                                                                    \
     .name = op, .domain = DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = -1, .min_outputs = 1, .max_outputs = -1,  \
-    .infer = infer_func                                                                                                \
+    .types = "fl*", .infer = infer_func                                                                                \
   }
 
 static const OrtrainOpDef rows[] = {

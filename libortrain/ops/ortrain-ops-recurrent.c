@@ -116,10 +116,6 @@ infer_recurrent (OrtrainInferContext *ctx, GError **error)
       if (rank >= 0 && rank != ranks[i])
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, %d is needed", i, rank,
                                    ranks[i]);
-      if (i != SEQUENCE_LENS && rank >= 0 && ortrain_infer_get_dtype (ctx, i) != dtype)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input %u is %s, input 0 is %s", i,
-                                   ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, i)),
-                                   ortrain_dtype_get_name (dtype));
     }
   if (hidden_size < 0 || hidden_size > G_MAXINT32)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "hidden_size is %" G_GINT64_FORMAT,
@@ -252,7 +248,7 @@ infer_recurrent_grad (OrtrainInferContext *ctx, GError **error)
 #define ROW(op, inputs, outputs)                                                                                       \
   {                                                                                                                    \
     .name = op, .domain = "", .since = 7, .min_inputs = 3, .max_inputs = inputs, .min_outputs = 0,                     \
-    .max_outputs = outputs, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << SEQUENCE_LENS,                      \
+    .max_outputs = outputs, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << SEQUENCE_LENS, .types = ".000i0",   \
     .infer = infer_recurrent, .gradient = gradient_recurrent, .upgrade = upgrade_recurrent                             \
   }
 
@@ -262,7 +258,7 @@ static const OrtrainOpDef ops[] = {
   ROW ("GRU", 6, 3),
   ROW ("LSTM", 8, 4),
   { .name = "RecurrentGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 11, .max_inputs = 12,
-    .min_outputs = 1, .max_outputs = 7, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = infer_recurrent_grad },
+    .min_outputs = 1, .max_outputs = 7, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00000i0", .infer = infer_recurrent_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (recurrent, ops);

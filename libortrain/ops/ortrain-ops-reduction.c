@@ -302,7 +302,7 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
 #define REDUCTION(op, rule)                                                                                            \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
-    .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes }
+    .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg }
@@ -321,19 +321,19 @@ static const OrtrainOpDef ops[] = {
   ARG ("ArgMax"),
   ARG ("ArgMin"),
   { .name = "CumSum", .domain = "", .since = 11, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .infer = ortrain_infer_unary,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = ortrain_infer_unary,
     .gradient = gradient_cum_sum },
   { .name = "CumProd", .domain = "", .since = 26, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .infer = ortrain_infer_unary,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = ortrain_infer_unary,
     .gradient = gradient_cum_prod },
   { .name = "CumProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".i0", .infer = ortrain_infer_unary },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,
-    .infer = infer_sum_to, .gradient = gradient_sum_to },
+    .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2,
-    .infer = infer_like_second },
+    .types = ".0l", .infer = infer_like_second },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (reduction, ops);

@@ -235,13 +235,13 @@ upgrade_causal_conv (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "RotaryEmbedding", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_rotary },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00l", .upgrade = upgrade_rotary },
   { .name = "TensorScatter", .domain = "", .since = 24, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .upgrade = upgrade_tensor_scatter },
+    .max_outputs = 1, .types = ".0l", .upgrade = upgrade_tensor_scatter },
   { .name = "CausalConvWithState", .domain = "", .since = 27, .min_inputs = 2, .max_inputs = 4, .min_outputs = 1,
-    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_causal_conv },
+    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .upgrade = upgrade_causal_conv },
   { .name = "SwiGLU", .domain = "", .since = 28, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_swiglu },
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .upgrade = upgrade_swiglu },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (transformer, ops);

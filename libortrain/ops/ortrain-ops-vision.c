@@ -166,7 +166,7 @@ write_places (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *length)
   const gboolean align = ortrain_attributes_get_int (node->attributes, "align_corners", 0) != 0;
   OrtrainValue *theta = ortrain_node_input (node, 0);
 #define WRITE(op, a, b) write_op (graph, node, op, a, b, NULL, 0)
-#define NUMBER(x) WRITE ("CastLike", ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT64, x), theta)
+#define NUMBER(x) ortrain_upgrade_const_like (graph, node, x, theta)
   OrtrainValue *range[] = { ortrain_graph_const_int (graph, 0), WRITE ("Squeeze", length, NULL),
                             ortrain_graph_const_int (graph, 1) };
   OrtrainValue *x = WRITE ("CastLike", ortrain_upgrade_insert (graph, node, "Range", range, 3, NULL), theta);
@@ -306,21 +306,21 @@ infer_im2col (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "GridSample", .domain = "", .since = 16, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .infer = infer_grid_sample, .gradient = grad_grid_sample, .upgrade = upgrade_grid_sample },
+    .max_outputs = 1, .types = ".0", .infer = infer_grid_sample, .gradient = grad_grid_sample, .upgrade = upgrade_grid_sample },
   { .name = "GridSampleGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3,
-    .min_outputs = 1, .max_outputs = 2, .infer = infer_grid_sample_grad },
+    .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 1, .flags = ORTRAIN_OP_NO_GRADIENT, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
-    .infer = infer_suppression },
+    .types = "sslss", .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .infer = infer_det },
   { .name = "AffineGrid", .domain = "", .since = 20, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .upgrade = upgrade_affine_grid },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".l", .upgrade = upgrade_affine_grid },
   { .name = "Col2Im", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .infer = infer_col2im,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_col2im,
     .gradient = grad_col2im },
   { .name = "Im2Col", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .infer = infer_im2col },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_im2col },
 };
 /* clang-format on */
 

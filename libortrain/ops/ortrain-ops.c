@@ -301,20 +301,76 @@ reconcile (OrtrainNode *node, OrtrainValue *value, OrtrainDType dtype, const Ort
   return TRUE;
 }
 
-static gboolean
-check_dtype (OrtrainNode *node, GError **error)
+static const struct
 {
-  const OrtrainOpDef *op = node->op;
-  if (op->dtypes == 0)
+  char letter; /* of OrtrainOpDef.types */
+  OrtrainDTypeSet dtypes;
+  const char *name;
+} type_sets[] = {
+  { 'b', ORTRAIN_DTYPES_BOOL, "bool" },
+  { 'f', ORTRAIN_DTYPES_FLOAT, "a floating-point type" },
+  { 's', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32), "float32" },
+  { 'i', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), "int32 or int64" },
+  { 'l', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), "int64" },
+  { 'n', ORTRAIN_DTYPES_NUMERIC, "a numeric type" },
+  { 'q', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT8) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT8), "int8 or uint8" },
+};
+
+/* One input against its letter in OrtrainOpDef.types. */
+static gboolean
+check_type (OrtrainNode *node, guint i, char letter, GError **error)
+{
+  OrtrainValue *value = ortrain_node_input (node, i);
+  g_autofree char *needed = NULL;
+  if (value == NULL || value->dtype == ORTRAIN_DTYPE_UNDEFINED)
     return TRUE;
-  OrtrainValue *value = ortrain_node_input (node, 0);
-  if (value == NULL || value->dtype == ORTRAIN_DTYPE_UNDEFINED || (op->dtypes & ORTRAIN_DTYPE_BIT (value->dtype)))
+  if (g_ascii_isdigit (letter))
+    {
+      OrtrainValue *model = ortrain_node_input (node, (guint) (letter - '0'));
+      if (model == NULL || model->dtype == ORTRAIN_DTYPE_UNDEFINED || model->dtype == value->dtype)
+        return TRUE;
+      needed = g_strdup_printf ("%s, the type of input %c '%s',", ortrain_dtype_get_name (model->dtype), letter,
+                                model->name);
+    }
+  for (guint s = 0; s < G_N_ELEMENTS (type_sets) && needed == NULL; s++)
+    if (type_sets[s].letter == letter)
+      {
+        if (type_sets[s].dtypes & ORTRAIN_DTYPE_BIT (value->dtype))
+          return TRUE;
+        needed = g_strdup (type_sets[s].name);
+      }
+  if (needed == NULL)
     return TRUE;
   g_autofree char *text = ortrain_node_describe (node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
-               "%s: '%s' is %s, which the operator does not take", text, value->name,
-               ortrain_dtype_get_name (value->dtype));
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE, "%s: input %u '%s' is %s, %s is needed", text, i,
+               value->name, ortrain_dtype_get_name (value->dtype), needed);
   return FALSE;
+}
+
+/* The types of the operands: input 0 is in `dtypes`, all are as `types` says. */
+static gboolean
+check_types (OrtrainNode *node, GError **error)
+{
+  const OrtrainOpDef *op = node->op;
+  const OrtrainValue *first = ortrain_node_input (node, 0);
+  if (op->dtypes != 0 && first != NULL && first->dtype != ORTRAIN_DTYPE_UNDEFINED &&
+      !(op->dtypes & ORTRAIN_DTYPE_BIT (first->dtype)))
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
+                   "%s: '%s' is %s, which the operator does not take", text, first->name,
+                   ortrain_dtype_get_name (first->dtype));
+      return FALSE;
+    }
+  const char *letter = op->types;
+  for (guint i = 0; letter != NULL && i < node->inputs->len; i++)
+    {
+      if (!check_type (node, i, *letter, error))
+        return FALSE;
+      if (letter[1] != '\0')
+        letter++;
+    }
+  return TRUE;
 }
 
 gboolean
@@ -328,7 +384,7 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
                    node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
       return FALSE;
     }
-  if (!check_dtype (node, error))
+  if (!check_types (node, error))
     return FALSE;
   OrtrainInferContext ctx = { node, node->graph, node->graph->dims };
   return node->op->infer == NULL || node->op->infer (&ctx, error);
