@@ -69,6 +69,7 @@ typedef enum
  * @ORTRAIN_GRAPH_ERROR_CYCLE: the change would make a cycle
  * @ORTRAIN_GRAPH_ERROR_NO_GRADIENT: an operator on the way has no gradient
  * @ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT: a shape depends on computed data
+ * @ORTRAIN_GRAPH_ERROR_DECLARATION: a shape that the file declares, and that nothing else tells, is wrong
  *
  * What can go wrong with graphs. More codes may be added.
  */
@@ -83,6 +84,7 @@ typedef enum
   ORTRAIN_GRAPH_ERROR_CYCLE,
   ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
   ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
+  ORTRAIN_GRAPH_ERROR_DECLARATION,
 } OrtrainGraphError;
 
 /**

@@ -43,8 +43,9 @@ ortrain_cross_entropy_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, Ortrai
   OrtrainValue *logits = ortrain_loss_widen (graph, output, error);
   if (logits == NULL)
     return FALSE;
-  gint axis = self->axis < 0 ? self->axis + output->rank : self->axis;
-  if (output->rank < 1 || axis < 0 || axis >= output->rank)
+  /* a rank that is not known before the first step: as counted */
+  gint axis = self->axis < 0 && output->rank >= 0 ? self->axis + output->rank : self->axis;
+  if (output->rank >= 0 && (axis < 0 || axis >= output->rank))
     {
       g_autofree char *description = ortrain_value_describe (output);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
@@ -52,7 +53,7 @@ ortrain_cross_entropy_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, Ortrai
       return FALSE;
     }
   OrtrainDim dims[ORTRAIN_MAX_RANK];
-  gint rank = 0;
+  gint rank = output->rank < 0 ? -1 : 0;
   for (gint i = 0; i < output->rank; i++)
     if (i != axis)
       dims[rank++] = output->dims[i];
@@ -65,7 +66,7 @@ ortrain_cross_entropy_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, Ortrai
   if (self->class_weights != NULL)
     {
       gint64 n = ortrain_tensor_get_n_elements (self->class_weights);
-      OrtrainDim n_classes = output->dims[axis];
+      OrtrainDim n_classes = output->rank < 0 ? ortrain_dim_unknown (graph->dims) : output->dims[axis];
       if (ortrain_tensor_get_rank (self->class_weights) != 1 ||
           (ortrain_dim_is_int (n_classes) && n_classes.value != n))
         {

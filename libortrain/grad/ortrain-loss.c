@@ -299,13 +299,6 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   OrtrainValue *value = ortrain_graph_find_value (graph, name);
   if (value == NULL)
     {
-      if (rank < 0)
-        {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                       "the rank of output '%s' is not known, so the shape of target '%s' is not either",
-                       ortrain_loss_get_output (self), name);
-          return NULL;
-        }
       value = ortrain_graph_new_input (graph, name, dtype, dims, rank);
       value->role = ORTRAIN_ROLE_TARGET;
       return value;

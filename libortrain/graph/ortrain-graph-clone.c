@@ -27,6 +27,7 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
       g_set_object (&to->tensor, from->tensor);
       to->layout = from->layout;
       to->role = from->role;
+      to->relies_on_declaration = from->relies_on_declaration;
       values[i] = to;
     }
   for (guint i = 0; i < self->values->len; i++)

@@ -240,6 +240,8 @@ ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
       OrtrainUse use = g_array_index (self->uses, OrtrainUse, self->uses->len - 1);
       ortrain_node_set_input (use.node, use.index, replacement);
     }
+  if (replacement->declaration == NULL)
+    replacement->declaration = g_steal_pointer (&self->declaration);
   if (!self->is_output)
     return;
   /* The graph's output keeps its place and its name, unless the replacement is one that others know by its own name. */

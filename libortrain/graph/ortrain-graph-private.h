@@ -48,6 +48,14 @@ typedef struct
   guint index;       /* of the input */
 } OrtrainUse;
 
+/* What a file declares of a computed value: a hint, which inference overrules. */
+typedef struct
+{
+  OrtrainDType dtype;
+  gint rank; /* -1: not declared */
+  OrtrainDim dims[];
+} OrtrainDeclaration;
+
 struct _OrtrainValue
 {
   GObject parent_instance;
@@ -68,6 +76,10 @@ struct _OrtrainValue
   OrtrainTensor *tensor; /* contents, when known: initializers and folded constants */
   OrtrainDim *content;   /* elements of a small integer tensor (rank 0 or 1) as far as known symbolically; or NULL */
   gint n_content;
+
+  OrtrainDeclaration *declaration; /* or NULL; not cloned: it serves inference and people who read the graph */
+  gboolean relies_on_declaration;  /* inference did not find all of the shape: what the file says of it is compared with
+                                      what is computed once shapes are numbers */
 
   OrtrainRole role;
   OrtrainValue *partner; /* no reference; see OrtrainRole */
@@ -111,6 +123,8 @@ struct _OrtrainGraph
   gint64 opset;         /* of domain ""; 23 once upgraded */
   GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
+  GPtrArray *notes;     /* of char *: declarations that inference contradicts; NULL for none */
+  guint n_contradicted; /* of them, counted beyond the first few that have a note */
 };
 
 /* Making. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
@@ -139,6 +153,7 @@ void ortrain_value_replace_uses (OrtrainValue *self,
                                  OrtrainValue *replacement); /* graph outputs too: name moves along */
 void ortrain_value_rename (OrtrainValue *self, const char *name);
 void ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
+void ortrain_value_declare (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
 void ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor);
 void ortrain_value_set_content (OrtrainValue *self, const OrtrainDim *content, gint n); /* n -1: unknown */
 void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node);                 /* its outputs must be unused */

@@ -103,6 +103,7 @@ ortrain_graph_finalize (GObject *object)
   g_hash_table_unref (self->by_name);
   g_hash_table_unref (self->opsets);
   ortrain_dim_space_unref (self->dims);
+  g_clear_pointer (&self->notes, g_ptr_array_unref);
   g_free (self->name);
   G_OBJECT_CLASS (ortrain_graph_parent_class)->finalize (object);
 }

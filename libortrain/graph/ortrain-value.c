@@ -59,6 +59,7 @@ ortrain_value_finalize (GObject *object)
   g_array_unref (self->uses);
   g_free (self->dims);
   g_free (self->content);
+  g_free (self->declaration);
   g_free (self->name);
   G_OBJECT_CLASS (ortrain_value_parent_class)->finalize (object);
 }
@@ -252,6 +253,20 @@ ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDi
   self->dims = copy;
   self->rank = rank;
   self->dtype = dtype;
+}
+
+/* In a graph that has not been inferred, the shape is what the file declares. */
+void
+ortrain_value_declare (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
+{
+  const gsize n = (gsize) CLAMP (rank, 0, ORTRAIN_MAX_RANK);
+  g_free (self->declaration);
+  self->declaration = g_malloc (sizeof (OrtrainDeclaration) + n * sizeof (OrtrainDim));
+  self->declaration->dtype = dtype;
+  self->declaration->rank = rank > ORTRAIN_MAX_RANK ? -1 : rank;
+  if (n > 0)
+    memcpy (self->declaration->dims, dims, n * sizeof (OrtrainDim));
+  ortrain_value_set_shape (self, dtype, dims, rank);
 }
 
 void

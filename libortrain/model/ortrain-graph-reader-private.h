@@ -25,6 +25,7 @@ typedef struct
   const Ortrain__Ox__ModelProto *proto;
   OrtrainProtoTensors *tensors;
   OrtrainModelLimits *limits;
+  gboolean ignores_declarations; /* of computed values, and which sizes of inputs are the same */
 
   /* results */
   OrtrainGraph *graph;

@@ -64,7 +64,16 @@ ortrain_graph_reader_get_opset (const Ortrain__Ox__ModelProto *proto, const char
 
 /* ---- Types and values ---- */
 
-/* What a ValueInfo declares. */
+/* Some writers put "?" or nothing for every size that they do not know: two of those are two sizes. */
+static gboolean
+is_name (const char *dim_param)
+{
+  while (g_ascii_isspace (*dim_param))
+    dim_param++;
+  return *dim_param != '\0' && *dim_param != '?' && !g_str_equal (dim_param, "-1");
+}
+
+/* What a ValueInfo declares. Sizes of 0 and less stand for any size. */
 static gboolean
 read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__ValueInfoProto *info, gboolean needed,
            OrtrainDType *dtype, OrtrainDim *dims, gint *rank, GError **error)
@@ -102,11 +111,11 @@ read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__Va
     {
       const Ortrain__Ox__TensorShapeProto__Dimension *dim = type->shape->dim[i];
       dims[i] = ortrain_dim_int (0);
-      if (dim->value_case == ORTRAIN__OX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && dim->dim_value >= 0 &&
+      if (dim->value_case == ORTRAIN__OX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && dim->dim_value > 0 &&
           dim->dim_value < (gint64) 1 << 48)
         dims[i] = ortrain_dim_int (dim->dim_value);
       else if (dim->value_case == ORTRAIN__OX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-               ortrain_reader_text (dim->dim_param)[0] != '\0')
+               !state->reader->ignores_declarations && is_name (ortrain_reader_text (dim->dim_param)))
         dims[i] = ortrain_dim_symbol (graph->dims, dim->dim_param);
       else
         dims[i] = ortrain_dim_unknown (graph->dims);
@@ -555,7 +564,9 @@ read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrai
         }
       ortrain_graph_mark_output (scope->graph, value, TRUE);
     }
-  /* what the file says about types; inference checks it */
+  if (scope->outer != NULL || state->reader->ignores_declarations)
+    return TRUE; /* bodies of control flow are inferred where they are put */
+  /* hints for inference */
   for (gsize i = 0; i < proto->n_output + proto->n_value_info; i++)
     {
       gboolean is_output = i < proto->n_output;
@@ -568,7 +579,7 @@ read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrai
         continue;
       if (!read_type (state, scope->graph, info, is_output, &dtype, dims, &rank, error))
         return FALSE;
-      ortrain_value_set_shape (value, dtype, dims, rank);
+      ortrain_value_declare (value, dtype, dims, rank);
     }
   return TRUE;
 }

@@ -27,6 +27,9 @@ struct _OrtrainModel
 gboolean ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error);
 /* The same in memory, external data left where it is. */
 GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error);
+/* The graph as ortrain_model_get_graph() makes it, but from the types and sizes of the inputs alone: what the file declares
+ * of computed values is not read, and names of sizes are no promise that two sizes are the same. transfer full */
+OrtrainGraph *ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error);
 /* Gives back the memory of those pages of the files that were read, as after weights were copied from them: they are
  * read again when they are needed. */
 void ortrain_model_trim (OrtrainModel *self);

@@ -450,7 +450,8 @@ ortrain_model_get_metadata (OrtrainModel *self, const char *key)
  * @self: a model
  *
  * What was found in the file that somebody who trains the model should know: initializers that an exporter merged,
- * weights in Constant nodes, functions. One sentence each.
+ * weights in Constant nodes, functions, declared shapes that are not those that the operators compute. One sentence
+ * each. Makes the graph of the model if there is none yet.
  *
  * Returns: (transfer full) (array zero-terminated=1): the sentences
  */
@@ -462,6 +463,9 @@ ortrain_model_get_notes (OrtrainModel *self)
 
   for (guint i = 0; self->reader.notes != NULL && i < self->reader.notes->len; i++)
     g_strv_builder_add (builder, self->reader.notes->pdata[i]);
+  OrtrainGraph *graph = self->file != NULL ? ortrain_model_get_graph (self, NULL) : NULL;
+  for (guint i = 0; graph != NULL && graph->notes != NULL && i < graph->notes->len; i++)
+    g_strv_builder_add (builder, graph->notes->pdata[i]);
   return g_strv_builder_end (builder);
 }
 
@@ -486,9 +490,12 @@ ortrain_model_get_file_graph (OrtrainModel *self)
 #define MAX_OPSET 28 /* nothing that is known here changed between 23 and this but in ways that upgrades handle */
 
 static OrtrainGraph *
-make_graph (OrtrainModel *self, GError **error)
+make_graph (OrtrainModel *self, gboolean ignore_declarations, GError **error)
 {
-  OrtrainGraphReader reader = { .proto = self->proto, .tensors = &self->tensors, .limits = self->limits };
+  OrtrainGraphReader reader = { .proto = self->proto,
+                                .tensors = &self->tensors,
+                                .limits = self->limits,
+                                .ignores_declarations = ignore_declarations };
   gint64 opset = ortrain_graph_reader_get_opset (self->proto, "");
 
   if (self->reader.unsupported != NULL)
@@ -541,8 +548,23 @@ ortrain_model_get_graph (OrtrainModel *self, GError **error)
     }
   g_mutex_lock (&self->lock);
   if (self->graph == NULL)
-    self->graph = make_graph (self, error);
+    {
+      self->graph = make_graph (self, FALSE, error);
+      if (self->graph != NULL && self->graph->n_contradicted > 0)
+        g_message ("%s: %u declared shapes are not those that the operators compute, and are ignored; the first: %s",
+                   self->path != NULL ? self->path : "a model in memory", self->graph->n_contradicted,
+                   (const char *) self->graph->notes->pdata[0]);
+    }
   OrtrainGraph *graph = self->graph;
+  g_mutex_unlock (&self->lock);
+  return graph;
+}
+
+OrtrainGraph *
+ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error)
+{
+  g_mutex_lock (&self->lock);
+  OrtrainGraph *graph = make_graph (self, TRUE, error);
   g_mutex_unlock (&self->lock);
   return graph;
 }
@@ -608,7 +630,8 @@ ortrain_model_to_string (OrtrainModel *self)
                           self->reader.graph->initializers->len);
   append_values (out, "Inputs    ", self->reader.graph->inputs);
   append_values (out, "Outputs   ", self->reader.graph->outputs);
-  for (guint i = 0; i < self->reader.notes->len; i++)
-    g_string_append_printf (out, "Note        %s\n", (const char *) self->reader.notes->pdata[i]);
+  g_auto (GStrv) notes = ortrain_model_get_notes (self);
+  for (guint i = 0; notes[i] != NULL; i++)
+    g_string_append_printf (out, "Note        %s\n", notes[i]);
   return g_string_free (out, FALSE);
 }

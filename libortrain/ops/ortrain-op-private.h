@@ -70,8 +70,8 @@ const OrtrainOpDef *ortrain_ops_get_nth (guint index);
 gboolean ortrain_ops_bind (OrtrainGraph *graph, GError **error);
 /* bind, then upgrade every node to operator set 23 and set graph->opset. */
 gboolean ortrain_ops_upgrade (OrtrainGraph *graph, GError **error);
-/* Types and shapes of all values, in graph order (sorts first). Contradictions between a file's declared shapes and the
- * inferred ones are errors; what a file declares and inference does not find is kept. */
+/* Types and shapes of all values, in graph order (sorts first). Declared shapes that inference contradicts are written
+ * into graph->notes and ignored; what a file declares and inference does not find is taken. */
 gboolean ortrain_ops_infer (OrtrainGraph *graph, GError **error);
 /* One node, whose inputs are known. Binds the row when needed. For passes that add nodes. */
 gboolean ortrain_ops_infer_node (OrtrainNode *node, GError **error);

@@ -27,7 +27,8 @@ infer_reduced (OrtrainInferContext *ctx, OrtrainDType dtype, GError **error)
     known = ortrain_infer_get_ints (ctx, 1, &axes, &n_axes);
   if (rank < 0)
     {
-      ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+      const gboolean all = known && n_axes == 0 && !noop && !keep;
+      ortrain_infer_set_unknown (ctx, 0, dtype, all ? 0 : -1);
       return TRUE;
     }
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0);

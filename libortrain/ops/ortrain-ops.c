@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-declarations-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-upgrade-private.h"
 
@@ -204,8 +205,6 @@ ortrain_ops_bind (OrtrainGraph *graph, GError **error)
   return bind_names (graph, error) && check_arity (graph, NULL, error);
 }
 
-static gboolean infer_declared (OrtrainNode *node, GError **error);
-
 /* Upgrades look at ranks, types and contents, and a file need not say them: nodes up to `until` get what inference finds.
  * Errors are left to the inference of the whole graph. */
 static void
@@ -217,7 +216,7 @@ infer_before (OrtrainGraph *graph, OrtrainNode *until, guint *position)
       if (node->op == NULL)
         node->op = ortrain_ops_lookup (node->domain, node->op_type);
       if (node->op != NULL && fits_arity (node, NULL))
-        infer_declared (node, NULL);
+        ortrain_ops_infer_declared (node, NULL);
     }
 }
 
@@ -255,50 +254,6 @@ ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
   if (!ortrain_graph_sort (graph, error) || !upgrade (graph, NULL, error))
     return FALSE;
   return ortrain_graph_sort (graph, error) && ortrain_ops_bind (graph, error);
-}
-
-/* What a file declared of a value, against what inference found: a contradiction is an error, and where inference knows
- * less, the declaration stands. */
-static gboolean
-reconcile (OrtrainNode *node, OrtrainValue *value, OrtrainDType dtype, const OrtrainDim *dims, gint rank,
-           GError **error)
-{
-  const char *what = NULL;
-  if (dtype != ORTRAIN_DTYPE_UNDEFINED && value->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != value->dtype)
-    what = "type";
-  else if (rank >= 0 && value->rank >= 0 && rank != value->rank)
-    what = "rank";
-  else if (rank >= 0 && value->rank >= 0)
-    for (gint i = 0; i < rank && what == NULL; i++)
-      if (ortrain_dim_is_int (dims[i]) && ortrain_dim_is_int (value->dims[i]) && dims[i].value != value->dims[i].value)
-        what = "shape";
-  if (what != NULL)
-    {
-      g_autofree char *text = ortrain_node_describe (node);
-      g_autofree char *declared = ortrain_dims_to_string (dims, rank);
-      g_autofree char *found = ortrain_dims_to_string (value->dims, value->rank);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, what[0] == 't' ? ORTRAIN_GRAPH_ERROR_DTYPE : ORTRAIN_GRAPH_ERROR_SHAPE,
-                   "%s: the file declares '%s' as %s %s, its inputs give %s %s", text, value->name,
-                   ortrain_dtype_get_name (dtype), declared, ortrain_dtype_get_name (value->dtype), found);
-      return FALSE;
-    }
-  OrtrainDim merged[ORTRAIN_MAX_RANK];
-  if (value->rank < 0)
-    ortrain_value_set_shape (value, value->dtype != ORTRAIN_DTYPE_UNDEFINED ? value->dtype : dtype, dims, rank);
-  else if (rank >= 0)
-    {
-      for (gint i = 0; i < rank; i++)
-        {
-          /* A number beats an expression, and a name that the user chose beats an unknown. */
-          const char *name;
-          gboolean unknown = ortrain_dim_is_symbol (value->dims[i], &name) && name[0] == '?';
-          merged[i] = ortrain_dim_is_int (dims[i]) || unknown ? dims[i] : value->dims[i];
-          if (ortrain_dim_is_int (value->dims[i]))
-            merged[i] = value->dims[i];
-        }
-      ortrain_value_set_shape (value, value->dtype != ORTRAIN_DTYPE_UNDEFINED ? value->dtype : dtype, merged, rank);
-    }
-  return TRUE;
 }
 
 static const struct
@@ -390,36 +345,14 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
   return node->op->infer == NULL || node->op->infer (&ctx, error);
 }
 
-/* One node, held against what the file declared of its outputs, which stands again when that goes wrong. */
-static gboolean
-infer_declared (OrtrainNode *node, GError **error)
+gboolean
+ortrain_ops_infer_declared (OrtrainNode *node, GError **error)
 {
-  const guint n = node->outputs->len;
-  g_autofree OrtrainDType *dtypes = g_new0 (OrtrainDType, n + 1);
-  g_autofree gint *ranks = g_new0 (gint, n + 1);
-  g_autofree OrtrainDim **dims = g_new0 (OrtrainDim *, n + 1);
-  for (guint k = 0; k < n; k++)
-    {
-      OrtrainValue *output = node->outputs->pdata[k];
-      ranks[k] = -1;
-      if (output == NULL)
-        continue;
-      dtypes[k] = output->dtype;
-      ranks[k] = output->rank;
-      dims[k] = g_memdup2 (output->dims, output->rank > 0 ? (gsize) output->rank * sizeof (OrtrainDim) : 0);
-      ortrain_value_set_shape (output, ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
-    }
-  gboolean ok = ortrain_ops_infer_node (node, error);
-  for (guint k = 0; k < n && ok; k++)
+  for (guint k = 0; k < node->outputs->len; k++)
     if (node->outputs->pdata[k] != NULL)
-      ok = reconcile (node, node->outputs->pdata[k], dtypes[k], dims[k], ranks[k], error);
-  for (guint k = 0; k < n; k++)
-    {
-      if (!ok && node->outputs->pdata[k] != NULL)
-        ortrain_value_set_shape (node->outputs->pdata[k], dtypes[k], dims[k], ranks[k]);
-      g_free (dims[k]);
-    }
-  return ok;
+      ortrain_value_set_shape (node->outputs->pdata[k], ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
+  const gboolean ok = ortrain_ops_infer_node (node, error);
+  return ortrain_declarations_apply (node, ok ? error : NULL) && ok;
 }
 
 gboolean
@@ -427,9 +360,12 @@ ortrain_ops_infer (OrtrainGraph *graph, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
+  g_clear_pointer (&graph->notes, g_ptr_array_unref);
+  graph->n_contradicted = 0;
   for (guint i = 0; i < graph->nodes->len; i++)
-    if (!infer_declared (graph->nodes->pdata[i], error))
+    if (!ortrain_ops_infer_declared (graph->nodes->pdata[i], error))
       return FALSE;
+  ortrain_declarations_note (graph);
   return TRUE;
 }
 

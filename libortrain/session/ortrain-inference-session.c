@@ -2,6 +2,7 @@
 #include "session/ortrain-inference-session.h"
 
 #include "memory/ortrain-memory-report-private.h"
+#include "model/ortrain-model-private.h"
 #include "session/ortrain-executor-private.h"
 #include "session/ortrain-interpreter-private.h"
 #include "session/ortrain-io-binding-private.h"
@@ -32,7 +33,8 @@ struct _OrtrainInferenceSession
   GMutex mutex; /* held while a program runs */
   OrtrainThreadPool *pool;
   OrtrainExecutor *executor;
-  OrtrainMemoryPlan *plan; /* of the last run */
+  gboolean ignores_declarations; /* the graph is the one without the file's declarations */
+  OrtrainMemoryPlan *plan;       /* of the last run */
   gboolean data_dependent; /* the last run needed the interpreter */
   gboolean disposed;
   guint64 seed;
@@ -130,6 +132,56 @@ ortrain_inference_session_init (OrtrainInferenceSession *self)
   g_mutex_init (&self->mutex);
 }
 
+static OrtrainExecutor *
+make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
+{
+  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (source, NULL);
+  const gboolean optimize = ortrain_session_options_get_optimize (self->options);
+  if (optimize && !ortrain_optimize_symbolic_graph (copy, error))
+    return NULL;
+  const OrtrainExecutorConfig config = {
+    .provider = ortrain_provider_get_cpu (),
+    .pool = self->pool,
+    .fixed_partition = ortrain_session_options_get_deterministic (self->options),
+    .optimize = optimize ? ortrain_optimize_static_graph : NULL,
+    .max_plans = ortrain_session_options_get_max_plans (self->options),
+  };
+  OrtrainExecutor *executor = ortrain_executor_new (copy, &config, error);
+  if (executor != NULL)
+    *graph = g_steal_pointer (&copy);
+  return executor;
+}
+
+/* Feeds that the declarations of the file do not allow, though its operators may: the session goes on with a graph that
+ * was inferred without them. FALSE with `error` as it was when the operators do not allow the feeds either. */
+static gboolean
+bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GError **error)
+{
+  if (self->ignores_declarations || !(g_error_matches (*error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION) ||
+                                      g_error_matches (*error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED)))
+    return FALSE;
+  g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL), graph = NULL;
+  g_autoptr (OrtrainExecutor) executor = source != NULL ? make_executor (self, source, &graph, NULL) : NULL;
+  GError *local_error = NULL;
+  if (executor == NULL)
+    return FALSE;
+  if (!ortrain_executor_bind (executor, feeds, NULL, &local_error))
+    {
+      const gboolean depends = g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT);
+      g_clear_error (&local_error);
+      if (!depends)
+        return FALSE;
+      self->data_dependent = TRUE;
+    }
+  g_clear_pointer (&self->executor, ortrain_executor_free);
+  self->executor = g_steal_pointer (&executor);
+  g_clear_object (&self->graph);
+  self->graph = g_steal_pointer (&graph);
+  self->ignores_declarations = TRUE;
+  g_clear_error (error);
+  return TRUE;
+}
+
 /**
  * ortrain_inference_session_new:
  * @model: a model
@@ -157,19 +209,8 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   self->options = g_object_ref (defaults);
   self->seed = ortrain_session_options_get_seed (defaults);
   self->print_memory = ortrain_session_options_get_print_memory (defaults);
-  self->graph = ortrain_graph_clone (source, NULL);
-  const gboolean optimize = ortrain_session_options_get_optimize (defaults);
-  if (optimize && !ortrain_optimize_symbolic_graph (self->graph, error))
-    return NULL;
   self->pool = ortrain_thread_pool_new (ortrain_session_options_get_threads (defaults));
-  const OrtrainExecutorConfig config = {
-    .provider = ortrain_provider_get_cpu (),
-    .pool = self->pool,
-    .fixed_partition = ortrain_session_options_get_deterministic (defaults),
-    .optimize = optimize ? ortrain_optimize_static_graph : NULL,
-    .max_plans = ortrain_session_options_get_max_plans (defaults),
-  };
-  self->executor = ortrain_executor_new (self->graph, &config, error);
+  self->executor = make_executor (self, source, &self->graph, error);
   return self->executor != NULL ? g_steal_pointer (&self) : NULL;
 }
 
@@ -300,13 +341,15 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTens
   guint n_plans = ortrain_executor_get_n_plans (self->executor);
   ortrain_executor_clear_outputs (self->executor);
 
-  if (!self->data_dependent && !ortrain_executor_bind (self->executor, feeds, NULL, &local_error))
+  if (!self->data_dependent && !ortrain_executor_bind (self->executor, feeds, NULL, &local_error) &&
+      !bind_without_declarations (self, feeds, &local_error))
     {
       if (!g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT))
         {
           g_propagate_error (error, g_steal_pointer (&local_error));
           return FALSE;
         }
+      g_clear_error (&local_error);
       self->data_dependent = TRUE;
     }
   if (self->data_dependent)
@@ -314,9 +357,15 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTens
       g_clear_object (&self->plan);
       if (!check_known_feeds (self, feeds, error))
         return FALSE;
-      g_autoptr (OrtrainTensorDict) outputs = ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, error);
+      g_autoptr (OrtrainTensorDict) outputs =
+          ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, &local_error);
+      if (outputs == NULL && bind_without_declarations (self, feeds, &local_error))
+        outputs = ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, &local_error);
       if (outputs == NULL)
-        return FALSE;
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
       for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
         {
           const char *name = ortrain_tensor_dict_get_name (bound, k);

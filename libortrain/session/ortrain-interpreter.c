@@ -2,11 +2,12 @@
 #include "session/ortrain-interpreter-private.h"
 
 #include "ops/ortrain-control-private.h"
+#include "ops/ortrain-declarations-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
 static gboolean
-run_node (OrtrainNode *node, OrtrainKernelFrame *frame, GError **error)
+run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainKernelFrame *frame, GError **error)
 {
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
@@ -44,7 +45,7 @@ run_node (OrtrainNode *node, OrtrainKernelFrame *frame, GError **error)
         ortrain_value_set_tensor (node->outputs->pdata[k], outputs[k]);
       g_clear_object (&outputs[k]);
     }
-  return ok;
+  return ok && ortrain_declarations_check (node, source, error);
 }
 
 static gboolean
@@ -110,7 +111,7 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
           counted = FALSE;
           continue;
         }
-      if (!run_node (node, frame, error))
+      if (!run_node (node, source, frame, error))
         return NULL;
       if (counted)
         release_inputs (node, left);

@@ -9,6 +9,15 @@
 
 typedef struct _OrtrainTrainingWorker OrtrainTrainingWorker;
 
+/* The graphs that a session runs, in the order of OrtrainTrainingGraph. */
+typedef enum
+{
+  ORTRAIN_TRAINING_RUN_TRAIN,
+  ORTRAIN_TRAINING_RUN_EVALUATE,
+  ORTRAIN_TRAINING_RUN_EVALUATE_LOSS,
+  ORTRAIN_N_TRAINING_RUNS,
+} OrtrainTrainingRun;
+
 struct _OrtrainTrainingSession
 {
   GObject parent_instance;
@@ -19,7 +28,9 @@ struct _OrtrainTrainingSession
   OrtrainParameterStore *store;
   OrtrainThreadPool *pool;
   OrtrainStepArena *arena;
-  OrtrainExecutor *training, *evaluation, *evaluation_loss;
+  OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
+  OrtrainTrainingGraph *declared_graph; /* NULL, or `graph` is one without the file's declarations, and this is the
+                                           first one, which others may hold */
   OrtrainMailbox *mailbox;
   OrtrainTrainingWorker *worker; /* made when first needed */
 
@@ -52,6 +63,10 @@ void ortrain_training_session_leave (OrtrainTrainingSession *self);
 /* For work that goes on in another thread: the claim is taken here, adopted there by the thread that works. */
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
 void ortrain_training_session_adopt (OrtrainTrainingSession *self);
+
+/* Finds or makes the plan for these feeds, and binds them. */
+gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,
+                                              OrtrainTensorDict *feeds, GError **error);
 
 /* The same as the public functions, for callers that hold the claim. */
 double ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,

@@ -58,7 +58,7 @@ normalize (double value)
 static gboolean
 read_loss (OrtrainTrainingSession *self, double *loss, GError **error)
 {
-  gconstpointer address = ortrain_executor_peek (self->training, self->graph->loss);
+  gconstpointer address = ortrain_executor_peek (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], self->graph->loss);
   if (address == NULL)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "the loss is not computed by the plan");
@@ -78,7 +78,7 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
     .accumulate_gradients = self->n_accumulated > 0,
   };
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
-  if (!ortrain_executor_run (self->training, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error) ||
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, &frame, cancellable, error) ||
       !read_loss (self, loss, error))
     return FALSE;
   if (!isfinite (*loss))
@@ -101,7 +101,7 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
    */
   if (self->n_accumulated == 0)
     self->has_gradients = FALSE;
-  if (!ortrain_executor_run (self->training, ORTRAIN_PHASE_BACKWARD, &frame,
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_BACKWARD, &frame,
                              self->n_accumulated == 0 ? cancellable : NULL, error))
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
@@ -115,9 +115,9 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
                                          GCancellable *cancellable, GError **error)
 {
   g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
-  if (feeds == NULL || !ortrain_executor_bind (self->training, feeds, NULL, error))
+  if (feeds == NULL || !ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
     return NAN;
-  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->training);
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
     {
       g_set_object (&self->plan, plan);
@@ -132,7 +132,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   if (!ok)
     ortrain_parameter_store_restore_buffers (self->store);
   self->in_step = FALSE;
-  ortrain_executor_release_feeds (self->training);
+  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (!ok)
     return NAN;
   self->n_accumulated++;
@@ -303,11 +303,12 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
   gboolean with_loss = self->graph->targets[0] == NULL;
   for (guint i = 0; self->graph->targets[i] != NULL && !with_loss; i++)
     with_loss = ortrain_tensor_dict_contains (inputs, self->graph->targets[i]);
-  OrtrainExecutor *executor = with_loss ? self->evaluation_loss : self->evaluation;
+  const OrtrainTrainingRun run = with_loss ? ORTRAIN_TRAINING_RUN_EVALUATE_LOSS : ORTRAIN_TRAINING_RUN_EVALUATE;
   OrtrainGraph *graph = with_loss ? self->graph->evaluation_loss : self->graph->evaluation;
   g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, graph, inputs, error);
-  if (feeds == NULL || !ortrain_executor_bind (executor, feeds, NULL, error))
+  if (feeds == NULL || !ortrain_training_session_bind_feeds (self, run, feeds, error))
     return NULL;
+  OrtrainExecutor *executor = self->executors[run];
   OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = (guint32) self->n_train_steps };
   self->in_step = TRUE;
   gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
@@ -367,9 +368,9 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
     return NULL;
   OrtrainMemoryPlan *plan = NULL;
   g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
-  if (feeds != NULL && ortrain_executor_bind (self->training, feeds, NULL, error))
-    plan = g_object_ref (ortrain_executor_get_plan (self->training));
-  ortrain_executor_release_feeds (self->training);
+  if (feeds != NULL && ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
+    plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
+  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   ortrain_training_session_leave (self);
   return plan;
 }

@@ -8,6 +8,8 @@
 #include "session/ortrain-training-session-signals-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
+#include <string.h>
+
 /* Reports of phases that wait for an owner who does not take them. */
 #define MAX_REPORTS 4096
 
@@ -113,6 +115,96 @@ ortrain_training_session_leave (OrtrainTrainingSession *self)
 
 /* ---- making ---- */
 
+static void
+free_executors (OrtrainExecutor **executors)
+{
+  for (guint i = 0; i < ORTRAIN_N_TRAINING_RUNS; i++)
+    g_clear_pointer (&executors[i], ortrain_executor_free);
+}
+
+static gboolean
+make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph, OrtrainExecutor **executors, GError **error)
+{
+  OrtrainGraph *const graphs[] = { graph->training, graph->evaluation, graph->evaluation_loss };
+  static const OrtrainCategory held[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT, ORTRAIN_CATEGORY_STATE,
+                                          ORTRAIN_CATEGORY_BUFFER };
+  for (guint i = 0; i < ORTRAIN_N_TRAINING_RUNS; i++)
+    {
+      const OrtrainExecutorConfig config = {
+        .provider = ortrain_provider_get_cpu (),
+        .pool = self->pool,
+        .fixed_partition = ortrain_training_options_get_deterministic (self->options),
+        .training = i == ORTRAIN_TRAINING_RUN_TRAIN,
+        .arena = self->arena,
+        .resolve = ortrain_parameter_store_resolve,
+        .resolve_data = self->store,
+        .optimize = ortrain_optimize_static_graph,
+      };
+      executors[i] = ortrain_executor_new (graphs[i], &config, error);
+      if (executors[i] == NULL)
+        {
+          free_executors (executors);
+          return FALSE;
+        }
+      for (guint k = 0; k < G_N_ELEMENTS (held); k++)
+        ortrain_executor_set_persistent (executors[i], held[k], self->store->bytes[held[k]]);
+    }
+  return TRUE;
+}
+
+static gboolean
+same_names (GArray *a, GArray *b)
+{
+  gboolean same = a->len == b->len;
+  for (guint i = 0; i < a->len && same; i++)
+    same = g_str_equal (g_array_index (a, OrtrainTrainedTensor, i).name, g_array_index (b, OrtrainTrainedTensor, i).name);
+  return same;
+}
+
+/* Feeds that the declarations of the file do not allow, though its operators may: the session goes on with graphs that
+ * were inferred without them, over the same parameters. */
+static gboolean
+bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainTensorDict *feeds)
+{
+  OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS] = { NULL };
+  g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (self->model);
+  g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
+  g_autoptr (OrtrainTrainingGraph) graph =
+      source != NULL ? ortrain_training_graph_new (source, self->options, padding_rows, NULL) : NULL;
+  if (graph == NULL || !same_names (graph->parameters, self->graph->parameters) ||
+      !same_names (graph->buffers, self->graph->buffers) || !make_executors (self, graph, executors, NULL))
+    return FALSE;
+  if (!ortrain_executor_bind (executors[run], feeds, NULL, NULL))
+    {
+      free_executors (executors);
+      return FALSE;
+    }
+  free_executors (self->executors);
+  memcpy (self->executors, executors, sizeof executors);
+  self->declared_graph = self->graph;
+  self->graph = g_steal_pointer (&graph);
+  return TRUE;
+}
+
+gboolean
+ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainTensorDict *feeds,
+                                     GError **error)
+{
+  GError *local_error = NULL;
+  if (ortrain_executor_bind (self->executors[run], feeds, NULL, &local_error))
+    return TRUE;
+  if (self->declared_graph == NULL &&
+      (g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION) ||
+       g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED)) &&
+      bind_without_declarations (self, run, feeds))
+    {
+      g_error_free (local_error);
+      return TRUE;
+    }
+  g_propagate_error (error, local_error);
+  return FALSE;
+}
+
 static gboolean
 make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
@@ -137,34 +229,8 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
   if (self->store == NULL)
     return FALSE;
   self->arena = ortrain_step_arena_new (provider);
-  OrtrainExecutorConfig config = {
-    .provider = provider,
-    .pool = self->pool,
-    .fixed_partition = ortrain_training_options_get_deterministic (options),
-    .training = TRUE,
-    .arena = self->arena,
-    .resolve = ortrain_parameter_store_resolve,
-    .resolve_data = self->store,
-    .optimize = ortrain_optimize_static_graph,
-  };
-  self->training = ortrain_executor_new (graph->training, &config, error);
-  if (self->training == NULL)
+  if (!make_executors (self, graph, self->executors, error))
     return FALSE;
-  config.training = FALSE;
-  self->evaluation = ortrain_executor_new (graph->evaluation, &config, error);
-  if (self->evaluation == NULL)
-    return FALSE;
-  self->evaluation_loss = ortrain_executor_new (graph->evaluation_loss, &config, error);
-  if (self->evaluation_loss == NULL)
-    return FALSE;
-  static const OrtrainCategory held[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT, ORTRAIN_CATEGORY_STATE,
-                                          ORTRAIN_CATEGORY_BUFFER };
-  for (guint i = 0; i < G_N_ELEMENTS (held); i++)
-    {
-      ortrain_executor_set_persistent (self->training, held[i], self->store->bytes[held[i]]);
-      ortrain_executor_set_persistent (self->evaluation, held[i], self->store->bytes[held[i]]);
-      ortrain_executor_set_persistent (self->evaluation_loss, held[i], self->store->bytes[held[i]]);
-    }
   self->graph = g_steal_pointer (&graph);
   return TRUE;
 }
@@ -396,13 +462,12 @@ ortrain_training_session_dispose (GObject *object)
       return;
     }
   g_clear_pointer (&self->worker, ortrain_training_worker_free);
-  g_clear_pointer (&self->training, ortrain_executor_free);
-  g_clear_pointer (&self->evaluation, ortrain_executor_free);
-  g_clear_pointer (&self->evaluation_loss, ortrain_executor_free);
+  free_executors (self->executors);
   g_clear_object (&self->plan);
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&self->graph, ortrain_training_graph_free);
+  g_clear_pointer (&self->declared_graph, ortrain_training_graph_free);
   g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);

@@ -2,6 +2,7 @@
 #include "transform/ortrain-specialize-private.h"
 
 #include "ops/ortrain-control-private.h"
+#include "ops/ortrain-declarations-private.h"
 
 #include <string.h>
 
@@ -249,6 +250,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
         ok = take_branch (graph, &next, pending, error);
       else
         ok = ortrain_ops_infer_node (next.node, error) && check_static (next.node, error) &&
+             ortrain_declarations_check (next.node, source, error) &&
              ortrain_fold_node (graph, next.node, next.host, &folded, error);
       if (ok && !folded)
         ortrain_eliminate_node (graph, next.node);
