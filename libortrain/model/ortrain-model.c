@@ -492,10 +492,9 @@ ortrain_model_get_file_graph (OrtrainModel *self)
 static OrtrainGraph *
 make_graph (OrtrainModel *self, gboolean ignore_declarations, GError **error)
 {
-  OrtrainGraphReader reader = { .proto = self->proto,
-                                .tensors = &self->tensors,
-                                .limits = self->limits,
-                                .ignores_declarations = ignore_declarations };
+  OrtrainGraphReader reader = {
+    .proto = self->proto, .tensors = &self->tensors, .limits = self->limits, .ignores_declarations = ignore_declarations
+  };
   gint64 opset = ortrain_graph_reader_get_opset (self->proto, "");
 
   if (self->reader.unsupported != NULL)
@@ -524,6 +523,34 @@ make_graph (OrtrainModel *self, gboolean ignore_declarations, GError **error)
   return graph;
 }
 
+/* With the declarations of the file as hints; without them when it is they that do not fit. */
+static OrtrainGraph *
+make_hinted_graph (OrtrainModel *self, GError **error)
+{
+  g_autoptr (GError) local_error = NULL;
+  OrtrainGraph *graph = make_graph (self, FALSE, &local_error);
+  if (graph == NULL && (g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE) ||
+                        g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE)))
+    graph = make_graph (self, TRUE, NULL);
+  if (graph == NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
+    }
+  if (local_error != NULL)
+    {
+      graph->notes = g_ptr_array_new_with_free_func (g_free);
+      graph->n_contradicted = 1;
+      g_ptr_array_add (
+          graph->notes,
+          g_strdup_printf ("The shapes that the file declares do not fit, and are ignored: %s", local_error->message));
+    }
+  if (graph->n_contradicted > 0)
+    g_message ("%s: %s%s", self->path != NULL ? self->path : "A model in memory", (const char *) graph->notes->pdata[0],
+               graph->n_contradicted > 1 ? ", and more" : "");
+  return graph;
+}
+
 /**
  * ortrain_model_get_graph:
  * @self: a model
@@ -548,13 +575,7 @@ ortrain_model_get_graph (OrtrainModel *self, GError **error)
     }
   g_mutex_lock (&self->lock);
   if (self->graph == NULL)
-    {
-      self->graph = make_graph (self, FALSE, error);
-      if (self->graph != NULL && self->graph->n_contradicted > 0)
-        g_message ("%s: %u declared shapes are not those that the operators compute, and are ignored; the first: %s",
-                   self->path != NULL ? self->path : "a model in memory", self->graph->n_contradicted,
-                   (const char *) self->graph->notes->pdata[0]);
-    }
+    self->graph = make_hinted_graph (self, error);
   OrtrainGraph *graph = self->graph;
   g_mutex_unlock (&self->lock);
   return graph;

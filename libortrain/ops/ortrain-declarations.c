@@ -95,9 +95,10 @@ void
 ortrain_declarations_note (OrtrainGraph *graph)
 {
   if (graph->n_contradicted > MAX_NOTES)
-    g_ptr_array_add (graph->notes, g_strdup_printf ("%u more declared shapes contradict what the operators compute, and "
-                                                    "are ignored",
-                                                    graph->n_contradicted - MAX_NOTES));
+    g_ptr_array_add (graph->notes,
+                     g_strdup_printf ("%u more declared shapes contradict what the operators compute, and "
+                                      "are ignored",
+                                      graph->n_contradicted - MAX_NOTES));
 }
 
 /* `found`: what the value is once shapes are numbers. */
@@ -113,8 +114,8 @@ check_declaration (OrtrainNode *node, const OrtrainValue *declared, const Ortrai
   g_autofree char *said = ortrain_dims_to_string (declared->dims, declared->rank);
   g_autofree char *is = ortrain_dims_to_string (found->dims, found->rank);
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION,
-               "%s: the file declares '%s' as %s, but with these inputs it is %s; correct the declaration",
-               text, found->name, said, is);
+               "%s: the file declares '%s' as %s, but with these inputs it is %s; correct the declaration", text,
+               found->name, said, is);
   return FALSE;
 }
 
@@ -124,9 +125,8 @@ ortrain_declarations_check (OrtrainNode *node, OrtrainGraph *source, GError **er
   for (guint k = 0; k < node->outputs->len; k++)
     {
       const OrtrainValue *output = node->outputs->pdata[k];
-      const OrtrainValue *declared = output != NULL && output->relies_on_declaration
-                                         ? ortrain_graph_find_value (source, output->name)
-                                         : NULL;
+      const OrtrainValue *declared =
+          output != NULL && output->relies_on_declaration ? ortrain_graph_find_value (source, output->name) : NULL;
       if (declared != NULL && !check_declaration (node, declared, output, error))
         return FALSE;
     }

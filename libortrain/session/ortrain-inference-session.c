@@ -35,7 +35,7 @@ struct _OrtrainInferenceSession
   OrtrainExecutor *executor;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
   OrtrainMemoryPlan *plan;       /* of the last run */
-  gboolean data_dependent; /* the last run needed the interpreter */
+  gboolean data_dependent;       /* the last run needed the interpreter */
   gboolean disposed;
   guint64 seed;
   guint32 n_runs;

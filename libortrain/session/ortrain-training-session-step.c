@@ -78,7 +78,8 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
     .accumulate_gradients = self->n_accumulated > 0,
   };
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, &frame, cancellable, error) ||
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, &frame, cancellable,
+                             error) ||
       !read_loss (self, loss, error))
     return FALSE;
   if (!isfinite (*loss))

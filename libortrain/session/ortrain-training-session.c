@@ -157,7 +157,8 @@ same_names (GArray *a, GArray *b)
 {
   gboolean same = a->len == b->len;
   for (guint i = 0; i < a->len && same; i++)
-    same = g_str_equal (g_array_index (a, OrtrainTrainedTensor, i).name, g_array_index (b, OrtrainTrainedTensor, i).name);
+    same =
+        g_str_equal (g_array_index (a, OrtrainTrainedTensor, i).name, g_array_index (b, OrtrainTrainedTensor, i).name);
   return same;
 }
 

@@ -73,7 +73,7 @@ static void
 feed_floats (OrtrainTensorDict *feeds, const char *name, gint64 rows, gint64 columns)
 {
   const gint64 dims[] = { rows, columns };
-  g_autofree float *values = g_new (float, rows * columns + 1);
+  g_autofree float *values = g_new (float, rows *columns + 1);
   for (gint64 i = 0; i < rows * columns; i++)
     values[i] = (float) (i % 5) - 1.5f;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (dims, 2, values, (gsize) (rows * columns), NULL);
@@ -126,12 +126,12 @@ test_wrong_shapes (void)
     const char *input, *middle, *output;
     gboolean is_noted;
   } cases[] = {
-    { "b,4", NULL, "3,4,5", TRUE },    { "b,4", NULL, "b,7", TRUE },      { "b,4", "b,4,1", "b,4", TRUE },
-    { "b,4", "b,5", "b,4", TRUE },     { "b,4", "1,4", "8,4", FALSE },    { "b,4", "b,4", "1,4", FALSE },
-    { "?,?", "?,?", "?,?", FALSE },    { "0,4", NULL, "0,4", FALSE },     { "-1,4", NULL, "-1,4", FALSE },
-    { "_,4", NULL, "_,4", FALSE },     { "?,? ", NULL, "?", TRUE },       { " ,4", NULL, " , ", FALSE },
-    { NULL, NULL, NULL, FALSE },       { "2,4", "b,b", "b,4", FALSE },    { "b,c", "c,b", "c,b", FALSE },
-    { "b,c", "4,4", "b,b", FALSE },    { "b,c", "b,c,c,c,c,c,c", "", TRUE },
+    { "b,4", NULL, "3,4,5", TRUE }, { "b,4", NULL, "b,7", TRUE },         { "b,4", "b,4,1", "b,4", TRUE },
+    { "b,4", "b,5", "b,4", TRUE },  { "b,4", "1,4", "8,4", FALSE },       { "b,4", "b,4", "1,4", FALSE },
+    { "?,?", "?,?", "?,?", FALSE }, { "0,4", NULL, "0,4", FALSE },        { "-1,4", NULL, "-1,4", FALSE },
+    { "_,4", NULL, "_,4", FALSE },  { "?,? ", NULL, "?", TRUE },          { " ,4", NULL, " , ", FALSE },
+    { NULL, NULL, NULL, FALSE },    { "2,4", "b,b", "b,4", FALSE },       { "b,c", "c,b", "c,b", FALSE },
+    { "b,c", "4,4", "b,b", FALSE }, { "b,c", "b,c,c,c,c,c,c", "", TRUE },
   };
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
