@@ -17,10 +17,11 @@ get_branch (OrtrainNode *node, gboolean taken)
   return ORTRAIN_IS_GRAPH (object) ? ORTRAIN_GRAPH (object) : NULL;
 }
 
+/* Also one that only a branch inside of this one reads. */
 static gboolean
 is_captured (const OrtrainValue *value)
 {
-  return value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL && value->uses->len > 0;
+  return value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
 }
 
 /* Input `i` of a branch is what it reads by this name, or nothing. */

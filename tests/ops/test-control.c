@@ -181,6 +181,59 @@ test_computed (void)
   g_assert_false (ortrain_check_report_get_trainable (report));
 }
 
+/* y = flag ? (flag ? -x : x) : x: only the branch inside of the branch reads x. */
+static void
+test_nested (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  const OrtrainDim dims[] = { ortrain_dim_symbol (graph->dims, "n") };
+  ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, dims, 1);
+  OrtrainValue *flag = ortrain_graph_new_input (graph, "flag", ORTRAIN_DTYPE_BOOL, NULL, 0);
+  static const char *const names[] = { "then_branch", "else_branch" }, *const types[] = { "Neg", "Identity" };
+  OrtrainNode *outer = ortrain_graph_new_node (graph, "", "If", "outer", &flag, 1, 1);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (OrtrainGraph) branch = ortrain_graph_new (names[i]);
+      OrtrainValue *captured = ortrain_graph_new_value (branch, "flag"), *x = ortrain_graph_new_value (branch, "x");
+      OrtrainNode *node;
+      if (i == 0)
+        {
+          node = ortrain_graph_new_node (branch, "", "If", "inner", &captured, 1, 1);
+          for (guint k = 0; k < 2; k++)
+            {
+              g_autoptr (OrtrainGraph) inner = ortrain_graph_new (names[k]);
+              OrtrainValue *again = ortrain_graph_new_value (inner, "x");
+              OrtrainNode *leaf = ortrain_graph_new_node (inner, "", types[k], NULL, &again, 1, 1);
+              ortrain_graph_mark_output (inner, ortrain_node_output (leaf, 0), TRUE);
+              ortrain_attributes_set_graph (node->attributes, names[k], G_OBJECT (inner));
+            }
+        }
+      else
+        node = ortrain_graph_new_node (branch, "", "Identity", NULL, &x, 1, 1);
+      ortrain_graph_mark_output (branch, ortrain_node_output (node, 0), TRUE);
+      ortrain_attributes_set_graph (outer->attributes, names[i], G_OBJECT (branch));
+    }
+  ortrain_value_rename (ortrain_node_output (outer, 0), "y");
+  ortrain_graph_mark_output (graph, ortrain_node_output (outer, 0), TRUE);
+  graph->opset = 17;
+  ortrain_ops_upgrade (graph, &error);
+  g_assert_no_error (error);
+  for (guint8 taken = 0; taken < 2; taken++)
+    {
+      const gint64 extents[] = { 4 };
+      g_autoptr (OrtrainTensor) contents = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, NULL, 0, &taken, 1, &error);
+      const OrtrainSpecializeInput inputs[] = {
+        { .name = "x", .dtype = ORTRAIN_DTYPE_FLOAT32, .dims = extents, .rank = 1 },
+        { .name = "flag", .dtype = ORTRAIN_DTYPE_BOOL, .contents = contents },
+      };
+      g_autoptr (OrtrainGraph) special = ortrain_specialize (graph, inputs, 2, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (special->nodes->len, ==, 1);
+      g_assert_cmpstr (((OrtrainNode *) special->nodes->pdata[0])->op_type, ==, taken ? "Neg" : "Identity");
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -188,6 +241,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/ops/control/known", test_known);
   g_test_add_func ("/ops/control/planned", test_planned);
   g_test_add_func ("/ops/control/fed", test_fed);
+  g_test_add_func ("/ops/control/nested", test_nested);
   g_test_add_func ("/ops/control/computed", test_computed);
   return g_test_run ();
 }
