@@ -38,7 +38,8 @@ struct _OrtrainDataLoader
 
   guint64 *indices; /* of one batch */
   gsize n_indices;
-  GPtrArray *pool; /* batches that were given out */
+  gsize n_in_batch; /* of the last one */
+  GPtrArray *pool;  /* batches that were given out */
 };
 
 G_DEFINE_FINAL_TYPE (OrtrainDataLoader, ortrain_data_loader, G_TYPE_OBJECT)
@@ -324,6 +325,7 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   guint64 length = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
+  self->n_in_batch = 0;
   if (length == 0)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "the dataset has no items");
@@ -365,7 +367,24 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
   if (!ortrain_dataset_fill_batch (self->dataset, self->indices, n, batch, error))
     return NULL;
   self->position += n;
+  self->n_in_batch = n;
   return g_steal_pointer (&batch);
+}
+
+/**
+ * ortrain_data_loader_get_item_index:
+ * @self: a loader
+ * @row: a row of the batch that [method@DataLoader.next] returned last
+ *
+ * Which item of the dataset stands in a row of the last batch, for messages about it.
+ *
+ * Returns: the number of the item in the dataset, from 0; -1 if the last batch has no such row
+ */
+gint64
+ortrain_data_loader_get_item_index (OrtrainDataLoader *self, guint row)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), -1);
+  return row < self->n_in_batch ? (gint64) self->indices[row] : -1;
 }
 
 /**

@@ -16,6 +16,8 @@ OrtrainDataLoader *ortrain_data_loader_new (OrtrainDataset *dataset, guint batch
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensorDict *ortrain_data_loader_next (OrtrainDataLoader *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+gint64 ortrain_data_loader_get_item_index (OrtrainDataLoader *self, guint row);
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_data_loader_reset (OrtrainDataLoader *self);
 
 ORTRAIN_AVAILABLE_IN_ALL

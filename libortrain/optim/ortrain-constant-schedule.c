@@ -27,7 +27,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_constant_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_constant_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainConstantSchedule *self = ORTRAIN_CONSTANT_SCHEDULE (schedule);
   *factor = self->factor;

@@ -34,7 +34,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_cosine_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_cosine_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainCosineSchedule *self = ORTRAIN_COSINE_SCHEDULE (schedule);
   double p = step >= self->total_steps ? 1.0 : (double) step / (double) self->total_steps;

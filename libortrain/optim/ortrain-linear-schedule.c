@@ -29,7 +29,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_linear_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_linear_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainLinearSchedule *self = ORTRAIN_LINEAR_SCHEDULE (schedule);
   double p = step >= self->total_steps ? 1.0 : (double) step / (double) self->total_steps;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-lr-schedule.h"
 
+#include "core/ortrain-errors.h"
 #include "core/ortrain-home-private.h"
 
 #include <math.h>
@@ -33,13 +34,14 @@ typedef struct
   double number;
   GVariant *state;
   gboolean ok;
+  GError **error;
 } HomeCall;
 
 static void
 evaluate_at_home (gpointer data)
 {
   HomeCall *call = data;
-  call->ok = ortrain_lr_schedule_evaluate (call->self, call->step, &call->number);
+  call->ok = ortrain_lr_schedule_evaluate (call->self, call->step, &call->number, call->error);
 }
 
 static void
@@ -67,29 +69,50 @@ load_state_at_home (gpointer data)
  * ortrain_lr_schedule_evaluate:
  * @self: a schedule
  * @step: the number of updates made so far
- * @factor: (out): the factor on the learning rate
+ * @factor: (out): the factor on the learning rate; 1 on error
+ * @error: return location for an error
  *
- * Says the factor at a step. Where there is none, or it is not a finite number, @factor is 1.
+ * Computes the factor at a step. A schedule that fails, or gives a factor that is not a finite number, is an error: the
+ * update that asks for it is not made.
  *
- * Returns: %FALSE if there is none
+ * Returns: %FALSE on error
  */
 gboolean
-ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *factor)
+ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *factor, GError **error)
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
   g_return_val_if_fail (factor != NULL, FALSE);
   if (ortrain_home_is_elsewhere (self))
     {
-      HomeCall call = { .self = self, .step = step };
+      HomeCall call = { .self = self, .step = step, .number = 1.0, .error = error };
       ortrain_home_call (evaluate_at_home, &call);
       *factor = call.number;
       return call.ok;
     }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
+  g_autoptr (GError) local_error = NULL;
   double value = 1.0;
-  gboolean found = klass->evaluate != NULL && klass->evaluate (self, step, &value) && isfinite (value);
-  *factor = found ? value : 1.0;
-  return found;
+  gboolean ok = klass->evaluate != NULL && klass->evaluate (self, step, &value, &local_error);
+  *factor = 1.0;
+  if (local_error != NULL)
+    g_propagate_prefixed_error (error, g_steal_pointer (&local_error), "%s at step %" G_GUINT64_FORMAT ": ",
+                                G_OBJECT_TYPE_NAME (self), step);
+  else if (!ok) /* a method written in a scripting language may fail without a reason */
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "%s at step %" G_GUINT64_FORMAT ": evaluate failed without a reason", G_OBJECT_TYPE_NAME (self), step);
+  else if (!isfinite (value))
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+                 "%s at step %" G_GUINT64_FORMAT ": the factor on the learning rate is %s", G_OBJECT_TYPE_NAME (self),
+                 step,
+                 isnan (value) ? "nan"
+                 : value < 0   ? "-inf"
+                               : "inf");
+  else
+    {
+      *factor = value;
+      return TRUE;
+    }
+  return FALSE;
 }
 
 /**

@@ -31,12 +31,13 @@ struct _OrtrainLrScheduleClass
    * @self: a schedule
    * @step: the number of updates made so far
    * @factor: (out): the factor on the learning rate
+   * @error: return location for an error
    *
-   * Says the factor at a step.
+   * Computes the factor at a step.
    *
-   * Returns: %FALSE if there is none, which counts as 1
+   * Returns: %FALSE on error
    */
-  gboolean (*evaluate) (OrtrainLrSchedule *self, guint64 step, double *factor);
+  gboolean (*evaluate) (OrtrainLrSchedule *self, guint64 step, double *factor, GError **error);
   void (*observe) (OrtrainLrSchedule *self, double metric);
   /**
    * OrtrainLrScheduleClass::save_state:
@@ -63,7 +64,7 @@ struct _OrtrainLrScheduleClass
 };
 
 ORTRAIN_AVAILABLE_IN_ALL
-gboolean ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *factor);
+gboolean ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *factor, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric);
 ORTRAIN_AVAILABLE_IN_ALL

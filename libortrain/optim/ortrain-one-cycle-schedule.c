@@ -36,7 +36,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_one_cycle_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_one_cycle_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainOneCycleSchedule *self = ORTRAIN_ONE_CYCLE_SCHEDULE (schedule);
   double last = (double) self->total_steps - 1.0;

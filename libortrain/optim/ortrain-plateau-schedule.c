@@ -41,7 +41,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_plateau_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_plateau_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
   *factor = self->factor;

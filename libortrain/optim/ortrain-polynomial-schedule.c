@@ -33,7 +33,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_polynomial_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_polynomial_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainPolynomialSchedule *self = ORTRAIN_POLYNOMIAL_SCHEDULE (schedule);
   double p = step >= self->total_steps ? 1.0 : (double) step / (double) self->total_steps;

@@ -31,7 +31,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_step_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_step_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainStepSchedule *self = ORTRAIN_STEP_SCHEDULE (schedule);
   *factor = pow (self->gamma, (double) (step / self->step_size));

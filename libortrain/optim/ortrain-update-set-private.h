@@ -22,6 +22,8 @@ OrtrainUpdateSet *ortrain_update_set_new (OrtrainOptimizer *optimizer, const Ort
 void ortrain_update_set_free (OrtrainUpdateSet *self);
 
 OrtrainOptimizer *ortrain_update_set_get_optimizer (OrtrainUpdateSet *self); /* transfer none */
+/* Whether a method of a class from outside of the library makes the updates, which may fail half way. */
+gboolean ortrain_update_set_is_custom (OrtrainUpdateSet *self);
 guint ortrain_update_set_get_n_states (OrtrainUpdateSet *self);
 const char *ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state); /* "exp_avg" */
 gsize ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter);

@@ -179,6 +179,12 @@ ortrain_update_set_get_optimizer (OrtrainUpdateSet *self)
   return self->optimizer;
 }
 
+gboolean
+ortrain_update_set_is_custom (OrtrainUpdateSet *self)
+{
+  return self->kernel == NULL && self->n > 0;
+}
+
 guint
 ortrain_update_set_get_n_states (OrtrainUpdateSet *self)
 {
@@ -289,10 +295,11 @@ update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, G
           /* A method written in a scripting language may fail without saying why. */
           if (local_error == NULL)
             g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                         "%s failed to move parameter '%s', without a reason", G_OBJECT_TYPE_NAME (self->optimizer),
+                         "%s on parameter '%s': update failed without a reason", G_OBJECT_TYPE_NAME (self->optimizer),
                          entry->name);
           else
-            g_propagate_error (error, g_steal_pointer (&local_error));
+            g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
+                                        "%s on parameter '%s': ", G_OBJECT_TYPE_NAME (self->optimizer), entry->name);
           return FALSE;
         }
     }

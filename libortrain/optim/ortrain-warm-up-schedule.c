@@ -31,7 +31,7 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static gboolean
-ortrain_warm_up_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor)
+ortrain_warm_up_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainWarmUpSchedule *self = ORTRAIN_WARM_UP_SCHEDULE (schedule);
   if (step < self->steps)
@@ -40,7 +40,7 @@ ortrain_warm_up_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, do
       return TRUE;
     }
   if (self->after != NULL)
-    return ortrain_lr_schedule_evaluate (self->after, step - self->steps, factor);
+    return ortrain_lr_schedule_evaluate (self->after, step - self->steps, factor, error);
   *factor = 1.0;
   return TRUE;
 }

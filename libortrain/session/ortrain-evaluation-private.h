@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "data/ortrain-dataset.h"
+#include "data/ortrain-data-loader.h"
 #include "session/ortrain-training-session.h"
 
 /* Tries the model on a dataset, in order. loss: the mean over the items, not a number without targets; metric: the
@@ -9,3 +9,8 @@
  */
 gboolean ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
                                    GCancellable *cancellable, double *loss, double *metric, GError **error);
+
+/* Propagates the error of a step on the loader's last batch: with the reason, if it is not NULL, and the number that the
+ * item to blame has in the dataset, if the session found one. error: taken */
+void ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader *loader, const char *reason,
+                                   GError **dest, GError *error);

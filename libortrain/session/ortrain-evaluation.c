@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-evaluation-private.h"
 
-#include "data/ortrain-data-loader.h"
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "session/ortrain-training-session-private.h"
 
@@ -49,6 +48,21 @@ count_items (OrtrainTensorDict *batch)
   return first != NULL && ortrain_tensor_get_rank (first) > 0 ? ortrain_tensor_get_dim (first, 0) : 1;
 }
 
+void
+ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader *loader, const char *reason,
+                              GError **dest, GError *error)
+{
+  gint64 item = session->failed_item >= 0 && session->failed_item <= G_MAXUINT
+                    ? ortrain_data_loader_get_item_index (loader, (guint) session->failed_item)
+                    : -1;
+  g_autofree char *because = reason != NULL ? g_strconcat (": ", reason, NULL) : g_strdup ("");
+  g_autofree char *whose =
+      item >= 0 ? g_strdup_printf ("Item %" G_GINT64_FORMAT " of the dataset: ", item) : g_strdup ("");
+  g_autofree char *message = g_steal_pointer (&error->message);
+  error->message = g_strconcat (whose, message, because, NULL);
+  g_propagate_error (dest, error);
+}
+
 gboolean
 ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
                           GCancellable *cancellable, double *loss, double *metric, GError **error)
@@ -72,13 +86,27 @@ ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *datas
       if (g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
       g_autoptr (OrtrainTensorDict) outputs =
-          ortrain_training_session_run_eval_step (session, batch, cancellable, error);
-      if (outputs == NULL || !count_right (session, batch, outputs, &n_right, &n_answers, error))
+          ortrain_training_session_run_eval_step (session, batch, cancellable, &local_error);
+      if (outputs == NULL)
+        {
+          ortrain_evaluation_propagate (session, loader, NULL, error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      if (!count_right (session, batch, outputs, &n_right, &n_answers, error))
         return FALSE;
       OrtrainTensor *value = ortrain_tensor_dict_get (outputs, "loss");
       gint64 n = count_items (batch);
       if (value != NULL)
         {
+          if (!isfinite (ortrain_tensor_get_scalar (value, 0)) &&
+              ortrain_training_options_get_stop_on_nan (session->options))
+            {
+              g_autofree char *reason = ortrain_training_session_explain_evaluation (session, batch);
+              g_set_error (&local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+                           "The loss in the evaluation is %g", ortrain_tensor_get_scalar (value, 0));
+              ortrain_evaluation_propagate (session, loader, reason, error, g_steal_pointer (&local_error));
+              return FALSE;
+            }
           sum += ortrain_tensor_get_scalar (value, 0) * (double) n;
           any_loss = TRUE;
         }

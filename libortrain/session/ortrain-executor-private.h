@@ -4,6 +4,7 @@
 #include <gio/gio.h>
 
 #include "memory/ortrain-planner-private.h"
+#include "session/ortrain-program-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 /* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding
@@ -43,7 +44,8 @@ void ortrain_executor_free (OrtrainExecutor *self);
  * unless listed in `ignore` (NULL-terminated, may be NULL). No allocation when the key is the same as the last one. */
 gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore,
                                 GError **error);
-OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self); /* of the last bind; transfer none */
+OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */
+OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
 /* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED.
  * A fault becomes SESSION_ERROR_INDEX with node, position and value. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-executor-private.h"
 
-#include "session/ortrain-program-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -455,6 +454,12 @@ OrtrainMemoryPlan *
 ortrain_executor_get_plan (OrtrainExecutor *self)
 {
   return self->current != NULL ? self->current->plan : NULL;
+}
+
+OrtrainProgram *
+ortrain_executor_peek_program (OrtrainExecutor *self)
+{
+  return self->current != NULL ? self->current->program : NULL;
 }
 
 guint

@@ -7,7 +7,8 @@
 #include "tensor/ortrain-tensor-dict.h"
 
 /* The persistent memory of a training session, one block taken once: parameters | gradients | optimizer state | buffers
- * | copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes. */
+ * | copies of the buffers, to which a failed step goes back. With an optimizer of the user, whose update may fail half
+ * way, copies of parameters and state follow the state. Every tensor begins on 64 bytes. */
 typedef struct
 {
   const char *name; /* owned by the training graph */
@@ -36,6 +37,8 @@ typedef struct
   gsize buffers_bytes;
   guint8 *gradients_begin;
   gsize gradients_bytes;
+  guint8 *states_begin, *update_copy; /* the copy: parameters, then state; of no bytes without a user's optimizer */
+  gsize states_bytes;
   OrtrainUpdateSet *updates;
   GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
   GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
@@ -49,6 +52,9 @@ void ortrain_parameter_store_free (OrtrainParameterStore *self);
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
 void ortrain_parameter_store_save_buffers (OrtrainParameterStore *self);
 void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self);
+/* Around an update by an optimizer of the user. */
+void ortrain_parameter_store_save_update (OrtrainParameterStore *self);
+void ortrain_parameter_store_restore_update (OrtrainParameterStore *self);
 void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
 /* Called after each backward pass. */
 void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);

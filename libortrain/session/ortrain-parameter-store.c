@@ -113,6 +113,8 @@ lay_out (OrtrainParameterStore *self, GError **error)
       self->parameters[i].gradient = place (self, offset);
     }
   self->gradients_bytes = self->bytes[ORTRAIN_CATEGORY_GRADIENT];
+  gsize before = self->block_bytes;
+  self->states_begin = place (self, before);
   for (guint k = 0; k < n_states; k++)
     for (guint i = 0; i < self->n_parameters; i++)
       {
@@ -121,8 +123,18 @@ lay_out (OrtrainParameterStore *self, GError **error)
           return FALSE;
         self->parameters[i].states[k] = place (self, offset);
       }
+  self->states_bytes = self->block_bytes - before;
+  if (ortrain_update_set_is_custom (self->updates))
+    {
+      gsize copied;
+      if (!ortrain_checked_add (self->bytes[ORTRAIN_CATEGORY_PARAMETER], self->states_bytes, &copied))
+        copied = G_MAXSIZE; /* too large, which reserve says */
+      if (!reserve (self, copied, ORTRAIN_CATEGORY_STATE, &offset, error))
+        return FALSE;
+      self->update_copy = place (self, offset);
+    }
   self->buffers_begin = place (self, self->block_bytes);
-  gsize before = self->block_bytes;
+  before = self->block_bytes;
   for (guint i = 0; i < self->n_buffers; i++)
     {
       if (!reserve (self, self->buffers[i].bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
@@ -250,6 +262,22 @@ ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self)
 {
   if (self->buffers_bytes > 0)
     memcpy (self->buffers_begin, self->buffers_copy, self->buffers_bytes);
+}
+
+void
+ortrain_parameter_store_save_update (OrtrainParameterStore *self)
+{
+  const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
+  memcpy (self->update_copy, self->block, parameters_bytes);
+  memcpy (self->update_copy + parameters_bytes, self->states_begin, self->states_bytes);
+}
+
+void
+ortrain_parameter_store_restore_update (OrtrainParameterStore *self)
+{
+  const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
+  memcpy (self->block, self->update_copy, parameters_bytes);
+  memcpy (self->states_begin, self->update_copy + parameters_bytes, self->states_bytes);
 }
 
 void

@@ -3,7 +3,6 @@
 
 #include "checkpoint/ortrain-checkpoint.h"
 #include "core/ortrain-home-private.h"
-#include "data/ortrain-data-loader.h"
 #include "session/ortrain-evaluation-private.h"
 #include "session/ortrain-training-history-private.h"
 #include "session/ortrain-training-session-private.h"
@@ -61,6 +60,11 @@ save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
 {
   if (self->checkpoint_dir == NULL)
     return TRUE;
+  if (!ortrain_training_session_run_check_finite (self->session, error))
+    {
+      g_prefix_error (error, "No checkpoint is saved: ");
+      return FALSE;
+    }
   g_autoptr (GVariant) state = ortrain_data_loader_get_state (fit->loader);
   g_autofree char *loader = g_variant_print (state, TRUE);
   ortrain_training_session_set_metadata (self->session, KEY_LOADER, loader);
@@ -125,12 +129,24 @@ tell_progress (OrtrainTrainer *self, Fit *fit)
   ortrain_trainer_tell (self, ORTRAIN_TRAINER_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
 }
 
+/* batch: of the last step; NULL at the end of an epoch */
 static gboolean
-update (OrtrainTrainer *self, Fit *fit, gboolean epoch_ends, GError **error)
+update (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error)
 {
+  g_autoptr (GError) local_error = NULL;
+  const gboolean epoch_ends = batch == NULL;
   fit->n_waiting = 0;
-  if (!ortrain_training_session_run_optimizer_step (self->session, error))
-    return FALSE;
+  if (!ortrain_training_session_run_optimizer_step (self->session, &local_error))
+    {
+      if (batch != NULL && g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
+        {
+          g_autofree char *reason = ortrain_training_session_explain_gradients (self->session, batch);
+          ortrain_evaluation_propagate (self->session, fit->loader, reason, error, g_steal_pointer (&local_error));
+        }
+      else
+        g_propagate_error (error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
   if (self->checkpoint_steps > 0 && !epoch_ends && self->session->n_updates % self->checkpoint_steps == 0)
     return save_checkpoint (self, fit, error);
   return TRUE;
@@ -175,7 +191,7 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
         return FALSE;
       if (local_error != NULL)
         {
-          g_propagate_error (error, g_steal_pointer (&local_error));
+          ortrain_evaluation_propagate (self->session, fit->loader, NULL, error, g_steal_pointer (&local_error));
           return FALSE;
         }
       fit->step++;
@@ -185,11 +201,11 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
       fit->n_summed++;
       fit->history->n_steps++;
       g_array_append_val (fit->history->losses, loss);
-      if (fit->n_waiting >= n_accumulated && !update (self, fit, FALSE, error))
+      if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
       tell_progress (self, fit);
     }
-  if (fit->n_waiting > 0 && !update (self, fit, TRUE, error))
+  if (fit->n_waiting > 0 && !update (self, fit, NULL, error))
     return FALSE;
   fit->trained = TRUE;
   return TRUE;
@@ -210,6 +226,9 @@ end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellab
   record->loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : NAN;
   record->validation_loss = NAN;
   record->metric = -1;
+  if (ortrain_training_options_get_stop_on_nan (self->session->options) &&
+      !ortrain_training_session_run_check_finite (self->session, error))
+    return FALSE;
   if (self->validation != NULL &&
       !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, cancellable,
                                  &record->validation_loss, &record->metric, &local_error))

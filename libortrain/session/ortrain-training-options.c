@@ -194,10 +194,11 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:stop-on-nan: (getter get_stop_on_nan) (setter set_stop_on_nan)
    *
-   * Whether a loss that is not a finite number is an error.
+   * Whether a loss that is not a finite number is an error, which names the value that became so first. So are, where
+   * they are clipped, gradients that are not finite.
    */
   properties[PROP_STOP_ON_NAN] =
-      ortrain_field_boolean ("stop-on-nan", G_STRUCT_OFFSET (OrtrainTrainingOptions, stop_on_nan), FALSE);
+      ortrain_field_boolean ("stop-on-nan", G_STRUCT_OFFSET (OrtrainTrainingOptions, stop_on_nan), TRUE);
 
   /**
    * OrtrainTrainingOptions:print-memory: (getter get_print_memory) (setter set_print_memory)

@@ -47,6 +47,7 @@ struct _OrtrainTrainingSession
   guint64 seed;
   double last_gradient_norm;
   double last_loss;
+  gint64 failed_item;      /* the row of the batch that made the last step fail, -1: none did */
   OrtrainMemoryPlan *plan; /* of the last training step */
 
   guint64 max_allocated, max_cached, max_inactive; /* for reports */
@@ -67,6 +68,12 @@ void ortrain_training_session_adopt (OrtrainTrainingSession *self);
 /* Finds or makes the plan for these feeds, and binds them. */
 gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                               OrtrainTensorDict *feeds, GError **error);
+/* How the session's graphs are run. */
+OrtrainExecutorConfig ortrain_training_session_get_config (OrtrainTrainingSession *self);
+/* Where the gradients of the last training step, or the loss of an evaluation, became non-finite: the step is run again
+ * with the same feeds. Needs the claim. NULL: not found. */
+char *ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs);
+char *ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs);
 
 /* The same as the public functions, for callers that hold the claim. */
 double ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
@@ -74,6 +81,7 @@ double ortrain_training_session_run_train_step (OrtrainTrainingSession *self, Or
 gboolean ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error);
 OrtrainTensorDict *ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                            GCancellable *cancellable, GError **error);
+gboolean ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError **error);
 gboolean ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error);
 gboolean ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path,
                                                        GCancellable *cancellable, GError **error);

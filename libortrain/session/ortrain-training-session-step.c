@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-non-finite-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 
 #include <math.h>
+
 /* ---- feeds ---- */
 
 /* Labels are often bytes or 32-bit integers, while a graph wants int64: targets of any integer type are taken.
@@ -68,17 +70,20 @@ read_loss (OrtrainTrainingSession *self, double *loss, GError **error)
   return TRUE;
 }
 
-static gboolean
-run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *loss, GError **error)
+/* What a training step is run with, again too. */
+static OrtrainKernelFrame
+make_frame (OrtrainTrainingSession *self)
 {
-  OrtrainKernelFrame frame = {
-    .pool = self->pool,
-    .seed = self->seed,
-    .step = (guint32) self->n_train_steps,
-    .accumulate_gradients = self->n_accumulated > 0,
-  };
+  return (OrtrainKernelFrame){ .pool = self->pool, .seed = self->seed, .step = (guint32) self->n_train_steps };
+}
+
+static gboolean
+run_phases (OrtrainTrainingSession *self, OrtrainKernelFrame *frame, GCancellable *cancellable, double *loss,
+            GError **error)
+{
+  frame->accumulate_gradients = self->n_accumulated > 0;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, &frame, cancellable,
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, frame, cancellable,
                              error) ||
       !read_loss (self, loss, error))
     return FALSE;
@@ -88,7 +93,7 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
       if (ortrain_training_options_get_stop_on_nan (self->options))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-                       "the loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1,
+                       "The loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1,
                        normalize (*loss));
           return FALSE;
         }
@@ -97,12 +102,12 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_BACKWARD);
-  /* Gradients of earlier steps are added to in place and could not be had back: then the backward pass, whose errors
-   * the forward pass would have met before, is not left half done. Otherwise what a break leaves behind is never used.
+  /* Gradients of earlier steps are added to in place and cannot be restored: then the backward pass, whose errors the
+   * forward pass would have met before, is not interrupted. Otherwise what an interruption leaves behind is never used.
    */
   if (self->n_accumulated == 0)
     self->has_gradients = FALSE;
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_BACKWARD, &frame,
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_BACKWARD, frame,
                              self->n_accumulated == 0 ? cancellable : NULL, error))
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
@@ -111,10 +116,80 @@ run_phases (OrtrainTrainingSession *self, GCancellable *cancellable, double *los
   return TRUE;
 }
 
+/* ---- values that are not finite ---- */
+
+static char *
+explain (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *feeds, OrtrainPhase phase,
+         const OrtrainKernelFrame *frame)
+{
+  OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
+  ortrain_parameter_store_save_buffers (self->store);
+  char *text = ortrain_non_finite_explain (graph, &config, feeds, phase, frame, self->n_updates, &self->failed_item);
+  ortrain_parameter_store_restore_buffers (self->store);
+  return text;
+}
+
+char *
+ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
+{
+  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, NULL);
+  OrtrainKernelFrame frame = make_frame (self);
+  frame.step--; /* the training step was counted already */
+  return feeds != NULL ? explain (self, self->graph->training, feeds, ORTRAIN_PHASE_BACKWARD, &frame) : NULL;
+}
+
+char *
+ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
+{
+  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->evaluation_loss, inputs, NULL);
+  OrtrainKernelFrame frame = make_frame (self);
+  return feeds != NULL ? explain (self, self->graph->evaluation_loss, feeds, ORTRAIN_PHASE_FORWARD, &frame) : NULL;
+}
+
+gboolean
+ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError **error)
+{
+  for (guint i = 0; i < self->store->n_parameters; i++)
+    if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address, "Parameter",
+                                   self->n_updates, error))
+      return FALSE;
+  for (guint i = 0; i < self->store->n_buffers; i++)
+    if (!ortrain_non_finite_check (&self->store->buffers[i], self->store->buffers[i].address, "Buffer", self->n_updates,
+                                   error))
+      return FALSE;
+  return TRUE;
+}
+
+/**
+ * ortrain_training_session_check_finite:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Checks that all numbers in the parameters and the buffers are finite, and fails with
+ * [error@SessionError.NOT_FINITE], naming the first that is not, if some are not. It reads all of them once.
+ *
+ * [class@Trainer] and the `ortrain` command do so before they write a checkpoint or a model;
+ * [method@TrainingSession.export] and [method@TrainingSession.save_checkpoint] write what there is.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+
+  if (!ortrain_training_session_enter (self, TRUE, error))
+    return FALSE;
+  gboolean ok = ortrain_training_session_run_check_finite (self, error);
+  ortrain_training_session_leave (self);
+  return ok;
+}
+
 double
 ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                          GCancellable *cancellable, GError **error)
 {
+  self->failed_item = -1;
   g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
     return NAN;
@@ -127,15 +202,29 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   self->input_bytes = count_bytes (feeds);
 
   double loss = NAN;
+  GError *local_error = NULL;
+  OrtrainKernelFrame frame = make_frame (self);
   self->in_step = TRUE;
   ortrain_parameter_store_save_buffers (self->store);
-  gboolean ok = run_phases (self, cancellable, &loss, error);
+  gboolean ok = run_phases (self, &frame, cancellable, &loss, &local_error);
   if (!ok)
     ortrain_parameter_store_restore_buffers (self->store);
+  if (g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
+    {
+      g_autofree char *reason = explain (self, self->graph->training, feeds, ORTRAIN_PHASE_FORWARD, &frame);
+      if (reason != NULL)
+        {
+          g_autofree char *message = g_steal_pointer (&local_error->message);
+          local_error->message = g_strdup_printf ("%s: %s", message, reason);
+        }
+    }
   self->in_step = FALSE;
   ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (!ok)
-    return NAN;
+    {
+      g_propagate_error (error, local_error);
+      return NAN;
+    }
   self->n_accumulated++;
   self->n_train_steps++;
   self->max_allocated = MAX (self->max_allocated, ortrain_memory_plan_get_peak_bytes (plan));
@@ -169,14 +258,12 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
   return loss;
 }
 
-static double
-current_factor (OrtrainTrainingSession *self)
+static gboolean
+current_factor (OrtrainTrainingSession *self, double *factor, GError **error)
 {
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
-  double factor = 1.0;
-  if (schedule != NULL)
-    ortrain_lr_schedule_evaluate (schedule, self->n_updates, &factor);
-  return factor;
+  *factor = 1.0;
+  return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, self->n_updates, factor, error);
 }
 
 /**
@@ -185,43 +272,87 @@ current_factor (OrtrainTrainingSession *self)
  *
  * Gets the learning rate that the next update will use, with the schedule and without the groups.
  *
- * Returns: the learning rate
+ * Returns: the learning rate; not a number if the schedule fails, as the next update then will
  */
 double
 ortrain_training_session_get_current_learning_rate (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  double factor;
   if (self->options == NULL || ortrain_training_options_get_optimizer (self->options) == NULL)
     return 0;
-  return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) *
-         current_factor (self);
+  if (!current_factor (self, &factor, NULL))
+    return NAN;
+  return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) * factor;
+}
+
+/* Gradients of which the norm is not finite, when that is an error: the parameters are as they were, the gradients are
+ * dropped. */
+static gboolean
+refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error)
+{
+  gboolean finite = TRUE;
+  for (guint i = 0; i < self->store->n_parameters && finite; i++)
+    finite = ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].gradient,
+                                       "the gradient of parameter", 0, error);
+  if (finite) /* each number is, their squares are not */
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+                 "the norm of all gradients together is %g", normalize (norm));
+  g_prefix_error (error, "Update %" G_GUINT64_FORMAT " is left out: ", self->n_updates + 1);
+  return FALSE;
+}
+
+/* An optimizer of the user may fail half way, or write what no training goes on with: then nothing has happened. */
+static gboolean
+run_update (OrtrainTrainingSession *self, double factor, double scale, GError **error)
+{
+  const gboolean custom = ortrain_update_set_is_custom (self->store->updates);
+  if (custom)
+    ortrain_parameter_store_save_update (self->store);
+  gboolean ok = ortrain_update_set_run (self->store->updates, self->pool, self->n_updates + 1, factor, scale, error);
+  if (!custom)
+    return ok;
+  if (ok && ortrain_training_options_get_stop_on_nan (self->options) &&
+      !ortrain_training_session_run_check_finite (self, error))
+    {
+      g_prefix_error (error, "%s in update %" G_GUINT64_FORMAT ": ",
+                      G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (self->store->updates)),
+                      self->n_updates + 1);
+      ok = FALSE;
+    }
+  if (!ok)
+    ortrain_parameter_store_restore_update (self->store);
+  return ok;
 }
 
 gboolean
 ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error)
 {
+  self->failed_item = -1;
   if (self->n_accumulated == 0)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                    "there are no gradients to update with: call train_step before optimizer_step");
       return FALSE;
     }
+  double factor;
+  if (!current_factor (self, &factor, error))
+    return FALSE;
   double scale = ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
-  double max_norm = ortrain_training_options_get_max_grad_norm (self->options);
+  double max_norm = ortrain_training_options_get_max_grad_norm (self->options), norm = 0;
   gboolean overflow = FALSE, ok = TRUE;
   self->in_step = TRUE;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_UPDATE);
   if (max_norm > 0)
     {
-      double norm = ortrain_update_set_norm (self->store->updates, self->pool) * scale;
+      norm = ortrain_update_set_norm (self->store->updates, self->pool) * scale;
       self->last_gradient_norm = normalize (norm);
       overflow = !isfinite (norm);
       scale *= MIN (1.0, max_norm / (norm + 1e-6));
     }
-  /* Gradients that are not finite would make every parameter so: the update is left out, and told. */
+  /* Gradients that are not finite would make every parameter so: the update is left out, and reported. */
   if (!overflow)
-    ok = ortrain_update_set_run (self->store->updates, self->pool, self->n_updates + 1, current_factor (self), scale,
-                                 error);
+    ok = run_update (self, factor, scale, error);
   if (ok)
     {
       self->n_accumulated = 0;
@@ -230,6 +361,8 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
       ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_UPDATE);
       if (overflow)
         ortrain_training_session_tell (self, ORTRAIN_TRAINING_OVERFLOW);
+      if (overflow && ortrain_training_options_get_stop_on_nan (self->options))
+        ok = refuse_gradients (self, norm, error);
     }
   self->in_step = FALSE;
   return ok;
@@ -243,7 +376,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * Moves the parameters by the gradients of the steps since the last update, clipped if the options say so. Fails with
  * [error@SessionError.STATE] if there were none.
  *
- * Clipping with gradients that are not finite leaves the update out, and emits [signal@TrainingSession::overflow].
+ * Clipping with gradients that are not finite leaves the update out, and emits [signal@TrainingSession::overflow]; with
+ * [property@TrainingOptions:stop-on-nan] it is an error too, [error@SessionError.NOT_FINITE]. The gradients are dropped
+ * then.
  *
  * Returns: %FALSE on error
  */
@@ -301,6 +436,7 @@ OrtrainTensorDict *
 ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                         GCancellable *cancellable, GError **error)
 {
+  self->failed_item = -1;
   gboolean with_loss = self->graph->targets[0] == NULL;
   for (guint i = 0; self->graph->targets[i] != NULL && !with_loss; i++)
     with_loss = ortrain_tensor_dict_contains (inputs, self->graph->targets[i]);

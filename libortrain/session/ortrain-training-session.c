@@ -115,6 +115,21 @@ ortrain_training_session_leave (OrtrainTrainingSession *self)
 
 /* ---- making ---- */
 
+OrtrainExecutorConfig
+ortrain_training_session_get_config (OrtrainTrainingSession *self)
+{
+  return (OrtrainExecutorConfig){
+    .provider = ortrain_provider_get_cpu (),
+    .pool = self->pool,
+    .fixed_partition = ortrain_training_options_get_deterministic (self->options),
+    .training = TRUE,
+    .arena = self->arena,
+    .resolve = ortrain_parameter_store_resolve,
+    .resolve_data = self->store,
+    .optimize = ortrain_optimize_static_graph,
+  };
+}
+
 static void
 free_executors (OrtrainExecutor **executors)
 {
@@ -130,16 +145,8 @@ make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph, Ortra
                                           ORTRAIN_CATEGORY_BUFFER };
   for (guint i = 0; i < ORTRAIN_N_TRAINING_RUNS; i++)
     {
-      const OrtrainExecutorConfig config = {
-        .provider = ortrain_provider_get_cpu (),
-        .pool = self->pool,
-        .fixed_partition = ortrain_training_options_get_deterministic (self->options),
-        .training = i == ORTRAIN_TRAINING_RUN_TRAIN,
-        .arena = self->arena,
-        .resolve = ortrain_parameter_store_resolve,
-        .resolve_data = self->store,
-        .optimize = ortrain_optimize_static_graph,
-      };
+      OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
+      config.training = i == ORTRAIN_TRAINING_RUN_TRAIN;
       executors[i] = ortrain_executor_new (graphs[i], &config, error);
       if (executors[i] == NULL)
         {

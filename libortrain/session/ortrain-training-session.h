@@ -43,6 +43,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_optimizer_step_finish (OrtrainTrainingSession *self, GAsyncResult *result,
                                                          GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensorDict *ortrain_training_session_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,

@@ -43,6 +43,14 @@ const Halves = GObject.registerClass(class Halves extends Ortrain.LrSchedule {
     }
 });
 
+const Broken = GObject.registerClass(class Broken extends Ortrain.LrSchedule {
+    vfunc_evaluate(step) {
+        if (Number(step) === 1)
+            throw new Error('no such step');
+        return [true, Number(step) === 0 ? 1 : Infinity];
+    }
+});
+
 run({
     'loss against arithmetic'() {
         const session = trainingSession(), feeds = batch();
@@ -140,7 +148,7 @@ run({
     },
 
     'an update that would not be finite'() {
-        const session = trainingSession(null, {max_grad_norm: 1}), feeds = batch();
+        const session = trainingSession(null, {max_grad_norm: 1, stop_on_nan: false}), feeds = batch();
         let seen = 0;
         session.connect('overflow', () => {
             equal(thread(), mainThread);
@@ -202,15 +210,31 @@ run({
     },
 
     'a loss that is not a number'() {
-        const session = trainingSession(null, {stop_on_nan: true});
+        const session = trainingSession();
         let seen = 0;
         session.connect('not-finite', () => seen++);
         const feeds = batch();
         feeds.x = Ortrain.Tensor.from(Float32Array.from({length: 32}, () => NaN), [8, 4]);
-        throws(Ortrain.SessionError, Ortrain.SessionError.NOT_FINITE, () => session.train_step(feeds));
+        const told = throws(Ortrain.SessionError, Ortrain.SessionError.NOT_FINITE, () => session.train_step(feeds));
+        assert(told.includes("the input 'x' holds nan at index [0, 0]"), told);
         equal(seen, 1);
-        const lenient = trainingSession();
+        const lenient = trainingSession(null, {stop_on_nan: false});
         assert(Number.isNaN(lenient.train_step(feeds)));
+    },
+
+    'a schedule that throws'() {
+        const session = trainingSession(null, {schedule: new Broken()});
+        session.train_step(batch());
+        session.optimizer_step();
+        session.train_step(batch());
+        try {
+            session.optimizer_step();
+            assert(false);
+        } catch (error) {
+            assert(error.message.includes('at step 1') && error.message.includes('no such step'), error.message);
+        }
+        equal(Number(session.step), 1);
+        throws(Ortrain.SessionError, Ortrain.SessionError.NOT_FINITE, () => new Broken().evaluate(2));
     },
 
     'errors'() {

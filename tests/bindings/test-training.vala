@@ -7,7 +7,7 @@ class Halves : LrSchedule {
         Object ();
     }
 
-    public override bool evaluate (uint64 step, out double factor) {
+    public override bool evaluate (uint64 step, out double factor) throws Error {
         factor = Math.pow (0.5, step);
         return true;
     }

@@ -96,6 +96,15 @@ class TensorDatasets(unittest.TestCase):
         dataset = Ortrain.TensorDataset.new_from_csv(path, "x", "label", "labels")
         self.assertEqual(dataset.tensors["x"].numpy().tolist(), [[1, 2], [3, 4]])
 
+    def test_item_index(self):
+        loader = Ortrain.DataLoader(Ortrain.TensorDataset({"x": np.arange(10)}), 4)
+        loader.props.shuffle = True
+        self.assertEqual(loader.get_item_index(0), -1)
+        for rows in loader:
+            values = rows["x"].numpy().tolist()
+            self.assertEqual([loader.get_item_index(i) for i in range(len(values))], values)
+            self.assertEqual(loader.get_item_index(len(values)), -1)
+
     def test_mismatch(self):
         with self.assertRaises(GLib.Error) as caught:
             Ortrain.TensorDataset({"x": np.zeros((3, 2)), "labels": np.zeros(4)})

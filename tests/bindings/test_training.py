@@ -159,14 +159,16 @@ class Signals(unittest.TestCase):
         self.assertEqual(seen, [0.2])
 
     def test_not_finite(self):
-        session, seen = training_session(stop_on_nan=True), []
+        session, seen = training_session(), []
         session.connect("not-finite", lambda session: seen.append(threading.current_thread()))
         feeds = batch()
         feeds["x"][0, 0] = np.nan
         with self.assertRaises(GLib.Error) as caught:
             session.train_step(feeds)
         self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.NOT_FINITE))
+        self.assertIn("the input 'x' holds nan at index [0, 0]", caught.exception.message)
         self.assertEqual(seen, [threading.main_thread()])
+        session.check_finite()
 
 
 class Asynchronous(unittest.TestCase):
@@ -368,7 +370,7 @@ class Errors(unittest.TestCase):
         self.assertTrue(math.isfinite(session.train_step(batch())))
 
     def test_overflow(self):
-        session, seen, feeds = training_session(max_grad_norm=1.0), [], batch()
+        session, seen, feeds = training_session(max_grad_norm=1.0, stop_on_nan=False), [], batch()
         session.connect("overflow", lambda session: seen.append(threading.current_thread()))
         feeds["x"][0, 0] = np.inf
         before = session.get_parameters()["fc.weight"].numpy().copy()
@@ -572,6 +574,88 @@ class Schedules(unittest.TestCase):
             rates.append(session.get_current_learning_rate())
             session.optimizer_step()
         self.assertEqual(rates, [1, 0.5, 0.25])
+
+
+class Failing(unittest.TestCase):
+    """Schedules, losses and optimizers of the user that raise, or give what no number is: errors of the call."""
+
+    def fails(self, call, *words):
+        with self.assertRaises(GLib.Error) as caught:
+            call()
+        for word in words:
+            self.assertIn(word, caught.exception.message)
+        return caught.exception
+
+    def test_schedule(self):
+        class Bad(Ortrain.LrSchedule):
+            def do_evaluate(self, step):
+                if step == 1:
+                    raise ValueError("no such step")
+                return True, {0: 1.0, 2: np.nan}.get(step, np.inf)
+
+        class Silent(Ortrain.LrSchedule):
+            def do_evaluate(self, step):
+                return False, 0.0
+
+        session = training_session(schedule=Bad())
+        session.train_step(batch())
+        session.optimizer_step()
+        before = session.get_state().numpy()
+        before = {name: array.copy() for name, array in before.items()}
+        session.train_step(batch())
+        self.fails(session.optimizer_step, "at step 1: ValueError: no such step", "test_training.py")
+        self.assertTrue(np.isnan(session.get_current_learning_rate()))
+        self.assertEqual(session.step, 1)
+        for name, array in session.get_state().numpy().items():
+            np.testing.assert_array_equal(array, before[name])
+        with self.assertRaises(GLib.Error):
+            Silent().evaluate(0)
+        self.fails(lambda: Bad().evaluate(2), "at step 2", "nan")
+        self.fails(lambda: Bad().evaluate(3), "inf")
+        session = training_session(schedule=Silent())
+        data = Ortrain.TensorDataset(batch())
+        trainer = Ortrain.Trainer(session, data)
+        self.fails(trainer.fit, "Silent at step 0")
+        self.fails(lambda: asyncio.run(Ortrain.Trainer(training_session(schedule=Silent()), data).fit_async()), "Silent")
+
+    def test_optimizer(self):
+        class Bad(Ortrain.Optimizer):
+            raises = True
+
+            def do_get_state_names(self):
+                return ["seen"]
+
+            def do_update(self, name, parameter, gradient, state, step, learning_rate, weight_decay, gradient_scale):
+                parameter.numpy()[...] -= 1
+                state["seen"].numpy()[...] += 1
+                if name == "fc.bias" and self.raises:
+                    raise KeyError("momentum")
+                if name == "fc.bias":
+                    parameter.numpy()[1] = np.nan
+                return True
+
+        optimizer = Bad(learning_rate=0.1)
+        session = training_session(optimizer=optimizer)
+        before = {name: array.copy() for name, array in session.get_state().numpy().items()}
+        session.train_step(batch())
+        self.fails(session.optimizer_step, "Bad", "fc.bias", "KeyError: 'momentum'")
+        optimizer.raises = False
+        error = self.fails(session.optimizer_step, "Bad", "update 1", "Parameter 'fc.bias' holds nan at index [1]")
+        self.assertTrue(error.matches(Ortrain.session_error_quark(), Ortrain.SessionError.NOT_FINITE))
+        self.assertEqual(session.step, 0)
+        for name, array in session.get_state().numpy().items():
+            np.testing.assert_array_equal(array, before[name], name)
+
+    def test_loss(self):
+        class Bad(Ortrain.Loss):
+            def do_build(self, graph, output):
+                raise NotImplementedError("not yet")
+
+        def make(loss):
+            options = Ortrain.TrainingOptions(losses=[loss])
+            return Ortrain.TrainingSession(linear_model(), options)
+
+        self.fails(lambda: make(Bad(output="logits")), "Bad on output 'logits'", "NotImplementedError: not yet")
 
 
 class Losses(unittest.TestCase):

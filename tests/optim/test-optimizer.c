@@ -365,7 +365,7 @@ compare_schedule (OrtrainLrSchedule *schedule, const char *name)
   for (guint i = 0; i < json_array_get_length (want); i++)
     {
       double factor = NAN;
-      g_assert_true (ortrain_lr_schedule_evaluate (schedule, i, &factor));
+      g_assert_true (ortrain_lr_schedule_evaluate (schedule, i, &factor, NULL));
       assert_near (factor, json_array_get_double_element (want, i), 1e-9);
     }
   g_object_unref (schedule);
@@ -391,7 +391,7 @@ test_schedules (void)
   for (guint i = 0; i < G_N_ELEMENTS (want); i++)
     {
       double factor;
-      g_assert_true (ortrain_lr_schedule_evaluate (warm_up, i, &factor));
+      g_assert_true (ortrain_lr_schedule_evaluate (warm_up, i, &factor, NULL));
       assert_near (factor, want[i], 1e-12);
     }
 }
@@ -404,7 +404,7 @@ test_plateau (void)
   const double metrics[] = { 1.0, 0.5, 0.6, 0.7, 0.4, 0.4 };
   for (guint i = 0; i < G_N_ELEMENTS (metrics); i++)
     ortrain_lr_schedule_observe (schedule, metrics[i]);
-  g_assert_true (ortrain_lr_schedule_evaluate (schedule, 0, &factor));
+  g_assert_true (ortrain_lr_schedule_evaluate (schedule, 0, &factor, NULL));
   g_assert_cmpfloat (factor, ==, 0.5);
 
   /* its state survives a restart */
@@ -412,7 +412,7 @@ test_plateau (void)
   g_autoptr (OrtrainLrSchedule) other = ortrain_plateau_schedule_new (0.5, 1);
   g_assert_true (ortrain_lr_schedule_load_state (other, state));
   ortrain_lr_schedule_observe (other, 0.4);
-  g_assert_true (ortrain_lr_schedule_evaluate (other, 0, &factor));
+  g_assert_true (ortrain_lr_schedule_evaluate (other, 0, &factor, NULL));
   g_assert_cmpfloat (factor, ==, 0.25);
   g_autoptr (GVariant) wrong = g_variant_ref_sink (g_variant_new_uint32 (3));
   g_assert_false (ortrain_lr_schedule_load_state (other, wrong));
@@ -427,7 +427,7 @@ test_out_of_range (void)
   g_test_expect_message ("Ortrain", G_LOG_LEVEL_CRITICAL, "0 cannot be the step-size of OrtrainStepSchedule");
   ortrain_step_schedule_set_step_size (ORTRAIN_STEP_SCHEDULE (steps), 0);
   g_test_assert_expected_messages ();
-  g_assert_true (ortrain_lr_schedule_evaluate (steps, 10, &factor));
+  g_assert_true (ortrain_lr_schedule_evaluate (steps, 10, &factor, NULL));
   g_assert_cmpfloat (factor, ==, 0.5);
 
   g_autoptr (OrtrainOptimizer) adam = ortrain_adam_new (1e-3);
@@ -453,7 +453,7 @@ test_warm_up_circle (void)
   g_object_set (first, "after", first, NULL);
   g_test_assert_expected_messages ();
   double factor;
-  g_assert_true (ortrain_lr_schedule_evaluate (second, 5, &factor));
+  g_assert_true (ortrain_lr_schedule_evaluate (second, 5, &factor, NULL));
   g_assert_cmpfloat (factor, ==, 1.0);
 }
 

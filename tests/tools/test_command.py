@@ -230,7 +230,7 @@ class Errors(unittest.TestCase):
         ortrain("new", "mlp", "mlp.onnx", "--classes", "3", "--size", "4", "--hidden", "8")
         x, labels = [i * 37 % 101 / 101 for i in range(40 * 16)], [i % 3 for i in range(40)]
         good = {"x": ("f", (40, 16), x), "labels": ("q", (40,), labels)}
-        train = ["train", "mlp.onnx", "--batch-size", "8", "--threads", "1"]
+        train = ["train", "mlp.onnx", "--batch-size", "8", "--threads", "1", "--export", "trained.onnx"]
         ortrain(*train, "--data", npz("good.npz", **good), "--export", "good.onnx")
         for name, changed in (("more.npz", good | {"notes": ("q", (2,), [1, 2])}),          # what nobody reads may be there
                               ("double.npz", good | {"x": ("d", (40, 16), [struct.unpack("f", struct.pack("f", v))[0] for v in x])})):
@@ -257,11 +257,27 @@ class Errors(unittest.TestCase):
 
     def test_not_finite(self):
         away = [*TRAIN, "--optimizer", "sgd", "--learning-rate", "1e30"]
-        out, err = ortrain(*away)
-        self.assertEqual(len(re.findall("ORTRAIN_STOP_ON_NAN", err)), 1)
+        ortrain(*TRAIN, "--export", "kept.onnx", "--checkpoint", "kept")
+        good = open(path("kept.onnx"), "rb").read(), sorted(os.listdir(path("kept")))
+        out, err = ortrain(*away, "--export", "kept.onnx", "--checkpoint", "kept", status=1)
+        self.assertRegex(err, r"(?m)^ortrain: The loss of training step \d+ is (nan|inf): the parameter '.*' holds (nan|inf) at index "
+                              r"\[.*\] after update \d+; a smaller learning rate or max-grad-norm may help$|"
+                              r"^ortrain: The loss of training step \d+ is (nan|inf): \w+ '.*': output '.*' is -?(nan|inf) ")
+        self.assertIn("kept.onnx was not written.\nThe last good state is in kept.\n", err)
+        self.assertEqual((open(path("kept.onnx"), "rb").read(), sorted(os.listdir(path("kept")))), good)
+        # asked to go on, it does, and keeps nothing all the same
+        out, err = ortrain(*away, "--export", "kept.onnx", status=1, variables={"ORTRAIN_STOP_ON_NAN": "0"})
+        self.assertEqual(len(re.findall("ORTRAIN_STOP_ON_NAN=0", err)), 1)
         self.assertRegex(out, r"(?m)^1 epoch in .* last loss -?(nan|inf)$")
-        out, err = ortrain(*away, status=1, variables={"ORTRAIN_STOP_ON_NAN": "1"})
-        self.assertRegex(err, r"(?m)^ortrain: the loss of training step \d+ is ")
+        self.assertIn("kept.onnx was not written.\n", err)
+        self.assertEqual(open(path("kept.onnx"), "rb").read(), good[0])
+
+    def test_nothing_kept(self):
+        warning = ("Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the state after "
+                   "each epoch.\n")
+        self.assertTrue(ortrain(*TRAIN)[0].startswith(warning))
+        self.assertNotIn("kept", ortrain(*TRAIN, "--export", "told.onnx")[0])
+        self.assertNotIn("kept", ortrain(*TRAIN, "--checkpoint", "told")[0])
 
     def test_obstacles(self):
         """A model that cannot be trained: told by the status, with every reason."""

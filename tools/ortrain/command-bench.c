@@ -69,7 +69,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
-  if (threads > 0) /* else the environment's, or all cores */
+  ortrain_training_options_set_stop_on_nan (options, FALSE); /* what is timed need not converge */
+  if (threads > 0)                                           /* else the environment's, or all cores */
     ortrain_training_options_set_threads (options, (guint) threads);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);

@@ -41,9 +41,7 @@ on_not_finite (OrtrainTrainingSession *session, gpointer data)
 {
   Run *run = data;
   progress_bar_clear (&run->bar);
-  g_printerr (
-      "ortrain: the loss is no finite number any more; a smaller --learning-rate may help, ORTRAIN_STOP_ON_NAN=1 "
-      "stops here\n");
+  g_printerr ("ortrain: the loss is not finite any more; training goes on, as ORTRAIN_STOP_ON_NAN=0 asks for\n");
   g_signal_handlers_disconnect_by_func (session, on_not_finite, data); /* once is enough */
 }
 
@@ -156,6 +154,23 @@ default_checkpoint (const char *model)
   return g_strconcat (name, ".checkpoint", NULL);
 }
 
+/* What came of training that ended badly. checkpoint: the folder that is saved to after each epoch, or NULL. */
+static ExitStatus
+fail_training (GError *error, const char *export, const char *checkpoint)
+{
+  const gboolean not_finite = g_error_matches (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+  ExitStatus status = command_fail (error);
+  if (!not_finite)
+    return status;
+  if (export != NULL)
+    g_printerr ("%s was not written.\n", export);
+  if (checkpoint != NULL)
+    g_printerr (ortrain_checkpoint_exists (checkpoint) ? "The last good state is in %s.\n"
+                                                       : "No state was saved in %s.\n",
+                checkpoint);
+  return status;
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
@@ -237,6 +252,11 @@ run (int argc, char *argv[])
       dataset != NULL && validation != NULL ? command_open_dataset (validation, model, wanted, &error) : NULL;
   if (error != NULL)
     return command_fail (error);
+  if (ortrain_dataset_get_length (dataset) == 0)
+    {
+      g_set_error (&error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s has no items", data);
+      return command_fail (error);
+    }
   /* what would fail after hours of training fails now */
   if (export != NULL && !check_writable (export, &error))
     return command_fail (error);
@@ -286,6 +306,11 @@ run (int argc, char *argv[])
   if (resume && ortrain_checkpoint_exists (checkpoint))
     g_print ("Going on from %s\n", checkpoint);
 
+  if (export == NULL && !asked && !resume)
+    g_print (
+        "Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the "
+        "state after each epoch.\n");
+
   g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   Run state = { .loop = loop, .cancellable = cancellable };
@@ -296,7 +321,8 @@ run (int argc, char *argv[])
                                         "post-backward", "pre-update",   "post-update" };
   for (guint i = 0; memory && i < G_N_ELEMENTS (phases); i++)
     g_signal_connect (session, phases[i], G_CALLBACK (on_phase), &state);
-  g_signal_connect (session, "not-finite", G_CALLBACK (on_not_finite), &state);
+  if (!ortrain_training_options_get_stop_on_nan (options))
+    g_signal_connect (session, "not-finite", G_CALLBACK (on_not_finite), &state);
   guint interrupt = g_unix_signal_add (SIGINT, on_interrupt, &state);
   ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
   g_main_loop_run (loop);
@@ -311,7 +337,7 @@ run (int argc, char *argv[])
   if (!g_cancellable_is_cancelled (cancellable))
     g_source_remove (interrupt);
   if (state.error != NULL)
-    return command_fail (state.error);
+    return fail_training (state.error, export, asked || resume ? checkpoint : NULL);
   g_autoptr (OrtrainTrainingHistory) history = state.history;
   if (ortrain_training_history_get_n_epochs (history) == 0 && ortrain_training_history_get_stopped_early (history))
     g_print ("Training came to an early end before; a larger --patience goes on\n");
@@ -326,6 +352,8 @@ run (int argc, char *argv[])
     }
   if (export != NULL)
     {
+      if (!ortrain_training_session_check_finite (session, &error))
+        return fail_training (error, export, NULL);
       if (!ortrain_training_session_export (session, export, &error))
         return command_fail (error);
       g_print ("Trained model: %s\n", export);

@@ -7,6 +7,8 @@ alive, and an array that a tensor sees is kept alive by the tensor.
 import asyncio
 import collections.abc
 import ctypes
+import functools
+import traceback
 
 from gi.module import get_introspection_module
 from gi.overrides import override
@@ -323,6 +325,61 @@ def _feeding(cls, *names):
             return _original(self, _dict(feeds), *args)
 
         setattr(cls, name, call)
+
+
+def _telling(method):
+    """A method that the library calls: what it raises becomes the error of the call, with its words and its place."""
+
+    @functools.wraps(method)
+    def call(*args):
+        try:
+            return method(*args)
+        except GLib.Error:
+            raise
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            message = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+            raise GLib.Error.new_literal(Ortrain.session_error_quark(), message, Ortrain.SessionError.STATE) from error
+
+    return call
+
+
+def _derivable(cls, *methods):
+    """Classes of the user: an exception in one of these methods reaches the caller of the library."""
+
+    def __init_subclass__(subclass, **kwargs):
+        super(cls, subclass).__init_subclass__(**kwargs)
+        for name in methods:
+            if name in subclass.__dict__:
+                setattr(subclass, name, _telling(subclass.__dict__[name]))
+
+    cls.__init_subclass__ = classmethod(__init_subclass__)
+
+
+@_export
+class LrSchedule(Ortrain.LrSchedule):
+    pass
+
+
+@_export
+class Loss(Ortrain.Loss):
+    pass
+
+
+@_export
+class Optimizer(Ortrain.Optimizer):
+    pass
+
+
+@_export
+class Dataset(Ortrain.Dataset):
+    pass
+
+
+_derivable(LrSchedule, "do_evaluate")
+_derivable(Loss, "do_build")
+_derivable(Optimizer, "do_update")
+_derivable(Dataset, "do_get_item", "do_get_batch", "do_fill_batch")
 
 
 class _Context:

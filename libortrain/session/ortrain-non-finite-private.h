@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-executor-private.h"
+#include "session/ortrain-parameter-store-private.h"
+
+/* The first element of a tensor that is not finite; a NaN comes before an infinity. */
+typedef struct
+{
+  gint64 index; /* flat; -1: all elements are finite */
+  double value;
+} OrtrainNonFinite;
+
+/* data: n elements of a floating type; other types are finite. */
+OrtrainNonFinite ortrain_non_finite_find (OrtrainDType dtype, gconstpointer data, gint64 n);
+/* Fails with SESSION_ERROR_NOT_FINITE: "Parameter 'w' holds nan at index [3, 2] after update 16; …". address: of the
+ * tensor or its gradient; kind: "Parameter"; n_updates: made so far. */
+gboolean ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, const char *kind,
+                                   guint64 n_updates, GError **error);
+
+/* Runs a step again, with the same feeds, parameters and random numbers, but node by node as the model has them, and
+ * says where the first value that is not finite comes from: "Log 'log': output 'y' is -inf at index [3, 2]; its inputs
+ * are finite". The training program itself checks nothing, so that a step in which all is well costs nothing more.
+ *
+ * phase: FORWARD follows the loss, BACKWARD the gradients of parameters, which are computed again in place. item: the
+ * row of the batch that brought it in, -1 if no input did. NULL: all values are finite this time, or the step could not
+ * be run again. */
+char *ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *config, OrtrainTensorDict *feeds,
+                                  OrtrainPhase phase, const OrtrainKernelFrame *frame, guint64 n_updates, gint64 *item);

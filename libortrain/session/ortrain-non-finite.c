@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-non-finite-private.h"
+
+#include "session/ortrain-program-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- one tensor ---- */
+
+/* An element is not finite when all bits of its exponent are set, and an infinity when no bit below them is. */
+#define FIND(type, exponent, mantissa)                                                                                 \
+  for (gint64 i = 0; i < n; i++)                                                                                       \
+    {                                                                                                                  \
+      type bits = ((const type *) data)[i];                                                                            \
+      if (G_LIKELY ((bits & (exponent)) != (exponent)))                                                                \
+        continue;                                                                                                      \
+      if ((bits & (mantissa)) != 0)                                                                                    \
+        return (OrtrainNonFinite){ i, NAN };                                                                           \
+      if (found.index < 0)                                                                                             \
+        found = (OrtrainNonFinite){ i, bits >> (sizeof (type) * 8 - 1) ? -INFINITY : INFINITY };                       \
+    }
+
+OrtrainNonFinite
+ortrain_non_finite_find (OrtrainDType dtype, gconstpointer data, gint64 n)
+{
+  OrtrainNonFinite found = { -1, 0.0 };
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    FIND (guint32, 0x7f800000u, 0x007fffffu)
+  else if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    FIND (guint64, G_GUINT64_CONSTANT (0x7ff0000000000000), G_GUINT64_CONSTANT (0x000fffffffffffff))
+  else if (dtype == ORTRAIN_DTYPE_FLOAT16)
+    FIND (guint16, 0x7c00u, 0x03ffu)
+  else if (dtype == ORTRAIN_DTYPE_BFLOAT16)
+    FIND (guint16, 0x7f80u, 0x007fu)
+  return found;
+}
+
+static const char *
+kind_of (double value)
+{
+  return isnan (value) ? "nan" : value < 0 ? "-inf" : "inf";
+}
+
+/* " at index [3, 2]"; nothing for a scalar. */
+static char *
+describe_index (gint64 index, const gint64 *dims, guint rank)
+{
+  if (rank == 0)
+    return g_strdup ("");
+  gint64 position[ORTRAIN_MAX_RANK];
+  for (guint i = rank; i-- > 0;)
+    {
+      position[i] = index % dims[i];
+      index /= dims[i];
+    }
+  g_autofree char *text = ortrain_shape_to_string (position, rank);
+  return g_strconcat (" at index ", text, NULL);
+}
+
+static char *
+describe_stored (const char *kind, OrtrainNonFinite found, const char *name, const gint64 *dims, guint rank,
+                 guint64 n_updates)
+{
+  g_autofree char *index = describe_index (found.index, dims, rank);
+  if (n_updates == 0)
+    return g_strdup_printf ("%s '%s' holds %s%s", kind, name, kind_of (found.value), index);
+  return g_strdup_printf ("%s '%s' holds %s%s after update %" G_GUINT64_FORMAT
+                          "; a smaller learning rate or max-grad-norm may help",
+                          kind, name, kind_of (found.value), index, n_updates);
+}
+
+gboolean
+ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, const char *kind, guint64 n_updates,
+                          GError **error)
+{
+  OrtrainNonFinite found = ortrain_non_finite_find (stored->dtype, address,
+                                                    (gint64) (stored->bytes / ortrain_dtype_get_size (stored->dtype)));
+  if (found.index < 0)
+    return TRUE;
+  g_autofree char *text = describe_stored (kind, found, stored->name, stored->dims, stored->rank, n_updates);
+  g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE, text);
+  return FALSE;
+}
+
+/* ---- one step ---- */
+
+typedef struct
+{
+  OrtrainMemoryPlan *plan;
+  OrtrainProgram *program;
+  const OrtrainPlanValue *values;
+  const OrtrainPlanStep *steps;
+  const guint32 *operands;
+  OrtrainNonFinite *found; /* [n_values], by row */
+  gint32 *step_of;         /* [n_values]: the step that computed the row, -1: none */
+  guint64 n_updates;
+} Trace;
+
+static void
+look_at (Trace *trace, guint32 row, gint32 step)
+{
+  const OrtrainPlanValue *value = &trace->values[row];
+  trace->step_of[row] = step;
+  trace->found[row] = (OrtrainNonFinite){ -1, 0.0 };
+  if (value->value == NULL || value->bytes == 0 || !ortrain_dtype_is_floating (value->value->dtype))
+    return;
+  gconstpointer data = ortrain_program_get_address (trace->program, row);
+  if (data != NULL)
+    trace->found[row] = ortrain_non_finite_find (
+        value->value->dtype, data, (gint64) (value->bytes / ortrain_dtype_get_size (value->value->dtype)));
+}
+
+/* The row of the value that was computed or fed, for a view of it. */
+static guint32
+find_source (const Trace *trace, guint32 row)
+{
+  const OrtrainValue *value = trace->values[row].value;
+  while (trace->step_of[row] < 0 && value != NULL && value->producer != NULL && value->producer->inputs->len > 0)
+    {
+      value = value->producer->inputs->pdata[0];
+      guint32 next = value != NULL ? ortrain_memory_plan_find_row (trace->plan, value) : G_MAXUINT32;
+      if (next == G_MAXUINT32)
+        break;
+      row = next;
+    }
+  return row;
+}
+
+static gboolean
+is_worse (OrtrainNonFinite a, OrtrainNonFinite b)
+{
+  return a.index >= 0 && (b.index < 0 || (isnan (a.value) && !isnan (b.value)));
+}
+
+/* The input of a step that holds the worst, G_MAXUINT32 if all inputs are finite. */
+static guint32
+find_bad_input (const Trace *trace, gint32 step)
+{
+  const OrtrainPlanStep *s = &trace->steps[step];
+  guint32 worst = G_MAXUINT32;
+  for (guint i = 0; i < s->n_inputs; i++)
+    {
+      guint32 row = trace->operands[s->first_operand + i];
+      if (row == G_MAXUINT32)
+        continue;
+      row = find_source (trace, row);
+      /* what the same step writes over an input of its own is not where it comes from */
+      if (trace->step_of[row] >= step)
+        continue;
+      if (worst == G_MAXUINT32 ? trace->found[row].index >= 0 : is_worse (trace->found[row], trace->found[worst]))
+        worst = row;
+    }
+  return worst;
+}
+
+static char *
+describe_origin (const Trace *trace, guint32 row)
+{
+  const OrtrainPlanValue *value = &trace->values[row];
+  gint64 dims[ORTRAIN_MAX_RANK] = { 0 };
+  guint rank = value->value->rank > 0 ? (guint) value->value->rank : 0;
+  ortrain_value_get_static_dims (value->value, dims);
+  if (trace->step_of[row] >= 0)
+    {
+      g_autofree char *node = ortrain_node_describe (trace->steps[trace->step_of[row]].node);
+      g_autofree char *index = describe_index (trace->found[row].index, dims, rank);
+      return g_strdup_printf ("%s: output '%s' is %s%s; its inputs are finite", node, value->name,
+                              kind_of (trace->found[row].value), index);
+    }
+  if (value->region == ORTRAIN_REGION_PARAMETER || value->region == ORTRAIN_REGION_BUFFER)
+    return describe_stored (value->region == ORTRAIN_REGION_PARAMETER ? "the parameter" : "the buffer",
+                            trace->found[row], value->name, dims, rank, trace->n_updates);
+  const char *kind = value->region != ORTRAIN_REGION_INPUT       ? "constant"
+                     : value->value->role == ORTRAIN_ROLE_TARGET ? "target"
+                                                                 : "input";
+  g_autofree char *index = describe_index (trace->found[row].index, dims, rank);
+  return g_strdup_printf ("the %s '%s' holds %s%s", kind, value->name, kind_of (trace->found[row].value), index);
+}
+
+/* From a bad value upwards to where it begins. An infinity may be meant, as in a mask: where a NaN was made of one,
+ * both ends are named. */
+static char *
+describe_chain (const Trace *trace, guint32 row, gint64 *item)
+{
+  guint32 first_nan = G_MAXUINT32;
+  row = find_source (trace, row);
+  for (;;)
+    {
+      if (isnan (trace->found[row].value))
+        first_nan = row;
+      guint32 above = trace->step_of[row] >= 0 ? find_bad_input (trace, trace->step_of[row]) : G_MAXUINT32;
+      if (above == G_MAXUINT32)
+        break;
+      row = above;
+    }
+  const OrtrainPlanValue *origin = &trace->values[row];
+  if (origin->region == ORTRAIN_REGION_INPUT && trace->step_of[row] < 0 && origin->value->rank > 0)
+    {
+      gint64 dims[ORTRAIN_MAX_RANK] = { 0 };
+      gint64 n = (gint64) (origin->bytes / ortrain_dtype_get_size (origin->value->dtype));
+      if (ortrain_value_get_static_dims (origin->value, dims) && dims[0] > 0)
+        *item = trace->found[row].index / (n / dims[0]);
+    }
+  g_autofree char *text = describe_origin (trace, row);
+  if (first_nan == G_MAXUINT32 || first_nan == row || trace->step_of[first_nan] < 0)
+    return g_steal_pointer (&text);
+  g_autofree char *node = ortrain_node_describe (trace->steps[trace->step_of[first_nan]].node);
+  return g_strdup_printf ("%s; %s computes nan from it", text, node);
+}
+
+static char *
+trace_run (Trace *trace, OrtrainPhase phase, OrtrainKernelFrame *frame, gint64 *item)
+{
+  guint n_values, n_steps;
+  trace->values = ortrain_memory_plan_peek_values (trace->plan, &n_values);
+  trace->steps = ortrain_memory_plan_peek_steps (trace->plan, &n_steps);
+  trace->operands = ortrain_memory_plan_peek_operands (trace->plan, NULL);
+  g_autofree OrtrainNonFinite *found = trace->found = g_new (OrtrainNonFinite, n_values + 1);
+  g_autofree gint32 *step_of = trace->step_of = g_new (gint32, n_values + 1);
+  guint first_backward = ortrain_memory_plan_get_first_backward_step (trace->plan);
+  guint end = phase == ORTRAIN_PHASE_FORWARD ? first_backward : n_steps;
+  for (guint32 row = 0; row < n_values; row++)
+    {
+      step_of[row] = -1;
+      found[row] = (OrtrainNonFinite){ -1, 0.0 };
+      if (trace->values[row].region != ORTRAIN_REGION_ARENA && trace->values[row].region != ORTRAIN_REGION_GRADIENT)
+        look_at (trace, row, -1);
+    }
+  for (guint s = 0; s < end; s++)
+    {
+      const OrtrainPlanStep *step = &trace->steps[s];
+      if (!ortrain_program_run (trace->program, s, s + 1, frame, NULL, NULL))
+        return NULL;
+      for (guint k = 0; k < step->n_outputs; k++)
+        {
+          guint32 row = trace->operands[step->first_operand + step->n_inputs + k];
+          if (row == G_MAXUINT32)
+            continue;
+          look_at (trace, row, (gint32) s);
+          /* An infinity on the way to a gradient may vanish again; a NaN stays. */
+          if (s >= first_backward && found[row].index >= 0 &&
+              (isnan (found[row].value) || trace->values[row].region == ORTRAIN_REGION_GRADIENT))
+            return describe_chain (trace, row, item);
+        }
+    }
+  for (guint32 row = 0; row < n_values && phase == ORTRAIN_PHASE_FORWARD; row++)
+    if (trace->values[row].value != NULL && trace->values[row].value->role == ORTRAIN_ROLE_LOSS)
+      {
+        guint32 source = find_source (trace, row); /* the loss may be a view of what was computed */
+        return found[source].index >= 0 ? describe_chain (trace, source, item) : NULL;
+      }
+  return NULL;
+}
+
+char *
+ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *config, OrtrainTensorDict *feeds,
+                            OrtrainPhase phase, const OrtrainKernelFrame *frame, guint64 n_updates, gint64 *item)
+{
+  OrtrainExecutorConfig plain = *config;
+  plain.arena = NULL;    /* one of its own, which goes with it */
+  plain.optimize = NULL; /* nodes are told by the names that the model has for them */
+  plain.training = TRUE; /* outputs stay in the arena */
+  *item = -1;
+  g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &plain, NULL);
+  if (executor == NULL || !ortrain_executor_bind (executor, feeds, NULL, NULL))
+    return NULL;
+  OrtrainKernelFrame own = *frame;
+  own.pool = config->pool;
+  own.accumulate_gradients = FALSE;
+  Trace trace = { .plan = ortrain_executor_get_plan (executor),
+                  .program = ortrain_executor_peek_program (executor),
+                  .n_updates = n_updates };
+  return trace_run (&trace, phase, &own, item);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "folder.h"
+
+#include "ortrain.h"
+#include "session/ortrain-training-session-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Training that runs into values that are not finite: it stops, names the first of them, and changes nothing. */
+
+#define N 32
+#define FEATURES 4
+
+typedef struct
+{
+  OrtrainTrainingSession *session;
+  OrtrainTensor *x; /* [N, FEATURES] */
+  OrtrainDataset *dataset;
+} Case;
+
+/* y = op (x · w), a mean squared error on y. */
+static OrtrainModel *
+make_model (const char *op)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("small");
+  const gint64 dims[] = { FEATURES, 2 };
+  g_autofree char *shape = g_strdup_printf ("n,%d", FEATURES);
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, shape);
+  OrtrainValue *w = ortrain_graph_builder_add_filled (builder, "w", dims, 2, 0.5);
+  OrtrainValue *h = ortrain_graph_builder_binary (builder, "MatMul", x, w);
+  OrtrainValue *y = ortrain_graph_builder_unary (builder, op, h);
+  ortrain_graph_builder_add_output (builder, y, "y");
+  OrtrainModel *model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+static float *
+floats (OrtrainTensor *tensor)
+{
+  return (float *) ortrain_tensor_get_address (tensor);
+}
+
+static void
+set_up (Case *self, const char *op, double max_norm)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = make_model (op);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainOptimizer) sgd = ortrain_sgd_new (1e-3);
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "target");
+  ortrain_training_options_set_optimizer (options, sgd);
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_max_grad_norm (options, max_norm);
+  ortrain_training_options_set_threads (options, 1);
+  self->session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+
+  const gint64 x_dims[] = { N, FEATURES }, y_dims[] = { N, 2 };
+  g_autoptr (OrtrainTensorDict) all = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) target = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, y_dims, 2, &error);
+  self->x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, x_dims, 2, &error);
+  for (guint i = 0; i < N * FEATURES; i++)
+    floats (self->x)[i] = 1.0f + (float) i / 64;
+  ortrain_tensor_dict_set (all, "x", self->x);
+  ortrain_tensor_dict_set (all, "target", target);
+  self->dataset = ortrain_tensor_dataset_new (all, &error);
+  g_assert_no_error (error);
+}
+
+static void
+tear_down (Case *self)
+{
+  g_object_unref (self->session);
+  g_object_unref (self->x);
+  g_object_unref (self->dataset);
+}
+
+static OrtrainTrainer *
+make_trainer (Case *self, guint epochs)
+{
+  OrtrainTrainer *trainer = ortrain_trainer_new (self->session, self->dataset);
+  ortrain_trainer_set_batch_size (trainer, 8);
+  ortrain_trainer_set_epochs (trainer, epochs);
+  return trainer;
+}
+
+/* Fits, and asserts that it fails with these words. */
+static void
+assert_stops (OrtrainTrainer *trainer, const char *words)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+  g_assert_null (history);
+  if (strstr (error->message, words) == NULL)
+    g_error ("“%s” has no “%s”", error->message, words);
+}
+
+static void
+assert_unchanged (Case *self, OrtrainTensor *before)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) now = ortrain_training_session_get_parameters (self->session, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_tensor_equal (before, ortrain_tensor_dict_get (now, "w")));
+}
+
+static OrtrainTensor *
+copy_weight (Case *self)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) now = ortrain_training_session_get_parameters (self->session, &error);
+  OrtrainTensor *copy = ortrain_tensor_copy (ortrain_tensor_dict_get (now, "w"), &error);
+  g_assert_no_error (error);
+  return copy;
+}
+
+/* The number of the item is the one that it has in the dataset, whatever the order. */
+static void
+test_input (void)
+{
+  Case self;
+  set_up (&self, "Relu", 0);
+  floats (self.x)[19 * FEATURES + 2] = NAN;
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (&self, 1);
+  ortrain_trainer_set_seed (trainer, 3);
+  assert_stops (trainer, "Item 19 of the dataset: The loss of training step ");
+  g_autoptr (OrtrainTrainer) ordered = make_trainer (&self, 1);
+  ortrain_trainer_set_shuffle (ordered, FALSE);
+  g_autoptr (OrtrainTensor) fresh G_GNUC_UNUSED = copy_weight (&self);
+  assert_stops (ordered, " is nan: the input 'x' holds nan at index [3, 2]");
+  /* the validation is held to the same */
+  floats (self.x)[19 * FEATURES + 2] = 1;
+  g_autoptr (OrtrainTrainer) validating = make_trainer (&self, 1);
+  g_autoptr (GError) error = NULL;
+  OrtrainTensorDict *all = ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (self.dataset));
+  g_autoptr (OrtrainTensorDict) other = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) bad = ortrain_tensor_copy (ortrain_tensor_dict_get (all, "target"), &error);
+  floats (bad)[21] = -INFINITY;
+  ortrain_tensor_dict_set (other, "x", self.x);
+  ortrain_tensor_dict_set (other, "target", bad);
+  g_autoptr (OrtrainDataset) held_out = ortrain_tensor_dataset_new (other, &error);
+  ortrain_trainer_set_validation (validating, held_out);
+  assert_stops (validating,
+                "Item 10 of the dataset: The loss in the evaluation is inf: the target 'target' holds -inf");
+  tear_down (&self);
+}
+
+static void
+test_forward (void)
+{
+  Case self;
+  set_up (&self, "Log", 0);
+  memset (floats (self.x) + 5 * FEATURES, 0, FEATURES * sizeof (float));
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (&self, 1);
+  ortrain_trainer_set_shuffle (trainer, FALSE);
+  g_autoptr (OrtrainTensor) before = copy_weight (&self);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+  ortrain_trainer_set_checkpoint_dir (trainer, folder);
+  assert_stops (
+      trainer,
+      "The loss of training step 1 is inf: Log 'y': output 'y' is -inf at index [5, 0]; its inputs are finite");
+  assert_unchanged (&self, before);
+  g_assert_false (ortrain_checkpoint_exists (folder));
+  test_remove_folder (folder);
+  /* nothing is in the way of going on with other data */
+  floats (self.x)[5 * FEATURES] = 1;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingHistory) history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_history_get_n_epochs (history), ==, 1);
+  tear_down (&self);
+}
+
+/* The loss is finite, the derivative of the root at 0 is not. */
+static void
+test_gradient (void)
+{
+  Case self;
+  set_up (&self, "Sqrt", 1.0);
+  memset (floats (self.x) + 5 * FEATURES, 0, FEATURES * sizeof (float));
+  g_autoptr (OrtrainTensor) before = copy_weight (&self);
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (&self, 1);
+  ortrain_trainer_set_shuffle (trainer, FALSE);
+  assert_stops (trainer, "Update 1 is left out: the gradient of parameter 'w' holds nan at index [0, 0]: Div");
+  assert_unchanged (&self, before);
+  ortrain_training_options_set_stop_on_nan (ortrain_training_session_get_options (self.session), FALSE);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_training_session_get_step (self.session), ==, 3); /* of four, one was left out */
+  tear_down (&self);
+}
+
+/* Without clipping the gradients are not looked at: what they do to the parameters is found before it is saved. */
+static void
+test_update (void)
+{
+  g_autoptr (GError) error = NULL;
+  Case self;
+  set_up (&self, "Sqrt", 0);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "state", NULL);
+  g_assert_true (ortrain_training_session_check_finite (self.session, &error));
+  g_assert_true (ortrain_training_session_save_checkpoint (self.session, path, &error));
+  g_autoptr (OrtrainTensor) before = copy_weight (&self);
+  memset (floats (self.x) + (N - 1) * FEATURES, 0, FEATURES * sizeof (float));
+  g_autoptr (OrtrainTrainer) trainer = make_trainer (&self, 1);
+  ortrain_trainer_set_shuffle (trainer, FALSE);
+  ortrain_trainer_set_checkpoint_dir (trainer, path);
+  assert_stops (trainer, "Parameter 'w' holds nan at index [0, 0] after update 4");
+  g_assert_false (ortrain_training_session_check_finite (self.session, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+  g_clear_error (&error);
+  /* in the middle of training it is the next step that meets it */
+  assert_stops (trainer,
+                "The loss of training step 5 is nan: the parameter 'w' holds nan at index [0, 0] after update 4");
+  /* asked to go on, it goes on, and still nothing is saved */
+  ortrain_training_options_set_stop_on_nan (ortrain_training_session_get_options (self.session), FALSE);
+  assert_stops (trainer, "No checkpoint is saved: Parameter 'w' holds nan");
+  g_assert_true (ortrain_training_session_load_checkpoint (self.session, path, &error));
+  assert_unchanged (&self, before);
+  test_remove_folder (folder);
+  tear_down (&self);
+}
+
+/* A constant of -inf is a mask as a rule: what is computed from it is told beside it. */
+static void
+test_mask (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("masked");
+  const gint64 dims[] = { 1, 2 };
+  const float mask[] = { -INFINITY, -INFINITY };
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "n,2");
+  OrtrainValue *w = ortrain_graph_builder_add_filled (builder, "w", dims, 2, 0.5);
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (dims, 2, mask, 2, &error);
+  OrtrainValue *m = ortrain_graph_builder_add_tensor (builder, "mask", tensor);
+  OrtrainValue *h = ortrain_graph_builder_add (builder, ortrain_graph_builder_binary (builder, "Mul", x, w), m);
+  ortrain_graph_builder_add_output (builder, ortrain_graph_builder_softmax (builder, h, -1), "y");
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "target");
+  ortrain_training_options_add_loss (options, loss);
+  const char *const trainable[] = { "w", NULL };
+  ortrain_training_options_set_trainable (options, trainable);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) zeros = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, (const gint64[]){ 3, 2 }, 2, &error);
+  ortrain_tensor_dict_set (feeds, "x", zeros);
+  ortrain_tensor_dict_set (feeds, "target", zeros);
+  g_assert_true (isnan (ortrain_training_session_train_step (session, feeds, &error)));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+  g_assert_nonnull (strstr (error->message, "the constant 'mask' holds -inf at index [0, 0]; Softmax"));
+  g_assert_nonnull (strstr (error->message, "computes nan from it"));
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/not-finite/input", test_input);
+  g_test_add_func ("/not-finite/forward", test_forward);
+  g_test_add_func ("/not-finite/gradient", test_gradient);
+  g_test_add_func ("/not-finite/update", test_update);
+  g_test_add_func ("/not-finite/mask", test_mask);
+  return g_test_run ();
+}
