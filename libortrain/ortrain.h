@@ -17,6 +17,7 @@
 #include "grad/ortrain-l1-loss.h"
 #include "grad/ortrain-loss.h"
 #include "grad/ortrain-mse-loss.h"
+#include "grad/ortrain-nll-loss.h"
 #include "grad/ortrain-output-loss.h"
 #include "graph/ortrain-graph.h"
 #include "memory/ortrain-memory-block.h"

@@ -2,6 +2,7 @@
 #include "grad/ortrain-bce-with-logits-loss.h"
 
 #include "grad/ortrain-loss-private.h"
+#include "grad/ortrain-scores-private.h"
 
 #include <math.h>
 
@@ -10,6 +11,9 @@
  *
  * The mean of the binary cross entropy between targets from 0 to 1 and the logistic function of the output. The target
  * has the shape and type of the output.
+ *
+ * Where the output is a logistic function already, the loss is computed from the scores before it, which
+ * [method@TrainingSession.get_notes] tells; the output itself stays as it is.
  */
 
 struct _OrtrainBceWithLogitsLoss
@@ -23,7 +27,9 @@ static gboolean
 ortrain_bce_with_logits_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, OrtrainValue **value,
                                     GError **error)
 {
-  OrtrainValue *x = ortrain_loss_widen (graph, output, error);
+  OrtrainScores kind;
+  output = ortrain_scores_find (loss, graph, output, 0, 1 << ORTRAIN_SCORES_SIGMOID, &kind, error);
+  OrtrainValue *x = output != NULL ? ortrain_loss_widen (graph, output, error) : NULL;
   OrtrainValue *t =
       x != NULL ? ortrain_loss_add_target (loss, graph, x->dtype, output->dims, output->rank, error) : NULL;
   if (t == NULL)

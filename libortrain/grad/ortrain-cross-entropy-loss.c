@@ -2,13 +2,17 @@
 #include "grad/ortrain-cross-entropy-loss.h"
 
 #include "core/ortrain-field-private.h"
-#include "grad/ortrain-loss-private.h"
+#include "grad/ortrain-class-loss-private.h"
 
 /**
  * OrtrainCrossEntropyLoss:
  *
  * The mean of the cross entropy between integer labels and the softmax of the output, as PyTorch's CrossEntropyLoss.
- * The target holds class numbers (int64) in the shape of the output without the axis of the classes. Labels equal to
+ * The target holds class numbers (int64) in the shape of the output without the axis of the classes.
+ *
+ * Where the output is a softmax, a log-softmax or a logistic function already, the loss is computed from the scores
+ * before it, which [method@TrainingSession.get_notes] tells; the output itself stays as it is. A softmax along another
+ * axis than that of the classes is an error. Labels equal to
  * `ignore-index` do not count.
  */
 
@@ -40,55 +44,11 @@ ortrain_cross_entropy_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, Ortrai
                                   GError **error)
 {
   OrtrainCrossEntropyLoss *self = ORTRAIN_CROSS_ENTROPY_LOSS (loss);
-  OrtrainValue *logits = ortrain_loss_widen (graph, output, error);
-  if (logits == NULL)
+  OrtrainClassLoss common;
+  const guint kinds = 1 << ORTRAIN_SCORES_SOFTMAX | 1 << ORTRAIN_SCORES_LOG_SOFTMAX | 1 << ORTRAIN_SCORES_SIGMOID;
+  if (!ortrain_class_loss_prepare (loss, graph, output, self->axis, self->class_weights, kinds, &common, error))
     return FALSE;
-  /* a rank that is not known before the first step: as counted */
-  gint axis = self->axis < 0 && output->rank >= 0 ? self->axis + output->rank : self->axis;
-  if (output->rank >= 0 && (axis < 0 || axis >= output->rank))
-    {
-      g_autofree char *description = ortrain_value_describe (output);
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "there is no axis %d for the classes in %s", self->axis, description);
-      return FALSE;
-    }
-  OrtrainDim dims[ORTRAIN_MAX_RANK];
-  gint rank = output->rank < 0 ? -1 : 0;
-  for (gint i = 0; i < output->rank; i++)
-    if (i != axis)
-      dims[rank++] = output->dims[i];
-  OrtrainValue *target = ortrain_loss_add_target (loss, graph, ORTRAIN_DTYPE_INT64, dims, rank, error);
-  if (target == NULL)
-    return FALSE;
-
-  OrtrainValue *inputs[3] = { logits, target, NULL };
-  guint n_inputs = 2;
-  if (self->class_weights != NULL)
-    {
-      gint64 n = ortrain_tensor_get_n_elements (self->class_weights);
-      OrtrainDim n_classes = output->rank < 0 ? ortrain_dim_unknown (graph->dims) : output->dims[axis];
-      if (ortrain_tensor_get_rank (self->class_weights) != 1 ||
-          (ortrain_dim_is_int (n_classes) && n_classes.value != n))
-        {
-          g_autofree char *classes = ortrain_dim_to_string (n_classes);
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                       "class weights must be one number for each of the %s classes, but there are %" G_GINT64_FORMAT
-                       " numbers in a tensor of rank %" G_GSIZE_FORMAT,
-                       classes, n, ortrain_tensor_get_rank (self->class_weights));
-          return FALSE;
-        }
-      g_autoptr (OrtrainTensor) weights = ortrain_tensor_cast (self->class_weights, logits->dtype, error);
-      if (weights == NULL)
-        return FALSE;
-      inputs[n_inputs++] = ortrain_graph_new_initializer (graph, "class_weights", weights);
-    }
-  OrtrainAttributes *attributes = ortrain_attributes_new ();
-  ortrain_attributes_set_int (attributes, "axis", axis);
-  if (self->ignore_index != G_MININT64)
-    ortrain_attributes_set_int (attributes, "ignore_index", self->ignore_index);
-  ortrain_attributes_set_float (attributes, "label_smoothing", self->label_smoothing);
-  ortrain_attributes_set_string (attributes, "reduction", "mean");
-  *value = ortrain_loss_op (graph, ORTRAIN_DOMAIN, "CrossEntropy", inputs, n_inputs, 3, attributes, error);
+  *value = ortrain_class_loss_cross_entropy (&common, graph, self->ignore_index, self->label_smoothing, error);
   return *value != NULL;
 }
 

@@ -123,7 +123,7 @@ struct _OrtrainGraph
   gint64 opset;         /* of domain ""; 23 once upgraded */
   GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
-  GPtrArray *notes;     /* of char *: declarations that inference contradicts; NULL for none */
+  GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   guint n_contradicted; /* of them, counted beyond the first few that have a note */
 };
 
@@ -140,6 +140,7 @@ OrtrainValue *ortrain_graph_new_input (OrtrainGraph *self, const char *name, Ort
 OrtrainValue *ortrain_graph_const_ints (OrtrainGraph *self, const gint64 *values, gsize n);
 OrtrainValue *ortrain_graph_const_int (OrtrainGraph *self, gint64 value);
 OrtrainValue *ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value);
+void ortrain_graph_add_note (OrtrainGraph *self, const char *note); /* once each */
 void ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output);
 /* Attach an existing value (without a producer) as output `index` of a node. FALSE if it has a producer already. */
 gboolean ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value);

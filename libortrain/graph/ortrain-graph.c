@@ -130,6 +130,15 @@ ortrain_graph_init (OrtrainGraph *self)
   self->opset = 23;
 }
 
+void
+ortrain_graph_add_note (OrtrainGraph *self, const char *note)
+{
+  if (self->notes == NULL)
+    self->notes = g_ptr_array_new_with_free_func (g_free);
+  if (!g_ptr_array_find_with_equal_func (self->notes, note, g_str_equal, NULL))
+    g_ptr_array_add (self->notes, g_strdup (note));
+}
+
 /**
  * ortrain_graph_new:
  * @name: a name

@@ -31,6 +31,16 @@ typedef enum
   ORTRAIN_OP_CONTROL = 1 << 7,     /* has subgraphs (If, Loop, Scan) */
 } OrtrainOpFlags;
 
+/* What output 0 is of input 0 where models end: losses then start from the scores. */
+typedef enum
+{
+  ORTRAIN_SCORES_NONE,
+  ORTRAIN_SCORES_KEPT,    /* the same elements in their order, in another type; views are told by their flag */
+  ORTRAIN_SCORES_SOFTMAX, /* probabilities, along the attribute `axis` */
+  ORTRAIN_SCORES_LOG_SOFTMAX,
+  ORTRAIN_SCORES_SIGMOID,
+} OrtrainScores;
+
 struct _OrtrainOpDef
 {
   const char *name;
@@ -49,6 +59,7 @@ struct _OrtrainOpDef
    * b: bool, f: floating, s: float32, i: int32 or int64, l: int64, n: numeric, q: int8 or uint8, *: any; a dot: what
    * `dtypes` says, for input 0. NULL: there is no second input. */
   const char *types;
+  OrtrainScores scores;
 };
 
 typedef struct

@@ -128,7 +128,8 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   FORWARD ("Relu", 7, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, grad_from_output),
   FORWARD ("Tanh", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output),
-  FORWARD ("Sigmoid", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output),
+  { "Sigmoid", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
+    ortrain_infer_unary, grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID },
   FORWARD ("LeakyRelu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_leaky_relu),
   FORWARD ("ThresholdedRelu", 10, ORTRAIN_DTYPES_FLOAT, 0, grad_thresholded_relu),
   FORWARD ("Elu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_elu),

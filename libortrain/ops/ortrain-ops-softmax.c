@@ -51,18 +51,18 @@ gradient_softmax (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
-#define ROW(op, rule, extra)                                                                                           \
+#define ROW(op, rule, extra, kind)                                                                                     \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = extra, .infer = infer_softmax, .gradient = rule,                          \
-    .upgrade = upgrade_softmax }
+    .upgrade = upgrade_softmax, .scores = kind }
 #define GRAD(op)                                                                                                       \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,              \
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = ortrain_infer_unary }
 
 static const OrtrainOpDef ops[] = {
-  ROW ("Softmax", gradient_softmax, 0),
-  ROW ("LogSoftmax", gradient_softmax, 0),
-  ROW ("Hardmax", NULL, ORTRAIN_OP_NO_GRADIENT),
+  ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX),
+  ROW ("LogSoftmax", gradient_softmax, 0, ORTRAIN_SCORES_LOG_SOFTMAX),
+  ROW ("Hardmax", NULL, ORTRAIN_OP_NO_GRADIENT, ORTRAIN_SCORES_NONE),
   GRAD ("SoftmaxGrad"),
   GRAD ("LogSoftmaxGrad"),
 };

@@ -2,11 +2,12 @@
 #include "session/ortrain-evaluation-private.h"
 
 #include "grad/ortrain-cross-entropy-loss.h"
+#include "grad/ortrain-nll-loss.h"
 #include "session/ortrain-training-session-private.h"
 
 #include <math.h>
 
-/* Counts right answers for the first cross entropy among the losses. */
+/* Counts right answers for the first loss over classes among the losses. */
 static gboolean
 count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainTensorDict *outputs, guint64 *n_right,
              guint64 *n, GError **error)
@@ -15,18 +16,18 @@ count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainT
   for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
     {
       g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
-      if (!ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss))
+      if (!ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss) && !ORTRAIN_IS_NLL_LOSS (loss))
         continue;
-      OrtrainCrossEntropyLoss *entropy = ORTRAIN_CROSS_ENTROPY_LOSS (loss);
+      gint axis;
+      gint64 ignored;
+      g_object_get (loss, "axis", &axis, "ignore-index", &ignored, NULL);
       OrtrainTensor *logits = ortrain_tensor_dict_get (outputs, ortrain_loss_get_output (loss));
       OrtrainTensor *target = ortrain_tensor_dict_get (batch, ortrain_loss_get_target (loss));
       if (logits == NULL || target == NULL)
         return TRUE;
-      g_autoptr (OrtrainTensor) answers =
-          ortrain_tensor_argmax (logits, ortrain_cross_entropy_loss_get_axis (entropy), error);
+      g_autoptr (OrtrainTensor) answers = ortrain_tensor_argmax (logits, axis, error);
       if (answers == NULL)
         return FALSE;
-      gint64 ignored = ortrain_cross_entropy_loss_get_ignore_index (entropy);
       gint64 length = MIN (ortrain_tensor_get_n_elements (answers), ortrain_tensor_get_n_elements (target));
       for (gint64 k = 0; k < length; k++)
         {

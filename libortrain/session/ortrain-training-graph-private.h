@@ -34,6 +34,7 @@ typedef struct
   OrtrainDType loss_dtype;
   char **targets; /* names of the inputs that losses added; NULL-terminated */
   GStrv outputs;  /* of the model */
+  GStrv notes;    /* for people: what was decided about the losses and the outputs */
 } OrtrainTrainingGraph;
 
 /* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. */

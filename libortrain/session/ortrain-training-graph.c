@@ -592,6 +592,10 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   self->training = ortrain_graph_clone (base, NULL);
   if (!build_training (self, options, error))
     return NULL;
+  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
+  for (guint i = 0; self->training->notes != NULL && i < self->training->notes->len; i++)
+    g_strv_builder_add (notes, self->training->notes->pdata[i]);
+  self->notes = g_strv_builder_end (notes);
   return g_steal_pointer (&self);
 }
 
@@ -610,5 +614,6 @@ ortrain_training_graph_free (OrtrainTrainingGraph *self)
   g_free (self->evaluation_loss_name);
   g_strfreev (self->targets);
   g_strfreev (self->outputs);
+  g_strfreev (self->notes);
   g_free (self);
 }

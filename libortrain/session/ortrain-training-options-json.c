@@ -33,6 +33,7 @@ lookup (const char *kind, const char *name, GString *known)
     { "loss", "l1", ORTRAIN_TYPE_L1_LOSS },
     { "loss", "huber", ORTRAIN_TYPE_HUBER_LOSS },
     { "loss", "bce-with-logits", ORTRAIN_TYPE_BCE_WITH_LOGITS_LOSS },
+    { "loss", "nll", ORTRAIN_TYPE_NLL_LOSS },
     { "loss", "output", ORTRAIN_TYPE_OUTPUT_LOSS },
   };
   for (guint i = 0; i < G_N_ELEMENTS (table); i++)

@@ -391,6 +391,22 @@ ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
 }
 
 /**
+ * ortrain_training_session_get_notes:
+ * @self: a session
+ *
+ * Gets what was decided about the losses and the outputs when the session was made, one sentence each: that a loss
+ * starts from the scores before a softmax at the end of the model, and which outputs are not computed, and why.
+ *
+ * Returns: (transfer full) (array zero-terminated=1): the sentences
+ */
+char **
+ortrain_training_session_get_notes (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  return self->graph != NULL ? g_strdupv (self->graph->notes) : g_new0 (char *, 1);
+}
+
+/**
  * ortrain_training_session_get_memory_plan: (get-property memory-plan)
  * @self: a session
  *

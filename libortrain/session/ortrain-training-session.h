@@ -110,6 +110,8 @@ OrtrainTrainingOptions *ortrain_training_session_get_options (OrtrainTrainingSes
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainGraph *ortrain_training_session_get_training_graph (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
+char **ortrain_training_session_get_notes (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryPlan *ortrain_training_session_get_memory_plan (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_training_session_get_step (OrtrainTrainingSession *self);

@@ -290,6 +290,7 @@ run({
             [Ortrain.WarmUpSchedule, {steps: 7, start_factor: 0.5}],
             [Ortrain.CrossEntropyLoss, {axis: 1, ignore_index: 7, label_smoothing: 0.25, weight: 2, output: 'a', target: 'b'}],
             [Ortrain.HuberLoss, {delta: 0.25}],
+            [Ortrain.NllLoss, {axis: 1, ignore_index: 7, weight: 2, output: 'a', target: 'b'}],
             [Ortrain.ParameterGroup, {learning_rate_multiplier: 0.5, weight_decay: 0.25}],
             [Ortrain.ModelLimits, {max_depth: 9, max_function_depth: 9, max_graph_depth: 9, max_items: 9, max_model_bytes: 9,
                 max_name_bytes: 9, max_nodes: 9, max_rank: 9, max_tensor_bytes: 9, max_tensors: 9, allow_links: true, allow_external_data: false}],

@@ -370,6 +370,8 @@ void test_losses () throws Error {
         assert (once > 0 && Math.fabs (twice - 2 * once) < 1e-6);
     }
     assert (new OutputLoss ("mean").output == "mean");
+    var likelihood = new NllLoss ("logits", "labels");
+    assert (likelihood.axis == -1 && likelihood.ignore_index == -100);
     // labels that are ignored leave the mean as it is of the others
     var entropy = new CrossEntropyLoss ("logits", "labels");
     entropy.ignore_index = 0;

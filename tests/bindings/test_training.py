@@ -686,6 +686,23 @@ class Losses(unittest.TestCase):
         value, y = self.loss(weighted, labels)
         self.assertAlmostEqual(value, -2 * np.log(softmax(y)[np.arange(8), labels]).mean(), places=5)
         self.assertIsInstance(weighted, Ortrain.Loss)
+        likelihood = Ortrain.NllLoss(output="logits", target="t", axis=1)
+        self.assertEqual((likelihood.axis, likelihood.ignore_index, likelihood.class_weights), (1, -100, None))
+        value, y = self.loss(likelihood, labels)
+        self.assertAlmostEqual(value, -y[np.arange(8), labels].mean(), places=5)
+
+    def test_scores_before_softmax(self):
+        builder = Ortrain.GraphBuilder.new("probabilities")
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, "n, 4")
+        builder.add_output(builder.softmax(builder.linear(x, "fc", 3, True), -1), "probabilities")
+        options = Ortrain.TrainingOptions(losses=[Ortrain.CrossEntropyLoss.new("probabilities", "labels")])
+        session = Ortrain.TrainingSession(builder.build(), options)
+        self.assertIn("Softmax", session.get_notes()[0])
+        feeds = batch()
+        p = session.eval_step({"x": feeds["x"]})["probabilities"].numpy()
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-5)
+        expected = -np.log(p[np.arange(len(p)), feeds["labels"]]).mean()
+        self.assertAlmostEqual(session.train_step(feeds), expected, places=5)
 
     def test_output(self):
         builder = Ortrain.GraphBuilder.new("scalar")

@@ -38,6 +38,11 @@ out = {
     "smooth": run(x, lambda x: F.cross_entropy(x, labels, label_smoothing=0.125)),
     "weighted": run(x, lambda x: F.cross_entropy(x, labels, weight=weights)),
     "spatial": run(image, lambda x: F.cross_entropy(x, image_labels)),
+    "nll": run(x, lambda x: F.nll_loss(x, labels)),
+    "nll-weighted": run(x, lambda x: F.nll_loss(x, labels, weight=weights)),
+    "nll-spatial": run(image, lambda x: F.nll_loss(x, image_labels)),
+    "nll-first-axis": run(x, lambda x: F.nll_loss(x.T, torch.tensor([5, 0, -100, 3, 2]))),
+    "first-axis-labels": [5, 0, -100, 3, 2],
     "sum": run(x, lambda x: 0.5 * F.mse_loss(x, t) + 2.0 * F.cross_entropy(x, clean)),
 }
 with open("losses.json", "w") as f:

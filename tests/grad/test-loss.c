@@ -158,6 +158,36 @@ test_cross_entropy (gconstpointer data)
   check (model, options, feeds, name);
 }
 
+/* Outputs that are taken as log-probabilities. */
+static void
+test_nll (gconstpointer data)
+{
+  const char *name = data;
+  const gboolean spatial = g_str_equal (name, "nll-spatial"), first = g_str_equal (name, "nll-first-axis");
+  g_autoptr (OrtrainModel) model = spatial ? make_model ("image", image, 3) : make_model ("x", flat, 2);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds ();
+  g_autoptr (OrtrainLoss) loss = ortrain_nll_loss_new ("y", "target");
+  g_autoptr (OrtrainTensor) target = NULL;
+  g_assert_cmpint (ortrain_nll_loss_get_ignore_index (ORTRAIN_NLL_LOSS (loss)), ==, -100);
+  if (spatial)
+    target = load ("image-labels", ORTRAIN_DTYPE_INT64, image_labels, 2);
+  else if (first)
+    target = load ("first-axis-labels", ORTRAIN_DTYPE_INT64, flat + 1, 1);
+  else
+    target = load ("labels", ORTRAIN_DTYPE_INT64, flat, 1);
+  if (spatial || first)
+    g_object_set (loss, "axis", spatial ? 1 : 0, NULL);
+  if (g_str_equal (name, "nll-weighted"))
+    {
+      g_autoptr (OrtrainTensor) weights = load ("weights", ORTRAIN_DTYPE_FLOAT64, flat + 1, 1);
+      g_object_set (loss, "class-weights", weights, NULL);
+    }
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_tensor_dict_set (feeds, "target", target);
+  check (model, options, feeds, name);
+}
+
 static void
 test_sum (void)
 {
@@ -244,6 +274,12 @@ main (int argc, char *argv[])
     {
       g_autofree char *path = g_strconcat ("/loss/", entropies[i], NULL);
       g_test_add_data_func (path, entropies[i], test_cross_entropy);
+    }
+  static const char *const likelihoods[] = { "nll", "nll-weighted", "nll-spatial", "nll-first-axis" };
+  for (guint i = 0; i < G_N_ELEMENTS (likelihoods); i++)
+    {
+      g_autofree char *path = g_strconcat ("/loss/", likelihoods[i], NULL);
+      g_test_add_data_func (path, likelihoods[i], test_nll);
     }
   g_test_add_func ("/loss/sum", test_sum);
   g_test_add_func ("/loss/output", test_output);

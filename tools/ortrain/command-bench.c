@@ -39,7 +39,7 @@ run (int argc, char *argv[])
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-4)", "X" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output for the loss (the first)", "NAME" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
-      "cross-entropy, mse, l1, huber, bce-with-logits, output (cross-entropy)", "KIND" },
+      "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },

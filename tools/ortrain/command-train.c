@@ -189,7 +189,7 @@ run (int argc, char *argv[])
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target, "What it should be, in the data (labels)", "NAME" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
-      "cross-entropy, mse, l1, huber, bce-with-logits, output (cross-entropy)", "KIND" },
+      "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
     { "epochs", 0, 0, G_OPTION_ARG_INT, &epochs, "Passes over the data (1)", "N" },
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items a step (64)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
@@ -292,6 +292,10 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
+
+  g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
+  for (guint i = 0; notes[i] != NULL; i++)
+    g_print ("Note: %s\n", notes[i]);
 
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   ortrain_trainer_set_epochs (trainer, (guint) epochs);

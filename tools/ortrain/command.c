@@ -132,10 +132,12 @@ command_make_loss (const char *kind, const char *output, const char *target, GEr
     return ortrain_huber_loss_new (output, target);
   if (g_str_equal (kind, "bce-with-logits"))
     return ortrain_bce_with_logits_loss_new (output, target);
+  if (g_str_equal (kind, "nll"))
+    return ortrain_nll_loss_new (output, target);
   if (g_str_equal (kind, "output"))
     return ortrain_output_loss_new (output);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no loss '%s'; there are cross-entropy, mse, l1, huber, bce-with-logits, output", kind);
+               "There is no loss '%s'; there are cross-entropy, mse, l1, huber, bce-with-logits, nll, output", kind);
   return NULL;
 }
 

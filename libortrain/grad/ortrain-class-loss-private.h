@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "grad/ortrain-loss-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* What the losses over classes have in common. */
+typedef struct
+{
+  OrtrainValue *scores;        /* in float32 at least: the output, or the scores before a softmax at its end */
+  OrtrainScores kind;          /* what the output is of `scores` */
+  gint axis;                   /* of the classes; negative only where the rank is not known */
+  OrtrainValue *target;        /* int64, the shape of the output without the axis */
+  OrtrainValue *class_weights; /* [classes], or NULL */
+} OrtrainClassLoss;
+
+/* class_weights: may be NULL. kinds: of ends of the model that the loss recognises, see ortrain_scores_find(). */
+gboolean ortrain_class_loss_prepare (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *output, gint axis,
+                                     OrtrainTensor *class_weights, guint kinds, OrtrainClassLoss *self, GError **error);
+/* The mean of the cross entropy. ignore_index: the least 64-bit integer for none. NULL on error. */
+OrtrainValue *ortrain_class_loss_cross_entropy (const OrtrainClassLoss *self, OrtrainGraph *graph, gint64 ignore_index,
+                                                double label_smoothing, GError **error);
