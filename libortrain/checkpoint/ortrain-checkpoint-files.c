@@ -3,6 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-json-private.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -367,11 +368,19 @@ fail (GError **error, const char *what)
   return FALSE;
 }
 
-static GBytes *
-map_below (int folder, const char *name, GError **error)
+/* A folder, and what to call it in messages. */
+typedef struct
 {
+  int fd;
+  char *path;
+} Folder;
+
+static GBytes *
+map_below (const Folder *folder, const char *name, GError **error)
+{
+  g_autofree char *path = g_build_filename (folder->path, name, NULL);
   /* O_NONBLOCK: a pipe in the place of a file must not hold us up */
-  int fd = openat (folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  int fd = openat (folder->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   struct stat st;
   if (fd < 0 || fstat (fd, &st) != 0)
     {
@@ -385,10 +394,8 @@ map_below (int folder, const char *name, GError **error)
     g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "%s is not a file", name);
   else
     {
-      g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, error);
-      if (file != NULL)
-        bytes = g_mapped_file_get_bytes (file);
-      else
+      bytes = ortrain_mapped_file_new_bytes (fd, path, error);
+      if (bytes == NULL)
         g_prefix_error (error, "%s: ", name);
     }
   close (fd);
@@ -410,7 +417,7 @@ get_member (JsonObject *object, const char *name, GType type)
 
 /* One file that the manifest names, checked. *name belongs to the manifest. */
 static GBytes *
-read_file (JsonNode *node, int data, const char **name, GError **error)
+read_file (JsonNode *node, const Folder *data, const char **name, GError **error)
 {
   if (!JSON_NODE_HOLDS_OBJECT (node))
     return fail (error, "has an entry that is no file"), NULL;
@@ -444,7 +451,7 @@ read_file (JsonNode *node, int data, const char **name, GError **error)
 }
 
 static gboolean
-read_section (JsonNode *shards, int data, OrtrainTensorDict *tensors, GError **error)
+read_section (JsonNode *shards, const Folder *data, OrtrainTensorDict *tensors, GError **error)
 {
   if (!JSON_NODE_HOLDS_ARRAY (shards))
     return fail (error, "has a section that is no list");
@@ -498,7 +505,7 @@ read_metadata (OrtrainCheckpointContents *self, JsonObject *metadata, GError **e
 }
 
 static gboolean
-read_manifest (OrtrainCheckpointContents *self, JsonNode *root_node, int root, GError **error)
+read_manifest (OrtrainCheckpointContents *self, JsonNode *root_node, const Folder *root, GError **error)
 {
   if (!JSON_NODE_HOLDS_OBJECT (root_node))
     return fail (error, "is no object");
@@ -524,9 +531,11 @@ read_manifest (OrtrainCheckpointContents *self, JsonNode *root_node, int root, G
   if (!read_metadata (self, json_node_get_object (metadata), error))
     return FALSE;
 
-  int data = openat (root, json_node_get_string (data_node), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (data < 0)
+  Folder data = { openat (root->fd, json_node_get_string (data_node),
+                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) };
+  if (data.fd < 0)
     return fail_errno (error, json_node_get_string (data_node), "opening it", errno);
+  data.path = g_build_filename (root->path, json_node_get_string (data_node), NULL);
   gboolean right = TRUE;
   JsonObjectIter iter;
   const char *name;
@@ -535,7 +544,7 @@ read_manifest (OrtrainCheckpointContents *self, JsonNode *root_node, int root, G
   while (right && json_object_iter_next_ordered (&iter, &name, &node))
     {
       g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
-      right = ortrain_checkpoint_name_is_valid (name) ? read_section (node, data, tensors, error)
+      right = ortrain_checkpoint_name_is_valid (name) ? read_section (node, &data, tensors, error)
                                                       : fail (error, "has a section without a name");
       ortrain_checkpoint_contents_put (self->section_names, self->sections, name, g_steal_pointer (&tensors),
                                        g_object_unref);
@@ -543,17 +552,18 @@ read_manifest (OrtrainCheckpointContents *self, JsonNode *root_node, int root, G
   JsonArray *array = json_node_get_array (files);
   for (guint i = 0; right && i < json_array_get_length (array); i++)
     {
-      GBytes *bytes = read_file (json_array_get_element (array, i), data, &name, error);
+      GBytes *bytes = read_file (json_array_get_element (array, i), &data, &name, error);
       right = bytes != NULL;
       if (right)
         ortrain_checkpoint_contents_put (self->file_names, self->files, name, bytes, (GDestroyNotify) g_bytes_unref);
     }
-  close (data);
+  close (data.fd);
+  g_free (data.path);
   return right;
 }
 
 static gboolean
-load_once (OrtrainCheckpointContents *self, int root, gboolean *replaced, GError **error)
+load_once (OrtrainCheckpointContents *self, const Folder *root, gboolean *replaced, GError **error)
 {
   g_autoptr (GBytes) bytes = map_below (root, MANIFEST, error);
   *replaced = FALSE;
@@ -608,7 +618,7 @@ ortrain_checkpoint_contents_load (OrtrainCheckpointContents *self, const char *p
     {
       g_autoptr (GError) local_error = NULL;
       forget (self);
-      loaded = load_once (self, root, &replaced, &local_error);
+      loaded = load_once (self, &(Folder){ root, (char *) path }, &replaced, &local_error);
       if (!loaded && (!replaced || i == 9))
         g_propagate_prefixed_error (error, g_steal_pointer (&local_error), "%s: ", path);
     }

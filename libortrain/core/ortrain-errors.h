@@ -22,6 +22,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_TENSOR_ERROR_RELEASED: the storage was released
  * @ORTRAIN_TENSOR_ERROR_NO_MEMORY: the memory could not be had
  * @ORTRAIN_TENSOR_ERROR_INVALID: a file or a foreign tensor is malformed
+ * @ORTRAIN_TENSOR_ERROR_CHANGED: a file was changed while its contents were in use
  *
  * What can go wrong with tensors. More codes may be added.
  */
@@ -33,6 +34,7 @@ typedef enum
   ORTRAIN_TENSOR_ERROR_RELEASED,
   ORTRAIN_TENSOR_ERROR_NO_MEMORY,
   ORTRAIN_TENSOR_ERROR_INVALID,
+  ORTRAIN_TENSOR_ERROR_CHANGED,
 } OrtrainTensorError;
 
 /**

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-thread-pool-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
+
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -171,10 +173,15 @@ worker_main (gpointer user_data)
   g_autofree WorkerArgs *args = user_data;
   OrtrainThreadPool *pool = args->pool;
 
-  /* Signals belong to the threads of the application. */
+  /* Signals belong to the threads of the application, but for those that a thread sends itself by what it does: a page
+   * of a mapped file that is no longer there must reach the handler of ortrain-mapped-file.c. */
+  static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };
   sigset_t all;
   sigfillset (&all);
+  for (guint i = 0; i < G_N_ELEMENTS (own); i++)
+    sigdelset (&all, own[i]);
   pthread_sigmask (SIG_BLOCK, &all, NULL);
+  ortrain_mapped_file_guard_thread ();
   if (worker_init != NULL)
     worker_init ();
   atomic_fetch_add (&pool->n_started, 1);

@@ -277,5 +277,7 @@ ortrain_tensor_dataset_new_from_csv (const char *path, const char *input_name, c
   Reader r = { path, text, text + size, 1, g_string_new (NULL) };
   OrtrainDataset *dataset = parse (&r, input_name, label_column, label_name, error);
   g_string_free (r.field, TRUE);
+  if (dataset != NULL && !ortrain_file_check (bytes, error))
+    g_clear_object (&dataset);
   return dataset;
 }

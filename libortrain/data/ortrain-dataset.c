@@ -111,6 +111,8 @@ stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize 
       gsize n_bytes = ortrain_tensor_get_n_bytes (from);
       if (n_bytes > 0)
         memcpy ((guint8 *) ortrain_tensor_peek_writable (to) + row * n_bytes, data, n_bytes);
+      if (!ortrain_tensor_check_file (from, error))
+        return FALSE;
     }
   return TRUE;
 }

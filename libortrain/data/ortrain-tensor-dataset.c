@@ -96,6 +96,8 @@ ortrain_tensor_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indic
         else
           ortrain_convert_elements (dtype, from + indices[i] * row_from, conversion.dtype, to + i * row_to, row,
                                     conversion.scale);
+      if (!ortrain_tensor_check_file (tensor, error))
+        return FALSE;
     }
   return TRUE;
 }

@@ -62,7 +62,7 @@ ortrain_token_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indice
                                   to + i * self->sequence_length, self->sequence_length, 1);
       ortrain_tensor_dict_set (batch, self->names[k], tensor);
     }
-  return TRUE;
+  return ortrain_tensor_check_file (self->tokens, error);
 }
 
 static void

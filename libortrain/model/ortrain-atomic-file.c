@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-atomic-file-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ struct _OrtrainAtomicFile
   char *path, *name, *temporary;
   guint8 *buffer;
   gsize n_buffered;
+  OrtrainMappedSources sources; /* files that what is written comes from */
   Placed placed;
 };
 
@@ -128,6 +131,7 @@ flush (OrtrainAtomicFile *self, GError **error)
 gboolean
 ortrain_atomic_file_write (OrtrainAtomicFile *self, gconstpointer data, gsize n_bytes, GError **error)
 {
+  ortrain_mapped_sources_add (&self->sources, data);
   if (n_bytes > BUFFER_BYTES - self->n_buffered && !flush (self, error))
     return FALSE;
   if (n_bytes >= BUFFER_BYTES)
@@ -158,7 +162,7 @@ ortrain_atomic_file_sync (OrtrainAtomicFile *self, GError **error)
 gboolean
 ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error)
 {
-  if (!ortrain_atomic_file_sync (self, error))
+  if (!ortrain_atomic_file_sync (self, error) || !ortrain_mapped_sources_check (&self->sources, error))
     return FALSE;
   if (self->temporary == NULL)
     return TRUE;
@@ -174,7 +178,7 @@ ortrain_atomic_file_commit (OrtrainAtomicFile *self, GError **error)
 gboolean
 ortrain_atomic_file_commit_for_now (OrtrainAtomicFile *self, GError **error)
 {
-  if (!ortrain_atomic_file_sync (self, error))
+  if (!ortrain_atomic_file_sync (self, error) || !ortrain_mapped_sources_check (&self->sources, error))
     return FALSE;
   if (self->temporary == NULL)
     return TRUE;
@@ -219,5 +223,6 @@ ortrain_atomic_file_free (OrtrainAtomicFile *self)
   g_free (self->name);
   g_free (self->temporary);
   g_free (self->buffer);
+  ortrain_mapped_sources_clear (&self->sources);
   g_free (self);
 }

@@ -14,6 +14,8 @@ void ortrain_external_data_free (OrtrainExternalData *self);
 /* The whole file, mapped; transfer none. `tensor` is for the message. */
 GBytes *ortrain_external_data_open (OrtrainExternalData *self, const char *location, const char *tensor,
                                     GError **error);
+/* FALSE if one of the files opened so far was changed since. */
+gboolean ortrain_external_data_check_files (OrtrainExternalData *self, GError **error);
 guint64 ortrain_external_data_get_n_bytes (OrtrainExternalData *self); /* of all files opened so far */
 void ortrain_external_data_trim (OrtrainExternalData *self);
 void ortrain_trim_mapping (GBytes *bytes); /* of a mapped file, and of nothing else */

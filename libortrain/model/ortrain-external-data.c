@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-external-data-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -15,6 +17,7 @@ struct _OrtrainExternalData
 {
   OrtrainModelLimits *limits;
   char *directory;
+  GMutex lock; /* guards what follows: an export may open what reading the model had no need of */
   int directory_fd;
   GHashTable *files; /* location → GBytes */
 };
@@ -26,6 +29,7 @@ ortrain_external_data_new (const char *directory, OrtrainModelLimits *limits)
   self->limits = g_object_ref (limits);
   self->directory = g_strdup (directory);
   self->directory_fd = -1;
+  g_mutex_init (&self->lock);
   self->files = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_bytes_unref);
   return self;
 }
@@ -36,6 +40,7 @@ ortrain_external_data_free (OrtrainExternalData *self)
   if (self->directory_fd >= 0)
     close (self->directory_fd);
   g_hash_table_unref (self->files);
+  g_mutex_clear (&self->lock);
   g_object_unref (self->limits);
   g_free (self->directory);
   g_free (self);
@@ -111,8 +116,8 @@ refuse (GError **error, const char *location, const char *tensor, const char *wh
                "data file “%.200s” of tensor “%.200s”: %s", shown, tensor, why);
 }
 
-GBytes *
-ortrain_external_data_open (OrtrainExternalData *self, const char *location, const char *tensor, GError **error)
+static GBytes *
+open_locked (OrtrainExternalData *self, const char *location, const char *tensor, GError **error)
 {
   g_autoptr (GError) local_error = NULL;
   gboolean allow_links = ortrain_model_limits_get_allow_links (self->limits);
@@ -169,16 +174,39 @@ ortrain_external_data_open (OrtrainExternalData *self, const char *location, con
       refuse (error, location, tensor, "it has several names, so it may belong elsewhere (limit “allow-links”)");
       return NULL;
     }
-  g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, &local_error);
+  bytes = ortrain_mapped_file_new_bytes (fd, location, &local_error);
   close (fd);
-  if (file == NULL)
+  if (bytes == NULL)
     {
       refuse (error, location, tensor, local_error->message);
       return NULL;
     }
-  bytes = g_mapped_file_get_bytes (file);
   g_hash_table_insert (self->files, g_strdup (location), bytes);
   return bytes;
+}
+
+GBytes *
+ortrain_external_data_open (OrtrainExternalData *self, const char *location, const char *tensor, GError **error)
+{
+  g_mutex_lock (&self->lock);
+  GBytes *bytes = open_locked (self, location, tensor, error);
+  g_mutex_unlock (&self->lock);
+  return bytes;
+}
+
+gboolean
+ortrain_external_data_check_files (OrtrainExternalData *self, GError **error)
+{
+  GHashTableIter iter;
+  gpointer bytes;
+  gboolean ok = TRUE;
+
+  g_mutex_lock (&self->lock);
+  g_hash_table_iter_init (&iter, self->files);
+  while (ok && g_hash_table_iter_next (&iter, NULL, &bytes))
+    ok = ortrain_mapped_file_check_address (g_bytes_get_data (bytes, NULL), error);
+  g_mutex_unlock (&self->lock);
+  return ok;
 }
 
 guint64
@@ -188,9 +216,11 @@ ortrain_external_data_get_n_bytes (OrtrainExternalData *self)
   gpointer bytes;
   guint64 n = 0;
 
+  g_mutex_lock (&self->lock);
   g_hash_table_iter_init (&iter, self->files);
   while (g_hash_table_iter_next (&iter, NULL, &bytes))
     n += g_bytes_get_size (bytes);
+  g_mutex_unlock (&self->lock);
   return n;
 }
 
@@ -210,7 +240,9 @@ ortrain_external_data_trim (OrtrainExternalData *self)
   GHashTableIter iter;
   gpointer bytes;
 
+  g_mutex_lock (&self->lock);
   g_hash_table_iter_init (&iter, self->files);
   while (g_hash_table_iter_next (&iter, NULL, &bytes))
     ortrain_trim_mapping (bytes);
+  g_mutex_unlock (&self->lock);
 }

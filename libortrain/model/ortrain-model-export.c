@@ -335,8 +335,9 @@ rewrite_tensor (Export *self, Place place, OrtrainWireRange range, OrtrainTensor
     }
   if (replacement == NULL && was_external)
     {
-      Ortrain__Ox__TensorProto *proto =
-          ortrain__ox__tensor_proto__unpack (NULL, range.end - range.begin, self->file + range.begin);
+      /* of a copy: the file may be written to while it is parsed */
+      g_autofree guint8 *copy = g_memdup2 (self->file + range.begin, range.end - range.begin);
+      Ortrain__Ox__TensorProto *proto = ortrain__ox__tensor_proto__unpack (NULL, range.end - range.begin, copy);
       const char *name = proto != NULL && proto->name != NULL ? proto->name : "";
       gint64 n_elements;
       gsize offset = 0;
@@ -677,9 +678,12 @@ static gboolean export(OrtrainModel *self, const char *path, GHashTable *tensors
 gboolean
 ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
 {
-  gboolean ok = export(self, path, tensors, error);
+  gboolean ok = ortrain_model_check_files (self, error) && export(self, path, tensors, error);
   if (!ok)
-    ortrain_model_mend_error (error);
+    {
+      ortrain_model_explain_error (self, error);
+      ortrain_model_mend_error (error);
+    }
   return ok;
 }
 
@@ -694,7 +698,7 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
       return NULL;
     }
   if (tensors == NULL || g_hash_table_size (tensors) == 0)
-    return g_bytes_ref (self->file);
+    return ortrain_model_check_files (self, error) ? g_bytes_ref (self->file) : NULL;
   if (!build (self, tensors, NULL, FALSE, &model, &data, error))
     return NULL;
   guint8 *bytes = g_try_malloc (MAX (model.n_bytes, 1));
@@ -711,5 +715,6 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
       memcpy (bytes + at, piece->data, piece->n_bytes);
       at += piece->n_bytes;
     }
-  return g_bytes_new_take (bytes, at);
+  g_autoptr (GBytes) result = g_bytes_new_take (bytes, at);
+  return ortrain_model_check_files (self, error) ? g_steal_pointer (&result) : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
 #include "model/ortrain-graph-writer-private.h"
 
 #include <errno.h>
@@ -53,7 +54,7 @@ load (OrtrainModel *self, GError **error)
   if (!ortrain_graph_reader_read (&self->reader, error))
     return FALSE;
   ortrain_model_trim (self);
-  return TRUE;
+  return ortrain_model_check_files (self, error);
 }
 
 void
@@ -77,6 +78,7 @@ new_from_bytes (GBytes *bytes, const char *path, const char *directory, OrtrainM
   self->limits = limits != NULL ? g_object_ref (limits) : ortrain_model_limits_new ();
   if (!load (self, error))
     {
+      ortrain_model_explain_error (self, error);
       ortrain_model_mend_error (error);
       return NULL;
     }
@@ -159,15 +161,15 @@ map_file (const char *path, OrtrainModelLimits *limits, GError **error)
                    shown, (gint64) st.st_size, ortrain_model_limits_get_max_model_bytes (limits));
       return NULL;
     }
-  g_autoptr (GMappedFile) file = g_mapped_file_new_from_fd (fd, FALSE, &local_error);
+  GBytes *bytes = ortrain_mapped_file_new_bytes (fd, path, &local_error);
   close (fd);
-  if (file == NULL)
+  if (bytes == NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "cannot read model “%s”: %s", shown,
                    local_error->message);
       return NULL;
     }
-  return g_mapped_file_get_bytes (file);
+  return bytes;
 }
 
 /**

@@ -30,6 +30,11 @@ GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GEr
 /* The graph as ortrain_model_get_graph() makes it, but from the types and sizes of the inputs alone: what the file declares
  * of computed values is not read, and names of sizes are no promise that two sizes are the same. transfer full */
 OrtrainGraph *ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error);
+/* FALSE if the model's file, or one with its weights, was changed since it was mapped: for after something was computed
+ * or copied from the weights. */
+gboolean ortrain_model_check_files (OrtrainModel *self, GError **error);
+/* When something failed: the change of a file is the better reason. */
+void ortrain_model_explain_error (OrtrainModel *self, GError **error);
 /* Gives back the memory of those pages of the files that were read, as after weights were copied from them: they are
  * read again when they are needed. */
 void ortrain_model_trim (OrtrainModel *self);

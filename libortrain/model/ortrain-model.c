@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
 #include "ops/ortrain-op-private.h"
 
 /**
@@ -588,6 +589,23 @@ ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error)
   OrtrainGraph *graph = make_graph (self, TRUE, error);
   g_mutex_unlock (&self->lock);
   return graph;
+}
+
+gboolean
+ortrain_model_check_files (OrtrainModel *self, GError **error)
+{
+  return (self->file == NULL || ortrain_mapped_file_check_address (g_bytes_get_data (self->file, NULL), error)) &&
+         (self->tensors.external == NULL || ortrain_external_data_check_files (self->tensors.external, error));
+}
+
+void
+ortrain_model_explain_error (OrtrainModel *self, GError **error)
+{
+  g_autoptr (GError) changed = NULL;
+  if (error == NULL || *error == NULL || ortrain_model_check_files (self, &changed))
+    return;
+  g_clear_error (error);
+  g_propagate_error (error, g_steal_pointer (&changed));
 }
 
 void

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define MAX_DIM ((gint64) 1 << 48)
+#define MAX_COPIED_BYTES 4096
 
 static gboolean invalid (GError **error, const char *owner, const char *format, ...) G_GNUC_PRINTF (3, 4);
 
@@ -58,7 +59,9 @@ from_slice (OrtrainDType dtype, const int64_t *dims, gsize n_dims, GBytes *bytes
             GError **error)
 {
   const guint8 *data = (const guint8 *) g_bytes_get_data (bytes, NULL) + offset;
-  gboolean copy = G_BYTE_ORDER != G_LITTLE_ENDIAN;
+  /* Small integers are shapes, axes and indices: addresses follow from them, so they must not change in the file between
+   * the moment when they are checked and the moment when they are used. */
+  gboolean copy = G_BYTE_ORDER != G_LITTLE_ENDIAN || (ortrain_dtype_is_integer (dtype) && n_bytes <= MAX_COPIED_BYTES);
 
   if (dtype == ORTRAIN_DTYPE_BOOL)
     for (gsize i = 0; i < n_bytes && !copy; i++)
@@ -78,6 +81,8 @@ from_slice (OrtrainDType dtype, const int64_t *dims, gsize n_dims, GBytes *bytes
   for (gsize i = 0; i < n_bytes; i++)
     if (dtype == ORTRAIN_DTYPE_BOOL)
       out[i] = data[i] != 0;
+    else if (G_BYTE_ORDER == G_LITTLE_ENDIAN)
+      out[i] = data[i];
     else
       out[i - i % size + (size - 1 - i % size)] = data[i];
   return tensor;

@@ -22,6 +22,8 @@ transpose (OrtrainTensor *tensor, GError **error)
   for (gint64 i = 0; i < dims[0]; i++)
     for (gint64 k = 0; k < dims[1]; k++)
       memcpy (to + (gsize) (i * dims[1] + k) * size, from + (gsize) (k * dims[0] + i) * size, size);
+  if (!ortrain_tensor_check_file (tensor, error))
+    g_clear_object (&result);
   return result;
 }
 

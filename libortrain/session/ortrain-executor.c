@@ -569,6 +569,12 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFr
     return FALSE;
   if (!self->config.provider->synchronize (self->config.provider, frame, error))
     return FALSE;
+  for (guint i = 0; i < self->n_inputs; i++)
+    if (self->inputs[i].fed != NULL && !ortrain_tensor_check_file (self->inputs[i].fed, error))
+      {
+        g_prefix_error (error, "Input '%s': ", self->inputs[i].name);
+        return FALSE;
+      }
 
   /* Bound outputs that are an input, a constant, or a second name for another output. */
   for (guint k = 0; k < self->n_outputs; k++)

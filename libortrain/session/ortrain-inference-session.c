@@ -211,7 +211,7 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   self->print_memory = ortrain_session_options_get_print_memory (defaults);
   self->pool = ortrain_thread_pool_new (ortrain_session_options_get_threads (defaults));
   self->executor = make_executor (self, source, &self->graph, error);
-  return self->executor != NULL ? g_steal_pointer (&self) : NULL;
+  return self->executor != NULL && ortrain_model_check_files (model, error) ? g_steal_pointer (&self) : NULL;
 }
 
 typedef struct
@@ -361,7 +361,10 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTens
           ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, &local_error);
       if (outputs == NULL && bind_without_declarations (self, feeds, &local_error))
         outputs = ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, &local_error);
-      if (outputs == NULL)
+      gboolean ok = outputs != NULL && ortrain_model_check_files (self->model, &local_error);
+      for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds) && ok; i++)
+        ok = ortrain_tensor_check_file (ortrain_tensor_dict_get_tensor (feeds, i), &local_error);
+      if (!ok)
         {
           g_propagate_error (error, g_steal_pointer (&local_error));
           return FALSE;
@@ -396,7 +399,7 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTens
   g_set_object (&self->plan, ortrain_executor_get_plan (self->executor));
   gboolean ok = ortrain_executor_run (self->executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
   ortrain_executor_release_feeds (self->executor);
-  if (!ok)
+  if (!ok || !ortrain_model_check_files (self->model, error)) /* weights are read where the file is mapped */
     return FALSE;
   self->n_runs++;
   if (self->print_memory && ortrain_executor_get_n_plans (self->executor) != n_plans)

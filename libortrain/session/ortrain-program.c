@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-program-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
 typedef struct
@@ -135,6 +136,7 @@ ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernel
                      GError **error)
 {
   frame->fault.code = ORTRAIN_FAULT_NONE;
+  ortrain_mapped_file_guard_thread ();
   for (guint s = first; s < end; s++)
     {
       Call *call = &self->calls[s];

@@ -107,9 +107,10 @@ ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, cons
   if (checkpoint == NULL)
     return FALSE;
   /* so that a checkpoint can be made a model without the file it came from */
-  g_autoptr (GBytes) model = ortrain_model_to_bytes (self->model, NULL);
-  if (model != NULL)
-    ortrain_checkpoint_set_file (checkpoint, "model.onnx", model);
+  g_autoptr (GBytes) model = ortrain_model_to_bytes (self->model, error);
+  if (model == NULL)
+    return FALSE;
+  ortrain_checkpoint_set_file (checkpoint, "model.onnx", model);
   return ortrain_checkpoint_save (checkpoint, path, cancellable, error);
 }
 
@@ -155,8 +156,9 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
   return TRUE;
 }
 
-static void
-load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainStored *list, guint n, gint state)
+static gboolean
+load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainStored *list, guint n, gint state,
+              GError **error)
 {
   OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (checkpoint, section);
   for (guint i = 0; i < n; i++)
@@ -164,7 +166,13 @@ load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainS
       OrtrainTensor *tensor = ortrain_tensor_dict_get (dict, list[i].name);
       memcpy (state < 0 ? list[i].address : list[i].states[state], ortrain_tensor_peek (tensor),
               ortrain_tensor_get_n_bytes (tensor));
+      if (!ortrain_tensor_check_file (tensor, error))
+        {
+          g_prefix_error (error, "'%s' is loaded in part: ", section);
+          return FALSE;
+        }
     }
+  return TRUE;
 }
 
 static gboolean
@@ -240,12 +248,14 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       return FALSE;
     }
 
-  load_section (checkpoint, "parameters", store->parameters, store->n_parameters, -1);
-  load_section (checkpoint, "buffers", store->buffers, store->n_buffers, -1);
+  if (!load_section (checkpoint, "parameters", store->parameters, store->n_parameters, -1, error) ||
+      !load_section (checkpoint, "buffers", store->buffers, store->n_buffers, -1, error))
+    return FALSE;
   for (guint k = 0; k < n_states; k++)
     {
       g_autofree char *section = state_section (self, k);
-      load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k);
+      if (!load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error))
+        return FALSE;
     }
   self->n_updates = updates;
   self->n_train_steps = train_steps;

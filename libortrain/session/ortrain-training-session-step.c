@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-model-private.h"
 #include "session/ortrain-non-finite-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
@@ -191,7 +192,8 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
 {
   self->failed_item = -1;
   g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
-  if (feeds == NULL || !ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
+  if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
+      !ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
     return NAN;
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
@@ -207,8 +209,19 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   self->in_step = TRUE;
   ortrain_parameter_store_save_buffers (self->store);
   gboolean ok = run_phases (self, &frame, cancellable, &loss, &local_error);
+  if (ok && !ortrain_model_check_files (self->model, &local_error))
+    {
+      /* frozen weights are read where the file is mapped: the gradients cannot be trusted, those of the steps before,
+       * which were added to, included */
+      ok = FALSE;
+      self->n_accumulated = 0;
+      self->has_gradients = FALSE;
+    }
   if (!ok)
-    ortrain_parameter_store_restore_buffers (self->store);
+    {
+      ortrain_model_explain_error (self->model, &local_error);
+      ortrain_parameter_store_restore_buffers (self->store);
+    }
   if (g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
     {
       g_autofree char *reason = explain (self, self->graph->training, feeds, ORTRAIN_PHASE_FORWARD, &frame);
@@ -450,6 +463,7 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
   self->in_step = TRUE;
   gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
   self->in_step = FALSE;
+  ok = ok && ortrain_model_check_files (self->model, error);
   OrtrainTensorDict *outputs = ok ? ortrain_executor_take_outputs (executor, error) : NULL;
   ortrain_executor_release_feeds (executor);
   if (outputs != NULL && with_loss && !ortrain_tensor_dict_contains (outputs, "loss"))

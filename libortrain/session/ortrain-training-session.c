@@ -239,6 +239,8 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
   self->arena = ortrain_step_arena_new (provider);
   if (!make_executors (self, graph, self->executors, error))
     return FALSE;
+  if (!ortrain_model_check_files (model, error))
+    return FALSE;
   self->graph = g_steal_pointer (&graph);
   return TRUE;
 }

@@ -3,7 +3,9 @@
 
 #include <gio/gio.h>
 
-/* Writes a file so that its name never stands for a half-written one: into a temporary file beside it, which takes the
+/* What is written may lie in mapped files (weights, data): the commit is an error when one of them was changed.
+ *
+ * Writes a file so that its name never stands for a half-written one: into a temporary file beside it, which takes the
  * name at the commit. Who has the old file mapped keeps it. Freeing without a commit leaves everything as it was. */
 typedef struct _OrtrainFileWriter OrtrainFileWriter;
 
@@ -17,7 +19,8 @@ guint32 ortrain_file_writer_get_crc32 (OrtrainFileWriter *self);
 gboolean ortrain_file_writer_commit (OrtrainFileWriter *self, GError **error);
 void ortrain_file_writer_free (OrtrainFileWriter *self);
 
-/* The contents of a file, mapped read-only. */
+/* The contents of a file, mapped read-only; and whether the file is still as it was, for after it was read. */
 GBytes *ortrain_file_map (const char *path, GError **error);
+gboolean ortrain_file_check (GBytes *bytes, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainFileWriter, ortrain_file_writer_free)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "tensor/ortrain-file-writer-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ struct _OrtrainFileWriter
   gboolean durable;
   gboolean has_crc;
   guint32 crc;
+  OrtrainMappedSources sources; /* files that what is written comes from */
 };
 
 static void
@@ -76,6 +78,7 @@ gboolean
 ortrain_file_writer_write (OrtrainFileWriter *self, gconstpointer data, gsize n_bytes, GError **error)
 {
   const char *p = data;
+  ortrain_mapped_sources_add (&self->sources, data);
   if (self->has_crc)
     self->crc = ortrain_crc32 (self->crc, data, n_bytes);
   while (n_bytes > 0)
@@ -83,6 +86,8 @@ ortrain_file_writer_write (OrtrainFileWriter *self, gconstpointer data, gsize n_
       ssize_t n = write (self->fd, p, MIN (n_bytes, (gsize) 1 << 30));
       if (n < 0 && errno == EINTR)
         continue;
+      if (n < 0 && errno == EFAULT && !ortrain_mapped_sources_check (&self->sources, error))
+        return FALSE;
       if (n <= 0)
         {
           set_errno (error, self->path, "writing", n < 0 ? errno : ENOSPC);
@@ -130,6 +135,8 @@ ortrain_file_writer_get_crc32 (OrtrainFileWriter *self)
 gboolean
 ortrain_file_writer_commit (OrtrainFileWriter *self, GError **error)
 {
+  if (!ortrain_mapped_sources_check (&self->sources, error))
+    return FALSE;
   while (self->durable && fsync (self->fd) != 0)
     {
       if (errno == EINTR)
@@ -168,12 +175,32 @@ ortrain_file_writer_free (OrtrainFileWriter *self)
     unlink (self->temporary);
   g_free (self->temporary);
   g_free (self->path);
+  ortrain_mapped_sources_clear (&self->sources);
   g_free (self);
 }
 
 GBytes *
 ortrain_file_map (const char *path, GError **error)
 {
-  g_autoptr (GMappedFile) file = g_mapped_file_new (path, FALSE, error);
-  return file != NULL ? g_mapped_file_get_bytes (file) : NULL;
+  /* O_NONBLOCK: a pipe in the place of a file must not hold us up */
+  int fd = open (path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0)
+    {
+      int code = errno;
+      g_autofree char *shown = g_filename_display_name (path);
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (code), "%s: opening it failed: %s", shown,
+                   g_strerror (code));
+      return NULL;
+    }
+  GBytes *bytes = ortrain_mapped_file_new_bytes (fd, path, error);
+  close (fd);
+  if (bytes == NULL)
+    g_prefix_error (error, "%s: ", path);
+  return bytes;
+}
+
+gboolean
+ortrain_file_check (GBytes *bytes, GError **error)
+{
+  return ortrain_mapped_file_check_address (g_bytes_get_data (bytes, NULL), error);
 }

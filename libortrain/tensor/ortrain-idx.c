@@ -132,6 +132,8 @@ ortrain_tensor_new_from_idx (const char *path, GError **error)
   ortrain_inflater_init (&source.inflater, data, size, FALSE);
   OrtrainTensor *tensor = parse (&source, bytes, error);
   ortrain_inflater_clear (&source.inflater);
+  if (tensor != NULL && !ortrain_file_check (bytes, error))
+    g_clear_object (&tensor);
   if (tensor == NULL)
     g_prefix_error (error, "%s: ", path);
   return tensor;

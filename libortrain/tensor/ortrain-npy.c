@@ -309,6 +309,8 @@ ortrain_tensor_new_from_npy (const char *path, GError **error)
   if (bytes == NULL)
     return NULL;
   OrtrainTensor *tensor = ortrain_npy_parse (bytes, error);
+  if (tensor != NULL && !ortrain_file_check (bytes, error))
+    g_clear_object (&tensor);
   if (tensor == NULL)
     g_prefix_error (error, "%s: ", path);
   return tensor;

@@ -226,7 +226,7 @@ ortrain_tensor_dict_new_from_npz (const char *path, GError **error)
   if (bytes == NULL)
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  if (!parse (bytes, dict, error))
+  if (!parse (bytes, dict, error) || !ortrain_file_check (bytes, error))
     {
       g_prefix_error (error, "%s: ", path);
       return NULL;

@@ -550,7 +550,7 @@ ortrain_tensor_dict_new_from_safetensors (const char *path, GError **error)
   if (bytes == NULL)
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  if (!ortrain_safetensors_parse (bytes, dict, NULL, error))
+  if (!ortrain_safetensors_parse (bytes, dict, NULL, error) || !ortrain_file_check (bytes, error))
     {
       g_prefix_error (error, "%s: ", path);
       return NULL;

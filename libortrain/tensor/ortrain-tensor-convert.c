@@ -314,6 +314,8 @@ ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
     return NULL;
   ortrain_convert_elements (from, data, dtype, ortrain_tensor_peek_writable (to), ortrain_tensor_get_n_elements (self),
                             1);
+  if (!ortrain_tensor_check_file (self, error))
+    g_clear_object (&to);
   return to;
 }
 
@@ -396,5 +398,7 @@ ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)
           }
         out[a * inner + c] = where;
       }
+  if (!ortrain_tensor_check_file (self, error))
+    g_clear_object (&result);
   return result;
 }

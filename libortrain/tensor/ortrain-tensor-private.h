@@ -12,6 +12,8 @@ gconstpointer ortrain_tensor_peek (OrtrainTensor *self);
 gconstpointer ortrain_tensor_peek_unaligned (OrtrainTensor *self);
 gpointer ortrain_tensor_peek_writable (OrtrainTensor *self);                     /* NULL if read-only, too */
 gconstpointer ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error); /* NULL and an error once released */
+/* For after the contents were read: FALSE if they come from a mapped file that was changed meanwhile. */
+gboolean ortrain_tensor_check_file (OrtrainTensor *self, GError **error);
 const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);
 /* The elements of a 0-d or 1-d int32 or int64 tensor as int64; NULL with n = 0 when it is neither. transfer full */
 gint64 *ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n);

@@ -25,7 +25,10 @@ ortrain_tensor_copy (OrtrainTensor *self, GError **error)
   gconstpointer data = ortrain_tensor_peek_checked (self, error);
   if (data == NULL)
     return NULL;
-  return ortrain_tensor_new_for_data (self->dtype, self->dims, self->rank, data, self->n_bytes, error);
+  OrtrainTensor *copy = ortrain_tensor_new_for_data (self->dtype, self->dims, self->rank, data, self->n_bytes, error);
+  if (copy != NULL && !ortrain_tensor_check_file (self, error))
+    g_clear_object (&copy);
+  return copy;
 }
 
 /**

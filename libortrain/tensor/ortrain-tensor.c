@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "ortrain-enum-types.h"
 #include "tensor/ortrain-storage-private.h"
 
@@ -320,6 +321,16 @@ ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error)
   if (data == NULL)
     g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "the tensor was released");
   return data;
+}
+
+gboolean
+ortrain_tensor_check_file (OrtrainTensor *self, GError **error)
+{
+  OrtrainStorage *storage = self->storage;
+  if (storage == NULL || storage->memory == NULL)
+    return TRUE;
+  return ortrain_mapped_file_check_address (
+      storage->source != NULL ? g_bytes_get_data (storage->source, NULL) : storage->address, error);
 }
 
 static gboolean

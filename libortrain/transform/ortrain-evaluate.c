@@ -2,6 +2,7 @@
 #include "transform/ortrain-evaluate-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <string.h>
@@ -153,6 +154,7 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
         .frame = frame,
       };
       frame->fault.code = ORTRAIN_FAULT_NONE;
+      ortrain_mapped_file_guard_thread ();
       kernel->run (&call);
       if (frame->fault.code != ORTRAIN_FAULT_NONE)
         {
