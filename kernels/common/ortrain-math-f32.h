@@ -216,8 +216,10 @@ ortrain_f32_softplus (float x)
   return positive + ortrain_f32_log1p (ortrain_f32_exp (-fabsf (x)));
 }
 
-/* Quarter turns: x = n pi/2 + r with |r| ≤ pi/4. The reduction is made in double; good for |x| up to about 2^30, above
- * which a float no longer tells neighbouring angles apart. */
+#define ORTRAIN_F32_MAX_ANGLE 1e6f
+
+/* Quarter turns: x = n pi/2 + r with |r| ≤ pi/4, for |x| up to ORTRAIN_F32_MAX_ANGLE: pi/2 is a part of 33 bits, whose
+ * product with n is exact in double, and the rest. */
 static inline float
 ortrain_f32_quarter (float x, int32_t *n)
 {
@@ -229,8 +231,8 @@ ortrain_f32_quarter (float x, int32_t *n)
     uint64_t u;
   } bits = { t };
   *n = (int32_t) bits.u;
-  double r = ORTRAIN_FMA (k, -1.57079632679489655800, (double) x);
-  return (float) ORTRAIN_FMA (k, -6.12323399573676603587e-17, r);
+  double r = ORTRAIN_FMA (k, -1.57079632673412561417, (double) x);
+  return (float) ORTRAIN_FMA (k, -6.07710050650619224932e-11, r);
 }
 
 static inline float

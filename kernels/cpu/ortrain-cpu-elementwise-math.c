@@ -32,8 +32,6 @@ UNSIGNED_LOOPS (u64, guint64)
   ORTRAIN_TILE_UNARY (sqrt_##s, T, T, f (sqrt) (x))                                                                    \
   ORTRAIN_TILE_UNARY (exp_##s, T, T, ortrain_##s##_exp (x))                                                            \
   ORTRAIN_TILE_UNARY (log_##s, T, T, ortrain_##s##_log (x))                                                            \
-  ORTRAIN_TILE_UNARY (sin_##s, T, T, ortrain_##s##_sin (x))                                                            \
-  ORTRAIN_TILE_UNARY (cos_##s, T, T, ortrain_##s##_cos (x))                                                            \
   ORTRAIN_TILE_UNARY (erf_##s, T, T, ortrain_##s##_erf (x))                                                            \
   ORTRAIN_TILE_UNARY (tan_##s, T, T, f (tan) (x))                                                                      \
   ORTRAIN_TILE_UNARY (asin_##s, T, T, f (asin) (x))                                                                    \
@@ -51,6 +49,28 @@ UNSIGNED_LOOPS (u64, guint64)
 #define DOUBLE_CONSTANT(number) number
 REAL_LOOPS (f32, float, FLOAT_CONSTANT, FLOAT_NAME)
 REAL_LOOPS (f64, double, DOUBLE_CONSTANT, DOUBLE_NAME)
+
+/* Large angles need more digits of pi than the vector loop has: a tile with one takes libm for those. Each element's
+ * result is the same whatever its neighbours are. */
+#define TURN_LOOP(name, vector, libm)                                                                                  \
+  ORTRAIN_TILE_UNARY (name##_small, float, float, vector (x))                                                          \
+  static void name##_f32 (ORTRAIN_TILE_ARGS)                                                                           \
+  {                                                                                                                    \
+    float *d = dst;                                                                                                    \
+    const float *p = a;                                                                                                \
+    const guint32 limit = ortrain_f32_bits (ORTRAIN_F32_MAX_ANGLE);                                                    \
+    guint32 large = 0; /* as integers, positive floats are in the same order */                                        \
+    for (gsize i = 0; i < n; i++)                                                                                      \
+      large |= (ortrain_f32_bits (p[i]) & 0x7fffffffu) > limit;                                                        \
+    if (G_LIKELY (large == 0))                                                                                         \
+      name##_small (dst, a, b, c, n, param, env);                                                                      \
+    else                                                                                                               \
+      for (gsize i = 0; i < n; i++)                                                                                    \
+        d[i] = fabsf (p[i]) > ORTRAIN_F32_MAX_ANGLE ? libm (p[i]) : vector (p[i]);                                     \
+  }                                                                                                                    \
+  ORTRAIN_TILE_UNARY (name##_f64, double, double, ortrain_f64_##name (x))
+TURN_LOOP (sin, ortrain_f32_sin, sinf)
+TURN_LOOP (cos, ortrain_f32_cos, cosf)
 
 #define INTEGER_ROWS(op)                                                                                               \
   { ORTRAIN_DTYPE_INT8, { op##_i8 } }, { ORTRAIN_DTYPE_INT16, { op##_i16 } }, { ORTRAIN_DTYPE_INT32, { op##_i32 } },   \

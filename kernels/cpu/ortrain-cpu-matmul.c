@@ -519,6 +519,32 @@ quantised_constants_free (gpointer data)
   g_free (constants);
 }
 
+/* Scales and zero points have one element, or one for each row of A (column of B). */
+static gboolean
+quantisation_fits (const OrtrainKernelSetup *setup, gboolean q, guint b)
+{
+  const MatMulConstants *constants = setup->constants;
+  const OrtrainCpuGemm *g = &constants->gemm;
+  const guint of_a[] = { 2, 1 }, of_b[] = { q ? 5 : 3, 4 };
+  const gint64 rows = g->n_batch * g->m, n_matrices = g->n > 0 && g->k > 0 ? constants->n_b / (g->n * g->k) : 1;
+  for (guint i = 0; i < (q ? 2 : 1); i++)
+    {
+      if (of_a[i] < setup->n_inputs && setup->inputs[of_a[i]].dtype != ORTRAIN_DTYPE_UNDEFINED)
+        {
+          const gint64 n = setup->inputs[of_a[i]].n_elements;
+          if (n < 1 || rows % n != 0)
+            return FALSE;
+        }
+      if (of_b[i] < setup->n_inputs && setup->inputs[of_b[i]].dtype != ORTRAIN_DTYPE_UNDEFINED)
+        {
+          const gint64 n = setup->inputs[of_b[i]].n_elements;
+          if (n != 1 && n != g->n && n != g->n * MAX (n_matrices, 1))
+            return FALSE;
+        }
+    }
+  return !q || (setup->inputs[6].n_elements == 1 && setup->inputs[7].n_elements == 1);
+}
+
 static gboolean
 prepare_quantised (OrtrainKernelSetup *setup, GError **error)
 {
@@ -529,6 +555,9 @@ prepare_quantised (OrtrainKernelSetup *setup, GError **error)
   setup->inputs = operands;
   gboolean ok = prepare_product (setup, FALSE, FALSE, 1, error);
   setup->inputs = inputs;
+  const MatMulConstants *product = setup->constants;
+  if (ok && (product->swapped || product->gemm.trans_a || product->gemm.trans_b || !quantisation_fits (setup, q, b)))
+    ok = refuse (setup, error, "a scale or a zero point does not fit its matrix");
   if (!ok)
     return FALSE;
   QuantisedConstants *constants = g_new0 (QuantisedConstants, 1);
@@ -565,6 +594,8 @@ scale_at (OrtrainDType dtype, const void *data, gint64 i)
     case ORTRAIN_DTYPE_FLOAT16:
     case ORTRAIN_DTYPE_BFLOAT16:
       return widen_one (dtype, ((const guint16 *) data)[i]);
+    case ORTRAIN_DTYPE_FLOAT64:
+      return ((const double *) data)[i];
     default:
       return ((const float *) data)[i];
     }
@@ -592,10 +623,11 @@ quantised_chunk (gpointer data, gint64 begin, gint64 end, guint worker)
           if (constants->n_b_zero > 0)
             bz = byte_at (constants->b_dtype, call->inputs[q ? 5 : 3],
                           constants->n_b_zero == 1 ? 0 : (batch * g->n + j) % constants->n_b_zero);
-          gint32 sum = 0;
+          guint32 wrapped = 0; /* sums wrap around, as in ONNX Runtime */
           for (gint64 l = 0; l < g->k; l++)
-            sum += (byte_at (constants->a_dtype, a, a0 + l) - az) *
-                   (byte_at (constants->b_dtype, b, b0 + l * g->ldb + j) - bz);
+            wrapped += (guint32) ((byte_at (constants->a_dtype, a, a0 + l) - az) *
+                                  (byte_at (constants->b_dtype, b, b0 + l * g->ldb + j) - bz));
+          const gint32 sum = (gint32) wrapped;
           gint64 at = batch * g->c_stride + i * g->ldc + j;
           if (!q)
             {
@@ -607,7 +639,9 @@ quantised_chunk (gpointer data, gint64 begin, gint64 end, guint worker)
                          scale_at (constants->scale_dtype, call->inputs[4],
                                    constants->n_b_scale == 1 ? 0 : (batch * g->n + j) % constants->n_b_scale) /
                          scale_at (constants->scale_dtype, call->inputs[6], 0);
-          double value = rint ((double) sum * scale) + byte_at (constants->y_dtype, call->inputs[7], 0);
+          const double zero = byte_at (constants->y_dtype, call->inputs[7], 0);
+          double value = rint ((double) sum * scale) + zero;
+          value = value != value ? zero : value; /* scales of zero or NaN */
           if (constants->y_dtype == ORTRAIN_DTYPE_INT8)
             ((gint8 *) call->outputs[0])[at] = (gint8) CLAMP (value, -128, 127);
           else

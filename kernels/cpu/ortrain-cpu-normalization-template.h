@@ -278,13 +278,18 @@ R (lrn_grad_units) (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 at = u / plan->inner * plan->channels * plan->inner + u % plan->inner;
       const REAL *x = (const REAL *) run->x + at, *dy = (const REAL *) run->dy + at;
       REAL *dx = (REAL *) run->y + at;
+      double *scales = run->parts + (gint64) worker * 2 * plan->channels, *terms = scales + plan->channels;
+      for (gint64 c = 0; c < plan->channels; c++)
+        {
+          scales[c] = R (lrn_scale) (plan, x, c);
+          terms[c] = (double) dy[c * plan->inner] * x[c * plan->inner] * pow (scales[c], -plan->beta - 1);
+        }
       for (gint64 c = 0; c < plan->channels; c++)
         {
           double sum = 0;
           for (gint64 k = MAX (0, c - after); k <= MIN (plan->channels - 1, c + before); k++)
-            sum +=
-                (double) dy[k * plan->inner] * x[k * plan->inner] * pow (R (lrn_scale) (plan, x, k), -plan->beta - 1);
-          dx[c * plan->inner] = (REAL) (dy[c * plan->inner] * pow (R (lrn_scale) (plan, x, c), -plan->beta) -
+            sum += terms[k];
+          dx[c * plan->inner] = (REAL) (dy[c * plan->inner] * pow (scales[c], -plan->beta) -
                                         2 * plan->alpha * plan->beta / (double) plan->size * x[c * plan->inner] * sum);
         }
     }

@@ -264,6 +264,8 @@ lrn_prepare (OrtrainKernelSetup *setup, GError **error)
   plan->inner = 1;
   for (guint d = 2; d < x->rank; d++)
     plan->inner *= x->dims[d];
+  if (setup->n_inputs > 1)
+    setup->workspace_bytes = (gsize) MAX (setup->n_threads, 1) * 2 * (gsize) plan->channels * sizeof (double);
   return TRUE;
 }
 
@@ -274,6 +276,7 @@ lrn_run (const OrtrainKernelCall *call)
   gboolean grad = plan->n_inputs > 1;
   NormRun run = { .plan = plan, .x = call->inputs[grad ? 1 : 0], .dy = grad ? call->inputs[0] : NULL };
   run.y = call->outputs[0];
+  run.parts = call->workspace;
   ortrain_parallel_for (call->frame->pool, plan->rows * plan->inner, MAX (1, 1024 / MAX (1, plan->channels)),
                         grad ? CALL (plan, lrn_grad_units) : CALL (plan, lrn_units), &run);
 }

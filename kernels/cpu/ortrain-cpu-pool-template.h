@@ -105,6 +105,8 @@ NAME (max_grad_plane) (const Pool *pool, const REAL *restrict dy, const guint8 *
               if (place >= pool->n_taps)
                 continue; /* a window of padding alone */
               to = base + i * pool->stride[2] + pool->taps[place].shift;
+              if (to < 0 || to >= n_in)
+                continue;
             }
           dx[to] += dy[at];
         }
@@ -136,10 +138,10 @@ NAME (average_plane) (const Pool *pool, const REAL *source, REAL *restrict dest)
             for (gint64 i = tap->low; i < tap->high; i++)
               to[i] += from[i * step];
         }
-      double rows = (double) pool->counts[0][od] * (double) pool->counts[1][oh];
+      double rows = (double) pool_count (pool, 0, od) * (double) pool_count (pool, 1, oh);
       for (gint64 i = 0; i < out[2]; i++)
         {
-          double count = rows * (double) pool->counts[2][i];
+          double count = rows * (double) pool_count (pool, 2, i);
           to[i] = count > 0 ? (REAL) (to[i] / count) : 0;
         }
     }
@@ -154,14 +156,14 @@ NAME (average_grad_plane) (const Pool *pool, const REAL *restrict dy, REAL *rest
     {
       gint64 od = row / out[1], oh = row % out[1];
       gint64 d0 = od * pool->stride[0] - pool->pad[0], h0 = oh * pool->stride[1] - pool->pad[1];
-      double rows = (double) pool->counts[0][od] * (double) pool->counts[1][oh];
+      double rows = (double) pool_count (pool, 0, od) * (double) pool_count (pool, 1, oh);
       for (gint64 w0 = 0; w0 < out[2]; w0 += PIECE)
         {
           gint64 n = MIN (PIECE, out[2] - w0);
           REAL share[PIECE];
           for (gint64 i = 0; i < n; i++)
             {
-              double count = rows * (double) pool->counts[2][w0 + i];
+              double count = rows * (double) pool_count (pool, 2, w0 + i);
               share[i] = count > 0 ? (REAL) (dy[row * out[2] + w0 + i] / count) : 0;
             }
           for (gint32 t = 0; t < pool->n_taps; t++)
@@ -179,15 +181,24 @@ NAME (average_grad_plane) (const Pool *pool, const REAL *restrict dy, REAL *rest
     }
 }
 
+/* |x|^p by squaring: p may be any number */
 static inline REAL
 NAME (power) (REAL x, gint64 p)
 {
   REAL a = x < 0 ? -x : x, r = 1;
   if (p == 2)
     return a * a;
-  for (gint64 i = 0; i < p; i++)
-    r *= a;
+  for (; p > 0; p >>= 1, a *= a)
+    if (p & 1)
+      r *= a;
   return r;
+}
+
+/* dy · dy/dx of y = (Σ |x|^p)^(1/p): sign (x) · (|x| / y)^(p-1), whose base is at most 1 */
+static inline REAL
+NAME (lp_slope) (REAL x, REAL y, gint64 p, REAL dy)
+{
+  return x == 0 || y == 0 ? 0 : (x > 0 ? dy : -dy) * NAME (power) (x / y, p - 1);
 }
 
 static void
@@ -215,7 +226,6 @@ NAME (lp_plane) (const Pool *pool, const REAL *source, REAL *restrict dest)
     }
 }
 
-/* dx = dy · sign (x) · |x|^(p-1) · y^(1-p) */
 static void
 NAME (lp_grad_plane) (const Pool *pool, const REAL *dy, const REAL *source, const REAL *y, REAL *restrict dx)
 {
@@ -226,9 +236,7 @@ NAME (lp_grad_plane) (const Pool *pool, const REAL *dy, const REAL *source, cons
       gint64 d0 = row / out[1] * pool->stride[0] - pool->pad[0], h0 = row % out[1] * pool->stride[1] - pool->pad[1];
       for (gint64 i = 0; i < out[2]; i++)
         {
-          REAL below = NAME (power) (y[row * out[2] + i], pool->p - 1), g = dy[row * out[2] + i];
-          if (below == 0)
-            continue;
+          REAL norm = y[row * out[2] + i], g = dy[row * out[2] + i];
           for (gint32 t = 0; t < pool->n_taps; t++)
             {
               const PoolTap *tap = &pool->taps[t];
@@ -236,8 +244,7 @@ NAME (lp_grad_plane) (const Pool *pool, const REAL *dy, const REAL *source, cons
               if (d < 0 || d >= in[0] || h < 0 || h >= in[1] || i < tap->low || i >= tap->high)
                 continue;
               gint64 at = (d * in[1] + h) * in[2] + i * step - pool->pad[2] + tap->offset[2];
-              REAL x = source[at];
-              dx[at] += g * (x > 0 ? 1 : x < 0 ? -1 : 0) * NAME (power) (x, pool->p - 1) / below;
+              dx[at] += NAME (lp_slope) (source[at], norm, pool->p, g);
             }
         }
     }
@@ -336,15 +343,10 @@ NAME (pool_planes) (gpointer data, gint64 begin, gint64 end, guint worker)
         break;
       case POOL_GLOBAL_LP_GRAD:
         {
-          REAL below = NAME (power) (c[plane], pool->p - 1), *restrict dx = to + plane * n_in;
+          REAL *restrict dx = to + plane * n_in;
           const REAL *x = b + plane * n_in;
           for (gint64 i = 0; i < n_in; i++)
-            dx[i] = below == 0 ? 0
-                               : a[plane] *
-                                     (x[i] > 0   ? 1
-                                      : x[i] < 0 ? -1
-                                                 : 0) *
-                                     NAME (power) (x[i], pool->p - 1) / below;
+            dx[i] = NAME (lp_slope) (x[i], c[plane], pool->p, a[plane]);
         }
         break;
       }

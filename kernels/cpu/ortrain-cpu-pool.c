@@ -28,7 +28,7 @@ typedef enum
 
 typedef struct
 {
-  gint32 offset[3];
+  gint64 offset[3];
   gint64 low, high; /* outputs along w that this place of the window serves */
   gint64 shift;     /* of the element from the window's corner */
 } PoolTap;
@@ -44,7 +44,7 @@ typedef struct
   gboolean column_major, bytes, count_pad, has_second;
   gint32 n_taps;
   PoolTap *taps;
-  gint32 *counts[3]; /* elements under the window along each dimension: their product divides an average */
+  gint64 full_begin[3], full_end[3]; /* outputs along each dimension whose windows count in full */
 } Pool;
 
 typedef struct
@@ -53,6 +53,19 @@ typedef struct
   const void *inputs[3];
   void *outputs[2];
 } PoolJob;
+
+/* Elements under the window of output `o` along dimension i; the product over all dimensions divides an average. */
+static inline gint64
+pool_count (const Pool *pool, guint i, gint64 o)
+{
+  if (G_LIKELY (o >= pool->full_begin[i] && o < pool->full_end[i]))
+    return pool->kernel[i];
+  const gint64 begin = o * pool->stride[i] - pool->pad[i], step = pool->dilation[i];
+  const gint64 low = pool->count_pad ? begin : 0, end = pool->in[i] + (pool->count_pad ? pool->pad_end[i] : 0);
+  const gint64 first = begin >= low ? 0 : (low - begin + step - 1) / step;
+  const gint64 past = begin >= end ? 0 : (end - 1 - begin) / step + 1;
+  return MAX (0, MIN (past, pool->kernel[i]) - first);
+}
 
 #define REAL float
 #define NAME(x) x##_f32
@@ -92,8 +105,6 @@ free_pool (gpointer data)
 {
   Pool *pool = data;
   g_free (pool->taps);
-  for (guint i = 0; i < 3; i++)
-    g_free (pool->counts[i]);
   g_free (pool);
 }
 
@@ -102,6 +113,99 @@ refuse (const OrtrainKernelSetup *setup, GError **error, const char *what)
 {
   g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: %s", setup->op_type, what);
   return FALSE;
+}
+
+/* The places k of a window along one dimension that ever meet the input, ascending, as a list. Padding and dilations may
+ * be large: what is walked over is the outputs and the places that are found. More than `limit`: *n_found is G_MAXINT64.
+ * NULL without memory. */
+static gint64 *
+find_places (const Pool *pool, guint i, gint64 limit, gint64 *n_found)
+{
+  const gint64 in = pool->in[i], out = pool->out[i], stride = pool->stride[i], dilation = pool->dilation[i];
+  gint64 n = 0, next = 0, room = MIN (pool->kernel[i], 16);
+  gint64 *places = g_try_new (gint64, (gsize) room);
+  const gint64 last = in > 0 && in - 1 + pool->pad[i] >= 0 ? (in - 1 + pool->pad[i]) / stride : -1; /* begins inside */
+  for (gint64 o = MIN (out, last + 1); o-- > 0 && places != NULL && next < pool->kernel[i];)
+    {
+      /* 0 <= begin + k · dilation < in */
+      const gint64 begin = o * stride - pool->pad[i];
+      gint64 low = begin >= 0 ? 0 : (-begin + dilation - 1) / dilation;
+      if (low >= pool->kernel[i])
+        break;
+      gint64 high = begin >= in ? 0 : MIN (pool->kernel[i], (in - 1 - begin) / dilation + 1);
+      for (gint64 k = MAX (low, next); k < high && places != NULL; k++)
+        {
+          if (n == limit)
+            {
+              *n_found = G_MAXINT64;
+              return places;
+            }
+          if (n == room)
+            {
+              room *= 2;
+              gint64 *longer = g_try_realloc_n (places, (gsize) room, sizeof (gint64));
+              if (longer == NULL)
+                g_free (places);
+              places = longer;
+              if (places == NULL)
+                break;
+            }
+          places[n++] = k;
+        }
+      next = MAX (next, high);
+    }
+  *n_found = n;
+  return places;
+}
+
+/* Windows have at most so many places that meet the input, unless the planes have more elements. */
+#define MAX_TAPS (1 << 20)
+
+static gboolean
+list_taps (Pool *pool, OrtrainKernelSetup *setup, GError **error)
+{
+  gint64 *places[3] = { NULL }, n[3] = { 0 }, n_taps = 0, limit = MAX_TAPS;
+  gboolean memory = TRUE;
+  limit = MAX (limit, pool->in[0] * pool->in[1] * pool->in[2]);
+  limit = MAX (limit, pool->out[0] * pool->out[1] * pool->out[2]);
+  limit = MIN (limit, G_MAXINT32 / 64);
+  for (guint i = 0; i < 3 && memory; i++)
+    memory = (places[i] = find_places (pool, i, limit, &n[i])) != NULL;
+  const gboolean fits = memory && ortrain_checked_n_elements (n, 3, &n_taps) && n_taps <= limit;
+  if (fits)
+    pool->taps = g_try_new0 (PoolTap, (gsize) n_taps + 1); /* one more, for windows of padding alone */
+  memory = memory && (!fits || pool->taps != NULL);
+  pool->n_taps = pool->taps != NULL ? (gint32) n_taps : 0;
+  for (gint64 t = 0; t < pool->n_taps; t++)
+    {
+      PoolTap *tap = &pool->taps[t];
+      const gint64 k[3] = { places[0][t / (n[1] * n[2])], places[1][t / n[2] % n[1]], places[2][t % n[2]] };
+      for (guint i = 0; i < 3; i++)
+        tap->offset[i] = k[i] * pool->dilation[i];
+      gint64 offset = tap->offset[2] - pool->pad[2], stride = pool->stride[2], room = pool->in[2] - 1 - offset;
+      tap->low = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+      tap->high = room < 0 ? 0 : MIN (pool->out[2], room / stride + 1);
+      tap->shift = (tap->offset[0] * pool->in[1] + tap->offset[1]) * pool->in[2] + tap->offset[2];
+    }
+  for (guint i = 0; i < 3; i++)
+    g_free (places[i]);
+  if (!memory)
+    return ortrain_kernel_refuse_memory (setup, error);
+  return fits || refuse (setup, error, "the windows cover too many places");
+}
+
+/* Outputs whose windows lie inside, where all places count. */
+static void
+find_full (Pool *pool)
+{
+  for (guint i = 0; i < 3; i++)
+    {
+      const gint64 end = pool->in[i] + (pool->count_pad ? pool->pad_end[i] : 0);
+      const gint64 last = end - 1 - (pool->kernel[i] - 1) * pool->dilation[i] + pool->pad[i];
+      pool->full_begin[i] =
+          pool->count_pad || pool->pad[i] <= 0 ? 0 : (pool->pad[i] + pool->stride[i] - 1) / pool->stride[i];
+      pool->full_end[i] = last < 0 ? 0 : last / pool->stride[i] + 1;
+    }
 }
 
 static gboolean
@@ -142,39 +246,8 @@ read_window (Pool *pool, OrtrainKernelSetup *setup, guint rank, GError **error)
           pool->pad_end[at] = pads[n + i];
         }
     }
-  gint64 n_taps;
-  if (!ortrain_checked_n_elements (pool->kernel, 3, &n_taps) || n_taps > G_MAXINT32 / 64)
-    return refuse (setup, error, "the window is too large");
-  pool->taps = g_try_new0 (PoolTap, (gsize) n_taps);
-  if (pool->taps == NULL)
-    return ortrain_kernel_refuse_memory (setup, error);
-  pool->n_taps = (gint32) n_taps;
-  for (gint64 t = 0; t < n_taps; t++)
-    {
-      PoolTap *tap = &pool->taps[t];
-      gint64 k[3] = { t / (pool->kernel[1] * pool->kernel[2]), t / pool->kernel[2] % pool->kernel[1],
-                      t % pool->kernel[2] };
-      for (guint i = 0; i < 3; i++)
-        tap->offset[i] = (gint32) (k[i] * pool->dilation[i]);
-      gint64 offset = tap->offset[2] - pool->pad[2], stride = pool->stride[2], room = pool->in[2] - 1 - offset;
-      tap->low = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
-      tap->high = room < 0 ? 0 : MIN (pool->out[2], room / stride + 1);
-      tap->shift = ((gint64) tap->offset[0] * pool->in[1] + tap->offset[1]) * pool->in[2] + tap->offset[2];
-    }
-  for (guint i = 0; i < 3; i++)
-    {
-      pool->counts[i] = g_try_new0 (gint32, (gsize) pool->out[i] + 1);
-      if (pool->counts[i] == NULL)
-        return ortrain_kernel_refuse_memory (setup, error);
-      for (gint64 o = 0; o < pool->out[i]; o++)
-        for (gint64 k = 0; k < pool->kernel[i]; k++)
-          {
-            gint64 at = o * pool->stride[i] - pool->pad[i] + k * pool->dilation[i];
-            gboolean counts = pool->count_pad ? at < pool->in[i] + pool->pad_end[i] : at >= 0 && at < pool->in[i];
-            pool->counts[i][o] += counts ? 1 : 0;
-          }
-    }
-  return TRUE;
+  find_full (pool);
+  return list_taps (pool, setup, error);
 }
 
 static const struct

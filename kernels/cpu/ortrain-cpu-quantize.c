@@ -242,7 +242,8 @@ run_dynamic (const OrtrainKernelCall *call)
       high = x[i] > high ? x[i] : high;
     }
   float scale = (high - low) / 255.0f;
-  float zero = scale > 0 ? CLAMP (rintf (-low / scale), 0.0f, 255.0f) : 0;
+  float zero = scale > 0 ? rintf (-low / scale) : 0;
+  zero = zero >= 0 ? MIN (zero, 255.0f) : 0; /* also of infinite bounds, which give NaN */
   for (gint64 i = 0; i < n; i++)
     {
       float value = scale > 0 ? rintf (x[i] / scale) + zero : 0;

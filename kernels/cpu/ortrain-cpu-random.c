@@ -83,6 +83,21 @@ typedef struct
   gboolean training;
 } RandomRun;
 
+static inline double
+load (OrtrainDType dtype, gconstpointer x, gint64 i)
+{
+  switch ((int) dtype)
+    {
+    case ORTRAIN_DTYPE_FLOAT64:
+      return ((const double *) x)[i];
+    case ORTRAIN_DTYPE_FLOAT16:
+      return ortrain_half_to_float (((const guint16 *) x)[i]);
+    case ORTRAIN_DTYPE_BFLOAT16:
+      return ortrain_bfloat16_to_float (((const guint16 *) x)[i]);
+    }
+  return ((const float *) x)[i];
+}
+
 static OrtrainPhiloxKey
 key_of (const OrtrainKernelCall *call, const RandomPlan *plan)
 {
@@ -176,9 +191,12 @@ dropout_run (const OrtrainKernelCall *call)
   const guint8 *training = plan->n_inputs > 2 ? call->inputs[2] : NULL;
   run.mask = plan->n_outputs > 1 ? call->outputs[1] : NULL;
   run.training = training != NULL && *training;
-  run.ratio = plan->a;
-  if (ratio)
-    run.ratio = plan->ratio_dtype == ORTRAIN_DTYPE_FLOAT32 ? *(const float *) ratio : *(const double *) ratio;
+  run.ratio = ratio != NULL ? load (plan->ratio_dtype, ratio, 0) : plan->a;
+  if (!(run.ratio >= 0 && run.ratio < 1))
+    {
+      ortrain_kernel_fault_number (call->frame, 1, run.ratio);
+      return;
+    }
   ortrain_parallel_for (call->frame->pool, plan->n, RANDOM_GRAIN, dropout_units, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (dropout)
@@ -219,21 +237,6 @@ store (OrtrainDType dtype, gpointer y, gint64 i, double v)
       ((gint8 *) y)[i] = (gint8) v;
       break;
     }
-}
-
-static inline double
-load (OrtrainDType dtype, gconstpointer x, gint64 i)
-{
-  switch ((int) dtype)
-    {
-    case ORTRAIN_DTYPE_FLOAT64:
-      return ((const double *) x)[i];
-    case ORTRAIN_DTYPE_FLOAT16:
-      return ortrain_half_to_float (((const guint16 *) x)[i]);
-    case ORTRAIN_DTYPE_BFLOAT16:
-      return ortrain_bfloat16_to_float (((const guint16 *) x)[i]);
-    }
-  return ((const float *) x)[i];
 }
 
 static void

@@ -91,7 +91,7 @@ R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
 static inline gboolean
 R (is_active) (const RecurrentRun *run, gint64 t, gint64 b)
 {
-  return run->lengths == NULL || t < run->lengths[b];
+  return run->lengths == NULL || t < ortrain_kernel_index (run->lengths, run->plan->lengths_64, b);
 }
 
 /* Row b of step t in Y, and in what is saved: `n` elements per row. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-formulas.h"
+#include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-gemm.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
@@ -73,6 +74,7 @@ typedef struct
   CellKind cell;
   gint64 length, batch, width, hidden, gates, directions, saved;
   guint n_inputs, n_outputs;
+  gboolean lengths_64;
   gboolean reset_after; /* linear_before_reset */
   gboolean coupled;     /* input_forget */
   gboolean reverse[2];
@@ -89,7 +91,7 @@ typedef struct
   /* operands of this direction */
   gconstpointer x, w, r, b, h0, c0, p;
   gconstpointer dy, dy_h, dy_c, y_in, saved_in;
-  const gint32 *lengths;
+  gconstpointer lengths; /* or NULL */
   gpointer y, y_h, y_c, saved;
   gpointer dx, dw, dr, db, dh0, dc0, dp;
   /* workspace */
@@ -290,12 +292,12 @@ build_plan (OrtrainKernelSetup *setup, const char *cell, const guint *at, GError
   gint64 hidden_size = ortrain_attributes_get_int (setup->attributes, "hidden_size", plan->hidden);
   if (hidden_size != plan->hidden || !fits (plan, in, n, 1, 3, w_dims) || !fits (plan, in, n, 2, 3, r_dims) ||
       !fits (plan, in, n, at[1], 3, state) || !fits (plan, in, n, at[2], 3, state) ||
-      !fits (plan, in, n, at[3], 2, peepholes) ||
-      (lengths != NULL && (lengths->dtype != ORTRAIN_DTYPE_INT32 || lengths->n_elements != plan->batch)))
+      !fits (plan, in, n, at[3], 2, peepholes) || (lengths != NULL && lengths->n_elements != plan->batch))
     {
       refuse (setup, error, "the shapes of the operands do not fit each other");
       return NULL;
     }
+  plan->lengths_64 = lengths != NULL && lengths->dtype == ORTRAIN_DTYPE_INT64;
   if (!read_activations (plan, setup, error))
     return NULL;
   setup->flops = 2.0 * (double) (plan->length * plan->batch * plan->directions) * (double) all *
@@ -333,11 +335,14 @@ set_workspace (RecurrentRun *run, void *workspace)
 }
 
 static void
-check_lengths (const OrtrainKernelCall *call, const RecurrentPlan *plan, const gint32 *lengths)
+check_lengths (const OrtrainKernelCall *call, const RecurrentPlan *plan, gconstpointer lengths)
 {
   for (gint64 b = 0; lengths != NULL && b < plan->batch; b++)
-    if (lengths[b] < 0 || lengths[b] > plan->length)
-      ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, b, lengths[b], plan->length + 1);
+    {
+      const gint64 length = ortrain_kernel_index (lengths, plan->lengths_64, b);
+      if (length < 0 || length > plan->length)
+        ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, b, length, plan->length + 1);
+    }
 }
 
 #define CALL(plan, name) ((plan)->dtype == ORTRAIN_DTYPE_FLOAT32 ? name##_f32 : name##_f64)

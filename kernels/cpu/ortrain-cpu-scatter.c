@@ -8,20 +8,20 @@
 /* How an update meets what is there, element by element. */
 typedef void (*CombineFunc) (gpointer to, gconstpointer from, gint64 n);
 
-#define COMBINE(NAME, T)                                                                                               \
+#define COMBINE(NAME, T, U)                                                                                            \
   static void add_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
   {                                                                                                                    \
     T *y = to;                                                                                                         \
     const T *x = from;                                                                                                 \
     for (gint64 i = 0; i < n; i++)                                                                                     \
-      y[i] = (T) (y[i] + x[i]);                                                                                        \
+      y[i] = (T) ((U) y[i] + (U) x[i]);                                                                                \
   }                                                                                                                    \
   static void mul_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
   {                                                                                                                    \
     T *y = to;                                                                                                         \
     const T *x = from;                                                                                                 \
     for (gint64 i = 0; i < n; i++)                                                                                     \
-      y[i] = (T) (y[i] * x[i]);                                                                                        \
+      y[i] = (T) ((U) y[i] * (U) x[i]);                                                                                \
   }                                                                                                                    \
   static void max_##NAME (gpointer to, gconstpointer from, gint64 n)                                                   \
   {                                                                                                                    \
@@ -39,16 +39,16 @@ typedef void (*CombineFunc) (gpointer to, gconstpointer from, gint64 n);
   }
 
 /* Integers wrap around: unsigned arithmetic, signed comparison where it matters. */
-COMBINE (f32, float)
-COMBINE (f64, double)
-COMBINE (i8, gint8)
-COMBINE (u8, guint8)
-COMBINE (i16, gint16)
-COMBINE (u16, guint16)
-COMBINE (i32, gint32)
-COMBINE (u32, guint32)
-COMBINE (i64, gint64)
-COMBINE (u64, guint64)
+COMBINE (f32, float, float)
+COMBINE (f64, double, double)
+COMBINE (i8, gint8, guint64)
+COMBINE (u8, guint8, guint64)
+COMBINE (i16, gint16, guint64)
+COMBINE (u16, guint16, guint64)
+COMBINE (i32, gint32, guint64)
+COMBINE (u32, guint32, guint64)
+COMBINE (i64, gint64, guint64)
+COMBINE (u64, guint64, guint64)
 
 #define COMBINE_HALF(NAME, OP, EXPRESSION)                                                                             \
   static void OP##_##NAME (gpointer to, gconstpointer from, gint64 n)                                                  \

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <stdarg.h>
@@ -151,6 +152,78 @@ ortrain_infer_fail (OrtrainInferContext *ctx, GError **error, OrtrainGraphError 
   g_autofree char *node = ortrain_node_describe (ctx->node);
   g_set_error (error, ORTRAIN_GRAPH_ERROR, (gint) code, "%s: %s", node, message);
   return FALSE;
+}
+
+gint64
+ortrain_infer_get_n_elements (OrtrainInferContext *ctx, guint i)
+{
+  gint64 dims[ORTRAIN_MAX_RANK], n;
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  if (value == NULL || value->rank < 0 || value->rank > ORTRAIN_MAX_RANK ||
+      !ortrain_value_get_static_dims (value, dims) || !ortrain_checked_n_elements (dims, (gsize) value->rank, &n))
+    return -1;
+  return n;
+}
+
+/* "input 2 'b' has the shape [3], " and what is needed. Returns FALSE. */
+static gboolean
+fail_shape (OrtrainInferContext *ctx, guint i, GError **error, const char *needed)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  g_autofree char *shape = ortrain_dims_to_string (value->dims, value->rank);
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has the shape %s, %s", i,
+                             value->name, shape, needed);
+}
+
+gboolean
+ortrain_infer_single (OrtrainInferContext *ctx, guint i, GError **error)
+{
+  gint64 n = ortrain_infer_get_n_elements (ctx, i);
+  return n < 0 || n == 1 || fail_shape (ctx, i, error, "one element is needed");
+}
+
+gboolean
+ortrain_infer_vector (OrtrainInferContext *ctx, guint i, OrtrainDim n, GError **error)
+{
+  const gint rank = ortrain_infer_get_rank (ctx, i);
+  if (rank < 0)
+    return TRUE;
+  OrtrainDim found = ortrain_infer_get_dim (ctx, i, 0);
+  if (rank == 1 && (!ortrain_dim_is_int (found) || !ortrain_dim_is_int (n) || found.value == n.value))
+    return TRUE;
+  g_autofree char *shape = ortrain_dims_to_string (&n, 1);
+  g_autofree char *needed = g_strdup_printf ("%s is needed", shape);
+  return fail_shape (ctx, i, error, needed);
+}
+
+gboolean
+ortrain_infer_same_shape (OrtrainInferContext *ctx, guint i, guint j, GError **error)
+{
+  const gint rank = ortrain_infer_get_rank (ctx, i), other = ortrain_infer_get_rank (ctx, j);
+  if (rank < 0 || other < 0)
+    return TRUE;
+  gboolean same = rank == other;
+  for (gint d = 0; same && d < rank; d++)
+    {
+      OrtrainDim a = ortrain_infer_get_dim (ctx, i, d), b = ortrain_infer_get_dim (ctx, j, d);
+      same = !ortrain_dim_is_int (a) || !ortrain_dim_is_int (b) || a.value == b.value;
+    }
+  if (same)
+    return TRUE;
+  g_autofree char *shape = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, j), other);
+  g_autofree char *needed = g_strdup_printf ("%s as of input %u is needed", shape, j);
+  return fail_shape (ctx, i, error, needed);
+}
+
+gboolean
+ortrain_infer_get_number (OrtrainInferContext *ctx, guint i, double *number)
+{
+  OrtrainValue *value = ortrain_infer_input (ctx, i);
+  if (value == NULL || value->tensor == NULL || value->dtype == ORTRAIN_DTYPE_STRING ||
+      ortrain_tensor_get_n_elements (value->tensor) != 1 || ortrain_tensor_peek (value->tensor) == NULL)
+    return FALSE;
+  *number = ortrain_tensor_get_scalar (value->tensor, 0);
+  return TRUE;
 }
 
 gboolean

@@ -118,6 +118,16 @@ gboolean ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, g
 gboolean
 ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank,
                          GError **error); /* over inputs first…last; *rank -1 when unknown; dims has room for 16 */
+/* Input i is absent, of unknown shape, or has one element. */
+gboolean ortrain_infer_single (OrtrainInferContext *ctx, guint i, GError **error);
+/* Input i is absent, of unknown shape, or [n], as far as n is known. */
+gboolean ortrain_infer_vector (OrtrainInferContext *ctx, guint i, OrtrainDim n, GError **error);
+/* The shapes of inputs i and j can be the same. */
+gboolean ortrain_infer_same_shape (OrtrainInferContext *ctx, guint i, guint j, GError **error);
+/* The number of elements of input i, or -1. */
+gint64 ortrain_infer_get_n_elements (OrtrainInferContext *ctx, guint i);
+/* The one element of input i, where it is known. */
+gboolean ortrain_infer_get_number (OrtrainInferContext *ctx, guint i, double *number);
 /* "Gemm 'fc1': " and the message. Returns FALSE. */
 gboolean ortrain_infer_fail (OrtrainInferContext *ctx, GError **error, OrtrainGraphError code, const char *format, ...)
     G_GNUC_PRINTF (4, 5);

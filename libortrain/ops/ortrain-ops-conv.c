@@ -146,6 +146,8 @@ infer_conv (OrtrainInferContext *ctx, GError **error)
                                "%" G_GINT64_FORMAT " channels, %" G_GINT64_FORMAT " filters of %" G_GINT64_FORMAT
                                " channels, and %" G_GINT64_FORMAT " groups do not fit together",
                                channels.value, filters.value, per_group.value, group);
+  if (!ortrain_infer_vector (ctx, 2, filters, error))
+    return FALSE;
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
   dims[1] = filters;
@@ -193,6 +195,8 @@ infer_conv_transpose (OrtrainInferContext *ctx, GError **error)
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
   dims[1] = ortrain_dim_mul (ctx->dims, ortrain_infer_get_dim (ctx, 1, 1), ortrain_dim_int (group));
+  if (!ortrain_infer_vector (ctx, 2, dims[1], error))
+    return FALSE;
   for (gint i = 0; i < rank - 2; i++)
     {
       OrtrainDim in = ortrain_infer_get_dim (ctx, 0, 2 + i), stride = ortrain_dim_int (window.stride[i]);

@@ -101,16 +101,43 @@ infer_fused_matmul (OrtrainInferContext *ctx, GError **error)
                         ortrain_infer_get_dtype (ctx, 0), error);
 }
 
+/* A scale or a zero point: one number, one per row of A (column of B) of a matrix, or one per row of all matrices. */
+static gboolean
+check_quantisation (OrtrainInferContext *ctx, guint i, guint operand, gboolean rows, GError **error)
+{
+  const gint64 n = ortrain_infer_get_n_elements (ctx, i), all = ortrain_infer_get_n_elements (ctx, operand);
+  const gint rank = ortrain_infer_get_rank (ctx, operand);
+  if (n < 0 || n == 1 || all < 0)
+    return TRUE;
+  gint64 per_matrix = 1, length = 1; /* length: of a row of A, of a column of B */
+  if (rank >= 1)
+    {
+      const OrtrainDim *dims = ortrain_infer_get_dims (ctx, operand);
+      length = dims[rank == 1 || rows ? rank - 1 : rank - 2].value;
+      per_matrix = rank == 1 ? 1 : dims[rows ? rank - 2 : rank - 1].value;
+    }
+  if (n == per_matrix || (length > 0 && n == all / length))
+    return TRUE;
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                             "input %u '%s' has %" G_GINT64_FORMAT " elements; 1, or one for each of %" G_GINT64_FORMAT
+                             " %s of input %u is needed",
+                             i, ortrain_infer_input (ctx, i)->name, n, per_matrix, rows ? "rows" : "columns", operand);
+}
+
 static gboolean
 infer_matmul_integer (OrtrainInferContext *ctx, GError **error)
 {
-  return infer_product (ctx, 0, 1, FALSE, FALSE, ORTRAIN_DTYPE_INT32, error);
+  return check_quantisation (ctx, 2, 0, TRUE, error) && check_quantisation (ctx, 3, 1, FALSE, error) &&
+         infer_product (ctx, 0, 1, FALSE, FALSE, ORTRAIN_DTYPE_INT32, error);
 }
 
 static gboolean
 infer_qlinear_matmul (OrtrainInferContext *ctx, GError **error)
 {
-  return infer_product (ctx, 0, 3, FALSE, FALSE, ortrain_infer_get_dtype (ctx, 7), error);
+  return check_quantisation (ctx, 1, 0, TRUE, error) && check_quantisation (ctx, 2, 0, TRUE, error) &&
+         check_quantisation (ctx, 4, 3, FALSE, error) && check_quantisation (ctx, 5, 3, FALSE, error) &&
+         ortrain_infer_single (ctx, 6, error) && ortrain_infer_single (ctx, 7, error) &&
+         infer_product (ctx, 0, 3, FALSE, FALSE, ortrain_infer_get_dtype (ctx, 7), error);
 }
 
 static gboolean
@@ -316,7 +343,7 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .dtypes = DTYPES_BYTE,
     .flags = ORTRAIN_OP_NO_GRADIENT,
-    .types = ".f0qf3fq",
+    .types = ".f0q131q",
     .infer = infer_qlinear_matmul },
 };
 ORTRAIN_OP_TABLE (matmul, rows);

@@ -12,6 +12,8 @@ check_scale (OrtrainInferContext *ctx, GError **error)
   gint64 block = ortrain_node_get_int (ctx->node, "block_size", 0);
   if (block < 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "block_size is %" G_GINT64_FORMAT, block);
+  if (ortrain_infer_has_input (ctx, 2) && !ortrain_infer_same_shape (ctx, 2, 1, error))
+    return FALSE;
   if (rank < 0 || scale_rank <= 0)
     return TRUE;
   if (scale_rank == 1 && rank >= 1 && block == 0)
@@ -39,11 +41,14 @@ infer_quantize (OrtrainInferContext *ctx, GError **error)
   gint64 asked = ortrain_node_get_int (ctx->node, "output_dtype", 0);
   if (!check_scale (ctx, error))
     return FALSE;
+  if (asked < 0 || asked > 31 || (asked != 0 && !(ORTRAIN_DTYPES_INTEGER & ORTRAIN_DTYPE_BIT (asked))))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                               "quantisation to type %" G_GINT64_FORMAT " is not supported", asked);
   if (dtype == ORTRAIN_DTYPE_UNDEFINED && !ortrain_infer_has_input (ctx, 2))
     dtype = asked != 0 ? (OrtrainDType) asked : ORTRAIN_DTYPE_UINT8;
-  if (dtype != ORTRAIN_DTYPE_UNDEFINED && (!ortrain_dtype_is_valid ((int) dtype) || !ortrain_dtype_is_integer (dtype)))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "quantisation to type %d is not supported",
-                               (int) dtype);
+  if (dtype != ORTRAIN_DTYPE_UNDEFINED && !ortrain_dtype_is_integer (dtype))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "quantisation to %s is not supported",
+                               ortrain_dtype_get_name (dtype));
   ortrain_infer_set (ctx, 0, dtype, ortrain_infer_get_dims (ctx, 0), ortrain_infer_get_rank (ctx, 0));
   return TRUE;
 }
@@ -55,6 +60,9 @@ infer_dequantize (OrtrainInferContext *ctx, GError **error)
   gint64 asked = ortrain_node_get_int (ctx->node, "output_dtype", 0);
   if (!check_scale (ctx, error))
     return FALSE;
+  if (asked < 0 || asked > 31 || (asked != 0 && !(ORTRAIN_DTYPES_FLOAT & ORTRAIN_DTYPE_BIT (asked))))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                               "dequantisation to type %" G_GINT64_FORMAT " is not supported", asked);
   ortrain_infer_set (ctx, 0, asked != 0 ? (OrtrainDType) asked : dtype, ortrain_infer_get_dims (ctx, 0),
                      ortrain_infer_get_rank (ctx, 0));
   return TRUE;

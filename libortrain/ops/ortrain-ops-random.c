@@ -33,6 +33,13 @@ upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **
 static gboolean
 infer_dropout (OrtrainInferContext *ctx, GError **error)
 {
+  double ratio;
+  if (!ortrain_infer_single (ctx, 1, error) || !ortrain_infer_single (ctx, 2, error))
+    return FALSE;
+  if (ortrain_infer_get_number (ctx, 1, &ratio) && !(ratio >= 0 && ratio < 1))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "the ratio, input 1 '%s', is %g; from 0 to below 1 is needed",
+                               ortrain_infer_input (ctx, 1)->name, ratio);
   ortrain_infer_set_like (ctx, 0, 0);
   if (!ortrain_infer_wants_output (ctx, 1))
     return TRUE;
@@ -57,11 +64,11 @@ gradient_dropout (OrtrainGradContext *ctx, GError **error)
 
 /* ---- Distributions: shape from an attribute or from an input ---- */
 static gboolean
-check_type (OrtrainInferContext *ctx, gint64 dtype, GError **error)
+check_type (OrtrainInferContext *ctx, gint64 dtype, OrtrainDTypeSet dtypes, GError **error)
 {
-  if (ortrain_dtype_is_valid ((int) dtype) && dtype != ORTRAIN_DTYPE_STRING)
+  if (dtype > 0 && dtype < 32 && (dtypes & ORTRAIN_DTYPE_BIT (dtype)))
     return TRUE;
-  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "dtype = %" G_GINT64_FORMAT " is not known",
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "dtype = %" G_GINT64_FORMAT " is not possible",
                              dtype);
 }
 
@@ -72,7 +79,7 @@ infer_shaped (OrtrainInferContext *ctx, GError **error)
   gsize n = 0;
   const gint64 *shape = ortrain_attributes_get_ints (ctx->node->attributes, "shape", &n);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
-  if (!check_type (ctx, dtype, error))
+  if (!check_type (ctx, dtype, ORTRAIN_DTYPES_FLOAT, error))
     return FALSE;
   if (n > ORTRAIN_MAX_RANK)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "a shape of rank %" G_GSIZE_FORMAT, n);
@@ -91,7 +98,9 @@ static gboolean
 infer_like (OrtrainInferContext *ctx, GError **error)
 {
   gint64 dtype = ortrain_attributes_get_int (ctx->node->attributes, "dtype", ortrain_infer_get_dtype (ctx, 0));
-  if (dtype != ORTRAIN_DTYPE_UNDEFINED && !check_type (ctx, dtype, error))
+  const gboolean bernoulli = g_str_equal (ctx->node->op_type, "Bernoulli");
+  if ((dtype != ORTRAIN_DTYPE_UNDEFINED || ortrain_attributes_has (ctx->node->attributes, "dtype")) &&
+      !check_type (ctx, dtype, bernoulli ? ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL : ORTRAIN_DTYPES_FLOAT, error))
     return FALSE;
   if (ortrain_infer_get_rank (ctx, 0) >= 0)
     ortrain_infer_set (ctx, 0, (OrtrainDType) dtype, ortrain_infer_get_dims (ctx, 0), ortrain_infer_get_rank (ctx, 0));
@@ -105,8 +114,11 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
 {
   gint64 dtype = ortrain_attributes_get_int (ctx->node->attributes, "dtype", ORTRAIN_DTYPE_INT32);
   gint64 samples = ortrain_attributes_get_int (ctx->node->attributes, "sample_size", 1);
-  if (!check_type (ctx, dtype, error))
+  if (!check_type (ctx, dtype, ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
+                   error))
     return FALSE;
+  if (samples < 1)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "sample_size = %" G_GINT64_FORMAT, samples);
   if (ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 2)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d, 2 is needed",
                                ortrain_infer_get_rank (ctx, 0));
@@ -115,7 +127,10 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
       ortrain_infer_set_unknown (ctx, 0, (OrtrainDType) dtype, 2);
       return TRUE;
     }
-  OrtrainDim dims[] = { ortrain_infer_get_dim (ctx, 0, 0), ortrain_dim_int (MAX (0, samples)) };
+  OrtrainDim dims[] = { ortrain_infer_get_dim (ctx, 0, 0), ortrain_dim_int (samples) };
+  OrtrainDim classes = ortrain_infer_get_dim (ctx, 0, 1);
+  if (ortrain_dim_is_int (classes) && classes.value == 0)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are no classes to draw from");
   ortrain_infer_set (ctx, 0, (OrtrainDType) dtype, dims, 2);
   return TRUE;
 }
@@ -131,7 +146,7 @@ static const OrtrainOpDef ops[] = {
     .types = ".fb", .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout },
   { .name = "DropoutGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,
-    .types = ".fb", .infer = ortrain_infer_unary },
+    .types = ".fb", .infer = infer_dropout },
   DRAW ("RandomNormal", 7, 0, 0, infer_shaped),
   DRAW ("RandomUniform", 7, 0, 0, infer_shaped),
   DRAW ("RandomNormalLike", 7, 1, 0, infer_like),

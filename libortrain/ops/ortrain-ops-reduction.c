@@ -279,6 +279,20 @@ infer_arg (OrtrainInferContext *ctx, GError **error)
 
 /* ---- CumSum (x, axis) {exclusive, reverse} ---- */
 static gboolean
+infer_cumulative (OrtrainInferContext *ctx, GError **error)
+{
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  g_autofree gint64 *axis = NULL;
+  gint n, found;
+  if (!ortrain_infer_single (ctx, 1, error))
+    return FALSE;
+  if (rank >= 0 && ortrain_infer_get_ints (ctx, 1, &axis, &n) && n == 1 &&
+      !ortrain_infer_axis (ctx, axis[0], rank, &found, error))
+    return FALSE;
+  return ortrain_infer_unary (ctx, error);
+}
+
+static gboolean
 gradient_cum_sum (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1) };
@@ -322,13 +336,13 @@ static const OrtrainOpDef ops[] = {
   ARG ("ArgMax"),
   ARG ("ArgMin"),
   { .name = "CumSum", .domain = "", .since = 11, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = ortrain_infer_unary,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = infer_cumulative,
     .gradient = gradient_cum_sum },
   { .name = "CumProd", .domain = "", .since = 26, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = ortrain_infer_unary,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = infer_cumulative,
     .gradient = gradient_cum_prod },
   { .name = "CumProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".i0", .infer = ortrain_infer_unary },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".i0", .infer = infer_cumulative },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,
     .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to },

@@ -99,6 +99,9 @@ infer_suppression (OrtrainInferContext *ctx, GError **error)
   if ((ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 3) ||
       (ortrain_infer_get_rank (ctx, 1) >= 0 && ortrain_infer_get_rank (ctx, 1) != 3))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "boxes and scores must have rank 3");
+  for (guint i = 2; i < 5; i++)
+    if (!ortrain_infer_single (ctx, i, error))
+      return FALSE;
   OrtrainSuppression s = { .boxes = peek (ctx, 0, ORTRAIN_DTYPE_FLOAT32),
                            .scores = peek (ctx, 1, ORTRAIN_DTYPE_FLOAT32) };
   const gint64 *most = peek (ctx, 2, ORTRAIN_DTYPE_INT64);

@@ -8,6 +8,8 @@
 #include "tensor/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
+#include <string.h>
+
 /* A kernel is a stateless pair. prepare sees types, shapes and attributes and may refuse, with a GError; run gets raw
  * addresses, and neither allocates, nor locks, nor touches a GObject, nor fails for a reason that prepare could have
  * found. Kernels see operators in their newest form only (see OrtrainOpDef.upgrade), and shapes as numbers. */
@@ -62,7 +64,8 @@ typedef struct
 typedef enum
 {
   ORTRAIN_FAULT_NONE,
-  ORTRAIN_FAULT_INDEX,   /* an index or a label is out of range: value, limit */
+  ORTRAIN_FAULT_INDEX,  /* an index or a label is out of range: value, limit */
+  ORTRAIN_FAULT_NUMBER, /* a floating-point operand is out of range: position is the input, value the bits of a double */
   ORTRAIN_FAULT_DIVIDE,  /* integer division by zero */
   ORTRAIN_FAULT_LIBRARY, /* a library call failed: value is its code */
 } OrtrainFaultCode;
@@ -141,4 +144,12 @@ ortrain_kernel_fault (OrtrainKernelFrame *frame, OrtrainFaultCode code, gint64 p
   frame->fault.position = position;
   frame->fault.value = value;
   frame->fault.limit = limit;
+}
+
+static inline void
+ortrain_kernel_fault_number (OrtrainKernelFrame *frame, guint input, double number)
+{
+  gint64 bits;
+  memcpy (&bits, &number, sizeof bits);
+  ortrain_kernel_fault (frame, ORTRAIN_FAULT_NUMBER, input, bits, 0);
 }
