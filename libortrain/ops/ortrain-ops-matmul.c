@@ -150,7 +150,25 @@ infer_gemm (OrtrainInferContext *ctx, GError **error)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, but must have rank 2",
                                    i, rank);
     }
-  return infer_fused_matmul (ctx, error);
+  if (!infer_fused_matmul (ctx, error))
+    return FALSE;
+  /* C is broadcast to the result, never the other way round. */
+  const OrtrainValue *c = ortrain_infer_input (ctx, 2), *y = ortrain_node_output (ctx->node, 0);
+  if (c == NULL || c->rank < 0 || y->rank != 2)
+    return TRUE;
+  gboolean fits = c->rank <= 2;
+  for (gint i = 0; fits && i < c->rank; i++)
+    {
+      OrtrainDim extent = c->dims[i], result = y->dims[i + 2 - c->rank];
+      fits = !ortrain_dim_is_int (extent) || extent.value == 1 || !ortrain_dim_is_int (result) ||
+             extent.value == result.value;
+    }
+  if (fits)
+    return TRUE;
+  g_autofree char *shape = ortrain_dims_to_string (c->dims, c->rank);
+  g_autofree char *needed = ortrain_dims_to_string (y->dims, y->rank);
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 2 '%s' has the shape %s, the result is %s",
+                             c->name, shape, needed);
 }
 
 /* ---- gradients ---- */
@@ -172,20 +190,13 @@ fused (OrtrainGradContext *ctx, OrtrainValue *a, OrtrainValue *b, gboolean trans
 
 /* The last dimension of `value` as it is, all others as one: a view. */
 static OrtrainValue *
-flatten (OrtrainGradContext *ctx, OrtrainValue *value, OrtrainValue *last_of, gint axis)
+flatten (OrtrainGradContext *ctx, OrtrainValue *value)
 {
-  OrtrainDim last = value->dims[value->rank - 1];
   if (value->rank == 2)
     return value;
-  if (ortrain_dim_is_int (last) && last.value > 0)
-    return ortrain_grad_op2 (ctx, "Reshape", value, ortrain_grad_const_ints (ctx, (gint64[]){ -1, last.value }, 2));
-  OrtrainValue *extent = ortrain_grad_op2 (ctx, "Gather", ortrain_grad_shape_of (ctx, last_of),
-                                           ortrain_grad_const_ints (ctx, (gint64[]){ axis }, 1));
-  OrtrainValue *parts[] = { ortrain_grad_const_ints (ctx, (gint64[]){ -1 }, 1), extent };
   OrtrainAttributes *attributes = ortrain_attributes_new ();
-  ortrain_attributes_set_int (attributes, "axis", 0);
-  OrtrainNode *concat = ortrain_grad_node (ctx, "", "Concat", parts, 2, 1, attributes);
-  return ortrain_grad_op2 (ctx, "Reshape", value, ortrain_node_output (concat, 0));
+  ortrain_attributes_set_int (attributes, "axis", value->rank - 1);
+  return ortrain_node_output (ortrain_grad_node (ctx, "", "Flatten", &value, 1, 1, attributes), 0);
 }
 
 /* Y = alpha · op (A) · op (B), both of rank 2 and above. The gradient of a 2-D weight below N-D activations is one 2-D
@@ -204,7 +215,7 @@ product_gradient (OrtrainGradContext *ctx, OrtrainValue *dy, OrtrainValue *a, Or
     {
       if (b->rank == 2 && a->rank > 2 && !trans_a)
         {
-          OrtrainValue *a2 = flatten (ctx, a, b, trans_b ? 1 : 0), *dy2 = flatten (ctx, dy, b, trans_b ? 0 : 1);
+          OrtrainValue *a2 = flatten (ctx, a), *dy2 = flatten (ctx, dy);
           *db = trans_b ? fused (ctx, dy2, a2, TRUE, FALSE, alpha) : fused (ctx, a2, dy2, TRUE, FALSE, alpha);
         }
       else

@@ -116,6 +116,8 @@ count_of (OrtrainGradContext *ctx, OrtrainValue *dy)
   OrtrainValue *m = ortrain_grad_op1 (ctx, "Size", ortrain_grad_output (ctx, 0));
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_int (attributes, "to", dy->dtype);
+  /* without results there is nothing to divide */
+  m = ortrain_grad_op2 (ctx, "Max", m, ortrain_grad_const (ctx, m, 1));
   OrtrainValue *count = ortrain_grad_op2 (ctx, "Div", n, m);
   return ortrain_node_output (ortrain_grad_node (ctx, "", "Cast", &count, 1, 1, attributes), 0);
 }

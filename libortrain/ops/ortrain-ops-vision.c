@@ -124,6 +124,8 @@ infer_suppression (OrtrainInferContext *ctx, GError **error)
                                    "there is no memory for %" G_GINT64_FORMAT " boxes", s.n_boxes);
       out[0] = ortrain_dim_int (ortrain_suppression_run (&s, kept, NULL, 0));
     }
+  else if (ortrain_infer_get_n_elements (ctx, 0) == 0 || ortrain_infer_get_n_elements (ctx, 1) == 0)
+    out[0] = ortrain_dim_int (0);
   ortrain_infer_set (ctx, 0, ORTRAIN_DTYPE_INT64, out, 2);
   return TRUE;
 }

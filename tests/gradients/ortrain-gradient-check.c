@@ -97,6 +97,9 @@ parse_input (Case *test, guint index, const char *text)
   OrtrainDType dtype = strchr ("iI", kind) != NULL ? ORTRAIN_DTYPE_INT64
                        : kind == 'j'               ? ORTRAIN_DTYPE_INT32
                        : kind == 'b'               ? ORTRAIN_DTYPE_BOOL
+                       : kind == 's'               ? ORTRAIN_DTYPE_FLOAT32
+                       : kind == 'o'               ? ORTRAIN_DTYPE_UINT8
+                       : kind == 'a'               ? ORTRAIN_DTYPE_INT8
                                                    : ORTRAIN_DTYPE_FLOAT64;
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (dtype, dims, rank, &error);
@@ -115,14 +118,22 @@ parse_input (Case *test, guint index, const char *text)
           ((gint32 *) data)[i] = (gint32) v;
         else if (dtype == ORTRAIN_DTYPE_BOOL)
           ((guint8 *) data)[i] = v != 0.0;
+        else if (dtype == ORTRAIN_DTYPE_FLOAT32)
+          ((float *) data)[i] = (float) v;
+        else if (dtype == ORTRAIN_DTYPE_UINT8)
+          ((guint8 *) data)[i] = (guint8) v;
+        else if (dtype == ORTRAIN_DTYPE_INT8)
+          ((gint8 *) data)[i] = (gint8) v;
         else
           ((double *) data)[i] = v;
       }
-  else
+  else if (dtype == ORTRAIN_DTYPE_FLOAT64)
     fill (ortrain_tensor_peek_writable (tensor), n, kind, index + 1);
+  else if (n > 0) /* small numbers, which are indices too */
+    memset (ortrain_tensor_peek_writable (tensor), dtype == ORTRAIN_DTYPE_UINT8, ortrain_tensor_get_n_bytes (tensor));
 
   g_autofree char *name = g_strdup_printf ("x%u", index);
-  if (strchr ("ijbdcq", kind) != NULL)
+  if (strchr ("ijbdcqsoa", kind) != NULL)
     {
       ortrain_node_set_input (test->node, index, ortrain_graph_new_initializer (test->graph, name, tensor));
       return;
@@ -377,25 +388,56 @@ compare (Case *test, OrtrainGraph *forward, double *worst, GError **error)
   return ok;
 }
 
+static void
+build_case (Case *test, const OrtrainGradientCase *definition)
+{
+  test->graph = ortrain_graph_new ("check");
+  test->graph->opset = 28;
+  test->feeds = g_array_new (FALSE, FALSE, sizeof (Feed));
+  g_array_set_clear_func (test->feeds, feed_clear);
+  test->node = ortrain_graph_new_node (test->graph, definition->domain, definition->op_type, "node", NULL, 0,
+                                       MAX (definition->n_outputs, 1));
+  g_auto (GStrv) inputs = g_strsplit (definition->inputs, ";", -1);
+  for (guint i = 0; inputs[i] != NULL; i++)
+    parse_input (test, i, g_strstrip (inputs[i]));
+  g_auto (GStrv) attributes = g_strsplit (definition->attributes != NULL ? definition->attributes : "", " ", -1);
+  for (guint i = 0; attributes[i] != NULL; i++)
+    if (attributes[i][0] != '\0')
+      parse_attribute (test->node->attributes, attributes[i]);
+}
+
+gboolean
+ortrain_gradient_check_forward (const OrtrainGradientCase *definition, char **message)
+{
+  g_autoptr (GError) error = NULL;
+  Case test = { NULL };
+  build_case (&test, definition);
+  g_autoptr (OrtrainGraph) graph = test.graph;
+  g_autoptr (GArray) feeds = test.feeds;
+  g_autoptr (GHashTable) wanted = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  for (guint k = 0; k < test.node->outputs->len; k++)
+    ortrain_graph_mark_output (graph, test.node->outputs->pdata[k], TRUE);
+  gboolean ok = ortrain_ops_upgrade (graph, &error) && ortrain_ops_infer (graph, &error);
+  for (guint k = 0; k < graph->outputs->len && ok; k++)
+    g_hash_table_insert (wanted, g_strdup (((OrtrainValue *) graph->outputs->pdata[k])->name), NULL);
+  ok = ok && interpret (graph, feeds, wanted, &error);
+  GHashTableIter iter;
+  gpointer tensor;
+  g_hash_table_iter_init (&iter, wanted);
+  while (ok && g_hash_table_iter_next (&iter, NULL, &tensor))
+    g_object_unref (tensor);
+  *message = ok ? NULL : g_strdup (error->message);
+  return ok;
+}
+
 double
 ortrain_gradient_check (const OrtrainGradientCase *definition, char **message)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("check");
-  graph->opset = 28;
-  g_autoptr (GArray) feeds = g_array_new (FALSE, FALSE, sizeof (Feed));
-  g_array_set_clear_func (feeds, feed_clear);
-  Case test = { .graph = graph, .feeds = feeds };
-  test.node = ortrain_graph_new_node (graph, definition->domain, definition->op_type, "node", NULL, 0,
-                                      MAX (definition->n_outputs, 1));
-  g_auto (GStrv) inputs = g_strsplit (definition->inputs, ";", -1);
-  for (guint i = 0; inputs[i] != NULL; i++)
-    parse_input (&test, i, g_strstrip (inputs[i]));
-  g_auto (GStrv) attributes = g_strsplit (definition->attributes != NULL ? definition->attributes : "", " ", -1);
-  for (guint i = 0; attributes[i] != NULL; i++)
-    if (attributes[i][0] != '\0')
-      parse_attribute (test.node->attributes, attributes[i]);
-
+  Case test = { NULL };
+  build_case (&test, definition);
+  g_autoptr (OrtrainGraph) graph = test.graph;
+  g_autoptr (GArray) feeds = test.feeds;
   double worst = -1.0;
   /* The further outputs of our own operators are for their gradients, and carry none. */
   const guint n_outputs = g_strcmp0 (definition->domain, ORTRAIN_DOMAIN) == 0 ? 1 : test.node->outputs->len;

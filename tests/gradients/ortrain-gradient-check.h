@@ -8,7 +8,8 @@
  * inputs: separated by ';'. "f[2,3]" distinct float64 values in about [-1.5, 1.5], none near 0, differentiated;
  *   "p[2,3]" the same, positive; "u[2,3]" within (-0.9, 0.9); "g[2,3]" above 1; "c[2,3]" like f and "q[2,3]" like p,
  * but not differentiated; "i[3]{0,2,1}" int64 constants, "j[…]" int32 ones; "I[3]{…}" int64 computed (an input of the graph, not a
- * constant); "b[2]{1,0}" bool constants; "d[2]{0.5,1}" float64 constants; "_" absent. attributes: separated by spaces:
+ * constant); "b[2]{1,0}" bool constants; "d[2]{0.5,1}" float64 constants; "s[2]" float32, "o[2]" uint8, "a[2]" int8
+ * constants; "_" absent. attributes: separated by spaces:
  * "axis=1 pads=[1,1] alpha=0.5f mode='edge' names=['a','b'] ratios=[0.5f,1f]". */
 typedef struct
 {
@@ -23,3 +24,6 @@ typedef struct
  * over all inputs, relative to the largest element of the gradient or to 1. Negative with a message when something
  * failed. */
 double ortrain_gradient_check (const OrtrainGradientCase *test, char **message);
+
+/* Only computes the operator's outputs. FALSE with a message when that was refused. */
+gboolean ortrain_gradient_check_forward (const OrtrainGradientCase *test, char **message);

@@ -3,6 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
+#include <string.h>
+
 /* Every differentiable operator of the table against central differences in float64: at most 1e-7. An operator with a
  * gradient and without a case here fails the last test. */
 
@@ -336,6 +338,191 @@ test_case (gconstpointer data)
     g_test_fail ();
 }
 
+/* ---- Operands without elements ---- */
+
+/* What has no gradient, or no gradient yet. */
+static const OrtrainGradientCase forward_cases[] = {
+  { "Sign", "f[2,3]" },
+  { "Floor", "f[2,3]" },
+  { "Ceil", "f[2,3]" },
+  { "Round", "f[2,3]" },
+  { "BitShift", "o[2,3];o[3]", "direction='RIGHT'" },
+  { "BitwiseAnd", "i[2,3];i[3]" },
+  { "BitwiseOr", "i[2,3];i[3]" },
+  { "BitwiseXor", "i[2,3];i[3]" },
+  { "BitwiseNot", "i[2,3]" },
+  { "Equal", "f[2,3];f[3]" },
+  { "Less", "f[2,3];f[3]" },
+  { "Greater", "f[2,3];f[3]" },
+  { "LessOrEqual", "f[2,3];f[3]" },
+  { "GreaterOrEqual", "f[2,3];f[3]" },
+  { "And", "b[2,3];b[3]" },
+  { "Or", "b[2,3];b[3]" },
+  { "Xor", "b[2,3];b[3]" },
+  { "Not", "b[2,3]" },
+  { "IsNaN", "f[2,3]" },
+  { "IsInf", "f[2,3]" },
+  { "ArgMax", "f[2,3]", "axis=1" },
+  { "ArgMin", "f[2,3]", "axis=0 keepdims=0" },
+  { "Hardmax", "f[2,3]" },
+  { "OneHot", "i[2]{0,1};i{3};d[2]{0,1}" },
+  { "NonZero", "f[2,3]" },
+  { "Unique", "f[2,3]", NULL, 4 },
+  { "Unique", "f[2,3]", "axis=1", 4 },
+  { "Shape", "f[2,3]" },
+  { "Size", "f[2,3]" },
+  { "ConstantOfShape", "i[2]{2,3}" },
+  { "EyeLike", "f[2,3]", "k=1" },
+  { "Range", "d{0};d{3};d{1}" },
+  { "BitCast", "i[2,3]", "to=11" },
+  { "NonMaxSuppression", "s[1,3,4];s[1,2,3];i{2};s{0.5};s{-1}" },
+  { "Det", "f[2,3,3]" },
+  { "MatMulInteger", "o[2,3];a[3,4];o;a" },
+  { "MatMulInteger", "o[2,3];a[3,4];o[2];a[4]" },
+  { "QLinearMatMul", "o[2,3];s{0.5};o;a[3,4];s{0.5};a;s{2};o" },
+  { "QLinearMatMul", "o[2,3];s[2]{0.5,1};o[2];a[3,4];s[4]{0.5,1,1,2};a[4];s{2};o" },
+  { "QuantizeLinear", "s[2,3];s{0.5};o" },
+  { "QuantizeLinear", "s[2,3];s[3]{1,2,3};o[3]", "axis=1" },
+  { "QuantizeLinear", "s[2,4];s[2,2]{1,2,3,4};o[2,2]", "axis=1 block_size=2" },
+  { "DequantizeLinear", "o[2,3];s{0.5};o" },
+  { "DequantizeLinear", "o[2,3];s[2]{1,2};o[2]", "axis=0" },
+  { "DynamicQuantizeLinear", "s[2,3]", NULL, 3 },
+  { "RandomNormalLike", "f[2,3]" },
+  { "RandomUniformLike", "f[2,3]" },
+  { "Bernoulli", "p[2,3]" },
+  { "Multinomial", "f[2,3]", "sample_size=4" },
+  { "Scatter", "f[3,3];i[2,3]{1,0,2,0,2,1};f[2,3]" },
+  { "Upsample", "f[1,1,2,3];d[4]{1,1,2,2}" },
+};
+
+/* The inputs with extent `extent` (0: that of the dimension number `dimension`) replaced by 0, in shapes and, for
+ * `contents`, in the numbers of int64 constants too. NULL when there is none. */
+static char *
+make_empty (const char *inputs, gint64 extent, gint dimension, gboolean contents)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  gint n = 0;
+  gboolean replaced = FALSE, numbers = FALSE;
+  char bracket = 0, kind = inputs[0];
+  for (const char *p = inputs; *p != '\0';)
+    {
+      if (g_ascii_isdigit (*p) && (bracket == '[' || numbers))
+        {
+          char *end;
+          gint64 value = g_ascii_strtoll (p, &end, 10);
+          gboolean here =
+              bracket == '[' ? (dimension >= 0 ? n == dimension : value == extent) : dimension < 0 && value == extent;
+          n += bracket == '[';
+          replaced = replaced || (here && bracket == '[');
+          g_string_append_printf (text, "%" G_GINT64_FORMAT, here ? 0 : value);
+          p = end;
+          continue;
+        }
+      if (*p == ';')
+        kind = p[1];
+      if (strchr ("[{;", *p) != NULL)
+        bracket = *p;
+      else if (strchr ("]}", *p) != NULL)
+        bracket = 0;
+      numbers = bracket == '{' && contents && strchr ("iI", kind) != NULL;
+      g_string_append_c (text, *p++);
+    }
+  return replaced ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
+}
+
+typedef struct
+{
+  guint computed, refused;
+} EmptyCounts;
+
+/* Either an error that says why, or outputs and gradients that fit (no elements are right in any number). */
+static void
+check_empty (const OrtrainGradientCase *test, char *inputs, gboolean forward, EmptyCounts *counts)
+{
+  g_autofree char *message = NULL, *owned = inputs;
+  /* operands of gradients are written by the rules of the others */
+  if (inputs == NULL || g_str_has_suffix (test->op_type, "Grad"))
+    return;
+  OrtrainGradientCase empty = *test;
+  empty.inputs = inputs;
+  gboolean ok =
+      forward ? ortrain_gradient_check_forward (&empty, &message) : ortrain_gradient_check (&empty, &message) >= 0;
+  if (ok)
+    counts->computed++;
+  else
+    {
+      counts->refused++;
+      g_assert_nonnull (message);
+      /* a refusal is of an operand or a shape; a gradient of another shape is a mistake */
+      if (g_str_has_prefix (message, "The gradient of"))
+        {
+          g_test_message ("%s (%s): %s", test->op_type, inputs, message);
+          g_test_fail ();
+        }
+      if (g_test_verbose ())
+        g_test_message ("%s (%s): %s", test->op_type, inputs, message);
+    }
+}
+
+static void
+check_empty_cases (const OrtrainGradientCase *tests, guint n_tests, gboolean forward)
+{
+  EmptyCounts counts = { 0 };
+  for (guint t = 0; t < n_tests; t++)
+    {
+      for (gint dimension = 0; dimension < 16; dimension++)
+        check_empty (&tests[t], make_empty (tests[t].inputs, 0, dimension, FALSE), forward, &counts);
+      for (gint64 extent = 1; extent <= 8; extent++)
+        {
+          check_empty (&tests[t], make_empty (tests[t].inputs, extent, -1, FALSE), forward, &counts);
+          check_empty (&tests[t], make_empty (tests[t].inputs, extent, -1, TRUE), forward, &counts);
+        }
+    }
+  g_test_message ("%u computed, %u refused", counts.computed, counts.refused);
+  g_assert_cmpuint (counts.computed, >, n_tests);
+}
+
+static void
+test_empty_operands (void)
+{
+  check_empty_cases (cases, G_N_ELEMENTS (cases), FALSE);
+}
+
+static void
+test_empty_forward (void)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (forward_cases); i++)
+    {
+      g_autofree char *message = NULL;
+      if (!ortrain_gradient_check_forward (&forward_cases[i], &message))
+        {
+          g_test_message ("%s (%s): %s", forward_cases[i].op_type, forward_cases[i].inputs, message);
+          g_test_fail ();
+        }
+    }
+  check_empty_cases (forward_cases, G_N_ELEMENTS (forward_cases), TRUE);
+}
+
+/* Every operator of ONNX is in one of the two tables, but for those without operands. */
+static void
+test_every_operator_is_emptied (void)
+{
+  for (guint i = 0; i < ortrain_ops_get_n (); i++)
+    {
+      const OrtrainOpDef *op = ortrain_ops_get_nth (i);
+      gboolean found = op->domain[0] != '\0' || op->max_inputs == 0 || (op->flags & ORTRAIN_OP_CONTROL) != 0;
+      for (guint k = 0; k < G_N_ELEMENTS (cases) && !found; k++)
+        found = g_str_equal (cases[k].op_type, op->name);
+      for (guint k = 0; k < G_N_ELEMENTS (forward_cases) && !found; k++)
+        found = g_str_equal (forward_cases[k].op_type, op->name);
+      if (!found)
+        {
+          g_test_message ("%s has no case", op->name);
+          g_test_fail ();
+        }
+    }
+}
+
 static void
 test_every_operator_has_a_case (void)
 {
@@ -369,5 +556,8 @@ main (int argc, char *argv[])
       g_test_add_data_func (path, &cases[i], test_case);
     }
   g_test_add_func ("/gradients/every-operator-has-a-case", test_every_operator_has_a_case);
+  g_test_add_func ("/gradients/empty/operands", test_empty_operands);
+  g_test_add_func ("/gradients/empty/forward", test_empty_forward);
+  g_test_add_func ("/gradients/empty/every-operator", test_every_operator_is_emptied);
   return g_test_run ();
 }
