@@ -31,55 +31,6 @@ ortrain_graph_new_value (OrtrainGraph *self, const char *name)
   return value;
 }
 
-static void
-add_use (OrtrainValue *value, OrtrainNode *node, guint index)
-{
-  OrtrainUse use = { node, index };
-  g_array_append_val (value->uses, use);
-}
-
-static void
-remove_use (OrtrainValue *value, OrtrainNode *node, guint index)
-{
-  for (guint i = 0; i < value->uses->len; i++)
-    {
-      OrtrainUse *use = &g_array_index (value->uses, OrtrainUse, i);
-      if (use->node == node && use->index == index)
-        {
-          g_array_remove_index (value->uses, i);
-          return;
-        }
-    }
-}
-
-OrtrainNode *
-ortrain_graph_insert_node (OrtrainGraph *self, guint position, const char *domain, const char *op_type,
-                           const char *name, OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
-{
-  OrtrainNode *node = g_object_new (ORTRAIN_TYPE_NODE, NULL);
-  node->graph = self;
-  node->name = g_strdup (name != NULL ? name : "");
-  node->op_type = g_strdup (op_type);
-  node->domain = g_strdup (domain != NULL ? domain : "");
-  node->number = self->next_number++;
-  for (guint i = 0; i < n_inputs; i++)
-    {
-      g_ptr_array_add (node->inputs, inputs[i]);
-      if (inputs[i] != NULL)
-        add_use (inputs[i], node, i);
-    }
-  g_ptr_array_insert (self->nodes, (gint) MIN (position, self->nodes->len), node);
-  ortrain_node_set_n_outputs (node, n_outputs);
-  return node;
-}
-
-OrtrainNode *
-ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
-                        OrtrainValue *const *inputs, guint n_inputs, guint n_outputs)
-{
-  return ortrain_graph_insert_node (self, self->nodes->len, domain, op_type, name, inputs, n_inputs, n_outputs);
-}
-
 OrtrainValue *
 ortrain_graph_new_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor)
 {
@@ -162,10 +113,10 @@ ortrain_node_set_input (OrtrainNode *self, guint index, OrtrainValue *value)
   if (old == value)
     return;
   if (old != NULL)
-    remove_use (old, self, index);
+    ortrain_value_remove_use (old, self, index);
   self->inputs->pdata[index] = value;
   if (value != NULL)
-    add_use (value, self, index);
+    ortrain_value_add_use (value, self, index);
 }
 
 void
@@ -281,21 +232,4 @@ ortrain_value_rename (OrtrainValue *self, const char *name)
   g_free (self->name);
   self->name = unique;
   g_hash_table_insert (self->graph->by_name, self->name, self);
-}
-
-void
-ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node)
-{
-  for (guint i = 0; i < node->inputs->len; i++)
-    ortrain_node_set_input (node, i, NULL);
-  for (guint i = 0; i < node->outputs->len; i++)
-    ortrain_node_drop_output (node, i);
-  for (guint i = 0; i < self->nodes->len; i++)
-    {
-      OrtrainNode *other = self->nodes->pdata[i];
-      if (other->recomputes == node)
-        other->recomputes = NULL;
-    }
-  node->graph = NULL;
-  g_ptr_array_remove (self->nodes, node);
 }

@@ -56,6 +56,7 @@ enum
 gboolean
 ortrain_graph_sort (OrtrainGraph *self, GError **error)
 {
+  g_return_val_if_fail (self->edit == NULL, FALSE);
   guint n = self->nodes->len;
   g_autoptr (GPtrArray) sorted = g_ptr_array_sized_new (n);
   g_autoptr (GPtrArray) stack = g_ptr_array_new ();
@@ -150,9 +151,12 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
         visit_captures (node, self, 0, mark_value, needed);
     }
   if (n_dead > 0)
-    for (guint i = self->nodes->len; i-- > 0;)
-      if (((OrtrainNode *) self->nodes->pdata[i])->mark == FALSE)
-        ortrain_graph_delete_node (self, self->nodes->pdata[i]);
+    {
+      g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self);
+      for (guint i = self->nodes->len; i-- > 0;)
+        if (((OrtrainNode *) self->nodes->pdata[i])->mark == FALSE)
+          ortrain_graph_delete_node (self, self->nodes->pdata[i]);
+    }
 
   for (guint i = self->initializers->len; i-- > 0;)
     {

@@ -104,7 +104,10 @@ struct _OrtrainNode
   guint number;            /* the node's own number, unique and stable in clones: random numbers hang on it */
   OrtrainNode *recomputes; /* no reference; the node that this one runs again, or NULL. Shares its number */
   guint mark;              /* scratch for passes */
+  guint32 place;           /* while the graph is edited: in its list of nodes */
 };
+
+typedef struct _OrtrainGraphEdit OrtrainGraphEdit;
 
 struct _OrtrainGraph
 {
@@ -125,14 +128,18 @@ struct _OrtrainGraph
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   guint n_contradicted; /* of them, counted beyond the first few that have a note */
+  OrtrainGraphEdit *edit;
+  GHashTable *many_uses; /* value with many readers → where each of them stands in `uses`; or NULL */
 };
 
 /* Making. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
 OrtrainValue *ortrain_graph_new_value (OrtrainGraph *self, const char *name);
 OrtrainNode *ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
                                      OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
-OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, guint position, const char *domain, const char *op_type,
-                                        const char *name, OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
+/* Before another node of the graph. */
+OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *domain,
+                                        const char *op_type, const char *name, OrtrainValue *const *inputs,
+                                        guint n_inputs, guint n_outputs);
 OrtrainValue *ortrain_graph_new_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor);
 OrtrainValue *ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims,
                                        gint rank);
@@ -158,8 +165,19 @@ void ortrain_value_declare (OrtrainValue *self, OrtrainDType dtype, const Ortrai
 void ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor);
 void ortrain_value_set_content (OrtrainValue *self, const OrtrainDim *content, gint n); /* n -1: unknown */
 void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node);                 /* its outputs must be unused */
+/* Between these two, which may be nested, adding, inserting and deleting a node takes constant time; outside of them it
+ * takes as long as the list is. Meanwhile `nodes` is as it was at the beginning, and keeps deleted nodes alive, which
+ * have no graph any more. */
+OrtrainGraphEdit *ortrain_graph_begin_edit (OrtrainGraph *self);
+void ortrain_graph_end_edit (OrtrainGraphEdit *edit);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainGraphEdit, ortrain_graph_end_edit)
+/* The node behind this one while the graph is edited, the first for NULL; NULL at the end. */
+OrtrainNode *ortrain_graph_next_node (OrtrainGraph *self, const OrtrainNode *node);
 void ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value);
 void ortrain_value_detach (OrtrainValue *self); /* from the graph that owned it: others may keep a reference */
+
+void ortrain_value_add_use (OrtrainValue *self, OrtrainNode *node, guint index);    /* an edge's other end, for */
+void ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint index); /* ortrain_node_set_input () */
 
 /* Whole-graph. */
 gboolean ortrain_graph_sort (OrtrainGraph *self,

@@ -3,81 +3,138 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* A node that copies or adds `from` into a new value, after the producer of `from` in the graph's order. */
+/* A node that copies or adds `from` into a new value, as soon as `after` has run, but not before the last node of an
+ * earlier phase. */
 static OrtrainValue *
-insert_accumulate (OrtrainPlanning *self, OrtrainValue *from, guint position, OrtrainPhase phase, GError **error)
+insert_accumulate (OrtrainPlanning *self, OrtrainValue *from, const OrtrainNode *after, OrtrainPhase phase,
+                   GError **error)
 {
-  OrtrainNode *node = ortrain_graph_insert_node (self->graph, position, ORTRAIN_DOMAIN, "Accumulate", "", &from, 1, 1);
+  OrtrainGraph *graph = self->graph;
+  OrtrainNode *before = ortrain_graph_next_node (graph, after);
+  if (before != NULL && before->phase < phase)
+    before = self->first_backward;
+  OrtrainNode *node = ortrain_graph_insert_node (graph, before, ORTRAIN_DOMAIN, "Accumulate", "", &from, 1, 1);
   OrtrainValue *to = ortrain_node_output (node, 0);
   node->phase = phase;
+  if (before == self->first_backward && phase == ORTRAIN_PHASE_BACKWARD)
+    self->first_backward = node;
   if (!ortrain_ops_infer_node (node, error))
     return NULL;
   to->layout = from->layout;
-  return ortrain_planning_prepare_node (self, node, error) ? to : NULL;
+  if (!ortrain_planning_prepare_node (self, node, error))
+    return NULL;
+  ortrain_planning_node (self, node)->position = after != NULL ? ortrain_planning_node (self, after)->position : 0;
+  return to;
 }
 
-static guint
-position_after (OrtrainPlanning *self, const OrtrainValue *value, OrtrainPhase phase)
+/* What adds up to a gradient. */
+typedef struct
 {
-  GPtrArray *nodes = self->graph->nodes;
-  guint position = 0;
-  if (value->producer != NULL && g_ptr_array_find (nodes, value->producer, &position))
-    position++;
-  /* Never before the last node of an earlier phase. */
-  while (position < nodes->len && ((OrtrainNode *) nodes->pdata[position])->phase < phase)
-    position++;
-  return position;
-}
+  OrtrainPlanning *planning;
+  GPtrArray *leaves, *merged, *values;
+  GHashTable *makers; /* of the leaves: a kernel cannot add two results to one place */
+} Gathering;
 
-/* TRUE if the value may be built in place, being read by nobody but the chain that leads to the gradient. Adds the
- * nodes that have to change to the lists, and copies in front of terms of a sum that cannot be. */
-static gboolean
-gather (OrtrainPlanning *self, OrtrainValue *value, gboolean top, GPtrArray *leaves, GPtrArray *merged,
-        GPtrArray *values, gboolean *ok, GError **error)
+/* A sum whose terms are being looked at. */
+typedef struct
 {
-  OrtrainNode *node = value->producer;
-  if (node == NULL || ortrain_planning_is_fixed (value) || value->uses->len != (top ? 0 : 1) ||
-      (!top && value->is_output))
-    return FALSE;
-  OrtrainPlannedNode *info = ortrain_planning_node (self, node);
-  if (info->fate == ORTRAIN_FATE_VIEW)
+  OrtrainValue *value; /* of the sum itself, or of the last of the views of it */
+  OrtrainNode *sum;
+  guint next; /* term */
+} Frame;
+
+/* Behind views, the node that makes the value, if the value may be built in place, being read by nobody but the chain
+ * that leads to the gradient; or NULL. */
+static OrtrainNode *
+find_maker (OrtrainPlanning *self, const OrtrainValue *value, gboolean top)
+{
+  for (;; top = FALSE)
     {
-      if (!gather (self, node->inputs->pdata[0], FALSE, leaves, merged, values, ok, error))
-        return FALSE;
-      g_ptr_array_add (values, value);
-      return TRUE;
+      OrtrainNode *node = value->producer;
+      if (node == NULL || ortrain_planning_is_fixed (value) || value->uses->len != (top ? 0 : 1) ||
+          (!top && value->is_output))
+        return NULL;
+      const OrtrainFate fate = ortrain_planning_node (self, node)->fate;
+      if (fate == ORTRAIN_FATE_RUNS)
+        return node;
+      if (fate != ORTRAIN_FATE_VIEW)
+        return NULL;
+      value = node->inputs->pdata[0];
     }
-  if (info->fate != ORTRAIN_FATE_RUNS)
+}
+
+/* The value that `maker` makes, and the views of it up to `value`. */
+static void
+add_values (Gathering *self, OrtrainValue *value, const OrtrainNode *maker)
+{
+  const guint start = self->values->len;
+  for (;; value = value->producer->inputs->pdata[0])
+    {
+      g_ptr_array_add (self->values, value);
+      if (value->producer == maker)
+        break;
+    }
+  for (guint i = start, j = self->values->len; i + 1 < j; i++)
+    {
+      gpointer swapped = self->values->pdata[i];
+      self->values->pdata[i] = self->values->pdata[--j];
+      self->values->pdata[j] = swapped;
+    }
+}
+
+/* FALSE if the value has to be copied to the gradient's place. A sum is only noted in `pending`. */
+static gboolean
+gather_one (Gathering *self, OrtrainValue *value, gboolean top, GArray *pending)
+{
+  OrtrainNode *node = find_maker (self->planning, value, top);
+  if (node == NULL)
     return FALSE;
   if (ortrain_planning_is_addition (node))
     {
-      for (guint i = 0; *ok && i < node->inputs->len; i++)
-        {
-          OrtrainValue *term = node->inputs->pdata[i];
-          guint n = leaves->len;
-          if (gather (self, term, FALSE, leaves, merged, values, ok, error) || !*ok)
-            continue;
-          g_ptr_array_set_size (leaves, (gint) n); /* nothing of what was not taken */
-          OrtrainValue *copy =
-              insert_accumulate (self, term, position_after (self, term, node->phase), node->phase, error);
-          *ok = copy != NULL;
-          if (copy == NULL)
-            break;
-          ortrain_node_set_input (node, i, copy);
-          g_ptr_array_add (leaves, copy);
-          g_ptr_array_add (values, copy);
-        }
-      g_ptr_array_add (merged, node);
-      g_ptr_array_add (values, value);
+      Frame frame = { value, node, 0 };
+      g_array_append_val (pending, frame);
       return TRUE;
     }
-  if (!(info->can_accumulate >> value->output_index & 1))
+  const OrtrainValue *made = value;
+  while (made->producer != node)
+    made = made->producer->inputs->pdata[0];
+  if (!(ortrain_planning_node (self->planning, node)->can_accumulate >> made->output_index & 1) ||
+      !g_hash_table_add (self->makers, node))
     return FALSE;
-  for (guint i = 0; i < leaves->len; i++)
-    if (((OrtrainValue *) leaves->pdata[i])->producer == node) /* a kernel cannot add two results to one place */
-      return FALSE;
-  g_ptr_array_add (leaves, value);
-  g_ptr_array_add (values, value);
+  g_ptr_array_add (self->leaves, (gpointer) made);
+  add_values (self, value, node);
+  return TRUE;
+}
+
+/* Sums of sums are as deep as a value has readers: no recursion. *taken is FALSE if the gradient itself has to be
+ * copied. FALSE with an error when a copy cannot be made. */
+static gboolean
+gather (Gathering *self, OrtrainValue *gradient, gboolean *taken, GError **error)
+{
+  g_autoptr (GArray) pending = g_array_new (FALSE, FALSE, sizeof (Frame));
+  *taken = gather_one (self, gradient, TRUE, pending);
+  while (pending->len > 0)
+    {
+      Frame *frame = &g_array_index (pending, Frame, pending->len - 1);
+      OrtrainNode *sum = frame->sum;
+      if (frame->next == sum->inputs->len)
+        {
+          g_ptr_array_add (self->merged, sum);
+          add_values (self, frame->value, sum);
+          g_array_set_size (pending, pending->len - 1);
+          continue;
+        }
+      const guint i = frame->next++;
+      OrtrainValue *term = sum->inputs->pdata[i];
+      if (gather_one (self, term, FALSE, pending))
+        continue;
+      OrtrainValue *copy = insert_accumulate (self->planning, term, term->producer, sum->phase, error);
+      if (copy == NULL)
+        return FALSE;
+      ortrain_node_set_input (sum, i, copy);
+      g_ptr_array_add (self->leaves, copy);
+      g_ptr_array_add (self->values, copy);
+    }
   return TRUE;
 }
 
@@ -117,24 +174,22 @@ ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, G
   landing->values = g_ptr_array_new ();
   g_ptr_array_add (landings, landing);
   g_autoptr (GPtrArray) merged = g_ptr_array_new ();
-  gboolean ok = TRUE;
-  if (!gather (self, gradient, TRUE, landing->leaves, merged, landing->values, &ok, error))
+  g_autoptr (GHashTable) makers = g_hash_table_new (NULL, NULL);
+  Gathering gathering = { self, landing->leaves, merged, landing->values, makers };
+  gboolean taken;
+  if (!gather (&gathering, gradient, &taken, error))
+    return FALSE;
+  if (!taken)
     {
-      if (!ok)
-        return FALSE;
       OrtrainPhase phase = gradient->producer != NULL ? gradient->producer->phase : ORTRAIN_PHASE_BACKWARD;
-      OrtrainValue *copy = insert_accumulate (self, gradient, position_after (self, gradient, phase), phase, error);
+      OrtrainValue *copy = insert_accumulate (self, gradient, gradient->producer, phase, error);
       if (copy == NULL)
         return FALSE;
       take_over (self->graph, gradient, copy);
-      g_ptr_array_set_size (landing->leaves, 0);
-      g_ptr_array_set_size (landing->values, 0);
       g_ptr_array_add (landing->leaves, copy);
       g_ptr_array_add (landing->values, copy);
       gradient = copy;
     }
-  if (!ok)
-    return FALSE;
   for (guint i = 0; i < merged->len; i++)
     ortrain_planning_node (self, merged->pdata[i])->fate = ORTRAIN_FATE_MERGED;
   landing->gradient = gradient;
@@ -148,14 +203,12 @@ ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update
 {
   OrtrainValue *buffer = update->partner;
   OrtrainNode *maker = update->producer;
-  GPtrArray *nodes = self->graph->nodes;
-  guint maker_position = 0, last = 0;
+  const OrtrainNode *last = maker; /* of what has to run before */
   OrtrainPhase phase = maker != NULL ? maker->phase : ORTRAIN_PHASE_FORWARD;
   gboolean possible = maker != NULL && !ortrain_planning_is_fixed (update) &&
                       ortrain_planning_node (self, maker)->fate == ORTRAIN_FATE_RUNS &&
                       ortrain_planning_same_form (update, buffer);
-  if (maker != NULL)
-    g_ptr_array_find (nodes, maker, &maker_position);
+  const gint32 maker_position = maker != NULL ? ortrain_planning_node (self, maker)->position : 0;
 
   g_autoptr (GPtrArray) readers = g_ptr_array_new (); /* of the buffer, through views too */
   g_autoptr (GPtrArray) aliases = g_ptr_array_new ();
@@ -172,9 +225,9 @@ ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update
                 g_ptr_array_add (aliases, use.node->outputs->pdata[0]);
               continue;
             }
-          guint position = 0;
-          g_ptr_array_find (nodes, use.node, &position);
-          last = MAX (last, position);
+          const gint32 position = ortrain_planning_node (self, use.node)->position;
+          if (last == NULL || position > ortrain_planning_node (self, last)->position)
+            last = use.node;
           phase = MAX (phase, use.node->phase);
           g_ptr_array_add (readers, use.node);
           if (use.node == maker)
@@ -189,8 +242,7 @@ ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update
   OrtrainNode *writer = maker;
   if (!possible)
     {
-      guint position = MAX (MAX (last, maker_position) + 1, position_after (self, update, phase));
-      OrtrainValue *copy = insert_accumulate (self, update, MIN (position, nodes->len), phase, error);
+      OrtrainValue *copy = insert_accumulate (self, update, last, phase, error);
       if (copy == NULL)
         return FALSE;
       take_over (self->graph, update, copy);

@@ -96,9 +96,16 @@ plan_graph (OrtrainPlanning *self, GError **error)
   if (!ortrain_graph_sort (graph, error) || !separate_phases (graph, error))
     return FALSE;
   for (guint t = 0; t < graph->nodes->len; t++)
-    if (!ortrain_planning_prepare_node (self, graph->nodes->pdata[t], error))
-      return FALSE;
+    {
+      OrtrainNode *node = graph->nodes->pdata[t];
+      if (!ortrain_planning_prepare_node (self, node, error))
+        return FALSE;
+      ortrain_planning_node (self, node)->position = (gint32) t;
+      if (self->first_backward == NULL && node->phase == ORTRAIN_PHASE_BACKWARD)
+        self->first_backward = node;
+    }
 
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   g_autoptr (GPtrArray) landings = g_ptr_array_new_with_free_func (ortrain_landing_free);
   g_autoptr (GPtrArray) updates = g_ptr_array_new ();
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
@@ -113,6 +120,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
           !ortrain_planning_land_buffer_update (self, update, updates, error))
         return FALSE;
     }
+  g_clear_pointer (&edit, ortrain_graph_end_edit);
 
   ortrain_planning_make_classes (self);
   for (guint i = 0; i < landings->len; i++)

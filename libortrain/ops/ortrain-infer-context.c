@@ -360,9 +360,7 @@ OrtrainValue *
 ortrain_upgrade_insert (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, OrtrainValue *const *inputs,
                         guint n_inputs, OrtrainAttributes *attributes)
 {
-  guint position = graph->nodes->len;
-  g_ptr_array_find (graph->nodes, before, &position);
-  OrtrainNode *node = ortrain_graph_insert_node (graph, position, "", op_type, NULL, inputs, n_inputs, 1);
+  OrtrainNode *node = ortrain_graph_insert_node (graph, before, "", op_type, NULL, inputs, n_inputs, 1);
   if (attributes != NULL)
     {
       ortrain_attributes_free (node->attributes);

@@ -397,7 +397,6 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
   const OrtrainAttributes *attributes = node->attributes;
   OrtrainValue *scores = ortrain_node_output (node, 3), *y = ortrain_node_output (node, 0), *result;
   Writer self = { .graph = graph, .node = node };
-  guint position;
   gboolean no_mask, additive;
   self.q = ortrain_node_input (node, 0);
   self.k = ortrain_node_input (node, 1);
@@ -435,10 +434,10 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
       if (self.flat)
         result = write_transpose (&self, result, swap_length_and_heads);
     }
-  else if (g_ptr_array_find (graph->nodes, node, &position))
+  else
     {
       OrtrainValue *operands[] = { self.q, self.k, self.v, mask };
-      OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Attention", node->name, operands,
+      OrtrainNode *ours = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "Attention", node->name, operands,
                                                      mask != NULL ? 4 : 3, 1);
       ortrain_attributes_set_float (ours->attributes, "scale", scale);
       ortrain_attributes_set_int (ours->attributes, "packed", self.packed);
@@ -446,8 +445,6 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
         ortrain_attributes_set_int (ours->attributes, "guard", 2); /* rows that may look at nothing are zeros */
       result = ortrain_node_output (ours, 0);
     }
-  else
-    return TRUE;
   if (self.flat)
     {
       static const gint64 merged[] = { 0, 0, -1 };

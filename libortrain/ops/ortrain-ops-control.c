@@ -152,7 +152,7 @@ find_here (OrtrainGraph *graph, OrtrainValue *inner, GHashTable *map)
 }
 
 static OrtrainNode *
-copy_node (OrtrainGraph *graph, guint position, OrtrainNode *inner, GHashTable *map, GError **error)
+copy_node (OrtrainGraph *graph, OrtrainNode *before, OrtrainNode *inner, GHashTable *map, GError **error)
 {
   g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
   for (guint i = 0; i < inner->inputs->len; i++)
@@ -168,7 +168,7 @@ copy_node (OrtrainGraph *graph, guint position, OrtrainNode *inner, GHashTable *
       g_ptr_array_add (inputs, value);
     }
   OrtrainNode *copy =
-      ortrain_graph_insert_node (graph, position, inner->domain, inner->op_type, inner->name,
+      ortrain_graph_insert_node (graph, before, inner->domain, inner->op_type, inner->name,
                                  (OrtrainValue *const *) inputs->pdata, inputs->len, inner->outputs->len);
   ortrain_attributes_free (copy->attributes);
   copy->attributes = ortrain_attributes_copy (inner->attributes);
@@ -187,8 +187,7 @@ ortrain_control_take_branch (OrtrainGraph *graph, OrtrainNode *node, gboolean ta
   OrtrainGraph *branch = get_branch (node, taken);
   g_autoptr (GHashTable) map = g_hash_table_new (NULL, NULL);
   g_autoptr (GPtrArray) added = g_ptr_array_new_with_free_func (g_object_unref);
-  guint position = 0;
-  if (branch == NULL || !g_ptr_array_find (graph->nodes, node, &position))
+  if (branch == NULL)
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s has no %s", text,
@@ -199,7 +198,7 @@ ortrain_control_take_branch (OrtrainGraph *graph, OrtrainNode *node, gboolean ta
     g_hash_table_insert (map, branch->inputs->pdata[i], ortrain_node_input (node, i + 1));
   for (guint n = 0; n < branch->nodes->len; n++)
     {
-      OrtrainNode *copy = copy_node (graph, position++, branch->nodes->pdata[n], map, error);
+      OrtrainNode *copy = copy_node (graph, node, branch->nodes->pdata[n], map, error);
       if (copy == NULL)
         return NULL;
       g_ptr_array_add (added, g_object_ref (copy));

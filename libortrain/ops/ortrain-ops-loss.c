@@ -136,7 +136,6 @@ static gboolean
 upgrade_softmax_cross_entropy (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   OrtrainValue *loss = ortrain_node_output (node, 0), *log_prob = ortrain_node_output (node, 1);
-  guint position;
   if (log_prob != NULL && (log_prob->uses->len > 0 || log_prob->is_output))
     {
       OrtrainValue *scores = ortrain_node_input (node, 0);
@@ -144,9 +143,9 @@ upgrade_softmax_cross_entropy (OrtrainGraph *graph, OrtrainNode *node, gint64 op
       ortrain_attributes_set_int (attributes, "axis", 1);
       ortrain_value_replace_uses (log_prob, ortrain_upgrade_insert (graph, node, "LogSoftmax", &scores, 1, attributes));
     }
-  if (loss != NULL && g_ptr_array_find (graph->nodes, node, &position))
+  if (loss != NULL)
     {
-      OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "CrossEntropy", node->name,
+      OrtrainNode *ours = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "CrossEntropy", node->name,
                                                      (OrtrainValue *const *) node->inputs->pdata, node->inputs->len, 1);
       ortrain_attributes_set_int (ours->attributes, "axis", 1);
       ortrain_attributes_set_string (ours->attributes, "reduction",

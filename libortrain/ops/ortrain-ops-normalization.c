@@ -47,7 +47,6 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
 {
   g_autofree char *text = NULL;
   gboolean training = ortrain_attributes_get_int (node->attributes, "training_mode", 0) != 0;
-  guint position;
   if (ortrain_attributes_get_int (node->attributes, "spatial", 1) == 0)
     {
       text = ortrain_node_describe (node);
@@ -59,7 +58,7 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   if (opset < 14)
     for (guint k = 1; k < node->outputs->len; k++)
       training |= node->outputs->pdata[k] != NULL;
-  if (!training || !g_ptr_array_find (graph->nodes, node, &position))
+  if (!training)
     return TRUE;
   for (guint k = 3; k < node->outputs->len; k++)
     {
@@ -71,7 +70,7 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
                    "%s: output %u (statistics saved for the gradient) is used, which is not supported", text, k);
       return FALSE;
     }
-  OrtrainNode *ours = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "BatchNormTrain", node->name,
+  OrtrainNode *ours = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "BatchNormTrain", node->name,
                                                  (OrtrainValue *const *) node->inputs->pdata, node->inputs->len,
                                                  MIN (3, node->outputs->len));
   ortrain_attributes_set_float (ours->attributes, "epsilon",

@@ -52,7 +52,6 @@ upgrade_recurrent (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
 {
   static const gint64 swap[] = { 1, 0, 2 }, batch_first[] = { 2, 0, 1, 3 };
   const Cell cell = cell_of (node);
-  guint position;
   if (node->outputs->len > cell.n_outputs)
     {
       g_autofree char *text = ortrain_node_describe (node);
@@ -60,11 +59,10 @@ upgrade_recurrent (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
                    text, node->outputs->len, cell.n_outputs);
       return FALSE;
     }
-  if (ortrain_attributes_get_int (node->attributes, "layout", 0) == 0 ||
-      !g_ptr_array_find (graph->nodes, node, &position))
+  if (ortrain_attributes_get_int (node->attributes, "layout", 0) == 0)
     return TRUE;
   OrtrainNode *ours =
-      ortrain_graph_insert_node (graph, position, "", node->op_type, node->name,
+      ortrain_graph_insert_node (graph, node, "", node->op_type, node->name,
                                  (OrtrainValue *const *) node->inputs->pdata, node->inputs->len, node->outputs->len);
   g_clear_pointer (&ours->attributes, ortrain_attributes_free);
   ours->attributes = ortrain_attributes_copy (node->attributes);

@@ -119,10 +119,7 @@ upgrade_rotary (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
       pair[i] = write_slice (&self, x, 3, i, G_MAXINT64, 2);
   else
     {
-      guint position;
-      if (!g_ptr_array_find (graph->nodes, node, &position))
-        return TRUE;
-      OrtrainNode *split = ortrain_graph_insert_node (graph, position, "", "Split", NULL, &x, 1, 2);
+      OrtrainNode *split = ortrain_graph_insert_node (graph, node, "", "Split", NULL, &x, 1, 2);
       ortrain_attributes_set_int (split->attributes, "axis", 3);
       ortrain_attributes_set_int (split->attributes, "num_outputs", 2);
       pair[0] = ortrain_node_output (split, 0);

@@ -208,11 +208,11 @@ ortrain_ops_bind (OrtrainGraph *graph, GError **error)
 /* Upgrades look at ranks, types and contents, and a file need not say them: nodes up to `until` get what inference finds.
  * Errors are left to the inference of the whole graph. */
 static void
-infer_before (OrtrainGraph *graph, OrtrainNode *until, guint *position)
+infer_before (OrtrainGraph *graph, OrtrainNode *until, OrtrainNode **inferred)
 {
-  for (; *position < graph->nodes->len && graph->nodes->pdata[*position] != until; (*position)++)
+  for (OrtrainNode *node; (node = ortrain_graph_next_node (graph, *inferred)) != NULL && node != until;)
     {
-      OrtrainNode *node = graph->nodes->pdata[*position];
+      *inferred = node;
       if (node->op == NULL)
         node->op = ortrain_ops_lookup (node->domain, node->op_type);
       if (node->op != NULL && fits_arity (node, NULL))
@@ -225,8 +225,9 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 {
   /* The list changes under us: new nodes come before the one they serve, and are in the newest form already. */
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   gint64 opset = graph->opset;
-  guint position = 0;
+  OrtrainNode *inferred = NULL; /* the last one; an upgrade deletes none but its own node */
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
@@ -235,13 +236,14 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
         return FALSE;
       if (node->op->upgrade == NULL && opset >= 7)
         continue;
-      infer_before (graph, node, &position);
+      infer_before (graph, node, &inferred);
       if (opset < 7 && !ortrain_upgrade_from_before_7 (graph, node, opset, error))
         return FALSE;
       if (node->op->upgrade != NULL && !node->op->upgrade (graph, node, opset, error))
         return FALSE;
     }
   graph->opset = 23;
+  g_clear_pointer (&edit, ortrain_graph_end_edit);
   return bind_names (graph, error);
 }
 

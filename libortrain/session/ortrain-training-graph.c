@@ -82,7 +82,8 @@ apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name,
   OrtrainValue *replacement = first;
   if (*transposed)
     {
-      OrtrainNode *node = ortrain_graph_insert_node (graph, 0, "", "Transpose", NULL, &first, 1, 1);
+      OrtrainNode *node = ortrain_graph_insert_node (graph, graph->nodes->len > 0 ? graph->nodes->pdata[0] : NULL, "",
+                                                     "Transpose", NULL, &first, 1, 1);
       const gint64 perm[] = { 1, 0 };
       ortrain_attributes_set_ints (node->attributes, "perm", perm, 2);
       if (!ortrain_ops_infer_node (node, error))
@@ -102,16 +103,15 @@ static gboolean
 put_in_inference_form (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];
       OrtrainValue *training = ortrain_node_input (node, 2);
-      guint position;
       if (ortrain_node_is (node, "", "Dropout") && training != NULL && training->tensor != NULL)
         ortrain_node_set_input (node, 2, NULL);
       if (!ortrain_node_is (node, ORTRAIN_DOMAIN, "BatchNormTrain") ||
-          !is_weight (ortrain_node_input (node, BN_MEAN)) || !is_weight (ortrain_node_input (node, BN_VARIANCE)) ||
-          !g_ptr_array_find (graph->nodes, node, &position))
+          !is_weight (ortrain_node_input (node, BN_MEAN)) || !is_weight (ortrain_node_input (node, BN_VARIANCE)))
         continue;
       gboolean is_used = FALSE; /* statistics that the model itself gives out or reads on */
       for (guint k = 1; k < node->outputs->len; k++)
@@ -121,7 +121,7 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
         }
       if (is_used)
         continue;
-      OrtrainNode *stored = ortrain_graph_insert_node (graph, position, "", "BatchNormalization", node->name,
+      OrtrainNode *stored = ortrain_graph_insert_node (graph, node, "", "BatchNormalization", node->name,
                                                        (OrtrainValue *const *) node->inputs->pdata, 5, 1);
       ortrain_attributes_free (stored->attributes);
       stored->attributes = ortrain_attributes_copy (node->attributes);
@@ -297,10 +297,8 @@ train_batch_norm (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, G
           ortrain_graph_mark_output (graph, moved, FALSE);
         }
     }
-  guint position = 0;
-  g_ptr_array_find (graph->nodes, node, &position);
   OrtrainNode *train =
-      ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "BatchNormTrain", node->name, inputs, 5, 5);
+      ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "BatchNormTrain", node->name, inputs, 5, 5);
   ortrain_attributes_set_float (train->attributes, "epsilon",
                                 ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5));
   ortrain_attributes_set_float (train->attributes, "momentum",
@@ -345,6 +343,7 @@ make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
 {
   g_autoptr (GHashTable) current = g_hash_table_new (NULL, NULL);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];

@@ -146,6 +146,7 @@ ortrain_fold_constants (OrtrainGraph *graph, GError **error)
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < nodes->len; i++)
     {
       gboolean folded;

@@ -39,17 +39,16 @@ set_flag (OrtrainNode *node, const char *name, gboolean value)
     ortrain_attributes_remove (node->attributes, name);
 }
 
-static gboolean
-make_fused (OrtrainNode *node, GError **error)
+static void
+make_fused (OrtrainNode *node)
 {
   if (!ortrain_node_is (node, "", "MatMul"))
-    return TRUE;
+    return;
   g_free (node->op_type);
   g_free (node->domain);
   node->op_type = g_strdup ("FusedMatMul");
   node->domain = g_strdup (ORTRAIN_DOMAIN);
-  node->op = NULL;
-  return ortrain_ops_bind (node->graph, error);
+  node->op = ortrain_ops_lookup (node->domain, node->op_type);
 }
 
 /* FALSE unless the node is a Transpose of a known rank. */
@@ -79,8 +78,8 @@ swaps_last_two (const gint64 *perm, gint rank)
 }
 
 /* Operand `index` through a Transpose. */
-static gboolean
-fold_operand (OrtrainNode *node, guint index, gboolean *changed, GError **error)
+static void
+fold_operand (OrtrainNode *node, guint index, gboolean *changed)
 {
   OrtrainValue *value = ortrain_node_input (node, index);
   OrtrainNode *transpose = value != NULL ? value->producer : NULL;
@@ -88,11 +87,10 @@ fold_operand (OrtrainNode *node, guint index, gboolean *changed, GError **error)
   gint64 perm[ORTRAIN_MAX_RANK];
   gint rank;
   if (!is_folding_type (value) || !read_perm (transpose, perm, &rank))
-    return TRUE;
+    return;
   if (swaps_last_two (perm, rank) && !ortrain_attributes_has (node->attributes, permutation))
     {
-      if (!make_fused (node, error))
-        return FALSE;
+      make_fused (node);
       set_flag (node, trans, !flag (node, trans));
     }
   else
@@ -100,14 +98,12 @@ fold_operand (OrtrainNode *node, guint index, gboolean *changed, GError **error)
       /* The contiguous dimension must be one of the matrix's own two, or the product would have to gather elements. */
       if (is_gemm (node) || ortrain_attributes_has (node->attributes, permutation) ||
           (perm[rank - 1] != rank - 1 && perm[rank - 2] != rank - 1))
-        return TRUE;
-      if (!make_fused (node, error))
-        return FALSE;
+        return;
+      make_fused (node);
       ortrain_attributes_set_ints (node->attributes, permutation, perm, (gsize) rank);
     }
   ortrain_node_set_input (node, index, ortrain_node_input (transpose, 0));
   *changed = TRUE;
-  return TRUE;
 }
 
 /* The node that reads nothing but `value`'s elements, if it is the only reader. */
@@ -146,8 +142,8 @@ same_batch (const OrtrainValue *a, const OrtrainValue *b)
 }
 
 /* A Transpose of the result. */
-static gboolean
-fold_result (OrtrainNode *node, gboolean *changed, GError **error)
+static void
+fold_result (OrtrainNode *node, gboolean *changed)
 {
   OrtrainValue *value = ortrain_node_output (node, 0), *a = ortrain_node_input (node, 0),
                *b = ortrain_node_input (node, 1);
@@ -157,7 +153,7 @@ fold_result (OrtrainNode *node, gboolean *changed, GError **error)
   if (transpose == NULL || !is_folding_type (value) || transpose->phase != node->phase ||
       transpose->recomputes != NULL || node->recomputes != NULL || !read_perm (transpose, perm, &rank) ||
       ortrain_attributes_has (node->attributes, "permY"))
-    return TRUE;
+    return;
   gboolean plain =
       !ortrain_attributes_has (node->attributes, "permA") && !ortrain_attributes_has (node->attributes, "permB");
   if (swaps_last_two (perm, rank) && plain && same_batch (a, b) &&
@@ -165,8 +161,7 @@ fold_result (OrtrainNode *node, gboolean *changed, GError **error)
     {
       /* (A · B)ᵀ = Bᵀ · Aᵀ */
       gboolean trans_a = flag (node, "transA"), trans_b = flag (node, "transB");
-      if (!make_fused (node, error))
-        return FALSE;
+      make_fused (node);
       ortrain_node_set_input (node, 0, b);
       ortrain_node_set_input (node, 1, a);
       set_flag (node, "transA", !trans_b);
@@ -176,14 +171,12 @@ fold_result (OrtrainNode *node, gboolean *changed, GError **error)
     {
       /* The last dimension that is written must be one of the matrix's own two. */
       if (is_gemm (node) || a->rank < 2 || b->rank < 2 || perm[rank - 1] < rank - 2)
-        return TRUE;
-      if (!make_fused (node, error))
-        return FALSE;
+        return;
+      make_fused (node);
       ortrain_attributes_set_ints (node->attributes, "permY", perm, (gsize) rank);
     }
   take_over_output (node, transpose);
   *changed = TRUE;
-  return TRUE;
 }
 
 /* A constant of one element, all of whose neighbours in float16 to float64 arithmetic are exact: a power of two. */
@@ -233,25 +226,24 @@ multiply_alpha (OrtrainNode *node, double factor)
 }
 
 /* The result, or an operand, times a power of two. */
-static gboolean
-fold_scale (OrtrainNode *node, gboolean *changed, GError **error)
+static void
+fold_scale (OrtrainNode *node, gboolean *changed)
 {
   OrtrainValue *value = ortrain_node_output (node, 0);
   OrtrainNode *reader = value != NULL ? only_reader (value) : NULL;
   double factor;
   if (value == NULL || !is_folding_type (value))
-    return TRUE;
+    return;
   if (reader != NULL && reader->phase == node->phase && reader->recomputes == NULL && node->recomputes == NULL)
     for (guint operand = 0; operand < 2; operand++)
       if (reader->inputs->len == 2 && ortrain_node_input (reader, operand) == value &&
           ortrain_value_same_shape (value, ortrain_node_output (reader, 0)) && read_scale (reader, operand, &factor))
         {
-          if (!make_fused (node, error))
-            return FALSE;
+          make_fused (node);
           multiply_alpha (node, factor);
           take_over_output (node, reader);
           *changed = TRUE;
-          return TRUE;
+          return;
         }
   for (guint i = 0; i < 2; i++)
     {
@@ -265,15 +257,13 @@ fold_scale (OrtrainNode *node, gboolean *changed, GError **error)
           if (source == NULL || source->dtype != input->dtype || !ortrain_value_same_shape (source, input) ||
               !read_scale (scale, operand, &factor))
             continue;
-          if (!make_fused (node, error))
-            return FALSE;
+          make_fused (node);
           multiply_alpha (node, factor);
           ortrain_node_set_input (node, i, source);
           *changed = TRUE;
           break;
         }
     }
-  return TRUE;
 }
 
 gboolean
@@ -290,16 +280,15 @@ ortrain_fold_transposes (OrtrainGraph *graph, GError **error)
           if (is_product (node) || is_gemm (node))
             g_ptr_array_add (products, node);
         }
+      g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
       for (guint i = 0; i < products->len; i++)
         {
           OrtrainNode *node = products->pdata[i];
           for (guint k = 0; k < 2; k++)
-            if (!fold_operand (node, k, &changed, error))
-              return FALSE;
-          if (!fold_result (node, &changed, error))
-            return FALSE;
-          if (is_product (node) && !fold_scale (node, &changed, error))
-            return FALSE;
+            fold_operand (node, k, &changed);
+          fold_result (node, &changed);
+          if (is_product (node))
+            fold_scale (node, &changed);
         }
     }
   ortrain_graph_remove_dead (graph);

@@ -286,10 +286,7 @@ static gboolean
 replace (OrtrainGraph *graph, const Match *match, GError **error)
 {
   OrtrainValue *operands[] = { match->q, match->k, match->v, match->mask };
-  guint position;
-  if (!g_ptr_array_find (graph->nodes, match->last, &position))
-    return TRUE;
-  OrtrainNode *node = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Attention", match->last->name,
+  OrtrainNode *node = ortrain_graph_insert_node (graph, match->last, ORTRAIN_DOMAIN, "Attention", match->last->name,
                                                  operands, match->mask != NULL ? 4 : 3, 1);
   ortrain_attributes_set_float (node->attributes, "scale", match->scale);
   ortrain_attributes_set_int (node->attributes, "packed", match->packed);
@@ -307,6 +304,7 @@ gboolean
 ortrain_fuse_attention (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
@@ -320,5 +318,6 @@ ortrain_fuse_attention (OrtrainGraph *graph, GError **error)
       if (match_values (node, &match) && match_scores (graph, scores, &match) && !replace (graph, &match, error))
         return FALSE;
     }
+  g_clear_pointer (&edit, ortrain_graph_end_edit);
   return ortrain_graph_sort (graph, error);
 }

@@ -332,10 +332,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
     return TRUE;
 
   OrtrainNode *first = nodes->pdata[0], *last = nodes->pdata[nodes->len - 1];
-  guint position;
-  if (!g_ptr_array_find (graph->nodes, last, &position))
-    position = graph->nodes->len;
-  OrtrainNode *fused = ortrain_graph_insert_node (graph, position, ORTRAIN_DOMAIN, "Elementwise", last->name,
+  OrtrainNode *fused = ortrain_graph_insert_node (graph, last, ORTRAIN_DOMAIN, "Elementwise", last->name,
                                                   (OrtrainValue *const *) inputs->pdata, inputs->len, 0);
   fused->phase = first->phase;
   fused->number = first->number;
@@ -429,6 +426,7 @@ bypass_expands (OrtrainGraph *graph)
   for (guint n = 0; n < graph->nodes->len; n++)
     if (is_fusable (graph->nodes->pdata[n]))
       bypass_expand (graph->nodes->pdata[n]);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   for (guint n = graph->nodes->len; n-- > 0;)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
@@ -479,9 +477,11 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
   gboolean ok = TRUE;
   g_autoptr (GHashTable) recomputed = note_recomputed (graph);
   g_autoptr (GHashTable) replaced = g_hash_table_new (NULL, NULL);
+  OrtrainGraphEdit *edit = ortrain_graph_begin_edit (graph);
   for (guint p = 0; p < fusion.n && ok; p++)
     if (fusion.places[p].members != NULL && fusion.places[p].members->len > 1)
       ok = write_group (&fusion, fusion.places[p].members, replaced, error);
+  ortrain_graph_end_edit (edit);
   if (ok)
     restore_recomputed (recomputed, replaced);
   GHashTableIter iter;

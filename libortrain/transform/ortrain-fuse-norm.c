@@ -138,7 +138,6 @@ fuse (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   OrtrainValue *numerator, *deviation;
   gint axis = 0;
   double epsilon = 0;
-  guint position;
   if (!match_quotient (node, &numerator, &deviation) || match_deviation (deviation, &axis, &epsilon) != numerator)
     return TRUE;
   OrtrainValue *x = match_centred (numerator, axis), *y = ortrain_node_output (node, 0);
@@ -157,12 +156,11 @@ fuse (OrtrainGraph *graph, OrtrainNode *node, GError **error)
       y = ortrain_node_output (add, 0);
       last = add;
     }
-  if (!g_ptr_array_find (graph->nodes, last, &position))
+  if (last->graph != graph)
     return TRUE;
   OrtrainValue *operands[] = { x, scale, bias };
-  OrtrainNode *fused =
-      ortrain_graph_insert_node (graph, position, "", centred ? "LayerNormalization" : "RMSNormalization", last->name,
-                                 operands, bias != NULL ? 3 : 2, 1);
+  OrtrainNode *fused = ortrain_graph_insert_node (graph, last, "", centred ? "LayerNormalization" : "RMSNormalization",
+                                                  last->name, operands, bias != NULL ? 3 : 2, 1);
   ortrain_attributes_set_int (fused->attributes, "axis", axis);
   ortrain_attributes_set_float (fused->attributes, "epsilon", epsilon);
   if (!ortrain_ops_infer_node (fused, error))
@@ -175,8 +173,10 @@ gboolean
 ortrain_fuse_norm (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < nodes->len; i++)
     if (!fuse (graph, nodes->pdata[i], error))
       return FALSE;
+  g_clear_pointer (&edit, ortrain_graph_end_edit);
   return ortrain_graph_sort (graph, error);
 }

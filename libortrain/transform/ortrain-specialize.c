@@ -240,6 +240,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   g_autofree gboolean *host = find_host_nodes (graph, FALSE);
   g_autoptr (GArray) pending = g_array_new (FALSE, FALSE, sizeof (Pending));
   push_nodes (pending, (OrtrainNode *const *) graph->nodes->pdata, graph->nodes->len, host);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
   gboolean ok = TRUE;
   while (pending->len > 0 && ok)
     {
@@ -259,6 +260,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   g_array_set_clear_func (pending, pending_clear);
   if (!ok)
     return NULL;
+  g_clear_pointer (&edit, ortrain_graph_end_edit);
   ortrain_graph_remove_dead (graph);
   return g_steal_pointer (&graph);
 }
