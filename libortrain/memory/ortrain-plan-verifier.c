@@ -8,9 +8,18 @@
 
 /* Holds a plan against its graph by running it in the mind: every place remembers which values its bytes are the sum
  * of, a write forgets what it touches, and a read must find exactly what the graph says the value is. Nothing here
- * comes from the planner, and nothing that the planner claims about lifetimes is believed. */
+ * comes from the planner, and nothing that the planner claims about lifetimes is believed.
+ *
+ * A sum may have as many terms as the graph has nodes, and each partial sum may be read: it is known by its fingerprint,
+ * the sum of 128-bit numbers that its terms are given. */
 
 #define NONE G_MAXUINT32
+
+typedef struct
+{
+  guint64 low, high;
+  gboolean known;
+} Content;
 
 typedef struct
 {
@@ -20,11 +29,10 @@ typedef struct
   const guint32 *operands;
   guint n_values, n_steps, n_operands;
   gsize arena_bytes;
-  GArray **meaning;    /* [n_values]: of guint32, sorted: the rows whose sum a value is, by the graph */
-  GArray **content;    /* [n_values], of roots: the rows whose sum the place holds now; NULL: nothing */
+  Content *meaning;    /* [n_values]: what a value is, by the graph */
+  Content *content;    /* [n_values], of roots: what the place holds now, if anything */
   GHashTable *step_of; /* node → step + 1 */
-  GArray *filled;      /* of guint32: roots in the arena that hold something */
-  gboolean *visiting;
+  GTree *filled;       /* offset → root + 1, of roots in the arena that hold something: none touches another */
 } Verifier;
 
 G_GNUC_PRINTF (2, 3)
@@ -39,25 +47,40 @@ refuse (GError **error, const char *format, ...)
   return FALSE;
 }
 
-static int
-compare_rows (gconstpointer a, gconstpointer b)
+static guint64
+mix (guint64 x)
 {
-  guint32 x = *(const guint32 *) a, y = *(const guint32 *) b;
-  return x < y ? -1 : x > y;
+  x += G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+  x = (x ^ (x >> 30)) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
+  return x ^ (x >> 31);
+}
+
+static Content
+one_row (guint32 row)
+{
+  return (Content){ mix (2 * (guint64) row), mix (2 * (guint64) row + 1), TRUE };
+}
+
+static Content
+add (Content a, Content b)
+{
+  Content sum = { a.low + b.low, a.high + b.high, TRUE };
+  sum.high += sum.low < a.low;
+  return sum;
 }
 
 static gboolean
-same_rows (const GArray *a, const GArray *b)
+same_content (const Content *a, const Content *b)
 {
-  return a != NULL && b != NULL && a->len == b->len && memcmp (a->data, b->data, a->len * sizeof (guint32)) == 0;
+  return a->known && b->known && a->low == b->low && a->high == b->high;
 }
 
-static GArray *
-one_row (guint32 row)
+static int
+compare_offsets (gconstpointer a, gconstpointer b, gpointer data)
 {
-  GArray *rows = g_array_new (FALSE, FALSE, sizeof (guint32));
-  g_array_append_val (rows, row);
-  return rows;
+  gsize x = GPOINTER_TO_SIZE (a), y = GPOINTER_TO_SIZE (b);
+  return x < y ? -1 : x > y;
 }
 
 static gsize
@@ -169,46 +192,46 @@ is_plain_sum (const OrtrainNode *node)
   return TRUE;
 }
 
-/* The rows whose sum a value is: itself, if a step makes it or it is there from the beginning. */
-static const GArray *
-mean (Verifier *self, guint32 row, guint depth, GError **error)
+/* What each value is: itself, if a step makes it or it is there from the beginning; else what its node, which runs in no
+ * step, has in its inputs. Nodes stand in the order in which they would run. */
+static gboolean
+find_meanings (Verifier *self, GError **error)
 {
-  if (self->meaning[row] != NULL)
-    return self->meaning[row];
-  const OrtrainValue *value = self->values[row].value;
-  if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || product_of_dims (value) == 0 ||
-      (value->producer != NULL && g_hash_table_contains (self->step_of, value->producer)))
-    return self->meaning[row] = one_row (row);
-  const OrtrainNode *node = value->producer;
-  if (node == NULL || self->visiting[row] || depth > 100000)
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->plan);
+  for (guint32 i = 0; i < self->n_values; i++)
     {
-      refuse (error, "nothing makes '%s'", value->name);
-      return NULL;
+      const OrtrainValue *value = self->values[i].value;
+      if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL ||
+          product_of_dims (value) == 0 ||
+          (value->producer != NULL && g_hash_table_contains (self->step_of, value->producer)))
+        self->meaning[i] = one_row (i);
     }
-  gboolean sum = !is_renaming (node) && is_plain_sum (node);
-  if (!sum && !is_renaming (node))
+  for (guint n = 0; n < graph->nodes->len; n++)
     {
-      refuse (error, "no step runs the node '%s' (%s)", node->name, node->op_type);
-      return NULL;
-    }
-  self->visiting[row] = TRUE;
-  GArray *rows = g_array_new (FALSE, FALSE, sizeof (guint32));
-  for (guint i = 0; i < (sum ? node->inputs->len : 1); i++)
-    {
-      guint32 term = ortrain_memory_plan_find_row (self->plan, node->inputs->pdata[i]);
-      const GArray *terms = term != NONE ? mean (self, term, depth + 1, error) : NULL;
-      if (terms == NULL)
+      const OrtrainNode *node = graph->nodes->pdata[n];
+      for (guint k = 0; k < node->outputs->len && !g_hash_table_contains (self->step_of, node); k++)
         {
-          if (term == NONE)
-            refuse (error, "an input of '%s' is in no table", node->name);
-          g_array_unref (rows);
-          return NULL;
+          const OrtrainValue *output = node->outputs->pdata[k];
+          guint32 row = ortrain_memory_plan_find_row (self->plan, output);
+          if (row == NONE || self->meaning[row].known)
+            continue;
+          const gboolean sum = !is_renaming (node) && is_plain_sum (node);
+          if (k > 0 || (!sum && !is_renaming (node)))
+            return refuse (error, "no step runs the node '%s' (%s)", node->name, node->op_type);
+          Content all = { 0 };
+          for (guint i = 0; i < (sum ? node->inputs->len : 1); i++)
+            {
+              guint32 term = ortrain_memory_plan_find_row (self->plan, node->inputs->pdata[i]);
+              if (term == NONE)
+                return refuse (error, "an input of '%s' is in no table", node->name);
+              if (!self->meaning[term].known)
+                return refuse (error, "nothing makes '%s'", self->values[term].name);
+              all = add (all, self->meaning[term]);
+            }
+          self->meaning[row] = all;
         }
-      g_array_append_vals (rows, terms->data, terms->len);
     }
-  self->visiting[row] = FALSE;
-  qsort (rows->data, rows->len, sizeof (guint32), compare_rows);
-  return self->meaning[row] = rows;
+  return TRUE;
 }
 
 /* Whether two rows touch the same bytes. */
@@ -224,23 +247,26 @@ touch (const Verifier *self, guint32 a, guint32 b)
          y->offset < x->offset + x->bytes;
 }
 
-static void
-forget (Verifier *self, guint32 root)
-{
-  g_clear_pointer (&self->content[root], g_array_unref);
-}
-
 /* Everything that lies where `row` is about to be written is gone, but for what is in that very place. */
 static void
 clobber (Verifier *self, guint32 row)
 {
-  for (guint i = self->filled->len; i-- > 0;)
+  const OrtrainPlanValue *value = &self->values[row];
+  if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
+    return;
+  const gsize end = value->offset + value->bytes;
+  /* The last that begins before the end, and those before it, until one ends before the beginning. */
+  for (;;)
     {
-      guint32 root = g_array_index (self->filled, guint32, i);
-      if (root == self->values[row].root || !touch (self, root, row))
-        continue;
-      forget (self, root);
-      g_array_remove_index_fast (self->filled, i);
+      GTreeNode *node = g_tree_lower_bound (self->filled, GSIZE_TO_POINTER (end));
+      node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (self->filled);
+      while (node != NULL && GPOINTER_TO_UINT (g_tree_node_value (node)) - 1 == value->root)
+        node = g_tree_node_previous (node);
+      const guint32 root = node != NULL ? GPOINTER_TO_UINT (g_tree_node_value (node)) - 1 : NONE;
+      if (root == NONE || !touch (self, root, row))
+        return;
+      self->content[root].known = FALSE;
+      g_tree_remove (self->filled, GSIZE_TO_POINTER (self->values[root].offset));
     }
 }
 
@@ -261,7 +287,7 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
     case ORTRAIN_REGION_GRADIENT:
       if (!lands && !adds)
         return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, step->node->name, value->name);
-      if (lands && self->content[root] != NULL)
+      if (lands && self->content[root].known)
         return refuse (error, "step %u (%s) lands on the gradient '%s', which has begun", s, step->node->name,
                        value->name);
       break;
@@ -275,21 +301,12 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
       return refuse (error, "step %u (%s) writes to '%s', which is not to be changed", s, step->node->name,
                      value->name);
     }
-  if (adds && self->content[root] == NULL && value->bytes > 0)
+  if (adds && !self->content[root].known && value->bytes > 0)
     return refuse (error, "step %u (%s) adds to '%s', where nothing is", s, step->node->name, value->name);
   clobber (self, row);
-  if (self->content[root] == NULL && value->region == ORTRAIN_REGION_ARENA)
-    g_array_append_val (self->filled, root);
-  if (!adds || self->content[root] == NULL)
-    {
-      forget (self, root);
-      self->content[root] = one_row (row);
-    }
-  else
-    {
-      g_array_append_val (self->content[root], row);
-      qsort (self->content[root]->data, self->content[root]->len, sizeof (guint32), compare_rows);
-    }
+  if (value->region == ORTRAIN_REGION_ARENA && value->bytes > 0)
+    g_tree_insert (self->filled, GSIZE_TO_POINTER (value->offset), GUINT_TO_POINTER (root + 1));
+  self->content[root] = adds && self->content[root].known ? add (self->content[root], one_row (row)) : one_row (row);
   return TRUE;
 }
 
@@ -302,10 +319,8 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
     {
       if (inputs[i] == NONE)
         continue;
-      const GArray *wanted = mean (self, inputs[i], 0, error);
-      if (wanted == NULL)
-        return FALSE;
-      if (self->values[inputs[i]].bytes > 0 && !same_rows (wanted, self->content[self->values[inputs[i]].root]))
+      if (self->values[inputs[i]].bytes > 0 &&
+          !same_content (&self->meaning[inputs[i]], &self->content[self->values[inputs[i]].root]))
         return refuse (error, "step %u (%s) reads '%s', which is not there at that time", s, step->node->name,
                        self->values[inputs[i]].name);
       if (step->workspace != NONE && touch (self, inputs[i], step->workspace))
@@ -352,27 +367,14 @@ check_end (Verifier *self, GError **error)
       guint32 row = ortrain_memory_plan_find_row (self->plan, output);
       if (row == NONE)
         return refuse (error, "the output '%s' is in no table", output->name);
-      const GArray *wanted = mean (self, row, 0, error);
-      if (wanted == NULL)
-        return FALSE;
       const OrtrainPlanValue *value = &self->values[row];
-      if (value->bytes > 0 && !same_rows (wanted, self->content[value->root]))
+      if (value->bytes > 0 && !same_content (&self->meaning[row], &self->content[value->root]))
         return refuse (error, "the output '%s' is not there at the end", output->name);
       if (output->role == ORTRAIN_ROLE_GRADIENT && value->region != ORTRAIN_REGION_GRADIENT)
         return refuse (error, "the gradient '%s' does not end in its place", output->name);
       if (output->role == ORTRAIN_ROLE_BUFFER_UPDATE && output->partner != NULL &&
           value->root != ortrain_memory_plan_find_row (self->plan, output->partner))
         return refuse (error, "'%s' does not end in the place of '%s'", output->name, output->partner->name);
-    }
-  for (guint i = 0; i < graph->nodes->len; i++)
-    {
-      const OrtrainNode *node = graph->nodes->pdata[i];
-      for (guint k = 0; k < node->outputs->len && !g_hash_table_contains (self->step_of, node); k++)
-        {
-          guint32 row = ortrain_memory_plan_find_row (self->plan, node->outputs->pdata[k]);
-          if (row != NONE && mean (self, row, 0, error) == NULL)
-            return FALSE;
-        }
     }
   return TRUE;
 }
@@ -389,6 +391,13 @@ compare_spans (gconstpointer a, gconstpointer b)
 {
   const Span *x = a, *y = b;
   return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->row < y->row ? -1 : x->row > y->row);
+}
+
+static int
+compare_ends (gconstpointer a, gconstpointer b)
+{
+  const Span *x = a, *y = b;
+  return x->last != y->last ? (x->last < y->last ? -1 : 1) : (x->row < y->row ? -1 : x->row > y->row);
 }
 
 /* Lifetimes, from the steps alone, against the table; no two of them meet in time and place; the sums. */
@@ -446,29 +455,28 @@ check_lifetimes (Verifier *self, GError **error)
                        live[s], ortrain_memory_plan_get_live_bytes (self->plan, s));
     }
 
+  /* From step to step: what is alive lies side by side. */
+  g_autofree Span *ends = g_memdup2 (spans, (n_spans + 1) * sizeof (Span));
   qsort (spans, n_spans, sizeof (Span), compare_spans);
-  g_autofree guint32 *active = g_new (guint32, n_spans + 1);
-  guint n_active = 0;
-  gsize most = 0;
-  for (guint32 i = 0; i < n_spans; i++)
+  qsort (ends, n_spans, sizeof (Span), compare_ends);
+  g_autoptr (GTree) alive = g_tree_new_full (compare_offsets, NULL, NULL, NULL);
+  gsize most = 0, sum = 0;
+  for (guint32 i = 0, gone = 0; i < n_spans; i++)
     {
-      gsize sum = (spans[i].end - spans[i].offset + 63) / 64 * 64;
-      for (guint k = 0; k < n_active;)
+      for (; gone < n_spans && ends[gone].last < spans[i].first; gone++)
         {
-          const Span *other = &spans[active[k]];
-          if (other->last < spans[i].first)
-            {
-              active[k] = active[--n_active];
-              continue;
-            }
-          sum += (other->end - other->offset + 63) / 64 * 64;
-          if (spans[i].offset < other->end && other->offset < spans[i].end)
-            return refuse (error, "'%s' and '%s' lie on each other at step %d", self->values[spans[i].row].name,
-                           self->values[other->row].name, spans[i].first);
-          k++;
+          g_tree_remove (alive, GSIZE_TO_POINTER (ends[gone].offset));
+          sum -= (ends[gone].end - ends[gone].offset + 63) / 64 * 64;
         }
+      GTreeNode *node = g_tree_lower_bound (alive, GSIZE_TO_POINTER (spans[i].end));
+      node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (alive);
+      const Span *other = node != NULL ? g_tree_node_value (node) : NULL;
+      if (other != NULL && other->end > spans[i].offset)
+        return refuse (error, "'%s' and '%s' lie on each other at step %d", self->values[spans[i].row].name,
+                       self->values[other->row].name, spans[i].first);
+      g_tree_insert (alive, GSIZE_TO_POINTER (spans[i].offset), &spans[i]);
+      sum += (spans[i].end - spans[i].offset + 63) / 64 * 64;
       most = MAX (most, sum);
-      active[n_active++] = i;
     }
   if (most != ortrain_memory_plan_get_lower_bound_bytes (self->plan) || most > self->arena_bytes)
     return refuse (error, "%" G_GSIZE_FORMAT " bytes are live at most, the plan says %" G_GUINT64_FORMAT, most,
@@ -484,13 +492,12 @@ ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
   self.steps = ortrain_memory_plan_peek_steps (plan, &self.n_steps);
   self.operands = ortrain_memory_plan_peek_operands (plan, &self.n_operands);
   self.arena_bytes = ortrain_memory_plan_get_arena_bytes (plan);
-  self.meaning = g_new0 (GArray *, self.n_values + 1);
-  self.content = g_new0 (GArray *, self.n_values + 1);
-  self.visiting = g_new0 (gboolean, self.n_values + 1);
+  self.meaning = g_new0 (Content, self.n_values + 1);
+  self.content = g_new0 (Content, self.n_values + 1);
   self.step_of = g_hash_table_new (NULL, NULL);
-  self.filled = g_array_new (FALSE, FALSE, sizeof (guint32));
+  self.filled = g_tree_new_full (compare_offsets, NULL, NULL, NULL);
 
-  gboolean ok = check_values (&self, error) && check_steps (&self, error);
+  gboolean ok = check_values (&self, error) && check_steps (&self, error) && find_meanings (&self, error);
   for (guint32 i = 0; ok && i < self.n_values; i++)
     {
       const OrtrainPlanValue *value = &self.values[i];
@@ -502,15 +509,9 @@ ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
     ok = run_step (&self, s, ortrain_memory_plan_peek_inplace (plan), error);
   ok = ok && check_end (&self, error) && check_lifetimes (&self, error);
 
-  for (guint i = 0; i < self.n_values; i++)
-    {
-      g_clear_pointer (&self.meaning[i], g_array_unref);
-      g_clear_pointer (&self.content[i], g_array_unref);
-    }
   g_free (self.meaning);
   g_free (self.content);
-  g_free (self.visiting);
   g_hash_table_unref (self.step_of);
-  g_array_unref (self.filled);
+  g_tree_unref (self.filled);
   return ok;
 }
