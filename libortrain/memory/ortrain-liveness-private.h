@@ -16,8 +16,9 @@ typedef struct
 
 typedef struct
 {
-  gsize bytes;   /* 0: takes no memory of the step */
-  gboolean kept; /* lives to the end in any case */
+  gsize bytes;                     /* 0: takes no memory of the step */
+  gboolean kept;                   /* lives to the end in any case */
+  guint32 last_maker, last_reader; /* task + 1 that was added last: tasks are described one after the other */
 } OrtrainTaskBlock;
 
 typedef struct

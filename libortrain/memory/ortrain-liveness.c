@@ -38,15 +38,6 @@ append (GArray **array, guint32 element)
   g_array_append_val (*array, element);
 }
 
-static gboolean
-contains (const GArray *array, guint32 element)
-{
-  for (guint i = 0; array != NULL && i < array->len; i++)
-    if (g_array_index (array, guint32, i) == element)
-      return TRUE;
-  return FALSE;
-}
-
 void
 ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guint to)
 {
@@ -56,15 +47,19 @@ ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guint to)
 void
 ortrain_order_problem_add_make (OrtrainOrderProblem *self, guint task, guint block)
 {
-  if (!contains (self->tasks[task].makes, block))
-    append (&self->tasks[task].makes, block);
+  if (self->blocks[block].last_maker == task + 1)
+    return;
+  self->blocks[block].last_maker = task + 1;
+  append (&self->tasks[task].makes, block);
 }
 
 void
 ortrain_order_problem_add_read (OrtrainOrderProblem *self, guint task, guint block)
 {
-  if (!contains (self->tasks[task].reads, block))
-    append (&self->tasks[task].reads, block);
+  if (self->blocks[block].last_reader == task + 1)
+    return;
+  self->blocks[block].last_reader = task + 1;
+  append (&self->tasks[task].reads, block);
 }
 
 /* The state of a run through the tasks. */
@@ -188,12 +183,14 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
         phase = 1;
       guint best = G_MAXUINT;
       gint64 best_net = 0;
+      guint64 looked_at = n_ready;
       /* `ready` is kept in the given order, so that ties and the eager style follow it. */
       for (guint k = 0; k < n_ready; k++)
         {
           if (self->tasks[ready[k]].phase > phase)
             continue;
           gint64 net = walk_weigh (&walk, ready[k]);
+          looked_at += self->tasks[ready[k]].reads != NULL ? self->tasks[ready[k]].reads->len / 64 : 0;
           if (style == STYLE_EAGER && best == G_MAXUINT)
             {
               best = k;
@@ -205,7 +202,7 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
               best_net = net;
             }
         }
-      *work += n_ready;
+      *work += looked_at;
       if (best == G_MAXUINT)
         break;
       guint task = ready[best];

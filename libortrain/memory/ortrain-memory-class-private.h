@@ -5,19 +5,12 @@
 
 /* Values that share memory are one class: views, what is added onto another, what is made in place. */
 
-/* What happens to the memory of a class, by positions in the order. */
-typedef struct
-{
-  gint32 first_write, last_write, last_read;
-  gboolean kept; /* a member is a graph output */
-} OrtrainClassUse;
-
 /* Every value alone in a class, in the region that it belongs to. */
 void ortrain_planning_make_classes (OrtrainPlanning *self);
 /* The class of `value` becomes part of the class of `to`. */
 void ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to);
-/* Leaving out what `without` reads, and, of what is written, nothing. */
-OrtrainClassUse ortrain_planning_measure_class (OrtrainPlanning *self, guint32 root, const OrtrainNode *without);
+/* Positions are known from here on. */
+void ortrain_planning_measure_classes (OrtrainPlanning *self);
 
 /* For nodes in the chosen order: an addition whose one term can be added onto the other; results in the place of
  * operands that are not needed any more. */

@@ -32,6 +32,31 @@ ortrain_planning_make_classes (OrtrainPlanning *self)
     }
 }
 
+static void
+add_reader (OrtrainClassUse *use, const OrtrainNode *node, gint32 position)
+{
+  if (position < 0 || (node != NULL && node == use->last_reader))
+    return;
+  if (position > use->last_read)
+    {
+      use->read_before = use->last_read;
+      use->last_read = position;
+      use->last_reader = node;
+    }
+  else
+    use->read_before = MAX (use->read_before, position);
+}
+
+/* The last reader does not read any more; of those before, one is known. */
+static void
+forget_reader (OrtrainClassUse *use, const OrtrainNode *node)
+{
+  if (use->last_reader != node)
+    return;
+  use->last_read = use->read_before;
+  use->last_reader = NULL;
+}
+
 void
 ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to)
 {
@@ -42,30 +67,36 @@ ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const O
     self->root[i] = root;
   self->next[self->tail[root]] = from;
   self->tail[root] = self->tail[from];
+  if (self->use == NULL)
+    return;
+  OrtrainClassUse *use = &self->use[root];
+  const OrtrainClassUse *more = &self->use[from];
+  use->kept = use->kept || more->kept;
+  use->last_write = MAX (use->last_write, more->last_write);
+  add_reader (use, more->last_reader, more->last_read);
+  use->read_before = MAX (use->read_before, more->read_before);
 }
 
-OrtrainClassUse
-ortrain_planning_measure_class (OrtrainPlanning *self, guint32 root, const OrtrainNode *without)
+void
+ortrain_planning_measure_classes (OrtrainPlanning *self)
 {
-  OrtrainClassUse use = { G_MAXINT32, -1, -1, FALSE };
-  for (guint32 i = root; i != ORTRAIN_NO_ROW; i = self->next[i])
+  self->use = g_new (OrtrainClassUse, self->n + 1);
+  for (guint32 i = 0; i < self->n; i++)
+    self->use[i] = (OrtrainClassUse){ -1, -1, -1, NULL, FALSE };
+  for (guint32 i = 0; i < self->n; i++)
     {
       const OrtrainValue *value = self->graph->values->pdata[i];
-      use.kept = use.kept || value->is_output;
+      OrtrainClassUse *use = &self->use[self->root[i]];
+      use->kept = use->kept || value->is_output;
       if (value->producer != NULL && ortrain_planning_node (self, value->producer)->fate == ORTRAIN_FATE_RUNS)
-        {
-          gint32 position = ortrain_planning_node (self, value->producer)->position;
-          use.first_write = MIN (use.first_write, position);
-          use.last_write = MAX (use.last_write, position);
-        }
+        use->last_write = MAX (use->last_write, ortrain_planning_node (self, value->producer)->position);
       for (guint u = 0; u < value->uses->len; u++)
         {
-          OrtrainNode *node = g_array_index (value->uses, OrtrainUse, u).node;
-          if (node != without && ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_RUNS)
-            use.last_read = MAX (use.last_read, ortrain_planning_node (self, node)->position);
+          const OrtrainNode *node = g_array_index (value->uses, OrtrainUse, u).node;
+          if (ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_RUNS)
+            add_reader (use, node, ortrain_planning_node (self, node)->position);
         }
     }
-  return use;
 }
 
 static gboolean
@@ -92,7 +123,8 @@ accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *ter
       self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[term->id] ||
       reads_class (self, maker, root))
     return FALSE;
-  OrtrainClassUse use = ortrain_planning_measure_class (self, root, addition);
+  OrtrainClassUse use = self->use[root];
+  forget_reader (&use, addition);
   return !use.kept && use.last_write >= 0 && use.last_write < info->position && use.last_read < info->position;
 }
 
@@ -113,6 +145,9 @@ ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
         continue;
       ortrain_planning_node (self, term->producer)->accumulates |= (guint64) 1 << term->output_index;
       ortrain_planning_node (self, node)->fate = ORTRAIN_FATE_MERGED;
+      forget_reader (&self->use[self->root[base->id]], node);
+      forget_reader (&self->use[self->root[term->id]], node);
+      self->use[sum].last_write = -1;
       ortrain_planning_join (self, term, base);
       ortrain_planning_join (self, node->outputs->pdata[0], base);
       return;
@@ -152,8 +187,8 @@ ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
             }
           if (!fits)
             continue;
-          OrtrainClassUse use = ortrain_planning_measure_class (self, root, NULL);
-          if (use.kept || use.last_read != info->position || use.last_write >= info->position)
+          const OrtrainClassUse *use = &self->use[root];
+          if (use->kept || use->last_read != info->position || use->last_write >= info->position)
             continue;
           ortrain_planning_join (self, output, input);
           break;

@@ -12,6 +12,10 @@
 
 #define CHUNK 128
 #define DEFAULT_EFFORT G_GUINT64_CONSTANT (20000000)
+/* The first order is tried to its end, unless so many items are alive at once that it would take the square of them. */
+#define FIRST_ORDER_EFFORT G_GUINT64_CONSTANT (300000000)
+
+#define EXACT_ITEMS 2000
 
 /* What is placed, in the order of offsets, in chunks, so that an insertion moves little and chunks of other times are
  * passed over at once. */
@@ -204,18 +208,20 @@ compare_by_start (const Item *a, const Item *b)
   return order != 0 ? order : compare_by_size (a, b);
 }
 
-/* Places in the given order; stops, with G_MAXSIZE, as soon as it cannot be better than `limit`. */
+/* Places in the given order; stops, with G_MAXSIZE, as soon as it cannot be better than `limit`, or has done more than
+ * `effort`. */
 static gsize
-place_in_order (Shelf *shelf, const Item *items, gsize n, gsize limit, gsize *offsets)
+place_in_order (Shelf *shelf, const Item *items, gsize n, gsize limit, guint64 effort, gsize *offsets)
 {
   gsize peak = 0;
+  effort += shelf->work;
   shelf_clear (shelf);
   for (gsize i = 0; i < n; i++)
     {
       const Item *item = &items[i];
       gsize offset = shelf_find (shelf, item->first, item->last, item->bytes, item->alignment);
       gsize end;
-      if (!ortrain_checked_add (offset, item->bytes, &end) || end >= limit)
+      if (!ortrain_checked_add (offset, item->bytes, &end) || end >= limit || shelf->work > effort)
         return G_MAXSIZE;
       shelf_insert (shelf, (Placed){ item->first, item->last, offset, end });
       offsets[item->index] = offset;
@@ -256,6 +262,145 @@ place_lowest_first (const Item *items, gsize n, gsize limit, gsize *offsets, gui
       *work += 2 * n_left + 1;
     }
   return peak;
+}
+
+/* A part of memory that nothing lies in. */
+typedef struct
+{
+  gsize offset, end;
+} Gap;
+
+static int
+compare_gaps_by_offset (gconstpointer a, gconstpointer b, gpointer data)
+{
+  return ORDER (((const Gap *) a)->offset, ((const Gap *) b)->offset);
+}
+
+static int
+compare_gaps_by_size (gconstpointer a, gconstpointer b, gpointer data)
+{
+  const Gap *x = a, *y = b;
+  int order = ORDER (x->end - x->offset, y->end - y->offset);
+  return order != 0 ? order : ORDER (x->offset, y->offset);
+}
+
+typedef struct
+{
+  GTree *by_offset, *by_size; /* of Gap */
+} Gaps;
+
+static void
+take_gap (Gaps *gaps, Gap *gap)
+{
+  g_tree_remove (gaps->by_size, gap);
+  g_tree_remove (gaps->by_offset, gap);
+}
+
+/* Joins it to its neighbours. */
+static void
+give_gap (Gaps *gaps, gsize offset, gsize end)
+{
+  Gap *gap = g_new (Gap, 1);
+  *gap = (Gap){ offset, end };
+  GTreeNode *after = g_tree_upper_bound (gaps->by_offset, gap);
+  GTreeNode *before = after != NULL ? g_tree_node_previous (after) : g_tree_node_last (gaps->by_offset);
+  Gap *low = before != NULL ? g_tree_node_key (before) : NULL, *high = after != NULL ? g_tree_node_key (after) : NULL;
+  if (low != NULL && low->end == offset)
+    {
+      gap->offset = low->offset;
+      take_gap (gaps, low);
+    }
+  if (high != NULL && high->offset == end)
+    {
+      gap->end = high->end;
+      take_gap (gaps, high);
+    }
+  g_tree_insert (gaps->by_offset, gap, gap);
+  g_tree_insert (gaps->by_size, gap, gap);
+}
+
+static int
+compare_by_end (const Item *a, const Item *b)
+{
+  int order = ORDER (a->last, b->last);
+  return order != 0 ? order : ORDER (a->index, b->index);
+}
+
+/* As an allocator would at run time: each item in the smallest gap that it fits into. In n log n whatever the items are.
+ * items: in the order of their starts; alignments are powers of two. */
+static gsize
+place_in_time (const Item *items, gsize n, gsize unit, gsize *offsets)
+{
+  g_autofree Item *ends = g_memdup2 (items, n * sizeof (Item));
+  g_autoptr (GTree) by_size = g_tree_new_full (compare_gaps_by_size, NULL, NULL, NULL);
+  g_autoptr (GTree) by_offset = g_tree_new_full (compare_gaps_by_offset, NULL, g_free, NULL);
+  Gaps gaps = { by_offset, by_size };
+  gsize top = 0, gone = 0;
+  qsort (ends, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_end);
+  for (gsize i = 0; i < n; i++)
+    {
+      const Item *item = &items[i];
+      gsize bytes;
+      for (; gone < n && ends[gone].last < item->first; gone++)
+        give_gap (&gaps, offsets[ends[gone].index],
+                  offsets[ends[gone].index] + ((ends[gone].bytes + unit - 1) & ~(unit - 1)));
+      if (!ortrain_checked_align (item->bytes, unit, &bytes))
+        return G_MAXSIZE;
+      Gap wanted = { 0, bytes };
+      GTreeNode *found = g_tree_lower_bound (by_size, &wanted);
+      if (found != NULL)
+        {
+          Gap *gap = g_tree_node_key (found), rest = *gap;
+          offsets[item->index] = rest.offset;
+          rest.offset += bytes;
+          take_gap (&gaps, gap);
+          if (rest.offset < rest.end)
+            give_gap (&gaps, rest.offset, rest.end);
+          continue;
+        }
+      /* What is free at the end of memory grows. */
+      GTreeNode *last = g_tree_node_last (by_offset);
+      Gap *gap = last != NULL ? g_tree_node_key (last) : NULL;
+      gsize offset = top;
+      if (gap != NULL && gap->end == top)
+        {
+          offset = gap->offset;
+          take_gap (&gaps, gap);
+        }
+      if (!ortrain_checked_add (offset, bytes, &top))
+        return G_MAXSIZE;
+      offsets[item->index] = offset;
+    }
+  return top;
+}
+
+/* Of each item, the largest load in its life: the maxima of 2^k sections from each section on. */
+static gboolean
+measure_loads (Item *items, gsize n, const gsize *load, gsize n_sections)
+{
+  guint n_levels = 1;
+  while (((gsize) 1 << n_levels) <= n_sections)
+    n_levels++;
+  gsize *maxima = g_try_malloc_n (n_sections * n_levels, sizeof (gsize));
+  if (maxima == NULL)
+    return FALSE;
+  memcpy (maxima, load, n_sections * sizeof (gsize));
+  for (guint k = 1; k < n_levels; k++)
+    {
+      const gsize *half = maxima + (k - 1) * n_sections, step = (gsize) 1 << (k - 1);
+      gsize *level = maxima + k * n_sections;
+      for (gsize s = 0; s < n_sections; s++)
+        level[s] = MAX (half[s], s + step < n_sections ? half[s + step] : 0);
+    }
+  for (gsize i = 0; i < n; i++)
+    {
+      const gsize length = (gsize) (items[i].last - items[i].first) + 1;
+      const guint k = g_bit_storage (length) - 1;
+      const gsize *level = maxima + k * n_sections;
+      items[i].load = MAX (level[items[i].first], level[(gsize) items[i].last + 1 - ((gsize) 1 << k)]);
+    }
+  g_free (maxima);
+  return TRUE;
 }
 
 static int
@@ -376,25 +521,30 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
       bound = MAX (bound, load[s]);
     }
   guint64 work = 0;
+  if (!measure_loads (sorted, n, load, n_sections))
+    return G_MAXSIZE;
   for (gsize i = 0; i < n; i++)
-    {
-      sorted[i].load = 0;
-      for (gint32 s = sorted[i].first; s <= sorted[i].last; s++)
-        sorted[i].load = MAX (sorted[i].load, load[s]);
-      work += (guint64) (sorted[i].last - sorted[i].first) / 4;
-    }
+    work += (guint64) (sorted[i].last - sorted[i].first) / 4;
 
   g_autofree gsize *offsets = g_new0 (gsize, n);
   g_autofree gsize *trial = g_new0 (gsize, n);
   gsize best = G_MAXSIZE;
   Shelf shelf = { 0 };
-  for (guint k = 0; k <= G_N_ELEMENTS (orders) && best > bound && (k == 0 || work + shelf.work < effort); k++)
+  gboolean crowded = FALSE;
+  for (guint k = 0; k <= G_N_ELEMENTS (orders) && best > bound && !crowded && (k == 0 || work + shelf.work < effort);
+       k++)
     {
       gsize peak;
       if (k < G_N_ELEMENTS (orders))
         {
           qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) orders[k]);
-          peak = place_in_order (&shelf, sorted, n, best, trial);
+          peak = place_in_order (&shelf, sorted, n, best, k == 0 ? FIRST_ORDER_EFFORT : G_MAXUINT64 / 2, trial);
+          if (peak == G_MAXSIZE && k == 0)
+            {
+              qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_start);
+              peak = place_in_time (sorted, n, unit, trial);
+              crowded = TRUE;
+            }
         }
       else
         {
@@ -409,6 +559,16 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
           memcpy (offsets, trial, n * sizeof (gsize));
         }
     }
+  if (best > bound && !crowded && n > EXACT_ITEMS)
+    {
+      qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_start);
+      gsize peak = place_in_time (sorted, n, unit, trial);
+      if (peak < best)
+        {
+          best = peak;
+          memcpy (offsets, trial, n * sizeof (gsize));
+        }
+    }
   work += shelf.work;
   shelf_clear (&shelf);
   g_free (shelf.chunks);
@@ -416,7 +576,7 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
   gboolean same_alignment = TRUE;
   for (gsize i = 0; i < n; i++)
     same_alignment = same_alignment && sorted[i].alignment == unit;
-  if (best > bound && n <= 2000 && same_alignment && work < effort)
+  if (best > bound && n <= EXACT_ITEMS && same_alignment && work < effort)
     {
       g_autofree OrtrainPackItem *exact = g_new0 (OrtrainPackItem, n);
       for (gsize i = 0; i < n; i++)

@@ -31,6 +31,15 @@ typedef struct
   OrtrainNode *from, *to;
 } OrtrainOrderEdge;
 
+/* What happens to the memory of a class of values, by positions in the chosen order. Of its readers, the last two: one of
+ * them may be about to go. */
+typedef struct
+{
+  gint32 last_write, last_read, read_before;
+  const OrtrainNode *last_reader;
+  gboolean kept; /* a member is a graph output */
+} OrtrainClassUse;
+
 #define ORTRAIN_NO_ROW G_MAXUINT32
 
 typedef struct
@@ -46,6 +55,7 @@ typedef struct
   /* Classes of values that share memory, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
   OrtrainRegion *region;       /* of a root */
+  OrtrainClassUse *use;        /* of a root, once the order is chosen */
   gsize *bytes;
 } OrtrainPlanning;
 

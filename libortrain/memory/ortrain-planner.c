@@ -16,10 +16,12 @@ choose_order (OrtrainPlanning *self)
   GPtrArray *nodes = self->graph->nodes;
   g_autoptr (OrtrainOrderProblem) problem = ortrain_order_problem_new (nodes->len, self->n);
   for (guint i = 0; i < self->n; i++)
-    if (self->root[i] == i && self->region[i] == ORTRAIN_REGION_ARENA)
+    if (self->region[self->root[i]] == ORTRAIN_REGION_ARENA)
       {
-        problem->blocks[i].bytes = self->bytes[i];
-        problem->blocks[i].kept = ortrain_planning_measure_class (self, i, NULL).kept;
+        if (self->root[i] == i)
+          problem->blocks[i].bytes = self->bytes[i];
+        if (((OrtrainValue *) self->graph->values->pdata[i])->is_output)
+          problem->blocks[self->root[i]].kept = TRUE;
       }
   for (guint t = 0; t < nodes->len; t++)
     ortrain_planning_node (self, nodes->pdata[t])->position = (gint32) t;
@@ -140,6 +142,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
     }
 
   choose_order (self);
+  ortrain_planning_measure_classes (self);
 
   /* Of several contributions to a gradient the first to run lands, the others are added to it. */
   for (guint i = 0; i < landings->len; i++)
@@ -195,6 +198,7 @@ ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GE
   g_free (self.next);
   g_free (self.tail);
   g_free (self.region);
+  g_free (self.use);
   g_free (self.bytes);
   if (!ok || !ortrain_plan_verify (plan, error))
     return NULL;
