@@ -12,6 +12,9 @@
 /* A value that others read as well is made in memory anyway: joining its maker to a reader far away would only keep
  * what the maker reads alive for longer. */
 #define MAX_DISTANCE 32
+/* In large graphs, groups far from each other are not joined once the search for detours has taken this much. */
+#define WORK_PER_NODE 256
+#define LEAST_WORK 1000000
 
 typedef struct
 {
@@ -28,8 +31,9 @@ typedef struct
   Place *places; /* by position, which is node->mark */
   guint n;
   guint epoch;
-  GArray *stack;    /* of group indices */
-  GArray *barriers; /* positions of nodes with subgraphs, whose captured values are no inputs */
+  guint64 work;      /* readers that may still be looked at in the search for detours */
+  GArray *stack;     /* of group indices */
+  guint *n_barriers; /* before a position: nodes with subgraphs, whose captured values are no inputs */
 } Fusion;
 
 static gboolean
@@ -123,7 +127,7 @@ last_position (const Fusion *fusion, guint group)
   return g_array_index (members, guint, members->len - 1);
 }
 
-/* TRUE if something outside both stands on a path from `from` to `to`. Every edge leads to a later position, so a group
+/* TRUE if something outside both stands on a path from `from` to `to`, or that would take too long to find out. Every edge leads to a later position, so a group
  * that begins after the end of `to` is no way to it. */
 static gboolean
 has_detour (Fusion *fusion, guint from, guint to)
@@ -146,6 +150,9 @@ has_detour (Fusion *fusion, guint from, guint to)
               OrtrainValue *output = ortrain_node_output (node, k);
               for (guint u = 0; output != NULL && u < output->uses->len; u++)
                 {
+                  if (fusion->work == 0)
+                    return TRUE;
+                  fusion->work--;
                   guint next = fusion->places[g_array_index (output->uses, OrtrainUse, u).node->mark].group;
                   if (next == to && group != from)
                     return TRUE;
@@ -230,12 +237,8 @@ try_merge (Fusion *fusion, OrtrainNode *producer, OrtrainNode *consumer, const O
     }
   if (others && consumer->mark - producer->mark > MAX_DISTANCE)
     return;
-  for (guint i = 0; i < fusion->barriers->len; i++)
-    {
-      guint barrier = g_array_index (fusion->barriers, guint, i);
-      if (barrier > first_position (fusion, a) && barrier < last_position (fusion, b))
-        return;
-    }
+  if (fusion->n_barriers[last_position (fusion, b)] > fusion->n_barriers[first_position (fusion, a) + 1])
+    return;
   if (count_operands (fusion, a, b) > MAX_OPERANDS || has_detour (fusion, a, b))
     return;
   g_array_append_vals (from, to->data, to->len);
@@ -443,9 +446,10 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   Fusion fusion = { .graph = graph, .n = graph->nodes->len };
+  fusion.work = LEAST_WORK + (guint64) WORK_PER_NODE * fusion.n;
   fusion.places = g_new0 (Place, fusion.n + 1);
   fusion.stack = g_array_new (FALSE, FALSE, sizeof (guint));
-  fusion.barriers = g_array_new (FALSE, FALSE, sizeof (guint));
+  fusion.n_barriers = g_new0 (guint, fusion.n + 2);
   for (guint p = 0; p < fusion.n; p++)
     {
       OrtrainNode *node = graph->nodes->pdata[p];
@@ -454,8 +458,7 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
       fusion.places[p].group = p;
       fusion.places[p].members = g_array_new (FALSE, FALSE, sizeof (guint));
       g_array_append_val (fusion.places[p].members, p);
-      if (node->op == NULL || (node->op->flags & ORTRAIN_OP_CONTROL))
-        g_array_append_val (fusion.barriers, p);
+      fusion.n_barriers[p + 1] = fusion.n_barriers[p] + (node->op == NULL || (node->op->flags & ORTRAIN_OP_CONTROL));
     }
   for (guint p = 0; p < fusion.n; p++)
     fusion.places[p].fusable = is_fusable (fusion.places[p].node);
@@ -494,7 +497,7 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
     if (fusion.places[p].members != NULL)
       g_array_unref (fusion.places[p].members);
   g_array_unref (fusion.stack);
-  g_array_unref (fusion.barriers);
+  g_free (fusion.n_barriers);
   g_free (fusion.places);
   return ok && ortrain_graph_sort (graph, error);
 }

@@ -12,6 +12,9 @@
  * Dinic's algorithm.) */
 
 #define UNLIMITED (G_MAXINT64 / 4)
+/* Edges that the search for the cut may look at. Where it takes more, everything is kept as it was. */
+#define WORK_PER_VALUE 2000
+#define LEAST_WORK 10000000
 
 typedef struct
 {
@@ -64,9 +67,9 @@ find_levels (Network *net, guint source, guint sink, guint *queue)
   return net->level[sink] >= 0;
 }
 
-/* One augmenting path along the levels, without recursion. path: edges on the way. */
+/* One augmenting path along the levels, without recursion. path: edges on the way. Counts edges that it looks at. */
 static gint64
-augment (Network *net, guint source, guint sink, GArray *path)
+augment (Network *net, guint source, guint sink, GArray *path, guint64 *work)
 {
   g_array_set_size (path, 0);
   guint v = source;
@@ -77,6 +80,7 @@ augment (Network *net, guint source, guint sink, GArray *path)
         {
           guint e = g_array_index (net->out[v], guint, net->next[v]);
           const Edge *edge = &g_array_index (net->edges, Edge, e);
+          (*work)++;
           if (edge->capacity > 0 && net->level[edge->to] == net->level[v] + 1)
             {
               g_array_append_val (path, e);
@@ -95,6 +99,7 @@ augment (Network *net, guint source, guint sink, GArray *path)
       net->next[v]++;
     }
   gint64 width = UNLIMITED;
+  *work += path->len;
   for (guint i = 0; i < path->len; i++)
     width = MIN (width, g_array_index (net->edges, Edge, g_array_index (path, guint, i)).capacity);
   for (guint i = 0; i < path->len; i++)
@@ -223,11 +228,14 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
       if (is_read_backward (value))
         add_edge (&net, 2 * i + 1, sink, UNLIMITED);
     }
-  while (find_levels (&net, source, sink, queue))
+  guint64 work = 0;
+  const guint64 limit = LEAST_WORK + (guint64) WORK_PER_VALUE * n;
+  while (work < limit && find_levels (&net, source, sink, queue))
     {
       for (guint v = 0; v < net.n; v++)
         net.next[v] = 0;
-      while (augment (&net, source, sink, path) > 0)
+      work += net.edges->len;
+      while (work < limit && augment (&net, source, sink, path, &work) > 0)
         ;
     }
 
@@ -254,7 +262,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < n; i++)
     {
       OrtrainValue *value = graph->values->pdata[i];
-      kept[i] = !near_sink[2 * i] || lives_anyhow (value) ||
+      kept[i] = work >= limit || !near_sink[2 * i] || lives_anyhow (value) ||
                 (value->producer != NULL && value->producer->phase == ORTRAIN_PHASE_BACKWARD);
     }
   for (guint v = 0; v < net.n; v++)
