@@ -21,6 +21,7 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
     {
       OrtrainValue *from = self->values->pdata[i];
       OrtrainValue *to = ortrain_graph_new_value (copy, from->name);
+      to->is_named = from->is_named;
       to->kind = from->kind;
       ortrain_value_set_shape (to, from->dtype, from->dims, from->rank);
       ortrain_value_set_content (to, from->content, from->n_content);

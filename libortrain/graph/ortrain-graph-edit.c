@@ -25,6 +25,7 @@ ortrain_graph_new_value (OrtrainGraph *self, const char *name)
   OrtrainValue *value = g_object_new (ORTRAIN_TYPE_VALUE, NULL);
   value->graph = self;
   value->name = unique_name (self, name);
+  value->is_named = name != NULL && *name != '\0';
   value->id = self->values->len;
   g_ptr_array_add (self->values, value);
   g_hash_table_insert (self->by_name, value->name, value);
@@ -132,6 +133,7 @@ ortrain_node_set_n_outputs (OrtrainNode *self, guint n)
       g_autofree char *name =
           self->name[0] != '\0' ? g_strdup_printf ("%s.out%u", self->name, i) : g_strdup (self->op_type);
       OrtrainValue *value = ortrain_graph_new_value (self->graph, name);
+      value->is_named = FALSE;
       self->outputs->pdata[i] = NULL;
       ortrain_node_set_output (self, i, value);
     }
@@ -194,7 +196,16 @@ ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
   if (replacement->declaration == NULL)
     replacement->declaration = g_steal_pointer (&self->declaration);
   if (!self->is_output)
-    return;
+    {
+      /* a loss may name any value of the file */
+      if (self->is_named && !replacement->is_named && replacement->kind == ORTRAIN_VALUE_COMPUTED)
+        {
+          g_autofree char *moved = g_strdup (self->name);
+          ortrain_value_rename (self, NULL);
+          ortrain_value_rename (replacement, moved);
+        }
+      return;
+    }
   /* The graph's output keeps its place and its name, unless the replacement is one that others know by its own name. */
   OrtrainGraph *graph = self->graph;
   guint position;
@@ -231,5 +242,6 @@ ortrain_value_rename (OrtrainValue *self, const char *name)
   char *unique = unique_name (self->graph, name);
   g_free (self->name);
   self->name = unique;
+  self->is_named = name != NULL && *name != '\0';
   g_hash_table_insert (self->graph->by_name, self->name, self);
 }

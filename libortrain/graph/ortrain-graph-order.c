@@ -123,16 +123,12 @@ mark_value (OrtrainValue *value, gpointer data)
   ((gboolean *) data)[value->id] = TRUE;
 }
 
-guint
-ortrain_graph_remove_dead (OrtrainGraph *self)
+gboolean *
+ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guint n_values)
 {
-  if (!ortrain_graph_sort (self, NULL))
-    return 0;
-  g_autofree gboolean *needed = g_new0 (gboolean, self->values->len + 1);
-  for (guint i = 0; i < self->outputs->len; i++)
-    needed[((OrtrainValue *) self->outputs->pdata[i])->id] = TRUE;
-
-  guint n_dead = 0;
+  gboolean *needed = g_new0 (gboolean, self->values->len + 1);
+  for (guint i = 0; i < n_values; i++)
+    needed[values[i]->id] = TRUE;
   for (guint i = self->nodes->len; i-- > 0;)
     {
       OrtrainNode *node = self->nodes->pdata[i];
@@ -143,13 +139,25 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
           live = output != NULL && needed[output->id];
         }
       node->mark = live;
-      n_dead += !live;
       for (guint k = 0; k < node->inputs->len && live; k++)
         if (node->inputs->pdata[k] != NULL)
           needed[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
       if (live)
         visit_captures (node, self, 0, mark_value, needed);
     }
+  return needed;
+}
+
+guint
+ortrain_graph_remove_dead (OrtrainGraph *self)
+{
+  if (!ortrain_graph_sort (self, NULL))
+    return 0;
+  g_autofree gboolean *needed =
+      ortrain_graph_find_needed (self, (OrtrainValue *const *) self->outputs->pdata, self->outputs->len);
+  guint n_dead = 0;
+  for (guint i = 0; i < self->nodes->len; i++)
+    n_dead += !((OrtrainNode *) self->nodes->pdata[i])->mark;
   if (n_dead > 0)
     {
       g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self);

@@ -62,6 +62,7 @@ struct _OrtrainValue
 
   OrtrainGraph *graph; /* no reference; NULL once removed */
   char *name;
+  gboolean is_named; /* by somebody: not a name that was made up for it */
   OrtrainValueKind kind;
   OrtrainDType dtype;
   gint rank;        /* -1: unknown */
@@ -181,7 +182,10 @@ void ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint inde
 
 /* Whole-graph. */
 gboolean ortrain_graph_sort (OrtrainGraph *self,
-                             GError **error);         /* stable topological order; MODEL_ERROR_CYCLE names nodes */
+                             GError **error); /* stable topological order; MODEL_ERROR_CYCLE names nodes */
+/* Beside the values of a sorted graph: whether these values are computed from it. Sets the marks of the nodes that they
+ * need, and clears those of all others. */
+gboolean *ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guint n_values);
 guint ortrain_graph_remove_dead (OrtrainGraph *self); /* nodes and values that no output needs; inputs and
                                                          parameters stay; returns the number of nodes */
 typedef struct

@@ -490,8 +490,27 @@ ortrain_model_get_file_graph (OrtrainModel *self)
 #define MIN_OPSET 1
 #define MAX_OPSET 28 /* nothing that is known here changed between 23 and this but in ways that upgrades handle */
 
+/* Makes these values the outputs, and removes what they do not need. A name that the file does not have is left to whom
+ * it was meant for. */
+static void
+keep_only (OrtrainGraph *graph, const char *const *names)
+{
+  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
+  for (guint i = 0; i < outputs->len; i++)
+    if (!g_strv_contains (names, ((OrtrainValue *) outputs->pdata[i])->name))
+      ortrain_graph_mark_output (graph, outputs->pdata[i], FALSE);
+  for (guint i = 0; names[i] != NULL; i++)
+    {
+      OrtrainValue *value = ortrain_graph_find_value (graph, names[i]);
+      if (value != NULL && !value->is_output)
+        ortrain_graph_mark_output (graph, value, TRUE);
+    }
+  ortrain_graph_remove_dead (graph);
+}
+
+/* only: names of values, NULL for all outputs */
 static OrtrainGraph *
-make_graph (OrtrainModel *self, gboolean ignore_declarations, GError **error)
+make_graph (OrtrainModel *self, gboolean ignore_declarations, const char *const *only, GError **error)
 {
   OrtrainGraphReader reader = {
     .proto = self->proto, .tensors = &self->tensors, .limits = self->limits, .ignores_declarations = ignore_declarations
@@ -517,10 +536,28 @@ make_graph (OrtrainModel *self, gboolean ignore_declarations, GError **error)
         }
     }
   /* A graph of its own, not a copy: upgrading changes the bodies of control flow too. */
-  gboolean ok = ortrain_graph_reader_read (&reader, error) && ortrain_ops_upgrade (reader.graph, error) &&
-                ortrain_ops_infer (reader.graph, error);
+  gboolean ok = ortrain_graph_reader_read (&reader, error);
+  if (ok && only != NULL)
+    keep_only (reader.graph, only);
+  ok = ok && ortrain_ops_upgrade (reader.graph, error) && ortrain_ops_infer (reader.graph, error);
   OrtrainGraph *graph = ok ? g_steal_pointer (&reader.graph) : NULL;
   ortrain_graph_reader_clear (&reader);
+  return graph;
+}
+
+OrtrainGraph *
+ortrain_model_make_graph_of (OrtrainModel *self, const char *const *names, GError **error)
+{
+  g_mutex_lock (&self->lock);
+  OrtrainGraph *graph = make_graph (self, FALSE, names, error);
+  g_mutex_unlock (&self->lock);
+  for (guint i = 0; graph != NULL && names[i] != NULL; i++)
+    {
+      OrtrainValue *in_file = ortrain_graph_find_value (self->reader.graph, names[i]);
+      OrtrainValue *value = ortrain_graph_find_value (graph, names[i]);
+      if (value != NULL && value->is_output && (in_file == NULL || !in_file->is_output))
+        ortrain_graph_mark_output (graph, value, FALSE);
+    }
   return graph;
 }
 
@@ -529,10 +566,10 @@ static OrtrainGraph *
 make_hinted_graph (OrtrainModel *self, GError **error)
 {
   g_autoptr (GError) local_error = NULL;
-  OrtrainGraph *graph = make_graph (self, FALSE, &local_error);
+  OrtrainGraph *graph = make_graph (self, FALSE, NULL, &local_error);
   if (graph == NULL && (g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE) ||
                         g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE)))
-    graph = make_graph (self, TRUE, NULL);
+    graph = make_graph (self, TRUE, NULL, NULL);
   if (graph == NULL)
     {
       g_propagate_error (error, g_steal_pointer (&local_error));
@@ -586,7 +623,7 @@ OrtrainGraph *
 ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error)
 {
   g_mutex_lock (&self->lock);
-  OrtrainGraph *graph = make_graph (self, TRUE, error);
+  OrtrainGraph *graph = make_graph (self, TRUE, NULL, error);
   g_mutex_unlock (&self->lock);
   return graph;
 }

@@ -29,6 +29,7 @@ typedef enum
   ORTRAIN_OP_NO_GRADIENT = 1 << 5, /* piecewise constant, integer or logic: gradient is zero by definition */
   ORTRAIN_OP_SHAPE_ONLY = 1 << 6,  /* reads shapes, never elements (Shape, Size): its input need not live */
   ORTRAIN_OP_CONTROL = 1 << 7,     /* has subgraphs (If, Loop, Scan) */
+  ORTRAIN_OP_DATA_SHAPED = 1 << 9, /* the shape of its outputs depends on elements of its inputs */
 } OrtrainOpFlags;
 
 /* What output 0 is of input 0 where models end: losses then start from the scores. */

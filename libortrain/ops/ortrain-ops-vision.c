@@ -315,7 +315,7 @@ static const OrtrainOpDef rows[] = {
   { .name = "GridSampleGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3,
     .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 1, .flags = ORTRAIN_OP_NO_GRADIENT, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
+    .max_outputs = 1, .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
     .types = "sslss", .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .infer = infer_det },

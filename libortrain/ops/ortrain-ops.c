@@ -194,6 +194,13 @@ bind_names (OrtrainGraph *graph, GError **error)
   for (GList *l = names; l != NULL; l = l->next)
     g_string_append_printf (list, "%s%s (%u)", list->len > 0 ? ", " : "", (char *) l->data,
                             GPOINTER_TO_UINT (g_hash_table_lookup (unknown, l->data)));
+  for (guint i = 0; i < graph->nodes->len; i++)
+    if (((OrtrainNode *) graph->nodes->pdata[i])->op == NULL)
+      {
+        g_autofree char *text = ortrain_node_describe (graph->nodes->pdata[i]);
+        g_string_append_printf (list, "; the first is %s", text);
+        break;
+      }
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
                "The model has operators that are not known: %s", list->str);
   return FALSE;

@@ -3,8 +3,9 @@
 
 #include "core/ortrain-field-private.h"
 #include "grad/ortrain-gradient-private.h"
+#include "grad/ortrain-scores-private.h"
 #include "ops/ortrain-op-private.h"
-#include "provider/ortrain-provider-private.h"
+#include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-obstacle-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-training-graph-private.h"
@@ -62,57 +63,22 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   g_list_store_append (check->list, obstacle);
 }
 
-/* In the graph as the file has it. Returns whether there were any. */
+/* Returns whether there were any. */
 static gboolean
-find_unknown (Check *check)
+find_blocked (Check *check, OrtrainGraph *graph)
 {
-  OrtrainGraph *graph = ortrain_model_get_file_graph (check->model);
   gboolean any = FALSE;
   for (guint n = 0; graph != NULL && n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      if (ortrain_ops_lookup (node->domain, node->op_type) != NULL)
+      const OrtrainBlock block = ortrain_node_find_block (node);
+      if (block.reason == NULL)
         continue;
-      add (check, node, "", "the operator is not known",
-           *node->domain == '\0'
-               ? "export the model with other operators"
-               : "the operator belongs to another runtime: export the model with ONNX's own operators");
+      add (check, node, block.dtype != ORTRAIN_DTYPE_UNDEFINED ? ortrain_dtype_get_name (block.dtype) : "",
+           block.reason, block.hint);
       any = TRUE;
     }
   return any;
-}
-
-/* Operators that a plan runs without a kernel of their own. */
-static gboolean
-needs_no_kernel (const OrtrainNode *node)
-{
-  static const char *const host[] = { "Constant", "Shape", "Size", "Identity", "ConstantOfShape", NULL };
-  return node->op == NULL || (node->op->flags & (ORTRAIN_OP_VIEW | ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_CONTROL)) ||
-         (*node->domain == '\0' && g_strv_contains (host, node->op_type));
-}
-
-static void
-find_without_kernel (Check *check, OrtrainGraph *graph)
-{
-  const OrtrainProvider *provider = ortrain_provider_get_cpu ();
-  static const char *const depends_on_data[] = { "NonZero", "Unique", "Compress", "NonMaxSuppression", NULL };
-  for (guint n = 0; n < graph->nodes->len; n++)
-    {
-      OrtrainNode *node = graph->nodes->pdata[n];
-      OrtrainValue *deciding =
-          ortrain_node_input (node, 0) != NULL ? ortrain_node_input (node, 0) : ortrain_node_output (node, 0);
-      OrtrainDType dtype = deciding != NULL ? deciding->dtype : ORTRAIN_DTYPE_UNDEFINED;
-      if (!needs_no_kernel (node) && provider->find_kernel (provider, node->domain, node->op_type, dtype) == NULL)
-        {
-          const char *name = dtype != ORTRAIN_DTYPE_UNDEFINED ? ortrain_dtype_get_name (dtype) : "";
-          add (check, node, name, "there is no kernel for this operator and type",
-               ortrain_dtype_is_floating (dtype) ? "export the model in float32" : "");
-        }
-      if (*node->domain == '\0' && g_strv_contains (depends_on_data, node->op_type) &&
-          ortrain_node_output (node, 0) != NULL && ortrain_node_output (node, 0)->tensor == NULL)
-        add (check, node, "", "the shape of its output depends on computed data, which cannot be planned for training",
-             "export the model without it, or freeze that part of the input");
-    }
 }
 
 static void
@@ -159,7 +125,7 @@ find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
           ortrain_gradient_find_obstacles (graph, output, (OrtrainValue *const *) candidates->pdata, candidates->len);
       for (guint k = 0; k < obstacles->len; k++)
         add_without_gradient (check, obstacles->pdata[k]);
-      if (obstacles->len == 0)
+      if (obstacles->len == 0 && ortrain_graph_find_blocked (graph, output) == NULL)
         {
           some = TRUE;
           for (guint k = 0; k < candidates->len; k++)
@@ -190,6 +156,22 @@ note_padding (Check *check, GStrvBuilder *notes)
       g_autofree char *note = g_strdup_printf ("row %d of '%s' stands for padding, as the exporter says: it does not "
                                                "train (set_padding_row (\"%s\", -1) trains it)",
                                                GPOINTER_TO_INT (row) - 1, (const char *) name, (const char *) name);
+      g_strv_builder_add (notes, note);
+    }
+}
+
+static void
+note_scores (OrtrainGraph *graph, GStrvBuilder *notes)
+{
+  for (guint i = 0; i < graph->outputs->len; i++)
+    {
+      OrtrainValue *output = graph->outputs->pdata[i];
+      const OrtrainNode *node = ortrain_scores_find_node (output, NULL);
+      if (node == NULL)
+        continue;
+      g_autofree char *note =
+          g_strdup_printf ("output '%s' is the %s of '%s': cross entropy is computed from '%s'", output->name,
+                           node->op_type, ortrain_node_input (node, 0)->name, ortrain_node_input (node, 0)->name);
       g_strv_builder_add (notes, note);
     }
 }
@@ -365,18 +347,19 @@ ortrain_model_check (OrtrainModel *self)
   check.told = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   g_autoptr (GError) error = NULL;
-  OrtrainGraph *graph = ortrain_model_get_graph (self, &error);
-  if (graph == NULL)
+  OrtrainGraph *whole = ortrain_model_get_graph (self, &error);
+  g_autoptr (OrtrainGraph) graph = whole != NULL ? g_object_ref (whole) : NULL;
+  if (whole == NULL)
     {
-      if (!find_unknown (&check))
+      if (!find_blocked (&check, ortrain_model_get_file_graph (self)))
         add (&check, NULL, "", error->message, "");
+      graph = ortrain_model_make_known_graph (self, (const char *const[]){ NULL }, NULL);
     }
-  else
+  if (whole != NULL || (graph != NULL && graph->outputs->len > 0))
     {
-      find_without_kernel (&check, graph);
-      guint n_hard = g_list_model_get_n_items (report->obstacles);
-      gboolean some = find_without_gradient (&check, graph, &report->n_trainable);
-      report->trainable = n_hard == 0 && some;
+      find_blocked (&check, graph);
+      report->trainable = find_without_gradient (&check, graph, &report->n_trainable);
+      note_scores (graph, notes);
       note_pairs (&check, notes);
       note_padding (&check, notes);
     }

@@ -4,6 +4,7 @@
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-loss-private.h"
 #include "ops/ortrain-op-private.h"
+#include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-training-options-private.h"
 #include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-vanishing-gradients-private.h"
@@ -583,8 +584,13 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     }
   self->targets = g_strv_builder_end (targets);
   self->evaluation_loss_name = g_strdup (find_by_role (self->evaluation_loss, ORTRAIN_ROLE_LOSS)->name);
-  if (!ortrain_graph_sort (self->evaluation_loss, error) ||
-      !ortrain_optimize_symbolic_graph (self->evaluation, error) ||
+  if (!ortrain_graph_sort (self->evaluation_loss, error) || !ortrain_graph_sort (self->evaluation, error))
+    return NULL;
+  ortrain_graph_drop_blocked_outputs (self->evaluation);
+  ortrain_graph_drop_blocked_outputs (self->evaluation_loss);
+  ortrain_graph_remove_dead (self->evaluation);
+  ortrain_graph_remove_dead (self->evaluation_loss);
+  if (!ortrain_optimize_symbolic_graph (self->evaluation, error) ||
       !ortrain_optimize_symbolic_graph (self->evaluation_loss, error))
     return NULL;
 
@@ -592,8 +598,10 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   if (!build_training (self, options, error))
     return NULL;
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
-  for (guint i = 0; self->training->notes != NULL && i < self->training->notes->len; i++)
-    g_strv_builder_add (notes, self->training->notes->pdata[i]);
+  OrtrainGraph *const noted[] = { self->training, model_graph, self->evaluation };
+  for (guint g = 0; g < G_N_ELEMENTS (noted); g++)
+    for (guint i = 0; noted[g]->notes != NULL && i < noted[g]->notes->len; i++)
+      g_strv_builder_add (notes, noted[g]->notes->pdata[i]);
   self->notes = g_strv_builder_end (notes);
   return g_steal_pointer (&self);
 }

@@ -455,6 +455,13 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
     with_loss = ortrain_tensor_dict_contains (inputs, self->graph->targets[i]);
   const OrtrainTrainingRun run = with_loss ? ORTRAIN_TRAINING_RUN_EVALUATE_LOSS : ORTRAIN_TRAINING_RUN_EVALUATE;
   OrtrainGraph *graph = with_loss ? self->graph->evaluation_loss : self->graph->evaluation;
+  if (graph->outputs->len == 0)
+    {
+      g_autofree char *notes = g_strjoinv ("; ", self->graph->notes);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                   "the model has no output that can be computed%s%s", *notes != '\0' ? ": " : "", notes);
+      return NULL;
+    }
   g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, graph, inputs, error);
   if (feeds == NULL || !ortrain_training_session_bind_feeds (self, run, feeds, error))
     return NULL;

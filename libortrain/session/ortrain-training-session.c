@@ -4,6 +4,7 @@
 #include "core/ortrain-home-private.h"
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
+#include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 #include "transform/ortrain-optimizer-private.h"
@@ -213,11 +214,35 @@ ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTraini
   return FALSE;
 }
 
+/* The whole graph, or the part of it that is known. */
+static OrtrainGraph *
+get_graph (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
+{
+  OrtrainGraph *graph = ortrain_model_get_graph (model, NULL);
+  GListModel *losses = ortrain_training_options_get_losses (options);
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+  if (graph != NULL)
+    return g_object_ref (graph);
+  if (ortrain_model_get_file_graph (model) == NULL || g_list_model_get_n_items (losses) == 0)
+    {
+      graph = ortrain_model_get_graph (model, error);
+      return graph != NULL ? g_object_ref (graph) : NULL;
+    }
+  for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
+    {
+      g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
+      if (ortrain_loss_get_output (loss) != NULL)
+        g_strv_builder_add (builder, ortrain_loss_get_output (loss));
+    }
+  g_auto (GStrv) names = g_strv_builder_end (builder);
+  return ortrain_model_make_known_graph (model, (const char *const *) names, error);
+}
+
 static gboolean
 make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
   const OrtrainProvider *provider = ortrain_provider_get_cpu ();
-  OrtrainGraph *model_graph = ortrain_model_get_graph (model, error);
+  g_autoptr (OrtrainGraph) model_graph = get_graph (model, options, error);
   if (model_graph == NULL)
     return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (model);

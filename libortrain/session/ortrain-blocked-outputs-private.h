@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "model/ortrain-model.h"
+#include "ops/ortrain-op-private.h"
+
+/* Nodes that no plan can have, and the outputs of a model that depend on them. */
+typedef struct
+{
+  const char *reason; /* NULL: nothing is wrong with the node */
+  const char *hint;
+  OrtrainDType dtype; /* that matters; or UNDEFINED */
+} OrtrainBlock;
+
+OrtrainBlock ortrain_node_find_block (const OrtrainNode *node);
+/* The first such node that an output of a sorted graph depends on, or NULL. */
+OrtrainNode *ortrain_graph_find_blocked (OrtrainGraph *graph, OrtrainValue *output);
+/* Unmarks those outputs of a sorted graph, but for that with ROLE_LOSS, and adds a note about each to the graph. */
+void ortrain_graph_drop_blocked_outputs (OrtrainGraph *graph);
+
+/* The graph of a model whose graph cannot be made as a whole: of its outputs that do not depend on operators that are not
+ * known, and of `values` (NULL-terminated names of any values of the file), which are no outputs of the result. Its notes
+ * say what was left out, and why. transfer full; NULL with the reason why there is no graph of `values`. */
+OrtrainGraph *ortrain_model_make_known_graph (OrtrainModel *model, const char *const *values, GError **error);
