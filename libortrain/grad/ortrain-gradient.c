@@ -201,20 +201,12 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
       for (guint i = 0; i < n_inputs; i++)
         asked[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
 
-      OrtrainGradContext ctx = { graph, node, from, asked, to, n_outputs };
-      ok = node->op->gradient (&ctx, error);
+      OrtrainGradContext ctx = { graph, node, from, asked, to, n_outputs, NULL };
+      ok = ortrain_grad_run (&ctx, error);
       for (guint i = 0; i < n_inputs && ok; i++)
         {
           if (!asked[i])
             continue;
-          if (to[i] == NULL)
-            {
-              g_autofree char *text = ortrain_node_describe (node);
-              g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
-                           "%s has no gradient for its input %u", text, i);
-              ok = FALSE;
-              break;
-            }
           /* A rule may have put other inputs on the node; contributions belong to the value that was there. */
           OrtrainValue *input = node->inputs->pdata[i];
           if (input->id >= n_old_values)

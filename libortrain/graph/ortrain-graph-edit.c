@@ -73,7 +73,8 @@ ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value
   g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, NULL, 0, NULL);
   *(double *) ortrain_tensor_peek_writable (wide) = value;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_cast (wide, dtype, NULL);
-  return ortrain_graph_new_initializer (self, "const", tensor);
+  /* a type that is no number: the operator that reads the constant says so */
+  return ortrain_graph_new_initializer (self, "const", tensor != NULL ? tensor : wide);
 }
 
 void

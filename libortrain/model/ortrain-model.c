@@ -539,7 +539,8 @@ make_graph (OrtrainModel *self, gboolean ignore_declarations, const char *const 
   gboolean ok = ortrain_graph_reader_read (&reader, error);
   if (ok && only != NULL)
     keep_only (reader.graph, only);
-  ok = ok && ortrain_ops_upgrade (reader.graph, error) && ortrain_ops_infer (reader.graph, error);
+  ok = ok && ortrain_ops_check_foreign (reader.graph, error) && ortrain_ops_upgrade (reader.graph, error) &&
+       ortrain_ops_infer (reader.graph, error);
   OrtrainGraph *graph = ok ? g_steal_pointer (&reader.graph) : NULL;
   ortrain_graph_reader_clear (&reader);
   return graph;

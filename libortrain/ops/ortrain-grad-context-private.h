@@ -14,7 +14,12 @@ struct _OrtrainGradContext
   const gboolean *wanted;                /* [n_inputs]: whether the gradient of input i is asked for */
   OrtrainValue **input_gradients;        /* [n_inputs]: filled by the rule */
   guint n_outputs;                       /* before the rule gave the node more of them */
+  GError *error; /* of the first node that the rule wrote and that is not possible; what follows is not inferred */
 };
+
+/* Runs the rule of ctx->node. All that it wrote is possible, and every gradient that is wanted is there and of the type
+ * and, as far as they are known, the extents of its input; else an error that names the forward node. */
+gboolean ortrain_grad_run (OrtrainGradContext *ctx, GError **error);
 
 #define ortrain_grad_input(ctx, i) ortrain_node_input ((ctx)->node, i)
 #define ortrain_grad_output(ctx, k) ortrain_node_output ((ctx)->node, k)

@@ -3,6 +3,52 @@
 
 #include <stdarg.h>
 
+static gboolean
+fits (const OrtrainValue *gradient, const OrtrainValue *input)
+{
+  if (gradient->dtype != input->dtype)
+    return FALSE;
+  if (gradient->rank < 0 || input->rank < 0)
+    return TRUE;
+  gboolean same = gradient->rank == input->rank;
+  for (gint d = 0; d < input->rank && same; d++)
+    same = !ortrain_dim_is_int (gradient->dims[d]) || !ortrain_dim_is_int (input->dims[d]) ||
+           gradient->dims[d].value == input->dims[d].value;
+  return same;
+}
+
+gboolean
+ortrain_grad_run (OrtrainGradContext *ctx, GError **error)
+{
+  GError *own = NULL;
+  gboolean ok = ctx->node->op->gradient (ctx, &own);
+  if (ctx->error == NULL)
+    ctx->error = own;
+  else
+    g_clear_error (&own); /* follows from the first */
+  for (guint i = 0; i < ctx->node->inputs->len && ok && ctx->error == NULL; i++)
+    {
+      const OrtrainValue *gradient = ctx->input_gradients[i], *input = ctx->node->inputs->pdata[i];
+      if (!ortrain_grad_wants (ctx, i))
+        continue;
+      if (gradient == NULL)
+        ok = ortrain_grad_fail (ctx, &ctx->error, "there is no gradient for input %u", i);
+      else if (!fits (gradient, input))
+        {
+          g_autofree char *a = ortrain_value_describe (gradient), *b = ortrain_value_describe (input);
+          ok = ortrain_grad_fail (ctx, &ctx->error, "the gradient of input %u (%s) would be %s", i, b, a);
+        }
+    }
+  if (ok && ctx->error == NULL)
+    return TRUE;
+  g_autofree char *node = ortrain_node_describe (ctx->node);
+  if (g_str_has_prefix (ctx->error->message, node))
+    g_propagate_error (error, g_steal_pointer (&ctx->error));
+  else
+    g_propagate_prefixed_error (error, g_steal_pointer (&ctx->error), "%s: cannot compute its gradient: ", node);
+  return FALSE;
+}
+
 gboolean
 ortrain_grad_wants (OrtrainGradContext *ctx, guint i)
 {
@@ -47,9 +93,8 @@ ortrain_grad_node (OrtrainGradContext *ctx, const char *domain, const char *op_t
       node->attributes = attributes;
     }
   node->phase = ORTRAIN_PHASE_BACKWARD;
-  g_autoptr (GError) error = NULL;
-  if (!ortrain_ops_infer_node (node, &error))
-    g_critical ("A gradient rule wrote a node that is not possible: %s", error->message);
+  if (ctx->error == NULL)
+    ortrain_ops_infer_node (node, &ctx->error);
   return node;
 }
 

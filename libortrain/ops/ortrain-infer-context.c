@@ -111,6 +111,8 @@ void
 ortrain_infer_set (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
 {
   OrtrainValue *value = ortrain_node_output (ctx->node, k);
+  if (rank > ORTRAIN_MAX_RANK)
+    ctx->excess_rank = rank;
   if (value != NULL)
     ortrain_value_set_shape (value, dtype, dims, rank);
 }
@@ -119,9 +121,7 @@ void
 ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType dtype, gint rank)
 {
   OrtrainDim dims[ORTRAIN_MAX_RANK];
-  if (rank > ORTRAIN_MAX_RANK) /* the length of a fed shape says so: a file may declare anything */
-    rank = -1;
-  for (gint i = 0; i < rank; i++)
+  for (gint i = 0; i < MIN (rank, ORTRAIN_MAX_RANK); i++)
     dims[i] = ortrain_dim_unknown (ctx->dims);
   ortrain_infer_set (ctx, k, dtype, dims, rank);
 }
@@ -229,7 +229,7 @@ ortrain_infer_get_number (OrtrainInferContext *ctx, guint i, double *number)
 gboolean
 ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GError **error)
 {
-  if (axis < -rank || axis >= MAX (rank, 1))
+  if (axis < -rank || axis >= rank)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                "axis %" G_GINT64_FORMAT " is out of range for %d dimensions", axis, rank);
   *result = (gint) (axis < 0 ? axis + rank : axis);

@@ -61,6 +61,11 @@ struct _OrtrainOpDef
    * `dtypes` says, for input 0. NULL: there is no second input. */
   const char *types;
   OrtrainScores scores;
+  /* What operands must be, beside its type. Bit i: input i … */
+  guint32 vector_inputs;   /* … has rank 1 (or 0, as exporters write a single number) */
+  guint32 scalar_inputs;   /* … has one element */
+  guint32 shaped_inputs;   /* … has the shape of input 0 */
+  guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
 };
 
 typedef struct
@@ -80,6 +85,9 @@ const OrtrainOpDef *ortrain_ops_get_nth (guint index);
 
 /* Looks up every node's row, checks arity and types; all unknown operators are listed in one error. Subgraphs too. */
 gboolean ortrain_ops_bind (OrtrainGraph *graph, GError **error);
+/* What comes from outside has no operators of our own domain: passes and gradient rules write those, for kernels that
+ * trust them. Subgraphs too. */
+gboolean ortrain_ops_check_foreign (OrtrainGraph *graph, GError **error);
 /* bind, then upgrade every node to operator set 23 and set graph->opset. */
 gboolean ortrain_ops_upgrade (OrtrainGraph *graph, GError **error);
 /* Types and shapes of all values, in graph order (sorts first). Declared shapes that inference contradicts are written
@@ -94,6 +102,7 @@ struct _OrtrainInferContext
   OrtrainNode *node;
   OrtrainGraph *graph;
   OrtrainDimSpace *dims;
+  gint excess_rank; /* of a result with more dimensions than are supported, which `infer` wanted to set; 0: none */
 };
 
 #define ortrain_infer_input(ctx, i) ortrain_node_input ((ctx)->node, i)

@@ -378,7 +378,7 @@ grad_scatter_nd (OrtrainGradContext *ctx, GError **error)
 #define GRAD_ROW(op, gradient_of)                                                                                      \
   {                                                                                                                    \
     .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 1), .host_inputs = 1 << 2, .no_grad_inputs = 6,        \
-    .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of                                                \
+    .vector_inputs = 4, .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of                            \
   }
 
 static const OrtrainOpDef rows[] = {
@@ -387,6 +387,7 @@ static const OrtrainOpDef rows[] = {
     .since = 7,
     ARITY (2, 1),
     .no_grad_inputs = 2,
+
     .types = ".i",
     .infer = infer_gather,
     .gradient = grad_gather },
@@ -395,6 +396,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (2, 1),
     .no_grad_inputs = 2,
+
     .types = ".i",
     .infer = infer_gather_elements,
     .gradient = grad_gather_elements },
@@ -403,6 +405,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (2, 1),
     .no_grad_inputs = 2,
+
     .types = ".i",
     .infer = infer_gather_nd,
     .gradient = grad_gather_nd },
@@ -414,6 +417,7 @@ static const OrtrainOpDef rows[] = {
     .since = 9,
     ARITY (3, 1),
     .no_grad_inputs = 2,
+
     .types = ".i0",
     .infer = infer_scatter_elements,
     .upgrade = upgrade_scatter },
@@ -422,6 +426,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (3, 1),
     .no_grad_inputs = 2,
+
     .types = ".i0",
     .infer = infer_scatter_elements,
     .gradient = grad_scatter_elements },
@@ -430,6 +435,7 @@ static const OrtrainOpDef rows[] = {
     .since = 11,
     ARITY (3, 1),
     .no_grad_inputs = 2,
+
     .types = ".i0",
     .infer = infer_scatter_nd,
     .gradient = grad_scatter_nd },

@@ -19,14 +19,17 @@ infer_transpose (OrtrainInferContext *ctx, GError **error)
   OrtrainDim out[ORTRAIN_MAX_RANK];
   guint32 seen = 0;
 
-  if (rank < 0)
+  if (perm == NULL && rank < 0)
     {
-      ortrain_infer_set_unknown (ctx, 0, dtype, perm != NULL && n <= ORTRAIN_MAX_RANK ? (gint) n : -1);
+      ortrain_infer_set_unknown (ctx, 0, dtype, -1);
       return TRUE;
     }
-  if (perm != NULL && n != (gsize) rank)
+  if (perm != NULL && rank >= 0 && n != (gsize) rank)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                "perm has %" G_GSIZE_FORMAT " entries for an input of rank %d", n, rank);
+  const gboolean known = rank >= 0;
+  if (!known)
+    rank = (gint) n; /* perm is as long as the shape, whatever that is, and names each axis once */
   for (gint i = 0; i < rank; i++)
     {
       gint axis = rank - 1 - i;
@@ -35,9 +38,13 @@ infer_transpose (OrtrainInferContext *ctx, GError **error)
       if (seen & (1u << axis))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "perm names axis %d twice", axis);
       seen |= 1u << axis;
-      out[i] = dims[axis];
+      if (known)
+        out[i] = dims[axis];
     }
-  ortrain_infer_set (ctx, 0, dtype, out, rank);
+  if (known)
+    ortrain_infer_set (ctx, 0, dtype, out, rank);
+  else
+    ortrain_infer_set_unknown (ctx, 0, dtype, rank);
   return TRUE;
 }
 
@@ -48,7 +55,7 @@ grad_transpose (OrtrainGradContext *ctx, GError **error)
   const gint64 *perm = ortrain_attributes_get_ints (ctx->node->attributes, "perm", &n);
   OrtrainValue *dy = ortrain_grad_of_output (ctx, 0);
   OrtrainAttributes *attributes = ortrain_attributes_new ();
-  if (perm != NULL && n <= ORTRAIN_MAX_RANK)
+  if (perm != NULL)
     {
       gint64 inverse[ORTRAIN_MAX_RANK];
       for (gsize i = 0; i < n; i++)
@@ -514,6 +521,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = -1,
     .host_inputs = ~(guint32) 1,
     .no_grad_inputs = ~(guint32) 1,
+
+    .vector_inputs = ~1u,
     .types = ".l",
     .infer = infer_concat_grad },
   { .name = "Split",
@@ -525,6 +534,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = -1,
     .host_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
+
+    .vector_inputs = 2,
     .types = ".l",
     .infer = infer_split,
     .gradient = grad_split,
@@ -538,6 +549,9 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .host_inputs = 3,
     .no_grad_inputs = 3,
+
+    .vector_inputs = 3,
+    .optional_inputs = ~1u,
     .types = "ll*2",
     .infer = infer_split_grad },
   { .name = "Slice",
@@ -549,6 +563,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .host_inputs = 0x1e,
     .no_grad_inputs = 0x1e,
+
+    .vector_inputs = 0x1e,
     .types = ".i",
     .infer = infer_slice,
     .gradient = grad_slice,
@@ -562,6 +578,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .host_inputs = 0x3e,
     .no_grad_inputs = 0x3e,
+
+    .vector_inputs = 0x3e,
     .types = ".li",
     .infer = infer_shape_grad,
     .gradient = grad_slice_grad },

@@ -256,7 +256,8 @@ static const OrtrainOpDef ops[] = {
   ROW ("GRU", 6, 3),
   ROW ("LSTM", 8, 4),
   { .name = "RecurrentGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 11, .max_inputs = 12,
-    .min_outputs = 1, .max_outputs = 7, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00000i0", .infer = infer_recurrent_grad },
+    .min_outputs = 1, .max_outputs = 7, .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .optional_inputs = 0x3f8, .types = ".00000i0", .infer = infer_recurrent_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (recurrent, ops);

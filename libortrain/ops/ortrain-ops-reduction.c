@@ -319,7 +319,7 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
 #define REDUCTION(op, rule)                                                                                            \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
-    .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes }
+ .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg }
@@ -338,19 +338,17 @@ static const OrtrainOpDef ops[] = {
   ARG ("ArgMax"),
   ARG ("ArgMin"),
   { .name = "CumSum", .domain = "", .since = 11, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = infer_cumulative,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .scalar_inputs = 2, .types = ".i", .infer = infer_cumulative,
     .gradient = gradient_cum_sum },
   { .name = "CumProd", .domain = "", .since = 26, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .types = ".i", .infer = infer_cumulative,
+    .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .scalar_inputs = 2, .types = ".i", .infer = infer_cumulative,
     .gradient = gradient_cum_prod },
   { .name = "CumProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".i0", .infer = infer_cumulative },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .scalar_inputs = 2, .shaped_inputs = 4, .types = ".i0", .infer = infer_cumulative },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,
-    .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2,
-    .types = ".0l", .infer = infer_like_second },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_like_second },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (reduction, ops);

@@ -583,6 +583,8 @@ static const OrtrainOpDef rows[] = {
     .flags = VIEW,
     .host_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
+
+    .vector_inputs = 1 << 1,
     .types = ".l",
     .infer = infer_reshape,
     .gradient = grad_reshape },
@@ -606,6 +608,8 @@ static const OrtrainOpDef rows[] = {
     .flags = VIEW,
     .host_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
+
+    .vector_inputs = 1 << 1,
     .types = ".l",
     .infer = infer_squeeze,
     .gradient = grad_reshape,
@@ -620,6 +624,8 @@ static const OrtrainOpDef rows[] = {
     .flags = VIEW,
     .host_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
+
+    .vector_inputs = 1 << 1,
     .types = ".l",
     .infer = infer_unsqueeze,
     .gradient = grad_reshape,
@@ -664,6 +670,8 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
     .host_inputs = 1,
     .no_grad_inputs = 1,
+
+    .vector_inputs = 1,
     .types = "l",
     .infer = infer_constant_of_shape },
   { .name = "EyeLike",
@@ -686,6 +694,7 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
     .host_inputs = 7,
     .no_grad_inputs = 7,
+    .scalar_inputs = 7,
     .types = ".0",
     .infer = infer_range },
   { .name = "Expand",
@@ -698,6 +707,8 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_CHEAP,
     .host_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
+
+    .vector_inputs = 1 << 1,
     .types = ".l",
     .infer = infer_expand,
     .gradient = grad_expand },

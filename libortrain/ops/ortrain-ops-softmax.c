@@ -57,7 +57,7 @@ gradient_softmax (OrtrainGradContext *ctx, GError **error)
     .upgrade = upgrade_softmax, .scores = kind }
 #define GRAD(op)                                                                                                       \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,              \
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = ortrain_infer_unary }
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shaped_inputs = 1 << 1, .types = ".0", .infer = infer_softmax }
 
 static const OrtrainOpDef ops[] = {
   ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX),

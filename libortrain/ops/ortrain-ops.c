@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-declarations-private.h"
+#include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-upgrade-private.h"
 
@@ -105,41 +106,15 @@ collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
   return TRUE;
 }
 
-static gboolean
-fits_arity (OrtrainNode *node, GError **error)
-{
-  const OrtrainOpDef *op = node->op;
-  const gint n_inputs = (gint) node->inputs->len, n_outputs = (gint) node->outputs->len;
-  const char *what = NULL;
-  gint found = 0, min = 0, max = 0;
-  if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
-    what = "inputs", found = n_inputs, min = op->min_inputs, max = op->max_inputs;
-  else if (n_outputs < op->min_outputs || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
-    what = "outputs", found = n_outputs, min = op->min_outputs, max = op->max_outputs;
-  if (what == NULL)
-    return TRUE;
-  g_autofree char *text = ortrain_node_describe (node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible", text,
-               found, what, min, max < 0 ? G_MAXINT : max);
-  return FALSE;
-}
-
-/* An empty name leaves an operand out. Only control flow may leave out some of the first ones; a result that nobody
- * wants is computed nevertheless. Of the first `n_inputs` inputs. */
+/* An empty name leaves an operand out; a result that nobody wants is computed nevertheless. Of the first `n_inputs`
+ * inputs. */
 static gboolean
 has_operands (OrtrainGraph *graph, OrtrainNode *node, gint n_inputs, GError **error)
 {
   const OrtrainOpDef *op = node->op;
-  if (*op->domain != '\0' || (op->flags & ORTRAIN_OP_CONTROL))
-    return TRUE;
-  for (gint k = 0; k < n_inputs; k++)
-    if (node->inputs->pdata[k] == NULL)
-      {
-        g_autofree char *text = ortrain_node_describe (node);
-        g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s: input %d is missing", text, k);
-        return FALSE;
-      }
-  for (gint k = 0; k < op->min_outputs; k++)
+  if (!ortrain_op_check_present (node, n_inputs, error))
+    return FALSE;
+  for (gint k = 0; k < op->min_outputs && *op->domain == '\0' && !(op->flags & ORTRAIN_OP_CONTROL); k++)
     if (node->outputs->pdata[k] == NULL)
       ortrain_node_set_output (node, (guint) k, ortrain_graph_new_value (graph, NULL));
   return TRUE;
@@ -163,7 +138,8 @@ check_old (OrtrainGraph *graph, gpointer data, GError **error)
                        text, n_inputs, n_outputs, few ? "few" : "many");
           return FALSE;
         }
-      if (!has_operands (graph, node, MIN (op->min_inputs, 1), error) || !each_subgraph (node, check_old, data, error))
+      if (!has_operands (graph, node, MIN (op->min_inputs, 1), error) || !ortrain_op_check_attributes (node, error) ||
+          !each_subgraph (node, check_old, data, error))
         return FALSE;
     }
   return TRUE;
@@ -175,7 +151,7 @@ check_arity (OrtrainGraph *graph, gpointer data, GError **error)
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
-      if (!fits_arity (node, error) || !has_operands (graph, node, node->op->min_inputs, error) ||
+      if (!ortrain_op_check_arity (node, error) || !has_operands (graph, node, node->op->min_inputs, error) ||
           !each_subgraph (node, check_arity, data, error))
         return FALSE;
     }
@@ -206,6 +182,33 @@ bind_names (OrtrainGraph *graph, GError **error)
   return FALSE;
 }
 
+static gboolean
+check_foreign (OrtrainGraph *graph, gpointer data, GError **error)
+{
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      if (g_str_equal (node->domain, ORTRAIN_DOMAIN))
+        {
+          g_autofree char *text = ortrain_node_describe (node);
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
+                       "%s: operators of the domain " ORTRAIN_DOMAIN
+                       " are made by the library itself, and refused in models",
+                       text);
+          return FALSE;
+        }
+      if (!each_subgraph (node, check_foreign, data, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_ops_check_foreign (OrtrainGraph *graph, GError **error)
+{
+  return check_foreign (graph, NULL, error);
+}
+
 gboolean
 ortrain_ops_bind (OrtrainGraph *graph, GError **error)
 {
@@ -222,7 +225,7 @@ infer_before (OrtrainGraph *graph, OrtrainNode *until, OrtrainNode **inferred)
       *inferred = node;
       if (node->op == NULL)
         node->op = ortrain_ops_lookup (node->domain, node->op_type);
-      if (node->op != NULL && fits_arity (node, NULL))
+      if (node->op != NULL && ortrain_op_check_arity (node, NULL))
         ortrain_ops_infer_declared (node, NULL);
     }
 }
@@ -265,78 +268,6 @@ ortrain_ops_upgrade (OrtrainGraph *graph, GError **error)
   return ortrain_graph_sort (graph, error) && ortrain_ops_bind (graph, error);
 }
 
-static const struct
-{
-  char letter; /* of OrtrainOpDef.types */
-  OrtrainDTypeSet dtypes;
-  const char *name;
-} type_sets[] = {
-  { 'b', ORTRAIN_DTYPES_BOOL, "bool" },
-  { 'f', ORTRAIN_DTYPES_FLOAT, "a floating-point type" },
-  { 's', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32), "float32" },
-  { 'i', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), "int32 or int64" },
-  { 'l', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), "int64" },
-  { 'n', ORTRAIN_DTYPES_NUMERIC, "a numeric type" },
-  { 'q', ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT8) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_UINT8), "int8 or uint8" },
-};
-
-/* One input against its letter in OrtrainOpDef.types. */
-static gboolean
-check_type (OrtrainNode *node, guint i, char letter, GError **error)
-{
-  OrtrainValue *value = ortrain_node_input (node, i);
-  g_autofree char *needed = NULL;
-  if (value == NULL || value->dtype == ORTRAIN_DTYPE_UNDEFINED)
-    return TRUE;
-  if (g_ascii_isdigit (letter))
-    {
-      OrtrainValue *model = ortrain_node_input (node, (guint) (letter - '0'));
-      if (model == NULL || model->dtype == ORTRAIN_DTYPE_UNDEFINED || model->dtype == value->dtype)
-        return TRUE;
-      needed = g_strdup_printf ("%s, the type of input %c '%s',", ortrain_dtype_get_name (model->dtype), letter,
-                                model->name);
-    }
-  for (guint s = 0; s < G_N_ELEMENTS (type_sets) && needed == NULL; s++)
-    if (type_sets[s].letter == letter)
-      {
-        if (type_sets[s].dtypes & ORTRAIN_DTYPE_BIT (value->dtype))
-          return TRUE;
-        needed = g_strdup (type_sets[s].name);
-      }
-  if (needed == NULL)
-    return TRUE;
-  g_autofree char *text = ortrain_node_describe (node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE, "%s: input %u '%s' is %s, %s is needed", text, i,
-               value->name, ortrain_dtype_get_name (value->dtype), needed);
-  return FALSE;
-}
-
-/* The types of the operands: input 0 is in `dtypes`, all are as `types` says. */
-static gboolean
-check_types (OrtrainNode *node, GError **error)
-{
-  const OrtrainOpDef *op = node->op;
-  const OrtrainValue *first = ortrain_node_input (node, 0);
-  if (op->dtypes != 0 && first != NULL && first->dtype != ORTRAIN_DTYPE_UNDEFINED &&
-      !(op->dtypes & ORTRAIN_DTYPE_BIT (first->dtype)))
-    {
-      g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
-                   "%s: '%s' is %s, which the operator does not take", text, first->name,
-                   ortrain_dtype_get_name (first->dtype));
-      return FALSE;
-    }
-  const char *letter = op->types;
-  for (guint i = 0; letter != NULL && i < node->inputs->len; i++)
-    {
-      if (!check_type (node, i, *letter, error))
-        return FALSE;
-      if (letter[1] != '\0')
-        letter++;
-    }
-  return TRUE;
-}
-
 gboolean
 ortrain_ops_infer_node (OrtrainNode *node, GError **error)
 {
@@ -348,10 +279,16 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
                    node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
       return FALSE;
     }
-  if (!check_types (node, error))
+  if (!ortrain_op_check_node (node, error))
     return FALSE;
-  OrtrainInferContext ctx = { node, node->graph, node->graph->dims };
-  return node->op->infer == NULL || node->op->infer (&ctx, error);
+  OrtrainInferContext ctx = { node, node->graph, node->graph->dims, 0 };
+  if (node->op->infer != NULL && !node->op->infer (&ctx, error))
+    return FALSE;
+  if (ctx.excess_rank > 0)
+    return ortrain_infer_fail (&ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the result would have %d dimensions; at most %d are supported", ctx.excess_rank,
+                               ORTRAIN_MAX_RANK);
+  return ortrain_op_check_outputs (node, error);
 }
 
 gboolean

@@ -210,10 +210,10 @@ op_test_gradient (OpTest *test, guint32 wanted, guint32 skip)
   for (guint k = 0; k < n_outputs; k++)
     if (weights[k] != NULL)
       dy[k] = ortrain_graph_new_initializer (test->graph, NULL, weights[k]);
-  OrtrainGradContext ctx = { test->graph, node, dy, wants, dx, node->outputs->len };
+  OrtrainGradContext ctx = { test->graph, node, dy, wants, dx, node->outputs->len, NULL };
   g_assert_nonnull (node->op);
   g_assert_nonnull (node->op->gradient);
-  node->op->gradient (&ctx, &error);
+  ortrain_grad_run (&ctx, &error);
   g_assert_no_error (error);
   op_test_run (test, &error);
   g_assert_no_error (error);

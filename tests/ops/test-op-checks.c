@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "grad/ortrain-gradient-private.h"
+#include "model/ortrain-model-private.h"
+#include "ops/ortrain-grad-context-private.h"
+#include "ops/ortrain-op-private.h"
+#include "ortrain.h"
+
+#include <string.h>
+
+/* What is checked of a node before its row's own functions see it, and what a gradient rule may write. */
+
+/* "f[2,3]": float32 of that shape; "f": of unknown rank; i: int32, l: int64, d: float64, b: bool */
+static OrtrainValue *
+add_input (OrtrainGraph *graph, const char *text, guint index)
+{
+  OrtrainDType dtype = text[0] == 'f'   ? ORTRAIN_DTYPE_FLOAT32
+                       : text[0] == 'd' ? ORTRAIN_DTYPE_FLOAT64
+                       : text[0] == 'i' ? ORTRAIN_DTYPE_INT32
+                       : text[0] == 'b' ? ORTRAIN_DTYPE_BOOL
+                                        : ORTRAIN_DTYPE_INT64;
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gint rank = text[1] == '[' ? 0 : -1;
+  for (const char *at = text + 1; rank >= 0 && *at != ']' && at[1] != ']'; rank++)
+    {
+      char *end;
+      dims[rank] = ortrain_dim_int (g_ascii_strtoll (at + 1, &end, 10));
+      at = end;
+    }
+  g_autofree char *name = g_strdup_printf ("x%u", index);
+  return ortrain_graph_new_input (graph, name, dtype, dims, rank);
+}
+
+/* Operands are separated by semicolons; "" leaves one out. Attributes: name=1, name=[1,2], name=1.5, name=word. */
+static OrtrainNode *
+add_node (OrtrainGraph *graph, const char *domain, const char *op_type, const char *operands, const char *attributes)
+{
+  g_auto (GStrv) texts = g_strsplit (operands, ";", -1);
+  g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
+  for (guint i = 0; texts[i] != NULL; i++)
+    g_ptr_array_add (inputs, *texts[i] != '\0' ? add_input (graph, texts[i], i) : NULL);
+  OrtrainNode *node =
+      ortrain_graph_new_node (graph, domain, op_type, "node", (OrtrainValue **) inputs->pdata, inputs->len, 1);
+  g_auto (GStrv) entries = g_strsplit (attributes, " ", -1);
+  for (guint i = 0; entries[i] != NULL && *entries[i] != '\0'; i++)
+    {
+      g_auto (GStrv) pair = g_strsplit (entries[i], "=", 2);
+      if (pair[1][0] == '[')
+        {
+          g_auto (GStrv) numbers = g_strsplit_set (pair[1] + 1, ",]", -1);
+          gint64 ints[40];
+          gsize n = 0;
+          for (; n < G_N_ELEMENTS (ints) && numbers[n] != NULL && *numbers[n] != '\0'; n++)
+            ints[n] = g_ascii_strtoll (numbers[n], NULL, 10);
+          ortrain_attributes_set_ints (node->attributes, pair[0], ints, n);
+        }
+      else if (strchr (pair[1], '.') != NULL || g_str_equal (pair[1], "nan"))
+        ortrain_attributes_set_float (node->attributes, pair[0], g_ascii_strtod (pair[1], NULL));
+      else if (g_ascii_isalpha (pair[1][0]))
+        ortrain_attributes_set_string (node->attributes, pair[0], pair[1]);
+      else
+        ortrain_attributes_set_int (node->attributes, pair[0], g_ascii_strtoll (pair[1], NULL, 10));
+    }
+  return node;
+}
+
+typedef struct
+{
+  const char *domain, *op_type, *operands, *attributes;
+  const char *error; /* NULL: the node is right */
+} Row;
+
+#define OWN ORTRAIN_DOMAIN
+
+static const Row table[] = {
+  /* attributes: kind, bounds, number of elements; also where the rank is not known */
+  { "", "Transpose", "f", "perm=[1,0]", NULL },
+  { "", "Transpose", "f", "perm=[1099511627776,0]", "perm" },
+  { "", "Transpose", "f", "perm=[1,0,2,1]", "twice" },
+  { "", "Transpose", "f", "perm=[0,3]", "out of range" },
+  { "", "Transpose", "f", "perm=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]", "at most 16" },
+  { "", "Transpose", "f[2,3]", "perm=1", "is an integer, not a list of integers" },
+  { "", "Softmax", "f", "axis=1.5", "is a float, not an integer" },
+  { "", "Softmax", "f", "axis=4611686018427387904", "axis" },
+  { "", "LayerNormalization", "f[2,4];f[4]", "epsilon=nan", "epsilon" },
+  { "", "LayerNormalization", "f[2,4];f[4]", "epsilon=-1.0", "epsilon" },
+  { "", "Pad", "f[2];l[2]", "mode=3", "is an integer, not a string" },
+  /* operands: types and ranks */
+  { "", "ReduceSum", "f;f[1]", "", "is float32, not int64" },
+  { "", "ReduceSum", "f[2];i[1]", "", "is int32, not int64" },
+  { "", "ReduceSum", "f;l[1,1]", "", "has rank 2" },
+  { "", "Slice", "f[4];f[1];l[1]", "", "not int32 or int64" },
+  { "", "Slice", "f[4];l[1];l[1];l[1];d[1]", "", "not int32 or int64" },
+  { "", "Gather", "f[4];f[1]", "", "not int32 or int64" },
+  { "", "Reshape", "f[4];l[1,2]", "", "has rank 2" },
+  { "", "Concat", "f[];f[]", "axis=0", "out of range for 0 dimensions" },
+  { "", "Split", "f[]", "axis=0", "out of range for 0 dimensions" },
+  { "", "TopK", "f[4];l[2]", "", "not one number" },
+  { "", "CumSum", "f[4];l[3]", "", "not one number" },
+  { "", "ScatterElements", "f[4];l[2];d[2]", "", "input 0 is float32" },
+  { "", "Einsum", "f[4];d[4]", "equation=i,i->i", "input 0 is float32" },
+  /* results: too many dimensions, negative, more bytes than addresses */
+  { "", "Reshape", "f[1];l[17]", "", "at most 16" },
+  { "", "ConstantOfShape", "l[40]", "", "at most 16" },
+  { "", "Transpose", "f[4294967296,4294967296,2]", "perm=[2,1,0]", "would have the shape" },
+  /* operators of our own */
+  { OWN, "SoftmaxGrad", "f[4,4096];f[4,4096]", "", NULL },
+  { OWN, "SoftmaxGrad", "f[4,4096];f[1,1]", "", "input 0 is [4, 4096]" },
+  { OWN, "SoftmaxGrad", "f[4];d[4]", "", "input 0 is float32" },
+  { OWN, "LogSoftmaxGrad", "f[4,4096];f[1,1]", "", "input 0 is [4, 4096]" },
+  { OWN, "SumTo", "f[4];l[40]", "", "at most 16" },
+  { OWN, "SumTo", "f[4];f[1]", "", "not int64" },
+  { OWN, "ReduceProdGrad", "f[1,1,3,6];f[1,1,2,2];f[1]", "", "not int64" },
+  { OWN, "CumProdGrad", "f[4];l[];f[5]", "", "input 0 is [4]" },
+  { OWN, "GatherGrad", "f[4];l[4];f[1]", "", "not int64" },
+  { OWN, "ConcatGrad", "f[4];f[1]", "axis=0", "not int64" },
+  { OWN, "GatherGrad", "f[4];;l[1]", "", "input 1 is missing" },
+  { OWN, "GatherGrad", "f[4];l[4]", "", "3 to 3 are possible" },
+};
+
+static void
+test_row (gconstpointer data)
+{
+  const Row *row = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  OrtrainNode *node = add_node (graph, row->domain, row->op_type, row->operands, row->attributes);
+  const gboolean ok = ortrain_ops_infer_node (node, &error);
+  if (row->error == NULL)
+    {
+      g_assert_no_error (error);
+      g_assert_true (ok);
+      return;
+    }
+  g_assert_false (ok);
+  g_assert_nonnull (strstr (error->message, "'node'"));
+  if (strstr (error->message, row->error) == NULL)
+    g_error ("%s (%s) {%s}: %s", row->op_type, row->operands, row->attributes, error->message);
+}
+
+static gboolean
+write_impossible (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *x = ortrain_grad_input (ctx, 0), *axes = ortrain_grad_const (ctx, x, 1);
+  OrtrainValue *sum = ortrain_grad_op2 (ctx, "ReduceSum", ortrain_grad_of_output (ctx, 0), axes);
+  ortrain_grad_set (ctx, 0, ortrain_grad_op2 (ctx, "Mul", sum, x)); /* goes on with what is not there */
+  return TRUE;
+}
+
+static gboolean
+write_wrong_shape (OrtrainGradContext *ctx, GError **error)
+{
+  ortrain_grad_set (ctx, 0, ortrain_grad_shape_of (ctx, ortrain_grad_input (ctx, 0)));
+  return TRUE;
+}
+
+/* A rule that writes what cannot be is an error that names the forward node; the graph's own nodes are as they were. */
+static void
+test_gradient (OrtrainGradientFunc rule, const char *message)
+{
+  const OrtrainOpDef *relu = ortrain_ops_lookup ("", "Relu");
+  OrtrainOpDef row = *relu;
+  row.gradient = rule;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  OrtrainNode *node = add_node (graph, "", "Relu", "f[]", "");
+  g_assert_true (ortrain_ops_infer_node (node, &error));
+  node->op = &row;
+  OrtrainValue *wanted = ortrain_node_input (node, 0), *gradient = NULL;
+  g_assert_false (ortrain_gradient_build (graph, ortrain_node_output (node, 0), &wanted, 1, &gradient, &error));
+  g_assert_true (g_str_has_prefix (error->message, "Relu 'node': "));
+  g_assert_nonnull (strstr (error->message, message));
+}
+
+static void
+test_gradient_impossible (void)
+{
+  test_gradient (write_impossible, "cannot compute its gradient: ReduceSum 'node.grad/ReduceSum': input 1");
+}
+
+static void
+test_gradient_shape (void)
+{
+  test_gradient (write_wrong_shape, "the gradient of input 0 (x0: float32 []) would be");
+}
+
+/* The library's own operators are refused in what comes from outside: in the graph itself and in the bodies of others. */
+static void
+test_own_domain (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  OrtrainNode *node = add_node (graph, OWN, "SoftmaxGrad", "f[2];f[2]", "");
+  ortrain_graph_mark_output (graph, ortrain_node_output (node, 0), TRUE);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_graph (graph, &error);
+  g_assert_no_error (error); /* to be saved and looked at */
+  g_assert_null (ortrain_model_get_graph (model, &error));
+  g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR);
+  g_assert_nonnull (strstr (error->message, "org.ortrain::SoftmaxGrad 'node'"));
+  g_clear_error (&error);
+
+  g_autoptr (OrtrainGraph) outer = ortrain_graph_new ("outer");
+  OrtrainNode *branch = add_node (outer, "", "If", "b[]", "");
+  ortrain_attributes_set_graph (branch->attributes, "then_branch", G_OBJECT (graph));
+  ortrain_attributes_set_graph (branch->attributes, "else_branch", G_OBJECT (graph));
+  g_assert_false (ortrain_ops_check_foreign (outer, &error));
+  g_assert_nonnull (strstr (error->message, "org.ortrain::SoftmaxGrad 'node'"));
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (table); i++)
+    {
+      g_autofree char *path = g_strdup_printf ("/op-checks/%s/%u", table[i].op_type, i);
+      g_test_add_data_func (path, &table[i], test_row);
+    }
+  g_test_add_func ("/op-checks/gradient/impossible", test_gradient_impossible);
+  g_test_add_func ("/op-checks/gradient/shape", test_gradient_shape);
+  g_test_add_func ("/op-checks/own-domain", test_own_domain);
+  return g_test_run ();
+}
