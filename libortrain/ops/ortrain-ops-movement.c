@@ -379,6 +379,31 @@ slice_length (OrtrainDimSpace *space, OrtrainDim dim, OrtrainDim start, OrtrainD
   return length;
 }
 
+/* How many axes are cut: starts, ends, axes and steps say it, each as far as it is known, and agree. -1: not known. */
+static gboolean
+count_slices (OrtrainInferContext *ctx, guint first, gint *n, GError **error)
+{
+  static const char *const names[] = { "starts", "ends", "axes", "steps" };
+  guint from = 0;
+  *n = -1;
+  for (guint i = 0; i < 4; i++)
+    {
+      const OrtrainDim *content;
+      gint length;
+      if (!ortrain_infer_has_input (ctx, first + i))
+        continue;
+      if (!ortrain_infer_get_content (ctx, first + i, &content, &length))
+        length = ortrain_infer_get_rank (ctx, first + i) == 0 ? 1 : ortrain_infer_get_length (ctx, first + i);
+      if (length >= 0 && *n >= 0 && length != *n)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d %s for %d %s", length, names[i],
+                                   *n, names[from]);
+      if (length >= 0 && *n < 0)
+        from = i;
+      *n = MAX (*n, length);
+    }
+  return TRUE;
+}
+
 static gboolean
 infer_slice (OrtrainInferContext *ctx, GError **error)
 {
@@ -387,51 +412,42 @@ infer_slice (OrtrainInferContext *ctx, GError **error)
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *content;
   OrtrainDim out[ORTRAIN_MAX_RANK], starts[ORTRAIN_MAX_RANK], ends[ORTRAIN_MAX_RANK];
   g_autofree gint64 *axes = NULL, *steps = NULL;
-  gint n = 0, n_ends = 0, n_axes = 0, n_steps = 0, n_content;
+  gint n, n_starts, n_ends, n_axes, n_steps, n_content;
+  guint32 seen = 0;
   gboolean has_axes = ortrain_infer_has_input (ctx, 3), has_steps = ortrain_infer_has_input (ctx, 4);
   gint64 content_step = 1;
   OrtrainDim content_first = ortrain_dim_int (0);
 
-  if (rank < 0)
-    {
-      ortrain_infer_set_unknown (ctx, 0, dtype, -1);
-      return TRUE;
-    }
-  if ((has_axes && !ortrain_infer_get_ints (ctx, 3, &axes, &n_axes)))
+  if (!count_slices (ctx, 1, &n, error))
+    return FALSE;
+  if (n > (rank >= 0 ? rank : ORTRAIN_MAX_RANK))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d axes are cut, the input has rank %d", n,
+                               rank);
+  if (rank < 0 || n < 0 || (has_axes && !ortrain_infer_get_ints (ctx, 3, &axes, &n_axes)))
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, rank);
       return TRUE;
     }
   for (gint i = 0; i < ORTRAIN_MAX_RANK; i++)
     starts[i] = ends[i] = ortrain_dim_int (0);
-  gboolean known_starts = ortrain_infer_get_content (ctx, 1, &content, &n);
-  for (gint i = 0; known_starts && i < MIN (n, ORTRAIN_MAX_RANK); i++)
+  gboolean known_starts = ortrain_infer_get_content (ctx, 1, &content, &n_starts);
+  for (gint i = 0; known_starts && i < n; i++)
     starts[i] = content[i];
   gboolean known_ends = ortrain_infer_get_content (ctx, 2, &content, &n_ends);
-  for (gint i = 0; known_ends && i < MIN (n_ends, ORTRAIN_MAX_RANK); i++)
+  for (gint i = 0; known_ends && i < n; i++)
     ends[i] = content[i];
   gboolean known_steps = !has_steps || ortrain_infer_get_ints (ctx, 4, &steps, &n_steps);
   gboolean known = known_starts && known_ends && known_steps;
 
-  if (!known)
-    n = has_axes ? n_axes : MAX (ortrain_infer_get_length (ctx, 1), -1);
-  else if (n != n_ends || (has_axes && n != n_axes) || (has_steps && n != n_steps) || n > rank)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%d starts, %d ends, %d axes and %d steps for an input of rank %d", n, n_ends,
-                               has_axes ? n_axes : n, has_steps ? n_steps : n, rank);
-  if (n < 0)
-    {
-      ortrain_infer_set_unknown (ctx, 0, dtype, rank);
-      return TRUE;
-    }
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
   for (gint i = 0; i < n; i++)
     {
       gint axis = i;
       if (has_axes && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
         return FALSE;
-      if (axis >= rank)
-        break;
+      if (seen & (1u << axis))
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis %d is named twice", axis);
+      seen |= 1u << axis;
       gint64 step = has_steps && known_steps ? steps[i] : 1;
       if (step == 0 || step == G_MININT64)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,

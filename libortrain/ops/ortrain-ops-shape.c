@@ -433,6 +433,21 @@ get_number (OrtrainInferContext *ctx, guint i, double *number)
   return TRUE;
 }
 
+#define MAX_RANGE ((gint64) 1 << 37)
+
+/* How many integers start, start + delta, … stand before limit, which may be 2^64 away; -1: more than anybody has
+ * memory for. */
+static gint64
+range_length (gint64 start, gint64 limit, gint64 delta)
+{
+  if (delta > 0 ? start >= limit : start <= limit)
+    return 0;
+  const guint64 distance = delta > 0 ? (guint64) limit - (guint64) start : (guint64) start - (guint64) limit;
+  const guint64 step = delta > 0 ? (guint64) delta : 0 - (guint64) delta;
+  const guint64 n = (distance - 1) / step + 1;
+  return n > (guint64) MAX_RANGE ? -1 : (gint64) n;
+}
+
 static gboolean
 infer_range (OrtrainInferContext *ctx, GError **error)
 {
@@ -449,9 +464,18 @@ infer_range (OrtrainInferContext *ctx, GError **error)
       OrtrainDim start = c[0][0], limit = c[1][0], delta = c[2][0];
       if (ortrain_dim_is_int (delta) && delta.value == 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "delta is 0");
-      if (ortrain_dim_is_int (delta) && delta.value < 0)
-        length =
-            ortrain_dim_ceil_div (ctx->dims, ortrain_dim_sub (ctx->dims, start, limit), ortrain_dim_int (-delta.value));
+      if (ortrain_dim_is_int (start) && ortrain_dim_is_int (limit) && ortrain_dim_is_int (delta))
+        {
+          length = ortrain_dim_int (range_length (start.value, limit.value, delta.value));
+          if (length.value < 0)
+            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                       "%" G_GINT64_FORMAT " to %" G_GINT64_FORMAT " in steps of %" G_GINT64_FORMAT
+                                       " are too many numbers",
+                                       start.value, limit.value, delta.value);
+        }
+      else if (ortrain_dim_is_int (delta) && delta.value < 0)
+        length = ortrain_dim_ceil_div (ctx->dims, ortrain_dim_sub (ctx->dims, start, limit),
+                                       ortrain_dim_sub (ctx->dims, ortrain_dim_int (0), delta));
       else
         length = ortrain_dim_ceil_div (ctx->dims, ortrain_dim_sub (ctx->dims, limit, start), delta);
       if (ortrain_dim_is_int (length) && length.value < 0)
@@ -470,7 +494,7 @@ infer_range (OrtrainInferContext *ctx, GError **error)
   if (get_number (ctx, 0, &start) && get_number (ctx, 1, &limit) && get_number (ctx, 2, &delta))
     {
       double count = ceil ((limit - start) / delta);
-      if (!(count <= (double) G_MAXINT32 * 64.0))
+      if (!(count <= (double) MAX_RANGE))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%g to %g in steps of %g is no range", start,
                                    limit, delta);
       length = ortrain_dim_int (count > 0 ? (gint64) count : 0);
