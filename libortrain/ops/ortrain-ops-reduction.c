@@ -286,8 +286,6 @@ infer_cumulative (OrtrainInferContext *ctx, GError **error)
   const gint rank = ortrain_infer_get_rank (ctx, 0);
   g_autofree gint64 *axis = NULL;
   gint n, found;
-  if (!ortrain_infer_single (ctx, 1, error))
-    return FALSE;
   if (rank >= 0 && ortrain_infer_get_ints (ctx, 1, &axis, &n) && n == 1 &&
       !ortrain_infer_axis (ctx, axis[0], rank, &found, error))
     return FALSE;

@@ -152,19 +152,39 @@ keep (Exercise *self, OrtrainTrainingSession *session, OrtrainTensorDict *feeds)
   test_remove_folder (file);
 }
 
+/* Everything that can be trained; and if that is nothing, all that is floating. transfer full */
+static OrtrainTrainingSession *
+make_session (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
+{
+  static const char *const all[] = { "*", NULL };
+  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+  ortrain_training_options_set_trainable (options, all);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, error);
+  if (session != NULL || !g_error_matches (*error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE))
+    return session;
+  OrtrainGraph *graph = ortrain_model_get_graph (model, NULL);
+  for (guint i = 0; graph != NULL && i < graph->initializers->len; i++)
+    if (ortrain_dtype_is_floating (((OrtrainValue *) graph->initializers->pdata[i])->dtype))
+      g_ptr_array_add (names, ((OrtrainValue *) graph->initializers->pdata[i])->name);
+  if (names->len == 0)
+    return NULL;
+  g_clear_error (error);
+  g_ptr_array_add (names, NULL);
+  ortrain_training_options_set_trainable (options, (const char *const *) names->pdata);
+  return ortrain_training_session_new (model, options, error);
+}
+
 /* One step. target: of the output's shape; NULL: the output itself is the loss. */
 static void
 train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char *output, OrtrainTensor *target)
 {
-  static const char *const all[] = { "*", NULL };
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   g_autoptr (OrtrainLoss) loss =
       target != NULL ? ortrain_mse_loss_new (output, "exercise.target") : ortrain_output_loss_new (output);
   ortrain_training_options_add_loss (options, loss);
-  ortrain_training_options_set_trainable (options, all);
   ortrain_training_options_set_threads (options, 1);
-  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, options, &error);
   note (self, session != NULL, &error);
   if (session == NULL)
     return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "gradients/ortrain-gradient-check.h"
+#include "gradients/ortrain-case-text.h"
 
 #include "core/ortrain-checked-private.h"
 #include "grad/ortrain-gradient-private.h"
@@ -62,37 +62,20 @@ fill (double *x, gint64 n, char kind, guint salt)
     }
 }
 
-static gsize
-parse_dims (const char **p, gint64 *dims)
-{
-  gsize rank = 0;
-  if (**p != '[')
-    return 0;
-  (*p)++;
-  while (**p != ']')
-    {
-      char *end;
-      dims[rank++] = g_ascii_strtoll (*p, &end, 10);
-      *p = end;
-      if (**p == ',')
-        (*p)++;
-    }
-  (*p)++;
-  return rank;
-}
-
 static void
 parse_input (Case *test, guint index, const char *text)
 {
-  if (text[0] == '_')
+  OrtrainCaseOperand operand;
+  ortrain_case_parse_operand (text, &operand);
+  if (operand.kind == '_')
     {
       ortrain_node_set_input (test->node, index, NULL);
       return;
     }
-  const char kind = text[0];
-  const char *p = text + 1;
-  gint64 dims[ORTRAIN_MAX_RANK], n = 0;
-  gsize rank = parse_dims (&p, dims);
+  const char kind = operand.kind;
+  const gint64 *dims = operand.dims;
+  const gsize rank = operand.rank;
+  gint64 n = 0;
   g_assert_true (ortrain_checked_n_elements (dims, rank, &n));
   OrtrainDType dtype = strchr ("iI", kind) != NULL ? ORTRAIN_DTYPE_INT64
                        : kind == 'j'               ? ORTRAIN_DTYPE_INT32
@@ -104,13 +87,11 @@ parse_input (Case *test, guint index, const char *text)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (dtype, dims, rank, &error);
   g_assert_no_error (error);
-  if (*p == '{')
+  g_assert_true (operand.n_values == 0 || operand.n_values == n);
+  if (operand.n_values > 0)
     for (gint64 i = 0; i < n; i++)
       {
-        p++;
-        char *end;
-        double v = g_ascii_strtod (p, &end);
-        p = end;
+        const double v = operand.values[i];
         gpointer data = ortrain_tensor_peek_writable (tensor);
         if (dtype == ORTRAIN_DTYPE_INT64)
           ((gint64 *) data)[i] = (gint64) v;
@@ -146,51 +127,6 @@ parse_input (Case *test, guint index, const char *text)
                 kind != 'I' };
   g_array_append_val (test->feeds, feed);
   ortrain_node_set_input (test->node, index, feed.value);
-}
-
-static void
-parse_attribute (OrtrainAttributes *attributes, const char *text)
-{
-  g_auto (GStrv) parts = g_strsplit (text, "=", 2);
-  const char *name = parts[0];
-  char *value = parts[1];
-  gsize length = strlen (value);
-  if (value[0] == '\'')
-    {
-      value[length - 1] = '\0';
-      ortrain_attributes_set_string (attributes, name, value + 1);
-    }
-  else if (value[0] == '[')
-    {
-      value[length - 1] = '\0';
-      g_auto (GStrv) items = g_strsplit (value + 1, ",", -1);
-      guint n = value[1] != '\0' ? g_strv_length (items) : 0;
-      if (n > 0 && items[0][0] == '\'')
-        {
-          for (guint i = 0; i < n; i++)
-            g_strdelimit (items[i], "'", ' ');
-          for (guint i = 0; i < n; i++)
-            g_strstrip (items[i]);
-          ortrain_attributes_set_strings (attributes, name, (const char *const *) items, n);
-          return;
-        }
-      if (n > 0 && strchr (items[0], 'f') != NULL)
-        {
-          g_autofree float *floats = g_new (float, n);
-          for (guint i = 0; i < n; i++)
-            floats[i] = (float) g_ascii_strtod (items[i], NULL);
-          ortrain_attributes_set_floats (attributes, name, floats, n);
-          return;
-        }
-      g_autofree gint64 *ints = g_new (gint64, n + 1);
-      for (guint i = 0; i < n; i++)
-        ints[i] = g_ascii_strtoll (items[i], NULL, 10);
-      ortrain_attributes_set_ints (attributes, name, ints, n);
-    }
-  else if (value[length - 1] == 'f')
-    ortrain_attributes_set_float (attributes, name, g_ascii_strtod (value, NULL));
-  else
-    ortrain_attributes_set_int (attributes, name, g_ascii_strtoll (value, NULL, 10));
 }
 
 /* Runs a graph node by node. feeds by name of the graph's inputs; wanted: name → tensor, filled. */
@@ -403,7 +339,7 @@ build_case (Case *test, const OrtrainGradientCase *definition)
   g_auto (GStrv) attributes = g_strsplit (definition->attributes != NULL ? definition->attributes : "", " ", -1);
   for (guint i = 0; attributes[i] != NULL; i++)
     if (attributes[i][0] != '\0')
-      parse_attribute (test->node->attributes, attributes[i]);
+      ortrain_case_parse_attribute (test->node->attributes, attributes[i]);
 }
 
 gboolean
