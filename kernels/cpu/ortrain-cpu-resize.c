@@ -115,7 +115,7 @@ fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double 
       double base = floor (x), ratio = x - base, sum = 0;
       gint64 *indices = axis->indices + j * axis->taps;
       double *weights = axis->weights + j * axis->taps;
-      if (crop && (x < 0 || x > (double) (axis->n_in - 1)))
+      if (crop && !(x >= 0 && x <= (double) (axis->n_in - 1))) /* NaN is nowhere */
         {
           axis->outside[j] = 1;
           *any_outside = TRUE;

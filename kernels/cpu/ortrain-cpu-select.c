@@ -188,6 +188,13 @@ prepare_one_hot (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
+/* -2^62 is outside of any depth, and so is what no integer says. */
+static gint64
+whole_index (double x)
+{
+  return x > -0x1p62 && x < 0x1p62 ? (gint64) x : -((gint64) 1 << 62);
+}
+
 static gint64
 load_index (OrtrainDType dtype, gconstpointer data, gint64 i)
 {
@@ -210,13 +217,13 @@ load_index (OrtrainDType dtype, gconstpointer data, gint64 i)
     case ORTRAIN_DTYPE_BOOL:
       return ((const guint8 *) data)[i];
     case ORTRAIN_DTYPE_FLOAT32:
-      return (gint64) ((const float *) data)[i];
+      return whole_index ((double) ((const float *) data)[i]);
     case ORTRAIN_DTYPE_FLOAT64:
-      return (gint64) ((const double *) data)[i];
+      return whole_index (((const double *) data)[i]);
     case ORTRAIN_DTYPE_FLOAT16:
-      return (gint64) ortrain_half_to_float (((const guint16 *) data)[i]);
+      return whole_index ((double) ortrain_half_to_float (((const guint16 *) data)[i]));
     case ORTRAIN_DTYPE_BFLOAT16:
-      return (gint64) ortrain_bfloat16_to_float (((const guint16 *) data)[i]);
+      return whole_index ((double) ortrain_bfloat16_to_float (((const guint16 *) data)[i]));
     case ORTRAIN_DTYPE_UNDEFINED:
     case ORTRAIN_DTYPE_STRING:
     case ORTRAIN_DTYPE_COMPLEX64:

@@ -68,9 +68,28 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* (dy, q, k, v, lse[, mask]) */
 static gboolean
 infer_attention_grad (OrtrainInferContext *ctx, GError **error)
 {
+  const gint64 packed = ortrain_attributes_get_int (ctx->node->attributes, "packed", 0);
+  const OrtrainDim batch = ortrain_infer_get_dim (ctx, 1, 0), width = ortrain_infer_get_dim (ctx, 3, 3);
+  const OrtrainDim heads = ortrain_infer_get_dim (ctx, 1, packed & 1 ? 2 : 1);
+  const OrtrainDim length = ortrain_infer_get_dim (ctx, 1, packed & 1 ? 1 : 2);
+  const OrtrainDim y[] = { batch, packed & 8 ? length : heads, packed & 8 ? heads : length, width };
+  const OrtrainDim lse[] = { batch, heads, length };
+  const guint checked[] = { 0, 4 };
+  for (guint i = 0; i < 2; i++)
+    {
+      const gint rank = ortrain_infer_get_rank (ctx, checked[i]);
+      const OrtrainDim *dims = ortrain_infer_get_dims (ctx, checked[i]), *expected = i == 0 ? y : lse;
+      gboolean fits = rank < 0 || rank == (i == 0 ? 4 : 3);
+      for (gint d = 0; d < rank && fits; d++)
+        fits = !ortrain_dim_is_int (dims[d]) || !ortrain_dim_is_int (expected[d]) || dims[d].value == expected[d].value;
+      if (!fits)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u does not fit q, k and v",
+                                   checked[i]);
+    }
   for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     if (ortrain_infer_wants_output (ctx, k))
       ortrain_infer_set_like (ctx, k, k + 1);

@@ -193,7 +193,48 @@ upgrade_einsum (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
 static gboolean
 infer_einsum_grad (OrtrainInferContext *ctx, GError **error)
 {
-  return ortrain_infer_shape_from (ctx, 0, 1, ortrain_infer_get_dtype (ctx, 0));
+  const char *equation = ortrain_attributes_get_string (ctx->node->attributes, "equation", "");
+  const gint64 index = ortrain_node_get_int (ctx->node, "index", 0);
+  const guint n = ortrain_infer_get_n_inputs (ctx) - 1;
+  const OrtrainDim *dims[ORTRAIN_EINSUM_MAX_OPERANDS], *dy = ortrain_infer_get_dims (ctx, 0);
+  gint ranks[ORTRAIN_EINSUM_MAX_OPERANDS];
+  OrtrainDim sizes[ORTRAIN_EINSUM_MAX_LABELS];
+  gboolean known[ORTRAIN_EINSUM_MAX_LABELS] = { FALSE };
+  OrtrainEinsum e;
+  if (n > ORTRAIN_EINSUM_MAX_OPERANDS || index < 0 || index >= n)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "%u operands, and the gradient of number %d", n,
+                               (gint) index);
+  ortrain_infer_shape_from (ctx, 0, 1, ortrain_infer_get_dtype (ctx, 0));
+  gboolean ranked = ortrain_infer_get_rank (ctx, 0) >= 0;
+  for (guint i = 0, from = 2; i < n; i++)
+    {
+      const OrtrainValue *value =
+          i == index ? ortrain_node_output (ctx->node, 0) : ortrain_infer_input (ctx, from++); /* the result is x */
+      ranks[i] = value != NULL ? value->rank : -1;
+      dims[i] = value != NULL ? value->dims : NULL;
+      ranked = ranked && ranks[i] >= 0;
+    }
+  if (!ranked)
+    return TRUE;
+  if (!ortrain_einsum_parse (equation, n, ranks, &e) || e.output.rank != (guint) ortrain_infer_get_rank (ctx, 0))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the equation '%s' does not fit the operands",
+                               equation);
+  for (guint i = 0; i < n; i++)
+    for (guint d = 0; d < e.operands[i].rank; d++)
+      {
+        const guint label = e.operands[i].labels[d];
+        if (!known[label])
+          sizes[label] = dims[i][d];
+        else if (!ortrain_dim_broadcast (ctx->dims, sizes[label], dims[i][d], &sizes[label]))
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                     "axis %u of operand %u does not fit those of the same letter", d, i);
+        known[label] = TRUE;
+      }
+  for (guint d = 0; d < e.output.rank; d++)
+    if (ortrain_dim_is_int (dy[d]) && ortrain_dim_is_int (sizes[e.output.labels[d]]) &&
+        dy[d].value != sizes[e.output.labels[d]].value)
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "axis %u of the gradient does not fit", d);
+  return TRUE;
 }
 
 static gboolean

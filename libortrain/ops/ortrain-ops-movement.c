@@ -35,9 +35,8 @@ infer_transpose (OrtrainInferContext *ctx, GError **error)
       gint axis = rank - 1 - i;
       if (perm != NULL && !ortrain_infer_axis (ctx, perm[i], rank, &axis, error))
         return FALSE;
-      if (seen & (1u << axis))
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "perm names axis %d twice", axis);
-      seen |= 1u << axis;
+      if (!ortrain_infer_once (ctx, axis, &seen, error))
+        return FALSE;
       if (known)
         out[i] = dims[axis];
     }
@@ -443,11 +442,9 @@ infer_slice (OrtrainInferContext *ctx, GError **error)
   for (gint i = 0; i < n; i++)
     {
       gint axis = i;
-      if (has_axes && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+      if (has_axes &&
+          (!ortrain_infer_axis (ctx, axes[i], rank, &axis, error) || !ortrain_infer_once (ctx, axis, &seen, error)))
         return FALSE;
-      if (seen & (1u << axis))
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis %d is named twice", axis);
-      seen |= 1u << axis;
       gint64 step = has_steps && known_steps ? steps[i] : 1;
       if (step == 0 || step == G_MININT64)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,

@@ -24,11 +24,17 @@ infer_optimizer (OrtrainInferContext *ctx, guint n_states, GError **error)
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input %u is %s, the weight is %s", input,
                                      ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, input)),
                                      ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, 2 + i)));
-        if (ortrain_infer_get_rank (ctx, input) >= 0 && ortrain_infer_get_rank (ctx, 2 + i) >= 0 &&
-            ortrain_infer_get_rank (ctx, input) != ortrain_infer_get_rank (ctx, 2 + i))
+        const gint rank = ortrain_infer_get_rank (ctx, input);
+        gboolean fits =
+            rank < 0 || ortrain_infer_get_rank (ctx, 2 + i) < 0 || rank == ortrain_infer_get_rank (ctx, 2 + i);
+        for (gint d = 0; d < rank && fits; d++)
+          {
+            OrtrainDim a = ortrain_infer_get_dim (ctx, input, d), b = ortrain_infer_get_dim (ctx, 2 + i, d);
+            fits = !ortrain_dim_is_int (a) || !ortrain_dim_is_int (b) || a.value == b.value;
+          }
+        if (!fits || !ortrain_infer_has_input (ctx, input))
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "input %u has rank %d, the weight has rank %d", input,
-                                     ortrain_infer_get_rank (ctx, input), ortrain_infer_get_rank (ctx, 2 + i));
+                                     "input %u does not have the shape of the weight, input %u", input, 2 + i);
         if (group == 0)
           ortrain_infer_set_like (ctx, i, input);
         else if (group >= 2)
@@ -52,7 +58,7 @@ infer_one_state (OrtrainInferContext *ctx, GError **error)
 #define ROW(op, infer_func)                                                                                            \
   {                                                                                                                    \
     .name = op, .domain = DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = -1, .min_outputs = 1, .max_outputs = -1,  \
-    .types = "fl*", .infer = infer_func                                                                                \
+    .types = "fl*", .scalar_inputs = 3, .infer = infer_func                                                            \
   }
 
 static const OrtrainOpDef rows[] = {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -48,6 +49,7 @@ infer_pad (OrtrainInferContext *ctx, GError **error)
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *pads;
   g_autofree gint64 *axes = NULL;
   OrtrainDim out[ORTRAIN_MAX_RANK];
+  guint32 seen = 0;
 
   if (!g_strv_contains (modes, ortrain_attributes_get_string (ctx->node->attributes, "mode", "constant")))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the mode is not known");
@@ -64,8 +66,13 @@ infer_pad (OrtrainInferContext *ctx, GError **error)
   for (gint i = 0; i < n_axes; i++)
     {
       gint axis = i;
-      if (has_axes && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+      if (has_axes &&
+          (!ortrain_infer_axis (ctx, axes[i], rank, &axis, error) || !ortrain_infer_once (ctx, axis, &seen, error)))
         return FALSE;
+      for (gint k = i; k < n; k += n_axes)
+        if (ortrain_dim_is_int (pads[k]) && !ortrain_checked_is_small (pads[k].value))
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                     "axis %d cannot be padded by %" G_GINT64_FORMAT, axis, pads[k].value);
       out[axis] = ortrain_dim_add (ctx->dims, out[axis], ortrain_dim_add (ctx->dims, pads[i], pads[n_axes + i]));
       if (ortrain_dim_is_int (out[axis]) && out[axis].value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
@@ -136,6 +143,7 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
   gsize n_axes;
   const gint64 *axes = ortrain_attributes_get_ints (ctx->node->attributes, "axes", &n_axes);
   OrtrainDim out[ORTRAIN_MAX_RANK];
+  guint32 seen = 0;
   if (rank < 0 || !ortrain_infer_get_content (ctx, 1, &shape, &n))
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, rank);
@@ -148,7 +156,8 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
   for (gint i = 0; i < n; i++)
     {
       gint axis = i;
-      if (axes != NULL && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+      if (axes != NULL &&
+          (!ortrain_infer_axis (ctx, axes[i], rank, &axis, error) || !ortrain_infer_once (ctx, axis, &seen, error)))
         return FALSE;
       if (ortrain_dim_is_int (shape[i]) && shape[i].value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
@@ -178,6 +187,9 @@ infer_depth (OrtrainInferContext *ctx, gboolean to_space, GError **error)
   gint rank = ortrain_infer_get_rank (ctx, 0);
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0);
   gint64 block = ortrain_node_get_int (ctx->node, "blocksize", 0);
+  const char *mode = ortrain_attributes_get_string (ctx->node->attributes, "mode", "DCR");
+  if (!g_str_equal (mode, "DCR") && !g_str_equal (mode, "CRD"))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "mode '%s' is not known", mode);
   if (block < 1 || block > 4096)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "blocksize is %" G_GINT64_FORMAT, block);
   if (rank < 0)
@@ -288,6 +300,13 @@ infer_reverse_sequence (OrtrainInferContext *ctx, GError **error)
                                rank);
   if (batch + time != 1 || batch < 0 || time < 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "batch_axis and time_axis must be 0 and 1");
+  OrtrainDim lengths = ortrain_infer_get_dim (ctx, 1, 0), samples = ortrain_infer_get_dim (ctx, 0, (gint) batch);
+  if (ortrain_infer_get_rank (ctx, 1) == 0)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the lengths are a scalar");
+  if (ortrain_dim_is_int (lengths) && ortrain_dim_is_int (samples) && lengths.value != samples.value)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "%" G_GINT64_FORMAT " lengths for %" G_GINT64_FORMAT " samples", lengths.value,
+                               samples.value);
   ortrain_infer_set_like (ctx, 0, 0);
   return TRUE;
 }

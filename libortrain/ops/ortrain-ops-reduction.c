@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-grad-context-private.h"
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-shape-helpers-private.h"
 
 /* Reductions. All have the form of operator set 18 and later: (data[, axes]) {keepdims, noop_with_empty_axes}. */
 
@@ -13,35 +13,42 @@ upgrade_axes (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **err
   return TRUE;
 }
 
-/* The shape that is left. n_axes -1: the axes are not known, n_left of them (or -1) will be gone. */
+/* A scalar is reduced as if it had one axis. */
 static gboolean
-infer_reduced (OrtrainInferContext *ctx, OrtrainDType dtype, GError **error)
+reduced_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GError **error)
+{
+  return ortrain_infer_axis (ctx, axis, MAX (rank, 1), result, error);
+}
+
+/* The shape that is left of input x by the axes in the input behind it. *n_left -1: not even its rank is known. */
+static gboolean
+find_reduced (OrtrainInferContext *ctx, guint x, OrtrainDim *left, gint *n_left, GError **error)
 {
   gboolean keep = ortrain_attributes_get_int (ctx->node->attributes, "keepdims", 1) != 0;
   gboolean noop = ortrain_attributes_get_int (ctx->node->attributes, "noop_with_empty_axes", 0) != 0;
-  gint rank = ortrain_infer_get_rank (ctx, 0);
+  gint rank = ortrain_infer_get_rank (ctx, x);
   g_autofree gint64 *axes = NULL;
   gint n_axes = 0;
   gboolean known = TRUE;
-  if (ortrain_infer_has_input (ctx, 1))
-    known = ortrain_infer_get_ints (ctx, 1, &axes, &n_axes);
+  if (ortrain_infer_has_input (ctx, x + 1))
+    known = ortrain_infer_get_ints (ctx, x + 1, &axes, &n_axes);
+  *n_left = -1;
   if (rank < 0)
     {
-      const gboolean all = known && n_axes == 0 && !noop && !keep;
-      ortrain_infer_set_unknown (ctx, 0, dtype, all ? 0 : -1);
+      if (known && n_axes == 0 && !noop && !keep)
+        *n_left = 0;
       return TRUE;
     }
-  const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0);
-  OrtrainDim left[ORTRAIN_MAX_RANK];
+  const OrtrainDim *dims = ortrain_infer_get_dims (ctx, x);
   if (!known)
     {
+      const gint length = ortrain_infer_get_length (ctx, x + 1);
       if (keep)
-        ortrain_infer_set_unknown (ctx, 0, dtype, rank);
-      else if (ortrain_infer_get_rank (ctx, 1) == 1 && ortrain_dim_is_int (ortrain_infer_get_dim (ctx, 1, 0)) &&
-               ortrain_infer_get_dim (ctx, 1, 0).value > 0 && ortrain_infer_get_dim (ctx, 1, 0).value <= rank)
-        ortrain_infer_set_unknown (ctx, 0, dtype, rank - (gint) ortrain_infer_get_dim (ctx, 1, 0).value);
-      else
-        ortrain_infer_set_unknown (ctx, 0, dtype, -1);
+        *n_left = rank;
+      else if (length > 0 && length <= rank)
+        *n_left = rank - length;
+      for (gint d = 0; d < *n_left; d++)
+        left[d] = ortrain_dim_unknown (ctx->dims);
       return TRUE;
     }
   gboolean reduced[ORTRAIN_MAX_RANK];
@@ -50,7 +57,7 @@ infer_reduced (OrtrainInferContext *ctx, OrtrainDType dtype, GError **error)
   for (gint i = 0; i < n_axes; i++)
     {
       gint axis;
-      if (!ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
+      if (!reduced_axis (ctx, axes[i], rank, &axis, error))
         return FALSE;
       reduced[axis] = TRUE;
     }
@@ -60,14 +67,19 @@ infer_reduced (OrtrainInferContext *ctx, OrtrainDType dtype, GError **error)
       left[n++] = dims[d];
     else if (keep)
       left[n++] = ortrain_dim_int (1);
-  ortrain_infer_set (ctx, 0, dtype, left, n);
+  *n_left = n;
   return TRUE;
 }
 
 static gboolean
 infer_reduce (OrtrainInferContext *ctx, GError **error)
 {
-  return infer_reduced (ctx, ortrain_infer_get_dtype (ctx, 0), error);
+  OrtrainDim left[ORTRAIN_MAX_RANK];
+  gint n;
+  if (!find_reduced (ctx, 0, left, &n, error))
+    return FALSE;
+  ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), left, n);
+  return TRUE;
 }
 
 /* ---- Gradients. dy has lost axes, or holds them as 1: `spread` gives it the rank of x again. ---- */
@@ -227,8 +239,20 @@ gradient_log_sum_exp (OrtrainGradContext *ctx, GError **error)
 
 /* ---- ReduceProdGrad (dy, x[, axes]): like x ---- */
 static gboolean
-infer_like_second (OrtrainInferContext *ctx, GError **error)
+infer_prod_grad (OrtrainInferContext *ctx, GError **error)
 {
+  OrtrainDim left[ORTRAIN_MAX_RANK];
+  const OrtrainDim *dy = ortrain_infer_get_dims (ctx, 0);
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  gint n;
+  if (!find_reduced (ctx, 1, left, &n, error))
+    return FALSE;
+  gboolean fits = n < 0 || rank < 0 || n == rank;
+  for (gint d = 0; d < MIN (n, rank) && fits; d++)
+    fits = !ortrain_dim_is_int (left[d]) || !ortrain_dim_is_int (dy[d]) || left[d].value == dy[d].value;
+  if (!fits)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "input 0 does not have the shape that the reduction of input 1 has");
   ortrain_infer_set_like (ctx, 0, 1);
   return TRUE;
 }
@@ -268,7 +292,7 @@ infer_arg (OrtrainInferContext *ctx, GError **error)
       ortrain_infer_set_unknown (ctx, 0, ORTRAIN_DTYPE_INT64, -1);
       return TRUE;
     }
-  if (!ortrain_infer_axis (ctx, ortrain_attributes_get_int (ctx->node->attributes, "axis", 0), rank, &axis, error))
+  if (!reduced_axis (ctx, ortrain_attributes_get_int (ctx->node->attributes, "axis", 0), rank, &axis, error))
     return FALSE;
   for (gint d = 0; d < rank; d++)
     if (d != axis)
@@ -346,7 +370,7 @@ static const OrtrainOpDef ops[] = {
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_like_second },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_prod_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (reduction, ops);

@@ -16,12 +16,19 @@ has_elements (OrtrainInferContext *ctx, guint i)
   return !(value->rank == 1 && ortrain_dim_is_int (value->dims[0]) && value->dims[0].value == 0);
 }
 
+/* A size that a double says; what is beyond all memory is refused later, as a result of so many bytes. */
+static gint64
+whole (double size)
+{
+  return (gint64) CLAMP (floor (size), 0, 0x1p62);
+}
+
 /* dim * scale, rounded down; symbolic when the scale is a whole number or its inverse. */
 static OrtrainDim
 scaled (OrtrainDimSpace *space, OrtrainDim dim, double scale)
 {
   if (ortrain_dim_is_int (dim))
-    return ortrain_dim_int ((gint64) floor ((double) dim.value * scale));
+    return ortrain_dim_int (whole ((double) dim.value * scale));
   if (scale >= 1 && scale == floor (scale) && scale < 1e6)
     return ortrain_dim_mul (space, dim, ortrain_dim_int ((gint64) scale));
   if (scale > 0 && 1 / scale == floor (1 / scale) && 1 / scale < 1e6)
@@ -32,7 +39,17 @@ scaled (OrtrainDimSpace *space, OrtrainDim dim, double scale)
 static gboolean
 infer_resize (OrtrainInferContext *ctx, GError **error)
 {
-  static const char *const modes[] = { "nearest", "linear", "cubic", NULL };
+  static const struct
+  {
+    const char *name, *values[9];
+  } words[] = {
+    { "mode", { "nearest", "linear", "cubic" } },
+    { "keep_aspect_ratio_policy", { "stretch", "not_larger", "not_smaller" } },
+    { "nearest_mode", { "round_prefer_floor", "round_prefer_ceil", "floor", "ceil" } },
+    { "coordinate_transformation_mode",
+      { "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize",
+        "half_pixel_symmetric" } },
+  };
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
   gint rank = ortrain_infer_get_rank (ctx, 0), n, axis;
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *sizes;
@@ -40,14 +57,23 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
   gsize n_axes;
   const gint64 *axes = ortrain_attributes_get_ints (ctx->node->attributes, "axes", &n_axes);
   OrtrainDim out[ORTRAIN_MAX_RANK];
+  guint32 seen = 0;
 
-  if (!g_strv_contains (modes, ortrain_attributes_get_string (ctx->node->attributes, "mode", "nearest")))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the mode is not known");
+  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
+    {
+      const char *word = ortrain_attributes_get_string (ctx->node->attributes, words[i].name, words[i].values[0]);
+      if (!g_strv_contains (words[i].values, word))
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s '%s' is not known", words[i].name,
+                                   word);
+    }
   if (rank < 0)
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, -1);
       return TRUE;
     }
+  for (gsize i = 0; axes != NULL && i < n_axes; i++)
+    if (!ortrain_infer_axis (ctx, axes[i], rank, &axis, error) || !ortrain_infer_once (ctx, axis, &seen, error))
+      return FALSE;
   if (axes == NULL)
     n_axes = (gsize) rank;
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
@@ -78,7 +104,7 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
                 ratio = i == 0 ? r : g_str_equal (policy, "not_larger") ? MIN (ratio, r) : MAX (ratio, r);
               }
             else
-              out[axis] = ortrain_dim_int ((gint64) floor (ratio * (double) dims[axis].value + 0.5));
+              out[axis] = ortrain_dim_int (whole (ratio * (double) dims[axis].value + 0.5));
           }
       ortrain_infer_set (ctx, 0, dtype, out, rank);
       return TRUE;

@@ -95,11 +95,17 @@ infer_one_hot (OrtrainInferContext *ctx, GError **error)
   if (ortrain_infer_get_content (ctx, 1, &depth, &n) && n == 1)
     count = depth[0];
   else if (value != NULL && value->tensor != NULL && ortrain_tensor_get_n_elements (value->tensor) == 1)
-    count = ortrain_dim_int ((gint64) CLAMP (ortrain_tensor_get_scalar (value->tensor, 0), -1.0, 1e15));
+    {
+      const double number = ortrain_tensor_get_scalar (value->tensor, 0);
+      count = ortrain_dim_int (number >= 0 ? (gint64) MIN (number, 1e15) : -1); /* NaN is no depth */
+    }
   else
     count = ortrain_dim_unknown (ctx->dims);
   if (ortrain_dim_is_int (count) && count.value < 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the depth is %" G_GINT64_FORMAT, count.value);
+  OrtrainDim n_values = ortrain_infer_get_dim (ctx, 2, 0);
+  if (ortrain_infer_get_rank (ctx, 2) == 0 || (ortrain_dim_is_int (n_values) && n_values.value != 2))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the values (input 2) are not two numbers");
   for (gint i = 0, from = 0; i <= rank; i++)
     out[i] = i == axis ? count : dims[from++];
   ortrain_infer_set (ctx, 0, dtype, out, rank + 1);

@@ -375,6 +375,8 @@ infer_constant_of_shape (OrtrainInferContext *ctx, GError **error)
   OrtrainDType dtype = value != NULL ? ortrain_tensor_get_dtype (value) : ORTRAIN_DTYPE_FLOAT32;
   const OrtrainDim *shape;
   gint n;
+  if (value == NULL && ortrain_attributes_has (ctx->node->attributes, "value"))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "value is not a tensor");
   if (value != NULL && ortrain_tensor_get_n_elements (value) != 1)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "value must have one element");
   if (!ortrain_infer_get_content (ctx, 0, &shape, &n))
@@ -408,8 +410,11 @@ static gboolean
 infer_eye_like (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
-  OrtrainDType dtype =
-      (OrtrainDType) ortrain_node_get_int (ctx->node, "dtype", (gint64) ortrain_infer_get_dtype (ctx, 0));
+  const gint64 number = ortrain_node_get_int (ctx->node, "dtype", (gint64) ortrain_infer_get_dtype (ctx, 0));
+  const OrtrainDType dtype = (OrtrainDType) number;
+  if (number < 0 || number >= 32 || !((ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL | 1) >> number & 1))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                               "the type number %" G_GINT64_FORMAT " is not supported", number);
   if (rank < 0)
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, 2);

@@ -53,6 +53,16 @@ ortrain_infer_is_index_type (OrtrainDType dtype)
   return dtype == ORTRAIN_DTYPE_INT64 || dtype == ORTRAIN_DTYPE_INT32;
 }
 
+/* Notes that an axis is named; GRAPH_ERROR_ATTRIBUTE when it was before. */
+static inline gboolean
+ortrain_infer_once (OrtrainInferContext *ctx, gint axis, guint32 *seen, GError **error)
+{
+  if (*seen & (1u << axis))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis %d is named twice", axis);
+  *seen |= 1u << axis;
+  return TRUE;
+}
+
 /* The axes in input i as a mask over `rank` axes. *known FALSE when its elements are not known yet. */
 static inline gboolean
 ortrain_infer_axes_mask (OrtrainInferContext *ctx, guint i, gint rank, gboolean *known, guint32 *mask, GError **error)
@@ -66,11 +76,8 @@ ortrain_infer_axes_mask (OrtrainInferContext *ctx, guint i, gint rank, gboolean 
   for (gint j = 0; j < n; j++)
     {
       gint axis;
-      if (!ortrain_infer_axis (ctx, axes[j], rank, &axis, error))
+      if (!ortrain_infer_axis (ctx, axes[j], rank, &axis, error) || !ortrain_infer_once (ctx, axis, mask, error))
         return FALSE;
-      if (*mask & (1u << axis))
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis %d is named twice", axis);
-      *mask |= 1u << axis;
     }
   return TRUE;
 }

@@ -339,7 +339,8 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
           return FALSE;
         }
       if (ortrain_tensor_get_dtype (tensor) != stored->dtype || ortrain_tensor_get_rank (tensor) != stored->rank ||
-          memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, stored->rank * sizeof (gint64)) != 0)
+          (stored->rank > 0 &&
+           memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, stored->rank * sizeof (gint64)) != 0))
         {
           g_autofree char *want = ortrain_shape_to_string (stored->dims, stored->rank);
           g_autofree char *have =

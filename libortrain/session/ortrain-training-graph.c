@@ -69,7 +69,7 @@ apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name,
   const gint64 *a = ortrain_tensor_peek_dims (first->tensor), *b = ortrain_tensor_peek_dims (second->tensor);
   gsize rank = ortrain_tensor_get_rank (first->tensor);
   gboolean same = first->dtype == second->dtype && rank == ortrain_tensor_get_rank (second->tensor);
-  gboolean equal = same && memcmp (a, b, rank * sizeof (gint64)) == 0;
+  gboolean equal = same && (rank == 0 || memcmp (a, b, rank * sizeof (gint64)) == 0);
   gboolean turned = same && rank == 2 && a[0] == b[1] && a[1] == b[0];
   if (first == second || (!equal && !turned))
     {

@@ -141,7 +141,8 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
       if (state && dtype != ORTRAIN_DTYPE_FLOAT64)
         dtype = ORTRAIN_DTYPE_FLOAT32;
       if (ortrain_tensor_get_dtype (tensor) != dtype || ortrain_tensor_get_rank (tensor) != list[i].rank ||
-          memcmp (ortrain_tensor_peek_dims (tensor), list[i].dims, list[i].rank * sizeof (gint64)) != 0)
+          (list[i].rank > 0 &&
+           memcmp (ortrain_tensor_peek_dims (tensor), list[i].dims, list[i].rank * sizeof (gint64)) != 0))
         {
           g_autofree char *want = ortrain_shape_to_string (list[i].dims, list[i].rank);
           g_autofree char *have =

@@ -38,8 +38,8 @@ add_node (OrtrainGraph *graph, const char *domain, const char *op_type, const ch
   g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
   for (guint i = 0; texts[i] != NULL; i++)
     g_ptr_array_add (inputs, *texts[i] != '\0' ? add_input (graph, texts[i], i) : NULL);
-  OrtrainNode *node =
-      ortrain_graph_new_node (graph, domain, op_type, "node", (OrtrainValue **) inputs->pdata, inputs->len, 1);
+  OrtrainNode *node = ortrain_graph_new_node (graph, domain, op_type, "node", (OrtrainValue **) inputs->pdata,
+                                              inputs->len, g_str_equal (op_type, "Momentum") ? 2 : 1);
   g_auto (GStrv) entries = g_strsplit (attributes, " ", -1);
   for (guint i = 0; entries[i] != NULL && *entries[i] != '\0'; i++)
     {
@@ -101,6 +101,16 @@ static const Row table[] = {
   { "", "CumSum", "f[4];l[3]", "", "not one number" },
   { "", "ScatterElements", "f[4];l[2];d[2]", "", "float32, the type of input 0" },
   { "", "Einsum", "f[4];d[4]", "equation=i,i->i", "float32, the type of input 0" },
+  { "", "Pad", "f[2,2];l[2];;l[1]", "mode=edges", "mode" },
+  { "", "DepthToSpace", "f[1,4,1,1]", "blocksize=2 mode=RCD", "mode 'RCD'" },
+  { "", "ReverseSequence", "f[4,3];l[4]", "", "4 lengths for 3 samples" },
+  { "", "Resize", "f[1,1,2,2];;f[4]", "mode=nearest nearest_mode=up", "nearest_mode 'up'" },
+  { "", "Resize", "f[1,1,2,2];;f[2]", "axes=[1,1]", "named twice" },
+  { "", "EyeLike", "f[2,2]", "dtype=63", "type number 63" },
+  { "", "OneHot", "l[2];l[];f[3]", "", "not two numbers" },
+  { "ai.onnx.preview.training", "Momentum", "f[];l[];f[1000];f[1];f[1000]", "", "the shape of the weight" },
+  { "ai.onnx.preview.training", "Momentum", "f[];l[];f[1000];;f[1000]", "", "input 3" },
+  { "ai.onnx.preview.training", "Momentum", "f[0];l[];f[4];f[4];f[4]", "", "not one number" },
   /* results: too many dimensions, negative, more bytes than addresses */
   { "", "Reshape", "f[1];l[17]", "", "at most 16" },
   { "", "ConstantOfShape", "l[40]", "", "at most 16" },
@@ -113,6 +123,12 @@ static const Row table[] = {
   { OWN, "SumTo", "f[4];l[40]", "", "at most 16" },
   { OWN, "SumTo", "f[4];f[1]", "", "int64 is needed" },
   { OWN, "ReduceProdGrad", "f[1,1,3,6];f[1,1,2,2];f[1]", "", "int64 is needed" },
+  { OWN, "ReduceProdGrad", "f[3,3,2];f[3,2,2]", "", "the reduction of input 1" },
+  { OWN, "EinsumGrad", "f[2,4];l[2];f[3,4]", "equation=ij,jk->ik index=0", NULL },
+  { OWN, "EinsumGrad", "f[2,5];l[2];f[3,4]", "equation=ij,jk->ik index=0", "axis 1 of the gradient" },
+  { OWN, "EinsumGrad", "f[2,4];l[2];f[3,4]", "equation=ij,jk->ik index=2", "number 2" },
+  { OWN, "AttentionGrad", "f[1,2,3,4];f[1,2,3,4];f[1,2,5,4];f[1,2,5,4];f[1,2,3]", "", NULL },
+  { OWN, "AttentionGrad", "f[1,2,3,4];f[1,2,3,4];f[1,2,5,4];f[1,2,5,4];f[1,2,1]", "", "input 4 does not fit" },
   { OWN, "CumProdGrad", "f[4];l[];f[5]", "", "input 0 is [4]" },
   { OWN, "GatherGrad", "f[4];l[4];f[1]", "", "int64 is needed" },
   { OWN, "ConcatGrad", "f[4];f[1]", "axis=0", "int64 is needed" },
