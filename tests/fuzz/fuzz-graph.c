@@ -30,8 +30,8 @@ below (Choices *self, guint n)
   if (n <= 1)
     return 0;
   for (guint i = 0; i < (n > 256 ? 2u : 1u); i++)
-    value = value << 8 |
-            (self->at < self->size ? self->data[self->at++] : (guint) g_rand_int_range (self->random, 0, 256));
+    value =
+        value << 8 | (self->at < self->size ? self->data[self->at++] : (guint) g_rand_int_range (self->random, 0, 256));
   return value % n;
 }
 
@@ -77,7 +77,9 @@ any_float (Choices *self)
 static void
 set_any_attribute (Choices *choices, OrtrainAttributes *attributes, const char *name)
 {
-  static const char *const words[] = { "", "edge", "reflect", "linear", "cubic", "SAME_UPPER", "i,ij->j", "add", "mul" };
+  static const char *const words[] = {
+    "", "edge", "reflect", "linear", "cubic", "SAME_UPPER", "i,ij->j", "add", "mul"
+  };
   gint64 ints[40];
   float floats[40];
   const gsize n = below (choices, 8) == 0 ? 40 : below (choices, 6);
@@ -135,12 +137,16 @@ static void
 spoil_attributes (Choices *choices, OrtrainAttributes *attributes)
 {
   static const char *const names[] = {
-    "axis",      "axes",       "perm",       "pads",     "strides",    "dilations",    "kernel_shape",
-    "keepdims",  "group",      "mode",       "epsilon",  "alpha",      "p",            "to",
-    "dtype",     "ceil_mode",  "batch_dims", "upper",    "reduction",  "num_outputs",  "allowzero",
-    "direction", "momentum",   "hidden_size", "size",     "blocksize",  "output_shape", "output_padding",
-    "layout",    "activations", "beta",      "equation", "scale",      "value",        "sample_size",
-    "start",     "end",        "auto_pad",   "reverse",  "noop_with_empty_axes",
+    "axis",       "axes",        "perm",         "pads",
+    "strides",    "dilations",   "kernel_shape", "keepdims",
+    "group",      "mode",        "epsilon",      "alpha",
+    "p",          "to",          "dtype",        "ceil_mode",
+    "batch_dims", "upper",       "reduction",    "num_outputs",
+    "allowzero",  "direction",   "momentum",     "hidden_size",
+    "size",       "blocksize",   "output_shape", "output_padding",
+    "layout",     "activations", "beta",         "equation",
+    "scale",      "value",       "sample_size",  "start",
+    "end",        "auto_pad",    "reverse",      "noop_with_empty_axes",
   };
   const guint n = ortrain_attributes_get_n (attributes);
   const OrtrainAttribute *old = n > 0 ? ortrain_attributes_get_nth (attributes, below (choices, n)) : NULL;
@@ -334,10 +340,8 @@ static const OrtrainGradientCase more_cases[] = {
   { "QuantizeLinear", "f[2,3];d[3]{0.5,1,2};B[3]{3,1,2}", "axis=1" },
   { "DynamicQuantizeLinear", "f[2,3]", NULL, 3 },
   { "MatMulInteger", "B[2,3]{1,2,3,4,5,6};B[3,2]{1,2,3,4,5,6};B{1};B{2}" },
-  { "QLinearMatMul",
-    "B[2,3]{1,2,3,4,5,6};d{0.5};B{1};B[3,2]{1,2,3,4,5,6};d[2]{0.5,1};B[2]{1,2};d{0.5};B{1}" },
-  { "QLinearConv",
-    "B[1,1,3,3]{1,2,3,4,5,6,7,8,9};d{0.5};B{1};B[2,1,2,2]{1,2,3,4,5,6,7,8};d{0.5};B{2};d{0.5};B{1}" },
+  { "QLinearMatMul", "B[2,3]{1,2,3,4,5,6};d{0.5};B{1};B[3,2]{1,2,3,4,5,6};d[2]{0.5,1};B[2]{1,2};d{0.5};B{1}" },
+  { "QLinearConv", "B[1,1,3,3]{1,2,3,4,5,6,7,8,9};d{0.5};B{1};B[2,1,2,2]{1,2,3,4,5,6,7,8};d{0.5};B{2};d{0.5};B{1}" },
   { "ConvInteger", "B[1,1,3,3]{1,2,3,4,5,6,7,8,9};B[1,1,2,2]{1,2,3,4};B{1};B{2}" },
   { "Upsample", "f[1,1,2,2];d[4]{1,1,2,2}", "mode='nearest'" },
   { "Scatter", "f[3,3];i[2,3]{1,0,2,0,2,1};f[2,3]" },
@@ -460,8 +464,8 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
   if (bytes == NULL)
     return 0;
   if (g_getenv ("FUZZ_GRAPH_SAVE") != NULL) /* to look at what a run made */
-    g_file_set_contents (g_getenv ("FUZZ_GRAPH_SAVE"), g_bytes_get_data (bytes, NULL), (gssize) g_bytes_get_size (bytes),
-                         NULL);
+    g_file_set_contents (g_getenv ("FUZZ_GRAPH_SAVE"), g_bytes_get_data (bytes, NULL),
+                         (gssize) g_bytes_get_size (bytes), NULL);
   Exercise result;
   exercise_model (bytes, random, &result);
   if (g_getenv ("FUZZ_GRAPH_VERBOSE") != NULL)
