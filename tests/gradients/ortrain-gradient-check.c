@@ -87,7 +87,7 @@ parse_input (Case *test, guint index, const char *text)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (dtype, dims, rank, &error);
   g_assert_no_error (error);
-  g_assert_true (operand.n_values == 0 || operand.n_values == n);
+  g_assert_true (operand.n_values == 0 || operand.n_values >= n); /* more of them: its size was changed */
   if (operand.n_values > 0)
     for (gint64 i = 0; i < n; i++)
       {
