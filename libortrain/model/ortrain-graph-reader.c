@@ -276,6 +276,30 @@ merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const 
   return value;
 }
 
+/* The same after an export that wrote the initializer for this node: it is known by the name that it had before. */
+static gboolean
+take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node)
+{
+  if (!g_str_equal (ortrain_reader_text (node->op_type), "Identity") || *ortrain_reader_domain (node->domain) != '\0' ||
+      node->n_input != 1 || node->n_output != 1 || g_hash_table_contains (state->outputs, node->output[0]) ||
+      g_hash_table_contains (state->outputs, node->input[0]) ||
+      GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) != 1)
+    return FALSE;
+  OrtrainValue *value = g_hash_table_lookup (scope->names, node->input[0]);
+  g_autofree char *start = g_strconcat (node->output[0], ORTRAIN_SEPARATED_SUFFIX, NULL);
+  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !g_str_has_prefix (node->input[0], start) ||
+      g_hash_table_contains (scope->graph->by_name, node->output[0]))
+    return FALSE;
+  const OrtrainOrigin *origin = g_hash_table_lookup (state->reader->origins, node->input[0]);
+  if (origin == NULL || origin->kind != ORTRAIN_ORIGIN_INITIALIZER)
+    return FALSE;
+  ortrain_value_rename (value, node->output[0]);
+  g_hash_table_insert (scope->names, g_strdup (node->output[0]), value);
+  g_hash_table_remove (state->reader->origins, node->input[0]);
+  add_origin (state, node->output[0], ORTRAIN_ORIGIN_SEPARATED, node->input[0]);
+  return TRUE;
+}
+
 static char *
 scoped_name (const OrtrainReaderScope *scope, const char *name)
 {
@@ -295,6 +319,11 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   if (scope->outermost && node->n_output == 1 && node->output[0][0] != '\0')
     {
       const char *name = node->output[0];
+      if (!g_hash_table_contains (scope->names, name) && take_separated (state, scope, node))
+        {
+          *done = TRUE;
+          return TRUE;
+        }
       g_autoptr (OrtrainTensor) tensor = NULL;
       OrtrainValue *merged = NULL;
       if (g_str_equal (node->op_type, "Constant") && *ortrain_reader_domain (node->domain) == '\0')

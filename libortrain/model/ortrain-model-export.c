@@ -161,8 +161,24 @@ typedef struct
   const char *data_name; /* of the file for external data; NULL: external data stays where it is */
   gboolean all_external; /* big initializers go to the data file whether they were there or not */
   Rope data;
-  GPtrArray *added; /* of char *: initializers that have no TensorProto of their own in the file yet */
+  GArray *added;         /* of Added */
+  GHashTable *separated; /* name of an initializer in the file → name of its value; see ORTRAIN_ORIGIN_SEPARATED */
 } Export;
+
+/* An initializer that has no TensorProto of its own in the file yet. */
+typedef struct
+{
+  char *value; /* of the graph */
+  char *name;  /* of the TensorProto */
+} Added;
+
+static void
+added_clear (gpointer data)
+{
+  Added *added = data;
+  g_free (added->value);
+  g_free (added->name);
+}
 
 /* Smaller ones stay in the model even when weights are external. */
 #define MIN_EXTERNAL_BYTES 1024
@@ -424,17 +440,38 @@ rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents,
   return TRUE;
 }
 
-/* One part of the outermost graph. *gone: it is left out. */
-static gboolean
-rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone)
+static char *
+separate_name (const Export *self, const char *output)
+{
+  OrtrainGraph *graph = self->model->reader.graph;
+  char *name = g_strconcat (output, ORTRAIN_SEPARATED_SUFFIX, NULL);
+  for (guint i = 2; g_hash_table_contains (graph->by_name, name); i++)
+    {
+      g_free (name);
+      name = g_strdup_printf ("%s" ORTRAIN_SEPARATED_SUFFIX "%u", output, i);
+    }
+  return name;
+}
+
+static void
+add_initializer (Export *self, const char *value, const char *name)
+{
+  Added added = { g_strdup (value), g_strdup (name) };
+  g_array_append_val (self->added, added);
+}
+
+/* One part of the outermost graph. *gone: it is left out. *input: what the node reads instead, or NULL. */
+static void
+rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone,
+               char **input)
 {
   g_autofree char *name = NULL;
-  *contents = NULL;
-  *gone = FALSE;
   if (place == AT_INITIALIZER)
     {
       name = read_name (self, range, ORTRAIN_TENSOR_NAME);
-      *contents = replacement_for (self, name, ORTRAIN_ORIGIN_INITIALIZER);
+      const char *value = g_hash_table_lookup (self->separated, name);
+      *contents = value != NULL ? replacement_for (self, value, ORTRAIN_ORIGIN_SEPARATED)
+                                : replacement_for (self, name, ORTRAIN_ORIGIN_INITIALIZER);
     }
   else if (place == AT_OUTER_NODE)
     {
@@ -443,7 +480,10 @@ rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor 
       const OrtrainOrigin *origin = g_hash_table_lookup (self->model->reader.origins, name);
       if (origin != NULL && origin->kind == ORTRAIN_ORIGIN_IDENTITY &&
           !same_contents (contents_of (self, name), contents_of (self, origin->of)))
-        *gone = TRUE;
+        {
+          *input = separate_name (self, name);
+          add_initializer (self, name, *input);
+        }
     }
   else if (place == AT_SPARSE)
     {
@@ -452,10 +492,27 @@ rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor 
         if (field.number == 1 && field.type == ORTRAIN_WIRE_BYTES)
           name = read_name (self, (OrtrainWireRange){ field.body, field.end }, ORTRAIN_TENSOR_NAME);
       *gone = name != NULL && replacement_for (self, name, ORTRAIN_ORIGIN_SPARSE) != NULL;
+      if (*gone)
+        add_initializer (self, name, name);
     }
-  if (*gone)
-    g_ptr_array_add (self->added, g_steal_pointer (&name));
-  return TRUE;
+}
+
+/* A node of one input that reads another one. */
+static void
+rewrite_input (Export *self, OrtrainWireRange range, const char *input, Rope *out)
+{
+  OrtrainWireField field;
+  for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
+    {
+      if (field.number != ORTRAIN_NODE_INPUT)
+        {
+          rope_add (out, self->file + field.begin, field.end - field.begin);
+          continue;
+        }
+      g_autoptr (GByteArray) bytes = g_byte_array_new ();
+      put_string (bytes, ORTRAIN_NODE_INPUT, input);
+      rope_add_new (out, bytes);
+    }
 }
 
 /* The initializers that got their own contents, at the end of the outermost graph. */
@@ -464,8 +521,8 @@ write_added (Export *self, Rope *out)
 {
   for (guint i = 0; i < self->added->len; i++)
     {
-      const char *name = self->added->pdata[i];
-      OrtrainTensor *tensor = contents_of (self, name);
+      const char *name = g_array_index (self->added, Added, i).name;
+      OrtrainTensor *tensor = contents_of (self, g_array_index (self->added, Added, i).value);
       g_auto (Rope) body = { 0 };
       rope_init (&body);
       write_tensor (self, name, tensor, &body);
@@ -511,6 +568,7 @@ rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *const
       OrtrainTensor *contents = constant;
       gboolean gone = FALSE, inner_changed = FALSE;
       g_auto (Rope) part = { 0 };
+      g_autofree char *input = NULL;
 
       if (inner == AT_NOWHERE)
         {
@@ -518,14 +576,19 @@ rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *const
           continue;
         }
       if (place == AT_OUTER_GRAPH)
-        rewrite_outer (self, inner, body, &contents, &gone);
+        rewrite_outer (self, inner, body, &contents, &gone, &input);
       if (gone)
         {
           *changed = TRUE;
           continue;
         }
       rope_init (&part);
-      if (inner == AT_ATTRIBUTE && constant != NULL)
+      if (input != NULL)
+        {
+          rewrite_input (self, body, input, &part);
+          inner_changed = TRUE;
+        }
+      else if (inner == AT_ATTRIBUTE && constant != NULL)
         {
           if (!rewrite_constant (self, body, constant, &part, &inner_changed, error))
             return FALSE;
@@ -543,7 +606,7 @@ rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *const
   if (place == AT_OUTER_GRAPH)
     {
       write_added (self, out);
-      g_ptr_array_set_size (self->added, 0);
+      g_array_set_size (self->added, 0);
     }
   return TRUE;
 }
@@ -596,7 +659,10 @@ static gboolean
 build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean all_external, Rope *out, Rope *data,
        GError **error)
 {
-  g_autoptr (GPtrArray) added = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GArray) added = g_array_new (FALSE, FALSE, sizeof (Added));
+  g_autoptr (GHashTable) separated = g_hash_table_new (g_str_hash, g_str_equal);
+  GHashTableIter iter;
+  gpointer name, origin;
   gboolean changed = FALSE;
   gsize size;
   Export self = { .model = model,
@@ -604,7 +670,13 @@ build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean
                   .tensors = tensors,
                   .data_name = data_name,
                   .all_external = all_external,
-                  .added = added };
+                  .added = added,
+                  .separated = separated };
+  g_array_set_clear_func (added, added_clear);
+  g_hash_table_iter_init (&iter, model->reader.origins);
+  while (g_hash_table_iter_next (&iter, &name, &origin))
+    if (((OrtrainOrigin *) origin)->kind == ORTRAIN_ORIGIN_SEPARATED)
+      g_hash_table_insert (separated, ((OrtrainOrigin *) origin)->of, name);
 
   rope_init (out);
   rope_init (&self.data);

@@ -1157,16 +1157,27 @@ test_merged_initializers (void)
       g_assert_no_error (error);
       g_assert_cmpuint (g_bytes_get_size (same), ==, g_bytes_get_size (bytes));
 
-      /* one of them changes: each has an initializer of its own now */
+      /* one of them changes: the node stays, and reads an initializer of its own now */
       g_hash_table_remove (tensors, "bn.running_mean");
       g_autoptr (GBytes) apart = ortrain_model_export_bytes (model, tensors, &error);
       g_assert_no_error (error);
       g_autoptr (OrtrainModel) again = load_bytes (apart);
+      g_assert_cmpuint (again->proto->graph->n_node, ==, 3);
+      g_assert_cmpuint (ortrain_model_get_n_parameters (again), ==, 12);
       g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (again, "bn.bias"), 1), ==, 1.0);
       g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (again, "bn.running_mean"), 1), ==, 0.0);
       const OrtrainOrigin *origin = g_hash_table_lookup (again->reader.origins, "bn.running_mean");
-      g_assert_cmpint (origin->kind, ==, ORTRAIN_ORIGIN_INITIALIZER);
+      g_assert_cmpint (origin->kind, ==, ORTRAIN_ORIGIN_SEPARATED);
+      g_assert_cmpstr (origin->of, ==, "bn.running_mean.value");
       g_assert_cmpuint (ortrain_model_get_file_graph (again)->inputs->len, ==, 1);
+
+      /* and goes on under its name: once more with other contents */
+      g_hash_table_insert (tensors, g_strdup ("bn.running_mean"), plus_one (contents (again, "bn.bias")));
+      g_autoptr (GBytes) thrice = ortrain_model_export_bytes (again, tensors, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (g_bytes_get_size (thrice), ==, g_bytes_get_size (apart));
+      g_autoptr (OrtrainModel) third = load_bytes (thrice);
+      g_assert_cmpfloat (ortrain_tensor_get_scalar (contents (third, "bn.running_mean"), 1), ==, 2.0);
     }
 }
 
