@@ -28,7 +28,11 @@ gboolean ortrain_checkpoint_name_is_valid (const char *name);
 
 gboolean ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const char *path,
                                            GCancellable *cancellable, GError **error);
-gboolean ortrain_checkpoint_contents_load (OrtrainCheckpointContents *self, const char *path, GError **error);
+/* Waits for writers that replace the checkpoint meanwhile, some time, then it is an error. */
+gboolean ortrain_checkpoint_contents_load (OrtrainCheckpointContents *self, const char *path, GCancellable *cancellable,
+                                           GError **error);
 
 /* Called at every point where something was just written to the disk; for tests that end the process there. */
 extern void (*ortrain_checkpoint_save_hook) (const char *where);
+/* Called between the steps of reading; for tests that replace the checkpoint there. */
+extern void (*ortrain_checkpoint_load_hook) (const char *where);

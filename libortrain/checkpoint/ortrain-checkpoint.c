@@ -134,12 +134,23 @@ ortrain_checkpoint_new (void)
   return g_object_new (ORTRAIN_TYPE_CHECKPOINT, NULL);
 }
 
+static OrtrainCheckpoint *
+load (const char *path, GCancellable *cancellable, GError **error)
+{
+  g_autoptr (OrtrainCheckpoint) self = ortrain_checkpoint_new ();
+  if (!ortrain_checkpoint_contents_load (&self->contents, path, cancellable, error))
+    return NULL;
+  return g_steal_pointer (&self);
+}
+
 /**
  * ortrain_checkpoint_load:
  * @path: (type filename): the folder of a checkpoint
  * @error: return location for an error
  *
- * Reads a checkpoint. Tensors are mapped, not copied; they stay valid when the checkpoint is saved over.
+ * Reads a checkpoint. Tensors are mapped, not copied; they stay valid when the checkpoint is saved over. If it is saved
+ * over while it is read, the new one is read; with saves that follow one another too fast for that, it is an error after
+ * half a minute.
  *
  * Returns: (transfer full): the checkpoint, or %NULL with a [error@CheckpointError] or a [error@Gio.IOErrorEnum]
  */
@@ -148,17 +159,14 @@ ortrain_checkpoint_load (const char *path, GError **error)
 {
   g_return_val_if_fail (path != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  g_autoptr (OrtrainCheckpoint) self = ortrain_checkpoint_new ();
-  if (!ortrain_checkpoint_contents_load (&self->contents, path, error))
-    return NULL;
-  return g_steal_pointer (&self);
+  return load (path, NULL, error);
 }
 
 static void
 load_thread (GTask *task, gpointer source, gpointer path, GCancellable *cancellable)
 {
   GError *error = NULL;
-  OrtrainCheckpoint *checkpoint = ortrain_checkpoint_load (path, &error);
+  OrtrainCheckpoint *checkpoint = load (path, cancellable, &error);
   if (checkpoint != NULL)
     g_task_return_pointer (task, checkpoint, g_object_unref);
   else
@@ -198,6 +206,7 @@ OrtrainCheckpoint *
 ortrain_checkpoint_load_finish (GAsyncResult *result, GError **error)
 {
   g_return_val_if_fail (g_task_is_valid (result, NULL), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_checkpoint_load_async), NULL);
   return g_task_propagate_pointer (G_TASK (result), error);
 }
 
@@ -335,6 +344,7 @@ ortrain_checkpoint_save_finish (OrtrainCheckpoint *self, GAsyncResult *result, G
 {
   g_return_val_if_fail (ORTRAIN_IS_CHECKPOINT (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_checkpoint_save_async), FALSE);
   return g_task_propagate_boolean (G_TASK (result), error);
 }
 

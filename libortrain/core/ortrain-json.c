@@ -51,10 +51,40 @@ check (const char *text, gsize size, guint max_depth, GError **error)
   return TRUE;
 }
 
+/* json-glib keeps the last of two members of one name, and does not tell. */
+static void
+begin_object (JsonParser *parser, gpointer user_data)
+{
+  guint n = 0;
+  g_array_append_val ((GArray *) user_data, n);
+}
+
+static void
+count_member (JsonParser *parser, JsonObject *object, const char *name, gpointer user_data)
+{
+  GArray *counts = user_data;
+  g_array_index (counts, guint, counts->len - 1)++;
+}
+
+/* The first element stands for the whole text, and gets the number of members that were lost. */
+static void
+end_object (JsonParser *parser, JsonObject *object, gpointer user_data)
+{
+  GArray *counts = user_data;
+  guint n = g_array_index (counts, guint, counts->len - 1);
+  g_array_set_size (counts, counts->len - 1);
+  g_array_index (counts, guint, 0) += n - json_object_get_size (object);
+}
+
 JsonNode *
 ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **error)
 {
   g_autoptr (JsonParser) parser = json_parser_new_immutable ();
+  g_autoptr (GArray) counts = g_array_new (FALSE, TRUE, sizeof (guint));
+  g_array_set_size (counts, 1);
+  g_signal_connect (parser, "object-start", G_CALLBACK (begin_object), counts);
+  g_signal_connect (parser, "object-member", G_CALLBACK (count_member), counts);
+  g_signal_connect (parser, "object-end", G_CALLBACK (end_object), counts);
   if (!g_utf8_validate_len (text, size, NULL))
     {
       g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA, "it is not UTF-8");
@@ -62,6 +92,11 @@ ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **erro
     }
   if (!check (text, size, max_depth, error) || !json_parser_load_from_data (parser, text, (gssize) size, error))
     return NULL;
+  if (g_array_index (counts, guint, 0) > 0)
+    {
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "an object has two members of one name");
+      return NULL;
+    }
   JsonNode *root = json_parser_steal_root (parser);
   if (root == NULL)
     g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "there is nothing in it");

@@ -646,7 +646,7 @@ ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError 
       !g_variant_lookup (state, "position", "t", &position) || !g_variant_lookup (state, "length", "t", &length) ||
       !g_variant_lookup (state, "seed", "t", &seed) || !g_variant_lookup (state, "batch-size", "u", &batch_size) ||
       !g_variant_lookup (state, "shuffle", "b", &shuffle) || !g_variant_lookup (state, "drop-last", "b", &drop_last) ||
-      batch_size == 0 || position > length)
+      batch_size == 0 || position > length || epoch > (guint64) 1 << 53)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "this is not the state of a data loader");
       return FALSE;

@@ -79,7 +79,16 @@ ortrain_plateau_schedule_load_state (OrtrainLrSchedule *schedule, GVariant *stat
   OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
   if (!g_variant_is_of_type (state, G_VARIANT_TYPE ("(bddu)")))
     return FALSE;
-  g_variant_get (state, "(bddu)", &self->observed, &self->best, &self->factor, &self->n_bad);
+  gboolean observed;
+  double best, factor;
+  guint n_bad;
+  g_variant_get (state, "(bddu)", &observed, &best, &factor, &n_bad);
+  if (!isfinite (factor) || factor < 0)
+    return FALSE;
+  self->observed = observed;
+  self->best = best;
+  self->factor = factor;
+  self->n_bad = n_bad;
   return TRUE;
 }
 

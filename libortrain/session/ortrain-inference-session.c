@@ -517,6 +517,7 @@ ortrain_inference_session_run_finish (OrtrainInferenceSession *self, GAsyncResul
 {
   g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
   g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_inference_session_run_async), NULL);
 
   return g_task_propagate_pointer (G_TASK (result), error);
 }

@@ -41,18 +41,37 @@ keep_number (OrtrainTrainer *self, const char *key, double number)
   ortrain_training_session_set_metadata (self->session, key, g_ascii_dtostr (text, sizeof text, number));
 }
 
-static double
-kept_number (OrtrainTrainer *self, const char *key, double otherwise)
+/* The number of a file, which may say anything; left as it is if the file says nothing. */
+static gboolean
+read_number (OrtrainTrainer *self, const char *key, double *number, GError **error)
 {
   const char *text = ortrain_training_session_get_metadata (self->session, key);
-  return text != NULL ? g_ascii_strtod (text, NULL) : otherwise;
+  char *end;
+  if (text == NULL)
+    return TRUE;
+  *number = g_ascii_strtod (text, &end);
+  if (end != text && *end == '\0')
+    return TRUE;
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+               "The checkpoint's '%s' is '%.100s', not a number", key, text);
+  return FALSE;
 }
 
-static guint64
-kept_count (OrtrainTrainer *self, const char *key, guint64 most)
+static gboolean
+read_count (OrtrainTrainer *self, const char *key, guint64 most, guint64 *count, GError **error)
 {
-  double number = kept_number (self, key, 0); /* from a file: anything */
-  return number >= 0 && number <= (double) most ? (guint64) number : 0;
+  double number = 0;
+  *count = 0;
+  if (!read_number (self, key, &number, error))
+    return FALSE;
+  if (number >= 0 && number <= (double) most && number == floor (number))
+    {
+      *count = (guint64) number;
+      return TRUE;
+    }
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+               "The checkpoint's '%s' is %g, not a whole number from 0 to %" G_GUINT64_FORMAT, key, number, most);
+  return FALSE;
 }
 
 static gboolean
@@ -91,14 +110,18 @@ resume (OrtrainTrainer *self, Fit *fit, GError **error)
   if (loader == NULL)
     return TRUE; /* saved by hand: parameters only */
   g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
-  if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
+  guint64 epoch, waited, trained;
+  fit->best_loss = NAN;
+  fit->sum = 0;
+  if (state == NULL || !read_count (self, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
+      !read_count (self, KEY_WAITED, G_MAXINT32, &waited, error) ||
+      !read_count (self, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
+      !read_count (self, KEY_TRAINED, 1, &trained, error) || !read_number (self, KEY_BEST, &fit->best_loss, error) ||
+      !read_number (self, KEY_SUM, &fit->sum, error) || !ortrain_data_loader_set_state (fit->loader, state, error))
     return FALSE;
-  fit->epoch = (guint) kept_count (self, KEY_EPOCH, G_MAXUINT);
-  fit->waited = (guint) kept_count (self, KEY_WAITED, G_MAXUINT);
-  fit->best_loss = kept_number (self, KEY_BEST, NAN);
-  fit->sum = kept_number (self, KEY_SUM, 0);
-  fit->n_summed = kept_count (self, KEY_SUMMED, G_MAXINT64);
-  fit->trained = kept_count (self, KEY_TRAINED, 1) == 1;
+  fit->epoch = (guint) epoch;
+  fit->waited = (guint) waited;
+  fit->trained = trained == 1;
   guint64 position = 0;
   if (g_variant_lookup (state, "position", "t", &position))
     fit->step = (position + ortrain_data_loader_get_batch_size (fit->loader) - 1) /
@@ -402,6 +425,7 @@ ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError *
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), NULL);
   g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_trainer_fit_async), NULL);
 
   return g_task_propagate_pointer (G_TASK (result), error);
 }
@@ -502,6 +526,7 @@ ortrain_trainer_evaluate_finish (OrtrainTrainer *self, GAsyncResult *result, dou
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_trainer_evaluate_async), FALSE);
 
   g_autofree double *found = g_task_propagate_pointer (G_TASK (result), error);
   if (loss != NULL)

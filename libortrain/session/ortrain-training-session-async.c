@@ -185,6 +185,7 @@ ortrain_training_session_train_step_finish (OrtrainTrainingSession *self, GAsync
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NAN);
   g_return_val_if_fail (g_task_is_valid (result, self), NAN);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_train_step_async), NAN);
 
   g_autofree double *loss = g_task_propagate_pointer (G_TASK (result), error);
   return loss != NULL ? *loss : NAN;
@@ -232,6 +233,7 @@ ortrain_training_session_optimizer_step_finish (OrtrainTrainingSession *self, GA
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_optimizer_step_async), FALSE);
 
   return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
@@ -280,6 +282,7 @@ ortrain_training_session_eval_step_finish (OrtrainTrainingSession *self, GAsyncR
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
   g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_eval_step_async), NULL);
 
   return g_task_propagate_pointer (G_TASK (result), error);
 }
@@ -326,6 +329,7 @@ ortrain_training_session_export_finish (OrtrainTrainingSession *self, GAsyncResu
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_export_async), FALSE);
 
   return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
@@ -375,6 +379,7 @@ ortrain_training_session_save_checkpoint_finish (OrtrainTrainingSession *self, G
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_save_checkpoint_async), FALSE);
 
   return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }
@@ -424,6 +429,7 @@ ortrain_training_session_load_checkpoint_finish (OrtrainTrainingSession *self, G
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_load_checkpoint_async), FALSE);
 
   return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }

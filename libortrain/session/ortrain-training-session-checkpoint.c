@@ -176,22 +176,29 @@ load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainS
   return TRUE;
 }
 
+/* Counts of steps; doubles, which schedules compute with, are exact up to here. */
+#define MAX_COUNT ((guint64) 1 << 53)
+
 static gboolean
-get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 *value, GError **error)
+get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 most, guint64 *value, GError **error)
 {
   GVariant *variant = ortrain_checkpoint_get_value (checkpoint, key);
+  gboolean right = FALSE;
   if (variant != NULL && g_variant_is_of_type (variant, G_VARIANT_TYPE_UINT64))
     {
       *value = g_variant_get_uint64 (variant);
-      return TRUE;
+      right = *value <= most;
     }
-  if (variant != NULL && g_variant_is_of_type (variant, G_VARIANT_TYPE_INT64) && g_variant_get_int64 (variant) >= 0)
+  else if (variant != NULL && g_variant_is_of_type (variant, G_VARIANT_TYPE_INT64))
     {
       *value = (guint64) g_variant_get_int64 (variant);
-      return TRUE;
+      right = g_variant_get_int64 (variant) >= 0 && *value <= most;
     }
-  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "the checkpoint has no number '%s'",
-               key);
+  if (right)
+    return TRUE;
+  g_autofree char *text = variant != NULL ? g_variant_print (variant, FALSE) : g_strdup ("missing");
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+               "The checkpoint's '%s' is %.100s, not a whole number from 0 to %" G_GUINT64_FORMAT, key, text, most);
   return FALSE;
 }
 
@@ -216,9 +223,9 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       return FALSE;
     }
   guint64 updates, train_steps, seed;
-  if (!get_uint64 (checkpoint, KEY_UPDATES, &updates, error) ||
-      !get_uint64 (checkpoint, KEY_TRAIN_STEPS, &train_steps, error) ||
-      !get_uint64 (checkpoint, KEY_SEED, &seed, error) ||
+  if (!get_uint64 (checkpoint, KEY_UPDATES, MAX_COUNT, &updates, error) ||
+      !get_uint64 (checkpoint, KEY_TRAIN_STEPS, MAX_COUNT, &train_steps, error) ||
+      !get_uint64 (checkpoint, KEY_SEED, G_MAXUINT64, &seed, error) ||
       !check_section (checkpoint, "parameters", store->parameters, store->n_parameters, FALSE, error) ||
       !check_section (checkpoint, "buffers", store->buffers, store->n_buffers, FALSE, error))
     return FALSE;

@@ -366,6 +366,7 @@ OrtrainTrainingSession *
 ortrain_training_session_new_finish (GAsyncResult *result, GError **error)
 {
   g_return_val_if_fail (g_task_is_valid (result, NULL), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_new_async), NULL);
 
   return g_task_propagate_pointer (G_TASK (result), error);
 }

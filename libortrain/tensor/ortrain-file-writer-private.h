@@ -11,6 +11,8 @@ typedef struct _OrtrainFileWriter OrtrainFileWriter;
 
 /* durable: commit returns when the contents are on the disk (the folder is the caller's business) */
 OrtrainFileWriter *ortrain_file_writer_new (const char *path, gboolean durable, GError **error);
+/* A new file under its own name from the start, for a folder that nobody looks into yet. */
+OrtrainFileWriter *ortrain_file_writer_new_in_place (const char *path, gboolean durable, GError **error);
 gboolean ortrain_file_writer_write (OrtrainFileWriter *self, gconstpointer data, gsize n_bytes, GError **error);
 gboolean ortrain_file_writer_pad (OrtrainFileWriter *self, gsize n_bytes, GError **error); /* zeros */
 guint64 ortrain_file_writer_tell (OrtrainFileWriter *self);

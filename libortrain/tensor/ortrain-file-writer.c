@@ -74,6 +74,19 @@ ortrain_file_writer_new (const char *path, gboolean durable, GError **error)
   return g_steal_pointer (&self);
 }
 
+OrtrainFileWriter *
+ortrain_file_writer_new_in_place (const char *path, gboolean durable, GError **error)
+{
+  g_autoptr (OrtrainFileWriter) self = g_new0 (OrtrainFileWriter, 1);
+  self->durable = durable;
+  self->path = g_strdup (path);
+  self->fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (self->fd >= 0)
+    return g_steal_pointer (&self);
+  set_errno (error, path, "opening it for writing", errno);
+  return NULL;
+}
+
 gboolean
 ortrain_file_writer_write (OrtrainFileWriter *self, gconstpointer data, gsize n_bytes, GError **error)
 {

@@ -341,6 +341,133 @@ replace_in_manifest (const char *path, const char *manifest, const char *from, c
   g_string_free (s, TRUE);
 }
 
+/* As an older version wrote it, without a checksum: then what is in it is looked at by itself. */
+static char *
+unseal (const char *manifest)
+{
+  GString *s = g_string_new (manifest);
+  char *at = g_strrstr (s->str, "\"sha256\""), *comma = at;
+  g_assert_nonnull (at);
+  while (*comma != ',')
+    comma--;
+  g_string_erase (s, comma - s->str, strchr (strchr (at + 8, '"') + 1, '"') + 1 - comma);
+  g_assert_cmpuint (g_string_replace (s, "\"version\" : 2", "\"version\" : 1", 1), ==, 1);
+  return g_string_free (s, FALSE);
+}
+
+/* Any change of the manifest is noticed, also one that leaves it sensible. */
+static void
+test_manifest_checksum (void)
+{
+  g_autofree char *path = new_path (), *file = g_build_filename (path, "manifest.json", NULL), *manifest = NULL;
+  g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (7, 10);
+  gsize size;
+  ortrain_checkpoint_set_value (checkpoint, "sha256", g_variant_new_string ("\"sha256\" : \"0\""));
+  save_well (checkpoint, path);
+  g_assert_cmpuint (load_whole (path, 10), ==, 7);
+  g_assert_true (g_file_get_contents (file, &manifest, &size, NULL));
+  for (gsize i = 0; i < size; i++)
+    {
+      const char was = manifest[i];
+      manifest[i] = was == '1' ? '2' : '1';
+      g_assert_true (g_file_set_contents_full (file, manifest, (gssize) size, G_FILE_SET_CONTENTS_NONE, 0600, NULL));
+      manifest[i] = was;
+      check_refused (path, -1);
+    }
+  replace_in_manifest (path, manifest, "\"step\"", "\"stop\"");
+  check_refused (path, ORTRAIN_CHECKPOINT_ERROR_INVALID);
+  g_autofree char *old = unseal (manifest);
+  g_assert_true (g_file_set_contents (file, old, -1, NULL));
+  g_assert_cmpuint (load_whole (path, 10), ==, 7);
+}
+
+/* What saves remove is what saves have written. */
+static void
+test_foreign_files (void)
+{
+  static const char *const mine[] = { "manifest.json.backup",
+                                      "manifest.json.a1B2c3",
+                                      "model.onnx",
+                                      "notes.txt",
+                                      "data-0123456789abcdef/thesis.tex",
+                                      "data-0123456789abcdef/model.onnx",
+                                      "data-fedcba9876543210" };
+  g_autofree char *path = new_path (), *file = g_build_filename (path, "manifest.json", NULL), *manifest = NULL;
+  g_autofree char *foreign = g_build_filename (path, "data-0123456789abcdef", NULL);
+  g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (1, 10);
+  save_well (checkpoint, path);
+  g_assert_cmpint (g_mkdir (foreign, 0700), ==, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (mine); i++)
+    {
+      g_autofree char *name = g_build_filename (path, mine[i], NULL);
+      g_assert_true (g_file_set_contents (name, "mine", 4, NULL));
+    }
+  g_autofree char *data = NULL;
+  g_autoptr (GDir) dir = g_dir_open (path, 0, NULL);
+  const char *entry;
+  while ((entry = g_dir_read_name (dir)) != NULL)
+    if (g_str_has_prefix (entry, "data-") && !g_str_equal (entry, "data-0123456789abcdef") &&
+        !g_str_equal (entry, "data-fedcba9876543210"))
+      data = g_build_filename (path, entry, NULL);
+  g_autofree char *inside = g_build_filename (data, "parameters-00001.safetensors.backup", NULL);
+  g_autofree char *shard = g_build_filename (data, "parameters-00001.safetensors", NULL);
+  g_assert_true (g_file_set_contents (inside, "mine", 4, NULL));
+  save_well (checkpoint, path);
+  save_well (checkpoint, path);
+  g_assert_cmpuint (load_whole (path, 10), ==, 1);
+  for (guint i = 0; i < G_N_ELEMENTS (mine); i++)
+    {
+      g_autofree char *name = g_build_filename (path, mine[i], NULL), *contents = NULL;
+      g_assert_true (g_file_get_contents (name, &contents, NULL, NULL));
+      g_assert_cmpstr (contents, ==, "mine");
+    }
+  g_assert_true (g_file_test (inside, G_FILE_TEST_EXISTS));
+  g_assert_false (g_file_test (shard, G_FILE_TEST_EXISTS));
+  g_assert_cmpuint (test_count_entries (path), ==, 2 + 6 + 1);
+
+  /* a folder of an older version has no list: its manifest says what is in it */
+  g_autofree char *other = new_path (), *other_file = g_build_filename (other, "manifest.json", NULL);
+  save_well (checkpoint, other);
+  g_assert_true (g_file_get_contents (other_file, &manifest, NULL, NULL));
+  g_autofree char *old = unseal (manifest), *other_data = data_folder (other);
+  g_autofree char *list = g_build_filename (other_data, ".files", NULL);
+  g_assert_cmpint (g_unlink (list), ==, 0);
+  g_assert_true (g_file_set_contents (other_file, old, -1, NULL));
+  save_well (checkpoint, other);
+  g_assert_false (g_file_test (other_data, G_FILE_TEST_EXISTS));
+}
+
+/* Saves between any two steps of a reader. */
+static const char *outrun_path;
+static guint n_outruns;
+
+static void
+outrun (const char *where)
+{
+  if (n_outruns == 0)
+    return;
+  n_outruns--;
+  g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (100 + n_outruns, 10);
+  save_well (checkpoint, outrun_path);
+}
+
+static void
+test_outrun (void)
+{
+  g_autofree char *path = new_path ();
+  g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (1, 10);
+  save_well (checkpoint, path);
+  outrun_path = path;
+  ortrain_checkpoint_load_hook = outrun;
+  for (guint n = 1; n < 40; n += 6)
+    {
+      n_outruns = n;
+      load_whole (path, 10);
+    }
+  ortrain_checkpoint_load_hook = NULL;
+  g_assert_cmpuint (load_whole (path, 10), ==, 100);
+}
+
 static void
 test_hostile (void)
 {
@@ -350,7 +477,10 @@ test_hostile (void)
   g_autofree char *data = data_folder (path), *shard = g_build_filename (data, "parameters-00001.safetensors", NULL);
   g_autofree char *file = g_build_filename (path, "manifest.json", NULL);
   gsize n, n_manifest;
-  g_assert_true (g_file_get_contents (file, &manifest, &n_manifest, NULL));
+  g_autofree char *sealed = NULL;
+  g_assert_true (g_file_get_contents (file, &sealed, NULL, NULL));
+  manifest = unseal (sealed);
+  n_manifest = strlen (manifest);
   g_assert_true (g_file_get_contents (shard, &contents, &n, NULL));
 
   /* a bit that turned, a file cut off, a file that is gone, a link in its place */
@@ -376,7 +506,17 @@ test_hostile (void)
     int code;
   } cases[] = {
     { "\"ortrain-checkpoint\"", "\"other\"", ORTRAIN_CHECKPOINT_ERROR_INVALID },
-    { "\"version\" : 1", "\"version\" : 2", ORTRAIN_CHECKPOINT_ERROR_VERSION },
+    { "\"version\" : 1", "\"version\" : 3", ORTRAIN_CHECKPOINT_ERROR_VERSION },
+    { "\"version\" : 1", "\"version\" : 2", ORTRAIN_CHECKPOINT_ERROR_INVALID }, /* without a checksum */
+    { "\"version\" : 1", "\"version\" : 0", ORTRAIN_CHECKPOINT_ERROR_VERSION },
+    { "\"version\" : 1", "\"version\" : -1", ORTRAIN_CHECKPOINT_ERROR_VERSION },
+    { "\"version\" : 1", "\"version\" : 1.5", ORTRAIN_CHECKPOINT_ERROR_INVALID },
+    { "\"version\" : 1", "\"version\" : 1, \"version\" : 1", ORTRAIN_CHECKPOINT_ERROR_INVALID },
+    { "\"bytes\" : ", "\"bytes\" : -", ORTRAIN_CHECKPOINT_ERROR_INVALID },
+    { "\"bytes\" : ", "\"bytes\" : 9223372036854775808, \"x\" : ", ORTRAIN_CHECKPOINT_ERROR_INVALID },
+    { "\"bytes\" : ", "\"bytes\" : NaN, \"x\" : ", ORTRAIN_CHECKPOINT_ERROR_INVALID },
+    { "\"bytes\" : ", "\"bytes\" : \"1\", \"x\" : ", ORTRAIN_CHECKPOINT_ERROR_INVALID },
+    { "optimizer-00001", "parameters-00001", ORTRAIN_CHECKPOINT_ERROR_INVALID }, /* one file twice */
     { "\"version\" : 1", "\"version\" : \"1\"", ORTRAIN_CHECKPOINT_ERROR_INVALID },
     { "\"data-", "\"../data-", ORTRAIN_CHECKPOINT_ERROR_INVALID },
     { "parameters-00001", "../../elsewhere", ORTRAIN_CHECKPOINT_ERROR_INVALID },
@@ -459,6 +599,9 @@ main (int argc, char *argv[])
   g_test_add_func ("/checkpoint/values", test_values);
   g_test_add_func ("/checkpoint/shards", test_shards);
   g_test_add_func ("/checkpoint/full-disk", test_full_disk);
+  g_test_add_func ("/checkpoint/manifest-checksum", test_manifest_checksum);
+  g_test_add_func ("/checkpoint/foreign-files", test_foreign_files);
+  g_test_add_func ("/checkpoint/outrun", test_outrun);
   g_test_add_func ("/checkpoint/hostile", test_hostile);
   g_test_add_func ("/checkpoint/async", test_async);
   int status = g_test_run ();

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+
+/* The data folders of a checkpoint. Each holds a list of the files that the library wrote into it, on the disk before the
+ * first of them: what is removed later is what that list names, and nothing else. */
+
+/* No file of a checkpoint has a name that begins with a dot. */
+#define ORTRAIN_CHECKPOINT_LIST ".files"
+#define ORTRAIN_CHECKPOINT_NEW_MANIFEST ".manifest" /* until it is moved */
+
+/* "data-" and 16 hexadecimal digits */
+gboolean ortrain_checkpoint_is_data_name (const char *name);
+/* Writes the list of a folder. names: of char * */
+gboolean ortrain_checkpoint_write_list (const char *folder, GPtrArray *names, GError **error);
+/* Removes the files that the library wrote below root/name, and the folder, if nothing else is in it. names: what a
+ * folder without a list holds, as the manifest of version 1 says; or NULL. What cannot be removed stays. */
+void ortrain_checkpoint_remove_data (int root, const char *name, GPtrArray *names);
+/* All data folders but `keep`. old_name, old_names: the folder that the last manifest named, and its files; or NULL. */
+void ortrain_checkpoint_sweep (int root, const char *keep, const char *old_name, GPtrArray *old_names);
