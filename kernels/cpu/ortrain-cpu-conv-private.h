@@ -5,6 +5,32 @@
 
 #include "cpu/ortrain-cpu-gemm.h"
 
+/* The attributes, in three spatial dimensions. */
+typedef struct
+{
+  gint64 kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+  gint64 groups;
+} OrtrainConvGeometry;
+
+/* In terms of the convolution, whose output is the side that strides make small. */
+typedef enum
+{
+  ORTRAIN_CONV_FORWARD,      /* small = large · weights */
+  ORTRAIN_CONV_GRAD_INPUT,   /* large = small · weights; ConvTranspose too */
+  ORTRAIN_CONV_GRAD_WEIGHTS, /* weights = large · small */
+} OrtrainConvProduct;
+
+typedef struct
+{
+  OrtrainConvProduct product;
+  OrtrainConvGeometry geometry;
+  gint64 n_images;
+  gint64 large_channels, small_channels; /* per group */
+  gint64 large[3], small[3];
+  guint n_threads;
+  gboolean fixed_partition;
+} OrtrainConvProblem;
+
 /* Convolutions as matrix products whose operands are gathered while they are packed: nothing like an "im2col" matrix is
  * ever stored. All spatial dimensions are brought to three, [d, h, w], the missing ones 1 in front.
  *
@@ -44,6 +70,8 @@ typedef struct
 
 typedef struct
 {
+  struct _OrtrainConvLibrary *library; /* does it all, when not NULL */
+  gboolean forward;                    /* dest is the small side */
   gboolean is_double;
   gint64 n_images, n_groups;
   gint64 source_channels, dest_channels; /* per group */
@@ -67,13 +95,6 @@ typedef struct
   /* gradient of the weights: tiles of (c, t) × row, and cuts of the sum, added up in order */
   gint64 m_tile, n_tile, m_tiles, n_tiles, n_splits;
 } OrtrainConv;
-
-/* Attributes and shapes → phases and cuts. forward: dest is the smaller side of the strides. */
-typedef struct
-{
-  gint64 kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
-  gint64 groups;
-} OrtrainConvGeometry;
 
 #define ORTRAIN_CONV_MAX_COLUMNS 512
 #define ORTRAIN_CONV_KC 248 /* not a power of two: panels would fall on each other in the cache */

@@ -2,6 +2,8 @@
 #include "cpu/ortrain-cpu-conv-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "cpu/ortrain-cpu-conv-cost.h"
+#include "cpu/ortrain-cpu-conv-library.h"
 #include "cpu/ortrain-cpu-copy-private.h"
 #include "cpu/ortrain-cpu-half.h"
 
@@ -139,6 +141,7 @@ static void
 free_conv (gpointer data)
 {
   OrtrainConv *conv = data;
+  ortrain_cpu_conv_library_free (conv->library);
   for (guint p = 0; p < conv->n_phases; p++)
     g_free (conv->phases[p].masks);
   g_free (conv->taps);
@@ -371,6 +374,29 @@ check_channels (OrtrainKernelSetup *setup, const OrtrainOperand *a, gint64 a_per
   return TRUE;
 }
 
+/* oneDNN's primitive instead of our own loops, where it is estimated to be faster. small, large: the sides of the strides */
+static void
+choose_library (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct product,
+                const OrtrainConvGeometry *geometry, const OrtrainOperand *small, const OrtrainOperand *large,
+                double own_cycles)
+{
+  if (conv->is_double)
+    return;
+  OrtrainConvProblem problem = { .product = product,
+                                 .geometry = *geometry,
+                                 .n_images = conv->n_images,
+                                 .large_channels = large->dims[1] / conv->n_groups,
+                                 .small_channels = small->dims[1] / conv->n_groups,
+                                 .n_threads = conv->n_threads,
+                                 .fixed_partition = setup->fixed_partition };
+  const gboolean source_is_large = product != ORTRAIN_CONV_GRAD_INPUT;
+  memcpy (problem.large, source_is_large ? conv->source : conv->dest, sizeof problem.large);
+  memcpy (problem.small, source_is_large ? conv->dest : conv->source, sizeof problem.small);
+  conv->library = ortrain_cpu_conv_library_new (&problem, own_cycles);
+  if (conv->library != NULL)
+    setup->workspace_bytes = ortrain_cpu_conv_library_get_workspace_bytes (conv->library);
+}
+
 /* Conv (x, w, b): dest = y; org.ortrain::ConvGradInput (dy, w, shape): dest = dx; ConvTranspose (x, w, b): dest = y */
 static gboolean
 prepare_conv (OrtrainKernelSetup *setup, GError **error)
@@ -402,11 +428,14 @@ prepare_conv (OrtrainKernelSetup *setup, GError **error)
   conv->weight_channel = forward ? conv->n_taps : large_per_group * conv->n_taps;
   if (dest->n_elements == 0)
     return TRUE;
+  conv->forward = forward;
   if (forward)
     build_forward (conv, &geometry);
   else
     build_backward (conv, &geometry);
   plan_product (conv, setup);
+  choose_library (conv, setup, forward ? ORTRAIN_CONV_FORWARD : ORTRAIN_CONV_GRAD_INPUT, &geometry, small, large,
+                  ortrain_conv_estimate_product (conv));
   return TRUE;
 }
 
@@ -442,6 +471,14 @@ run_conv (const OrtrainKernelCall *call)
     return;
   if (conv->has_bias)
     bias = call->inputs[2];
+  if (conv->library != NULL)
+    {
+      const gboolean forward = conv->forward;
+      void *source = (void *) call->inputs[0], *dest = call->outputs[0];
+      ortrain_cpu_conv_library_run (conv->library, call->frame, forward ? source : dest, (void *) call->inputs[1],
+                                    forward ? dest : source, bias, FALSE, call->workspace);
+      return;
+    }
   if (conv->prefill && !conv->depthwise)
     {
       PrefillJob job = { conv, bias, call->outputs[0] };
@@ -484,6 +521,8 @@ prepare_conv_grad_weight (OrtrainKernelSetup *setup, GError **error)
   if (phase->n_taps == 0 || conv->depthwise)
     {
       phase->n_blocks = phase->n_taps == 0 ? 0 : 1;
+      if (phase->n_taps > 0)
+        choose_library (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, &geometry, dy, x, ortrain_conv_estimate_weights (conv));
       return TRUE;
     }
   /* The sum's order hangs on the blocks and the splits: shapes alone decide them. */
@@ -520,6 +559,7 @@ prepare_conv_grad_weight (OrtrainKernelSetup *setup, GError **error)
   conv->thread_bytes = conv->a_bytes + conv->b_bytes + conv->tile_bytes;
   gsize partial = conv->n_splits > 1 ? (gsize) (conv->n_splits * conv->n_groups * m * n) * core->element_size : 0;
   setup->workspace_bytes = conv->thread_bytes * conv->n_threads + partial;
+  choose_library (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, &geometry, dy, x, ortrain_conv_estimate_weights (conv));
   return TRUE;
 }
 
@@ -527,6 +567,12 @@ static void
 run_conv_grad_weight (const OrtrainKernelCall *call)
 {
   const OrtrainConv *conv = call->constants;
+  if (conv->library != NULL)
+    {
+      ortrain_cpu_conv_library_run (conv->library, call->frame, (void *) call->inputs[1], call->outputs[0],
+                                    (void *) call->inputs[0], NULL, call->accumulate != 0, call->workspace);
+      return;
+    }
   OrtrainConvGradWeightRunFunc run = conv->is_double ? conv_grad_weight_run_f64 : conv_grad_weight_run_f32;
   run (conv, call->frame->pool, call->inputs[0], call->inputs[1], call->outputs[0], call->accumulate, call->workspace);
 }

@@ -132,19 +132,38 @@ have_library (void)
   return state == 2;
 }
 
+gboolean
+ortrain_cpu_gemm_have_onednn (void)
+{
+  return have_library ();
+}
+
+int
+ortrain_cpu_gemm_enter_onednn (void)
+{
+  const int before = omp_get_max_threads_ ();
+  if (before != 1)
+    omp_set_num_threads_ (1);
+  return before;
+}
+
+void
+ortrain_cpu_gemm_leave_onednn (int before)
+{
+  if (before != 1)
+    omp_set_num_threads_ (before);
+}
+
 static gboolean
 library_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
              const float *b, gint64 ldb, float beta, float *c, gint64 ldc)
 {
   if (!have_library ())
     return FALSE;
-  int before = omp_get_max_threads_ ();
-  if (before != 1)
-    omp_set_num_threads_ (1);
+  const int before = ortrain_cpu_gemm_enter_onednn ();
   dnnl_status_t status =
       dnnl_sgemm (trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  if (before != 1)
-    omp_set_num_threads_ (before);
+  ortrain_cpu_gemm_leave_onednn (before);
   return status == dnnl_success;
 }
 

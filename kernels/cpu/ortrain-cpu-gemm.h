@@ -43,6 +43,13 @@ void ortrain_cpu_gemm_plan (OrtrainCpuGemm *self, guint n_threads, gboolean fixe
 void ortrain_cpu_gemm_run (const OrtrainCpuGemm *self, OrtrainThreadPool *pool, const void *a, const void *b,
                            const void *bias, void *c);
 
+#ifdef ORTRAIN_HAVE_DNNL
+/* Whether oneDNN may be called; what it runs between enter and leave runs on the calling thread alone. */
+gboolean ortrain_cpu_gemm_have_onednn (void);
+int ortrain_cpu_gemm_enter_onednn (void);
+void ortrain_cpu_gemm_leave_onednn (int before);
+#endif
+
 /* ---- Blocks, for kernels that pack their operands themselves (see ortrain-cpu-gemm-template.h) ---- */
 typedef struct
 {
