@@ -14,8 +14,8 @@ ortrain_conv_kernel_extent (const OrtrainConvGeometry *geometry, guint i)
 }
 
 gboolean
-ortrain_conv_find_rows (const OrtrainConvProblem *problem, guint i, gint64 first, gint64 last, gint64 *other_first, gint64 *n_other,
-           gint64 *pad)
+ortrain_conv_find_rows (const OrtrainConvProblem *problem, guint i, gint64 first, gint64 last, gint64 *other_first,
+                        gint64 *n_other, gint64 *pad)
 {
   const gint64 stride = problem->geometry.stride[i], extent = ortrain_conv_kernel_extent (&problem->geometry, i);
   const gint64 pad_begin = problem->geometry.pad_begin[i];
@@ -96,7 +96,7 @@ ortrain_conv_plan_cut (const OrtrainConvProblem *problem, guint axis, OrtrainCon
                        (double) (problem->geometry.groups * problem->large_channels * problem->small_channels);
   const gboolean grad_input = problem->product == ORTRAIN_CONV_GRAD_INPUT, grouped = problem->geometry.groups > 1;
   const gint64 *kernel = problem->geometry.kernel;
-  const gint64 n_units = grouped ? problem->geometry.groups
+  const gint64 n_units = grouped      ? problem->geometry.groups
                          : grad_input ? problem->large_channels
                                       : problem->small_channels;
   const gint64 rows = (grad_input ? problem->large : problem->small)[axis];
@@ -105,7 +105,9 @@ ortrain_conv_plan_cut (const OrtrainConvProblem *problem, guint axis, OrtrainCon
                             (grouped      ? (double) (problem->small_channels * problem->large_channels)
                              : grad_input ? (double) problem->small_channels
                                           : (double) problem->large_channels);
-  gint64 target = problem->fixed_partition ? FIXED_ITEMS : problem->n_threads == 1 ? 1 : problem->n_threads * ITEMS_PER_THREAD;
+  gint64 target = problem->fixed_partition  ? FIXED_ITEMS
+                  : problem->n_threads == 1 ? 1
+                                            : problem->n_threads * ITEMS_PER_THREAD;
   target = CLAMP ((gint64) (flops / MIN_ITEM_FLOPS), 1, target);
 
   gint64 units = (gint64) CLAMP (WEIGHTS_CACHE_BYTES / unit_bytes, 1.0, (double) n_units);
@@ -169,7 +171,7 @@ ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainC
   else if (groups > 1 && (large < 16 || small < 16))
     {
       gint64 lanes = large % 8 == 0 && small % 8 == 0 ? 8 : 4;
-      product = positions * (double) (groups * large * small) / (double) (2 * lanes) / 0.7;
+      product = positions * (double) (groups * large * small) / (double) (2 * lanes);
     }
   else if (large <= 3 && problem->product != ORTRAIN_CONV_GRAD_INPUT)
     product = positions * (double) (groups * large) * round_up (small) / 32 / 0.75;
@@ -184,10 +186,10 @@ ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainC
     small_elements *= redundant;
   else
     large_elements *= redundant;
-  weights *= problem->product == ORTRAIN_CONV_GRAD_WEIGHTS ? (double) (cut->image_cuts * cut->row_cuts)
-                                                           : (double) cut->chunks;
+  weights *=
+      problem->product == ORTRAIN_CONV_GRAD_WEIGHTS ? (double) (cut->image_cuts * cut->row_cuts) : (double) cut->chunks;
   const double calls = (double) (cut->unit_cuts * cut->image_cuts * cut->row_cuts);
-  return product + large_elements + small_elements + weights + calls * 4000;
+  return product + large_elements + small_elements + 2 * weights + calls * 4000;
 }
 
 /* ---- ours ---- */
@@ -197,11 +199,12 @@ ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainC
 static double
 gather_cycles (const OrtrainConv *conv, const OrtrainConvPhase *phase)
 {
-  const double length = (double) (phase->grid[2] * (phase->many_images && phase->shifted ? phase->grid[0] * phase->grid[1] : 1));
+  const double length =
+      (double) (phase->grid[2] * (phase->many_images && phase->shifted ? phase->grid[0] * phase->grid[1] : 1));
   if (phase->shifted && !phase->many_images)
-    return 5;
+    return 7.5;
   if (conv->step[2] == 1)
-    return 3 + 16 / length * (2 * (double) ceil_div ((gint64) length, 16) + (phase->shifted ? 2 : 7));
+    return 8 + 16 / length * (2 * (double) ceil_div ((gint64) length, 16) + (phase->shifted ? 2 : 7));
   return 3 + 16 * 1.2 + 16 / length * 7;
 }
 
@@ -225,17 +228,22 @@ depthwise_cycles (const OrtrainConv *conv)
 double
 ortrain_conv_estimate_product (const OrtrainConv *conv)
 {
-  if (conv->depthwise)
+  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE)
     return depthwise_cycles (conv);
   double cycles = 0;
   for (guint p = 0; p < conv->n_phases; p++)
     {
       const OrtrainConvPhase *phase = &conv->phases[p];
-      const double columns = (double) (conv->n_images * conv->n_groups * phase->grid[0] * phase->grid[1] * phase->grid[2]);
+      const double columns =
+          (double) (conv->n_images * conv->n_groups * phase->grid[0] * phase->grid[1] * phase->grid[2]);
       const double k = (double) conv->source_channels * phase->n_taps, m = (double) conv->dest_channels;
       const gboolean dense = phase->n_taps == conv->n_taps && conv->weight_channel == conv->n_taps;
       cycles += columns / 16 * k * (m / 2 / 0.88 + (double) phase->row_cuts * gather_cycles (conv, phase)) +
-                (double) (phase->n_blocks * conv->n_groups) * k * m * (dense ? 0.1 : 0.4) + columns * m * 0.3;
+                (double) (phase->n_blocks * conv->n_groups) * k * m * (dense ? 0.1 : 1) +
+                columns * m *
+                    (phase->direct           ? 0.1
+                     : phase->stride[2] == 1 ? 0.3
+                                             : 1.3);
     }
   return cycles;
 }
@@ -245,9 +253,26 @@ ortrain_conv_estimate_weights (const OrtrainConv *conv)
 {
   const OrtrainConvPhase *phase = &conv->phases[0];
   const double columns = (double) (conv->n_images * conv->n_groups * phase->grid[0] * phase->grid[1] * phase->grid[2]);
-  if (conv->depthwise)
+  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE)
     return columns * phase->n_taps * (0.2 + 15.0 / (double) phase->grid[2] + (conv->step[2] == 1 ? 0 : 1));
   const double k = (double) conv->source_channels * phase->n_taps, n = (double) conv->dest_channels;
-  return columns * k * (round_up (conv->dest_channels) / 32 / 0.85 + (double) conv->n_tiles * gather_cycles (conv, phase) / 16) +
+  return columns * k *
+             (round_up (conv->dest_channels) / 32 / 0.76 + (double) conv->n_tiles * gather_cycles (conv, phase) / 16) +
          columns * n * 0.3 * (double) conv->m_tiles + (double) (conv->n_splits * conv->n_groups) * k * n * 0.5;
+}
+
+/* A library's product, which packs its operands anew for every call, and the additions: whole rows where the stride is 1. */
+double
+ortrain_conv_estimate_scatter (const OrtrainConv *conv)
+{
+  const OrtrainConvScatter *scatter = &conv->scatter;
+  const double columns = (double) (conv->n_images * conv->n_groups * conv->source_plane);
+  const double k = (double) conv->source_channels, m = (double) (conv->dest_channels * conv->n_taps);
+  const double run = (double) (scatter->images * scatter->rows * conv->source[2]);
+  const double slabs = columns / run, length = (double) conv->source[2];
+  double cycles = columns * m * k / 32 / 0.85 + slabs * m * k * 0.6 +
+                  columns * k * (double) scatter->channel_steps * (scatter->images > 1 ? 0.7 : 0.2) + slabs * 2000;
+  if (!scatter->direct)
+    cycles += columns * m * (0.15 + (conv->geometry.stride[2] == 1 ? 0.1 + 20 / length : 1.3 + 20 / length));
+  return cycles;
 }

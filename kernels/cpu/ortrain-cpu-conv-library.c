@@ -69,7 +69,7 @@ struct _OrtrainConvLibrary
   guint axis;  /* spatial, of the cut */
   guint first; /* spatial dimension that oneDNN sees: 0 or 1 */
   GArray *variants;
-  Slab *slabs; /* [unit_cuts][image_cuts · row_cuts] */
+  Slab *slabs;                                  /* [unit_cuts][image_cuts · row_cuts] */
   gint64 unit_cuts, slabs_per_unit_cut, chunks; /* a work item is a chunk of the slabs of one cut of the units */
   gsize operand_bytes[N_OPERANDS], scratch_bytes, thread_bytes, partial_bytes;
 };
@@ -197,8 +197,8 @@ describe_product (const OrtrainConvLibrary *self, const Variant *variant, dnnl_m
       strides[at] = geometry->stride[i];
       dilates[at] = geometry->dilation[i] - 1;
       begin[at] = variant->pad[i];
-      end[at] = (variant->small[i] - 1) * geometry->stride[i] + ortrain_conv_kernel_extent (geometry, i) - variant->large[i] -
-                variant->pad[i];
+      end[at] = (variant->small[i] - 1) * geometry->stride[i] + ortrain_conv_kernel_extent (geometry, i) -
+                variant->large[i] - variant->pad[i];
     }
   dnnl_convolution_desc_t description;
   dnnl_primitive_desc_t forward = NULL, result = NULL;
@@ -235,8 +235,7 @@ create_reorder (OrtrainConvLibrary *self, const dnnl_memory_desc_t *from, const 
   if (ok && add)
     ok = dnnl_post_ops_create (&post_ops) == dnnl_success && dnnl_post_ops_append_sum (post_ops, 1) == dnnl_success &&
          dnnl_primitive_attr_set_post_ops (attributes, post_ops) == dnnl_success;
-  ok = ok &&
-       dnnl_reorder_primitive_desc_create (&description, from, engine, to, engine, attributes) == dnnl_success &&
+  ok = ok && dnnl_reorder_primitive_desc_create (&description, from, engine, to, engine, attributes) == dnnl_success &&
        dnnl_primitive_create (reorder, description) == dnnl_success;
   if (ok)
     {
@@ -432,7 +431,9 @@ ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycl
 
   OrtrainConvLibrary *self = g_new0 (OrtrainConvLibrary, 1);
   self->problem = *problem;
-  self->result = problem->product == ORTRAIN_CONV_FORWARD ? SMALL : problem->product == ORTRAIN_CONV_GRAD_INPUT ? LARGE : WEIGHTS;
+  self->result = problem->product == ORTRAIN_CONV_FORWARD      ? SMALL
+                 : problem->product == ORTRAIN_CONV_GRAD_INPUT ? LARGE
+                                                               : WEIGHTS;
   self->axis = axis;
   self->first = first;
   self->variants = g_array_new (FALSE, FALSE, sizeof (Variant));
@@ -517,9 +518,9 @@ find_address (const LibraryJob *job, const Slab *slab, guint operand)
   const gint64 taps = kernel[0] * kernel[1] * kernel[2];
   if (operand == WEIGHTS)
     {
-      gint64 unit = groups > 1                                       ? problem->small_channels * problem->large_channels
+      gint64 unit = groups > 1                                    ? problem->small_channels * problem->large_channels
                     : problem->product == ORTRAIN_CONV_GRAD_INPUT ? 1
-                                                                     : problem->large_channels;
+                                                                  : problem->large_channels;
       return job->operands[WEIGHTS] + slab->unit0 * unit * taps;
     }
   const gint64 *side = operand == LARGE ? problem->large : problem->small;

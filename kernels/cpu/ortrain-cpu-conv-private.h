@@ -68,9 +68,31 @@ typedef struct
   void *masks;
 } OrtrainConvPhase;
 
+/* How the scattered form is cut (see ortrain-cpu-conv-scatter-template.h); by shape alone. */
 typedef struct
 {
-  struct _OrtrainConvLibrary *library; /* does it all, when not NULL */
+  gint64 images, rows;  /* of the source, in one product: several images only when all their rows are in it */
+  gint64 channel_steps; /* of dest's channels in one group, each a work item */
+  gboolean direct;      /* the columns are dest */
+  gint64 column_elements;
+  gsize thread_bytes;
+} OrtrainConvScatter;
+
+typedef enum
+{
+  ORTRAIN_CONV_GATHER,  /* our own blocks, gathered while they are packed */
+  ORTRAIN_CONV_SCATTER, /* products whose columns are added to the places that they reach */
+  ORTRAIN_CONV_DEPTHWISE,
+  ORTRAIN_CONV_LIBRARY, /* oneDNN's primitive */
+  ORTRAIN_CONV_N_ALGORITHMS
+} OrtrainConvAlgorithm;
+
+typedef struct
+{
+  OrtrainConvAlgorithm algorithm;
+  OrtrainConvGeometry geometry;
+  OrtrainConvScatter scatter;
+  struct _OrtrainConvLibrary *library; /* or NULL */
   gboolean forward;                    /* dest is the small side */
   gboolean is_double;
   gint64 n_images, n_groups;
@@ -83,7 +105,6 @@ typedef struct
   guint n_phases;
   OrtrainConvPhase *phases;
   OrtrainConvTap *taps;
-  gboolean depthwise;
   gboolean has_bias;
   gboolean prefill; /* some positions of dest are reached by no tap */
 
@@ -91,6 +112,7 @@ typedef struct
   gint64 max_columns, max_rows;
   guint n_threads;
   gsize a_bytes, b_bytes, tile_bytes, thread_bytes; /* of the workspace, per thread */
+  gsize partial_bytes;
 
   /* gradient of the weights: tiles of (c, t) × row, and cuts of the sum, added up in order */
   gint64 m_tile, n_tile, m_tiles, n_tiles, n_splits;
@@ -103,3 +125,7 @@ typedef void (*OrtrainConvRunFunc) (const OrtrainConv *conv, OrtrainThreadPool *
                                     const void *weights, const void *bias, void *dest, void *workspace);
 typedef void (*OrtrainConvGradWeightRunFunc) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *dest,
                                               const void *source, void *weights, gboolean accumulate, void *workspace);
+
+/* Conv, ConvTranspose and org.ortrain::ConvGradInput; org.ortrain::ConvGradWeight: the constants are an OrtrainConv. */
+gboolean ortrain_conv_prepare (OrtrainKernelSetup *setup, GError **error);
+gboolean ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error);

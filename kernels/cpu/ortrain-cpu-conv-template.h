@@ -213,60 +213,63 @@ NAME (pack_columns) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
     }
 }
 
-/* Rows of the weights as panels of A: [row][kcs]. */
+/* Whether the panels of A are [k][mr] rather than [row][kcs]: where the rows of a panel are nearer to each other in
+ * memory than the elements of a row, and taps are too few to be copied in runs. */
+static inline gboolean
+NAME (is_kmajor) (const OrtrainConv *conv, const OrtrainConvPhase *phase)
+{
+  return conv->weight_row < conv->weight_channel && phase->n_taps < 8;
+}
+
+/* Rows of the weights as panels of A. */
 static void
 NAME (pack_weights) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const REAL *weights, gint64 m0, gint64 mc,
                      gint64 k0, gint64 k1, gint64 mr, gint64 kcs, REAL *restrict to)
 {
   const gint64 n_panels = (mc + mr - 1) / mr, n_taps = phase->n_taps;
-  const gboolean dense_taps = n_taps == conv->n_taps && conv->n_phases == 1;
-  const gboolean dense = dense_taps && conv->weight_channel == n_taps;
-  const gboolean all = dense_taps, across = !dense && conv->weight_row < conv->weight_channel;
+  const gboolean all = n_taps == conv->n_taps && conv->n_phases == 1, dense = all && conv->weight_channel == n_taps;
+  const gboolean kmajor = NAME (is_kmajor) (conv, phase);
   const REAL *weights_end = weights + conv->weight_group;
   for (gint64 p = 0; p < n_panels; p++)
     {
-      gint64 i0 = mc * p / n_panels, i1 = mc * (p + 1) / n_panels;
-      for (gint64 i = i0; i < i1; i++)
-        {
-          REAL *restrict row = to + p * mr * kcs + (i - i0) * kcs;
-          const REAL *from = weights + (m0 + i) * conv->weight_row;
-          if (dense)
-            {
-              memcpy (row, from + k0, (gsize) (k1 - k0) * sizeof (REAL));
-              continue;
-            }
-          if (across)
-            continue;
-          for (gint64 k = k0, run; k < k1; k += run)
-            {
-              gint64 c = k / n_taps, t = k % n_taps;
-              run = MIN (n_taps - t, k1 - k);
-              for (gint64 l = 0; l < run; l++)
-                row[k - k0 + l] = from[c * conv->weight_channel + phase->taps[t + l].index];
-            }
-        }
-      if (!across)
-        continue;
-      /* Neighbouring rows are neighbours in memory: all rows of the panel, channel by channel. */
+      const gint64 i0 = mc * p / n_panels, i1 = mc * (p + 1) / n_panels;
       REAL *restrict panel = to + p * mr * kcs;
+      if (dense)
+        {
+          for (gint64 i = i0; i < i1; i++)
+            memcpy (panel + (i - i0) * kcs, weights + (m0 + i) * conv->weight_row + k0,
+                    (gsize) (k1 - k0) * sizeof (REAL));
+          continue;
+        }
       for (gint64 k = k0, run; k < k1; k += run)
         {
-          gint64 c = k / n_taps, t = k % n_taps;
+          const gint64 c = k / n_taps, t = k % n_taps;
+          const REAL *first = weights + c * conv->weight_channel + (m0 + i0) * conv->weight_row;
           run = MIN (n_taps - t, k1 - k);
-          for (gint64 i = i0; i < i1; i++)
+          if (kmajor)
             {
-              const REAL *from = weights + c * conv->weight_channel + (m0 + i) * conv->weight_row;
+              for (gint64 l = 0; l < run; l++)
+                {
+                  const REAL *from = first + phase->taps[t + l].index;
+                  REAL *restrict row = panel + (k + l - k0) * mr;
+                  for (gint64 i = 0; i < i1 - i0; i++)
+                    row[i] = from[i * conv->weight_row];
+                }
+              continue;
+            }
+          const gint64 whole = (run + CVL - 1) & ~(gint64) (CVL - 1);
+          for (gint64 i = i0; i < i1; i++, first += conv->weight_row)
+            {
               REAL *restrict row = panel + (i - i0) * kcs + k - k0;
-              const gint64 whole = (run + CVL - 1) & ~(gint64) (CVL - 1);
-              if (all && from + t + whole <= weights_end)
+              if (all && first + t + whole <= weights_end)
                 for (gint64 l = 0; l < run; l += CVL)
-                  *(NAME (W) *) (row + l) = *(const NAME (W) *) (from + t + l);
+                  *(NAME (W) *) (row + l) = *(const NAME (W) *) (first + t + l);
               else if (all)
                 for (gint64 l = 0; l < run; l++)
-                  row[l] = from[t + l];
+                  row[l] = first[t + l];
               else
                 for (gint64 l = 0; l < run; l++)
-                  row[l] = from[phase->taps[t + l].index];
+                  row[l] = first[phase->taps[t + l].index];
             }
         }
     }
@@ -376,7 +379,8 @@ NAME (run_chunk) (const NAME (Job) * job, gint64 index, guint worker)
         {
           gint64 mc = MIN (core->mc, m - i0);
           NAME (pack_weights) (conv, phase, weights, m0 + i0, mc, k0, k1, core->mr, core->kcs, a);
-          core->block.CORE (mc, block.n_columns, k1 - k0, FALSE, 1, a, b, k0 == 0 ? beta : 1, c + i0 * ldc, ldc);
+          core->block.CORE (mc, block.n_columns, k1 - k0, NAME (is_kmajor) (conv, phase), 1, a, b, k0 == 0 ? beta : 1,
+                            c + i0 * ldc, ldc);
         }
     }
   if (!phase->direct)
@@ -493,17 +497,20 @@ NAME (run_depthwise) (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 static void
-NAME (conv_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *source, const void *weights,
-                 const void *bias, void *dest, void *workspace)
+NAME (depthwise_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *source, const void *weights,
+                      const void *bias, void *dest, void *workspace)
 {
   NAME (Job) job = { conv, source, weights, bias, dest, workspace };
-  if (conv->depthwise)
-    {
-      gint64 grain = CLAMP (65536 / MAX (conv->dest_plane * conv->n_taps, 1), 1, 1024);
-      ortrain_parallel_for (pool, conv->n_images * conv->n_groups, grain, NAME (run_depthwise), &job);
-    }
-  else
-    ortrain_parallel_for (pool, conv->n_chunks, 1, NAME (run_chunks), &job);
+  gint64 grain = CLAMP (65536 / MAX (conv->dest_plane * conv->n_taps, 1), 1, 1024);
+  ortrain_parallel_for (pool, conv->n_images * conv->n_groups, grain, NAME (run_depthwise), &job);
+}
+
+static void
+NAME (gather_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *source, const void *weights,
+                   const void *bias, void *dest, void *workspace)
+{
+  NAME (Job) job = { conv, source, weights, bias, dest, workspace };
+  ortrain_parallel_for (pool, conv->n_chunks, 1, NAME (run_chunks), &job);
 }
 
 /* ---- the gradient of the weights ---- */
@@ -743,7 +750,7 @@ NAME (conv_grad_weight_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, c
         memset (weights, 0, (gsize) (conv->n_groups * conv->weight_group) * sizeof (REAL));
       return;
     }
-  if (conv->depthwise)
+  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE)
     {
       ortrain_parallel_for (pool, conv->n_groups, 4, NAME (depthwise_weight_chunks), &job);
       return;

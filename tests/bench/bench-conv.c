@@ -339,8 +339,8 @@ time_library (const Shape *shape, Product product, guint n_threads, double secon
       strides[i] = shape->stride[i];
       dilates[i] = shape->dilation[i] - 1;
       begin[i] = shape->pads[i];
-      end[i] = (shape->small[2 + i] - 1) * shape->stride[i] +
-               (shape->weights[2 + i] - 1) * shape->dilation[i] + 1 - shape->large[2 + i] - begin[i];
+      end[i] = (shape->small[2 + i] - 1) * shape->stride[i] + (shape->weights[2 + i] - 1) * shape->dilation[i] + 1 -
+               shape->large[2 + i] - begin[i];
     }
   dnnl_memory_desc_t any[N_OPERANDS], plain[N_OPERANDS];
   static const dnnl_format_tag_t tags[] = { dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef };
@@ -448,10 +448,10 @@ serve (GArray *shapes, OrtrainThreadPool *pool)
       if (index >= shapes->len || product > 2)
         return 1;
       const Shape *shape = &g_array_index (shapes, Shape, index);
-      double ms = implementation == IMPLEMENTATION_OWN
-                      ? time_own (shape, get_product (shape, product), pool, seconds, &flops, &bytes)
-                      : time_library (shape, get_product (shape, product), ortrain_thread_pool_get_n_threads (pool),
-                                      seconds);
+      double ms =
+          implementation == IMPLEMENTATION_OWN
+              ? time_own (shape, get_product (shape, product), pool, seconds, &flops, &bytes)
+              : time_library (shape, get_product (shape, product), ortrain_thread_pool_get_n_threads (pool), seconds);
       printf ("%.6f\n", ms < G_MAXDOUBLE ? ms : 0.0);
       fflush (stdout);
     }
@@ -478,8 +478,7 @@ main (int argc, char **argv)
           double flops;
           gsize bytes;
           double own = time_own (shape, get_product (shape, k), pool, 0.1, &flops, &bytes);
-          double library =
-              time_library (shape, get_product (shape, k), ortrain_thread_pool_get_n_threads (pool), 0.1);
+          double library = time_library (shape, get_product (shape, k), ortrain_thread_pool_get_n_threads (pool), 0.1);
           printf ("%9.3f ms %6.1f  %9.3f ms  %8.3f MB  %s%s", own, flops / own / 1e6,
                   library < G_MAXDOUBLE ? library : 0.0, (double) bytes / 1e6, k == 2 ? shape->text : "",
                   k == 2 ? "\n" : " |");
