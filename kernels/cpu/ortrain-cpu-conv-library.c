@@ -3,8 +3,9 @@
 
 #ifndef ORTRAIN_HAVE_DNNL
 OrtrainConvLibrary *
-ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles)
+ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles, gboolean *no_memory)
 {
+  *no_memory = FALSE;
   return NULL;
 }
 
@@ -66,6 +67,7 @@ struct _OrtrainConvLibrary
 {
   OrtrainConvProblem problem;
   guint result;
+  gboolean no_memory;
   guint axis;  /* spatial, of the cut */
   guint first; /* spatial dimension that oneDNN sees: 0 or 1 */
   GArray *variants;
@@ -129,6 +131,13 @@ ortrain_cpu_conv_library_free (OrtrainConvLibrary *self)
   g_array_unref (self->variants);
   g_free (self->slabs);
   g_free (self);
+}
+
+static gboolean
+check (OrtrainConvLibrary *self, dnnl_status_t status)
+{
+  self->no_memory = self->no_memory || status == dnnl_out_of_memory;
+  return status == dnnl_success;
 }
 
 /* Channels of an operand's side in n_units units. */
@@ -230,13 +239,13 @@ create_reorder (OrtrainConvLibrary *self, const dnnl_memory_desc_t *from, const 
   dnnl_primitive_attr_t attributes = NULL;
   dnnl_post_ops_t post_ops = NULL;
   dnnl_primitive_desc_t description = NULL;
-  gboolean ok = dnnl_primitive_attr_create (&attributes) == dnnl_success &&
-                dnnl_primitive_attr_set_scratchpad_mode (attributes, dnnl_scratchpad_mode_user) == dnnl_success;
+  gboolean ok = check (self, dnnl_primitive_attr_create (&attributes)) &&
+                check (self, dnnl_primitive_attr_set_scratchpad_mode (attributes, dnnl_scratchpad_mode_user));
   if (ok && add)
-    ok = dnnl_post_ops_create (&post_ops) == dnnl_success && dnnl_post_ops_append_sum (post_ops, 1) == dnnl_success &&
-         dnnl_primitive_attr_set_post_ops (attributes, post_ops) == dnnl_success;
-  ok = ok && dnnl_reorder_primitive_desc_create (&description, from, engine, to, engine, attributes) == dnnl_success &&
-       dnnl_primitive_create (reorder, description) == dnnl_success;
+    ok = check (self, dnnl_post_ops_create (&post_ops)) && check (self, dnnl_post_ops_append_sum (post_ops, 1)) &&
+         check (self, dnnl_primitive_attr_set_post_ops (attributes, post_ops));
+  ok = ok && check (self, dnnl_reorder_primitive_desc_create (&description, from, engine, to, engine, attributes)) &&
+       check (self, dnnl_primitive_create (reorder, description));
   if (ok)
     {
       const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md (description, dnnl_query_scratchpad_md, 0);
@@ -267,14 +276,16 @@ create_memories (OrtrainConvLibrary *self, Variant *variant, const dnnl_memory_d
 {
   variant->memories = g_try_malloc0_n (self->problem.n_threads, sizeof *variant->memories);
   gboolean ok = variant->memories != NULL;
+  self->no_memory = self->no_memory || !ok;
   for (guint t = 0; ok && t < self->problem.n_threads; t++)
     {
       for (guint i = 0; ok && i < N_OPERANDS; i++)
-        ok = dnnl_memory_create (&variant->memories[t].plain[i], &plain[i], engine, DNNL_MEMORY_NONE) == dnnl_success &&
-             (variant->reorder[i] == NULL || dnnl_memory_create (&variant->memories[t].chosen[i], &variant->chosen[i],
-                                                                 engine, DNNL_MEMORY_NONE) == dnnl_success);
+        ok = check (self, dnnl_memory_create (&variant->memories[t].plain[i], &plain[i], engine, DNNL_MEMORY_NONE)) &&
+             (variant->reorder[i] == NULL ||
+              check (self, dnnl_memory_create (&variant->memories[t].chosen[i], &variant->chosen[i], engine,
+                                               DNNL_MEMORY_NONE)));
       if (ok && scratch != NULL && dnnl_memory_desc_get_size (scratch) > 0)
-        ok = dnnl_memory_create (&variant->memories[t].scratch, scratch, engine, DNNL_MEMORY_NONE) == dnnl_success;
+        ok = check (self, dnnl_memory_create (&variant->memories[t].scratch, scratch, engine, DNNL_MEMORY_NONE));
     }
   return ok;
 }
@@ -300,14 +311,14 @@ create_variant (OrtrainConvLibrary *self, Variant *variant)
     {
       dnnl_dims_t dims, strides;
       int n = describe_operand (self, variant, i, dims, strides);
-      ok = dnnl_memory_desc_init_by_tag (&any[i], n, dims, dnnl_f32, dnnl_format_tag_any) == dnnl_success &&
-           dnnl_memory_desc_init_by_strides (&plain[i], n, dims, dnnl_f32, strides) == dnnl_success;
+      ok = check (self, dnnl_memory_desc_init_by_tag (&any[i], n, dims, dnnl_f32, dnnl_format_tag_any)) &&
+           check (self, dnnl_memory_desc_init_by_strides (&plain[i], n, dims, dnnl_f32, strides));
     }
-  ok = ok && dnnl_primitive_attr_create (&attributes) == dnnl_success &&
-       dnnl_primitive_attr_set_scratchpad_mode (attributes, dnnl_scratchpad_mode_user) == dnnl_success;
+  ok = ok && check (self, dnnl_primitive_attr_create (&attributes)) &&
+       check (self, dnnl_primitive_attr_set_scratchpad_mode (attributes, dnnl_scratchpad_mode_user));
   dnnl_primitive_desc_t description = ok ? describe_product (self, variant, any, attributes) : NULL;
   ok = description != NULL && is_specialised (description) &&
-       dnnl_primitive_create (&variant->product, description) == dnnl_success;
+       check (self, dnnl_primitive_create (&variant->product, description));
   const gboolean summed = self->problem.product == ORTRAIN_CONV_GRAD_WEIGHTS;
   for (guint i = 0; ok && i < N_OPERANDS; i++)
     {
@@ -367,7 +378,10 @@ create_slabs (OrtrainConvLibrary *self, const OrtrainConvCut *cut)
   self->chunks = cut->chunks;
   self->slabs = g_try_malloc0_n ((gsize) (self->unit_cuts * self->slabs_per_unit_cut), sizeof (Slab));
   if (self->slabs == NULL)
-    return FALSE;
+    {
+      self->no_memory = TRUE;
+      return FALSE;
+    }
   Slab *slab = self->slabs;
   for (gint64 u = 0; u < cut->unit_cuts; u++)
     for (gint64 n = 0; n < cut->image_cuts; n++)
@@ -408,10 +422,11 @@ align (gsize bytes)
 }
 
 OrtrainConvLibrary *
-ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles)
+ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles, gboolean *no_memory)
 {
   const OrtrainConvGeometry *geometry = &problem->geometry;
   OrtrainConvCut cut;
+  *no_memory = FALSE;
   for (guint i = 0; i < 3; i++)
     if (problem->large[i] < 1 || problem->small[i] < 1 || geometry->pad_begin[i] < 0 ||
         geometry->kernel[i] > G_MAXINT16 || ortrain_conv_kernel_extent (geometry, i) > G_MAXINT32 / 2 ||
@@ -460,6 +475,7 @@ ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycl
       /* A sum for each item. */
       self->partial_bytes = self->operand_bytes[WEIGHTS] * (gsize) (self->unit_cuts * self->chunks);
     }
+  *no_memory = self->no_memory;
   if (!ok || self->thread_bytes > ORTRAIN_CONV_LIBRARY_MAX_BYTES)
     g_clear_pointer (&self, ortrain_cpu_conv_library_free);
   return self;

@@ -9,8 +9,10 @@
  * into its place. oneDNN starts no threads, and its primitives are created when the kernel is prepared. */
 typedef struct _OrtrainConvLibrary OrtrainConvLibrary;
 
-/* NULL: oneDNN is absent, has no specialised code for this convolution, or would take more than `own_cycles`. */
-OrtrainConvLibrary *ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles);
+/* NULL: oneDNN is absent, has no specialised code for this convolution, or would take more than `own_cycles`; or, with
+ * *no_memory, there is no memory for what is prepared. */
+OrtrainConvLibrary *ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycles,
+                                                  gboolean *no_memory);
 void ortrain_cpu_conv_library_free (OrtrainConvLibrary *self);
 gsize ortrain_cpu_conv_library_get_workspace_bytes (const OrtrainConvLibrary *self);
 

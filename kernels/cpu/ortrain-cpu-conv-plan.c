@@ -248,24 +248,25 @@ build_backward (OrtrainConv *conv, const OrtrainConvGeometry *geometry)
   conv->prefill = reached < conv->dest_plane;
 }
 
-/* See OrtrainConvPhase.shifted. Without memory for the masks it is done the slower way. */
-static void
+/* See OrtrainConvPhase.shifted. FALSE: no memory for the masks. */
+static gboolean
 find_shifted (const OrtrainConv *conv, OrtrainConvPhase *phase)
 {
   const gint64 *grid = phase->grid;
   const gint64 lanes = conv->is_double ? 8 : 16;
   for (guint i = 0; i < 3; i++)
     if (conv->step[i] != 1 || grid[i] != conv->source[i])
-      return;
+      return TRUE;
   phase->shifted = TRUE;
   if (!phase->many_images)
-    return;
+    return TRUE;
   phase->mask_stride = (conv->source_plane + lanes - 1) / lanes * lanes;
   gsize size = conv->is_double ? sizeof (gint64) : sizeof (gint32);
   gint8 *masks = g_try_malloc0_n ((gsize) phase->n_taps * (gsize) phase->mask_stride, size);
   phase->masks = masks;
-  phase->shifted = masks != NULL;
-  for (guint t = 0; t < phase->n_taps && masks != NULL; t++)
+  if (masks == NULL && phase->n_taps > 0)
+    return FALSE;
+  for (guint t = 0; t < phase->n_taps; t++)
     for (gint64 i = 0; i < conv->source_plane; i++)
       {
         const gint32 *offset = phase->taps[t].offset;
@@ -274,14 +275,15 @@ find_shifted (const OrtrainConv *conv, OrtrainConvPhase *phase)
         if (d >= 0 && d < grid[0] && h >= 0 && h < grid[1] && w >= 0 && w < grid[2])
           memset (masks + ((gsize) t * (gsize) phase->mask_stride + (gsize) i) * size, 0xff, size);
       }
+  return TRUE;
 }
 
 #define MANY_IMAGES_BELOW 256
 
 /* Blocks of columns, and cuts of the rows where the columns are few. No cut changes the result's bits: each element is
  * summed up in one go. What does (the bias first or last) depends on shapes alone. */
-static void
-plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup)
+static gboolean
+plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainCpuGemmCore *core = ortrain_cpu_gemm_get_core (conv->is_double);
   const gint64 wanted = (gint64) conv->n_threads * 3;
@@ -320,7 +322,8 @@ plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup)
             }
           phase->n_blocks = conv->n_images * phase->row_blocks * phase->column_blocks;
         }
-      find_shifted (conv, phase);
+      if (!find_shifted (conv, phase))
+        return ortrain_kernel_refuse_memory (setup, error);
       phase->direct = !phase->many_images && phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1;
       gint64 chunks = phase->n_blocks * conv->n_groups;
       phase->row_cuts = 1;
@@ -347,6 +350,7 @@ plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup)
       setup->flops += 2.0 * (double) conv->n_images * (double) (phase->grid[0] * phase->grid[1] * phase->grid[2]) *
                       (double) (conv->n_groups * conv->dest_channels * conv->source_channels) * (double) phase->n_taps;
     }
+  return TRUE;
 }
 
 static gboolean
@@ -382,8 +386,9 @@ plan_scatter (OrtrainConv *conv, const OrtrainKernelSetup *setup)
   *scatter = (OrtrainConvScatter){ .images = 1, .rows = n_rows, .channel_steps = 1 };
   scatter->direct = still && (plane >= SCATTER_FEW_COLUMNS || conv->n_images == 1);
   if (plane < SCATTER_FEW_COLUMNS && !scatter->direct)
-    scatter->images = CLAMP (MIN (2 * SCATTER_FEW_COLUMNS / plane, SCATTER_COLUMN_ELEMENTS / (plane * conv->source_channels)),
-                             1, conv->n_images);
+    scatter->images =
+        CLAMP (MIN (2 * SCATTER_FEW_COLUMNS / plane, SCATTER_COLUMN_ELEMENTS / (plane * conv->source_channels)), 1,
+               conv->n_images);
   else if (!scatter->direct)
     scatter->rows = CLAMP (SCATTER_COLUMNS / conv->source[2], 1, n_rows);
   const gint64 n_columns = scatter->images * scatter->rows * conv->source[2];
@@ -392,14 +397,13 @@ plan_scatter (OrtrainConv *conv, const OrtrainKernelSetup *setup)
       (!scatter->direct && channel_elements > SCATTER_MOST_ELEMENTS))
     return FALSE;
   if (!scatter->direct)
-    scatter->channel_steps =
-        ceil_div (conv->dest_channels, MAX (1, SCATTER_COLUMN_ELEMENTS / channel_elements));
+    scatter->channel_steps = ceil_div (conv->dest_channels, MAX (1, SCATTER_COLUMN_ELEMENTS / channel_elements));
   if (conv->n_threads > 1 || setup->fixed_partition)
     {
       const gint64 items = ceil_div (conv->n_images, scatter->images) * conv->n_groups;
       const gint64 least_channels = MAX (1, 32 / conv->n_taps);
-      scatter->channel_steps = MAX (scatter->channel_steps,
-                                    MIN (ceil_div (SCATTER_ITEMS, items), conv->dest_channels / least_channels));
+      scatter->channel_steps =
+          MAX (scatter->channel_steps, MIN (ceil_div (SCATTER_ITEMS, items), conv->dest_channels / least_channels));
     }
   scatter->channel_steps = CLAMP (scatter->channel_steps, 1, conv->dest_channels);
   if (!scatter->direct)
@@ -419,15 +423,14 @@ is_wanted (const char *name, gboolean *forced)
   return wanted == NULL || *wanted == 0 || *forced;
 }
 
-/* The algorithm that is estimated to be the fastest. gathered: the workspace of our own blocks, as planned; small,
- * large: the sides of the strides. */
-static void
-choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct product,
-                  const OrtrainOperand *small, const OrtrainOperand *large)
+/* The algorithm that is estimated to be the fastest. small, large: the sides of the strides. */
+static gboolean
+choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct product, const OrtrainOperand *small,
+                  const OrtrainOperand *large, GError **error)
 {
   const gboolean weights = product == ORTRAIN_CONV_GRAD_WEIGHTS, source_is_large = product != ORTRAIN_CONV_GRAD_INPUT;
   double cycles = weights ? ortrain_conv_estimate_weights (conv) : ortrain_conv_estimate_product (conv);
-  gboolean forced;
+  gboolean forced, no_memory;
   if (!weights && is_wanted ("scatter", &forced) && plan_scatter (conv, setup))
     {
       double scattered = ortrain_conv_estimate_scatter (conv);
@@ -448,10 +451,15 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
                                      .fixed_partition = setup->fixed_partition };
       memcpy (problem.large, source_is_large ? conv->source : conv->dest, sizeof problem.large);
       memcpy (problem.small, source_is_large ? conv->dest : conv->source, sizeof problem.small);
-      conv->library = ortrain_cpu_conv_library_new (&problem, forced ? G_MAXDOUBLE : cycles);
+      conv->library = ortrain_cpu_conv_library_new (&problem, forced ? G_MAXDOUBLE : cycles, &no_memory);
+      if (no_memory)
+        return ortrain_kernel_refuse_memory (setup, error);
       if (conv->library != NULL)
         conv->algorithm = ORTRAIN_CONV_LIBRARY;
     }
+  if (conv->algorithm != ORTRAIN_CONV_GATHER)
+    for (guint p = 0; p < conv->n_phases; p++)
+      g_clear_pointer (&conv->phases[p].masks, g_free);
   switch (conv->algorithm)
     {
     case ORTRAIN_CONV_GATHER:
@@ -467,6 +475,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
     case ORTRAIN_CONV_N_ALGORITHMS:
       break;
     }
+  return TRUE;
 }
 
 /* Conv (x, w, b): dest = y; org.ortrain::ConvGradInput (dy, w, shape): dest = dx; ConvTranspose (x, w, b): dest = y */
@@ -505,9 +514,9 @@ ortrain_conv_prepare (OrtrainKernelSetup *setup, GError **error)
     build_forward (conv, &geometry);
   else
     build_backward (conv, &geometry);
-  plan_product (conv, setup);
-  choose_algorithm (conv, setup, forward ? ORTRAIN_CONV_FORWARD : ORTRAIN_CONV_GRAD_INPUT, small, large);
-  return TRUE;
+  if (!plan_product (conv, setup, error))
+    return FALSE;
+  return choose_algorithm (conv, setup, forward ? ORTRAIN_CONV_FORWARD : ORTRAIN_CONV_GRAD_INPUT, small, large, error);
 }
 
 /* org.ortrain::ConvGradWeight (dy, x, shape of w) */
@@ -532,6 +541,8 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
   conv->weight_channel = conv->n_taps;
   conv->weight_row = weights->dims[1] * conv->n_taps;
   conv->weight_group = conv->dest_channels * conv->weight_row;
+  if (weights->n_elements == 0)
+    return TRUE;
   if (dy->n_elements > 0)
     build_forward (conv, &geometry);
   OrtrainConvPhase *phase = &conv->phases[0];
@@ -543,9 +554,7 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
   if (phase->n_taps == 0 || conv->algorithm == ORTRAIN_CONV_DEPTHWISE)
     {
       phase->n_blocks = phase->n_taps == 0 ? 0 : 1;
-      if (phase->n_taps > 0)
-        choose_algorithm (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, dy, x);
-      return TRUE;
+      return phase->n_taps == 0 || choose_algorithm (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, dy, x, error);
     }
   /* The sum's order hangs on the blocks and the splits: shapes alone decide them. */
   phase->row_blocks = phase->column_blocks = phase->images_per_block = 1;
@@ -566,7 +575,8 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
         phase->row_blocks = ceil_div (rows, ORTRAIN_CONV_KC / phase->grid[2]);
       phase->n_blocks = conv->n_images * phase->row_blocks * phase->column_blocks;
     }
-  find_shifted (conv, phase);
+  if (!find_shifted (conv, phase))
+    return ortrain_kernel_refuse_memory (setup, error);
   const gint64 m = conv->source_channels * phase->n_taps, n = conv->dest_channels;
   conv->m_tiles = ceil_div (m, 288);
   conv->n_tiles = ceil_div (n, 256);
@@ -580,6 +590,5 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
       conv->n_splits > 1 ? 0 : ((gsize) (conv->max_rows * conv->max_columns) * core->element_size + 63) & ~(gsize) 63;
   conv->thread_bytes = conv->a_bytes + conv->b_bytes + conv->tile_bytes;
   conv->partial_bytes = conv->n_splits > 1 ? (gsize) (conv->n_splits * conv->n_groups * m * n) * core->element_size : 0;
-  choose_algorithm (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, dy, x);
-  return TRUE;
+  return choose_algorithm (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, dy, x, error);
 }

@@ -53,7 +53,8 @@ NAME (scatter_item) (const NAME (ScatterJob) * job, gint64 index, guint worker)
   const REAL *source = job->source + image0 * source_stride + group * conv->source_channels * conv->source_plane;
   const REAL *weights = job->weights + group * conv->weight_group + channel0 * conv->weight_row;
   REAL *dest = job->dest + image0 * dest_stride + (group * conv->dest_channels + channel0) * conv->dest_plane;
-  REAL *columns = (REAL *) (job->workspace + worker * scatter->thread_bytes), *merged = columns + scatter->column_elements;
+  REAL *columns = (REAL *) (job->workspace + worker * scatter->thread_bytes),
+       *merged = columns + scatter->column_elements;
   for (gint64 n = 0; n < n_images; n++)
     for (gint64 c = 0; c < n_channels && (!scatter->direct || job->bias != NULL); c++)
       {

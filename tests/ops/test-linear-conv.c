@@ -1,120 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Convolutions and their two gradients against plain loops in float64, over random shapes and attributes. */
-#include "ops/ortrain-op-private.h"
+#include "conv-reference.h"
+
 #include "transform/ortrain-evaluate-private.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef struct
-{
-  gint64 n, groups, in_per_group, out_per_group; /* channels */
-  gint rank;                                     /* spatial */
-  gint64 in[3], out[3], kernel[3], stride[3], dilation[3], pads[6];
-} Case;
-
-static double
-noise (guint *state)
-{
-  *state = *state * 1664525u + 1013904223u;
-  return (double) (*state >> 8) / (1 << 24) - 0.5;
-}
-
-static OrtrainTensor *
-make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, guint seed)
-{
-  OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (dtype, dims, rank, NULL);
-  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (tensor); i++)
-    if (dtype == ORTRAIN_DTYPE_FLOAT64)
-      ((double *) ortrain_tensor_peek_writable (tensor))[i] = noise (&seed);
-    else
-      ((float *) ortrain_tensor_peek_writable (tensor))[i] = (float) noise (&seed);
-  return tensor;
-}
-
-static double
-get (OrtrainTensor *tensor, gint64 i)
-{
-  return ortrain_tensor_get_dtype (tensor) == ORTRAIN_DTYPE_FLOAT64
-             ? ((const double *) ortrain_tensor_peek (tensor))[i]
-             : (double) ((const float *) ortrain_tensor_peek (tensor))[i];
-}
-
-typedef void (*Visit) (gpointer data, gint64 x, gint64 w, gint64 y);
-
-/* All triples of elements (x, w, y) that belong together: y += w · x. */
-static void
-visit (const Case *c, Visit func, gpointer data)
-{
-  gint64 in = c->in[0] * c->in[1] * c->in[2], out = c->out[0] * c->out[1] * c->out[2];
-  gint64 taps = c->kernel[0] * c->kernel[1] * c->kernel[2];
-  for (gint64 n = 0; n < c->n; n++)
-    for (gint64 g = 0; g < c->groups; g++)
-      for (gint64 o = 0; o < c->out_per_group; o++)
-        for (gint64 q = 0; q < out; q++)
-          for (gint64 i = 0; i < c->in_per_group; i++)
-            for (gint64 t = 0; t < taps; t++)
-              {
-                gint64 at[3] = { q / (c->out[1] * c->out[2]), q / c->out[2] % c->out[1], q % c->out[2] };
-                gint64 tap[3] = { t / (c->kernel[1] * c->kernel[2]), t / c->kernel[2] % c->kernel[1],
-                                  t % c->kernel[2] };
-                gboolean inside = TRUE;
-                for (guint d = 0; d < 3; d++)
-                  {
-                    at[d] = at[d] * c->stride[d] + tap[d] * c->dilation[d] - c->pads[d];
-                    inside = inside && at[d] >= 0 && at[d] < c->in[d];
-                  }
-                if (inside)
-                  func (data,
-                        ((n * c->groups + g) * c->in_per_group + i) * in + (at[0] * c->in[1] + at[1]) * c->in[2] +
-                            at[2],
-                        ((g * c->out_per_group + o) * c->in_per_group + i) * taps + t,
-                        ((n * c->groups + g) * c->out_per_group + o) * out + q);
-              }
-}
-
-typedef struct
-{
-  double *result, *magnitude;
-  OrtrainTensor *x, *w, *y;
-} Sums;
-
-static void
-add_y (gpointer data, gint64 x, gint64 w, gint64 y)
-{
-  Sums *s = data;
-  s->result[y] += get (s->x, x) * get (s->w, w);
-}
-
-static void
-add_x (gpointer data, gint64 x, gint64 w, gint64 y)
-{
-  Sums *s = data;
-  s->result[x] += get (s->y, y) * get (s->w, w);
-}
-
-static void
-add_w (gpointer data, gint64 x, gint64 w, gint64 y)
-{
-  Sums *s = data;
-  s->result[w] += get (s->x, x) * get (s->y, y);
-}
-
-static void
-set_attributes (OrtrainNode *node, const Case *c)
-{
-  gsize r = (gsize) c->rank, shift = 3 - r;
-  gint64 pads[6];
-  for (gsize i = 0; i < r; i++)
-    {
-      pads[i] = c->pads[shift + i];
-      pads[r + i] = c->pads[3 + shift + i];
-    }
-  ortrain_attributes_set_ints (node->attributes, "strides", c->stride + shift, r);
-  ortrain_attributes_set_ints (node->attributes, "dilations", c->dilation + shift, r);
-  ortrain_attributes_set_ints (node->attributes, "pads", pads, 2 * r);
-  ortrain_attributes_set_int (node->attributes, "group", c->groups);
-}
 
 static OrtrainTensor *
 run (const Case *c, const char *domain, const char *op_type, OrtrainTensor **inputs, guint n, OrtrainThreadPool *pool)
@@ -125,7 +16,7 @@ run (const Case *c, const char *domain, const char *op_type, OrtrainTensor **inp
   for (guint i = 0; i < n; i++)
     values[i] = ortrain_graph_new_initializer (graph, "in", inputs[i]);
   OrtrainNode *node = ortrain_graph_new_node (graph, domain, op_type, "conv", values, n, 1);
-  set_attributes (node, c);
+  set_attributes (node->attributes, c);
   ortrain_ops_infer_node (node, &error);
   g_assert_no_error (error);
   OrtrainKernelFrame frame = { .pool = pool };
@@ -193,13 +84,6 @@ check (const Case *c, OrtrainDType dtype, OrtrainThreadPool *pool)
   memset (expected, 0, (gsize) n_w * sizeof (double));
   visit (c, add_w, &sums);
   compare (c, "ConvGradWeight", dw, expected, n_w, limit * 4);
-}
-
-static void
-finish (Case *c)
-{
-  for (guint d = 0; d < 3; d++)
-    c->out[d] = (c->in[d] + c->pads[d] + c->pads[3 + d] - (c->kernel[d] - 1) * c->dilation[d] - 1) / c->stride[d] + 1;
 }
 
 static void
