@@ -15,15 +15,24 @@
   }
 #define CONV_1D(n, g, i, o, w, k, s, d, p)                                                                             \
   {                                                                                                                    \
-    n, g, i, o, 1, { 1, 1, w }, { 0 }, { 1, 1, k }, { 1, 1, s }, { 1, 1, d }, { 0, 0, p, 0, 0, p }                     \
+    n, g, i, o, 1, { 1, 1, w }, { 0 }, { 1, 1, k }, { 1, 1, s }, { 1, 1, d },                                          \
+    {                                                                                                                  \
+      0, 0, p, 0, 0, p                                                                                                 \
+    }                                                                                                                  \
   }
 #define CONV_2D(n, g, i, o, h, w, kh, kw, s, d, ph, pw)                                                                \
   {                                                                                                                    \
-    n, g, i, o, 2, { 1, h, w }, { 0 }, { 1, kh, kw }, { 1, s, s }, { 1, d, d }, { 0, ph, pw, 0, ph, pw }               \
+    n, g, i, o, 2, { 1, h, w }, { 0 }, { 1, kh, kw }, { 1, s, s }, { 1, d, d },                                        \
+    {                                                                                                                  \
+      0, ph, pw, 0, ph, pw                                                                                             \
+    }                                                                                                                  \
   }
 #define CONV_3D(n, g, i, o, z, h, w, kd, kh, kw, s, pd, ph, pw)                                                        \
   {                                                                                                                    \
-    n, g, i, o, 3, { z, h, w }, { 0 }, { kd, kh, kw }, { s, s, s }, ONE, { pd, ph, pw, pd, ph, pw }                    \
+    n, g, i, o, 3, { z, h, w }, { 0 }, { kd, kh, kw }, { s, s, s }, ONE,                                               \
+    {                                                                                                                  \
+      pd, ph, pw, pd, ph, pw                                                                                           \
+    }                                                                                                                  \
   }
 
 /* images, groups, channels and filters per group, input, kernel, stride, dilation, pads */
@@ -290,7 +299,12 @@ check_shape (const Case *shape, const char *algorithm, OrtrainThreadPool **pools
   for (Product p = 0; p < N_PRODUCTS; p++)
     {
       const gboolean forward = p == FORWARD, weights = p == GRAD_WEIGHT, biased = forward || p == TRANSPOSED;
-      const gint64 *dims = forward ? y_dims : weights ? w_dims : x_dims, n = forward ? y[0].n : weights ? w[0].n : x[0].n;
+      const gint64 *dims = forward   ? y_dims
+                           : weights ? w_dims
+                                     : x_dims,
+                   n = forward   ? y[0].n
+                       : weights ? w[0].n
+                                 : x[0].n;
       g_autofree double *expected = g_new0 (double, (gsize) n + 1);
       ArraySums sums = { expected, &x[1], &w[1], &y[1], ORTRAIN_DTYPE_FLOAT64 };
       visit (&c, forward ? sum_y : weights ? sum_w : sum_x, &sums);
@@ -377,10 +391,14 @@ static void
 test_edges (void)
 {
   static const Case edges[] = {
-    CONV_2D (1, 1, 16, 16, 3, 3, 1, 1, 5, 1, 0, 0),    CONV_2D (2, 1, 16, 16, 1, 1, 3, 3, 1, 1, 1, 1),
-    CONV_2D (1, 1, 16, 16, 2, 2, 1, 1, 1, 1, 4, 4),    CONV_2D (1, 16, 1, 1, 3, 40, 1, 1, 3, 1, 0, 0),
-    CONV_2D (1, 1, 16, 16, 4, 4, 2, 2, 7, 1, 3, 3),    CONV_2D (1, 1, 32, 32, 5, 300, 2, 2, 3, 9, 6, 6),
-    CONV_1D (1, 1, 16, 16, 20, 3, 50, 1, 0),           CONV_1D (1, 1, 16, 16, 4, 2, 1, 40, 40),
+    CONV_2D (1, 1, 16, 16, 3, 3, 1, 1, 5, 1, 0, 0),
+    CONV_2D (2, 1, 16, 16, 1, 1, 3, 3, 1, 1, 1, 1),
+    CONV_2D (1, 1, 16, 16, 2, 2, 1, 1, 1, 1, 4, 4),
+    CONV_2D (1, 16, 1, 1, 3, 40, 1, 1, 3, 1, 0, 0),
+    CONV_2D (1, 1, 16, 16, 4, 4, 2, 2, 7, 1, 3, 3),
+    CONV_2D (1, 1, 32, 32, 5, 300, 2, 2, 3, 9, 6, 6),
+    CONV_1D (1, 1, 16, 16, 20, 3, 50, 1, 0),
+    CONV_1D (1, 1, 16, 16, 4, 2, 1, 40, 40),
     CONV_3D (1, 1, 16, 16, 1, 1, 9, 1, 1, 3, 4, 0, 0, 1),
     { 1, 1, 16, 16, 2, { 1, 9, 9 }, { 0 }, { 1, 3, 3 }, { 1, 2, 2 }, ONE, { 0, 0, 9, 0, 9, 0 } },
     { 1, 1, 16, 16, 2, { 1, 40, 9 }, { 0 }, { 1, 3, 3 }, { 1, 4, 4 }, ONE, { 0, 12, 0, 0, 0, 7 } },
