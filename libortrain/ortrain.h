@@ -51,6 +51,7 @@
 #include "session/ortrain-inference-session.h"
 #include "session/ortrain-io-binding.h"
 #include "session/ortrain-obstacle.h"
+#include "session/ortrain-parameter-info.h"
 #include "session/ortrain-progress.h"
 #include "session/ortrain-session-options.h"
 #include "session/ortrain-trainer.h"

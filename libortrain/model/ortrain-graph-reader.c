@@ -667,68 +667,6 @@ ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer,
   return g_steal_pointer (&graph);
 }
 
-/* A Constant node may be a weight, or a number of the formula. What stands where layers have their weights is one; all
- * else is not trained unless it is named. */
-static gboolean
-is_weight (const OrtrainValue *value)
-{
-  static const struct
-  {
-    const char *op_type;
-    guint first, last;
-  } places[] = {
-    { "Conv", 1, 2 },
-    { "ConvTranspose", 1, 2 },
-    { "Gemm", 1, 2 },
-    { "MatMul", 0, 1 },
-    { "BatchNormalization", 1, 4 },
-    { "InstanceNormalization", 1, 2 },
-    { "LayerNormalization", 1, 2 },
-    { "GroupNormalization", 1, 2 },
-    { "RMSNormalization", 1, 1 },
-    { "LSTM", 1, 3 },
-    { "GRU", 1, 3 },
-    { "RNN", 1, 3 },
-    { "PRelu", 1, 1 },
-    { "Gather", 0, 0 },
-  };
-  if (!ortrain_dtype_is_floating (value->dtype) || value->rank < 1)
-    return FALSE;
-  for (guint i = 0; i < value->uses->len; i++)
-    {
-      const OrtrainUse *use = &g_array_index (value->uses, OrtrainUse, i);
-      for (guint p = 0; p < G_N_ELEMENTS (places); p++)
-        if (ortrain_node_is (use->node, "", places[p].op_type) && use->index >= places[p].first &&
-            use->index <= places[p].last)
-          return TRUE;
-      /* the bias of a linear layer: x·W + b */
-      OrtrainValue *other = ortrain_node_input (use->node, 1 - MIN (use->index, 1));
-      if (ortrain_node_is (use->node, "", "Add") && value->rank == 1 && other != NULL && other->producer != NULL &&
-          ortrain_node_is (other->producer, "", "MatMul"))
-        return TRUE;
-    }
-  return FALSE;
-}
-
-static void
-judge_constants (OrtrainGraphReader *self)
-{
-  guint n_weights = 0;
-  for (guint i = 0; i < self->graph->initializers->len; i++)
-    {
-      OrtrainValue *value = self->graph->initializers->pdata[i];
-      const OrtrainOrigin *origin = g_hash_table_lookup (self->origins, value->name);
-      if (origin == NULL || origin->kind != ORTRAIN_ORIGIN_CONSTANT)
-        continue;
-      if (is_weight (value))
-        n_weights++;
-      else
-        value->role = ORTRAIN_ROLE_FROZEN;
-    }
-  if (n_weights > 0)
-    g_ptr_array_add (self->notes, g_strdup_printf ("%u weights are stored in Constant nodes", n_weights));
-}
-
 gboolean
 ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
 {
@@ -751,7 +689,6 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   self->graph = ortrain_reader_read_graph (&state, NULL, graph, error);
   if (self->graph == NULL)
     return FALSE;
-  judge_constants (self);
   if (state.n_inlined > 0)
     g_ptr_array_add (
         self->notes,

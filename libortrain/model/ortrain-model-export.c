@@ -419,7 +419,26 @@ write_tensor (Export *self, const char *name, OrtrainTensor *tensor, Rope *out)
 static gboolean rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *constant, Rope *out,
                          gboolean *changed, GError **error);
 
-/* The attribute of a Constant node that gets new contents. Numbers that stood in other attributes become a tensor. */
+/* The attribute of a Constant node that holds numbers and not a tensor. Its list of floats may be in several pieces. */
+static void
+rewrite_floats (Export *self, OrtrainWireRange range, OrtrainTensor *contents, gboolean is_list, Rope *out)
+{
+  const guint32 number = is_list ? ORTRAIN_ATTRIBUTE_FLOATS_FIELD : ORTRAIN_ATTRIBUTE_FLOAT_FIELD;
+  const gsize n_bytes = ortrain_tensor_get_n_bytes (contents);
+  g_autoptr (GByteArray) head = g_byte_array_new ();
+  OrtrainWireField field;
+  for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
+    if (field.number != number)
+      rope_add (out, self->file + field.begin, field.end - field.begin);
+  if (is_list)
+    put_head (head, number, n_bytes);
+  else
+    put_varint (head, (guint64) number << 3 | ORTRAIN_WIRE_FIXED32);
+  rope_add_new (out, head);
+  rope_add (out, ortrain_tensor_peek (contents), n_bytes);
+}
+
+/* The attribute of a Constant node that gets new contents, in its own form. A sparse tensor becomes a dense one. */
 static gboolean
 rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents, Rope *out, gboolean *changed,
                   GError **error)
@@ -427,6 +446,12 @@ rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents,
   g_autofree char *name = read_name (self, range, ORTRAIN_ATTRIBUTE_NAME);
   if (g_str_equal (name, "value"))
     return rewrite (self, AT_ATTRIBUTE, range, contents, out, changed, error);
+  if (g_str_equal (name, "value_floats") || g_str_equal (name, "value_float"))
+    {
+      rewrite_floats (self, range, contents, g_str_equal (name, "value_floats"), out);
+      *changed = TRUE;
+      return TRUE;
+    }
 
   g_auto (Rope) tensor = { 0 };
   g_autoptr (GByteArray) head = g_byte_array_new ();

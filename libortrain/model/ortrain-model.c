@@ -3,6 +3,7 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-parameter-roles-private.h"
 
 /**
  * OrtrainModel:
@@ -370,7 +371,9 @@ ortrain_model_get_n_nodes (OrtrainModel *self)
  * ortrain_model_get_n_parameters: (get-property n-parameters)
  * @self: a model
  *
- * The number of elements of all initializers of floating types. What a training session trains may be less.
+ * The number of elements of all weights and running statistics: of the tensors of floating types, in initializers or
+ * Constant nodes, that are no constants of formulas by where they are used. What a training session trains may be less. Of a model with operators that are not
+ * known, all floating tensors count.
  *
  * Returns: the number
  */
@@ -380,11 +383,25 @@ ortrain_model_get_n_parameters (OrtrainModel *self)
   guint64 n = 0;
 
   g_return_val_if_fail (ORTRAIN_IS_MODEL (self), 0);
-  for (guint i = 0; self->reader.graph != NULL && i < self->reader.graph->initializers->len; i++)
+  if (self->file == NULL)
+    return 0;
+  OrtrainGraph *graph = ortrain_model_get_graph (self, NULL);
+  if (graph == NULL)
     {
-      const OrtrainValue *value = self->reader.graph->initializers->pdata[i];
-      if (ortrain_dtype_is_floating (value->dtype) && value->role != ORTRAIN_ROLE_FROZEN)
-        n += (guint64) ortrain_tensor_get_n_elements (value->tensor);
+      for (guint i = 0; i < self->reader.graph->initializers->len; i++)
+        {
+          const OrtrainValue *value = self->reader.graph->initializers->pdata[i];
+          if (ortrain_dtype_is_floating (value->dtype))
+            n += (guint64) ortrain_tensor_get_n_elements (value->tensor);
+        }
+      return n;
+    }
+  g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
+  for (guint i = 0; i < roles->len; i++)
+    {
+      const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
+      if (role->is_weight || role->is_statistic)
+        n += (guint64) ortrain_tensor_get_n_elements (role->value->tensor);
     }
   return n;
 }

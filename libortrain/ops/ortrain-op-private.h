@@ -29,6 +29,7 @@ typedef enum
   ORTRAIN_OP_NO_GRADIENT = 1 << 5, /* piecewise constant, integer or logic: gradient is zero by definition */
   ORTRAIN_OP_SHAPE_ONLY = 1 << 6,  /* reads shapes, never elements (Shape, Size): its input need not live */
   ORTRAIN_OP_CONTROL = 1 << 7,     /* has subgraphs (If, Loop, Scan) */
+  ORTRAIN_OP_NORMALIZES = 1 << 8,  /* inputs 1 and 2 are its scale and bias: ones and zeros where others follow */
   ORTRAIN_OP_DATA_SHAPED = 1 << 9, /* the shape of its outputs depends on elements of its inputs */
 } OrtrainOpFlags;
 
@@ -41,6 +42,22 @@ typedef enum
   ORTRAIN_SCORES_LOG_SOFTMAX,
   ORTRAIN_SCORES_SIGMOID,
 } OrtrainScores;
+
+/* Where an output has its channels: the axes along which a weight made one feature for each index. */
+typedef enum
+{
+  ORTRAIN_CHANNELS_NONE,     /* nowhere, or not known. Element-wise rows and views need not say */
+  ORTRAIN_CHANNELS_ALIGNED,  /* where the inputs have them, aligned as in broadcasting */
+  ORTRAIN_CHANNELS_PERMUTED, /* where `perm` moves those of input 0 */
+  ORTRAIN_CHANNELS_REDUCED,  /* those of input 0, without the axes in input 1 */
+  ORTRAIN_CHANNELS_GATHERED, /* those of input 0, whose axis `axis` the indices replace */
+  ORTRAIN_CHANNELS_PRODUCT,  /* matrix product: rows of input 0, columns of input 1 */
+  ORTRAIN_CHANNELS_SECOND,   /* axis 1 */
+  ORTRAIN_CHANNELS_LAST,     /* the last axis */
+  ORTRAIN_CHANNELS_ANY,      /* somewhere */
+} OrtrainChannels;
+
+#define ORTRAIN_MAX_INPUT_ROLES 8
 
 struct _OrtrainOpDef
 {
@@ -66,6 +83,15 @@ struct _OrtrainOpDef
   guint32 scalar_inputs;   /* … has one element */
   guint32 shaped_inputs;   /* … has the shape of input 0 */
   guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
+
+  /* What operands are that come from the file and not from data: what training changes follows from these fields. */
+  guint32 weight_inputs;  /* bit i: input i is a weight */
+  guint32 scale_inputs;   /* bit i: input i multiplies the others, broadcast against them */
+  guint32 shift_inputs;   /* bit i: input i is added to the others, or stands in their place, likewise */
+  guint32 join_inputs;    /* bit i: input i is joined to the others along `axis` */
+  guint32 weight_through; /* bit i: input i is a weight if the output is one; of views, input 0 always */
+  OrtrainChannels channels;
+  const char *input_roles[ORTRAIN_MAX_INPUT_ROLES]; /* "weight", "limit", as reports name the operand; or NULL */
 };
 
 typedef struct

@@ -117,7 +117,7 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
 #define FORWARD(name, since, dtypes, flags, gradient)                                                                  \
   {                                                                                                                    \
     name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, ortrain_infer_unary, \
-        gradient, NULL, NULL                                                                                           \
+        gradient, NULL, NULL, .weight_through = 1                                                                      \
   }
 #define BACKWARD(name)                                                                                                 \
   {                                                                                                                    \
@@ -129,7 +129,7 @@ static const OrtrainOpDef ops[] = {
   FORWARD ("Relu", 7, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, grad_from_output),
   FORWARD ("Tanh", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output),
   { "Sigmoid", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_unary, grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID },
+    ortrain_infer_unary, grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID, .weight_through = 1 },
   FORWARD ("LeakyRelu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_leaky_relu),
   FORWARD ("ThresholdedRelu", 10, ORTRAIN_DTYPES_FLOAT, 0, grad_thresholded_relu),
   FORWARD ("Elu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_elu),
@@ -145,7 +145,8 @@ static const OrtrainOpDef ops[] = {
   FORWARD ("Shrink", 9, ORTRAIN_DTYPES_FLOAT, 0, grad_shrink),
   { "PRelu", "", 7, 2, 2, 1, 1,
     ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
-    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0" },
+    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0",
+    .weight_inputs = 1 << 1, .input_roles = { [1] = "slope" } },
   BACKWARD ("ReluGrad"),
   BACKWARD ("TanhGrad"),
   BACKWARD ("SigmoidGrad"),

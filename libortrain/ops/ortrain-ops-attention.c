@@ -481,7 +481,7 @@ static const OrtrainOpDef ops[] = {
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*", .infer = infer_attention,
-    .gradient = gradient_attention },
+    .gradient = gradient_attention, .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" } },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*", .infer = infer_attention_grad },
 };

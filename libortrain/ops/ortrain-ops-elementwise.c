@@ -464,26 +464,41 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-#define POINTWISE(name, since, lowest, highest, dtypes, flags, infer, gradient)                                        \
+#define OPERANDS(name, since, lowest, highest, dtypes, flags, infer, gradient, types, ...)                             \
   {                                                                                                                    \
-    name, "", since, lowest, highest, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, infer, gradient, NULL, ".0"  \
+    name, "", since, lowest, highest, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, infer, gradient, NULL,       \
+        types, __VA_ARGS__                                                                                             \
   }
+#define POINTWISE(name, since, lowest, highest, dtypes, flags, infer, gradient)                                        \
+  OPERANDS (name, since, lowest, highest, dtypes, flags, infer, gradient, ".0", .weight_through = EVERY)
+/* Of positions and the like: what it is computed from is no weight. */
+#define PERIODIC(name, since, flags, gradient)                                                                         \
+  OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, flags, ortrain_infer_unary, gradient, ".0", .weight_through = 0)
+#define EVERY ~(guint32) 0
+#define LIMITS "limit", "limit", "limit", "limit", "limit", "limit", "limit", "limit"
 #define CHEAP ORTRAIN_OP_CHEAP
 #define COMMUTATIVE (ORTRAIN_OP_CHEAP | ORTRAIN_OP_COMMUTATIVE)
 #define FLAT (ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT)
 
 static const OrtrainOpDef ops[] = {
-  POINTWISE ("Add", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_add),
-  POINTWISE ("Sub", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_sub),
-  POINTWISE ("Mul", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_mul),
-  POINTWISE ("Div", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_div),
+  OPERANDS ("Add", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_add, ".0", .shift_inputs = 3,
+            .weight_through = 3),
+  OPERANDS ("Sub", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_sub, ".0", .shift_inputs = 3,
+            .weight_through = 3),
+  OPERANDS ("Mul", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_mul, ".0", .scale_inputs = 3,
+            .weight_through = 3),
+  OPERANDS ("Div", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_div, ".0", .scale_inputs = 2,
+            .weight_through = 3),
   POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_mod),
   { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | CHEAP, 0, 0, infer_pow, grad_pow, NULL,
-    ".n" },
-  POINTWISE ("Max", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum),
-  POINTWISE ("Min", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum),
+    ".n", .weight_through = 1, .input_roles = { [1] = "exponent" } },
+  OPERANDS ("Max", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum, ".0",
+            .weight_through = EVERY, .input_roles = { LIMITS }),
+  OPERANDS ("Min", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum, ".0",
+            .weight_through = EVERY, .input_roles = { LIMITS }),
   POINTWISE ("Mean", 7, 1, -1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_elementwise, grad_mean),
-  POINTWISE ("Sum", 7, 1, -1, ORTRAIN_DTYPES_FLOAT, CHEAP, infer_arithmetic, grad_add),
+  OPERANDS ("Sum", 7, 1, -1, ORTRAIN_DTYPES_FLOAT, CHEAP, infer_arithmetic, grad_add, ".0", .shift_inputs = EVERY,
+            .weight_through = EVERY),
   POINTWISE ("Neg", 7, 1, 1, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, CHEAP, infer_neg, grad_neg),
   POINTWISE ("Abs", 7, 1, 1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_neg, grad_abs),
   POINTWISE ("Sign", 9, 1, 1, ORTRAIN_DTYPES_NUMERIC, FLAT, ortrain_infer_unary, NULL),
@@ -494,9 +509,9 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("Sqrt", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_sqrt),
   POINTWISE ("Exp", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_exp),
   POINTWISE ("Log", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_log),
-  POINTWISE ("Sin", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_sin),
-  POINTWISE ("Cos", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_cos),
-  POINTWISE ("Tan", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_tan),
+  PERIODIC ("Sin", 7, CHEAP, grad_sin),
+  PERIODIC ("Cos", 7, CHEAP, grad_cos),
+  PERIODIC ("Tan", 7, 0, grad_tan),
   POINTWISE ("Asin", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_asin),
   POINTWISE ("Acos", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_acos),
   POINTWISE ("Atan", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_atan),

@@ -390,7 +390,11 @@ static const OrtrainOpDef rows[] = {
 
     .types = ".i",
     .infer = infer_gather,
-    .gradient = grad_gather },
+    .gradient = grad_gather,
+    .weight_inputs = 1,
+    .weight_through = 1,
+    .channels = ORTRAIN_CHANNELS_GATHERED,
+    .input_roles = { "table" } },
   { .name = "GatherElements",
     .domain = "",
     .since = 11,
@@ -399,7 +403,11 @@ static const OrtrainOpDef rows[] = {
 
     .types = ".i",
     .infer = infer_gather_elements,
-    .gradient = grad_gather_elements },
+    .gradient = grad_gather_elements,
+    .weight_inputs = 1,
+    .weight_through = 1,
+    .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .input_roles = { "table" } },
   { .name = "GatherND",
     .domain = "",
     .since = 11,
@@ -408,7 +416,11 @@ static const OrtrainOpDef rows[] = {
 
     .types = ".i",
     .infer = infer_gather_nd,
-    .gradient = grad_gather_nd },
+    .gradient = grad_gather_nd,
+    .weight_inputs = 1,
+    .weight_through = 1,
+    .channels = ORTRAIN_CHANNELS_ANY,
+    .input_roles = { "table" } },
   GRAD_ROW ("GatherGrad", grad_gather_grad),
   GRAD_ROW ("GatherElementsGrad", grad_gather_elements_grad),
   GRAD_ROW ("GatherNDGrad", grad_gather_nd_grad),
@@ -429,7 +441,9 @@ static const OrtrainOpDef rows[] = {
 
     .types = ".i0",
     .infer = infer_scatter_elements,
-    .gradient = grad_scatter_elements },
+    .gradient = grad_scatter_elements,
+    .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .input_roles = { "initial contents", NULL, "update" } },
   { .name = "ScatterND",
     .domain = "",
     .since = 11,
@@ -438,7 +452,9 @@ static const OrtrainOpDef rows[] = {
 
     .types = ".i0",
     .infer = infer_scatter_nd,
-    .gradient = grad_scatter_nd },
+    .gradient = grad_scatter_nd,
+    .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .input_roles = { "initial contents", NULL, "update" } },
 };
 
 ORTRAIN_OP_TABLE (gather, rows);

@@ -187,8 +187,9 @@ static const OrtrainOpDef ops[] = {
   TEST ("IsNaN", 9, ORTRAIN_DTYPES_FLOAT),
   TEST ("IsInf", 10, ORTRAIN_DTYPES_FLOAT),
   { "Where", "", 9, 3, 3, 1, 1, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 1, infer_where,
-    grad_where, NULL, ".*1" },
+    grad_where, NULL, ".*1", .shift_inputs = 6, .weight_through = 6 },
   { "Clip", "", 7, 1, 3, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_unary, grad_clip, upgrade_clip, ".0" },
+    ortrain_infer_unary, grad_clip, upgrade_clip, ".0", .weight_through = 1,
+    .input_roles = { [1] = "limit", [2] = "limit" } },
 };
 ORTRAIN_OP_TABLE (logic, ops);

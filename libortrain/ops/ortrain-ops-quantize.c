@@ -80,9 +80,9 @@ infer_dynamic_quantize (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "QuantizeLinear", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .types = "*nn", .infer = infer_quantize },
+    .max_outputs = 1, .types = "*nn", .infer = infer_quantize, .input_roles = { [1] = "quantization scale" } },
   { .name = "DequantizeLinear", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .types = "*f0", .infer = infer_dequantize },
+    .max_outputs = 1, .types = "*f0", .infer = infer_dequantize, .input_roles = { [1] = "quantization scale" } },
   { .name = "DynamicQuantizeLinear", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 3,
     .max_outputs = 3, .infer = infer_dynamic_quantize },
 };

@@ -341,7 +341,7 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
 #define REDUCTION(op, rule)                                                                                            \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
- .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes }
+ .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg }
@@ -361,10 +361,10 @@ static const OrtrainOpDef ops[] = {
   ARG ("ArgMin"),
   { .name = "CumSum", .domain = "", .since = 11, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .scalar_inputs = 2, .types = ".i", .infer = infer_cumulative,
-    .gradient = gradient_cum_sum },
+    .gradient = gradient_cum_sum, .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "CumProd", .domain = "", .since = 26, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_NUMERIC, .no_grad_inputs = 1 << 1, .scalar_inputs = 2, .types = ".i", .infer = infer_cumulative,
-    .gradient = gradient_cum_prod },
+    .gradient = gradient_cum_prod, .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "CumProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .scalar_inputs = 2, .shaped_inputs = 4, .types = ".i0", .infer = infer_cumulative },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,

@@ -304,9 +304,10 @@ infer_unique (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "TopK", .domain = "", .since = 7, ARITY (2, 2, 1, 2), .host_inputs = 2, .no_grad_inputs = 2,
- .scalar_inputs = 2, .types = ".l", .infer = infer_top_k, .gradient = grad_top_k, .upgrade = upgrade_top_k },
+ .scalar_inputs = 2, .types = ".l", .infer = infer_top_k, .gradient = grad_top_k, .upgrade = upgrade_top_k, 
+    .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "OneHot", .domain = "", .since = 9, ARITY (3, 3, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT, .host_inputs = 2,
-    .no_grad_inputs = 7, .scalar_inputs = 2, .vector_inputs = 4, .types = "nn*", .infer = infer_one_hot },
+    .no_grad_inputs = 7, .scalar_inputs = 2, .vector_inputs = 4, .types = "nn*", .infer = infer_one_hot, .input_roles = { [2] = "value" } },
   { .name = "Compress", .domain = "", .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .host_inputs = 2, .no_grad_inputs = 2,
     .vector_inputs = 2, .types = ".b", .infer = infer_compress, .gradient = grad_compress },
   { .name = "CompressGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 3, 1, 1), .host_inputs = 6,

@@ -725,7 +725,8 @@ static const OrtrainOpDef rows[] = {
     .no_grad_inputs = 7,
     .scalar_inputs = 7,
     .types = ".0",
-    .infer = infer_range },
+    .infer = infer_range,
+    .input_roles = { "limit", "limit", "step" } },
   { .name = "Expand",
     .domain = "",
     .since = 8,
@@ -740,7 +741,9 @@ static const OrtrainOpDef rows[] = {
     .vector_inputs = 1 << 1,
     .types = ".l",
     .infer = infer_expand,
-    .gradient = grad_expand },
+    .gradient = grad_expand,
+    .weight_through = 1,
+    .channels = ORTRAIN_CHANNELS_ALIGNED },
 };
 
 ORTRAIN_OP_TABLE (shape, rows);

@@ -54,7 +54,7 @@ gradient_softmax (OrtrainGradContext *ctx, GError **error)
 #define ROW(op, rule, extra, kind)                                                                                     \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = extra, .infer = infer_softmax, .gradient = rule,                          \
-    .upgrade = upgrade_softmax, .scores = kind }
+    .upgrade = upgrade_softmax, .scores = kind, .channels = ORTRAIN_CHANNELS_ALIGNED }
 #define GRAD(op)                                                                                                       \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,              \
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shaped_inputs = 1 << 1, .types = ".0", .infer = infer_softmax }

@@ -311,7 +311,8 @@ infer_im2col (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
   { .name = "GridSample", .domain = "", .since = 16, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .types = ".0", .infer = infer_grid_sample, .gradient = grad_grid_sample, .upgrade = upgrade_grid_sample },
+    .max_outputs = 1, .types = ".0", .infer = infer_grid_sample, .gradient = grad_grid_sample, .upgrade = upgrade_grid_sample, 
+    .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "sampling grid" } },
   { .name = "GridSampleGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3,
     .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,

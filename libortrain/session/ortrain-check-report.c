@@ -4,11 +4,14 @@
 #include "core/ortrain-field-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-scores-private.h"
+#include "model/ortrain-model-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-obstacle-private.h"
 #include "session/ortrain-padding-rows-private.h"
-#include "session/ortrain-training-graph-private.h"
+#include "session/ortrain-parameter-choice-private.h"
+#include "session/ortrain-parameter-info-private.h"
 
 /**
  * OrtrainCheckReport:
@@ -22,6 +25,7 @@ struct _OrtrainCheckReport
 
   gboolean trainable;
   GListModel *obstacles;
+  GListModel *parameters;
   char **notes;
   guint n_trainable;
 };
@@ -33,6 +37,7 @@ enum
   PROP_0,
   PROP_TRAINABLE,
   PROP_OBSTACLES,
+  PROP_PARAMETERS,
   N_PROPERTIES
 };
 
@@ -104,44 +109,109 @@ find_branches (Check *check, OrtrainGraph *graph)
     }
 }
 
-/* For each output that a loss can be taken of. Returns whether there is one without an obstacle. */
+/* The weights that a gradient of `output` reaches. transfer container, of OrtrainValue */
+static GPtrArray *
+find_weights (GArray *roles, GHashTable *reached)
+{
+  GPtrArray *weights = g_ptr_array_new ();
+  for (guint i = 0; i < roles->len; i++)
+    {
+      const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
+      if (role->is_weight && g_hash_table_contains (reached, role->value->name))
+        g_ptr_array_add (weights, role->value);
+    }
+  return weights;
+}
+
+/* For each output that a loss can be taken of. Returns whether there is one without an obstacle. trained: the weights
+ * that such outputs reach. */
 static gboolean
-find_without_gradient (Check *check, OrtrainGraph *graph, guint *n_trainable)
+find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained)
 {
   gboolean some = FALSE, any_floating = FALSE;
-  g_autoptr (GHashTable) trainable = g_hash_table_new (NULL, NULL);
   for (guint i = 0; i < graph->outputs->len; i++)
     {
       OrtrainValue *output = graph->outputs->pdata[i];
       if (!ortrain_dtype_is_floating (output->dtype))
         continue;
       any_floating = TRUE;
-      g_autoptr (GPtrArray) from = g_ptr_array_new ();
-      g_ptr_array_add (from, output);
-      g_autoptr (GPtrArray) candidates = ortrain_training_graph_find_candidates (graph, from);
-      if (candidates->len == 0)
+      g_autoptr (GHashTable) reached = ortrain_parameter_choice_find_reached (&output, 1);
+      g_autoptr (GPtrArray) weights = find_weights (roles, reached);
+      if (weights->len == 0)
         continue;
       g_autoptr (GPtrArray) obstacles =
-          ortrain_gradient_find_obstacles (graph, output, (OrtrainValue *const *) candidates->pdata, candidates->len);
+          ortrain_gradient_find_obstacles (graph, output, (OrtrainValue *const *) weights->pdata, weights->len);
       for (guint k = 0; k < obstacles->len; k++)
         add_without_gradient (check, obstacles->pdata[k]);
       if (obstacles->len == 0 && ortrain_graph_find_blocked (graph, output) == NULL)
         {
           some = TRUE;
-          for (guint k = 0; k < candidates->len; k++)
-            g_hash_table_add (trainable, candidates->pdata[k]);
+          for (guint k = 0; k < weights->len; k++)
+            g_hash_table_add (trained, weights->pdata[k]);
         }
     }
-  *n_trainable = g_hash_table_size (trainable);
   if (!some)
     find_branches (check, graph);
   if (!any_floating)
     add (check, NULL, "", "the model has no output of a floating type",
          "a loss needs one: export the model with its logits as an output");
   else if (!some && g_list_model_get_n_items (G_LIST_MODEL (check->list)) == 0)
-    add (check, NULL, "", "no output of a floating type depends on an initializer that can be trained",
-         "export the model with its weights as initializers");
+    add (check, NULL, "", "no output of a floating type depends on a weight that can be trained",
+         "name what is to be trained with set_trainable, or export the model with its weights as initializers");
   return some;
+}
+
+/* ---- the tensors of the file ---- */
+
+static void
+list_parameters (OrtrainCheckReport *self, OrtrainModel *model, GArray *roles, GHashTable *trained, GStrvBuilder *notes)
+{
+  guint n_constants = 0;
+  for (guint i = 0; i < roles->len; i++)
+    {
+      const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
+      const OrtrainOrigin *origin = g_hash_table_lookup (model->reader.origins, role->value->name);
+      if (origin == NULL) /* written by an upgrade to the newest operator set: of no interest, and never a weight */
+        continue;
+      const gboolean is_trained = g_hash_table_contains (trained, role->value);
+      const gboolean is_unreached = role->is_weight && !is_trained;
+      g_autofree char *reason =
+          is_unreached ? g_strdup_printf ("%s, which no gradient of an output reaches", role->reason) : NULL;
+      g_autoptr (OrtrainParameterInfo) info = ortrain_parameter_info_new (
+          role->value->name, role->value->tensor, is_trained, reason != NULL ? reason : role->reason);
+      g_list_store_append (G_LIST_STORE (self->parameters), info);
+      self->n_trainable += is_trained;
+      n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;
+    }
+  if (n_constants > 0)
+    {
+      g_autofree char *note = g_strdup_printf (
+          "%u weights are stored in Constant nodes: they are trained, and exported to where they are", n_constants);
+      g_strv_builder_add (notes, note);
+    }
+}
+
+/* What is not trained, one line each; what is one number, as a count. */
+static void
+append_untrained (GString *text, GListModel *parameters)
+{
+  guint n_untrained = 0, n_numbers = 0;
+  for (guint i = 0; i < g_list_model_get_n_items (parameters); i++)
+    {
+      g_autoptr (OrtrainParameterInfo) info = g_list_model_get_item (parameters, i);
+      if (ortrain_parameter_info_get_trained (info))
+        continue;
+      if (ortrain_parameter_info_get_n_elements (info) == 1)
+        {
+          n_numbers++;
+          continue;
+        }
+      g_autofree char *line = ortrain_parameter_info_to_string (info);
+      g_string_append_printf (text, "%s\n  %s", n_untrained++ == 0 ? "\nnot trained (set_trainable overrules):" : "",
+                              line);
+    }
+  if (n_numbers > 0)
+    g_string_append_printf (text, "\nconstants of one number, not trained: %u", n_numbers);
 }
 
 static void
@@ -198,6 +268,7 @@ ortrain_check_report_finalize (GObject *object)
   OrtrainCheckReport *self = ORTRAIN_CHECK_REPORT (object);
 
   g_clear_object (&self->obstacles);
+  g_clear_object (&self->parameters);
   g_strfreev (self->notes);
 
   G_OBJECT_CLASS (ortrain_check_report_parent_class)->finalize (object);
@@ -227,6 +298,14 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
   properties[PROP_OBSTACLES] =
       ortrain_field_at (g_param_spec_object ("obstacles", NULL, NULL, G_TYPE_LIST_MODEL, flags),
                         G_STRUCT_OFFSET (OrtrainCheckReport, obstacles));
+  /**
+   * OrtrainCheckReport:parameters: (getter get_parameters)
+   *
+   * Every tensor of a floating type that the file holds, trained or not, a list of [class@ParameterInfo].
+   */
+  properties[PROP_PARAMETERS] =
+      ortrain_field_at (g_param_spec_object ("parameters", NULL, NULL, G_TYPE_LIST_MODEL, flags),
+                        G_STRUCT_OFFSET (OrtrainCheckReport, parameters));
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
@@ -234,6 +313,7 @@ static void
 ortrain_check_report_init (OrtrainCheckReport *self)
 {
   self->obstacles = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_OBSTACLE));
+  self->parameters = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_PARAMETER_INFO));
 }
 
 /**
@@ -267,6 +347,22 @@ ortrain_check_report_get_obstacles (OrtrainCheckReport *self)
 }
 
 /**
+ * ortrain_check_report_get_parameters: (get-property parameters)
+ * @self: the object
+ *
+ * Gets every tensor of a floating type that the file holds, in initializers and Constant nodes, in the order of the
+ * file: whether it is trained unless the options say otherwise, and why. Empty if the graph cannot be read.
+ *
+ * Returns: (transfer none) (nullable): a list of [class@ParameterInfo]
+ */
+GListModel *
+ortrain_check_report_get_parameters (OrtrainCheckReport *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_CHECK_REPORT (self), NULL);
+  return self->parameters;
+}
+
+/**
  * ortrain_check_report_get_notes:
  * @self: a report
  *
@@ -286,7 +382,7 @@ ortrain_check_report_get_notes (OrtrainCheckReport *self)
  * ortrain_check_report_get_n_trainable:
  * @self: a report
  *
- * Gets the number of initializers that are trained unless the options say otherwise.
+ * Gets the number of tensors that are trained unless the options say otherwise.
  *
  * Returns: the number
  */
@@ -301,7 +397,8 @@ ortrain_check_report_get_n_trainable (OrtrainCheckReport *self)
  * ortrain_check_report_to_string:
  * @self: a report
  *
- * Says all of it, one line each.
+ * Says all of it, one line each. Of the tensors that the file holds, those that are not trained are listed; constants
+ * of one number are counted.
  *
  * Returns: (transfer full): the text
  */
@@ -323,6 +420,7 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
       g_autofree char *line = ortrain_obstacle_to_string (obstacle);
       g_string_append_printf (text, "\n  %s", line);
     }
+  append_untrained (text, self->parameters);
   for (guint i = 0; self->notes != NULL && self->notes[i] != NULL; i++)
     g_string_append_printf (text, "\nnote: %s", self->notes[i]);
   return g_string_free (text, FALSE);
@@ -333,7 +431,7 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
  * @self: a model
  *
  * Lists everything that stands in the way of training a model, before anything runs: operators that are not known, have
- * no gradient, or have no kernel for their type.
+ * no gradient, or have no kernel for their type. And tells of each tensor of a floating type whether it is trained.
  *
  * Returns: (transfer full): the report
  */
@@ -357,8 +455,11 @@ ortrain_model_check (OrtrainModel *self)
     }
   if (whole != NULL || (graph != NULL && graph->outputs->len > 0))
     {
+      g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
+      g_autoptr (GHashTable) trained = g_hash_table_new (NULL, NULL);
       find_blocked (&check, graph);
-      report->trainable = find_without_gradient (&check, graph, &report->n_trainable);
+      report->trainable = find_without_gradient (&check, graph, roles, trained);
+      list_parameters (report, self, roles, trained, notes);
       note_scores (graph, notes);
       note_pairs (&check, notes);
       note_padding (&check, notes);

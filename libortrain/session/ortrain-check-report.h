@@ -18,6 +18,8 @@ gboolean ortrain_check_report_get_trainable (OrtrainCheckReport *self);
 ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_check_report_get_obstacles (OrtrainCheckReport *self);
 ORTRAIN_AVAILABLE_IN_ALL
+GListModel *ortrain_check_report_get_parameters (OrtrainCheckReport *self);
+ORTRAIN_AVAILABLE_IN_ALL
 char **ortrain_check_report_get_notes (OrtrainCheckReport *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_check_report_get_n_trainable (OrtrainCheckReport *self);

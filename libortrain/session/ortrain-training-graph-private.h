@@ -42,9 +42,4 @@ OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, Ort
                                                   GHashTable *padding_rows, GError **error);
 void ortrain_training_graph_free (OrtrainTrainingGraph *self);
 
-/* The initializers that would be trained when all that can be are: of a floating type, of rank 1 at least, in places
- * that gradients reach from `from` (values of the graph). Statistics of batch normalisation are not among them.
- * transfer container, of OrtrainValue */
-GPtrArray *ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingGraph, ortrain_training_graph_free)

@@ -5,6 +5,7 @@
 #include "grad/ortrain-loss-private.h"
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
+#include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-training-options-private.h"
 #include "transform/ortrain-optimizer-private.h"
 #include "transform/ortrain-vanishing-gradients-private.h"
@@ -130,145 +131,6 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
         return FALSE;
       ortrain_value_replace_uses (ortrain_node_output (node, 0), ortrain_node_output (stored, 0));
       ortrain_graph_delete_node (graph, node);
-    }
-  return TRUE;
-}
-
-/* ---- which initializers are trained ---- */
-
-static GHashTable *
-find_statistics (OrtrainGraph *graph)
-{
-  GHashTable *statistics = g_hash_table_new (NULL, NULL);
-  for (guint n = 0; n < graph->nodes->len; n++)
-    {
-      OrtrainNode *node = graph->nodes->pdata[n];
-      if (!is_batch_norm (node))
-        continue;
-      for (guint i = BN_MEAN; i <= BN_VARIANCE; i++)
-        if (is_weight (ortrain_node_input (node, i)))
-          g_hash_table_add (statistics, ortrain_node_input (node, i));
-    }
-  return statistics;
-}
-
-GPtrArray *
-ortrain_training_graph_find_candidates (OrtrainGraph *graph, GPtrArray *from)
-{
-  GPtrArray *candidates = g_ptr_array_new ();
-  g_autoptr (GHashTable) statistics = find_statistics (graph);
-  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
-  g_autoptr (GPtrArray) queue = g_ptr_array_copy (from, NULL, NULL);
-  while (queue->len > 0)
-    {
-      OrtrainValue *value = g_ptr_array_steal_index (queue, queue->len - 1);
-      if (value == NULL || !ortrain_dtype_is_floating (value->dtype) || !g_hash_table_add (seen, value))
-        continue;
-      OrtrainNode *node = value->producer;
-      if (node == NULL || (node->op != NULL && (node->op->flags & ORTRAIN_OP_NO_GRADIENT)))
-        continue;
-      for (guint i = 0; i < node->inputs->len; i++)
-        if (node->op == NULL || i >= 32 || !(node->op->no_grad_inputs >> i & 1))
-          g_ptr_array_add (queue, node->inputs->pdata[i]);
-    }
-  /* in the order of the file */
-  for (guint i = 0; i < graph->initializers->len; i++)
-    {
-      OrtrainValue *value = graph->initializers->pdata[i];
-      /* frozen already: a constant of the formula, stored in a Constant node */
-      if (g_hash_table_contains (seen, value) && is_weight (value) && value->rank >= 1 &&
-          value->role != ORTRAIN_ROLE_FROZEN && !g_hash_table_contains (statistics, value))
-        g_ptr_array_add (candidates, value);
-    }
-  return candidates;
-}
-
-static gboolean
-matches (const char *const *patterns, const char *name, gboolean *used)
-{
-  gboolean any = FALSE;
-  for (guint i = 0; patterns != NULL && patterns[i] != NULL; i++)
-    if (g_str_equal (patterns[i], name) || g_pattern_match_simple (patterns[i], name))
-      {
-        any = TRUE;
-        if (used != NULL)
-          used[i] = TRUE;
-      }
-  return any;
-}
-
-static gboolean
-check_used (const char *const *patterns, const gboolean *used, const char *option, GError **error)
-{
-  g_autoptr (GString) unused = g_string_new (NULL);
-  for (guint i = 0; patterns != NULL && patterns[i] != NULL; i++)
-    if (!used[i])
-      g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", patterns[i]);
-  if (unused->len == 0)
-    return TRUE;
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "the option '%s' names %s, which no initializer of the model fits", option, unused->str);
-  return FALSE;
-}
-
-/* Sets ROLE_PARAMETER on the chosen initializers of `graph`. `reachable`: names of those that the loss depends on. */
-static gboolean
-choose_parameters (OrtrainGraph *graph, GHashTable *reachable, OrtrainTrainingOptions *options, GError **error)
-{
-  const char *const *trainable = ortrain_training_options_get_trainable (options);
-  const char *const *frozen = ortrain_training_options_get_frozen (options);
-  guint n_trainable = trainable != NULL ? g_strv_length ((char **) trainable) : 0;
-  guint n_frozen = frozen != NULL ? g_strv_length ((char **) frozen) : 0;
-  g_autofree gboolean *trainable_used = g_new0 (gboolean, n_trainable + 1);
-  g_autofree gboolean *frozen_used = g_new0 (gboolean, n_frozen + 1);
-  g_autoptr (GHashTable) statistics = find_statistics (graph);
-  g_autoptr (GString) refused = g_string_new (NULL);
-  guint n_chosen = 0;
-  for (guint i = 0; i < graph->initializers->len; i++)
-    {
-      OrtrainValue *value = graph->initializers->pdata[i];
-      if (!is_weight (value))
-        continue;
-      gboolean can = g_hash_table_contains (reachable, value->name);
-      gboolean chosen = can;
-      if (trainable != NULL)
-        {
-          gboolean exact = g_strv_contains (trainable, value->name);
-          chosen = matches (trainable, value->name, trainable_used) && (can || exact);
-          /* A pattern takes what can be trained; a name is meant, and refused with the reason. Scalars are trained when
-           * they are named. */
-          if (exact && !can)
-            {
-              const char *why = NULL;
-              if (!ortrain_dtype_is_floating (value->dtype))
-                why = "it is of no floating type";
-              else if (g_hash_table_contains (statistics, value))
-                why = "it is a statistic of batch normalisation";
-              if (why != NULL)
-                g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "", value->name, why);
-            }
-        }
-      if (matches (frozen, value->name, frozen_used))
-        chosen = FALSE;
-      if (chosen)
-        {
-          value->role = ORTRAIN_ROLE_PARAMETER;
-          n_chosen++;
-        }
-    }
-  if (!check_used (trainable, trainable_used, "trainable", error) || !check_used (frozen, frozen_used, "frozen", error))
-    return FALSE;
-  if (refused->len > 0)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "asked to train %s",
-                   refused->str);
-      return FALSE;
-    }
-  if (n_chosen == 0)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "there is nothing to train: no initializer that the loss depends on is chosen");
-      return FALSE;
     }
   return TRUE;
 }
@@ -545,13 +407,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     OrtrainValue *loss = ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, error);
     if (loss == NULL)
       return NULL;
-    g_autoptr (GPtrArray) from = g_ptr_array_new ();
-    g_ptr_array_add (from, loss);
-    g_autoptr (GPtrArray) candidates = ortrain_training_graph_find_candidates (probe, from);
-    g_autoptr (GHashTable) reachable = g_hash_table_new (g_str_hash, g_str_equal);
-    for (guint i = 0; i < candidates->len; i++)
-      g_hash_table_add (reachable, ((OrtrainValue *) candidates->pdata[i])->name);
-    if (!choose_parameters (base, reachable, options, error))
+    g_autoptr (GHashTable) reached = ortrain_parameter_choice_find_reached (&loss, 1);
+    if (!ortrain_parameter_choice_apply (base, reached, options, error))
       return NULL;
   }
   if (ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN)

@@ -226,7 +226,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:trainable: (getter get_trainable) (setter set_trainable)
    *
-   * Names, or glob patterns of names, of the initializers that are trained.
+   * Names, or glob patterns of names, of the initializers and Constant nodes that are trained.
    */
   properties[PROP_TRAINABLE] = g_param_spec_boxed (
       "trainable", NULL, NULL, G_TYPE_STRV, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -661,7 +661,13 @@ ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for all
  * that can be
  *
- * Sets which initializers are trained.
+ * Sets which tensors of the model, initializers and Constant nodes, are trained. Without a choice, all weights are:
+ * what stands where an operator has a weight, and what scales or shifts channels that a weight made. Constants of
+ * formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
+ *
+ * A pattern chooses among the weights. A name overrules: it trains a constant too, if its type is floating and the loss
+ * depends on it. [method@CheckReport.get_parameters] lists which is which, and why. A pattern that fits no weight is an
+ * error when a session is made.
  */
 void
 ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char *const *patterns)
@@ -696,7 +702,8 @@ ortrain_training_options_get_frozen (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets which initializers are not trained.
+ * Sets which tensors of the model are not trained. What is frozen is not trained, whatever
+ * [property@TrainingOptions:trainable] says.
  */
 void
 ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns)

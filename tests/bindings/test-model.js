@@ -61,6 +61,16 @@ run({
         assert(`${report}`.includes('Riddle'));
     },
 
+    'what is trained'() {
+        const report = linearModel().check();
+        const list = [...report.parameters];
+        assert(list.every(p => p instanceof Ortrain.ParameterInfo));
+        equal(list.map(p => [p.name, p.shape, Number(p.n_elements), p.trained]),
+            [['fc.weight', '[3, 4]', 12, true], ['fc.bias', '[3]', 3, true]]);
+        equal([list[1].dtype, list[1].reason], [Ortrain.DType.FLOAT32, "bias of Gemm 'fc'"]);
+        assert(list[1].to_string().includes('trained'));
+    },
+
     'graph'() {
         const graph = linearModel().get_graph();
         equal([...graph.get_inputs()].map(v => v.name), ['x']);

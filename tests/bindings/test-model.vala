@@ -44,6 +44,9 @@ async Model load (string path, Cancellable? cancellable) throws Error {
 void test_check () throws Error {
     CheckReport good = linear_model ().check ();
     assert (good.trainable && good.obstacles.get_n_items () == 0);
+    var info = (ParameterInfo) good.parameters.get_item (1);
+    assert (info.name == "fc.bias" && info.dtype == DType.FLOAT32 && info.shape == "[3]" && info.n_elements == 3);
+    assert (info.trained && "bias of Gemm" in info.reason && "trained" in info.to_string ());
     var graph = new Graph ("g");
     graph.add_input ("x", DType.FLOAT32, { 2 });
     graph.add_initializer ("w", new Tensor.floats ({ 2 }, { 1, 2 }));

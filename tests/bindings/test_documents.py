@@ -47,7 +47,7 @@ class Documents(unittest.TestCase):
     def test_tutorial(self):
         variables, printed = {}, []
         variables["print"] = lambda *values: printed.append(" ".join(map(str, values)))
-        self.assertEqual(self.type("doc/tutorial.md", variables), 10)
+        self.assertEqual(self.type("doc/tutorial.md", variables), 11)
         accuracy = float(re.search(r"^accuracy ([\d.]+) %", variables["said"], re.M)[1])
         self.assertGreater(accuracy, 90)
         self.assertGreater(float(printed[-1]), 0.9)             # the model that was given back

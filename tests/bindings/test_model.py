@@ -117,6 +117,27 @@ class Checks(unittest.TestCase):
         self.assertEqual(report.get_notes(), [])
         self.assertIn("trainable", str(report))
 
+    def test_parameters(self):
+        """Every tensor of a floating type, trained or not, and why."""
+        graph = Ortrain.Graph.new("g")
+        graph.add_input("x", Ortrain.DType.FLOAT32, [2, 3])
+        graph.add_initializer("w", Ortrain.Tensor(np.ones((3, 4), np.float32)))
+        graph.add_initializer("scale", Ortrain.Tensor(np.ones((1,), np.float32)))
+        graph.add_node("MatMul", "", "product", ["x", "w"], ["a"])
+        graph.add_node("Mul", "", "scaled", ["a", "scale"], ["y"])
+        graph.add_output("y")
+        report = Ortrain.Model.new_from_graph(graph).check()
+        self.assertEqual([(p.name, p.dtype, p.shape, p.n_elements, p.trained, p.reason) for p in report.parameters],
+                         [("w", Ortrain.DType.FLOAT32, "[3, 4]", 12, True, "weight of MatMul 'product'"),
+                          ("scale", Ortrain.DType.FLOAT32, "[1]", 1, False, "one number: operand of Mul 'scaled'")])
+        info = report.get_parameters()[1]
+        self.assertIsInstance(info, Ortrain.ParameterInfo)
+        self.assertEqual((info.get_name(), info.get_dtype(), info.get_shape(), info.get_n_elements(), info.get_trained(),
+                          info.get_reason()),
+                         ("scale", Ortrain.DType.FLOAT32, "[1]", 1, False, "one number: operand of Mul 'scaled'"))
+        self.assertEqual(info.to_string(), "scale: float32 [1], not trained: one number: operand of Mul 'scaled'")
+        self.assertIn("constants of one number, not trained: 1", str(report))
+
     def test_every_obstacle_at_once(self):
         graph = Ortrain.Graph.new("g")
         graph.add_input("x", Ortrain.DType.FLOAT32, [2, 3])

@@ -303,7 +303,11 @@ def strict(text):
 class Json(unittest.TestCase):
     def test_all(self):
         self.assertEqual(strict(ortrain("check", "cnn.onnx", "--json")[0])["trainable"], True)
+        tensors = strict(ortrain("info", "cnn.onnx", "--parameters", "--json")[0])["floating_tensors"]
+        self.assertEqual(tensors, strict(ortrain("check", "cnn.onnx", "--json")[0])["floating_tensors"])
+        self.assertEqual({tuple(tensor) for tensor in tensors}, {("name", "type", "shape", "elements", "trained", "reason")})
         info = strict(ortrain("info", "cnn.onnx", "--json")[0])
+        self.assertEqual(sum(tensor["elements"] for tensor in tensors), info["parameters"])
         self.assertEqual([value["name"] for value in info["inputs"] + info["outputs"]], ["image", "logits"])
         self.assertGreater(info["parameters"], 100)
         plan = strict(ortrain("plan", "cnn.onnx", "--batch", "4", "--json")[0])
@@ -372,6 +376,9 @@ class Work(unittest.TestCase):
     def test_info(self):
         self.assertIn("image", ortrain("info", "cnn.onnx")[0])
         self.assertIn("Conv", ortrain("info", "cnn.onnx", "--nodes")[0])
+        self.assertRegex(ortrain("info", "cnn.onnx", "--parameters")[0],
+                         r"(?m)^trained +\d+  \S+ float32 \[.*\]: weight of Conv '[\s\S]*^not trained +\d+ .*: running "
+                         r"statistic of BatchNormalization '[\s\S]*^\d+ tensors with \d+ elements are trained, \d+ with ")
         self.assertTrue(ortrain("info", "cnn.onnx", "--dot")[0].startswith("digraph"))
 
     def test_verify(self):

@@ -46,6 +46,7 @@ run (int argc, char *argv[])
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);
+  command_add_parameters (builder, ortrain_check_report_get_parameters (report));
   json_builder_set_member_name (builder, "notes");
   json_builder_begin_array (builder);
   g_auto (GStrv) notes = ortrain_check_report_get_notes (report);

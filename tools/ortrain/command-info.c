@@ -22,14 +22,49 @@ add_values (JsonBuilder *builder, const char *name, GListModel *values)
   json_builder_end_array (builder);
 }
 
+/* ---- the tensors of a floating type ---- */
+
+/* More constants of one number than this are counted, not listed. */
+#define MAX_NUMBERS 16
+
+static void
+print_parameters (GListModel *parameters)
+{
+  guint n_trained = 0, n_numbers = 0, n_left_out = 0;
+  guint64 n_elements = 0, n_untrained = 0;
+  for (guint i = 0; i < g_list_model_get_n_items (parameters); i++)
+    {
+      g_autoptr (OrtrainParameterInfo) info = g_list_model_get_item (parameters, i);
+      const guint64 n = ortrain_parameter_info_get_n_elements (info);
+      const gboolean trained = ortrain_parameter_info_get_trained (info);
+      n_trained += trained;
+      n_elements += trained ? n : 0;
+      n_untrained += trained ? 0 : n;
+      if (!trained && n == 1 && n_numbers++ >= MAX_NUMBERS)
+        {
+          n_left_out++;
+          continue;
+        }
+      g_print ("%-11s %12" G_GUINT64_FORMAT "  %s %s %s: %s\n", trained ? "trained" : "not trained", n,
+               ortrain_parameter_info_get_name (info), ortrain_dtype_get_name (ortrain_parameter_info_get_dtype (info)),
+               ortrain_parameter_info_get_shape (info), ortrain_parameter_info_get_reason (info));
+    }
+  if (n_left_out > 0)
+    g_print ("and %u more constants of one number, not trained (--json lists them)\n", n_left_out);
+  g_print ("%u tensors with %" G_GUINT64_FORMAT " elements are trained, %u with %" G_GUINT64_FORMAT " are not\n",
+           n_trained, n_elements, g_list_model_get_n_items (parameters) - n_trained, n_untrained);
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
-  gboolean json = FALSE, dot = FALSE, nodes = FALSE;
+  gboolean json = FALSE, dot = FALSE, nodes = FALSE, parameters = FALSE;
   const GOptionEntry entries[] = {
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { "dot", 0, 0, G_OPTION_ARG_NONE, &dot, "Print the graph in the language of Graphviz", NULL },
     { "nodes", 0, 0, G_OPTION_ARG_NONE, &nodes, "Print every node", NULL },
+    { "parameters", 0, 0, G_OPTION_ARG_NONE, &parameters,
+      "Print every tensor of a floating type: whether it is trained, and why", NULL },
     { NULL },
   };
   ExitStatus status;
@@ -39,6 +74,14 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
+  g_autoptr (OrtrainCheckReport) report = parameters ? ortrain_model_check (model) : NULL;
+  if (report != NULL && ortrain_model_get_graph (model, &error) == NULL)
+    return command_fail (error);
+  if (report != NULL && !json)
+    {
+      print_parameters (ortrain_check_report_get_parameters (report));
+      return EXIT_OK;
+    }
   if (!json && !dot && !nodes)
     {
       g_autofree char *text = ortrain_model_to_string (model);
@@ -73,10 +116,12 @@ run (int argc, char *argv[])
   add_values (builder, "inputs", ortrain_graph_get_inputs (graph));
   add_values (builder, "outputs", ortrain_graph_get_outputs (graph));
   add_values (builder, "initializers", ortrain_graph_get_initializers (graph));
+  if (report != NULL)
+    command_add_parameters (builder, ortrain_check_report_get_parameters (report));
   json_builder_end_object (builder);
   command_print_json (builder);
   return EXIT_OK;
 }
 
-const Command command_info = { "info", "MODEL [--json | --nodes | --dot]",
+const Command command_info = { "info", "MODEL [--parameters] [--json | --nodes | --dot]",
                                "Tell what a model is: inputs, outputs, operators, parameters", run };

@@ -221,3 +221,29 @@ command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolea
         g_print ("'%s' and '%s' have equal values: they are trained as one\n", first, second);
     }
 }
+
+void
+command_add_parameters (JsonBuilder *builder, GListModel *parameters)
+{
+  json_builder_set_member_name (builder, "floating_tensors");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < g_list_model_get_n_items (parameters); i++)
+    {
+      g_autoptr (OrtrainParameterInfo) info = g_list_model_get_item (parameters, i);
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "name");
+      json_builder_add_string_value (builder, ortrain_parameter_info_get_name (info));
+      json_builder_set_member_name (builder, "type");
+      json_builder_add_string_value (builder, ortrain_dtype_get_name (ortrain_parameter_info_get_dtype (info)));
+      json_builder_set_member_name (builder, "shape");
+      json_builder_add_string_value (builder, ortrain_parameter_info_get_shape (info));
+      json_builder_set_member_name (builder, "elements");
+      json_builder_add_int_value (builder, (gint64) ortrain_parameter_info_get_n_elements (info));
+      json_builder_set_member_name (builder, "trained");
+      json_builder_add_boolean_value (builder, ortrain_parameter_info_get_trained (info));
+      json_builder_set_member_name (builder, "reason");
+      json_builder_add_string_value (builder, ortrain_parameter_info_get_reason (info));
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+}

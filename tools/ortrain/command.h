@@ -35,6 +35,8 @@ gboolean command_parse (const Command *command, const GOptionEntry *entries, int
  */
 ExitStatus command_fail (GError *error);
 ExitStatus command_usage (const Command *command, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/* Member "floating_tensors": a list of OrtrainParameterInfo, as objects. */
+void command_add_parameters (JsonBuilder *builder, GListModel *parameters);
 void command_print_json (JsonBuilder *builder);
 void command_add_number (JsonBuilder *builder, double number); /* JSON has no NaN: null */
 char *command_format_bytes (guint64 bytes);                    /* "17.2 MiB" */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* What a stored tensor is to the model: a weight, which training changes, or a constant of a formula. */
+typedef struct
+{
+  OrtrainValue *value;
+  gboolean is_weight;
+  gboolean is_statistic; /* of a normalization: the forward pass may change it */
+  char *reason;          /* "bias of Conv 'conv1'", "one number: operand of Mul 'scale'" */
+} OrtrainParameterRole;
+
+/* One entry for each initializer of a floating type, in the order of the file; Constant nodes are initializers of the
+ * graph. The graph is bound, upgraded, sorted, and its types and shapes are inferred. It is not changed. The time is
+ * linear in the size of the graph. transfer full, of OrtrainParameterRole */
+GArray *ortrain_parameter_roles_find (OrtrainGraph *graph);

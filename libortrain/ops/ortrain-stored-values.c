@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-stored-values-private.h"
+
+#include "core/ortrain-dtype-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What a mask adds where nothing may be seen; no weight is that large. */
+#define FAR_BELOW (-1e4)
+/* Some exporters write -100, as the models do. */
+#define BELOW (-100.0)
+#define TOLERANCE 2e-3
+
+static double
+get_element (OrtrainDType dtype, const guint8 *data, gint64 i)
+{
+  const guint8 *at = data + (gsize) i * ortrain_dtype_get_size (dtype);
+  float single;
+  double wide;
+  guint16 half;
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    {
+      memcpy (&single, at, sizeof single);
+      return (double) single;
+    }
+  if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    {
+      memcpy (&wide, at, sizeof wide);
+      return wide;
+    }
+  memcpy (&half, at, sizeof half);
+  return (double) (dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (half) : ortrain_bfloat16_to_float (half));
+}
+
+/* Zeros, and one large negative number. */
+static gboolean
+is_mask (OrtrainDType dtype, const guint8 *data, gint64 n)
+{
+  double low = 0;
+  for (gint64 i = 0; i < n; i++)
+    {
+      const double x = get_element (dtype, data, i);
+      if (x == 0 || x == low)
+        continue;
+      if (low == 0 && x <= BELOW)
+        low = x;
+      else if (!(x <= FAR_BELOW))
+        return FALSE;
+    }
+  return low < 0;
+}
+
+/* Each column holds the sines, or the cosines, of the multiples of one angle: rows 0, 1 and 2 determine that. */
+static gboolean
+is_sinusoid (OrtrainDType dtype, const guint8 *data, gint64 n_rows, gint64 n_columns)
+{
+  gboolean moves = FALSE;
+  if (n_rows < 3 || n_columns < 2)
+    return FALSE;
+  for (gint64 j = 0; j < n_columns; j++)
+    {
+      const double a = get_element (dtype, data, j), b = get_element (dtype, data, n_columns + j);
+      const double c = get_element (dtype, data, 2 * n_columns + j);
+      const gboolean is_cosine = fabs (a - 1) <= TOLERANCE && fabs (c - (2 * b * b - 1)) <= TOLERANCE;
+      const gboolean is_sine = fabs (a) <= TOLERANCE && fabs (c * c - 4 * b * b * (1 - b * b)) <= TOLERANCE;
+      if ((!is_cosine && !is_sine) || fabs (b) > 1 + TOLERANCE)
+        return FALSE;
+      moves = moves || fabs (b - a) > 0.1;
+    }
+  return moves;
+}
+
+static gboolean
+is_grid (OrtrainDType dtype, const guint8 *data, gint64 n)
+{
+  double lowest = INFINITY, highest = -INFINITY;
+  for (gint64 i = 0; i < n; i++)
+    {
+      const double x = get_element (dtype, data, i);
+      if (!isfinite (x) || 2 * x != rint (2 * x))
+        return FALSE;
+      lowest = MIN (lowest, x);
+      highest = MAX (highest, x);
+    }
+  return highest - lowest > 1;
+}
+
+static gboolean
+has_no_number (OrtrainDType dtype, const guint8 *data, gint64 n)
+{
+  for (gint64 i = 0; i < n; i++)
+    if (!isfinite (get_element (dtype, data, i)))
+      return TRUE;
+  return FALSE;
+}
+
+static guint
+count_wide_axes (OrtrainTensor *tensor)
+{
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  guint n = 0;
+  for (gsize i = 0; i < rank; i++)
+    n += dims[i] != 1;
+  return n;
+}
+
+const char *
+ortrain_stored_values_explain (OrtrainTensor *tensor, gboolean broadcast)
+{
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+  const gint64 n = ortrain_tensor_get_n_elements (tensor);
+  const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  if (data == NULL)
+    return NULL;
+  if (is_mask (dtype, data, n))
+    return "mask";
+  if (broadcast && has_no_number (dtype, data, n))
+    return "mask";
+  if (rank >= 2 && is_sinusoid (dtype, data, dims[rank - 2], dims[rank - 1]))
+    return "sinusoids of positions";
+  if (broadcast && count_wide_axes (tensor) >= 2 && is_grid (dtype, data, n))
+    return "grid of positions";
+  return NULL;
+}
+
+const char *
+ortrain_stored_values_explain_grid (OrtrainTensor *tensor)
+{
+  const gint64 n = ortrain_tensor_get_n_elements (tensor);
+  const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
+  return data != NULL && is_grid (ortrain_tensor_get_dtype (tensor), data, n) ? "positions" : NULL;
+}
+
+gboolean
+ortrain_stored_values_are (OrtrainTensor *tensor, double number)
+{
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+  const gint64 n = ortrain_tensor_get_n_elements (tensor);
+  const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
+  for (gint64 i = 0; data != NULL && i < n; i++)
+    if (get_element (dtype, data, i) != number)
+      return FALSE;
+  return data != NULL;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+#include "session/ortrain-training-options.h"
+
+/* Which tensors of a model are trained: those that are weights by their role (ops/ortrain-parameter-roles.c) and that a
+ * gradient reaches, unless the options say otherwise. */
+
+/* The names of all values of floating types that gradients of `from` reach. */
+GHashTable *ortrain_parameter_choice_find_reached (OrtrainValue *const *from, guint n);
+/* Sets ROLE_PARAMETER on the chosen initializers of `graph`. `reached` may be of another copy of the graph. */
+gboolean ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, OrtrainTrainingOptions *options,
+                                         GError **error);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-parameter-choice-private.h"
+
+#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-parameter-roles-private.h"
+
+GHashTable *
+ortrain_parameter_choice_find_reached (OrtrainValue *const *from, guint n)
+{
+  GHashTable *reached = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  g_autoptr (GPtrArray) stack = g_ptr_array_new ();
+  for (guint i = 0; i < n; i++)
+    g_ptr_array_add (stack, from[i]);
+  while (stack->len > 0)
+    {
+      OrtrainValue *value = g_ptr_array_steal_index (stack, stack->len - 1);
+      if (value == NULL || !ortrain_dtype_is_floating (value->dtype) || !g_hash_table_add (seen, value))
+        continue;
+      g_hash_table_add (reached, g_strdup (value->name));
+      OrtrainNode *node = value->producer;
+      if (node == NULL || (node->op != NULL && (node->op->flags & ORTRAIN_OP_NO_GRADIENT)))
+        continue;
+      for (guint i = 0; i < node->inputs->len; i++)
+        if (node->op == NULL || i >= 32 || !(node->op->no_grad_inputs >> i & 1))
+          g_ptr_array_add (stack, node->inputs->pdata[i]);
+    }
+  return reached;
+}
+
+/* ---- the options ---- */
+
+typedef struct
+{
+  const char *option;
+  const char *const *patterns; /* or NULL */
+  GHashTable *exact;           /* those of them without a pattern's meaning too: names */
+  gboolean *used;              /* by the positions of the patterns */
+  GPtrArray *fits_constant;    /* for each pattern: the reason of a constant that it fits, or NULL */
+} Choice;
+
+static void
+choice_init (Choice *self, const char *option, const char *const *patterns)
+{
+  const guint n = patterns != NULL ? g_strv_length ((char **) patterns) : 0;
+  *self = (Choice){ .option = option, .patterns = patterns };
+  self->exact = g_hash_table_new (g_str_hash, g_str_equal);
+  self->used = g_new0 (gboolean, n + 1);
+  self->fits_constant = g_ptr_array_new_full (n, g_free);
+  g_ptr_array_set_size (self->fits_constant, (gint) n);
+  for (guint i = 0; i < n; i++)
+    g_hash_table_insert (self->exact, (gpointer) patterns[i], GUINT_TO_POINTER (i + 1));
+}
+
+static void
+choice_clear (Choice *self)
+{
+  g_clear_pointer (&self->exact, g_hash_table_unref);
+  g_clear_pointer (&self->used, g_free);
+  g_clear_pointer (&self->fits_constant, g_ptr_array_unref);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
+
+static gboolean
+names_exactly (Choice *self, const char *name)
+{
+  guint place = GPOINTER_TO_UINT (g_hash_table_lookup (self->exact, name));
+  if (place > 0)
+    self->used[place - 1] = TRUE;
+  return place > 0;
+}
+
+/* reason: of a tensor that patterns do not choose, since it is no weight; or NULL. */
+static gboolean
+fits (Choice *self, const char *name, const char *reason)
+{
+  gboolean any = FALSE;
+  for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
+    {
+      if (!g_pattern_match_simple (self->patterns[i], name))
+        continue;
+      if (reason == NULL)
+        any = self->used[i] = TRUE;
+      else if (self->fits_constant->pdata[i] == NULL)
+        self->fits_constant->pdata[i] = g_strdup_printf ("'%s', which is a constant (%s)", name, reason);
+    }
+  return any;
+}
+
+static gboolean
+check_used (const Choice *self, GError **error)
+{
+  g_autoptr (GString) unused = g_string_new (NULL), constants = g_string_new (NULL);
+  for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
+    if (!self->used[i])
+      {
+        g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", self->patterns[i]);
+        if (self->fits_constant->pdata[i] != NULL)
+          g_string_append_printf (constants, "; '%s' fits %s: give its name to train it", self->patterns[i],
+                                  (const char *) self->fits_constant->pdata[i]);
+      }
+  if (unused->len == 0)
+    return TRUE;
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "the option '%s' names %s, which no initializer of the model fits%s", self->option, unused->str,
+               constants->str);
+  return FALSE;
+}
+
+/* Why a tensor cannot be trained even if it is named; or NULL. */
+static const char *
+find_refusal (const OrtrainValue *value)
+{
+  if (!ortrain_dtype_is_floating (value->dtype))
+    return "it is of no floating type";
+  for (guint u = 0; u < value->uses->len; u++)
+    {
+      const OrtrainUse *use = &g_array_index (value->uses, OrtrainUse, u);
+      if (use->node->op != NULL && use->index < 32 && (use->node->op->host_inputs >> use->index & 1))
+        return "it decides a shape";
+    }
+  return NULL;
+}
+
+gboolean
+ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, OrtrainTrainingOptions *options,
+                                GError **error)
+{
+  g_auto (Choice) trainable = { 0 }, frozen = { 0 };
+  g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
+  g_autoptr (GString) refused = g_string_new (NULL);
+  guint n_chosen = 0, next = 0;
+  choice_init (&trainable, "trainable", ortrain_training_options_get_trainable (options));
+  choice_init (&frozen, "frozen", ortrain_training_options_get_frozen (options));
+  for (guint i = 0; i < graph->initializers->len; i++)
+    {
+      OrtrainValue *value = graph->initializers->pdata[i];
+      const OrtrainParameterRole *role = next < roles->len ? &g_array_index (roles, OrtrainParameterRole, next) : NULL;
+      role = role != NULL && role->value == value ? role : NULL; /* of no floating type */
+      next += role != NULL;
+      if (value->tensor == NULL || value->producer != NULL)
+        continue;
+      const gboolean is_weight = role != NULL && role->is_weight;
+      gboolean chosen = is_weight && g_hash_table_contains (reached, value->name);
+      if (trainable.patterns != NULL)
+        {
+          /* A pattern chooses among the weights; a name is meant, whatever it names. */
+          const gboolean exact = names_exactly (&trainable, value->name);
+          const gboolean fitting = fits (&trainable, value->name,
+                                         is_weight      ? NULL
+                                         : role != NULL ? role->reason
+                                                        : "of no floating type");
+          const char *why = exact ? find_refusal (value) : NULL;
+          /* such as a statistic of batch normalisation */
+          if (exact && why == NULL && role != NULL && !is_weight && !g_hash_table_contains (reached, value->name) &&
+              value->uses->len > 0)
+            why = role->reason;
+          if (why != NULL)
+            g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "", value->name, why);
+          chosen = exact || (fitting && chosen);
+        }
+      const gboolean named_frozen = names_exactly (&frozen, value->name);
+      if (fits (&frozen, value->name, NULL) || named_frozen)
+        chosen = FALSE;
+      if (!chosen)
+        continue;
+      value->role = ORTRAIN_ROLE_PARAMETER;
+      n_chosen++;
+    }
+  if (!check_used (&trainable, error) || !check_used (&frozen, error))
+    return FALSE;
+  if (refused->len > 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "asked to train %s",
+                   refused->str);
+      return FALSE;
+    }
+  if (n_chosen == 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                   "there is nothing to train: no weight that the loss depends on is chosen");
+      return FALSE;
+    }
+  return TRUE;
+}

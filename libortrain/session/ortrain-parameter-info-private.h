@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-parameter-info.h"
+#include "tensor/ortrain-tensor.h"
+
+OrtrainParameterInfo *ortrain_parameter_info_new (const char *name, OrtrainTensor *tensor, gboolean trained,
+                                                  const char *reason);

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-parameter-info-private.h"
+
+#include "core/ortrain-field-private.h"
+#include "ortrain-enum-types.h"
+#include "tensor/ortrain-tensor-private.h"
+
+/**
+ * OrtrainParameterInfo:
+ *
+ * One tensor of a floating type that a model's file holds: its shape, whether it is trained, and why. Immutable, safe to
+ * use from any thread.
+ */
+
+struct _OrtrainParameterInfo
+{
+  GObject parent_instance;
+
+  char *name;
+  OrtrainDType dtype;
+  char *shape;
+  guint64 n_elements;
+  gboolean trained;
+  char *reason;
+};
+
+G_DEFINE_FINAL_TYPE (OrtrainParameterInfo, ortrain_parameter_info, G_TYPE_OBJECT)
+
+enum
+{
+  PROP_0,
+  PROP_NAME,
+  PROP_DTYPE,
+  PROP_SHAPE,
+  PROP_N_ELEMENTS,
+  PROP_TRAINED,
+  PROP_REASON,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+OrtrainParameterInfo *
+ortrain_parameter_info_new (const char *name, OrtrainTensor *tensor, gboolean trained, const char *reason)
+{
+  OrtrainParameterInfo *self = g_object_new (ORTRAIN_TYPE_PARAMETER_INFO, NULL);
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  self->name = g_strdup (name);
+  self->dtype = ortrain_tensor_get_dtype (tensor);
+  self->shape = ortrain_shape_to_string (dims, rank);
+  self->n_elements = (guint64) ortrain_tensor_get_n_elements (tensor);
+  self->trained = trained;
+  self->reason = g_strdup (reason);
+  return self;
+}
+
+static void
+ortrain_parameter_info_finalize (GObject *object)
+{
+  OrtrainParameterInfo *self = ORTRAIN_PARAMETER_INFO (object);
+
+  g_free (self->name);
+  g_free (self->shape);
+  g_free (self->reason);
+
+  G_OBJECT_CLASS (ortrain_parameter_info_parent_class)->finalize (object);
+}
+
+static void
+ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->finalize = ortrain_parameter_info_finalize;
+  object_class->get_property = ortrain_field_get_property;
+
+  /**
+   * OrtrainParameterInfo:name: (getter get_name)
+   *
+   * The name of the tensor: of an initializer, or of a Constant node's output.
+   */
+  properties[PROP_NAME] = ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags),
+                                            G_STRUCT_OFFSET (OrtrainParameterInfo, name));
+  /**
+   * OrtrainParameterInfo:dtype: (getter get_dtype)
+   *
+   * The type of its elements.
+   */
+  properties[PROP_DTYPE] =
+      ortrain_field_at (g_param_spec_enum ("dtype", NULL, NULL, ORTRAIN_TYPE_DTYPE, ORTRAIN_DTYPE_UNDEFINED, flags),
+                        G_STRUCT_OFFSET (OrtrainParameterInfo, dtype));
+  /**
+   * OrtrainParameterInfo:shape: (getter get_shape)
+   *
+   * Its shape, as "[64, 3, 7, 7]".
+   */
+  properties[PROP_SHAPE] = ortrain_field_at (g_param_spec_string ("shape", NULL, NULL, NULL, flags),
+                                             G_STRUCT_OFFSET (OrtrainParameterInfo, shape));
+  /**
+   * OrtrainParameterInfo:n-elements: (getter get_n_elements)
+   *
+   * The number of its elements.
+   */
+  properties[PROP_N_ELEMENTS] =
+      ortrain_field_at (g_param_spec_uint64 ("n-elements", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                        G_STRUCT_OFFSET (OrtrainParameterInfo, n_elements));
+  /**
+   * OrtrainParameterInfo:trained: (getter get_trained)
+   *
+   * Whether it is trained unless the options say otherwise.
+   */
+  properties[PROP_TRAINED] = ortrain_field_at (g_param_spec_boolean ("trained", NULL, NULL, FALSE, flags),
+                                               G_STRUCT_OFFSET (OrtrainParameterInfo, trained));
+  /**
+   * OrtrainParameterInfo:reason: (getter get_reason)
+   *
+   * Why it is trained, or why not: "bias of Conv 'conv1'", "one number: operand of Mul 'scale'".
+   */
+  properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
+                                              G_STRUCT_OFFSET (OrtrainParameterInfo, reason));
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_parameter_info_init (OrtrainParameterInfo *self)
+{
+}
+
+/**
+ * ortrain_parameter_info_get_name: (get-property name)
+ * @self: the object
+ *
+ * Gets the name of the tensor: of an initializer, or of a Constant node's output.
+ *
+ * Returns: (transfer none) (nullable): the name of the tensor: of an initializer, or of a Constant node's output
+ */
+const char *
+ortrain_parameter_info_get_name (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
+  return self->name;
+}
+
+/**
+ * ortrain_parameter_info_get_dtype: (get-property dtype)
+ * @self: the object
+ *
+ * Gets the type of its elements.
+ *
+ * Returns: the type of its elements
+ */
+OrtrainDType
+ortrain_parameter_info_get_dtype (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), ORTRAIN_DTYPE_UNDEFINED);
+  return self->dtype;
+}
+
+/**
+ * ortrain_parameter_info_get_shape: (get-property shape)
+ * @self: the object
+ *
+ * Gets its shape, as "[64, 3, 7, 7]".
+ *
+ * Returns: (transfer none) (nullable): its shape, as "[64, 3, 7, 7]"
+ */
+const char *
+ortrain_parameter_info_get_shape (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
+  return self->shape;
+}
+
+/**
+ * ortrain_parameter_info_get_n_elements: (get-property n-elements)
+ * @self: the object
+ *
+ * Gets the number of its elements.
+ *
+ * Returns: the number of its elements
+ */
+guint64
+ortrain_parameter_info_get_n_elements (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), 0);
+  return self->n_elements;
+}
+
+/**
+ * ortrain_parameter_info_get_trained: (get-property trained)
+ * @self: the object
+ *
+ * Gets whether it is trained unless the options say otherwise.
+ *
+ * Returns: whether it is trained unless the options say otherwise
+ */
+gboolean
+ortrain_parameter_info_get_trained (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), FALSE);
+  return self->trained;
+}
+
+/**
+ * ortrain_parameter_info_get_reason: (get-property reason)
+ * @self: the object
+ *
+ * Gets why it is trained, or why not: "bias of Conv 'conv1'", "one number: operand of Mul 'scale'".
+ *
+ * Returns: (transfer none) (nullable): why it is trained, or why not: "bias of Conv 'conv1'", "one number: operand of Mul 'scale'"
+ */
+const char *
+ortrain_parameter_info_get_reason (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
+  return self->reason;
+}
+
+/**
+ * ortrain_parameter_info_to_string:
+ * @self: the object
+ *
+ * Describes the tensor in one line: name, type, shape, whether it is trained, and why.
+ *
+ * Returns: (transfer full): the line
+ */
+char *
+ortrain_parameter_info_to_string (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
+  return g_strdup_printf ("%s: %s %s, %s: %s", self->name, ortrain_dtype_get_name (self->dtype), self->shape,
+                          self->trained ? "trained" : "not trained", self->reason);
+}
