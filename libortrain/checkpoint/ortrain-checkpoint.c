@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "checkpoint/ortrain-checkpoint-private.h"
 
+#include "core/ortrain-fork-private.h"
+
 #include <string.h>
 
 /**
@@ -190,7 +192,7 @@ ortrain_checkpoint_load_async (const char *path, GCancellable *cancellable, GAsy
   g_autoptr (GTask) task = g_task_new (NULL, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_checkpoint_load_async);
   g_task_set_task_data (task, g_strdup (path), g_free);
-  g_task_run_in_thread (task, load_thread);
+  ortrain_task_run_in_thread (task, load_thread);
 }
 
 /**
@@ -326,7 +328,7 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
   g_task_set_task_data (task, job, save_job_free);
   /* A save that was cancelled too late has replaced the checkpoint: then that is what the caller is told. */
   g_task_set_check_cancellable (task, FALSE);
-  g_task_run_in_thread (task, save_thread);
+  ortrain_task_run_in_thread (task, save_thread);
 }
 
 /**

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-thread-pool-private.h"
 
+#include "core/ortrain-fork-private.h"
 #include "core/ortrain-mapped-file-private.h"
 
 #include <linux/futex.h>
@@ -27,6 +28,7 @@ struct _OrtrainThreadPool
   guint n_threads; /* workers and the caller */
   guint n_workers;
   GThread **workers;
+  _Atomic guint32 fork_generation; /* in which the workers were started */
 
   /* the job */
   OrtrainParallelFunc func;
@@ -216,16 +218,9 @@ ortrain_thread_pool_set_worker_init (void (*func) (void))
   worker_init = func;
 }
 
-OrtrainThreadPool *
-ortrain_thread_pool_new (guint n_threads)
+static void
+start_workers (OrtrainThreadPool *pool, guint n_threads)
 {
-  if (n_threads == 0)
-    n_threads = count_cores ();
-  n_threads = MIN (n_threads, 1024);
-
-  OrtrainThreadPool *pool = g_aligned_alloc0 (1, sizeof *pool, 64);
-  g_atomic_ref_count_init (&pool->ref_count);
-  pool->workers = g_new0 (GThread *, n_threads);
   for (guint i = 1; i < n_threads; i++)
     {
       WorkerArgs *args = g_new (WorkerArgs, 1);
@@ -238,11 +233,44 @@ ortrain_thread_pool_new (guint n_threads)
         }
       pool->workers[pool->n_workers++] = thread;
     }
-  pool->n_threads = pool->n_workers + 1;
   /* What threads take when they start, they take now, and not in the middle of somebody's hundredth step. */
   guint32 n_started;
   while ((n_started = atomic_load (&pool->n_started)) < pool->n_workers)
     futex_wait (&pool->n_started, n_started);
+}
+
+/* In the child of a fork there are no workers: new ones, with nothing of the old ones' state. FALSE while another thread
+ * does it. The old threads' handles belong to nobody now. */
+static gboolean
+restart_workers (OrtrainThreadPool *pool, guint32 generation)
+{
+  guint32 old = atomic_load (&pool->fork_generation);
+  if (old == G_MAXUINT32 || !atomic_compare_exchange_strong (&pool->fork_generation, &old, G_MAXUINT32))
+    return FALSE;
+  atomic_store (&pool->state, 0);
+  atomic_store (&pool->n_sleepers, 0);
+  atomic_store (&pool->caller_sleeps, FALSE);
+  atomic_store (&pool->n_started, 0);
+  atomic_store (&pool->busy, FALSE);
+  pool->n_workers = 0;
+  start_workers (pool, pool->n_threads);
+  atomic_store (&pool->fork_generation, generation);
+  return TRUE;
+}
+
+OrtrainThreadPool *
+ortrain_thread_pool_new (guint n_threads)
+{
+  if (n_threads == 0)
+    n_threads = count_cores ();
+  n_threads = MIN (n_threads, 1024);
+
+  OrtrainThreadPool *pool = g_aligned_alloc0 (1, sizeof *pool, 64);
+  g_atomic_ref_count_init (&pool->ref_count);
+  pool->workers = g_new0 (GThread *, n_threads);
+  atomic_store (&pool->fork_generation, ortrain_fork_generation ());
+  start_workers (pool, n_threads);
+  pool->n_threads = pool->n_workers + 1;
   return pool;
 }
 
@@ -261,7 +289,8 @@ ortrain_thread_pool_unref (OrtrainThreadPool *pool)
   atomic_store (&pool->stop, TRUE);
   atomic_fetch_add (&pool->generation, 1);
   futex_wake (&pool->generation, G_MAXINT);
-  for (guint i = 0; i < pool->n_workers; i++)
+  /* threads of the process that this one was forked from cannot be waited for */
+  for (guint i = 0; i < pool->n_workers && atomic_load (&pool->fork_generation) == ortrain_fork_generation (); i++)
     g_thread_join (pool->workers[i]);
   g_free (pool->workers);
   g_aligned_free (pool);
@@ -286,6 +315,13 @@ ortrain_parallel_for (OrtrainThreadPool *pool, gint64 n, gint64 grain, OrtrainPa
     {
       guint worker = pool != NULL && current_worker < pool->n_threads ? current_worker : 0;
       run_inline (func, data, n, grain, n_chunks, worker);
+      return;
+    }
+  guint32 generation = ortrain_fork_generation ();
+  if (G_UNLIKELY (atomic_load_explicit (&pool->fork_generation, memory_order_acquire) != generation) &&
+      !restart_workers (pool, generation))
+    {
+      run_inline (func, data, n, grain, n_chunks, 0);
       return;
     }
   /* Another thread's call has the workers: this one gets along without. */

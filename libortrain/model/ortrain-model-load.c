@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "core/ortrain-fork-private.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "model/ortrain-graph-writer-private.h"
 
@@ -252,7 +253,7 @@ ortrain_model_new_from_file_async (const char *path, GCancellable *cancellable, 
 
   g_task_set_source_tag (task, ortrain_model_new_from_file_async);
   g_task_set_task_data (task, g_strdup (path), g_free);
-  g_task_run_in_thread (task, load_in_thread);
+  ortrain_task_run_in_thread (task, load_in_thread);
 }
 
 /**

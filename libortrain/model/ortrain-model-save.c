@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
+#include "core/ortrain-fork-private.h"
+
 /* Writing a model as it was read. */
 
 /**
@@ -55,7 +57,7 @@ ortrain_model_save_async (OrtrainModel *self, const char *path, GCancellable *ca
   g_task_set_source_tag (task, ortrain_model_save_async);
   g_task_set_check_cancellable (task, FALSE); /* what was written is told */
   g_task_set_task_data (task, g_strdup (path), g_free);
-  g_task_run_in_thread (task, save_in_thread);
+  ortrain_task_run_in_thread (task, save_in_thread);
 }
 
 /**

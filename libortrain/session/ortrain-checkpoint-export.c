@@ -2,6 +2,7 @@
 #include "session/ortrain-checkpoint-export.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-fork-private.h"
 #include "model/ortrain-model-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -120,7 +121,7 @@ ortrain_checkpoint_export_async (OrtrainCheckpoint *self, const char *path, GCan
   g_task_set_source_tag (task, ortrain_checkpoint_export_async);
   g_task_set_check_cancellable (task, FALSE); /* what was written is told */
   g_task_set_task_data (task, g_strdup (path), g_free);
-  g_task_run_in_thread (task, export_in_thread);
+  ortrain_task_run_in_thread (task, export_in_thread);
 }
 
 /**

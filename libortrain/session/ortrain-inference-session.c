@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-inference-session.h"
 
+#include "core/ortrain-fork-private.h"
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-executor-private.h"
@@ -41,7 +42,8 @@ struct _OrtrainInferenceSession
   guint32 n_runs;
   gboolean print_memory;
   guint64 max_allocated;
-  GThreadPool *worker; /* one thread, made when it is first needed */
+  GThreadPool *worker;  /* one thread, made when it is first needed */
+  gint fork_generation; /* atomic: in which mutex and worker were made */
 };
 
 enum
@@ -56,11 +58,25 @@ static GParamSpec *properties[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (OrtrainInferenceSession, ortrain_inference_session, G_TYPE_OBJECT)
 
+/* In the child of a fork the worker is not there, and the mutex may be held by a thread that is not there either: both
+ * begin anew. What a run in the parent has left half done is only scratch memory. */
+static void
+lock (OrtrainInferenceSession *self)
+{
+  const gint generation = (gint) ortrain_fork_generation (), old = g_atomic_int_get (&self->fork_generation);
+  if (G_UNLIKELY (old != generation) && g_atomic_int_compare_and_exchange (&self->fork_generation, old, generation))
+    {
+      g_mutex_init (&self->mutex);
+      self->worker = NULL;
+    }
+  g_mutex_lock (&self->mutex);
+}
+
 static void
 ortrain_inference_session_dispose (GObject *object)
 {
   OrtrainInferenceSession *self = ORTRAIN_INFERENCE_SESSION (object);
-  g_mutex_lock (&self->mutex);
+  lock (self);
   self->disposed = TRUE;
   g_clear_pointer (&self->executor, ortrain_executor_free);
   g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
@@ -130,6 +146,7 @@ static void
 ortrain_inference_session_init (OrtrainInferenceSession *self)
 {
   g_mutex_init (&self->mutex);
+  self->fork_generation = (gint) ortrain_fork_generation ();
 }
 
 static OrtrainExecutor *
@@ -265,7 +282,7 @@ ortrain_inference_session_new_async (OrtrainModel *model, OrtrainSessionOptions 
   g_set_object (&data->options, options);
   g_task_set_source_tag (task, ortrain_inference_session_new_async);
   g_task_set_task_data (task, data, new_data_free);
-  g_task_run_in_thread (task, new_in_thread);
+  ortrain_task_run_in_thread (task, new_in_thread);
 }
 
 /**
@@ -428,7 +445,7 @@ ortrain_inference_session_run (OrtrainInferenceSession *self, OrtrainTensorDict 
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (feeds), NULL);
 
   OrtrainTensorDict *results = NULL;
-  g_mutex_lock (&self->mutex);
+  lock (self);
   run_locked (self, feeds, NULL, NULL, &results, error);
   g_mutex_unlock (&self->mutex);
   return results;
@@ -443,7 +460,7 @@ run_in_worker (gpointer data, gpointer user_data)
   OrtrainTensorDict *results = NULL;
   if (g_task_return_error_if_cancelled (task))
     return;
-  g_mutex_lock (&self->mutex);
+  lock (self);
   run_locked (self, g_task_get_task_data (task), NULL, g_task_get_cancellable (task), &results, &error);
   g_mutex_unlock (&self->mutex);
   if (results != NULL)
@@ -475,7 +492,7 @@ ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTenso
   g_task_set_source_tag (task, ortrain_inference_session_run_async);
   g_task_set_check_cancellable (task, FALSE);
   GError *error = NULL;
-  g_mutex_lock (&self->mutex);
+  lock (self);
   gboolean ready = check_ready (self, &error);
   if (ready && self->worker == NULL)
     {
@@ -556,7 +573,7 @@ ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, Ortra
   g_return_val_if_fail (ORTRAIN_IS_IO_BINDING (binding), FALSE);
 
   g_autoptr (OrtrainTensorDict) results = NULL;
-  g_mutex_lock (&self->mutex);
+  lock (self);
   gboolean ok = run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding),
                             NULL, &results, error);
   g_mutex_unlock (&self->mutex);
@@ -595,7 +612,7 @@ ortrain_inference_session_get_memory_plan (OrtrainInferenceSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
 
-  g_mutex_lock (&self->mutex);
+  lock (self);
   OrtrainMemoryPlan *plan = self->plan != NULL ? g_object_ref (self->plan) : NULL;
   g_mutex_unlock (&self->mutex);
   return plan;

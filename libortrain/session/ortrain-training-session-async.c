@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-fork-private.h"
 #include "core/ortrain-home-private.h"
 
 #include <math.h>
 
-/* The asynchronous twins: one thread per session, started when first needed. (The pool of g_task_run_in_thread() is
+/* The asynchronous variants: one thread per session, started when first needed. (The pool of g_task_run_in_thread() is
  * shared with file access and grows slowly; long work does not belong there.) */
 
 typedef struct
@@ -18,6 +19,7 @@ struct _OrtrainTrainingWorker
 {
   GAsyncQueue *jobs; /* of Job; one without a task ends the thread */
   GThread *thread;
+  guint fork_generation; /* in which the thread was started */
 };
 
 static gpointer
@@ -45,6 +47,8 @@ work (gpointer data)
 void
 ortrain_training_worker_free (OrtrainTrainingWorker *self)
 {
+  if (self->fork_generation != ortrain_fork_generation ())
+    return;
   g_async_queue_push (self->jobs, g_new0 (Job, 1));
   g_async_queue_unref (self->jobs);
   g_thread_unref (self->thread);
@@ -56,6 +60,9 @@ gboolean
 ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task),
                                         GError **error)
 {
+  /* In the child of a fork the thread is not there, and its queue may have been in use: both are left alone. */
+  if (self->worker != NULL && self->worker->fork_generation != ortrain_fork_generation ())
+    self->worker = NULL;
   if (self->worker == NULL)
     {
       g_autoptr (GAsyncQueue) jobs = g_async_queue_new ();
@@ -68,6 +75,7 @@ ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *tas
       self->worker = g_new0 (OrtrainTrainingWorker, 1);
       self->worker->jobs = g_steal_pointer (&jobs);
       self->worker->thread = thread;
+      self->worker->fork_generation = ortrain_fork_generation ();
     }
   Job *job = g_new (Job, 1);
   *job = (Job){ g_object_ref (task), func };

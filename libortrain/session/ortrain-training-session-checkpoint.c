@@ -92,9 +92,11 @@ make_checkpoint (OrtrainTrainingSession *self, GError **error)
   GHashTableIter iter;
   gpointer key, value;
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("a{ss}"));
+  g_mutex_lock (&self->lock);
   g_hash_table_iter_init (&iter, self->metadata);
   while (g_hash_table_iter_next (&iter, &key, &value))
     g_variant_builder_add (&builder, "{ss}", key, value);
+  g_mutex_unlock (&self->lock);
   ortrain_checkpoint_set_value (checkpoint, KEY_METADATA, g_variant_builder_end (&builder));
   return g_steal_pointer (&checkpoint);
 }
@@ -265,6 +267,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       if (!load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error))
         return FALSE;
     }
+  g_mutex_lock (&self->lock);
   self->n_updates = updates;
   self->n_train_steps = train_steps;
   self->seed = seed;
@@ -280,6 +283,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       while (g_variant_iter_next (&iter, "{ss}", &key, &value))
         g_hash_table_insert (self->metadata, key, value);
     }
+  g_mutex_unlock (&self->lock);
   return TRUE;
 }
 
@@ -346,10 +350,12 @@ ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const char 
   g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
   g_return_if_fail (key != NULL);
 
+  g_mutex_lock (&self->lock);
   if (value != NULL)
     g_hash_table_insert (self->metadata, g_strdup (key), g_strdup (value));
   else
     g_hash_table_remove (self->metadata, key);
+  g_mutex_unlock (&self->lock);
 }
 
 /**
@@ -367,5 +373,13 @@ ortrain_training_session_get_metadata (OrtrainTrainingSession *self, const char 
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
   g_return_val_if_fail (key != NULL, NULL);
 
-  return g_hash_table_lookup (self->metadata, key);
+  g_mutex_lock (&self->lock);
+  const char *text = g_hash_table_lookup (self->metadata, key), *kept = NULL;
+  if (text != NULL && (kept = g_hash_table_lookup (self->texts, text)) == NULL)
+    {
+      kept = g_strdup (text);
+      g_hash_table_insert (self->texts, (char *) kept, (char *) kept);
+    }
+  g_mutex_unlock (&self->lock);
+  return kept;
 }

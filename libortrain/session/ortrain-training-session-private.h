@@ -35,10 +35,18 @@ struct _OrtrainTrainingSession
   OrtrainTrainingWorker *worker; /* made when first needed */
 
   /* Who uses the session: one thread at a time, told by a claim. */
-  gint busy; /* atomic */
+  gint busy;            /* atomic */
+  gint fork_generation; /* of the claim; atomic */
   GThread *holder;
   guint depth;
   gboolean in_step; /* only reading is allowed to handlers then */
+
+  /* What any thread may read while a call runs, written under the lock by the call that holds the claim (which alone may
+   * read it without); and what was handed out of it, kept until the end, as getters give no reference. */
+  GMutex lock;
+  GPtrArray *handed_out; /* of OrtrainMemoryPlan */
+  GHashTable *metadata;  /* of others, kept in checkpoints: name → text */
+  GHashTable *texts;     /* that were handed out */
 
   guint64 n_updates; /* optimizer steps so far */
   guint64 n_train_steps;
@@ -52,8 +60,6 @@ struct _OrtrainTrainingSession
 
   guint64 max_allocated, max_cached, max_inactive; /* for reports */
   guint64 input_bytes;
-
-  GHashTable *metadata; /* of others, kept in checkpoints: name → text */
 };
 
 /* Claims. enter fails with BUSY when another thread, or a step of this one, is using the session; and with

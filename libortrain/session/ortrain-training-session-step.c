@@ -198,7 +198,9 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
     {
+      g_mutex_lock (&self->lock);
       g_set_object (&self->plan, plan);
+      g_mutex_unlock (&self->lock);
       ortrain_training_session_tell (self, ORTRAIN_TRAINING_PLAN_CHANGED);
     }
   self->input_bytes = count_bytes (feeds);
@@ -239,7 +241,9 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
       return NAN;
     }
   self->n_accumulated++;
+  g_mutex_lock (&self->lock);
   self->n_train_steps++;
+  g_mutex_unlock (&self->lock);
   self->max_allocated = MAX (self->max_allocated, ortrain_memory_plan_get_peak_bytes (plan));
   self->last_loss = normalize (loss);
   return self->last_loss;
@@ -272,11 +276,11 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
 }
 
 static gboolean
-current_factor (OrtrainTrainingSession *self, double *factor, GError **error)
+current_factor (OrtrainTrainingSession *self, guint64 step, double *factor, GError **error)
 {
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
   *factor = 1.0;
-  return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, self->n_updates, factor, error);
+  return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, step, factor, error);
 }
 
 /**
@@ -294,7 +298,7 @@ ortrain_training_session_get_current_learning_rate (OrtrainTrainingSession *self
   double factor;
   if (self->options == NULL || ortrain_training_options_get_optimizer (self->options) == NULL)
     return 0;
-  if (!current_factor (self, &factor, NULL))
+  if (!current_factor (self, ortrain_training_session_get_step (self), &factor, NULL))
     return NAN;
   return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) * factor;
 }
@@ -349,7 +353,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
       return FALSE;
     }
   double factor;
-  if (!current_factor (self, &factor, error))
+  if (!current_factor (self, self->n_updates, &factor, error))
     return FALSE;
   double scale = ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
   double max_norm = ortrain_training_options_get_max_grad_norm (self->options), norm = 0;
@@ -359,7 +363,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   if (max_norm > 0)
     {
       norm = ortrain_update_set_norm (self->store->updates, self->pool) * scale;
+      g_mutex_lock (&self->lock);
       self->last_gradient_norm = normalize (norm);
+      g_mutex_unlock (&self->lock);
       overflow = !isfinite (norm);
       scale *= MIN (1.0, max_norm / (norm + 1e-6));
     }
@@ -370,7 +376,11 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
     {
       self->n_accumulated = 0;
       if (!overflow)
-        self->n_updates++;
+        {
+          g_mutex_lock (&self->lock);
+          self->n_updates++;
+          g_mutex_unlock (&self->lock);
+        }
       ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_UPDATE);
       if (overflow)
         ortrain_training_session_tell (self, ORTRAIN_TRAINING_OVERFLOW);
@@ -420,7 +430,10 @@ double
 ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  return self->last_gradient_norm;
+  g_mutex_lock (&self->lock);
+  double norm = self->last_gradient_norm;
+  g_mutex_unlock (&self->lock);
+  return norm;
 }
 
 /**

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-fork-private.h"
 #include "core/ortrain-home-private.h"
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
@@ -70,9 +71,15 @@ ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error)
 {
   if (!g_atomic_int_compare_and_exchange (&self->busy, 0, 1))
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY, "the session is busy with another call");
+      if (g_atomic_int_get (&self->fork_generation) != (gint) ortrain_fork_generation ())
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY,
+                     "The session was in the middle of a call when the process was forked; that call goes on in the "
+                     "parent process alone. Make a new session here");
+      else
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY, "the session is busy with another call");
       return FALSE;
     }
+  g_atomic_int_set (&self->fork_generation, (gint) ortrain_fork_generation ());
   if (!check_initialized (self, error))
     {
       g_atomic_int_set (&self->busy, 0);
@@ -350,7 +357,7 @@ ortrain_training_session_new_async (OrtrainModel *model, OrtrainTrainingOptions 
   data->model = g_object_ref (model);
   data->options = g_object_ref (options);
   g_task_set_task_data (task, data, new_data_free);
-  g_task_run_in_thread (task, new_in_thread);
+  ortrain_task_run_in_thread (task, new_in_thread);
 }
 
 /**
@@ -446,7 +453,12 @@ OrtrainMemoryPlan *
 ortrain_training_session_get_memory_plan (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
-  return self->plan;
+  g_mutex_lock (&self->lock);
+  OrtrainMemoryPlan *plan = self->plan;
+  if (plan != NULL && !g_ptr_array_find (self->handed_out, plan, NULL))
+    g_ptr_array_add (self->handed_out, g_object_ref (plan));
+  g_mutex_unlock (&self->lock);
+  return plan;
 }
 
 /**
@@ -461,7 +473,10 @@ guint64
 ortrain_training_session_get_step (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  return self->n_updates;
+  g_mutex_lock (&self->lock);
+  guint64 n = self->n_updates;
+  g_mutex_unlock (&self->lock);
+  return n;
 }
 
 /**
@@ -476,7 +491,10 @@ guint64
 ortrain_training_session_get_n_train_steps (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  return self->n_train_steps;
+  g_mutex_lock (&self->lock);
+  guint64 n = self->n_train_steps;
+  g_mutex_unlock (&self->lock);
+  return n;
 }
 
 /**
@@ -515,7 +533,9 @@ ortrain_training_session_dispose (GObject *object)
     }
   g_clear_pointer (&self->worker, ortrain_training_worker_free);
   free_executors (self->executors);
+  g_mutex_lock (&self->lock);
   g_clear_object (&self->plan);
+  g_mutex_unlock (&self->lock);
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&self->graph, ortrain_training_graph_free);
@@ -534,6 +554,9 @@ ortrain_training_session_finalize (GObject *object)
   g_clear_object (&self->options);
   g_clear_pointer (&self->mailbox, ortrain_mailbox_unref);
   g_clear_pointer (&self->metadata, g_hash_table_unref);
+  g_clear_pointer (&self->texts, g_hash_table_unref);
+  g_clear_pointer (&self->handed_out, g_ptr_array_unref);
+  g_mutex_clear (&self->lock);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->finalize (object);
 }
@@ -551,13 +574,15 @@ ortrain_training_session_get_property (GObject *object, guint property_id, GValu
       g_value_set_object (value, self->options);
       break;
     case PROP_STEP:
-      g_value_set_uint64 (value, self->n_updates);
+      g_value_set_uint64 (value, ortrain_training_session_get_step (self));
       break;
     case PROP_N_TRAIN_STEPS:
-      g_value_set_uint64 (value, self->n_train_steps);
+      g_value_set_uint64 (value, ortrain_training_session_get_n_train_steps (self));
       break;
     case PROP_MEMORY_PLAN:
+      g_mutex_lock (&self->lock);
       g_value_set_object (value, self->plan);
+      g_mutex_unlock (&self->lock);
       break;
     case PROP_TRAINING_GRAPH:
       g_value_set_object (value, ortrain_training_session_get_training_graph (self));
@@ -623,4 +648,7 @@ ortrain_training_session_init (OrtrainTrainingSession *self)
 {
   self->mailbox = ortrain_mailbox_new (ortrain_training_session_emit, MAX_REPORTS);
   self->metadata = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  self->texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  self->handed_out = g_ptr_array_new_with_free_func (g_object_unref);
+  g_mutex_init (&self->lock);
 }

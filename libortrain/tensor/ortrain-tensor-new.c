@@ -180,9 +180,10 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
  * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
  * @error: return location for an error
  *
- * Makes a tensor of memory that belongs to somebody else, without a copy. The memory must be row-major and aligned to
- * the size of an element; how large it is cannot be checked. A copy of @owner is kept as long as the memory is in use;
- * it may be dropped on any thread.
+ * Makes a tensor of memory that belongs to somebody else, without a copy. The memory must be row-major; how large it is
+ * cannot be checked. A copy of @owner is kept as long as the memory is in use; it may be dropped on any thread.
+ *
+ * Memory that is not aligned to the size of an element is copied; the copy is not writable, whatever @writable says.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -204,10 +205,11 @@ ortrain_tensor_new_for_address (OrtrainDType dtype, const gint64 *dims, gsize n_
     }
   if (n_bytes > 0 && address % alignment_of (dtype) != 0)
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
-                   "the address %#" G_GINT64_MODIFIER "x is not aligned to %" G_GSIZE_FORMAT " bytes, as %s wants it",
-                   (guint64) address, alignment_of (dtype), ortrain_dtype_get_name (dtype));
-      return NULL;
+      /* read-only: who writes into it would look for it at the address */
+      OrtrainTensor *copy = ortrain_tensor_new_for_data (dtype, dims, n_dims, (const guint8 *) address, n_bytes, error);
+      if (copy != NULL)
+        copy->storage->writable = FALSE;
+      return copy;
     }
   return ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes,
                               ortrain_storage_new_for_address (address, n_bytes, writable, owner), 0);

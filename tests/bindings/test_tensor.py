@@ -216,6 +216,11 @@ class Tensors(unittest.TestCase):
         with self.assertRaises(GLib.Error):
             Ortrain.Tensor.new_from_onnx(path)
 
+    def test_misaligned(self):
+        values = np.arange(5, dtype=np.float64)
+        odd = np.frombuffer(b"\0\0\0" + values.tobytes(), np.uint8)[3:].view(np.float64)
+        self.assertEqual(Ortrain.Tensor(odd).numpy().tolist(), values.tolist())
+
     def test_errors(self):
         tensor = Ortrain.Tensor(np.zeros(6, np.float32))
         with self.assertRaises(GLib.Error) as caught:

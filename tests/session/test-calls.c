@@ -2,6 +2,9 @@
 #include "folder.h"
 #include "session/fixture.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* The counts of a checkpoint come from a file: one that is none is an error, and the session stays as it was. */
 
 static void
@@ -138,11 +141,209 @@ test_finish (void)
     g_object_unref (sources[i]);
 }
 
+/* ---- After fork () ---- */
+
+typedef struct
+{
+  GMainLoop *loop;
+  GAsyncResult *result;
+} Wait;
+
+static void
+got_result (GObject *source, GAsyncResult *result, gpointer data)
+{
+  Wait *wait = data;
+  wait->result = g_object_ref (result);
+  g_main_loop_quit (wait->loop);
+}
+
+/* In a process of its own, which has seconds: a call that waits for a thread that is not there never ends. */
+static void
+run_in_child (void (*func) (gpointer data), gpointer data)
+{
+  pid_t child = fork ();
+  g_assert_cmpint (child, >=, 0);
+  if (child == 0)
+    {
+      alarm (60);
+      GMainContext *context = g_main_context_new ();
+      g_main_context_push_thread_default (context);
+      func (data);
+      _exit (0);
+    }
+  int status;
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_true (WIFEXITED (status));
+  g_assert_cmpint (WEXITSTATUS (status), ==, 0);
+}
+
+typedef struct
+{
+  TestModel *model;
+  OrtrainTrainingSession *session;
+  OrtrainInferenceSession *inference;
+  double losses[2];
+} Forked;
+
+static void
+finish_step (Wait *wait, OrtrainTrainingSession *session, double expected)
+{
+  g_autoptr (GError) error = NULL;
+  g_main_loop_run (wait->loop);
+  double loss = ortrain_training_session_train_step_finish (session, wait->result, &error);
+  g_assert_no_error (error);
+  g_assert_cmpfloat (loss, ==, expected);
+  g_clear_object (&wait->result);
+}
+
+static void
+call_everything (gpointer data)
+{
+  Forked *self = data;
+  g_autoptr (GError) error = NULL;
+  Wait wait = { g_main_loop_new (g_main_context_get_thread_default (), FALSE), NULL };
+  double loss = ortrain_training_session_train_step (self->session, test_model_feeds (self->model, 0), &error);
+  g_assert_no_error (error);
+  g_assert_cmpfloat (loss, ==, self->losses[0]);
+  g_assert_true (ortrain_training_session_optimizer_step (self->session, &error));
+  ortrain_training_session_train_step_async (self->session, test_model_feeds (self->model, 1), NULL, got_result, &wait);
+  finish_step (&wait, self->session, self->losses[1]);
+
+  g_autoptr (OrtrainTensorDict) outputs =
+      ortrain_inference_session_run (self->inference, self->model->inputs->pdata[0], &error);
+  g_assert_no_error (error);
+  ortrain_inference_session_run_async (self->inference, self->model->inputs->pdata[0], NULL, got_result, &wait);
+  g_main_loop_run (wait.loop);
+  g_autoptr (OrtrainTensorDict) same = ortrain_inference_session_run_finish (self->inference, wait.result, &error);
+  g_assert_no_error (error);
+  g_assert_true (
+      ortrain_tensor_equal (ortrain_tensor_dict_get_tensor (outputs, 0), ortrain_tensor_dict_get_tensor (same, 0)));
+  g_clear_object (&wait.result);
+
+  ortrain_inference_session_new_async (self->model->model, NULL, NULL, got_result, &wait);
+  g_main_loop_run (wait.loop);
+  g_autoptr (OrtrainInferenceSession) made = ortrain_inference_session_new_finish (wait.result, &error);
+  g_assert_no_error (error);
+  g_clear_object (&wait.result);
+}
+
+static void
+test_fork (void)
+{
+  g_autoptr (GError) error = NULL;
+  Forked self = { .model = test_model_load ("mlp") };
+  self.inference = ortrain_inference_session_new (self.model->model, NULL, &error);
+  g_assert_no_error (error);
+  /* what the child has to compute */
+  g_autoptr (OrtrainTrainingSession) reference = test_model_make_session (self.model, "sgd");
+  self.losses[0] = ortrain_training_session_train_step (reference, test_model_feeds (self.model, 0), &error);
+  g_assert_true (ortrain_training_session_optimizer_step (reference, &error));
+  self.losses[1] = ortrain_training_session_train_step (reference, test_model_feeds (self.model, 1), &error);
+
+  /* the parent has used all the threads that there are */
+  self.session = test_model_make_session (self.model, "sgd");
+  Wait wait = { g_main_loop_new (NULL, FALSE), NULL };
+  ortrain_training_session_train_step_async (self.session, test_model_feeds (self.model, 0), NULL, got_result, &wait);
+  finish_step (&wait, self.session, self.losses[0]);
+  g_assert_true (ortrain_training_session_zero_gradients (self.session, &error));
+  ortrain_inference_session_run_async (self.inference, self.model->inputs->pdata[0], NULL, got_result, &wait);
+  g_main_loop_run (wait.loop);
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run_finish (self.inference, wait.result, &error);
+  g_assert_no_error (error);
+  g_clear_object (&wait.result);
+
+  run_in_child (call_everything, &self);
+  call_everything (&self); /* and the parent is as it was */
+  g_main_loop_unref (wait.loop);
+  g_object_unref (self.session);
+  g_object_unref (self.inference);
+  test_model_free (self.model);
+}
+
+/* ---- Getters while steps run ---- */
+
+typedef struct
+{
+  OrtrainTrainingSession *session;
+  gint stop;
+} Reader;
+
+static gpointer
+read_all (gpointer data)
+{
+  Reader *reader = data;
+  OrtrainTrainingSession *session = reader->session;
+  guint64 last = 0;
+  while (!g_atomic_int_get (&reader->stop))
+    {
+      guint64 step = ortrain_training_session_get_step (session);
+      g_assert_cmpuint (step, >=, last);
+      last = step;
+      g_assert_cmpuint (ortrain_training_session_get_n_train_steps (session), >=, step);
+      ortrain_training_session_get_last_gradient_norm (session);
+      ortrain_training_session_get_current_learning_rate (session);
+      OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+      if (plan != NULL)
+        g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), >, 0);
+      const char *text = ortrain_training_session_get_metadata (session, "note");
+      g_assert_true (text == NULL || g_str_has_prefix (text, "step "));
+      g_autoptr (OrtrainMemoryReport) report = ortrain_training_session_get_memory_report (session);
+      g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (session, NULL); /* or busy */
+      guint64 n_steps = 0;
+      g_object_get (session, "step", &n_steps, NULL);
+      g_assert_cmpuint (n_steps, >=, step);
+    }
+  return NULL;
+}
+
+static void
+test_getters (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
+  Wait wait = { g_main_loop_new (NULL, FALSE), NULL };
+  Reader reader = { session, 0 };
+  GThread *thread = g_thread_new ("reader", read_all, &reader);
+  guint n_busy = 0;
+  for (guint i = 0; i < 50;)
+    {
+      g_autofree char *note = g_strdup_printf ("step %u", i);
+      ortrain_training_session_set_metadata (session, "note", note);
+      if (i % 2 == 0)
+        ortrain_training_session_train_step_async (session, test_model_feeds (model, 0), NULL, got_result, &wait);
+      else
+        ortrain_training_session_optimizer_step_async (session, NULL, got_result, &wait);
+      g_main_loop_run (wait.loop);
+      if (i % 2 == 0)
+        ortrain_training_session_train_step_finish (session, wait.result, &error);
+      else
+        ortrain_training_session_optimizer_step_finish (session, wait.result, &error);
+      g_clear_object (&wait.result);
+      /* the reader copies the state, for which it has the session to itself */
+      if (g_error_matches (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY))
+        {
+          g_clear_error (&error);
+          n_busy++;
+          continue;
+        }
+      g_assert_no_error (error);
+      i++;
+    }
+  g_test_message ("%u times busy", n_busy);
+  g_atomic_int_set (&reader.stop, 1);
+  g_thread_join (thread);
+  g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 25);
+  g_main_loop_unref (wait.loop);
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/session/checkpoint/counters", test_counters);
   g_test_add_func ("/session/finish", test_finish);
+  g_test_add_func ("/session/fork", test_fork);
+  g_test_add_func ("/session/getters", test_getters);
   return g_test_run ();
 }
