@@ -176,7 +176,8 @@ make_session (OrtrainModel *model, OrtrainTrainingOptions *options, GError **err
 
 /* One step. target: of the output's shape; NULL: the output itself is the loss. */
 static void
-train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char *output, OrtrainTensor *target)
+train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char *output, OrtrainTensor *target,
+       gboolean stop_on_nan)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
@@ -184,6 +185,7 @@ train (Exercise *self, OrtrainModel *model, OrtrainTensorDict *feeds, const char
       target != NULL ? ortrain_mse_loss_new (output, "exercise.target") : ortrain_output_loss_new (output);
   ortrain_training_options_add_loss (options, loss);
   ortrain_training_options_set_threads (options, 1);
+  ortrain_training_options_set_stop_on_nan (options, stop_on_nan);
   g_autoptr (OrtrainTrainingSession) session = make_session (model, options, &error);
   note (self, session != NULL, &error);
   if (session == NULL)
@@ -256,6 +258,6 @@ exercise_model (GBytes *bytes, GRand *random, Exercise *self)
       g_autoptr (OrtrainTensor) target = NULL;
       if (value != NULL && rank > 0)
         target = draw_tensor (random, ortrain_tensor_get_dtype (value), dims, rank);
-      train (self, model, feeds, name, target);
+      train (self, model, feeds, name, target, g_rand_boolean (random));
     }
 }
