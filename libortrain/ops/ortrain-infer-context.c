@@ -176,13 +176,6 @@ fail_shape (OrtrainInferContext *ctx, guint i, GError **error, const char *neede
 }
 
 gboolean
-ortrain_infer_single (OrtrainInferContext *ctx, guint i, GError **error)
-{
-  gint64 n = ortrain_infer_get_n_elements (ctx, i);
-  return n < 0 || n == 1 || fail_shape (ctx, i, error, "one element is needed");
-}
-
-gboolean
 ortrain_infer_vector (OrtrainInferContext *ctx, guint i, OrtrainDim n, GError **error)
 {
   const gint rank = ortrain_infer_get_rank (ctx, i);

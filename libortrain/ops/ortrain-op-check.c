@@ -286,14 +286,14 @@ check_operand (OrtrainNode *node, guint i, GError **error)
   const OrtrainOpDef *op = node->op;
   const OrtrainValue *value = node->inputs->pdata[i], *first = node->inputs->pdata[0];
   if (is_set (op->vector_inputs, i) && value->rank > 1)
-    return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u ('%s') has rank %d, not 1", i, value->name,
+    return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has rank %d, not 1", i, value->name,
                  value->rank);
   for (gint d = 0; is_set (op->scalar_inputs, i) && d < value->rank; d++)
     if (ortrain_dim_is_int (value->dims[d]) && value->dims[d].value != 1)
       {
         g_autofree char *shape = ortrain_dims_to_string (value->dims, value->rank);
-        return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u ('%s') is %s, not one number", i, value->name,
-                     shape);
+        return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has the shape %s, one element is needed", i,
+                     value->name, shape);
       }
   if (first == NULL || i == 0)
     return TRUE;
@@ -307,8 +307,8 @@ check_operand (OrtrainNode *node, guint i, GError **error)
         {
           g_autofree char *a = ortrain_dims_to_string (value->dims, value->rank);
           g_autofree char *b = ortrain_dims_to_string (first->dims, first->rank);
-          return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u ('%s') is %s, input 0 is %s", i, value->name,
-                       a, b);
+          return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' is %s, input 0 is %s", i, value->name, a,
+                       b);
         }
     }
   return TRUE;

@@ -154,8 +154,6 @@ gboolean ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, g
 gboolean
 ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, OrtrainDim *dims, gint *rank,
                          GError **error); /* over inputs first…last; *rank -1 when unknown; dims has room for 16 */
-/* Input i is absent, of unknown shape, or has one element. */
-gboolean ortrain_infer_single (OrtrainInferContext *ctx, guint i, GError **error);
 /* Input i is absent, of unknown shape, or [n], as far as n is known. */
 gboolean ortrain_infer_vector (OrtrainInferContext *ctx, guint i, OrtrainDim n, GError **error);
 /* The shapes of inputs i and j can be the same. */

@@ -136,7 +136,6 @@ infer_qlinear_matmul (OrtrainInferContext *ctx, GError **error)
 {
   return check_quantisation (ctx, 1, 0, TRUE, error) && check_quantisation (ctx, 2, 0, TRUE, error) &&
          check_quantisation (ctx, 4, 3, FALSE, error) && check_quantisation (ctx, 5, 3, FALSE, error) &&
-         ortrain_infer_single (ctx, 6, error) && ortrain_infer_single (ctx, 7, error) &&
          infer_product (ctx, 0, 3, FALSE, FALSE, ortrain_infer_get_dtype (ctx, 7), error);
 }
 
@@ -361,6 +360,7 @@ static const OrtrainOpDef rows[] = {
     .dtypes = DTYPES_BYTE,
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .types = ".f0q131q",
+    .scalar_inputs = 0xc0,
     .infer = infer_qlinear_matmul },
 };
 ORTRAIN_OP_TABLE (matmul, rows);

@@ -34,8 +34,6 @@ static gboolean
 infer_dropout (OrtrainInferContext *ctx, GError **error)
 {
   double ratio;
-  if (!ortrain_infer_single (ctx, 1, error) || !ortrain_infer_single (ctx, 2, error))
-    return FALSE;
   if (ortrain_infer_get_number (ctx, 1, &ratio) && !(ratio >= 0 && ratio < 1))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                "the ratio, input 1 '%s', is %g; from 0 to below 1 is needed",
@@ -143,7 +141,7 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   { .name = "Dropout", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1, .max_outputs = 2,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM | ORTRAIN_OP_CHEAP, .no_grad_inputs = 1 << 1 | 1 << 2,
-    .types = ".fb", .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout, 
+    .types = ".fb", .scalar_inputs = 6, .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout, 
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "ratio" } },
   { .name = "DropoutGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,

@@ -99,9 +99,6 @@ infer_suppression (OrtrainInferContext *ctx, GError **error)
   if ((ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 3) ||
       (ortrain_infer_get_rank (ctx, 1) >= 0 && ortrain_infer_get_rank (ctx, 1) != 3))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "boxes and scores must have rank 3");
-  for (guint i = 2; i < 5; i++)
-    if (!ortrain_infer_single (ctx, i, error))
-      return FALSE;
   OrtrainSuppression s = { .boxes = peek (ctx, 0, ORTRAIN_DTYPE_FLOAT32),
                            .scores = peek (ctx, 1, ORTRAIN_DTYPE_FLOAT32) };
   const gint64 *most = peek (ctx, 2, ORTRAIN_DTYPE_INT64);
@@ -317,7 +314,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 1, .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
-    .types = "sslss", .infer = infer_suppression },
+    .types = "sslss", .scalar_inputs = 0x1c, .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .infer = infer_det },
   { .name = "AffineGrid", .domain = "", .since = 20, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
