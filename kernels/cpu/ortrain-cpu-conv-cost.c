@@ -65,6 +65,7 @@ count_products (const OrtrainConvProblem *problem)
 
 #define WEIGHTS_CACHE_BYTES (768 * 1024)
 #define SLAB_CACHE_BYTES (768 * 1024)
+#define PARTIAL_SUM_BYTES (2 * 1024 * 1024)
 #define ITEMS_PER_THREAD 3
 #define FIXED_ITEMS 16
 #define MIN_ITEM_FLOPS 4e6
@@ -146,7 +147,7 @@ ortrain_conv_plan_cut (const OrtrainConvProblem *problem, guint axis, OrtrainCon
   cut->row_cuts = ceil_div (rows, cut->rows);
   cut->chunks = CLAMP (ceil_div (target, cut->unit_cuts), 1, cut->image_cuts * cut->row_cuts);
   if (problem->product == ORTRAIN_CONV_GRAD_WEIGHTS)
-    while (cut->chunks > 1 && (double) (cut->chunks * n_units) * unit_bytes > ORTRAIN_CONV_LIBRARY_MAX_BYTES)
+    while (cut->chunks > 1 && (double) (cut->chunks * n_units) * unit_bytes > PARTIAL_SUM_BYTES)
       cut->chunks--; /* each has a sum of its own */
 }
 

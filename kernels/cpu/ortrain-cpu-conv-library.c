@@ -73,7 +73,7 @@ struct _OrtrainConvLibrary
   GArray *variants;
   Slab *slabs;                                  /* [unit_cuts][image_cuts · row_cuts] */
   gint64 unit_cuts, slabs_per_unit_cut, chunks; /* a work item is a chunk of the slabs of one cut of the units */
-  gsize operand_bytes[N_OPERANDS], scratch_bytes, thread_bytes, partial_bytes;
+  gsize operand_bytes[N_OPERANDS], sum_bytes, scratch_bytes, thread_bytes, partial_bytes;
 };
 
 static dnnl_engine_t engine;
@@ -468,13 +468,13 @@ ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycl
       self->operand_bytes[i] = align (self->operand_bytes[i]);
       self->thread_bytes += self->operand_bytes[i];
     }
+  /* The sum of a weights' gradient: in the worker's memory, or apart where the sums of several chunks are added. */
+  if (problem->product == ORTRAIN_CONV_GRAD_WEIGHTS && self->chunks > 1)
+    self->partial_bytes = self->operand_bytes[WEIGHTS] * (gsize) (self->unit_cuts * self->chunks);
+  else if (problem->product == ORTRAIN_CONV_GRAD_WEIGHTS && self->slabs_per_unit_cut > 1)
+    self->sum_bytes = self->operand_bytes[WEIGHTS];
   self->scratch_bytes = align (self->scratch_bytes);
-  self->thread_bytes += self->scratch_bytes;
-  if (problem->product == ORTRAIN_CONV_GRAD_WEIGHTS)
-    {
-      /* A sum for each item. */
-      self->partial_bytes = self->operand_bytes[WEIGHTS] * (gsize) (self->unit_cuts * self->chunks);
-    }
+  self->thread_bytes += self->sum_bytes + self->scratch_bytes;
   *no_memory = self->no_memory;
   if (!ok || self->thread_bytes > ORTRAIN_CONV_LIBRARY_MAX_BYTES)
     g_clear_pointer (&self, ortrain_cpu_conv_library_free);
@@ -573,6 +573,16 @@ add_bias (const LibraryJob *job, const Slab *slab, const Variant *variant)
       }
 }
 
+/* A sum, into ONNX's layout. */
+static void
+store_weights (const LibraryJob *job, const Slab *slab, float *sum, guint worker)
+{
+  const Variant *variant = &g_array_index (job->library->variants, Variant, slab->variant);
+  execute_reorder (job, job->accumulate ? variant->reorder_add : variant->reorder[WEIGHTS],
+                   set_address (variant->memories[worker].chosen[WEIGHTS], sum),
+                   set_address (variant->memories[worker].plain[WEIGHTS], find_address (job, slab, WEIGHTS)));
+}
+
 /* The chunk of a cut's slabs, one after the other; a weights' gradient is summed over them. */
 static void
 run_item (const LibraryJob *job, gint64 index, guint worker)
@@ -587,7 +597,10 @@ run_item (const LibraryJob *job, gint64 index, guint worker)
       address[i] = memory;
       memory += self->operand_bytes[i];
     }
-  float *sum = (float *) (job->partial + (gsize) index * self->operand_bytes[WEIGHTS]);
+  float *sum = (float *) (self->chunks > 1      ? job->partial + (gsize) index * self->operand_bytes[WEIGHTS]
+                          : self->sum_bytes > 0 ? memory
+                                                : address[WEIGHTS]);
+  memory += self->sum_bytes;
   const dnnl_memory_desc_t *weights_layout = NULL;
   const gint64 first = n * chunk / self->chunks, last = n * (chunk + 1) / self->chunks;
   for (gint64 i = first; i < last; i++)
@@ -637,11 +650,13 @@ run_item (const LibraryJob *job, gint64 index, guint worker)
       if (job->bias != NULL)
         add_bias (job, &slabs[i], variant);
     }
+  if (result == WEIGHTS && self->chunks == 1)
+    store_weights (job, slabs, sum, worker);
 }
 
-/* The sums of the chunks in their order, and into ONNX's layout. */
+/* The sums of the chunks in their order. */
 static void
-finish_weights (const LibraryJob *job, gint64 unit_cut, guint worker)
+finish_item (const LibraryJob *job, gint64 unit_cut, guint worker)
 {
   const OrtrainConvLibrary *self = job->library;
   const Slab *slab = &self->slabs[unit_cut * self->slabs_per_unit_cut];
@@ -654,9 +669,7 @@ finish_weights (const LibraryJob *job, gint64 unit_cut, guint worker)
       for (gsize j = 0; j < n_elements; j++)
         sum[j] += from[j];
     }
-  execute_reorder (job, job->accumulate ? variant->reorder_add : variant->reorder[WEIGHTS],
-                   set_address (variant->memories[worker].chosen[WEIGHTS], sum),
-                   set_address (variant->memories[worker].plain[WEIGHTS], find_address (job, slab, WEIGHTS)));
+  store_weights (job, slab, sum, worker);
 }
 
 static void
@@ -673,7 +686,7 @@ finish_items (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const int threads = ortrain_cpu_gemm_enter_onednn ();
   for (gint64 i = begin; i < end; i++)
-    finish_weights (data, i, worker);
+    finish_item (data, i, worker);
   ortrain_cpu_gemm_leave_onednn (threads);
 }
 
@@ -689,7 +702,7 @@ ortrain_cpu_conv_library_run (const OrtrainConvLibrary *self, OrtrainKernelFrame
                      .workspace = workspace };
   job.partial = job.workspace + self->thread_bytes * self->problem.n_threads;
   ortrain_parallel_for (frame->pool, self->unit_cuts * self->chunks, 1, run_items, &job);
-  if (self->result == WEIGHTS)
+  if (self->result == WEIGHTS && self->chunks > 1)
     ortrain_parallel_for (frame->pool, self->unit_cuts, 1, finish_items, &job);
 }
 #endif
