@@ -65,6 +65,14 @@ any_int (Choices *self)
   return numbers[below (self, G_N_ELEMENTS (numbers))];
 }
 
+/* None that memory would be found for: filling it takes time, and finds nothing. */
+static gint64
+any_size (Choices *choices)
+{
+  const gint64 number = any_int (choices);
+  return number < G_MAXINT32 || number > (gint64) 1 << 34 ? number : (gint64) 1 << 44;
+}
+
 static double
 any_float (Choices *self)
 {
@@ -203,7 +211,7 @@ spoil_operand (Choices *choices, OrtrainCaseOperand *operand)
     default:
       if (operand->n_values > 0)
         operand->values[below (choices, operand->n_values)] =
-            strchr ("iIj", operand->kind) != NULL ? (double) any_int (choices) : any_float (choices);
+            strchr ("iIj", operand->kind) != NULL ? (double) any_size (choices) : any_float (choices);
     }
 }
 
