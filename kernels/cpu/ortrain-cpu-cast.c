@@ -31,8 +31,9 @@ truncate32_f64 (double x)
 static inline guint64
 truncate_u64 (double x)
 {
-  return x >= 0x1p63 ? (x < 0x1p64 ? (guint64) (gint64) (x - 0x1p63) ^ ((guint64) 1 << 63) : (guint64) 1 << 63)
-                     : (guint64) truncate_f64 (x);
+  if (x >= 0x1p64)
+    return 0; /* as the machine's conversion of x - 2^63 has it, and with it ONNX Runtime */
+  return x >= 0x1p63 ? (guint64) (gint64) (x - 0x1p63) ^ ((guint64) 1 << 63) : (guint64) truncate_f64 (x);
 }
 
 #define INTEGER_FROM(s, T, U, dtype)                                                                                   \

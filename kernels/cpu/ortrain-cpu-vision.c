@@ -100,7 +100,8 @@ find_taps (const GridSample *g, double coordinate, gint64 n, Taps *taps)
     }
   if (g->mode == MODE_NEAREST)
     x = rint (x);
-  if (x < low || x > high)
+  /* cubic: the elements are looked for outside one by one, as PyTorch and ONNX Runtime do */
+  if (g->mode != MODE_CUBIC && (x < low || x > high))
     {
       if (g->padding == PADDING_BORDER)
         {

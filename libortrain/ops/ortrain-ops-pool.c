@@ -57,6 +57,9 @@ window_dims (OrtrainInferContext *ctx, OrtrainDim *dims, GError **error)
           continue;
         }
       OrtrainDim room = ortrain_dim_add (ctx->dims, in, dim_int (begin + end - (kernel[i] - 1) * dilation - 1));
+      /* rounded up, a window may reach over the end by less than a stride */
+      if (ceil_mode && !valid && ortrain_dim_is_int (room) && room.value < 0 && room.value > -stride)
+        room = dim_int (0);
       if (ortrain_dim_is_int (room) && room.value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                    "the window is larger than the padded input in spatial dimension %d", (int) i);

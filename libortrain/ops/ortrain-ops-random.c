@@ -115,8 +115,6 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
   if (!check_type (ctx, dtype, ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
                    error))
     return FALSE;
-  if (samples < 1)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "sample_size = %" G_GINT64_FORMAT, samples);
   if (ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 2)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d, 2 is needed",
                                ortrain_infer_get_rank (ctx, 0));
