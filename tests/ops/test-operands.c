@@ -374,7 +374,7 @@ test_large_attributes (void)
   op_test_begin (&test);
   ortrain_attributes_set_int (test.attributes, "dtype", ((gint64) 1 << 32) + 1);
   op_test_tensor (&test, noise (F32, OP_DIMS (2, 3), 1));
-  expect_refused (&test, "RandomNormalLike", 1, "dtype = 4294967297");
+  expect_refused (&test, "RandomNormalLike", 1, "4294967297");
 }
 
 /* ---- Numbers at the edges ---- */
