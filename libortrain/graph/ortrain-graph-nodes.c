@@ -93,9 +93,8 @@ ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *
 {
   OrtrainNode *node = g_object_new (ORTRAIN_TYPE_NODE, NULL);
   node->graph = self;
-  node->name = g_strdup (name != NULL ? name : "");
-  node->op_type = g_strdup (op_type);
-  node->domain = g_strdup (domain != NULL ? domain : "");
+  ortrain_node_set_name (node, name);
+  ortrain_node_set_operator (node, domain, op_type);
   node->number = self->next_number++;
   for (guint i = 0; i < n_inputs; i++)
     ortrain_node_set_input (node, i, inputs[i]);

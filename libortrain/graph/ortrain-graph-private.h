@@ -67,24 +67,24 @@ struct _OrtrainValue
   OrtrainDType dtype;
   gint rank;        /* -1: unknown */
   OrtrainDim *dims; /* [rank] */
-  OrtrainLayout layout;
 
   OrtrainNode *producer; /* no reference */
-  guint output_index;
-  GArray *uses; /* of OrtrainUse */
-  gboolean is_output;
+  GArray *uses;          /* of OrtrainUse */
 
   OrtrainTensor *tensor; /* contents, when known: initializers and folded constants */
   OrtrainDim *content;   /* elements of a small integer tensor (rank 0 or 1) as far as known symbolically; or NULL */
-  gint n_content;
 
   OrtrainDeclaration *declaration; /* or NULL; not cloned: it serves inference and people who read the graph */
   gboolean relies_on_declaration;  /* inference did not find all of the shape: what the file says of it is compared with
                                       what is computed once shapes are numbers */
 
-  OrtrainRole role;
   OrtrainValue *partner; /* no reference; see OrtrainRole */
-  guint id;              /* position in graph->values */
+  OrtrainLayout layout;
+  guint output_index;
+  gboolean is_output;
+  gint n_content;
+  OrtrainRole role;
+  guint id; /* position in graph->values */
 };
 
 struct _OrtrainNode
@@ -92,11 +92,11 @@ struct _OrtrainNode
   GObject parent_instance;
 
   OrtrainGraph *graph; /* no reference */
-  char *name;          /* may be "" */
-  char *op_type;
-  char *domain;       /* "" for ONNX's own ("ai.onnx" is normalised) */
-  GPtrArray *inputs;  /* of OrtrainValue or NULL; no references */
-  GPtrArray *outputs; /* of OrtrainValue or NULL; no references (the graph owns values) */
+  char *name;          /* may be "", which is nobody's memory */
+  char *op_type;       /* GRefString, shared by the nodes that have it */
+  char *domain;        /* likewise; "" for ONNX's own ("ai.onnx" is normalised) */
+  GPtrArray *inputs;   /* of OrtrainValue or NULL; no references */
+  GPtrArray *outputs;  /* of OrtrainValue or NULL; no references (the graph owns values) */
   OrtrainAttributes *attributes;
   OrtrainGraph *body;     /* of a fused operator; or NULL */
   const OrtrainOpDef *op; /* the row; NULL until ortrain_ops_bind */
@@ -154,6 +154,9 @@ void ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolea
 gboolean ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value);
 
 /* Changing. */
+void ortrain_node_set_name (OrtrainNode *self, const char *name);
+void ortrain_node_set_operator (OrtrainNode *self, const char *domain,
+                                const char *op_type); /* the row is the caller's */
 void ortrain_node_set_input (OrtrainNode *self, guint index,
                              OrtrainValue *value);              /* grows the list; value may be NULL */
 void ortrain_node_set_n_outputs (OrtrainNode *self, guint n);   /* new ones get fresh values */

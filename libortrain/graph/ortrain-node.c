@@ -51,9 +51,10 @@ ortrain_node_finalize (GObject *object)
   g_clear_pointer (&self->attributes, ortrain_attributes_free);
   g_ptr_array_unref (self->inputs);
   g_ptr_array_unref (self->outputs);
-  g_free (self->name);
-  g_free (self->op_type);
-  g_free (self->domain);
+  if (*self->name != '\0')
+    g_free (self->name);
+  g_ref_string_release (self->op_type);
+  g_ref_string_release (self->domain);
   G_OBJECT_CLASS (ortrain_node_parent_class)->finalize (object);
 }
 
@@ -89,6 +90,7 @@ ortrain_node_class_init (OrtrainNodeClass *klass)
 static void
 ortrain_node_init (OrtrainNode *self)
 {
+  self->name = (char *) "";
   self->inputs = g_ptr_array_new ();
   self->outputs = g_ptr_array_new ();
   self->attributes = ortrain_attributes_new ();
@@ -321,6 +323,26 @@ ortrain_node_set_attribute (OrtrainNode *self, const char *name, GVariant *value
     }
   else
     g_critical ("An attribute cannot have the type '%s'", g_variant_get_type_string (v));
+}
+
+void
+ortrain_node_set_name (OrtrainNode *self, const char *name)
+{
+  char *old = self->name;
+  self->name = name != NULL && *name != '\0' ? g_strdup (name) : (char *) "";
+  if (*old != '\0')
+    g_free (old);
+}
+
+void
+ortrain_node_set_operator (OrtrainNode *self, const char *domain, const char *op_type)
+{
+  char *new_domain = g_ref_string_new_intern (domain != NULL ? domain : "");
+  char *new_op_type = g_ref_string_new_intern (op_type);
+  g_clear_pointer (&self->domain, g_ref_string_release);
+  g_clear_pointer (&self->op_type, g_ref_string_release);
+  self->domain = new_domain;
+  self->op_type = new_op_type;
 }
 
 char *

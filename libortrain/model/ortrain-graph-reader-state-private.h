@@ -26,7 +26,7 @@ struct _OrtrainReaderScope
   /* Of a subgraph: where captured values are; NULL for the outermost graph and for functions. */
   OrtrainReaderScope *outer;
   OrtrainGraph *graph;
-  GHashTable *names;   /* name in the file → OrtrainValue; NULL for an optional input that a call leaves out */
+  GHashTable *names; /* name, as the file has it → OrtrainValue; NULL for an optional input that a call leaves out */
   GHashTable *results; /* in a function: name → the value in the caller's graph that an output becomes */
   const OrtrainReaderCall *call;
   const char *prefix; /* of names that a function adds to its caller's graph; or NULL */

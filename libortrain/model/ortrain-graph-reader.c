@@ -151,7 +151,7 @@ resolve (OrtrainReaderScope *scope, const char *name, OrtrainValue **value)
     }
   *value = ortrain_graph_new_value (scope->graph, outer->name);
   ortrain_value_set_shape (*value, outer->dtype, outer->dims, outer->rank);
-  g_hash_table_insert (scope->names, g_strdup (name), *value);
+  g_hash_table_insert (scope->names, (gpointer) name, *value);
   return TRUE;
 }
 
@@ -170,7 +170,7 @@ define (OrtrainReaderScope *scope, const char *name, OrtrainValue *value, const 
 {
   if (g_hash_table_contains (scope->names, name))
     return ortrain_reader_invalid (error, "value “%.200s” of %s is defined twice", name, owner);
-  g_hash_table_insert (scope->names, g_strdup (name), value);
+  g_hash_table_insert (scope->names, (gpointer) name, value);
   return TRUE;
 }
 
@@ -388,7 +388,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
                                    " outputs, not %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
                                    owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
 
-  g_autoptr (GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) results = g_hash_table_new (g_str_hash, g_str_equal);
   g_autofree char *plain = ortrain_reader_text (node->name)[0] != '\0'
                                ? g_strdup (node->name)
@@ -407,7 +407,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
       OrtrainValue *value = NULL;
       if (i < node->n_input && !resolve_input (scope, node, node->input[i], &value, error))
         return FALSE;
-      g_hash_table_insert (names, g_strdup (proto->input[i]), value);
+      g_hash_table_insert (names, proto->input[i], value);
     }
   for (gsize i = 0; i < node->n_output; i++)
     {
@@ -613,6 +613,7 @@ read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrai
   return TRUE;
 }
 
+/* Of the names that are in the table. */
 static void
 count_uses (GHashTable *uses, const Ortrain__Ox__GraphProto *graph)
 {
@@ -621,8 +622,9 @@ count_uses (GHashTable *uses, const Ortrain__Ox__GraphProto *graph)
       const Ortrain__Ox__NodeProto *node = graph->node[i];
       for (gsize k = 0; k < node->n_input; k++)
         {
-          gpointer n = g_hash_table_lookup (uses, node->input[k]);
-          g_hash_table_insert (uses, node->input[k], GUINT_TO_POINTER (GPOINTER_TO_UINT (n) + 1));
+          gpointer n;
+          if (g_hash_table_lookup_extended (uses, node->input[k], NULL, &n))
+            g_hash_table_insert (uses, node->input[k], GUINT_TO_POINTER (GPOINTER_TO_UINT (n) + 1));
         }
       for (gsize k = 0; k < node->n_attribute; k++)
         {
@@ -641,7 +643,7 @@ ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer,
 {
   const Ortrain__Ox__ModelProto *model = state->reader->proto;
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new (ortrain_reader_text (proto->name));
-  g_autoptr (GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
   OrtrainReaderScope scope = { .outer = outer, .graph = graph, .names = names, .outermost = outer == NULL };
 
   if (outer != NULL)
@@ -683,6 +685,16 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
     return ortrain_reader_invalid (error, "the model has no graph");
   if (!ortrain_reader_collect_functions (&state, error))
     return FALSE;
+  for (gsize i = 0; i < graph->n_initializer; i++)
+    g_hash_table_insert (uses, (gpointer) ortrain_reader_text (graph->initializer[i]->name), NULL);
+  for (gsize i = 0; i < graph->n_sparse_initializer; i++)
+    if (graph->sparse_initializer[i]->values != NULL)
+      g_hash_table_insert (uses, (gpointer) ortrain_reader_text (graph->sparse_initializer[i]->values->name), NULL);
+  /* what Constant nodes and these Identity nodes have is an initializer too */
+  for (gsize i = 0; i < graph->n_node; i++)
+    if (graph->node[i]->n_output == 1 &&
+        (g_strcmp0 (graph->node[i]->op_type, "Constant") == 0 || g_strcmp0 (graph->node[i]->op_type, "Identity") == 0))
+      g_hash_table_insert (uses, graph->node[i]->output[0], NULL);
   count_uses (uses, graph);
   for (gsize i = 0; i < graph->n_output; i++)
     g_hash_table_add (outputs, (gpointer) ortrain_reader_text (graph->output[i]->name));

@@ -23,8 +23,12 @@ load (OrtrainModel *self, GError **error)
   if (!ortrain_wire_scan (data, size, self->limits, &self->scan, error))
     return FALSE;
   const guint8 *compact = g_bytes_get_data (self->scan.compact, &compact_size);
-  self->proto = ortrain__ox__model_proto__unpack (NULL, compact_size, compact);
+  self->arena = ortrain_proto_arena_new (self->scan.message_bytes);
+  self->proto =
+      ortrain__ox__model_proto__unpack (ortrain_proto_arena_get_allocator (self->arena), compact_size, compact);
   g_clear_pointer (&self->scan.compact, g_bytes_unref);
+  if (self->proto == NULL && ortrain_proto_arena_is_exhausted (self->arena))
+    return ortrain_wire_refuse_memory (&self->scan, size, error);
   if (self->proto == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,

@@ -3,6 +3,7 @@
 
 #include "model/ortrain-graph-reader-private.h"
 #include "model/ortrain-model.h"
+#include "model/ortrain-proto-arena-private.h"
 
 struct _OrtrainModel
 {
@@ -13,6 +14,7 @@ struct _OrtrainModel
   char *directory; /* of external data; or NULL */
   OrtrainModelLimits *limits;
   OrtrainWireScan scan;
+  OrtrainProtoArena *arena;       /* what `proto` lies in */
   Ortrain__Ox__ModelProto *proto; /* without the elements of tensors */
   OrtrainProtoTensors tensors;
   OrtrainGraphReader reader; /* the graph as it stands in the file */

@@ -47,8 +47,7 @@ ortrain_model_finalize (GObject *object)
 
   g_clear_object (&self->graph);
   ortrain_graph_reader_clear (&self->reader);
-  if (self->proto != NULL)
-    ortrain__ox__model_proto__free_unpacked (self->proto, NULL);
+  g_clear_pointer (&self->arena, ortrain_proto_arena_free);
   if (self->tensors.cache != NULL)
     for (guint i = 0; i < self->scan.tensors->len; i++)
       g_clear_object (&self->tensors.cache[i]);

@@ -70,8 +70,14 @@ typedef struct
   GBytes *compact;
   GArray *tensors; /* of OrtrainWireRange */
   guint64 n_nodes;
+  guint64 message_bytes; /* what unpacking the copy may take */
+  guint64 memory_limit;  /* what reading may take altogether */
+  const char *most;      /* the kind of message of which there are most */
+  guint64 n_most;
 } OrtrainWireScan;
 
 gboolean ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, OrtrainWireScan *scan,
                             GError **error);
+/* MODEL_ERROR_LIMIT: what is in the file takes too much memory for its size. Returns FALSE. */
+gboolean ortrain_wire_refuse_memory (const OrtrainWireScan *scan, gsize size, GError **error);
 void ortrain_wire_scan_clear (OrtrainWireScan *scan);

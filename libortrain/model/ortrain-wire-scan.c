@@ -191,6 +191,18 @@ static const guint32 once[N_MSGS] = {
 };
 
 #define MAX_STACK 257
+
+/* Reading takes at most this much: so many times the file, and something in any case. */
+#define MEMORY_PER_BYTE 4
+#define LEAST_MEMORY ((guint64) 64 << 20)
+/* What a graph takes for what it is made of; names are counted with the messages. */
+#define NODE_BYTES 260
+#define VALUE_BYTES 300
+#define ATTRIBUTE_BYTES 64
+#define TENSOR_BYTES 300
+#define GRAPH_BYTES 1500
+#define USE_BYTES 16
+#define ITEM_BYTES 16 /* of a list in an attribute */
 /* A length that is written before it is known: five bytes, of which a small number leaves the high ones empty. */
 #define LENGTH_BYTES 5
 
@@ -209,6 +221,8 @@ typedef struct
   OrtrainModelLimits *limits;
   GByteArray *out;
   GArray *tensors;
+  guint64 counts[N_MSGS], graph_bytes; /* of messages; estimated, of the graph that they become */
+  guint64 most_bytes;
   guint64 n_nodes, n_items, max_nodes, max_tensors, max_items, max_name_bytes;
 } Scanner;
 
@@ -231,6 +245,7 @@ write_length (guint8 *at, gsize length)
 static gboolean
 check_scalar (Scanner *self, const Frame *frame, Kind kind, const OrtrainWireField *field, GError **error)
 {
+  const guint64 n_before = self->n_items;
   gboolean fits = TRUE;
   switch (kind)
     {
@@ -254,6 +269,10 @@ check_scalar (Scanner *self, const Frame *frame, Kind kind, const OrtrainWireFie
       break;
     case KIND_NAME:
       fits = field->type == ORTRAIN_WIRE_BYTES;
+      if (frame->msg == MSG_NODE && field->number == ORTRAIN_NODE_OUTPUT)
+        self->graph_bytes += VALUE_BYTES;
+      else if (frame->msg == MSG_NODE && field->number == ORTRAIN_NODE_INPUT)
+        self->graph_bytes += USE_BYTES;
       if (!fits)
         break;
       if (field->end - field->body > self->max_name_bytes)
@@ -282,6 +301,8 @@ check_scalar (Scanner *self, const Frame *frame, Kind kind, const OrtrainWireFie
                    field->number, msg_names[frame->msg], field->begin, (guint) field->type);
       return FALSE;
     }
+  if (frame->msg == MSG_ATTRIBUTE)
+    self->graph_bytes += ITEM_BYTES * (self->n_items - n_before);
   if (self->n_items > self->max_items)
     return over_limit (error, "items", self->max_items, "max-items", field->begin);
   return TRUE;
@@ -312,6 +333,12 @@ enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireFiel
   if (msg == MSG_TENSOR && self->tensors->len >= self->max_tensors)
     return over_limit (error, "tensors", self->max_tensors, "max-tensors", field->begin);
 
+  self->counts[msg]++;
+  self->graph_bytes += msg == MSG_NODE        ? NODE_BYTES
+                       : msg == MSG_ATTRIBUTE ? ATTRIBUTE_BYTES
+                       : msg == MSG_TENSOR    ? TENSOR_BYTES
+                       : msg == MSG_GRAPH     ? GRAPH_BYTES
+                                              : 0;
   guint8 tag[10];
   guint n = ortrain_wire_put_varint (tag, (guint64) field->number << 3 | ORTRAIN_WIRE_BYTES);
   g_byte_array_append (self->out, tag, n);
@@ -386,6 +413,8 @@ scan (Scanner *self, gsize size, GError **error)
       self->n_items++;
       if (!check_scalar (self, frame, rule.kind, &field, error))
         return FALSE;
+      if (2 * (guint64) self->out->len > self->most_bytes || self->graph_bytes > self->most_bytes)
+        return TRUE; /* the caller says so */
       if (rule.kind == KIND_MSG)
         {
           if (!enter (self, stack, &depth, rule.msg, &field, error))
@@ -399,6 +428,22 @@ scan (Scanner *self, gsize size, GError **error)
     }
 }
 
+static guint64
+memory_limit (gsize size)
+{
+  return LEAST_MEMORY + MEMORY_PER_BYTE * (guint64) size;
+}
+
+gboolean
+ortrain_wire_refuse_memory (const OrtrainWireScan *scan, gsize size, GError **error)
+{
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
+               "Reading the model needs more than %" G_GUINT64_FORMAT " bytes, 4 times its size of %" G_GSIZE_FORMAT
+               " and 64 MiB: it has %" G_GUINT64_FORMAT " messages %s",
+               scan->memory_limit, size, scan->n_most, scan->most);
+  return FALSE;
+}
+
 gboolean
 ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, OrtrainWireScan *result, GError **error)
 {
@@ -408,6 +453,7 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
                    .limits = limits,
                    .out = out,
                    .tensors = tensors,
+                   .most_bytes = memory_limit (size),
                    .max_nodes = ortrain_model_limits_get_max_nodes (limits),
                    .max_tensors = ortrain_model_limits_get_max_tensors (limits),
                    .max_items = ortrain_model_limits_get_max_items (limits),
@@ -429,6 +475,18 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
   if (!scan (&self, size, error))
     return FALSE;
   result->n_nodes = self.n_nodes;
+  for (guint msg = 0; msg < N_MSGS; msg++)
+    if (self.counts[msg] > result->n_most)
+      {
+        result->most = msg_names[msg];
+        result->n_most = self.counts[msg];
+      }
+  /* The compact copy, in an array that grows by doubling, is gone when the graph is made. */
+  result->memory_limit = memory_limit (size);
+  const guint64 others = MAX (self.graph_bytes, 2 * (guint64) self.out->len);
+  if (others >= result->memory_limit)
+    return ortrain_wire_refuse_memory (result, size, error);
+  result->message_bytes = result->memory_limit - others;
   result->tensors = g_steal_pointer (&tensors);
   result->compact = g_byte_array_free_to_bytes (g_steal_pointer (&out));
   return TRUE;

@@ -6,7 +6,7 @@
 /* Nodes have a handful of attributes: a plain array, searched from the front, is smaller and faster than a table. */
 struct _OrtrainAttributes
 {
-  GArray *items; /* of OrtrainAttribute */
+  GArray *items; /* of OrtrainAttribute; NULL: none yet, as with most nodes */
 };
 
 static void
@@ -50,12 +50,22 @@ attribute_clear (gpointer data)
   g_free (a->name);
 }
 
+static void
+append (OrtrainAttributes *self, const OrtrainAttribute *attribute)
+{
+  if (self->items == NULL)
+    {
+      self->items = g_array_new (FALSE, FALSE, sizeof (OrtrainAttribute));
+      g_array_set_clear_func (self->items, attribute_clear);
+    }
+  g_array_append_vals (self->items, attribute, 1);
+}
+
 OrtrainAttributes *
 ortrain_attributes_new (void)
 {
-  OrtrainAttributes *self = g_new (OrtrainAttributes, 1);
-  self->items = g_array_new (FALSE, FALSE, sizeof (OrtrainAttribute));
-  g_array_set_clear_func (self->items, attribute_clear);
+  OrtrainAttributes *self = g_slice_new (OrtrainAttributes);
+  self->items = NULL;
   return self;
 }
 
@@ -64,14 +74,14 @@ ortrain_attributes_free (OrtrainAttributes *self)
 {
   if (self == NULL)
     return;
-  g_array_unref (self->items);
-  g_free (self);
+  g_clear_pointer (&self->items, g_array_unref);
+  g_slice_free (OrtrainAttributes, self);
 }
 
 guint
 ortrain_attributes_get_n (const OrtrainAttributes *self)
 {
-  return self != NULL ? self->items->len : 0;
+  return self != NULL && self->items != NULL ? self->items->len : 0;
 }
 
 const OrtrainAttribute *
@@ -179,7 +189,7 @@ put (OrtrainAttributes *self, OrtrainAttribute attribute, const char *name)
       attribute_clear (&was);
     }
   else
-    g_array_append_val (self->items, attribute);
+    append (self, &attribute);
 }
 
 /* Never NULL, so that an empty list and an absent one can be told apart. */
@@ -306,7 +316,7 @@ ortrain_attributes_copy (const OrtrainAttributes *self)
           break;
         }
       a.name = g_strdup (a.name);
-      g_array_append_val (copy->items, a);
+      append (copy, &a);
     }
   return copy;
 }

@@ -44,10 +44,7 @@ make_fused (OrtrainNode *node)
 {
   if (!ortrain_node_is (node, "", "MatMul"))
     return;
-  g_free (node->op_type);
-  g_free (node->domain);
-  node->op_type = g_strdup ("FusedMatMul");
-  node->domain = g_strdup (ORTRAIN_DOMAIN);
+  ortrain_node_set_operator (node, ORTRAIN_DOMAIN, "FusedMatMul");
   node->op = ortrain_ops_lookup (node->domain, node->op_type);
 }
 

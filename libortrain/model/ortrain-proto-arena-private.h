@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+#include <protobuf-c/protobuf-c.h>
+
+/* Memory for what protobuf-c unpacks: side by side, freed at once, and never more than a limit. */
+typedef struct _OrtrainProtoArena OrtrainProtoArena;
+
+OrtrainProtoArena *ortrain_proto_arena_new (guint64 limit);
+void ortrain_proto_arena_free (OrtrainProtoArena *self);
+ProtobufCAllocator *ortrain_proto_arena_get_allocator (OrtrainProtoArena *self);
+gboolean ortrain_proto_arena_is_exhausted (const OrtrainProtoArena *self);

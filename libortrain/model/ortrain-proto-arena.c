@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "model/ortrain-proto-arena-private.h"
+
+/* Large pieces, such as lists that protobuf-c keeps only while it reads a message, are given back when they are freed. */
+#define CHUNK ((gsize) 64 << 10)
+#define LARGE ((gsize) 1 << 10)
+#define ALIGNMENT ((gsize) 8)
+
+struct _OrtrainProtoArena
+{
+  ProtobufCAllocator allocator;
+  GPtrArray *chunks;
+  GHashTable *large; /* address → size */
+  guint8 *next;
+  gsize left;
+  guint64 taken, limit;
+  gboolean exhausted;
+};
+
+static gpointer
+take (OrtrainProtoArena *self, gsize size)
+{
+  gpointer memory = size <= self->limit - self->taken ? g_try_malloc (size) : NULL;
+  if (memory == NULL)
+    self->exhausted = TRUE;
+  else
+    self->taken += size;
+  return memory;
+}
+
+static void *
+arena_alloc (void *data, size_t size)
+{
+  OrtrainProtoArena *self = data;
+  if (size > LARGE)
+    {
+      gpointer memory = take (self, size);
+      if (memory != NULL)
+        g_hash_table_insert (self->large, memory, GSIZE_TO_POINTER (size));
+      return memory;
+    }
+  size = MAX ((size + ALIGNMENT - 1) & ~(ALIGNMENT - 1), ALIGNMENT);
+  if (size > self->left)
+    {
+      self->next = take (self, CHUNK);
+      self->left = self->next != NULL ? CHUNK : 0;
+      if (self->next == NULL)
+        return NULL;
+      g_ptr_array_add (self->chunks, self->next);
+    }
+  gpointer memory = self->next;
+  self->next += size;
+  self->left -= size;
+  return memory;
+}
+
+static void
+arena_free (void *data, void *memory)
+{
+  OrtrainProtoArena *self = data;
+  gpointer size;
+  if (memory == NULL || !g_hash_table_steal_extended (self->large, memory, NULL, &size))
+    return;
+  self->taken -= GPOINTER_TO_SIZE (size);
+  g_free (memory);
+}
+
+OrtrainProtoArena *
+ortrain_proto_arena_new (guint64 limit)
+{
+  OrtrainProtoArena *self = g_new0 (OrtrainProtoArena, 1);
+  self->allocator = (ProtobufCAllocator){ arena_alloc, arena_free, self };
+  self->chunks = g_ptr_array_new_with_free_func (g_free);
+  self->large = g_hash_table_new_full (NULL, NULL, g_free, NULL);
+  self->limit = limit;
+  return self;
+}
+
+void
+ortrain_proto_arena_free (OrtrainProtoArena *self)
+{
+  g_ptr_array_unref (self->chunks);
+  g_hash_table_unref (self->large);
+  g_free (self);
+}
+
+ProtobufCAllocator *
+ortrain_proto_arena_get_allocator (OrtrainProtoArena *self)
+{
+  return &self->allocator;
+}
+
+gboolean
+ortrain_proto_arena_is_exhausted (const OrtrainProtoArena *self)
+{
+  return self->exhausted;
+}
