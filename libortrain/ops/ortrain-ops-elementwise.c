@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-ops-pointwise-private.h"
+#include "ops/ortrain-upgrade-private.h"
 
 /* Arithmetic with broadcasting. dy has the broadcast shape; each operand's gradient is summed back to its own. */
 
@@ -476,6 +477,12 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
   OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, flags, ortrain_infer_unary, gradient, ".0", .weight_through = 0)
 #define EVERY ~(guint32) 0
 #define LIMITS "limit", "limit", "limit", "limit", "limit", "limit", "limit", "limit"
+/* Of very many operands, trees are made. */
+#define VARIADIC(name, dtypes, infer, gradient, upgrade, ...)                                                          \
+  {                                                                                                                    \
+    name, "", 7, 1, -1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, infer, gradient, upgrade, ".0",   \
+        .weight_through = EVERY, __VA_ARGS__                                                                           \
+  }
 #define CHEAP ORTRAIN_OP_CHEAP
 #define COMMUTATIVE (ORTRAIN_OP_CHEAP | ORTRAIN_OP_COMMUTATIVE)
 #define FLAT (ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT)
@@ -492,13 +499,14 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_mod),
   { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | CHEAP, 0, 0, infer_pow, grad_pow, NULL,
     ".n", .weight_through = 1, .input_roles = { [1] = "exponent" } },
-  OPERANDS ("Max", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum, ".0",
-            .weight_through = EVERY, .input_roles = { LIMITS }),
-  OPERANDS ("Min", 7, 1, -1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_extremum, ".0",
-            .weight_through = EVERY, .input_roles = { LIMITS }),
-  POINTWISE ("Mean", 7, 1, -1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_elementwise, grad_mean),
-  OPERANDS ("Sum", 7, 1, -1, ORTRAIN_DTYPES_FLOAT, CHEAP, infer_arithmetic, grad_add, ".0", .shift_inputs = EVERY,
-            .weight_through = EVERY),
+  VARIADIC ("Max", ORTRAIN_DTYPES_NUMERIC, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
+            .input_roles = { LIMITS }),
+  VARIADIC ("Min", ORTRAIN_DTYPES_NUMERIC, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
+            .input_roles = { LIMITS }),
+  VARIADIC ("Mean", ORTRAIN_DTYPES_FLOAT, ortrain_infer_elementwise, grad_mean, ortrain_upgrade_many_means,
+            .shift_inputs = 0),
+  VARIADIC ("Sum", ORTRAIN_DTYPES_FLOAT, infer_arithmetic, grad_add, ortrain_upgrade_many_operands,
+            .shift_inputs = EVERY),
   POINTWISE ("Neg", 7, 1, 1, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, CHEAP, infer_neg, grad_neg),
   POINTWISE ("Abs", 7, 1, 1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_neg, grad_abs),
   POINTWISE ("Sign", 9, 1, 1, ORTRAIN_DTYPES_NUMERIC, FLAT, ortrain_infer_unary, NULL),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
+#include "ops/ortrain-upgrade-private.h"
 
 #include <string.h>
 
@@ -527,6 +528,7 @@ static const OrtrainOpDef rows[] = {
     .types = ".0",
     .infer = infer_concat,
     .gradient = grad_concat,
+    .upgrade = ortrain_upgrade_many_operands,
     .join_inputs = ~(guint32) 0,
     .weight_through = ~(guint32) 0,
     .channels = ORTRAIN_CHANNELS_ALIGNED },

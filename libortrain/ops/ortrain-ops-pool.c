@@ -227,10 +227,7 @@ gradient_max_pool (OrtrainGradContext *ctx, GError **error)
         window *= (double) kernel[i];
       if (window <= MAX_WINDOW)
         {
-          g_free (node->op_type);
-          g_free (node->domain);
-          node->op_type = g_strdup ("MaxPoolTrain");
-          node->domain = g_strdup (ORTRAIN_DOMAIN);
+          ortrain_node_set_operator (node, ORTRAIN_DOMAIN, "MaxPoolTrain");
           node->op = NULL;
         }
       ortrain_node_set_n_outputs (node, 2);
