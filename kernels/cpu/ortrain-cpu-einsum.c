@@ -185,8 +185,8 @@ typedef struct
   }
 ROWS (f32, float, double)
 ROWS (f64, double, double)
-ROWS (i32, gint32, gint32)
-ROWS (i64, gint64, gint64)
+ROWS (i32, gint32, guint64) /* integers wrap around */
+ROWS (i64, gint64, guint64)
 
 static void
 einsum_range (gpointer data, gint64 begin, gint64 end, guint worker)
