@@ -442,6 +442,7 @@ static const OrtrainOpDef rows[] = {
     .types = ".i0",
     .infer = infer_scatter_elements,
     .gradient = grad_scatter_elements,
+    .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { "initial contents", NULL, "update" } },
   { .name = "ScatterND",
@@ -453,6 +454,7 @@ static const OrtrainOpDef rows[] = {
     .types = ".i0",
     .infer = infer_scatter_nd,
     .gradient = grad_scatter_nd,
+    .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { "initial contents", NULL, "update" } },
 };

@@ -24,6 +24,7 @@
 typedef struct
 {
   guint32 channels;         /* bit i: the indices along axis i are features that a weight made */
+  guint32 reduced;          /* bit i: axis i had channels, and a reduction left one index */
   const OrtrainNode *maker; /* the node with that weight */
   gboolean stored;          /* computed from the file alone, not from data */
   gboolean has_weights;     /* stored, and from more than one number of a floating type */
@@ -275,20 +276,23 @@ typedef enum
 
 /* How `operand` lies along the channels of x. *one_unit: they are one channel, and it has its axis. */
 static Along
-lies_along (const Analysis *self, const OrtrainValue *operand, const OrtrainValue *x, gboolean *one_unit)
+lies_along (const Analysis *self, const OrtrainValue *operand, const OrtrainValue *x, gboolean scales,
+            gboolean *one_unit)
 {
   const State *state = state_of (self, x);
+  /* A gain may multiply the deviation first, where the channels are reduced. */
+  const guint32 channels = state->channels | (scales ? state->reduced : 0);
   const guint32 wide = operand->rank < 0 ? 0 : get_wide_axes (operand);
   *one_unit = FALSE;
-  if (operand->rank < 0 || state->channels == 0)
+  if (operand->rank < 0 || channels == 0)
     return ALONG_NOTHING;
-  if ((state->channels & CHANNELS_ANY) || x->rank < 0)
+  if ((channels & CHANNELS_ANY) || x->rank < 0)
     return count_bits (wide) == 1 ? ALONG_CHANNELS : ALONG_NOTHING;
   const gint shift = x->rank - operand->rank;
   guint32 here = 0, elsewhere = 0, units = 0;
   for (gint i = 0; i < operand->rank; i++)
     {
-      const gboolean is_channel = i + shift >= 0 && (state->channels >> (i + shift) & 1);
+      const gboolean is_channel = i + shift >= 0 && (channels >> (i + shift) & 1);
       if (is_channel && is_one (x->dims[i + shift]))
         units |= 1u << i;
       if (!(wide >> i & 1))
@@ -298,7 +302,7 @@ lies_along (const Analysis *self, const OrtrainValue *operand, const OrtrainValu
       else
         elsewhere |= 1u << i;
     }
-  *one_unit = wide == 0 && units != 0 && count_bits (state->channels) == 1;
+  *one_unit = wide == 0 && units != 0 && count_bits (channels) == 1;
   return here == 0 ? ALONG_NOTHING : elsewhere == 0 ? ALONG_CHANNELS : ALONG_CHANNELS_AND_MORE;
 }
 
@@ -369,7 +373,7 @@ visit_broadcast (Analysis *self, OrtrainNode *node, guint i, OrtrainValue *opera
     return;
   const State *state = state_of (self, x);
   gboolean one_unit;
-  const Along along = lies_along (self, value, x, &one_unit);
+  const Along along = lies_along (self, value, x, scales, &one_unit);
   gboolean is_weight = along == ALONG_CHANNELS || (along == ALONG_CHANNELS_AND_MORE && !scales);
   /* a gain over all axes of a sample, as layer normalization over feature maps has */
   if (along == ALONG_CHANNELS_AND_MORE && scales && x->rank >= 2 && value->rank >= x->rank - 1 &&
@@ -389,10 +393,10 @@ visit_broadcast (Analysis *self, OrtrainNode *node, guint i, OrtrainValue *opera
   else if (value->rank >= 0 && get_wide_axes (value) == 0)
     {
       const double number = is_initializer (value) ? ortrain_tensor_get_scalar (value->tensor, 0) : NAN;
-      reason = number > 0 && number <= 1e-3 && !scales ? g_strdup_printf ("one number: epsilon of %s", text)
-                                                       : g_strdup_printf ("one number: operand of %s", text);
+      reason = number > 0 && number < 2e-3 && !scales ? g_strdup_printf ("one number: epsilon of %s", text)
+                                                      : g_strdup_printf ("one number: operand of %s", text);
     }
-  else if (state->channels == 0)
+  else if (state->channels == 0 && state->reduced == 0)
     reason = g_strdup_printf ("operand of %s, whose other operand has no channels of a weight", text);
   else
     reason = g_strdup_printf ("operand of %s, not along the channels of %s", text, maker != NULL ? maker : "a weight");
@@ -495,11 +499,12 @@ permute_axes (guint32 axes, const OrtrainNode *node, gint rank)
 }
 
 static guint32
-reduce_axes (guint32 axes, const OrtrainNode *node, const OrtrainValue *x)
+reduce_axes (guint32 axes, const OrtrainNode *node, const OrtrainValue *x, guint32 *gone)
 {
   const OrtrainValue *list = ortrain_node_input (node, 1);
   const gboolean keeps = ortrain_attributes_get_int (node->attributes, "keepdims", 1) != 0;
   guint32 reduced = 0, result = 0;
+  *gone = 0;
   if ((axes & CHANNELS_ANY) || x->rank < 0 || list == NULL || list->tensor == NULL)
     return 0;
   gsize n = 0;
@@ -515,6 +520,7 @@ reduce_axes (guint32 axes, const OrtrainNode *node, const OrtrainValue *x)
       result |= (axes >> i & 1) << to++;
     else if (keeps)
       to++;
+  *gone = keeps ? axes & reduced : 0;
   return result;
 }
 
@@ -577,7 +583,7 @@ find_output_channels (const Analysis *self, const OrtrainNode *node, const Ortra
 {
   OrtrainValue *x = ortrain_node_input (node, 0);
   OrtrainChannels where = node->op->channels;
-  guint32 axes = 0;
+  guint32 axes = 0, reduced;
   if (where == ORTRAIN_CHANNELS_NONE && (node->op->flags & ORTRAIN_OP_POINTWISE))
     where = ORTRAIN_CHANNELS_ALIGNED;
   const guint32 of_x = x != NULL && ortrain_dtype_is_floating (x->dtype) ? state_of (self, x)->channels : 0;
@@ -605,7 +611,7 @@ find_output_channels (const Analysis *self, const OrtrainNode *node, const Ortra
     case ORTRAIN_CHANNELS_PERMUTED:
       return permute_axes (of_x, node, y->rank);
     case ORTRAIN_CHANNELS_REDUCED:
-      return of_x != 0 ? reduce_axes (of_x, node, x) : 0;
+      return of_x != 0 ? reduce_axes (of_x, node, x, &reduced) : 0;
     case ORTRAIN_CHANNELS_GATHERED:
       if (is_weighted && x->rank > 0)
         return gather_axes ((1u << x->rank) - 1, node, x, TRUE);
@@ -622,6 +628,42 @@ find_output_channels (const Analysis *self, const OrtrainNode *node, const Ortra
       return is_weighted || of_x != 0 ? CHANNELS_ANY : 0;
     }
   return 0;
+}
+
+/* Where an output has axes of channels that a reduction left one index of. */
+static guint32
+find_output_reduced (const Analysis *self, const OrtrainNode *node, const OrtrainValue *y)
+{
+  const OrtrainValue *x = ortrain_node_input (node, 0);
+  guint32 reduced = 0;
+  if (y->rank < 0 || y->rank > 30)
+    return 0;
+  if (node->op->channels == ORTRAIN_CHANNELS_REDUCED && x != NULL)
+    reduce_axes (state_of (self, x)->channels, node, x, &reduced);
+  else if (node->op->flags & ORTRAIN_OP_POINTWISE)
+    for (guint i = 0; i < node->inputs->len; i++)
+      {
+        const OrtrainValue *value = node->inputs->pdata[i];
+        if (value != NULL && value->rank >= 0 && state_of (self, value)->reduced != 0)
+          reduced |= align (state_of (self, value)->reduced, value->rank, y->rank);
+      }
+  for (gint i = 0; i < y->rank; i++)
+    if (!is_one (y->dims[i]))
+      reduced &= ~(1u << i);
+  return reduced;
+}
+
+static guint32
+find_spread (const Analysis *self, const OrtrainNode *node, const OrtrainValue *y)
+{
+  guint32 spread = 0;
+  for (guint i = 0; y->rank >= 0 && y->rank <= 30 && i < node->inputs->len; i++)
+    {
+      const OrtrainValue *value = node->inputs->pdata[i];
+      if (value != NULL && value->rank >= 0 && state_of (self, value)->reduced != 0)
+        spread |= align (state_of (self, value)->reduced, value->rank, y->rank) & get_wide_axes (y);
+    }
+  return spread;
 }
 
 static const OrtrainNode *
@@ -670,7 +712,10 @@ visit_outputs (Analysis *self, const OrtrainNode *node)
       if (stored || node->op == NULL || !ortrain_dtype_is_floating (y->dtype))
         continue;
       state->channels = find_output_channels (self, node, y, is_weighted);
-      if (state->channels != 0)
+      state->reduced = find_output_reduced (self, node, y);
+      if (node->op->scale_inputs != 0) /* a gain that spreads over them makes them channels again */
+        state->channels |= find_spread (self, node, y);
+      if ((state->channels | state->reduced) != 0)
         state->maker = is_weighted ? node : find_maker (self, node);
     }
 }

@@ -86,6 +86,41 @@ is_grid (OrtrainDType dtype, const guint8 *data, gint64 n)
   return highest - lowest > 1;
 }
 
+/* Coordinates: each component, along the last axis, varies along one of the other axes alone. */
+static gboolean
+is_coordinates (OrtrainTensor *tensor, const guint8 *data)
+{
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+  const gint64 n = ortrain_tensor_get_n_elements (tensor);
+  gsize rank;
+  const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
+  guint n_wide = 0;
+  for (gsize i = 0; i + 1 < rank; i++)
+    n_wide += dims[i] > 1;
+  if (n_wide < 2 || rank > ORTRAIN_MAX_RANK || dims[rank - 1] > 8)
+    return FALSE;
+  for (gint64 k = 0; k < dims[rank - 1]; k++)
+    {
+      guint32 along = 0; /* bit i: the component is a function of axis i */
+      gboolean varies = FALSE;
+      for (gsize i = 0; i + 1 < rank; i++)
+        if (dims[i] > 1)
+          along |= 1u << i;
+      for (gint64 at = k; at < n && along != 0; at += dims[rank - 1])
+        {
+          const double x = get_element (dtype, data, at);
+          gint64 stride = dims[rank - 1];
+          varies = varies || x != get_element (dtype, data, k);
+          for (gsize i = rank - 1; i-- > 0; stride *= dims[i])
+            if ((along >> i & 1) && get_element (dtype, data, k + at / stride % dims[i] * stride) != x)
+              along &= ~(1u << i);
+        }
+      if (along == 0 || !varies)
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static gboolean
 has_no_number (OrtrainDType dtype, const guint8 *data, gint64 n)
 {
@@ -132,7 +167,9 @@ ortrain_stored_values_explain_grid (OrtrainTensor *tensor)
 {
   const gint64 n = ortrain_tensor_get_n_elements (tensor);
   const guint8 *data = n > 0 ? ortrain_tensor_peek_unaligned (tensor) : NULL;
-  return data != NULL && is_grid (ortrain_tensor_get_dtype (tensor), data, n) ? "positions" : NULL;
+  return data != NULL && (is_grid (ortrain_tensor_get_dtype (tensor), data, n) || is_coordinates (tensor, data))
+             ? "positions"
+             : NULL;
 }
 
 gboolean

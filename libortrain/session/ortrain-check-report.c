@@ -451,7 +451,8 @@ ortrain_model_check (OrtrainModel *self)
     {
       if (!find_blocked (&check, ortrain_model_get_file_graph (self)))
         add (&check, NULL, "", error->message, "");
-      graph = ortrain_model_make_known_graph (self, (const char *const[]){ NULL }, NULL);
+      if (ortrain_model_get_file_graph (self) != NULL)
+        graph = ortrain_model_make_known_graph (self, (const char *const[]){ NULL }, NULL);
     }
   if (whole != NULL || (graph != NULL && graph->outputs->len > 0))
     {

@@ -347,6 +347,58 @@ test_layer_norm (void)
           { "epsilon", FALSE, "epsilon of Add" }, { "two", FALSE, "exponent of Pow" });
 }
 
+/* The gain multiplies the reciprocal of the deviation first, as TensorFlow writes it. */
+static void
+test_gain_of_deviation (void)
+{
+  Proto *graph = make_graph (DIMS (2, 3, 5), DIMS (2, 3, 4));
+  add_weight (graph, "fc.weight", DIMS (5, 4));
+  add_number (graph, "epsilon", DIMS (1), 1e-3f);
+  add_weight (graph, "gain", DIMS (1, 1, 4));
+  add_node (graph, "MatMul", "x,fc.weight", "h");
+  Proto *mean = proto_node ("ReduceMean", "square", "variance");
+  set_ints (mean, "axes", DIMS (2));
+  add_node (graph, "Mul", "h,h", "square");
+  proto_message (graph, 1, mean);
+  add_node (graph, "Add", "variance,epsilon", "shifted");
+  add_node (graph, "Sqrt", "shifted", "deviation");
+  add_node (graph, "Reciprocal", "deviation", "inverse");
+  add_node (graph, "Mul", "inverse,gain", "factor");
+  add_node (graph, "Mul", "h,factor", "y");
+  EXPECT (graph, DIMS (2, 3, 5), DIMS (2, 3, 4), { "gain", TRUE, "scale: Mul" },
+          { "epsilon", FALSE, "epsilon of Add" });
+}
+
+/* Positions that the file holds: sines and cosines that are added, and coordinates that a weight multiplies. */
+static void
+test_positions (void)
+{
+  Proto *graph = make_graph (DIMS (2, 4, 6), DIMS (2, 4, 6));
+  float sines[24], coordinates[18];
+  for (guint i = 0; i < 24; i++)
+    {
+      const float angle = (float) (i / 6) / powf (10, (float) (i % 6 / 2));
+      sines[i] = i % 2 == 0 ? sinf (angle) : cosf (angle);
+    }
+  for (guint i = 0; i < 18; i++)
+    coordinates[i] = log2f (1 + (float) (i % 2 == 0 ? i / 6 : i / 2 % 3)) / 3;
+  add_weight (graph, "fc.weight", DIMS (6, 6));
+  add_tensor (graph, "sines", DIMS (1, 4, 6), sines);
+  add_tensor (graph, "coordinates", DIMS (3, 3, 2), coordinates);
+  add_weight (graph, "grid.weight", DIMS (2, 6));
+  add_node (graph, "MatMul", "x,fc.weight", "a");
+  add_node (graph, "Add", "a,sines", "c");
+  Proto *mean = proto_node ("ReduceMean", "d0", "d");
+  set_ints (mean, "axes", DIMS (0, 1));
+  set_int (mean, "keepdims", 0);
+  add_node (graph, "MatMul", "coordinates,grid.weight", "d0");
+  proto_message (graph, 1, mean);
+  add_node (graph, "Add", "c,d", "y");
+  EXPECT (graph, DIMS (2, 4, 6), DIMS (2, 4, 6), { "fc.weight", TRUE, "weight of MatMul" },
+          { "grid.weight", TRUE, "weight of MatMul" }, { "coordinates", FALSE, "positions: operand of MatMul" },
+          { "sines", FALSE, "sinusoids of positions" });
+}
+
 static void
 test_hard_swish (void)
 {
@@ -608,6 +660,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/parameter-roles/attention", test_attention);
   g_test_add_func ("/parameter-roles/mask-of-heads", test_mask_of_heads);
   g_test_add_func ("/parameter-roles/layer-norm", test_layer_norm);
+  g_test_add_func ("/parameter-roles/gain-of-deviation", test_gain_of_deviation);
+  g_test_add_func ("/parameter-roles/positions", test_positions);
   g_test_add_func ("/parameter-roles/hard-swish", test_hard_swish);
   g_test_add_func ("/parameter-roles/initial-states", test_initial_states);
   g_test_add_func ("/parameter-roles/statistics-of-data", test_statistics_of_data);
