@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <dlfcn.h>
+#include <gio/gio.h>
+#include <pthread.h>
+#include <sanitizer/tsan_interface.h>
+
+/* ThreadSanitizer sees what it has compiled, and GLib is not among that: it would take every hand-over through a lock, a
+ * queue, a task or a main context for a race. These functions stand before GLib's, in test programs that are built with
+ * -fsanitize=thread alone; they call GLib's, and say what happens before what. */
+
+#define REAL(name) ((__typeof__ (&(name))) find (#name))
+#define ACQUIRE(address) __tsan_acquire ((void *) (address))
+#define RELEASE(address) __tsan_release ((void *) (address))
+
+static void *
+find (const char *name)
+{
+  void *function = dlsym (RTLD_NEXT, name);
+  if (function == NULL)
+    __builtin_trap ();
+  return function;
+}
+
+#define DEFINE(type, name, parameters)                                                                                 \
+  type name parameters;                                                                                                \
+  __attribute__ ((visibility ("default"))) type name parameters
+
+/* ---- Locks ---- */
+
+#define LOCK(kind, type, lock_name, unlock_name)                                                                       \
+  DEFINE (void, lock_name, (type * lock))                                                                              \
+  {                                                                                                                    \
+    static __typeof__ (&lock_name) real;                                                                               \
+    if (__atomic_load_n (&real, __ATOMIC_RELAXED) == NULL)                                                             \
+      __atomic_store_n (&real, REAL (lock_name), __ATOMIC_RELAXED);                                                    \
+    real (lock);                                                                                                       \
+    ACQUIRE (lock);                                                                                                    \
+  }                                                                                                                    \
+  DEFINE (void, unlock_name, (type * lock))                                                                            \
+  {                                                                                                                    \
+    static __typeof__ (&unlock_name) real;                                                                             \
+    if (__atomic_load_n (&real, __ATOMIC_RELAXED) == NULL)                                                             \
+      __atomic_store_n (&real, REAL (unlock_name), __ATOMIC_RELAXED);                                                  \
+    RELEASE (lock);                                                                                                    \
+    real (lock);                                                                                                       \
+  }
+
+LOCK (mutex, GMutex, g_mutex_lock, g_mutex_unlock)
+LOCK (rec, GRecMutex, g_rec_mutex_lock, g_rec_mutex_unlock)
+LOCK (writer, GRWLock, g_rw_lock_writer_lock, g_rw_lock_writer_unlock)
+LOCK (reader, GRWLock, g_rw_lock_reader_lock, g_rw_lock_reader_unlock)
+
+DEFINE (gboolean, g_mutex_trylock, (GMutex * lock))
+{
+  gboolean locked = REAL (g_mutex_trylock) (lock);
+  if (locked)
+    ACQUIRE (lock);
+  return locked;
+}
+
+DEFINE (void, g_cond_wait, (GCond * cond, GMutex *lock))
+{
+  RELEASE (lock);
+  REAL (g_cond_wait) (cond, lock);
+  ACQUIRE (lock);
+}
+
+DEFINE (gboolean, g_cond_wait_until, (GCond * cond, GMutex *lock, gint64 end))
+{
+  RELEASE (lock);
+  gboolean signalled = REAL (g_cond_wait_until) (cond, lock, end);
+  ACQUIRE (lock);
+  return signalled;
+}
+
+/* Of our own: the fast path is inline, and must see a store that was compiled with the sanitizer. */
+
+static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t once_done = PTHREAD_COND_INITIALIZER;
+static volatile void *once_busy[64];
+
+#undef g_once_init_enter
+#undef g_once_init_leave
+
+DEFINE (gboolean, g_once_init_enter, (volatile void *location))
+{
+  gboolean mine = FALSE;
+  pthread_mutex_lock (&once_lock);
+  while (!mine && __atomic_load_n ((volatile gsize *) location, __ATOMIC_ACQUIRE) == 0)
+    {
+      guint found = G_N_ELEMENTS (once_busy), empty = G_N_ELEMENTS (once_busy);
+      for (guint i = 0; i < G_N_ELEMENTS (once_busy); i++)
+        if (once_busy[i] == location)
+          found = i;
+        else if (once_busy[i] == NULL)
+          empty = i;
+      if (found < G_N_ELEMENTS (once_busy) || empty == G_N_ELEMENTS (once_busy))
+        pthread_cond_wait (&once_done, &once_lock);
+      else
+        {
+          once_busy[empty] = location;
+          mine = TRUE;
+        }
+    }
+  pthread_mutex_unlock (&once_lock);
+  return mine;
+}
+
+DEFINE (void, g_once_init_leave, (volatile void *location, gsize result))
+{
+  pthread_mutex_lock (&once_lock);
+  __atomic_store_n ((volatile gsize *) location, result, __ATOMIC_RELEASE);
+  for (guint i = 0; i < G_N_ELEMENTS (once_busy); i++)
+    if (once_busy[i] == location)
+      once_busy[i] = NULL;
+  pthread_cond_broadcast (&once_done);
+  pthread_mutex_unlock (&once_lock);
+}
+
+/* Classes are made once, below locks of GObject: by whom, and before whose first object, is all one. */
+static char classes;
+
+DEFINE (gpointer, g_object_new, (GType type, const char *first, ...))
+{
+  va_list args;
+  va_start (args, first);
+  ACQUIRE (&classes);
+  gpointer object = g_object_new_valist (type, first, args);
+  RELEASE (&classes);
+  va_end (args);
+  return object;
+}
+
+/* ---- Counted references: whoever drops the last one has seen what all others did ---- */
+
+DEFINE (void, g_object_unref, (gpointer object))
+{
+  static __typeof__ (&g_object_unref) real;
+  if (__atomic_load_n (&real, __ATOMIC_RELAXED) == NULL)
+    __atomic_store_n (&real, REAL (g_object_unref), __ATOMIC_RELAXED);
+  RELEASE (object);
+  ACQUIRE (object);
+  real (object);
+}
+
+DEFINE (void, g_bytes_unref, (GBytes * bytes))
+{
+  static __typeof__ (&g_bytes_unref) real;
+  if (__atomic_load_n (&real, __ATOMIC_RELAXED) == NULL)
+    __atomic_store_n (&real, REAL (g_bytes_unref), __ATOMIC_RELAXED);
+  if (bytes != NULL)
+    {
+      RELEASE (bytes);
+      ACQUIRE (bytes);
+    }
+  real (bytes);
+}
+
+/* ---- Queues, pools, tasks, main contexts ---- */
+
+DEFINE (void, g_async_queue_push, (GAsyncQueue * queue, gpointer data))
+{
+  RELEASE (data);
+  REAL (g_async_queue_push) (queue, data);
+}
+
+DEFINE (gpointer, g_async_queue_pop, (GAsyncQueue * queue))
+{
+  gpointer data = REAL (g_async_queue_pop) (queue);
+  ACQUIRE (data);
+  return data;
+}
+
+typedef struct
+{
+  GFunc func;
+  gpointer data;
+} PoolFunc;
+
+static void
+run_pooled (gpointer data, gpointer user_data)
+{
+  PoolFunc *pool = user_data;
+  ACQUIRE (data);
+  pool->func (data, pool->data);
+}
+
+DEFINE (GThreadPool *, g_thread_pool_new, (GFunc func, gpointer data, gint n, gboolean exclusive, GError **error))
+{
+  PoolFunc *pool = g_new (PoolFunc, 1); /* as long as the program */
+  *pool = (PoolFunc){ func, data };
+  return REAL (g_thread_pool_new) (run_pooled, pool, n, exclusive, error);
+}
+
+DEFINE (gboolean, g_thread_pool_push, (GThreadPool * pool, gpointer data, GError **error))
+{
+  RELEASE (data);
+  return REAL (g_thread_pool_push) (pool, data, error);
+}
+
+DEFINE (void, g_task_return_pointer, (GTask * task, gpointer result, GDestroyNotify free_result))
+{
+  RELEASE (task);
+  REAL (g_task_return_pointer) (task, result, free_result);
+}
+
+DEFINE (void, g_task_return_boolean, (GTask * task, gboolean result))
+{
+  RELEASE (task);
+  REAL (g_task_return_boolean) (task, result);
+}
+
+DEFINE (void, g_task_return_error, (GTask * task, GError *error))
+{
+  RELEASE (task);
+  REAL (g_task_return_error) (task, error);
+}
+
+DEFINE (gpointer, g_task_propagate_pointer, (GTask * task, GError **error))
+{
+  ACQUIRE (task);
+  return REAL (g_task_propagate_pointer) (task, error);
+}
+
+DEFINE (gboolean, g_task_propagate_boolean, (GTask * task, GError **error))
+{
+  ACQUIRE (task);
+  return REAL (g_task_propagate_boolean) (task, error);
+}
+
+typedef struct
+{
+  GSourceFunc func;
+  gpointer data;
+  GDestroyNotify notify;
+} Callback;
+
+static gboolean
+run_callback (gpointer data)
+{
+  Callback *callback = data;
+  ACQUIRE (callback);
+  return callback->func (callback->data);
+}
+
+static void
+free_callback (gpointer data)
+{
+  Callback *callback = data;
+  ACQUIRE (callback);
+  if (callback->notify != NULL)
+    callback->notify (callback->data);
+  g_free (callback);
+}
+
+DEFINE (void, g_source_set_callback, (GSource * source, GSourceFunc func, gpointer data, GDestroyNotify notify))
+{
+  Callback *callback = g_new (Callback, 1);
+  *callback = (Callback){ func, data, notify };
+  RELEASE (callback);
+  REAL (g_source_set_callback) (source, run_callback, callback, free_callback);
+}
