@@ -445,6 +445,61 @@ function (OrtrainDimSpace *space, SymbolKind kind, const char *format, OrtrainDi
   return add_symbol (space, g_strdup_printf ("%s(%s, %s)", format, sa, sb), kind, a, b);
 }
 
+/* dim = quotient + *rest, with a quotient by a positive number; NULL if it is something else. */
+static const Symbol *
+find_quotient (OrtrainDim dim, gint64 *rest)
+{
+  const OrtrainDimExpr *expr = dim.expr;
+  if (expr == NULL || expr->n_terms > 2 || expr->terms[0].coefficient != 1 || expr->terms[0].n_symbols != 1 ||
+      (expr->n_terms == 2 && expr->terms[1].n_symbols != 0))
+    return NULL;
+  const Symbol *symbol = expr->space->symbols->pdata[expr->terms[0].symbols[0]];
+  *rest = expr->n_terms == 2 ? expr->terms[1].coefficient : 0;
+  return symbol->kind == SYMBOL_FLOOR_DIV && symbol->b.expr == NULL && symbol->b.value > 0 ? symbol : NULL;
+}
+
+/* a divided by a positive number: what comes out even is taken out, what is left has a constant from 0 to n - 1, and a
+ * quotient of a quotient is one. Equal quotients then look equal. FALSE when there is no such form. */
+static gboolean
+divide_by_number (OrtrainDimSpace *space, OrtrainDim a, gint64 n, OrtrainDim *result)
+{
+  if (a.expr == NULL || n <= 1)
+    return FALSE;
+  guint n_terms, n_even = 0, n_rest = 0;
+  Term *terms = terms_of (a, &n_terms);
+  Term *even = g_new0 (Term, n_terms + 1), *rest = g_new0 (Term, n_terms + 1);
+  for (guint i = 0; i < n_terms; i++)
+    {
+      const gint64 quotient = floor_div (terms[i].coefficient, n), remainder = terms[i].coefficient - quotient * n;
+      const gboolean split = remainder == 0 || terms[i].n_symbols == 0;
+      if (split && quotient != 0)
+        {
+          even[n_even] = term_copy (&terms[i]);
+          even[n_even++].coefficient = quotient;
+        }
+      if (!split || remainder != 0)
+        {
+          rest[n_rest] = term_copy (&terms[i]);
+          rest[n_rest++].coefficient = split ? remainder : terms[i].coefficient;
+        }
+    }
+  terms_free (terms, n_terms);
+  const OrtrainDim whole = make (space, even, n_even), left = make (space, rest, n_rest);
+  gint64 product, rest_value, shift;
+  const Symbol *inner = find_quotient (left, &rest_value);
+  OrtrainDim quotient;
+  if (left.expr == NULL)
+    quotient = ortrain_dim_int (floor_div (left.value, n));
+  else if (inner != NULL && ortrain_checked_mul_i64 (inner->b.value, n, &product) &&
+           ortrain_checked_mul_i64 (inner->b.value, rest_value, &shift))
+    quotient = ortrain_dim_floor_div (space, ortrain_dim_add (space, inner->a, ortrain_dim_int (shift)),
+                                      ortrain_dim_int (product));
+  else
+    quotient = function (space, SYMBOL_FLOOR_DIV, "floor_div", left, ortrain_dim_int (n));
+  *result = ortrain_dim_add (space, whole, quotient);
+  return TRUE;
+}
+
 OrtrainDim
 ortrain_dim_floor_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
 {
@@ -454,6 +509,8 @@ ortrain_dim_floor_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
     return result;
   if (ortrain_dim_equal (a, b))
     return ortrain_dim_int (1);
+  if (b.expr == NULL && divide_by_number (space, a, b.value, &result))
+    return result;
   return function (space, SYMBOL_FLOOR_DIV, "floor_div", a, b);
 }
 
@@ -466,6 +523,8 @@ ortrain_dim_ceil_div (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
     return result;
   if (ortrain_dim_equal (a, b))
     return ortrain_dim_int (1);
+  if (b.expr == NULL && b.value > 1 && a.expr != NULL)
+    return ortrain_dim_floor_div (space, ortrain_dim_add (space, a, ortrain_dim_int (b.value - 1)), b);
   return function (space, SYMBOL_CEIL_DIV, "ceil_div", a, b);
 }
 
@@ -577,6 +636,123 @@ ortrain_dim_to_string (OrtrainDim dim)
         }
     }
   return g_string_free (string, FALSE);
+}
+
+static void append_readable (GString *out, OrtrainDim dim);
+
+/* floor((a + r) / n); with r = n - 1 that is a rounded up. */
+static void
+append_quotient (GString *out, const Symbol *symbol)
+{
+  OrtrainDimSpace *space = symbol->self.expr->space;
+  const gboolean number = symbol->b.expr == NULL;
+  OrtrainDim a = symbol->a;
+  gboolean up = symbol->kind == SYMBOL_CEIL_DIV;
+  if (number && !up && symbol->b.value > 1)
+    {
+      const Term *last = &a.expr->terms[a.expr->n_terms - 1];
+      up = last->n_symbols == 0 && last->coefficient == symbol->b.value - 1;
+      if (up)
+        a = ortrain_dim_sub (space, a, ortrain_dim_int (symbol->b.value - 1));
+    }
+  const gboolean sum = a.expr != NULL && a.expr->n_terms > 1, below = !number;
+  g_string_append (out, up ? "ceil(" : "floor(");
+  g_string_append (out, sum ? "(" : "");
+  append_readable (out, a);
+  g_string_append (out, sum ? ")/" : "/");
+  g_string_append (out, below ? "(" : "");
+  append_readable (out, symbol->b);
+  g_string_append (out, below ? "))" : ")");
+}
+
+static void
+append_symbol (GString *out, const Symbol *symbol)
+{
+  static const char *const names[] = { [SYMBOL_MOD] = "mod", [SYMBOL_MIN] = "min", [SYMBOL_MAX] = "max" };
+  switch (symbol->kind)
+    {
+    case SYMBOL_NAMED:
+    case SYMBOL_UNKNOWN:
+      g_string_append (out, symbol->name);
+      break;
+    case SYMBOL_FLOOR_DIV:
+    case SYMBOL_CEIL_DIV:
+      append_quotient (out, symbol);
+      break;
+    case SYMBOL_MOD:
+    case SYMBOL_MIN:
+    case SYMBOL_MAX:
+      g_string_append_printf (out, "%s(", names[symbol->kind]);
+      append_readable (out, symbol->a);
+      g_string_append (out, ", ");
+      append_readable (out, symbol->b);
+      g_string_append_c (out, ')');
+      break;
+    }
+}
+
+static void
+append_readable (GString *out, OrtrainDim dim)
+{
+  if (dim.expr == NULL)
+    {
+      g_string_append_printf (out, "%" G_GINT64_FORMAT, dim.value);
+      return;
+    }
+  for (guint i = 0; i < dim.expr->n_terms; i++)
+    {
+      const Term *term = &dim.expr->terms[i];
+      const guint64 magnitude = term->coefficient < 0 ? -(guint64) term->coefficient : (guint64) term->coefficient;
+      g_string_append (out, i > 0 ? (term->coefficient < 0 ? " - " : " + ") : term->coefficient < 0 ? "-" : "");
+      if (magnitude != 1 || term->n_symbols == 0)
+        g_string_append_printf (out, "%" G_GUINT64_FORMAT "%s", magnitude, term->n_symbols > 0 ? "*" : "");
+      for (guint j = 0; j < term->n_symbols; j++)
+        {
+          g_string_append (out, j > 0 ? "*" : "");
+          append_symbol (out, dim.expr->space->symbols->pdata[term->symbols[j]]);
+        }
+    }
+}
+
+char *
+ortrain_dim_to_readable (OrtrainDim dim)
+{
+  GString *out = g_string_new (NULL);
+  if (dim.expr == NULL)
+    append_readable (out, dim);
+  else
+    {
+      LOCK (dim.expr->space);
+      append_readable (out, dim);
+    }
+  return g_string_free (out, FALSE);
+}
+
+char *
+ortrain_dims_to_readable (const OrtrainDim *dims, gint rank, GPtrArray *legend)
+{
+  if (rank < 0)
+    return g_strdup ("?");
+  GString *out = g_string_new ("[");
+  for (gint i = 0; i < rank; i++)
+    {
+      g_autofree char *dim = ortrain_dim_to_readable (dims[i]);
+      guint index;
+      g_string_append (out, i > 0 ? ", " : "");
+      if (legend == NULL || strlen (dim) <= ORTRAIN_DIM_READABLE_LENGTH)
+        {
+          g_string_append (out, dim);
+          continue;
+        }
+      if (!g_ptr_array_find_with_equal_func (legend, dim, g_str_equal, &index))
+        {
+          index = legend->len;
+          g_ptr_array_add (legend, g_steal_pointer (&dim));
+        }
+      g_string_append_printf (out, "$%u", index + 1);
+    }
+  g_string_append_c (out, ']');
+  return g_string_free (out, FALSE);
 }
 
 char *

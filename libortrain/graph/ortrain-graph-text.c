@@ -71,11 +71,19 @@ append_attributes (GString *string, const OrtrainAttributes *attributes)
     g_string_append_c (string, '}');
 }
 
+static char *
+describe (const OrtrainValue *value, GPtrArray *legend)
+{
+  g_autofree char *shape = ortrain_dims_to_readable (value->dims, value->rank, legend);
+  return g_strdup_printf ("%s: %s %s", value->name, ortrain_dtype_get_name (value->dtype), shape);
+}
+
 /**
  * ortrain_graph_to_string:
  * @self: a graph
  *
- * The graph as text, one node a line, for people.
+ * The graph as text, one node a line, for people. Long sizes are numbered, and written out at the end; sizes that start
+ * with a question mark are not known before the model runs.
  *
  * Returns: (transfer full): the text
  */
@@ -83,17 +91,18 @@ char *
 ortrain_graph_to_string (OrtrainGraph *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), NULL);
+  g_autoptr (GPtrArray) legend = g_ptr_array_new_with_free_func (g_free);
   GString *string = g_string_new (NULL);
   g_string_append_printf (string, "graph %s (", self->name);
   for (guint i = 0; i < self->inputs->len; i++)
     {
-      g_autofree char *text = ortrain_value_describe (self->inputs->pdata[i]);
+      g_autofree char *text = describe (self->inputs->pdata[i], legend);
       g_string_append_printf (string, "%s%s", i > 0 ? ", " : "", text);
     }
   g_string_append (string, ")\n");
   for (guint i = 0; i < self->initializers->len; i++)
     {
-      g_autofree char *text = ortrain_value_describe (self->initializers->pdata[i]);
+      g_autofree char *text = describe (self->initializers->pdata[i], legend);
       g_string_append_printf (string, "  initializer %s\n", text);
     }
   for (guint i = 0; i < self->nodes->len; i++)
@@ -103,7 +112,7 @@ ortrain_graph_to_string (OrtrainGraph *self)
       for (guint k = 0; k < node->outputs->len; k++)
         {
           OrtrainValue *output = node->outputs->pdata[k];
-          g_autofree char *text = output != NULL ? ortrain_value_describe (output) : g_strdup ("_");
+          g_autofree char *text = output != NULL ? describe (output, legend) : g_strdup ("_");
           g_string_append_printf (string, "%s%s", k > 0 ? ", " : "", text);
         }
       g_string_append_printf (string, " = %s%s%s (", node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
@@ -121,10 +130,12 @@ ortrain_graph_to_string (OrtrainGraph *self)
   g_string_append (string, "  return ");
   for (guint i = 0; i < self->outputs->len; i++)
     {
-      g_autofree char *text = ortrain_value_describe (self->outputs->pdata[i]);
+      g_autofree char *text = describe (self->outputs->pdata[i], legend);
       g_string_append_printf (string, "%s%s", i > 0 ? ", " : "", text);
     }
   g_string_append_c (string, '\n');
+  for (guint i = 0; i < legend->len; i++)
+    g_string_append_printf (string, "  $%u = %s\n", i + 1, (const char *) legend->pdata[i]);
   return g_string_free (string, FALSE);
 }
 
@@ -180,7 +191,7 @@ ortrain_graph_to_dot (OrtrainGraph *self)
           OrtrainValue *value = node->inputs->pdata[k];
           if (value == NULL || value->kind == ORTRAIN_VALUE_INITIALIZER)
             continue;
-          g_autofree char *shape = ortrain_value_get_shape_string (value);
+          g_autofree char *shape = ortrain_dims_to_readable (value->dims, value->rank, NULL);
           g_autofree char *label = quote (shape);
           if (value->producer != NULL)
             g_string_append_printf (string, "  n%u -> n%u [label=%s];\n", value->producer->mark, i, label);

@@ -324,6 +324,6 @@ ortrain_value_same_shape (const OrtrainValue *a, const OrtrainValue *b)
 char *
 ortrain_value_describe (const OrtrainValue *self)
 {
-  g_autofree char *shape = ortrain_dims_to_string (self->dims, self->rank);
+  g_autofree char *shape = ortrain_dims_to_readable (self->dims, self->rank, NULL);
   return g_strdup_printf ("%s: %s %s", self->name, ortrain_dtype_get_name (self->dtype), shape);
 }

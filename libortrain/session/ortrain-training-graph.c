@@ -99,6 +99,9 @@ apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name,
 
 /* ---- files in training form ---- */
 
+/* On nodes that the file has in training form. */
+#define TRAINING_FORM "training_form"
+
 /* A file may have been written in training form. Whether layers train is said by what a session does, a training step or
  * an evaluation, and by its options: the graph that both are made from has its layers in inference form. */
 static gboolean
@@ -127,9 +130,35 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
                                                        (OrtrainValue *const *) node->inputs->pdata, 5, 1);
       ortrain_attributes_free (stored->attributes);
       stored->attributes = ortrain_attributes_copy (node->attributes);
+      ortrain_attributes_set_int (stored->attributes, TRAINING_FORM, 1);
       if (!ortrain_ops_infer_node (stored, error))
         return FALSE;
       ortrain_value_replace_uses (ortrain_node_output (node, 0), ortrain_node_output (stored, 0));
+      ortrain_graph_delete_node (graph, node);
+    }
+  return TRUE;
+}
+
+/* Evaluation computes what the exported file computes, which is written as it was read: batch normalisation in training
+ * form with the statistics of the batch. */
+static gboolean
+put_in_file_form (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  for (guint n = 0; n < nodes->len; n++)
+    {
+      OrtrainNode *node = nodes->pdata[n];
+      if (!is_batch_norm (node) || !ortrain_attributes_has (node->attributes, TRAINING_FORM))
+        continue;
+      OrtrainNode *train = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "BatchNormTrain", node->name,
+                                                      (OrtrainValue *const *) node->inputs->pdata, 5, 3);
+      ortrain_attributes_free (train->attributes);
+      train->attributes = ortrain_attributes_copy (node->attributes);
+      ortrain_attributes_remove (train->attributes, TRAINING_FORM);
+      if (!ortrain_ops_infer_node (train, error))
+        return FALSE;
+      ortrain_value_replace_uses (ortrain_node_output (node, 0), ortrain_node_output (train, 0));
       ortrain_graph_delete_node (graph, node);
     }
   return TRUE;
@@ -430,6 +459,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
 
   self->evaluation = ortrain_graph_clone (base, NULL);
   self->evaluation_loss = ortrain_graph_clone (base, NULL);
+  if (!put_in_file_form (self->evaluation, error) || !put_in_file_form (self->evaluation_loss, error))
+    return NULL;
   if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), self->evaluation_loss, error) == NULL)
     return NULL;
   g_autoptr (GStrvBuilder) targets = g_strv_builder_new ();

@@ -502,7 +502,8 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
  * @error: return location for an error
  *
  * Runs the model as it stands, as it is used for inference: stored statistics in batch normalisation, no dropout.
- * Changes nothing.
+ * Changes nothing. Batch normalisation that the file itself has in training form (`training_mode`) takes the statistics
+ * of the batch, as it does when the exported file is run.
  *
  * Returns: (transfer full): the model's outputs, and `loss` if targets were given; %NULL on error
  */

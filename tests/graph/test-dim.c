@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "graph/ortrain-dim-private.h"
 
+#include <math.h>
+
 #include <string.h>
 
 typedef struct
@@ -161,6 +163,53 @@ test_threads (void)
   ortrain_dim_space_unref (space);
 }
 
+static gboolean
+lookup_height (const char *symbol, gint64 *value, gpointer data)
+{
+  *value = *(gint64 *) data;
+  return g_str_equal (symbol, "height");
+}
+
+/* What a chain of strided convolutions and its up-sampling gives, as people write it. */
+static void
+test_readable (void)
+{
+  OrtrainDimSpace *space = ortrain_dim_space_new ();
+  const OrtrainDim two = ortrain_dim_int (2), one = ortrain_dim_int (1);
+  const OrtrainDim height = ortrain_dim_symbol (space, "height");
+  OrtrainDim size = height, up = height;
+  for (guint i = 0; i < 5; i++)
+    {
+      size = ortrain_dim_add (space, ortrain_dim_floor_div (space, ortrain_dim_sub (space, size, one), two), one);
+      up = ortrain_dim_ceil_div (space, up, two);
+    }
+  g_autofree char *text = ortrain_dim_to_readable (size);
+  g_assert_cmpstr (text, ==, "ceil(height/32)");
+  g_assert_true (ortrain_dim_equal (size, up));
+  const OrtrainDim valid = ortrain_dim_floor_div (
+      space, ortrain_dim_add (space, ortrain_dim_mul (space, height, two), ortrain_dim_int (5)), ortrain_dim_int (4));
+  g_autofree char *rest = ortrain_dim_to_readable (valid);
+  g_assert_cmpstr (rest, ==, "floor((2*height + 1)/4) + 1");
+  for (gint64 h = -70; h < 70; h++)
+    {
+      gint64 value, expected = h;
+      for (guint i = 0; i < 5; i++)
+        expected = (gint64) floor ((double) (expected - 1) / 2) + 1;
+      g_assert_true (ortrain_dim_evaluate (size, lookup_height, &h, &value));
+      g_assert_cmpint (value, ==, expected);
+      g_assert_true (ortrain_dim_evaluate (valid, lookup_height, &h, &value));
+      g_assert_cmpint (value, ==, (gint64) floor ((double) (2 * h + 5) / 4));
+    }
+
+  g_autoptr (GPtrArray) legend = g_ptr_array_new_with_free_func (g_free);
+  OrtrainDim dims[3] = { height, ortrain_dim_max (space, ortrain_dim_mul (space, size, two), valid), one };
+  g_autofree char *shape = ortrain_dims_to_readable (dims, 3, legend);
+  g_assert_cmpstr (shape, ==, "[height, $1, 1]");
+  g_assert_cmpuint (legend->len, ==, 1);
+  g_assert_cmpstr (legend->pdata[0], ==, "max(2*ceil(height/32), floor((2*height + 1)/4) + 1)");
+  ortrain_dim_space_unref (space);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -168,6 +217,7 @@ main (int argc, char *argv[])
 #define ADD(name) g_test_add ("/graph/dim/" #name, Fixture, NULL, set_up, test_##name, tear_down)
   ADD (canonical);
   ADD (division);
+  g_test_add_func ("/dim/readable", test_readable);
   ADD (broadcast);
   ADD (overflow);
   ADD (bounded);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "grad/ortrain-mse-loss.h"
 #include "ops/ortrain-op-private.h"
+#include "ortrain.h"
 #include "session/ortrain-training-graph-private.h"
 #include "tensor/ortrain-tensor-private.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#include "../model/ortrain-proto-maker.h"
 
 /* A file that was written in training form: batch normalisation and dropout train or not as a session and its options
  * say, not as the file does. */
@@ -71,9 +76,80 @@ test_form (gconstpointer data)
   g_assert_cmpuint (graph->buffers->len, ==, train ? 2 : 0); /* mean and variance move */
   g_assert_true ((find (graph->training, "BatchNormTrain") != NULL) == train);
   g_assert_nonnull (ortrain_node_input (find (graph->training, "Dropout"), 2));
-  g_assert_null (find (graph->evaluation, "BatchNormTrain"));
+  g_assert_nonnull (find (graph->evaluation, "BatchNormTrain")); /* as the file has it */
+  g_assert_nonnull (find (graph->evaluation_loss, "BatchNormTrain"));
   OrtrainNode *dropout = find (graph->evaluation, "Dropout");
   g_assert_true (dropout == NULL || ortrain_node_input (dropout, 2) == NULL);
+}
+
+/* y = BatchNormalization (x w) in training form, with three outputs (set 15) or five (set 9): after some steps, evaluation
+ * gives what the exported file gives. */
+static void
+test_export (gconstpointer data)
+{
+  const gint64 opset = GPOINTER_TO_INT (data);
+  g_autoptr (GError) error = NULL;
+  const float w[8] = { 1, -1, .5f, 2, .25f, 1, -2, 1 }, some[4] = { 1, 2, .5f, 1.5f };
+  Proto *graph = proto_new (),
+        *norm = proto_node ("BatchNormalization", "h,scale,bias,mean,variance",
+                            opset < 14 ? "y,next_mean,next_variance,a,b" : "y,next_mean,next_variance");
+  if (opset >= 14)
+    {
+      Proto *attribute = proto_new ();
+      proto_string (attribute, 1, "training_mode");
+      proto_int (attribute, 3, 1);
+      proto_int (attribute, 20, 2);
+      proto_message (norm, 5, attribute);
+    }
+  proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+  proto_message (graph, 1, norm);
+  proto_message (graph, 5, proto_tensor ("w", 1, (const gint64[]){ 2, 4, -1 }, w, sizeof w));
+  static const char *const names[] = { "scale", "bias", "mean", "variance" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    proto_message (graph, 5, proto_tensor (names[i], 1, (const gint64[]){ 4, -1 }, some, sizeof some));
+  proto_message (graph, 11, proto_value ("x", 1, (const gint64[]){ 3, 2, -1 }));
+  proto_message (graph, 12, proto_value ("y", 1, (const gint64[]){ 3, 4, -1 }));
+  g_autoptr (GBytes) bytes = proto_model (graph, 8, opset);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, NULL, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "target");
+  ortrain_training_options_add_loss (options, loss);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  const float values[12] = { 1, 2, -1, 0, 3, -2, 1, 0, 1, 1, 0, 2 };
+  const gint64 x_dims[] = { 3, 2 }, t_dims[] = { 3, 4 };
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new_floats (x_dims, 2, values, 6, &error);
+  g_autoptr (OrtrainTensor) target = ortrain_tensor_new_floats (t_dims, 2, values, 12, &error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new (), only_x = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "target", target);
+  ortrain_tensor_dict_set (only_x, "x", x);
+  for (guint i = 0; i < 3; i++)
+    {
+      ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      ortrain_training_session_optimizer_step (session, &error);
+      g_assert_no_error (error);
+    }
+  g_autofree char *path = g_build_filename (g_get_tmp_dir (), "ortrain-form-XXXXXX", NULL);
+  const int fd = g_mkstemp (path);
+  g_assert_cmpint (fd, >=, 0);
+  g_close (fd, NULL);
+  g_assert_true (ortrain_training_session_export (session, path, &error));
+  g_autoptr (OrtrainModel) exported = ortrain_model_new_from_file (path, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new (exported, NULL, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) ran = ortrain_inference_session_run (inference, only_x, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) evaluated = ortrain_training_session_eval_step (session, only_x, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < 12; i++)
+    g_assert_cmpfloat (ABS (ortrain_tensor_get_scalar (ortrain_tensor_dict_get (ran, "y"), i) -
+                            ortrain_tensor_get_scalar (ortrain_tensor_dict_get (evaluated, "y"), i)),
+                       <, 1e-5);
+  g_assert_cmpint (g_unlink (path), ==, 0);
 }
 
 int
@@ -82,5 +158,7 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/training-form/train", GINT_TO_POINTER (ORTRAIN_BATCH_NORM_MODE_TRAIN), test_form);
   g_test_add_data_func ("/training-form/frozen", GINT_TO_POINTER (ORTRAIN_BATCH_NORM_MODE_FROZEN), test_form);
+  g_test_add_data_func ("/training-form/export-9", GINT_TO_POINTER (9), test_export);
+  g_test_add_data_func ("/training-form/export-15", GINT_TO_POINTER (15), test_export);
   return g_test_run ();
 }
