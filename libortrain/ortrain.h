@@ -7,6 +7,7 @@
 #include "core/ortrain-macros.h"
 #include "core/ortrain-version-functions.h"
 #include "core/ortrain-version.h"
+#include "data/ortrain-csv-format.h"
 #include "data/ortrain-data-loader.h"
 #include "data/ortrain-dataset.h"
 #include "data/ortrain-tensor-dataset.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "data/ortrain-csv-format-private.h"
 #include "data/ortrain-tensor-dataset.h"
 
 #include "core/ortrain-checked-private.h"
@@ -6,21 +7,15 @@
 #include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-#include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-/* Comma-separated values as RFC 4180 has them: a line of column names, then one line for each item; fields may stand
- * in double quotes. */
+/* Comma-separated values as RFC 4180 has them: perhaps a line of column names, then one line for each item; fields may
+ * stand in double quotes. Types come from the format, which has them from the model and its loss. */
 
-typedef struct
-{
-  const char *path;
-  const char *p;
-  const char *end;
-  gint64 line;
-  GString *field;
-} Reader;
+#define UNUSED G_MAXUINT
+#define NUMERIC_LIMIT 9007199254740992.0 /* 2^53: whole numbers up to here are exact */
 
 typedef enum
 {
@@ -29,11 +24,35 @@ typedef enum
   WRONG_QUOTES,
 } Stop;
 
-/* Reads one field into r->field. */
-static Stop
-read_field (Reader *r)
+/* A tensor as it is read. */
+typedef struct
 {
-  g_string_truncate (r->field, 0);
+  const OrtrainCsvTensor *tensor;
+  guint n_columns;
+  GArray *values;   /* of float, double or gint64 */
+  GPtrArray *texts; /* of classes, until the file is read */
+} Field;
+
+typedef struct
+{
+  const char *path;
+  const char *p;
+  const char *end;
+  gint64 line; /* of the row that is read, from 1 */
+  gint64 next_line;
+  GString *cell;
+  OrtrainCsvFormat *format;
+  GPtrArray *names; /* of the columns */
+  guint *field_of;  /* [columns]: UNUSED: nobody takes it */
+  Field *fields;    /* [format->tensors->len] */
+  GArray *lines;    /* of gint64: of each item */
+} Reader;
+
+/* Reads one field into r->cell. */
+static Stop
+read_cell (Reader *r)
+{
+  g_string_truncate (r->cell, 0);
   if (r->p < r->end && *r->p == '"')
     {
       for (r->p++;; r->p++)
@@ -46,7 +65,8 @@ read_field (Reader *r)
                 r->p++;
               break;
             }
-          g_string_append_c (r->field, *r->p);
+          r->next_line += *r->p == '\n';
+          g_string_append_c (r->cell, *r->p);
         }
     }
   else
@@ -54,7 +74,7 @@ read_field (Reader *r)
       const char *begin = r->p;
       while (r->p < r->end && *r->p != ',' && *r->p != '\n' && *r->p != '\r')
         r->p++;
-      g_string_append_len (r->field, begin, r->p - begin);
+      g_string_append_len (r->cell, begin, r->p - begin);
     }
   if (r->p >= r->end)
     return END_OF_LINE;
@@ -63,220 +83,517 @@ read_field (Reader *r)
     return END_OF_FIELD;
   if (c == '\r' && r->p < r->end && *r->p == '\n')
     r->p++;
+  r->next_line++;
   return c == '\n' || c == '\r' ? END_OF_LINE : WRONG_QUOTES;
 }
 
+static gboolean fail (const Reader *r, GError **error, const char *format, ...) G_GNUC_PRINTF (3, 4);
+
 static gboolean
-fail (const Reader *r, GError **error, const char *what)
+fail (const Reader *r, GError **error, const char *format, ...)
 {
+  va_list args;
+  va_start (args, format);
+  g_autofree char *what = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_autofree char *valid = g_utf8_make_valid (what, -1);
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s, line %" G_GINT64_FORMAT ": %s", r->path,
-               r->line, what);
+               r->line, valid);
   return FALSE;
 }
 
 static gboolean
-read_number (Reader *r, float *value, GError **error)
+fail_quotes (const Reader *r, GError **error)
 {
-  char *end, *text = g_strstrip (r->field->str);
-  *value = (float) g_ascii_strtod (text, &end);
-  if (end != text && *end == '\0' && strlen (text) > 0)
-    return TRUE;
-  g_autofree char *what = g_strdup_printf ("“%s” is not a number", text);
-  return fail (r, error, what);
+  return fail (r, error, "A quote without an end, or text after one");
 }
 
+/* Whether a text is a number, with nothing around it. */
 static gboolean
-read_names (Reader *r, GPtrArray *names, GError **error)
+parse_number (const char *text, double *value)
+{
+  char *end;
+  *value = g_ascii_strtod (text, &end);
+  return end != text && *end == '\0';
+}
+
+/* ---- which column is what ---- */
+
+/* A row as texts. */
+static gboolean
+read_texts (Reader *r, GPtrArray *texts, GError **error)
 {
   Stop stop;
+  r->line = r->next_line;
   do
     {
-      stop = read_field (r);
+      stop = read_cell (r);
       if (stop == WRONG_QUOTES)
-        return fail (r, error, "a quote without an end, or text after one");
-      g_ptr_array_add (names, g_strdup (g_strstrip (r->field->str)));
+        return fail_quotes (r, error);
+      g_ptr_array_add (texts, g_strdup (g_strstrip (r->cell->str)));
     }
   while (stop == END_OF_FIELD);
   return TRUE;
 }
 
-/* Labels are whole numbers, or else texts that are numbered in the order in which they first appear. */
-typedef struct
+static gboolean
+is_column_number (const char *name, guint n_columns)
 {
-  GArray *values; /* of gint64 */
-  GHashTable *numbers;
-  gboolean as_text;
-} Labels;
+  guint64 number;
+  return g_ascii_string_to_unsigned (name, 10, 1, n_columns, &number, NULL);
+}
 
 static gboolean
-read_label (Reader *r, Labels *labels, GError **error)
+has_column (GPtrArray *names, const char *name)
 {
-  char *end, *text = g_strstrip (r->field->str);
-  if (labels->values->len == 0)
+  return g_ptr_array_find_with_equal_func (names, name, g_str_equal, NULL);
+}
+
+/* Whether the first line is a header: what was said; or it is if it has the names that were asked for, or if it has no
+ * number where a number has to be. */
+static gboolean
+find_header (Reader *r, GPtrArray *first, gboolean *is_header, GError **error)
+{
+  *is_header = r->format->header == ORTRAIN_CSV_HEADER_YES;
+  if (r->format->header != ORTRAIN_CSV_HEADER_AUTO)
+    return TRUE;
+  guint n_inputs = 0, n_numbers = 0, n_counted = 0, n = first->len;
+  gboolean default_target = FALSE;
+  g_autofree gboolean *is_target = g_new0 (gboolean, n);
+  for (guint t = 0; t < r->format->tensors->len; t++)
     {
-      g_ascii_strtoll (text, &end, 10);
-      labels->as_text = *text == '\0' || *end != '\0';
+      const OrtrainCsvTensor *tensor = &g_array_index (r->format->tensors, OrtrainCsvTensor, t);
+      for (char **name = tensor->columns; name != NULL && *name != NULL; name++)
+        {
+          if (!is_column_number (*name, n))
+            {
+              *is_header = TRUE; /* there is none of that name else, which is found then */
+              return TRUE;
+            }
+          if (tensor->is_target)
+            is_target[g_ascii_strtoull (*name, NULL, 10) - 1] = TRUE;
+        }
+      if (has_column (first, tensor->name))
+        {
+          *is_header = TRUE;
+          return TRUE;
+        }
+      default_target = default_target || (tensor->is_target && tensor->columns == NULL);
     }
-  gint64 value;
-  if (labels->as_text)
+  if (default_target)
+    is_target[n - 1] = TRUE;
+  for (guint i = 0; i < n; i++)
     {
-      gpointer number;
-      if (g_hash_table_lookup_extended (labels->numbers, text, NULL, &number))
-        value = GPOINTER_TO_INT (number);
+      double value;
+      if (is_target[i])
+        continue;
+      n_inputs++;
+      if (parse_number (first->pdata[i], &value))
+        {
+          n_numbers++;
+          n_counted += value == (double) i;
+        }
+    }
+  *is_header = n_numbers == 0;
+  if (n_numbers > 0 && n_numbers < n_inputs)
+    return fail (r, error, "Some cells are numbers, some are not: say whether this line has the names of the columns");
+  if (n_inputs >= 3 && n_counted == n_inputs)
+    return fail (r, error, "The cells are 0, 1, 2 …: say whether this line has the names of the columns");
+  return TRUE;
+}
+
+static gboolean
+take_column (Reader *r, guint t, const char *name, gboolean is_header, GError **error)
+{
+  guint column;
+  if (!g_ptr_array_find_with_equal_func (r->names, name, g_str_equal, &column))
+    {
+      g_ptr_array_add (r->names, NULL);
+      g_autofree char *list = g_strjoinv ("', '", (char **) r->names->pdata);
+      g_ptr_array_set_size (r->names, (int) r->names->len - 1);
+      if (is_header)
+        return fail (r, error, "There is no column '%s'; there are '%s'", name, list);
+      return fail (r, error, "There is no column %s; without a header they are named by their numbers, 1 to %u", name,
+                   r->names->len);
+    }
+  if (r->field_of[column] != UNUSED)
+    return fail (r, error, "The column '%s' is both '%s' and '%s'", name, r->fields[r->field_of[column]].tensor->name,
+                 r->fields[t].tensor->name);
+  r->field_of[column] = t;
+  r->fields[t].n_columns++;
+  return TRUE;
+}
+
+/* Items of a tensor whose shape is known have as many numbers as there are columns. */
+static gboolean
+check_columns (Reader *r, const Field *field, GError **error)
+{
+  const OrtrainCsvTensor *tensor = field->tensor;
+  gint64 known = 1;
+  gboolean open = FALSE;
+  for (guint i = 0; tensor->dims != NULL && i < tensor->rank; i++)
+    {
+      open = open || tensor->dims[i] < 0;
+      if (tensor->dims[i] >= 0 && !ortrain_checked_mul_i64 (known, tensor->dims[i], &known))
+        known = 0;
+    }
+  if (field->n_columns == 0)
+    return fail (r, error, "No column is left for '%s'", tensor->name);
+  if (tensor->dims == NULL || (open ? known > 0 && field->n_columns % known == 0 : known == field->n_columns))
+    return TRUE;
+  return fail (r, error, "'%s' has %" G_GINT64_FORMAT " numbers%s an item in the model, and %u column%s here",
+               tensor->name, known, open ? ", or a multiple of it," : "", field->n_columns,
+               field->n_columns == 1 ? "" : "s");
+}
+
+static gboolean
+assign_columns (Reader *r, gboolean is_header, GError **error)
+{
+  const guint n = r->format->tensors->len;
+  guint rest = UNUSED, n_rest = 0;
+  r->field_of = g_new (guint, r->names->len);
+  for (guint c = 0; c < r->names->len; c++)
+    r->field_of[c] = UNUSED;
+  for (guint t = 0; t < n; t++)
+    for (char **name = r->fields[t].tensor->columns; name != NULL && *name != NULL; name++)
+      if (!take_column (r, t, *name, is_header, error))
+        return FALSE;
+  for (guint t = 0; t < n; t++)
+    {
+      const OrtrainCsvTensor *tensor = r->fields[t].tensor;
+      if (tensor->columns != NULL)
+        continue;
+      if (is_header && has_column (r->names, tensor->name))
+        {
+          if (!take_column (r, t, tensor->name, is_header, error))
+            return FALSE;
+        }
+      else if (tensor->is_target)
+        {
+          if (!take_column (r, t, r->names->pdata[r->names->len - 1], is_header, error))
+            return FALSE;
+        }
       else
         {
-          value = g_hash_table_size (labels->numbers);
-          g_hash_table_insert (labels->numbers, g_strdup (text), GINT_TO_POINTER ((int) value));
+          rest = t;
+          n_rest++;
         }
+    }
+  if (n_rest > 1)
+    return fail (r, error, "'%s' has no column of its name, and is not the only input without one",
+                 r->fields[rest].tensor->name);
+  for (guint c = 0; n_rest == 1 && c < r->names->len; c++)
+    if (r->field_of[c] == UNUSED)
+      {
+        r->field_of[c] = rest;
+        r->fields[rest].n_columns++;
+      }
+  for (guint t = 0; t < n; t++)
+    if (!check_columns (r, &r->fields[t], error))
+      return FALSE;
+  return TRUE;
+}
+
+/* ---- rows ---- */
+
+static gboolean
+read_value (Reader *r, guint column, GError **error)
+{
+  Field *field = &r->fields[r->field_of[column]];
+  const char *name = r->names->pdata[column], *text = g_strstrip (r->cell->str);
+  double value;
+  if (*text == '\0')
+    return fail (r, error, "Column '%s' is empty", name);
+  if (field->texts != NULL)
+    {
+      g_ptr_array_add (field->texts, g_strdup (text));
+      return TRUE;
+    }
+  if (!parse_number (text, &value))
+    return fail (r, error, "Column '%s': “%s” is not a number", name, text);
+  if (!isfinite (value) || (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32 && fabs (value) > FLT_MAX))
+    return fail (r, error, "Column '%s': “%s” is not a finite number of %s", name, text,
+                 ortrain_dtype_get_name (field->tensor->dtype));
+  if (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT64)
+    g_array_append_val (field->values, value);
+  else if (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32)
+    {
+      float narrow = (float) value;
+      g_array_append_val (field->values, narrow);
     }
   else
     {
-      errno = 0;
-      value = g_ascii_strtoll (text, &end, 10);
-      if (*text == '\0' || *end != '\0' || errno != 0)
-        {
-          g_autofree char *what = g_strdup_printf ("the label “%s” is not a whole number, as the first one is", text);
-          return fail (r, error, what);
-        }
+      if (value != floor (value) || fabs (value) > NUMERIC_LIMIT)
+        return fail (r, error, "Column '%s': %s is not a whole number, as '%s' takes", name, text, field->tensor->name);
+      gint64 whole = (gint64) value;
+      g_array_append_val (field->values, whole);
     }
-  g_array_append_val (labels->values, value);
   return TRUE;
 }
 
 static gboolean
-read_rows (Reader *r, guint n_columns, guint label_column, GArray *inputs, Labels *labels, GError **error)
+read_rows (Reader *r, GError **error)
 {
+  const guint n = r->names->len;
   while (r->p < r->end)
     {
-      r->line++;
+      r->line = r->next_line;
       if (*r->p == '\n' || *r->p == '\r') /* an empty line */
         {
+          r->next_line += *r->p == '\n' || !(r->p + 1 < r->end && r->p[1] == '\n');
           r->p++;
           continue;
         }
-      for (guint column = 0; column < n_columns; column++)
+      for (guint column = 0; column < n; column++)
         {
-          float value;
-          Stop stop = read_field (r);
+          Stop stop = read_cell (r);
           if (stop == WRONG_QUOTES)
-            return fail (r, error, "a quote without an end, or text after one");
-          if ((stop == END_OF_LINE) != (column == n_columns - 1))
-            {
-              g_autofree char *what = g_strdup_printf ("%s fields, the first line has %u",
-                                                       stop == END_OF_LINE ? "too few" : "too many", n_columns);
-              return fail (r, error, what);
-            }
-          if (column == label_column)
-            {
-              if (!read_label (r, labels, error))
-                return FALSE;
-            }
-          else if (!read_number (r, &value, error))
+            return fail_quotes (r, error);
+          if (stop == END_OF_LINE && column < n - 1)
+            return fail (r, error, "%u field%s, the first line has %u", column + 1, column == 0 ? "" : "s", n);
+          if (stop == END_OF_FIELD && column == n - 1)
+            return fail (r, error, "More than the %u field%s of the first line", n, n == 1 ? "" : "s");
+          if (r->field_of[column] != UNUSED && !read_value (r, column, error))
             return FALSE;
-          else
-            g_array_append_val (inputs, value);
         }
+      g_array_append_val (r->lines, r->line);
     }
   return TRUE;
 }
 
-static OrtrainTensor *
-take_array (OrtrainDType dtype, const gint64 *dims, gsize rank, GArray *array, GError **error)
+/* ---- classes ---- */
+
+/* Numbers by their value, before texts by their bytes. */
+static int
+compare_classes (gconstpointer a, gconstpointer b)
 {
-  g_autoptr (GBytes) bytes = g_bytes_new_with_free_func (array->data, array->len * g_array_get_element_size (array),
-                                                         (GDestroyNotify) g_array_unref, g_array_ref (array));
-  return ortrain_tensor_new_for_bytes (dtype, dims, rank, bytes, error);
+  const char *x = *(const char *const *) a, *y = *(const char *const *) b;
+  double u = 0, v = 0;
+  gboolean is_u = parse_number (x, &u), is_v = parse_number (y, &v);
+  if (is_u != is_v)
+    return is_u ? -1 : 1;
+  if (is_u && u != v)
+    return u < v ? -1 : 1;
+  return strcmp (x, y);
+}
+
+static void
+decide_classes (OrtrainCsvFormat *format, GPtrArray *texts)
+{
+  g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GPtrArray) unique = g_ptr_array_new ();
+  for (guint i = 0; i < texts->len; i++)
+    if (g_hash_table_add (seen, texts->pdata[i]))
+      g_ptr_array_add (unique, texts->pdata[i]);
+  g_ptr_array_sort (unique, compare_classes);
+  g_ptr_array_add (unique, NULL);
+  ortrain_csv_format_set_classes (format, (const char *const *) unique->pdata);
+}
+
+/* Whole numbers are classes as they are; else each text is one. */
+static gboolean
+number_classes (Reader *r, Field *field, GError **error)
+{
+  OrtrainCsvFormat *format = r->format;
+  const guint n = field->texts->len, n_columns = field->n_columns;
+  guint n_numbers = 0, first_text = n, first_broken = n;
+  double value;
+  for (guint i = 0; i < n; i++)
+    if (!parse_number (field->texts->pdata[i], &value))
+      first_text = MIN (first_text, i);
+    else
+      {
+        n_numbers++;
+        if (value != floor (value) || fabs (value) > NUMERIC_LIMIT)
+          first_broken = MIN (first_broken, i);
+      }
+  const char *column = NULL;
+  for (guint c = 0; c < r->names->len && column == NULL; c++)
+    if (&r->fields[r->field_of[c] != UNUSED ? r->field_of[c] : 0] == field && r->field_of[c] != UNUSED)
+      column = r->names->pdata[c];
+  if (format->classes == NULL && n_numbers == n && first_broken < n)
+    {
+      r->line = g_array_index (r->lines, gint64, first_broken / n_columns);
+      return fail (r, error,
+                   "Column '%s': %s is not a whole number, as the number of a class is; losses for numbers are mse, l1 "
+                   "and huber",
+                   column, (const char *) field->texts->pdata[first_broken]);
+    }
+  if (format->has_numbers && first_text < n)
+    {
+      r->line = g_array_index (r->lines, gint64, first_text / n_columns);
+      return fail (r, error, "Column '%s': “%s” is not a whole number, as the classes of the file before are", column,
+                   (const char *) field->texts->pdata[first_text]);
+    }
+  if (format->classes == NULL && n_numbers == n)
+    {
+      for (guint i = 0; i < n; i++)
+        {
+          gint64 whole = (gint64) g_ascii_strtod (field->texts->pdata[i], NULL);
+          g_array_append_val (field->values, whole);
+        }
+      format->has_numbers = TRUE;
+      return TRUE;
+    }
+  if (format->classes == NULL)
+    decide_classes (format, field->texts);
+  g_autoptr (GHashTable) numbers = g_hash_table_new (g_str_hash, g_str_equal);
+  for (guint k = 0; format->classes[k] != NULL; k++)
+    g_hash_table_insert (numbers, format->classes[k], GUINT_TO_POINTER (k));
+  for (guint i = 0; i < n; i++)
+    {
+      gpointer number;
+      if (!g_hash_table_lookup_extended (numbers, field->texts->pdata[i], NULL, &number))
+        {
+          g_autofree char *list = g_strjoinv ("', '", format->classes);
+          r->line = g_array_index (r->lines, gint64, i / n_columns);
+          return fail (r, error, "Column '%s': “%s” is not one of the %u classes, '%.200s'", column,
+                       (const char *) field->texts->pdata[i], g_strv_length (format->classes), list);
+        }
+      gint64 whole = GPOINTER_TO_UINT (number);
+      g_array_append_val (field->values, whole);
+    }
+  return TRUE;
+}
+
+/* ---- the dataset ---- */
+
+static OrtrainTensor *
+make_tensor (Reader *r, Field *field, GError **error)
+{
+  const OrtrainCsvTensor *tensor = field->tensor;
+  gint64 dims[ORTRAIN_MAX_RANK] = { r->lines->len };
+  gsize rank = 1;
+  if (tensor->dims != NULL)
+    {
+      /* one dimension that is not known takes what is left; others are 1 */
+      gint64 left = field->n_columns;
+      for (guint i = 0; i < tensor->rank; i++)
+        left /= tensor->dims[i] > 0 ? tensor->dims[i] : 1;
+      for (guint i = 0; i < tensor->rank && rank < ORTRAIN_MAX_RANK; i++)
+        {
+          dims[rank++] = tensor->dims[i] >= 0 ? tensor->dims[i] : left;
+          if (tensor->dims[i] < 0)
+            left = 1;
+        }
+    }
+  else if (!tensor->is_target || field->n_columns > 1)
+    dims[rank++] = field->n_columns;
+  g_autoptr (GBytes) bytes = g_bytes_new_with_free_func (
+      field->values->data, (gsize) field->values->len * g_array_get_element_size (field->values),
+      (GDestroyNotify) g_array_unref, g_array_ref (field->values));
+  return ortrain_tensor_new_for_bytes (tensor->dtype, dims, rank, bytes, error);
 }
 
 static OrtrainDataset *
-parse (Reader *r, const char *input_name, const char *label_column, const char *label_name, GError **error)
+parse (Reader *r, GError **error)
 {
-  g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
-  guint label = G_MAXUINT;
-  if (!read_names (r, names, error))
+  g_autoptr (GPtrArray) first = g_ptr_array_new_with_free_func (g_free);
+  const char *begin = r->p;
+  gboolean is_header;
+  if (!read_texts (r, first, error) || !find_header (r, first, &is_header, error))
     return NULL;
-  if (label_column != NULL && !g_ptr_array_find_with_equal_func (names, label_column, g_str_equal, &label))
+  r->names = g_ptr_array_ref (first);
+  if (!is_header)
     {
-      g_autofree char *what = g_strdup_printf ("there is no column %s", label_column);
-      return fail (r, error, what), NULL;
+      r->p = begin;
+      r->next_line = r->line;
+      for (guint c = 0; c < first->len; c++)
+        {
+          g_free (first->pdata[c]);
+          first->pdata[c] = g_strdup_printf ("%u", c + 1);
+        }
     }
-  guint n_inputs = names->len - (label != G_MAXUINT);
-  if (n_inputs == 0)
-    return fail (r, error, "there are no columns but the label's"), NULL;
-
-  g_autoptr (GArray) inputs = g_array_new (FALSE, FALSE, sizeof (float));
-  g_autoptr (GArray) values = g_array_new (FALSE, FALSE, sizeof (gint64));
-  g_autoptr (GHashTable) numbers = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  Labels labels = { values, numbers, FALSE };
-  if (!read_rows (r, names->len, label, inputs, &labels, error))
+  if (!assign_columns (r, is_header, error) || !read_rows (r, error))
     return NULL;
-  if (inputs->len == 0)
+  if (r->lines->len == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: there are no rows", r->path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: There are no rows", r->path);
       return NULL;
     }
-
-  gint64 dims[] = { inputs->len / n_inputs, n_inputs };
   g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
-  g_autoptr (OrtrainTensor) input = take_array (ORTRAIN_DTYPE_FLOAT32, dims, 2, inputs, error);
-  if (input == NULL)
-    return NULL;
-  ortrain_tensor_dict_set (tensors, input_name, input);
-  if (label != G_MAXUINT)
+  for (guint t = 0; t < r->format->tensors->len; t++)
     {
-      g_autoptr (OrtrainTensor) target = take_array (ORTRAIN_DTYPE_INT64, dims, 1, values, error);
-      if (target == NULL)
+      if (r->fields[t].texts != NULL && !number_classes (r, &r->fields[t], error))
         return NULL;
-      ortrain_tensor_dict_set (tensors, label_name, target);
+      g_autoptr (OrtrainTensor) tensor = make_tensor (r, &r->fields[t], error);
+      if (tensor == NULL)
+        {
+          g_prefix_error (error, "%s: '%s': ", r->path, r->fields[t].tensor->name);
+          return NULL;
+        }
+      ortrain_tensor_dict_set (tensors, r->fields[t].tensor->name, tensor);
     }
   return ortrain_tensor_dataset_new (tensors, error);
 }
 
 /**
  * ortrain_tensor_dataset_new_from_csv:
- * @path: (type filename): a file of comma-separated values, whose first line has the names of the columns
- * @input_name: the name of the inputs in batches
- * @label_column: (nullable): the column of the labels, or %NULL if there is none
- * @label_name: (nullable): the name of the labels in batches; not %NULL if @label_column is not
+ * @path: (type filename): a file of comma-separated values
+ * @format: which columns make which tensor; it keeps the classes that it finds for the files that are read after it
  * @error: return location for an error
  *
- * Makes a dataset of a table of numbers. Batches have all columns but the labels' as float32 [n, columns], and the
- * labels as int64 [n]. Labels that are not whole numbers are numbered in the order in which they first appear.
+ * Makes a dataset of a table. Fields may stand in double quotes, lines end as on any system. Errors name the line and the
+ * column.
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError] or a file error
  */
 OrtrainDataset *
-ortrain_tensor_dataset_new_from_csv (const char *path, const char *input_name, const char *label_column,
-                                     const char *label_name, GError **error)
+ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format, GError **error)
 {
   g_return_val_if_fail (path != NULL, NULL);
-  g_return_val_if_fail (input_name != NULL, NULL);
-  g_return_val_if_fail (label_column == NULL || label_name != NULL, NULL);
+  g_return_val_if_fail (ORTRAIN_IS_CSV_FORMAT (format), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
+  const guint n = format->tensors->len;
+  if (n == 0)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: The format has no tensors", path);
+      return NULL;
+    }
   g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
   if (bytes == NULL)
     return NULL;
   gsize size;
   const char *text = g_bytes_get_data (bytes, &size);
+  if (size >= 3 && memcmp (text, "\xef\xbb\xbf", 3) == 0)
+    text += 3, size -= 3;
   if (size == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the file is empty", path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: The file is empty", path);
       return NULL;
     }
-  /* A row of n fields has at least n bytes, so the numbers take at most four times the file. GArray counts in 32
-   * bits. */
+  /* A row of n fields has at least n bytes, so the numbers take at most eight times the file. GArray counts in 32 bits.
+   */
   if (size > G_MAXUINT32 / 16)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
                    "%s: %" G_GSIZE_FORMAT " bytes are too many for a table; use a .npz file", path, size);
       return NULL;
     }
-  if (size >= 3 && memcmp (text, "\xef\xbb\xbf", 3) == 0)
-    text += 3, size -= 3;
-  Reader r = { path, text, text + size, 1, g_string_new (NULL) };
-  OrtrainDataset *dataset = parse (&r, input_name, label_column, label_name, error);
-  g_string_free (r.field, TRUE);
+  Reader r = { .path = path, .p = text, .end = text + size, .next_line = 1, .format = format };
+  r.cell = g_string_new (NULL);
+  r.lines = g_array_new (FALSE, FALSE, sizeof (gint64));
+  r.fields = g_new0 (Field, n);
+  for (guint t = 0; t < n; t++)
+    {
+      const OrtrainCsvTensor *tensor = &g_array_index (format->tensors, OrtrainCsvTensor, t);
+      r.fields[t].tensor = tensor;
+      r.fields[t].values = g_array_new (FALSE, FALSE, (guint) ortrain_dtype_get_size (tensor->dtype));
+      if (tensor->is_target && tensor->dtype == ORTRAIN_DTYPE_INT64)
+        r.fields[t].texts = g_ptr_array_new_with_free_func (g_free);
+    }
+  OrtrainDataset *dataset = parse (&r, error);
+  for (guint t = 0; t < n; t++)
+    {
+      g_array_unref (r.fields[t].values);
+      g_clear_pointer (&r.fields[t].texts, g_ptr_array_unref);
+    }
+  g_free (r.fields);
+  g_free (r.field_of);
+  g_clear_pointer (&r.names, g_ptr_array_unref);
+  g_array_unref (r.lines);
+  g_string_free (r.cell, TRUE);
   if (dataset != NULL && !ortrain_file_check (bytes, error))
     g_clear_object (&dataset);
   return dataset;

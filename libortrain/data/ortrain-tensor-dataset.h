@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "data/ortrain-csv-format.h"
 #include "data/ortrain-dataset.h"
 
 G_BEGIN_DECLS
@@ -18,8 +19,7 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainDataset *ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, const char *image_name,
                                                      const char *label_name, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
-OrtrainDataset *ortrain_tensor_dataset_new_from_csv (const char *path, const char *input_name, const char *label_column,
-                                                     const char *label_name, GError **error);
+OrtrainDataset *ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format, GError **error);
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensorDict *ortrain_tensor_dataset_get_tensors (OrtrainTensorDataset *self);

@@ -85,10 +85,10 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
    *
-   * The label that does not count; the least 64-bit integer for none.
+   * The label that does not count: -100, as in PyTorch and its data sets, unless set; the least 64-bit integer for none.
    */
   properties[PROP_IGNORE_INDEX] =
-      ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, G_MININT64,
+      ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, -100,
                                             G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY),
                         G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, ignore_index));
 

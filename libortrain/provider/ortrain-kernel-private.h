@@ -76,6 +76,7 @@ typedef struct
   gint64 position; /* flat index of the element */
   gint64 value;
   gint64 limit;
+  gint64 item; /* the row of the batch that it came with, -1: not known; kernels leave it alone */
 } OrtrainFault;
 
 /* What all calls of one run of a program share. */

@@ -5,6 +5,7 @@
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-executor-private.h"
+#include "session/ortrain-feeds-private.h"
 #include "session/ortrain-interpreter-private.h"
 #include "session/ortrain-io-binding-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -348,10 +349,13 @@ print_memory (OrtrainInferenceSession *self, OrtrainMemoryPlan *plan)
 /* Runs the program for these feeds, or the interpreter. With a binding, its outputs are written in place. Called with
  * the lock held. results: may be NULL when all outputs are bound. */
 static gboolean
-run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
+run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTensorDict *bound,
             GCancellable *cancellable, OrtrainTensorDict **results, GError **error)
 {
   if (!check_ready (self, error))
+    return FALSE;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph, given, error);
+  if (feeds == NULL)
     return FALSE;
   OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = self->n_runs };
   g_autoptr (GError) local_error = NULL;

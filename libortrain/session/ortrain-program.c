@@ -136,6 +136,7 @@ ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernel
                      GError **error)
 {
   frame->fault.code = ORTRAIN_FAULT_NONE;
+  frame->fault.item = -1;
   ortrain_mapped_file_guard_thread ();
   for (guint s = first; s < end; s++)
     {

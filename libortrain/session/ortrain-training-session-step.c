@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
+#include "session/ortrain-feeds-private.h"
 #include "session/ortrain-non-finite-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "session/ortrain-training-session-signals-private.h"
@@ -8,37 +9,17 @@
 
 /* ---- feeds ---- */
 
-/* Labels are often bytes or 32-bit integers, while a graph wants int64: targets of any integer type are taken.
- * Everything else must be of the right type. Returns a new reference. */
-static OrtrainTensorDict *
-convert_targets (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *inputs, GError **error)
+/* Binds feeds that were converted; graph: that of the run. */
+static gboolean
+bind (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainGraph *graph, OrtrainTensorDict *feeds,
+      GError **error)
 {
-  OrtrainTensorDict *converted = NULL;
-  for (guint i = 0; self->graph->targets[i] != NULL; i++)
-    {
-      OrtrainTensor *tensor = ortrain_tensor_dict_get (inputs, self->graph->targets[i]);
-      OrtrainValue *value = ortrain_graph_find_value (graph, self->graph->targets[i]);
-      if (tensor == NULL || value == NULL || value->dtype != ORTRAIN_DTYPE_INT64)
-        continue;
-      OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
-      if (dtype == ORTRAIN_DTYPE_INT64 || !ortrain_dtype_is_integer (dtype))
-        continue;
-      g_autoptr (OrtrainTensor) wide = ortrain_tensor_cast (tensor, ORTRAIN_DTYPE_INT64, error);
-      if (wide == NULL)
-        {
-          g_clear_object (&converted);
-          return NULL;
-        }
-      if (converted == NULL)
-        {
-          converted = ortrain_tensor_dict_new ();
-          for (guint k = 0; k < ortrain_tensor_dict_get_size (inputs); k++)
-            ortrain_tensor_dict_set (converted, ortrain_tensor_dict_get_name (inputs, k),
-                                     ortrain_tensor_dict_get_tensor (inputs, k));
-        }
-      ortrain_tensor_dict_set (converted, self->graph->targets[i], wide);
-    }
-  return converted != NULL ? converted : g_object_ref (inputs);
+  g_autoptr (GError) local_error = NULL;
+  if (ortrain_training_session_bind_feeds (self, run, feeds, &local_error))
+    return TRUE;
+  if (ortrain_feeds_check_labels (graph, feeds, error))
+    g_propagate_error (error, g_steal_pointer (&local_error));
+  return FALSE;
 }
 
 static guint64
@@ -133,7 +114,7 @@ explain (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *f
 char *
 ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
-  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, NULL);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, NULL);
   OrtrainKernelFrame frame = make_frame (self);
   frame.step--; /* the training step was counted already */
   return feeds != NULL ? explain (self, self->graph->training, feeds, ORTRAIN_PHASE_BACKWARD, &frame) : NULL;
@@ -142,7 +123,7 @@ ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, Ortrai
 char *
 ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
-  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->evaluation_loss, inputs, NULL);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->evaluation_loss, inputs, NULL);
   OrtrainKernelFrame frame = make_frame (self);
   return feeds != NULL ? explain (self, self->graph->evaluation_loss, feeds, ORTRAIN_PHASE_FORWARD, &frame) : NULL;
 }
@@ -191,9 +172,9 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
                                          GCancellable *cancellable, GError **error)
 {
   self->failed_item = -1;
-  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
-      !ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
+      !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     return NAN;
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
@@ -223,6 +204,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
     {
       ortrain_model_explain_error (self->model, &local_error);
       ortrain_parameter_store_restore_buffers (self->store);
+      self->failed_item = frame.fault.item;
     }
   if (g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
     {
@@ -475,14 +457,16 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
                    "the model has no output that can be computed%s%s", *notes != '\0' ? ": " : "", notes);
       return NULL;
     }
-  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, graph, inputs, error);
-  if (feeds == NULL || !ortrain_training_session_bind_feeds (self, run, feeds, error))
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);
+  if (feeds == NULL || !bind (self, run, graph, feeds, error))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
   OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = (guint32) self->n_train_steps };
   self->in_step = TRUE;
   gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
   self->in_step = FALSE;
+  if (!ok)
+    self->failed_item = frame.fault.item;
   ok = ok && ortrain_model_check_files (self->model, error);
   OrtrainTensorDict *outputs = ok ? ortrain_executor_take_outputs (executor, error) : NULL;
   ortrain_executor_release_feeds (executor);
@@ -539,8 +523,8 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
   if (!ortrain_training_session_enter (self, FALSE, error))
     return NULL;
   OrtrainMemoryPlan *plan = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = convert_targets (self, self->graph->training, inputs, error);
-  if (feeds != NULL && ortrain_training_session_bind_feeds (self, ORTRAIN_TRAINING_RUN_TRAIN, feeds, error))
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  if (feeds != NULL && bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
   ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   ortrain_training_session_leave (self);

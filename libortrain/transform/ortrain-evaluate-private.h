@@ -12,4 +12,4 @@ gboolean ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs,
                                 OrtrainKernelFrame *frame, GError **error);
 
 /* "Gather 'emb': index 50300 at element 12 is out of range [-50257, 50257)" */
-void ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const OrtrainFault *fault);
+void ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, OrtrainFault *fault);

@@ -7,8 +7,65 @@
 
 #include <string.h>
 
+/* The input of the graph that a node reads indices or labels from; NULL if they are computed. */
+static const OrtrainValue *
+find_fed_indices (const OrtrainNode *node)
+{
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *value = node->inputs->pdata[i];
+      if (value != NULL && value->kind == ORTRAIN_VALUE_INPUT && ortrain_dtype_is_integer (value->dtype))
+        return value;
+    }
+  return NULL;
+}
+
+/* Where an element stands: "[3, 2] of target 'labels'". */
+static char *
+describe_fed (const OrtrainValue *value, OrtrainFault *fault)
+{
+  gint64 dims[ORTRAIN_MAX_RANK], position[ORTRAIN_MAX_RANK], rest = fault->position;
+  if (!ortrain_value_get_static_dims (value, dims))
+    return NULL;
+  for (gint i = value->rank; i-- > 0;)
+    {
+      if (dims[i] <= 0)
+        return NULL;
+      position[i] = rest % dims[i];
+      rest /= dims[i];
+    }
+  if (rest != 0)
+    return NULL;
+  if (value->rank > 0)
+    fault->item = position[0];
+  g_autofree char *index = ortrain_shape_to_string (position, (gsize) value->rank);
+  return g_strdup_printf ("%s of %s '%s'", index, value->role == ORTRAIN_ROLE_TARGET ? "target" : "input", value->name);
+}
+
+static void
+set_index_fault (GError **error, const OrtrainNode *node, const char *text, OrtrainFault *fault)
+{
+  const OrtrainValue *fed = find_fed_indices (node), *first = ortrain_node_input (node, 0);
+  g_autofree char *where = fed != NULL ? describe_fed (fed, fault) : NULL;
+  if (where == NULL)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
+                 "%s: the index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT
+                 " is out of range for %" G_GINT64_FORMAT " entries",
+                 text, fault->value, fault->position, fault->limit);
+  else if (fed->role != ORTRAIN_ROLE_TARGET || first == NULL)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
+                 "%s: the index %" G_GINT64_FORMAT " at %s is out of range for %" G_GINT64_FORMAT " entries", text,
+                 fault->value, where, fault->limit);
+  else
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
+                 "%s: the label %" G_GINT64_FORMAT " at %s is out of range: '%s' has %" G_GINT64_FORMAT
+                 " classes, 0 to %" G_GINT64_FORMAT "%s",
+                 text, fault->value, where, first->name, fault->limit, fault->limit - 1,
+                 fault->value < 0 ? ", and ignore-index is another label" : "");
+}
+
 void
-ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const OrtrainFault *fault)
+ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, OrtrainFault *fault)
 {
   g_autofree char *text = ortrain_node_describe (node);
   switch (fault->code)
@@ -16,10 +73,7 @@ ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const Ortra
     case ORTRAIN_FAULT_NONE:
       break;
     case ORTRAIN_FAULT_INDEX:
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
-                   "%s: the index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT
-                   " is out of range for %" G_GINT64_FORMAT " entries",
-                   text, fault->value, fault->position, fault->limit);
+      set_index_fault (error, node, text, fault);
       break;
     case ORTRAIN_FAULT_NUMBER:
       {

@@ -105,6 +105,14 @@ run({
 
     'loader'() {
         const x = Ortrain.Tensor.from(Float32Array.from({length: 20}, (_, i) => i), [10, 2]);
+        const table = GLib.build_filenamev([GLib.get_tmp_dir(), `ortrain-${GLib.uuid_string_random()}.csv`]);
+        GLib.file_set_contents(table, 'a,kind\n1,pear\n2,apple\n');
+        const format = new Ortrain.CsvFormat({header: Ortrain.CsvHeader.YES});
+        format.add_input('x', Ortrain.DType.FLOAT32, null);
+        format.add_target('kind', Ortrain.DType.INT64, ['kind']);
+        Ortrain.TensorDataset.new_from_csv(table, format);
+        equal(format.get_classes(), ['apple', 'pear']);
+        GLib.unlink(table);
         const dataset = Ortrain.TensorDataset.new(Ortrain.TensorDict.from({x}));
         const loader = Ortrain.DataLoader.new(dataset, 4);
         equal([loader.batch_size, Number(loader.n_batches), loader.shuffle], [4, 3, false]);

@@ -73,6 +73,12 @@ void test_dataset () throws Error {
             sum += items["x"].get_scalar (2 * i + 1);
     assert (n == 3 && sum == 285);
 
+    FileUtils.set_contents (path ("table.csv"), "a,kind\n1,pear\n2,apple\n");
+    var format = new CsvFormat ();
+    format.add_input ("x", FLOAT32, null);
+    format.add_target ("kind", INT64, null);
+    var table = new TensorDataset.from_csv (path ("table.csv"), format);
+    assert (table.tensors["kind"].get_scalar (0) == 1 && format.classes[0] == "apple" && format.header == CsvHeader.AUTO);
     var data = new TensorDataset (batch (10));
     assert (data.get_length () == 10 && data.get_item (3)["x"].get_dim (0) == 4 && data.slice (2, 5).get_length () == 3);
     var shuffled = new DataLoader (data, 4);

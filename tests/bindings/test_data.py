@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 from gi.repository import GLib
-from ortrain_tap import Ortrain, folder, main
+from ortrain_tap import Ortrain, folder, main, training_session
 
 
 class Squares(Ortrain.Dataset):
@@ -92,9 +92,27 @@ class TensorDatasets(unittest.TestCase):
     def test_csv(self):
         path = os.path.join(folder, "data.csv")
         with open(path, "w") as file:
-            file.write("a,b,label\n1,2,0\n3,4,1\n")
-        dataset = Ortrain.TensorDataset.new_from_csv(path, "x", "label", "labels")
+            file.write("a,b,label\n1,2,pear\n3,4,apple\n")
+        format = Ortrain.CsvFormat.new()
+        format.add_input("x", Ortrain.DType.FLOAT32, None)
+        format.add_target("labels", Ortrain.DType.INT64, ["label"])
+        dataset = Ortrain.TensorDataset.new_from_csv(path, format)
         self.assertEqual(dataset.tensors["x"].numpy().tolist(), [[1, 2], [3, 4]])
+        self.assertEqual(dataset.tensors["labels"].numpy().tolist(), [1, 0])
+        self.assertEqual((format.get_classes(), format.props.classes), (["apple", "pear"], ["apple", "pear"]))
+        format.save_classes(os.path.join(folder, "classes.json"))
+        other = Ortrain.CsvFormat(header=Ortrain.CsvHeader.YES)
+        self.assertEqual(other.get_header(), Ortrain.CsvHeader.YES)
+        other.set_header(Ortrain.CsvHeader.NO)
+        other.load_classes(os.path.join(folder, "classes.json"))
+        self.assertEqual(other.get_classes(), ["apple", "pear"])
+        other.set_classes(["pear", "apple"])
+        self.assertEqual(other.get_classes(), ["pear", "apple"])
+        session = training_session()
+        rows = Ortrain.CsvFormat.new_for_graph(session.get_training_graph(), ["label"])
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.TensorDataset.new_from_csv(path, rows)
+        self.assertIn("'x' has 4 numbers an item in the model, and 2 columns here", caught.exception.message)
 
     def test_item_index(self):
         loader = Ortrain.DataLoader(Ortrain.TensorDataset({"x": np.arange(10)}), 4)

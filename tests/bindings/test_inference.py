@@ -64,11 +64,12 @@ class Inference(unittest.TestCase):
 
     def test_errors(self):
         session = Ortrain.InferenceSession(self.model)
-        for feeds in ({}, {"x": self.x[:, :2]}, {"x": self.x.astype(np.float64)}, {"x": self.x, "y": self.x}):
+        for feeds in ({}, {"x": self.x[:, :2]}, {"x": self.x.astype(np.int64)}, {"x": self.x, "y": self.x}):
             with self.assertRaises(GLib.Error) as caught:
                 session.run(feeds)
             self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.FEED))
         self.check(session.run({"x": self.x}))
+        self.check(session.run({"x": self.x.astype(np.float64)}))      # what NumPy makes unless told otherwise
 
     def test_context_manager(self):
         with Ortrain.InferenceSession(self.model) as session:

@@ -339,47 +339,180 @@ test_fashion_mnist (void)
 }
 
 static OrtrainDataset *
-parse_csv (const char *text, const char *label, GError **error)
+parse_csv (const char *text, OrtrainCsvFormat *format, GError **error)
 {
   g_autofree char *path = NULL;
   int fd = g_file_open_tmp ("ortrain-XXXXXX.csv", &path, NULL);
   g_close (fd, NULL);
   g_assert_true (g_file_set_contents (path, text, -1, NULL));
-  OrtrainDataset *dataset =
-      ortrain_tensor_dataset_new_from_csv (path, "x", label, label != NULL ? "labels" : NULL, error);
+  OrtrainDataset *dataset = ortrain_tensor_dataset_new_from_csv (path, format, error);
   g_unlink (path);
   return dataset;
+}
+
+/* x: all columns that nobody else takes; labels: of dtype, UNDEFINED for none; column: NULL for the default */
+static OrtrainCsvFormat *
+make_format (OrtrainDType dtype, const char *column)
+{
+  OrtrainCsvFormat *format = ortrain_csv_format_new ();
+  const char *const columns[] = { column, NULL };
+  ortrain_csv_format_add_input (format, "x", ORTRAIN_DTYPE_FLOAT32, NULL);
+  if (dtype != ORTRAIN_DTYPE_UNDEFINED)
+    ortrain_csv_format_add_target (format, "labels", dtype, column != NULL ? columns : NULL);
+  return format;
+}
+
+static void
+assert_csv (OrtrainCsvFormat *format, const char *text, const char *expected)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainDataset) dataset = parse_csv (text, format, &error);
+  g_assert_no_error (error);
+  g_autofree char *found =
+      ortrain_tensor_dict_to_string (ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (dataset)));
+  g_assert_cmpstr (found, ==, expected);
+}
+
+static void
+assert_no_csv (OrtrainCsvFormat *format, const char *text, const char *message)
+{
+  g_autoptr (GError) error = NULL;
+  g_assert_null (parse_csv (text, format, &error));
+  g_assert_true (error != NULL && error->domain == ORTRAIN_DATA_ERROR);
+  if (!g_str_has_suffix (error->message, message))
+    g_error ("“%s” does not end in “%s”", error->message, message);
 }
 
 static void
 test_csv (void)
 {
-  g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainDataset) dataset = parse_csv ("\xef\xbb\xbf"
-                                                  "a,\"the \"\"b\"\"\",kind\r\n"
-                                                  "1, 2.5 ,rose\r\n-3e1,\"4\",\"lily, white\"\r\n\r\n5,6,rose",
-                                                  "kind", &error);
-  g_assert_no_error (error);
-  OrtrainTensorDict *tensors = ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (dataset));
-  g_autofree char *text = ortrain_tensor_dict_to_string (tensors);
-  g_assert_cmpstr (text, ==, "x: float32[3, 2] 1 2.5 -30 4 5 6\nlabels: int64[3] 0 1 0");
+  g_autoptr (OrtrainCsvFormat) kinds = make_format (ORTRAIN_DTYPE_INT64, "kind");
+  assert_csv (kinds,
+              "\xef\xbb\xbf"
+              "a,\"the \"\"b\"\"\",kind\r\n"
+              "1, 2.5 ,rose\r\n-3e1,\"4\",\"lily, white\"\r\n\r\n5,6,rose",
+              "x: float32[3, 2] 1 2.5 -30 4 5 6\nlabels: int64[3] 1 0 1");
+  g_autoptr (OrtrainCsvFormat) numbers = make_format (ORTRAIN_DTYPE_INT64, "y");
+  assert_csv (numbers, "y,x\n3,1\n-2,2\n4.0,3\n", "x: float32[3, 1] 1 2 3\nlabels: int64[3] 3 -2 4");
 
-  g_autoptr (OrtrainDataset) numbers = parse_csv ("y,x\n3,1\n-2,2\n", "y", &error);
-  g_assert_no_error (error);
-  g_autofree char *text2 =
-      ortrain_tensor_dict_to_string (ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (numbers)));
-  g_assert_cmpstr (text2, ==, "x: float32[2, 1] 1 2\nlabels: int64[2] 3 -2");
-
-  static const char *const wrong[] = { "",      "a\n",      "a,b\n1\n",    "a,b\n1,2,3\n", "a\nx\n",
-                                       "a\n\n", "a\n\"1\n", "a\n\"1\"2\n", "a,b\n1,\n" };
+  static const struct
+  {
+    const char *text, *message;
+  } wrong[] = {
+    { "", "The file is empty" },
+    { "a\n", "There are no rows" },
+    { "a,b\n1\n", "line 2: 1 field, the first line has 2" },
+    { "a,b\n1,2\n1,2,3\n", "line 3: More than the 2 fields of the first line" },
+    { "a\nx\n", "line 2: Column 'a': “x” is not a number" },
+    { "a\n\n\"1\n", "line 3: A quote without an end, or text after one" },
+    { "a\n\"1\"2\n", "line 2: A quote without an end, or text after one" },
+    { "\"a\nb\",c\n1,2\n1,\n", "line 4: Column 'c' is empty" },
+    { "a\r\n1\r\n\r\nnan\r\n", "line 4: Column 'a': “nan” is not a finite number of float32" },
+    { "a\n1e300\n", "line 2: Column 'a': “1e300” is not a finite number of float32" },
+  };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
-      g_assert_null (parse_csv (wrong[i], NULL, &error));
-      g_assert_nonnull (error);
+      g_autoptr (OrtrainCsvFormat) format = make_format (ORTRAIN_DTYPE_UNDEFINED, NULL);
+      assert_no_csv (format, wrong[i].text, wrong[i].message);
+    }
+  g_autoptr (OrtrainCsvFormat) missing = make_format (ORTRAIN_DTYPE_INT64, "c");
+  assert_no_csv (missing, "a,b\n1,2\n", "line 1: There is no column 'c'; there are 'a', 'b'");
+}
+
+/* Types are those of the target, whatever the cells look like. */
+static void
+test_csv_types (void)
+{
+  const char *halves = "a,labels\n1,0.5\n2,1.75\n3,2\n", *whole = "a,labels\n1,0\n2,1\n";
+  g_autoptr (OrtrainCsvFormat) floats = make_format (ORTRAIN_DTYPE_FLOAT32, NULL);
+  assert_csv (floats, halves, "x: float32[3, 1] 1 2 3\nlabels: float32[3] 0.5 1.75 2");
+  assert_csv (floats, whole, "x: float32[2, 1] 1 2\nlabels: float32[2] 0 1");
+  g_autoptr (OrtrainCsvFormat) classes = make_format (ORTRAIN_DTYPE_INT64, NULL);
+  assert_no_csv (
+      classes, halves,
+      "line 2: Column 'labels': 0.5 is not a whole number, as the number of a class is; losses for numbers are "
+      "mse, l1 and huber");
+  assert_csv (classes, whole, "x: float32[2, 1] 1 2\nlabels: int64[2] 0 1");
+  /* the file before had whole numbers */
+  assert_no_csv (classes, "a,labels\n1,0\n2,cat\n",
+                 "line 3: Column 'labels': “cat” is not a whole number, as the classes of the file before are");
+
+  /* shapes and types of a graph */
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("g");
+  OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "n,2,2");
+  ortrain_graph_builder_add_input (builder, "ids", ORTRAIN_DTYPE_INT64, "n");
+  ortrain_graph_builder_add_output (builder, ortrain_graph_builder_relu (builder, x), "y");
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
+  g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (graph, NULL);
+  assert_csv (format, "a,b,ids,c,d\n1,2,7,3,4\n", "x: float32[1, 2, 2] 1 2 3 4\nids: int64[1] 7");
+  assert_no_csv (format, "a,b,ids,c\n1,2,7,3\n", "line 1: 'x' has 4 numbers an item in the model, and 3 columns here");
+  assert_no_csv (format, "a,b,ids,c,d\n1,2,7.5,3,4\n",
+                 "line 2: Column 'ids': 7.5 is not a whole number, as 'ids' takes");
+}
+
+static void
+test_csv_header (void)
+{
+  g_autoptr (OrtrainCsvFormat) format = make_format (ORTRAIN_DTYPE_INT64, NULL);
+  assert_csv (format, "1,2,0\n3,4,1\n", "x: float32[2, 2] 1 2 3 4\nlabels: int64[2] 0 1"); /* no row is lost */
+  assert_csv (format, "a,b,c\n3,4,1\n", "x: float32[1, 2] 3 4\nlabels: int64[1] 1");
+  assert_csv (format, "labels,b,c\n3,4,1\n", "x: float32[1, 2] 4 1\nlabels: int64[1] 3");
+  assert_no_csv (format, "a,2,0\n3,4,1\n",
+                 "line 1: Some cells are numbers, some are not: say whether this line has the names of the columns");
+  assert_no_csv (format, "0,1,2,3\n5,6,7,1\n",
+                 "line 1: The cells are 0, 1, 2 …: say whether this line has the names of the columns");
+  ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_YES);
+  assert_csv (format, "0,1,2,3\n5,6,7,1\n", "x: float32[1, 3] 5 6 7\nlabels: int64[1] 1");
+  ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_NO);
+  assert_csv (format, "0,1,2,3\n5,6,7,1\n", "x: float32[2, 3] 0 1 2 5 6 7\nlabels: int64[2] 3 1");
+  g_assert_cmpint (ortrain_csv_format_get_header (format), ==, ORTRAIN_CSV_HEADER_NO);
+  /* without names, columns have numbers */
+  g_autoptr (OrtrainCsvFormat) first = make_format (ORTRAIN_DTYPE_INT64, "1");
+  assert_csv (first, "red,3,4\nblue,5,6\n", "x: float32[2, 2] 3 4 5 6\nlabels: int64[2] 1 0");
+  g_autoptr (OrtrainCsvFormat) far = make_format (ORTRAIN_DTYPE_INT64, "4");
+  ortrain_csv_format_set_header (far, ORTRAIN_CSV_HEADER_NO);
+  assert_no_csv (far, "1,2,3\n",
+                 "line 1: There is no column 4; without a header they are named by their numbers, 1 to 3");
+}
+
+static void
+test_csv_classes (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainCsvFormat) format = make_format (ORTRAIN_DTYPE_INT64, "k");
+  g_assert_null (ortrain_csv_format_get_classes (format));
+  assert_csv (format, "a,k\n1,pear\n2,apple\n3,10\n4,9\n5,Zoo\n",
+              "x: float32[5, 1] 1 2 3 4 5\nlabels: int64[5] 4 3 1 0 2");
+  g_autofree char *list = g_strjoinv (" ", (char **) ortrain_csv_format_get_classes (format));
+  g_assert_cmpstr (list, ==, "9 10 Zoo apple pear");
+  /* other files follow, in whatever order their classes come */
+  assert_csv (format, "a,k\n1,apple\n2,pear\n3,9\n", "x: float32[3, 1] 1 2 3\nlabels: int64[3] 3 4 0");
+  assert_no_csv (format, "a,k\n1,apple\n2,plum\n",
+                 "line 3: Column 'k': “plum” is not one of the 5 classes, '9', '10', 'Zoo', 'apple', 'pear'");
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "classes.json", NULL);
+  g_assert_true (ortrain_csv_format_save_classes (format, path, &error));
+  g_autoptr (OrtrainCsvFormat) other = make_format (ORTRAIN_DTYPE_INT64, "k");
+  g_assert_false (ortrain_csv_format_save_classes (other, path, &error));
+  g_assert_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY);
+  g_clear_error (&error);
+  g_assert_true (ortrain_csv_format_load_classes (other, path, &error));
+  assert_csv (other, "a,k\n1,pear\n", "x: float32[1, 1] 1\nlabels: int64[1] 4");
+  static const char *const wrong[] = { "", "{}", "[]", "[1]", "[\"a\", \"a\"]", "[[\"a\"]]" };
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_assert_true (g_file_set_contents (path, wrong[i], -1, NULL));
+      g_assert_false (ortrain_csv_format_load_classes (other, path, &error));
+      g_assert_nonnull (strstr (error->message, path));
       g_clear_error (&error);
     }
-  g_assert_null (parse_csv ("a,b\n1,2\n", "c", &error));
-  g_assert_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID);
+  assert_csv (other, "a,k\n1,pear\n", "x: float32[1, 1] 1\nlabels: int64[1] 4");
+  g_unlink (path);
+  g_assert_false (ortrain_csv_format_load_classes (other, path, &error));
+  g_rmdir (folder);
 }
 
 static void
@@ -424,6 +557,9 @@ main (int argc, char *argv[])
   g_test_add_func ("/data/tensors/mismatch", test_mismatch);
   g_test_add_func ("/data/idx/fashion-mnist", test_fashion_mnist);
   g_test_add_func ("/data/csv", test_csv);
+  g_test_add_func ("/data/csv/types", test_csv_types);
+  g_test_add_func ("/data/csv/header", test_csv_header);
+  g_test_add_func ("/data/csv/classes", test_csv_classes);
   g_test_add_func ("/data/tokens", test_tokens);
   return g_test_run ();
 }

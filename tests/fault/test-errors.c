@@ -326,15 +326,15 @@ test_wrong_dtype (Fed *self, gconstpointer name)
   g_autoptr (GError) error = NULL;
   OrtrainTensor *image = ortrain_tensor_dict_get (self->feeds, "image"),
                 *labels = ortrain_tensor_dict_get (self->feeds, "logits.target");
-  OrtrainTensor *wide = ortrain_tensor_cast (image, ORTRAIN_DTYPE_FLOAT64, &error);
-  g_autoptr (OrtrainTensorDict) feeds = with_tensor (self->feeds, "image", g_object_ref (wide));
-  g_autoptr (OrtrainTensorDict) inputs = with_tensor (self->inputs, "image", wide);
-  assert_step_refuses (self, feeds, ORTRAIN_SESSION_ERROR_FEED, "'image' is float64", "wants float32");
-  assert_run_refuses (self, inputs, ORTRAIN_SESSION_ERROR_FEED, "'image' is float64", "wants float32");
+  OrtrainTensor *bytes = ortrain_tensor_cast (image, ORTRAIN_DTYPE_UINT8, &error);
+  g_autoptr (OrtrainTensorDict) feeds = with_tensor (self->feeds, "image", g_object_ref (bytes));
+  g_autoptr (OrtrainTensorDict) inputs = with_tensor (self->inputs, "image", bytes);
+  assert_step_refuses (self, feeds, ORTRAIN_SESSION_ERROR_FEED, "'image' is uint8", "wants float32");
+  assert_run_refuses (self, inputs, ORTRAIN_SESSION_ERROR_FEED, "'image' is uint8", "wants float32");
   /* labels may be of any integer type, and of no other */
   g_autoptr (OrtrainTensorDict) halves =
       with_tensor (self->feeds, "logits.target", ortrain_tensor_cast (labels, ORTRAIN_DTYPE_FLOAT32, &error));
-  assert_step_refuses (self, halves, ORTRAIN_SESSION_ERROR_FEED, "'logits.target' is float32", "wants int64");
+  assert_step_refuses (self, halves, ORTRAIN_SESSION_ERROR_FEED, "'logits.target' is float32", "wants class numbers");
 }
 
 static void
@@ -365,8 +365,9 @@ test_label_out_of_range (Fed *self, gconstpointer name)
       OrtrainTensor *labels = ortrain_tensor_copy (ortrain_tensor_dict_get (self->feeds, "logits.target"), &error);
       ((gint64 *) ortrain_tensor_get_address (labels))[2] = wrong[i];
       g_autoptr (OrtrainTensorDict) feeds = with_tensor (self->feeds, "logits.target", labels);
-      g_autofree char *why = g_strdup_printf ("%" G_GINT64_FORMAT " at element 2", wrong[i]);
-      assert_step_refuses (self, feeds, ORTRAIN_SESSION_ERROR_INDEX, why, "out of range for 10");
+      g_autofree char *why =
+          g_strdup_printf ("the label %" G_GINT64_FORMAT " at [2] of target 'logits.target'", wrong[i]);
+      assert_step_refuses (self, feeds, ORTRAIN_SESSION_ERROR_INDEX, why, "has 10 classes, 0 to 9");
     }
 }
 
@@ -382,8 +383,8 @@ test_index_out_of_range (void)
   ((gint64 *) ortrain_tensor_get_address (tokens))[5] = 1 << 20;
   g_autoptr (OrtrainTensorDict) feeds = with_tensor (fed.feeds, ids, g_object_ref (tokens));
   g_autoptr (OrtrainTensorDict) inputs = with_tensor (fed.inputs, ids, tokens);
-  assert_step_refuses (&fed, feeds, ORTRAIN_SESSION_ERROR_INDEX, "Gather", "1048576 at element 5");
-  assert_run_refuses (&fed, inputs, ORTRAIN_SESSION_ERROR_INDEX, "Gather", "1048576 at element 5");
+  assert_step_refuses (&fed, feeds, ORTRAIN_SESSION_ERROR_INDEX, "Gather", "1048576 at [0, 5] of input 'input_ids'");
+  assert_run_refuses (&fed, inputs, ORTRAIN_SESSION_ERROR_INDEX, "Gather", "1048576 at [0, 5] of input 'input_ids'");
   fed_tear_down (&fed, NULL);
 }
 

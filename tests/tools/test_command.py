@@ -247,7 +247,7 @@ class Errors(unittest.TestCase):
         self.assertIn("16", self.fails(1, *train, "--data", npz("wide.npz", x=("f", (20, 32), x), labels=("q", (20,), labels[:20]))))
         far = npz("far.npz", x=good["x"], labels=("q", (40,), [9] * 40))
         self.assertIn("out of range", self.fails(1, *train, "--data", far))
-        self.assertIn("labels", self.fails(1, "eval", "mlp.onnx", "--data", far))
+        self.assertIn("Item 0: The label 9 is out of range", self.fails(1, "eval", "mlp.onnx", "--data", far))
         # places to write to are looked at before hours are spent
         self.assertIn("no/such/out.onnx", self.fails(1, *train, "--data", "good.npz", "--export", "no/such/out.onnx"))
         self.assertIn("good.npz/state", self.fails(1, *train, "--data", "good.npz", "--checkpoint", "good.npz/state"))
@@ -271,6 +271,52 @@ class Errors(unittest.TestCase):
         self.assertRegex(out, r"(?m)^1 epoch in .* last loss -?(nan|inf)$")
         self.assertIn("kept.onnx was not written.\n", err)
         self.assertEqual(open(path("kept.onnx"), "rb").read(), good[0])
+
+    def test_tables(self):
+        """CSV: classes, headers and types, by the model and the loss; the numbers of classes are those of the training."""
+        ortrain("new", "mlp", "table.onnx", "--classes", "3", "--size", "4", "--hidden", "8")
+        kinds = ["setosa", "virginica", "lily"]
+        names, numbers = ",".join("abcdefghijklmnop"), ",".join(str(i) for i in range(16))
+
+        def rows(order):
+            return "".join(f"{k / 3},{(k + i % 2) / 4},{1 - k},{i / 40}," * 4 + kinds[k] + "\n" for i, k in enumerate(order))
+
+        def table(name, text):
+            with open(path(name), "w") as file:
+                file.write(text)
+            return name
+
+        table("iris.csv", names + ",species\n" + rows([i % 3 for i in range(60)]))
+        table("other.csv", names + ",species\n" + rows([2, 1, 0] * 4))
+        train = ["train", "table.onnx", "--data", "iris.csv", "--batch-size", "8", "--epochs", "30", "--learning-rate", "0.05", "--threads", "1"]
+        out, _ = ortrain(*train, "--target", "species", "--validation", "other.csv", "--export", "flowers.onnx", "--checkpoint", "flowers")
+        self.assertIn("3 classes: 0 lily, 1 setosa, 2 virginica\n", out)
+        self.assertIn("accuracy 100.00 %", out)
+        for name in ("flowers.classes.json", "flowers/classes.json"):
+            self.assertEqual(json.load(open(path(name))), ["lily", "setosa", "virginica"])
+        one = table("one.csv", names + ",species\n" + rows([1] * 6))
+        self.assertIn("accuracy 100.00 % (6 of 6)", ortrain("eval", "flowers.onnx", "--data", one)[0])      # not numbered anew
+        os.rename(path("flowers.classes.json"), path("moved.json"))
+        self.assertIn("--classes", self.fails(1, "eval", "flowers.onnx", "--data", one))
+        self.assertIn("100.00 %", ortrain("eval", "flowers.onnx", "--data", one, "--classes", "moved.json")[0])
+        bare = table("bare.csv", rows([1, 0]))
+        self.assertIn("(2 of 2)", ortrain("eval", "flowers.onnx", "--data", bare, "--classes", "moved.json")[0])  # no row is lost
+        self.assertIn("60 of 60", ortrain("eval", "flowers.onnx", "--data", "iris.csv", "--classes", "moved.json", "--header", "yes")[0])
+        quiet = [*train, "--export", "no.onnx"]
+        new = table("new.csv", f"{names},species\n{numbers},lily\n{numbers},rose\n")
+        self.assertIn("new.csv, line 3: Column 'species': “rose” is not one of the 3 classes, 'lily', 'setosa', 'virginica'",
+                      self.fails(1, *quiet, "--validation", new))
+        self.assertIn("There is no column 'kind'; there are 'a', 'b', ", self.fails(1, *quiet, "--target", "kind"))
+        self.assertIn("--header", self.fails(2, *quiet, "--header", "perhaps"))
+        halves = table("halves.csv", f"{names},y\n{numbers},0.5\n{numbers},1.75\n")
+        self.assertIn("line 2: Column 'y': 0.5 is not a whole number", self.fails(1, "train", "table.onnx", "--data", halves, "--export", "no.onnx"))
+        columns = table("columns.csv", f"{names},u,v,w\n" + f"{numbers},0.5,1.75,2\n" * 8)
+        ortrain("train", "table.onnx", "--data", columns, "--target", "u,v,w", "--loss", "mse", "--export", "numbers.onnx")
+        self.assertFalse(os.path.exists(path("numbers.classes.json")))
+        self.assertIn("over 24 numbers", ortrain("eval", "numbers.onnx", "--data", columns, "--target", "u,v,w")[0])
+        unclear = table("unclear.csv", f"{numbers},16\n{numbers},0\n")
+        self.assertIn("(--header yes or --header no)", self.fails(1, "train", "table.onnx", "--data", unclear, "--export", "no.onnx"))
+        self.assertFalse(os.path.exists(path("no.onnx")))
 
     def test_nothing_kept(self):
         warning = ("Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the state after "

@@ -9,8 +9,12 @@ typedef struct
 {
   guint64 n; /* targets seen */
   guint64 n_right;
+  gint64 n_items; /* of batches before this one */
   double loss;
 } Sums;
+
+/* The label that does not count, as in training. */
+#define IGNORED -100
 
 /* logits: [batch, …, classes], target: [batch, …] */
 static gboolean
@@ -24,14 +28,24 @@ add_classes (Sums *sums, OrtrainTensor *logits, OrtrainTensor *target, GError **
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, the target %s", a, b);
       return FALSE;
     }
+  gint64 n_items = ortrain_tensor_get_rank (target) > 0 ? ortrain_tensor_get_dim (target, 0) : 1;
+  gint64 per_item = n_items > 0 ? MAX (n / n_items, 1) : 1;
   g_autoptr (OrtrainTensor) best = ortrain_tensor_argmax (logits, -1, error);
   if (best == NULL)
     return FALSE;
   for (gint64 i = 0; i < n; i++)
     {
       gint64 label = (gint64) ortrain_tensor_get_scalar (target, i);
+      if (label == IGNORED)
+        continue;
       if (label < 0 || label >= classes)
-        continue; /* not counted, as in training with an ignored label */
+        {
+          g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                       "Item %" G_GINT64_FORMAT ": The label %" G_GINT64_FORMAT
+                       " is out of range: the output has %" G_GINT64_FORMAT " classes, 0 to %" G_GINT64_FORMAT,
+                       sums->n_items + i / per_item, label, classes, classes - 1);
+          return FALSE;
+        }
       gint64 found = (gint64) ortrain_tensor_get_scalar (best, i);
       double top = ortrain_tensor_get_scalar (logits, i * classes + found), sum = 0.0;
       for (gint64 c = 0; c < classes; c++)
@@ -40,6 +54,7 @@ add_classes (Sums *sums, OrtrainTensor *logits, OrtrainTensor *target, GError **
       sums->n_right += found == label;
       sums->n++;
     }
+  sums->n_items += n_items;
   return TRUE;
 }
 
@@ -62,16 +77,51 @@ add_numbers (Sums *sums, OrtrainTensor *output, OrtrainTensor *target, GError **
   return TRUE;
 }
 
+/* Classes, where the output has a number for each of several; else the target is numbers, like the output. Texts are
+ * classes as training numbered them. */
+static OrtrainDataset *
+open_table (const char *path, const char *model, OrtrainGraph *graph, const char *output, const char *target,
+            const char *given_target, const char *header, const char *classes_file, GError **error)
+{
+  OrtrainValue *value = output != NULL ? ortrain_graph_find_value (graph, output) : NULL;
+  g_auto (GStrv) columns = command_split_columns (given_target);
+  g_autofree char *beside = command_classes_path (model);
+  const int rank = value != NULL ? ortrain_value_get_rank (value) : 0;
+  const gboolean several = columns != NULL && g_strv_length (columns) > 1;
+  const gboolean is_classes = rank >= 2 && ortrain_value_get_dim (value, (guint) rank - 1) != 1 && !several;
+  const gboolean is_beside = classes_file == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (graph, NULL);
+  ortrain_csv_format_add_target (format, target, is_classes ? ORTRAIN_DTYPE_INT64 : ORTRAIN_DTYPE_FLOAT32,
+                                 (const char *const *) columns);
+  if (!command_set_table (format, header, is_beside ? beside : classes_file, error))
+    return NULL;
+  const gboolean known = ortrain_csv_format_get_classes (format) != NULL;
+  g_autoptr (OrtrainDataset) dataset = command_open_table (path, format, error);
+  if (dataset != NULL && !known && ortrain_csv_format_get_classes (format) != NULL)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                   "%s has texts for classes, and %s does not exist: --classes FILE says which number each of them has",
+                   path, beside);
+      return NULL;
+    }
+  return g_steal_pointer (&dataset);
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
-  g_autofree char *data = NULL, *output = NULL, *target = NULL;
+  g_autofree char *data = NULL, *output = NULL, *target = NULL, *header = NULL, *classes_file = NULL;
   gint batch_size = 256, threads = 0;
   gboolean json = FALSE;
   const GOptionEntry entries[] = {
-    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|IMAGES.idx,LABELS.idx" },
+    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output to look at (the first)", "NAME" },
-    { "target", 0, 0, G_OPTION_ARG_STRING, &target, "What it should be, in the data (labels)", "NAME" },
+    { "target", 0, 0, G_OPTION_ARG_STRING, &target,
+      "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
+    { "header", 0, 0, G_OPTION_ARG_STRING, &header,
+      "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
+    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes_file,
+      "Classes of a table, by their numbers (MODEL.classes.json)", "FILE.json" },
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
@@ -84,6 +134,7 @@ run (int argc, char *argv[])
     return command_usage (&command_eval, "--data is missing");
   if (batch_size < 1 || threads < 0)
     return command_usage (&command_eval, "--batch-size is at least 1, --threads at least 0");
+  g_autofree char *given_target = g_strdup (target);
   if (target == NULL)
     target = g_strdup ("labels");
 
@@ -98,7 +149,11 @@ run (int argc, char *argv[])
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
-  g_autoptr (OrtrainDataset) dataset = session != NULL ? command_open_dataset (data, model, target, &error) : NULL;
+  g_autoptr (OrtrainDataset) dataset = NULL;
+  if (session != NULL && command_is_table (data))
+    dataset = open_table (data, argv[1], graph, output, target, given_target, header, classes_file, &error);
+  else if (session != NULL)
+    dataset = command_open_dataset (data, model, target, &error);
   if (dataset == NULL)
     return command_fail (error);
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, (guint) batch_size);
@@ -173,5 +228,5 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_eval = { "eval", "MODEL --data FILE.npz [--output NAME] [--target NAME] [--json]",
+const Command command_eval = { "eval", "MODEL --data FILE [--output NAME] [--target NAME] [--json]",
                                "Measure accuracy and loss of a model on data", run };

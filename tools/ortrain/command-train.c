@@ -154,6 +154,27 @@ default_checkpoint (const char *model)
   return g_strconcat (name, ".checkpoint", NULL);
 }
 
+static OrtrainDataset *
+open_data (const char *path, OrtrainModel *model, const char *target, OrtrainCsvFormat *format, GError **error)
+{
+  return command_is_table (path) ? command_open_table (path, format, error)
+                                 : command_open_dataset (path, model, target, error);
+}
+
+static void
+print_classes (OrtrainCsvFormat *format)
+{
+  const guint most = 20;
+  const char *const *classes = ortrain_csv_format_get_classes (format);
+  if (classes == NULL)
+    return;
+  const guint n = g_strv_length ((char **) classes);
+  g_print ("%u classes:", n);
+  for (guint i = 0; i < MIN (n, most); i++)
+    g_print ("%s %u %s", i > 0 ? "," : "", i, classes[i]);
+  g_print (n > most ? ", …\n" : "\n");
+}
+
 /* What came of training that ended badly. checkpoint: the folder that is saved to after each epoch, or NULL. */
 static ExitStatus
 fail_training (GError *error, const char *export, const char *checkpoint)
@@ -177,17 +198,22 @@ run (int argc, char *argv[])
   g_autofree char *again = make_command (argc, argv);
   g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
                   *optimizer_name = NULL;
-  g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL;
+  g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
   const GOptionEntry entries[] = {
-    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|IMAGES.idx,LABELS.idx" },
+    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
     { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
-    { "target", 0, 0, G_OPTION_ARG_STRING, &target, "What it should be, in the data (labels)", "NAME" },
+    { "target", 0, 0, G_OPTION_ARG_STRING, &target,
+      "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
+    { "header", 0, 0, G_OPTION_ARG_STRING, &header,
+      "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
+    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
+      "Classes of a table, by their numbers (those of --data, sorted)", "FILE.json" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
       "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
     { "epochs", 0, 0, G_OPTION_ARG_INT, &epochs, "Passes over the data (1)", "N" },
@@ -225,6 +251,7 @@ run (int argc, char *argv[])
   const gboolean asked = checkpoint != NULL;
   if (!asked)
     checkpoint = default_checkpoint (argv[1]);
+  g_autofree char *given_target = g_strdup (target);
   if (target == NULL)
     target = g_strdup ("labels");
 
@@ -245,35 +272,8 @@ run (int argc, char *argv[])
       command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
   if (loss == NULL)
     return command_fail (error);
-  const char *wanted =
-      ORTRAIN_IS_OUTPUT_LOSS (loss) ? NULL : target; /* the output is the loss: nothing to hold it against */
-  g_autoptr (OrtrainDataset) dataset = command_open_dataset (data, model, wanted, &error);
-  g_autoptr (OrtrainDataset) held_out =
-      dataset != NULL && validation != NULL ? command_open_dataset (validation, model, wanted, &error) : NULL;
-  if (error != NULL)
-    return command_fail (error);
-  if (ortrain_dataset_get_length (dataset) == 0)
-    {
-      g_set_error (&error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s has no items", data);
-      return command_fail (error);
-    }
-  /* what would fail after hours of training fails now */
-  if (export != NULL && !check_writable (export, &error))
-    return command_fail (error);
-  if (asked && g_mkdir_with_parents (checkpoint, 0777) != 0)
-    {
-      g_set_error (&error, G_FILE_ERROR, (int) g_file_error_from_errno (errno), "cannot make the folder %s: %s",
-                   checkpoint, g_strerror (errno));
-      return command_fail (error);
-    }
-  const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
-
-  g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_batches * (guint) epochs, &error);
-  if (error != NULL)
-    return command_fail (error);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
-  ortrain_training_options_set_schedule (options, schedule);
   ortrain_training_options_add_loss (options, loss);
   command_tie_equal (model, options, TRUE);
   /* what is not given stays as the environment has it */
@@ -293,6 +293,46 @@ run (int argc, char *argv[])
   if (session == NULL)
     return command_fail (error);
 
+  const char *wanted =
+      ORTRAIN_IS_OUTPUT_LOSS (loss) ? NULL : target; /* the output is the loss: nothing to hold it against */
+  /* The types of a table are those of the model and the loss: the training graph has both as inputs. The first file
+   * decides the classes of the second. */
+  g_auto (GStrv) columns = command_split_columns (given_target);
+  g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (
+      ortrain_training_session_get_training_graph (session), (const char *const *) columns);
+  g_autofree char *kept_classes = g_build_filename (checkpoint, "classes.json", NULL);
+  const gboolean goes_on = resume && classes == NULL && g_file_test (kept_classes, G_FILE_TEST_EXISTS);
+  if (!command_set_table (format, header, goes_on ? kept_classes : classes, &error))
+    return command_fail (error);
+  g_autoptr (OrtrainDataset) dataset = open_data (data, model, wanted, format, &error);
+  g_autoptr (OrtrainDataset) held_out =
+      dataset != NULL && validation != NULL ? open_data (validation, model, wanted, format, &error) : NULL;
+  if (error != NULL)
+    return command_fail (error);
+  print_classes (format);
+  if (ortrain_dataset_get_length (dataset) == 0)
+    {
+      g_set_error (&error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s has no items", data);
+      return command_fail (error);
+    }
+  /* what would fail after hours of training fails now */
+  if (export != NULL && !check_writable (export, &error))
+    return command_fail (error);
+  if (asked && g_mkdir_with_parents (checkpoint, 0777) != 0)
+    {
+      g_set_error (&error, G_FILE_ERROR, (int) g_file_error_from_errno (errno), "cannot make the folder %s: %s",
+                   checkpoint, g_strerror (errno));
+      return command_fail (error);
+    }
+  if (asked && ortrain_csv_format_get_classes (format) != NULL &&
+      !ortrain_csv_format_save_classes (format, kept_classes, &error))
+    return command_fail (error);
+  const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
+
+  g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_batches * (guint) epochs, &error);
+  if (error != NULL)
+    return command_fail (error);
+  ortrain_training_options_set_schedule (options, schedule);
   g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
   for (guint i = 0; notes[i] != NULL; i++)
     g_print ("Note: %s\n", notes[i]);
@@ -361,10 +401,16 @@ run (int argc, char *argv[])
       if (!ortrain_training_session_export (session, export, &error))
         return command_fail (error);
       g_print ("Trained model: %s\n", export);
+      if (ortrain_csv_format_get_classes (format) != NULL)
+        {
+          g_autofree char *beside = command_classes_path (export);
+          if (!ortrain_csv_format_save_classes (format, beside, &error))
+            return command_fail (error);
+          g_print ("Its classes: %s\n", beside);
+        }
     }
   return EXIT_OK;
 }
 
-const Command command_train = { "train",
-                                "MODEL --data FILE.npz --output NAME --target NAME [--loss KIND] [--epochs N] …",
+const Command command_train = { "train", "MODEL --data FILE --output NAME --target NAME [--loss KIND] [--epochs N] …",
                                 "Train a model", run };

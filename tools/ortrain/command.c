@@ -181,18 +181,60 @@ open_archive (const char *path, OrtrainGraph *graph, const char *target, GError 
     }
   if (target != NULL && !take_array (all, target, used, path, error))
     return NULL;
-  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new (used, error);
-  for (guint i = 0; dataset != NULL && i < g_list_model_get_n_items (inputs); i++)
+  return ortrain_tensor_dataset_new (used, error);
+}
+
+/* ---- tables ---- */
+
+gboolean
+command_is_table (const char *path)
+{
+  g_autofree char *lower = g_ascii_strdown (path, -1);
+  return g_str_has_suffix (lower, ".csv");
+}
+
+char **
+command_split_columns (const char *target)
+{
+  return target != NULL ? g_strsplit (target, ",", -1) : NULL;
+}
+
+gboolean
+command_set_table (OrtrainCsvFormat *format, const char *header, const char *classes, GError **error)
+{
+  if (header == NULL || g_str_equal (header, "auto"))
+    ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_AUTO);
+  else if (g_str_equal (header, "yes"))
+    ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_YES);
+  else if (g_str_equal (header, "no"))
+    ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_NO);
+  else
     {
-      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
-      const char *name = ortrain_value_get_name (value);
-      OrtrainDType wanted = ortrain_value_get_dtype (value);
-      if (ortrain_tensor_get_dtype (ortrain_tensor_dict_get (used, name)) == ORTRAIN_DTYPE_FLOAT64 &&
-          ortrain_dtype_is_floating (wanted) && wanted != ORTRAIN_DTYPE_FLOAT64 &&
-          !ortrain_tensor_dataset_set_conversion (ORTRAIN_TENSOR_DATASET (dataset), name, wanted, 1.0, error))
-        return NULL;
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--header is yes, no or auto, not '%s'", header);
+      return FALSE;
     }
-  return g_steal_pointer (&dataset);
+  return classes == NULL || ortrain_csv_format_load_classes (format, classes, error);
+}
+
+OrtrainDataset *
+command_open_table (const char *path, OrtrainCsvFormat *format, GError **error)
+{
+  OrtrainDataset *dataset = ortrain_tensor_dataset_new_from_csv (path, format, error);
+  if (error != NULL && *error != NULL && strstr ((*error)->message, "say whether this line has") != NULL)
+    {
+      g_autofree char *message = g_steal_pointer (&(*error)->message);
+      (*error)->message = g_strconcat (message, " (--header yes or --header no)", NULL);
+    }
+  return dataset;
+}
+
+char *
+command_classes_path (const char *model)
+{
+  gsize length = strlen (model);
+  if (g_str_has_suffix (model, ".onnx"))
+    length -= strlen (".onnx");
+  return g_strdup_printf ("%.*s.classes.json", (int) length, model);
 }
 
 OrtrainDataset *

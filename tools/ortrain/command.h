@@ -48,9 +48,16 @@ char *command_quote (const char *const *words);
 OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
 /* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. An archive may have
- * more than the inputs and the target (NULL: none), but no less; float64, which is what NumPy makes, becomes what the
- * model reads. */
+ * more than the inputs and the target (NULL: none), but no less. */
 OrtrainDataset *command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error);
+/* Tables: FILE.csv. The columns of the target are what --target says, joined by commas; header: yes, no, auto or NULL;
+ * classes: a file of them, or NULL. */
+gboolean command_is_table (const char *path);
+char **command_split_columns (const char *target);
+gboolean command_set_table (OrtrainCsvFormat *format, const char *header, const char *classes, GError **error);
+OrtrainDataset *command_open_table (const char *path, OrtrainCsvFormat *format, GError **error);
+/* Where the classes of a model stand: "trained.classes.json" for trained.onnx. */
+char *command_classes_path (const char *model);
 /* Random feeds for the inputs of a model and for one target: batch for the first dimension, seq for any other that is
  * not a number. classes: the target holds classes of the output's last axis, else numbers like the output. */
 OrtrainTensorDict *command_random_feeds (OrtrainModel *model, const char *output, const char *target, gboolean classes,

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+#include "tensor/ortrain-tensor-dict.h"
+
+/* Feeds in the types that the inputs of a graph have, where the values stay what they are: float64, which is what NumPy
+ * makes, as the floating type of the input; any narrower floating type as a wider one; integers and truth values as an
+ * integer type that has all of them. What else is not of the right type is left for the executor to refuse. Returns a new
+ * reference: to feeds itself if all types are right, without an allocation. */
+OrtrainTensorDict *ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
+/* For feeds that did not fit: fails, with what to do about it, if labels are one-hot or no class numbers. */
+gboolean ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-feeds-private.h"
+
+#include "core/ortrain-dtype-private.h"
+#include "core/ortrain-errors.h"
+#include "tensor/ortrain-tensor-private.h"
+
+#include <math.h>
+
+static gboolean
+fits_integer (double value, OrtrainDType dtype)
+{
+  const gboolean is_unsigned = dtype == ORTRAIN_DTYPE_UINT8 || dtype == ORTRAIN_DTYPE_UINT16 ||
+                               dtype == ORTRAIN_DTYPE_UINT32 || dtype == ORTRAIN_DTYPE_UINT64;
+  const double bits = 8.0 * (double) ortrain_dtype_get_size (dtype) - (is_unsigned ? 0 : 1);
+  return value >= (is_unsigned ? 0 : -exp2 (bits)) && value < exp2 (bits);
+}
+
+static gboolean
+fail_value (const OrtrainValue *input, OrtrainTensor *tensor, gint64 i, GError **error)
+{
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+               "Input '%s' is %s, the model wants %s, which has no %g (element %" G_GINT64_FORMAT ")", input->name,
+               ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), ortrain_dtype_get_name (input->dtype),
+               ortrain_tensor_get_scalar (tensor, i), i);
+  return FALSE;
+}
+
+/* Whether the values can be those of the input: *wanted. FALSE with an error if one of them does not fit. */
+static gboolean
+check_values (const OrtrainValue *input, OrtrainTensor *tensor, gboolean *wanted, GError **error)
+{
+  const OrtrainDType from = ortrain_tensor_get_dtype (tensor), to = input->dtype;
+  const gint64 n = ortrain_tensor_peek (tensor) != NULL ? ortrain_tensor_get_n_elements (tensor) : 0;
+  *wanted = FALSE;
+  if (ortrain_dtype_is_floating (from) && ortrain_dtype_is_floating (to))
+    {
+      *wanted = from == ORTRAIN_DTYPE_FLOAT64 || ortrain_dtype_get_size (from) < ortrain_dtype_get_size (to);
+      const double most = to == ORTRAIN_DTYPE_FLOAT16   ? 65519.996
+                          : to == ORTRAIN_DTYPE_FLOAT64 ? HUGE_VAL
+                                                        : 3.4028235677973366e38;
+      for (gint64 i = 0; *wanted && from == ORTRAIN_DTYPE_FLOAT64 && i < n; i++)
+        {
+          double value = ((const double *) ortrain_tensor_peek (tensor))[i];
+          if (isfinite (value) && fabs (value) >= most)
+            return fail_value (input, tensor, i, error);
+        }
+    }
+  else if ((ortrain_dtype_is_integer (from) || from == ORTRAIN_DTYPE_BOOL) && ortrain_dtype_is_integer (to))
+    {
+      *wanted = TRUE;
+      for (gint64 i = 0; i < n; i++)
+        if (!fits_integer (ortrain_tensor_get_scalar (tensor, i), to))
+          return fail_value (input, tensor, i, error);
+    }
+  return TRUE;
+}
+
+/* Class numbers have one axis less than what is one-hot. */
+static gboolean
+check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
+{
+  const gsize rank = ortrain_tensor_get_rank (tensor);
+  const gboolean is_floating = ortrain_dtype_is_floating (ortrain_tensor_get_dtype (tensor));
+  if (input->role != ORTRAIN_ROLE_TARGET || !ortrain_dtype_is_integer (input->dtype) || input->rank < 0 ||
+      (rank != (gsize) input->rank + 1 && !(is_floating && rank == (gsize) input->rank)))
+    return TRUE;
+  g_autofree char *shape = ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), rank);
+  g_autofree char *wanted = ortrain_value_describe (input);
+  const char *what =
+      "its numbers are no class numbers: a loss for numbers takes them (mse, l1, huber), or convert them "
+      "(NumPy: labels.astype('int64'))";
+  if (rank == (gsize) input->rank + 1)
+    what = ortrain_tensor_get_dim (tensor, rank - 1) == 1
+               ? "remove its last axis (NumPy: labels[..., 0])"
+               : "it is one-hot, or has probabilities: take the number of the class (NumPy: labels.argmax(-1))";
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+               "Target '%s' is %s%s, but the loss wants class numbers, %s; %s", input->name,
+               ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), shape, wanted, what);
+  return FALSE;
+}
+
+gboolean
+ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
+{
+  for (guint i = 0; i < graph->inputs->len; i++)
+    {
+      const OrtrainValue *input = graph->inputs->pdata[i];
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
+      if (tensor != NULL && !check_labels (input, tensor, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+OrtrainTensorDict *
+ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) converted = NULL;
+  for (guint i = 0; i < graph->inputs->len; i++)
+    {
+      const OrtrainValue *input = graph->inputs->pdata[i];
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
+      gboolean wanted;
+      if (tensor == NULL || input->kind != ORTRAIN_VALUE_INPUT || input->dtype == ORTRAIN_DTYPE_UNDEFINED)
+        continue;
+      if (ortrain_tensor_get_dtype (tensor) == input->dtype)
+        continue;
+      if (!check_values (input, tensor, &wanted, error))
+        return NULL;
+      if (!wanted)
+        continue;
+      g_autoptr (OrtrainTensor) cast = ortrain_tensor_cast (tensor, input->dtype, error);
+      if (cast == NULL)
+        {
+          g_prefix_error (error, "Input '%s': ", input->name);
+          return NULL;
+        }
+      if (converted == NULL)
+        {
+          converted = ortrain_tensor_dict_new ();
+          for (guint k = 0; k < ortrain_tensor_dict_get_size (feeds); k++)
+            ortrain_tensor_dict_set (converted, ortrain_tensor_dict_get_name (feeds, k),
+                                     ortrain_tensor_dict_get_tensor (feeds, k));
+        }
+      ortrain_tensor_dict_set (converted, input->name, cast);
+    }
+  return converted != NULL ? g_steal_pointer (&converted) : g_object_ref (feeds);
+}
