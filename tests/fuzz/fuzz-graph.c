@@ -130,7 +130,7 @@ change_attribute (Choices *choices, OrtrainAttributes *attributes, const Ortrain
       gsize n = MIN (old->n, 38);
       memcpy (ints, old->v.ints, n * sizeof *ints);
       if (n > 0)
-        ints[below (choices, (guint) n)] = any_int (choices);
+        ints[below (choices, (guint) n)] = g_str_has_suffix (name, "shape") ? any_size (choices) : any_int (choices);
       if (one_in (choices, 4))
         ints[n++] = any_int (choices);
       else if (n > 0 && one_in (choices, 4))
