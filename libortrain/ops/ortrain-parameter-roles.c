@@ -417,6 +417,33 @@ visit_operands (Analysis *self, OrtrainNode *node)
       visit_broadcast (self, node, i, node->inputs->pdata[i]);
 }
 
+/* A gain that multiplies the reciprocal of a deviation, whose channels a reduction and a view have taken: what the
+ * product multiplies has them. */
+static void
+visit_gain (Analysis *self, OrtrainNode *node, guint i)
+{
+  OrtrainValue *operand = ortrain_node_input (node, i), *y = ortrain_node_output (node, 0);
+  if (operand == NULL || y == NULL || !is_stored_operand (self, operand) || state_of (self, y)->stored)
+    return;
+  OrtrainValue *value = before_expansion (operand);
+  for (guint u = 0; u < y->uses->len; u++)
+    {
+      const OrtrainUse *use = &g_array_index (y->uses, OrtrainUse, u);
+      gboolean one_unit;
+      if (use->node->op == NULL || !has_bit (use->node->op->scale_inputs, use->index))
+        continue;
+      const OrtrainValue *x = find_channels (self, use->node, use->index);
+      if (x == NULL || x == y || state_of (self, x)->maker == NULL ||
+          lies_along (self, value, x, FALSE, &one_unit) != ALONG_CHANNELS)
+        continue;
+      g_autofree char *text = ortrain_node_describe (use->node);
+      g_autofree char *maker = ortrain_node_describe (state_of (self, x)->maker);
+      g_autofree char *reason = g_strdup_printf ("scale: %s multiplies the channels of %s", text, maker);
+      follow (self, node, value, TRUE, FALSE, OPERAND_BROADCAST, reason);
+      return;
+    }
+}
+
 /* ---- where values have their channels ---- */
 
 /* The axes of x, aligned with those of an output of another rank. */
@@ -789,6 +816,13 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
     {
       visit_outputs (&self, graph->nodes->pdata[n]);
       visit_operands (&self, graph->nodes->pdata[n]);
+    }
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[n];
+      for (guint i = 0; node->op != NULL && node->op->scale_inputs != 0 && i < node->inputs->len; i++)
+        if (has_bit (node->op->scale_inputs, i))
+          visit_gain (&self, node, i);
     }
   for (guint i = 0; i < self.roles->len; i++)
     visit_uses (&g_array_index (self.roles, OrtrainParameterRole, i));

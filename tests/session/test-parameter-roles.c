@@ -349,7 +349,7 @@ test_layer_norm (void)
 
 /* The gain multiplies the reciprocal of the deviation first, as TensorFlow writes it. */
 static void
-test_gain_of_deviation (void)
+check_gain_of_deviation (gboolean by_view)
 {
   Proto *graph = make_graph (DIMS (2, 3, 5), DIMS (2, 3, 4));
   add_weight (graph, "fc.weight", DIMS (5, 4));
@@ -358,15 +358,25 @@ test_gain_of_deviation (void)
   add_node (graph, "MatMul", "x,fc.weight", "h");
   Proto *mean = proto_node ("ReduceMean", "square", "variance");
   set_ints (mean, "axes", DIMS (2));
+  set_int (mean, "keepdims", !by_view);
   add_node (graph, "Mul", "h,h", "square");
   proto_message (graph, 1, mean);
-  add_node (graph, "Add", "variance,epsilon", "shifted");
+  add_ints (graph, "shape", DIMS (2, 3, 1), 3);
+  add_node (graph, "Reshape", "variance,shape", "column");
+  add_node (graph, "Add", "column,epsilon", "shifted");
   add_node (graph, "Sqrt", "shifted", "deviation");
   add_node (graph, "Reciprocal", "deviation", "inverse");
   add_node (graph, "Mul", "inverse,gain", "factor");
   add_node (graph, "Mul", "h,factor", "y");
   EXPECT (graph, DIMS (2, 3, 5), DIMS (2, 3, 4), { "gain", TRUE, "scale: Mul" },
           { "epsilon", FALSE, "epsilon of Add" });
+}
+
+static void
+test_gain_of_deviation (void)
+{
+  check_gain_of_deviation (FALSE);
+  check_gain_of_deviation (TRUE);
 }
 
 /* Positions that the file holds: sines and cosines that are added, and coordinates that a weight multiplies. */
