@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "graph/ortrain-graph-private.h"
 
 #include <math.h>
@@ -142,13 +143,13 @@ ortrain_graph_to_string (OrtrainGraph *self)
 static char *
 quote (const char *text)
 {
+  g_autofree char *shown = ortrain_text_quote (text);
   GString *string = g_string_new ("\"");
-  for (const char *p = text; *p != '\0'; p++)
+  for (const char *p = shown; *p != '\0'; p++)
     {
       if (*p == '"' || *p == '\\')
         g_string_append_c (string, '\\');
-      if ((guchar) *p >= 0x20)
-        g_string_append_c (string, *p);
+      g_string_append_c (string, *p);
     }
   g_string_append_c (string, '"');
   return g_string_free (string, FALSE);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "ortrain-enum-types.h"
 
@@ -356,5 +357,7 @@ ortrain_node_describe (const OrtrainNode *self)
           label = ((OrtrainValue *) self->outputs->pdata[i])->name;
           break;
         }
-  return g_strdup_printf ("%s%s%s '%s'", self->domain, self->domain[0] != '\0' ? "::" : "", self->op_type, label);
+  g_autofree char *domain = ortrain_text_quote (self->domain), *op_type = ortrain_text_quote (self->op_type);
+  g_autofree char *name = ortrain_text_quote (label);
+  return g_strdup_printf ("%s%s%s '%s'", domain, domain[0] != '\0' ? "::" : "", op_type, name);
 }

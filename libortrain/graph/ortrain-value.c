@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "graph/ortrain-array-model-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "ortrain-enum-types.h"
@@ -325,5 +326,6 @@ char *
 ortrain_value_describe (const OrtrainValue *self)
 {
   g_autofree char *shape = ortrain_dims_to_readable (self->dims, self->rank, NULL);
-  return g_strdup_printf ("%s: %s %s", self->name, ortrain_dtype_get_name (self->dtype), shape);
+  g_autofree char *name = ortrain_text_quote (self->name);
+  return g_strdup_printf ("%s: %s %s", name, ortrain_dtype_get_name (self->dtype), shape);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "core/ortrain-text-private.h"
+
 /**
  * OrtrainMemoryPlan:
  *
@@ -584,7 +586,8 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
       const OrtrainPlanValue *value = &self->values[g_array_index (rows, guint32, i)];
       g_string_append (text, "\n    ");
       append_bytes (text, value->bytes);
-      g_string_append_printf (text, "  %s %s", ortrain_category_get_nick (value->category), value->name);
+      g_autofree char *name = ortrain_text_quote (value->name);
+      g_string_append_printf (text, "  %s %s", ortrain_category_get_nick (value->category), name);
       if (value->value != NULL)
         {
           g_autofree char *shape = ortrain_dims_to_string (value->value->dims, value->value->rank);

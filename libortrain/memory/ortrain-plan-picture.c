@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "core/ortrain-text-private.h"
+
 #include <math.h>
 
 /* Pictures of a plan: steps to the right, bytes of the arena upwards, one rectangle a block, coloured by category, the
@@ -97,8 +99,9 @@ append_blocks (GString *text, OrtrainMemoryPlan *self, double per_step, double p
       append_attribute (text, "width", MAX ((last - first + 1) * per_step, 0.5));
       append_attribute (text, "height", MAX ((double) value->bytes * per_byte, 0.3));
       g_autofree char *size = format_size ((double) value->bytes);
+      g_autofree char *name = ortrain_text_quote (value->name); /* XML has no control characters */
       g_autofree char *title = g_markup_printf_escaped (
-          "%s\n%s, %s (%" G_GSIZE_FORMAT " bytes) at %" G_GSIZE_FORMAT "\nsteps %d to %d", value->name,
+          "%s\n%s, %s (%" G_GSIZE_FORMAT " bytes) at %" G_GSIZE_FORMAT "\nsteps %d to %d", name,
           ortrain_category_get_nick (value->category), size, value->bytes, value->offset, value->first, value->last);
       g_string_append_printf (text, " fill=\"%s\"><title>%s</title></rect>\n",
                               ortrain_category_get_color (value->category), title);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-reader-state-private.h"
 
+#include "core/ortrain-text-private.h"
+
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -46,10 +48,10 @@ ortrain_reader_postpone (OrtrainReaderState *state, GError **local_error)
 char *
 ortrain_reader_describe (const Ortrain__Ox__NodeProto *node)
 {
-  if (ortrain_reader_text (node->name)[0] != '\0')
-    return g_strdup_printf ("%s “%.200s”", ortrain_reader_text (node->op_type), node->name);
-  return g_strdup_printf ("%s (first output “%.200s”)", ortrain_reader_text (node->op_type),
-                          node->n_output > 0 ? node->output[0] : "");
+  const gboolean named = ortrain_reader_text (node->name)[0] != '\0';
+  g_autofree char *op_type = ortrain_text_quote (ortrain_reader_text (node->op_type));
+  g_autofree char *name = ortrain_text_quote (named ? node->name : node->n_output > 0 ? node->output[0] : "");
+  return named ? g_strdup_printf ("%s “%s”", op_type, name) : g_strdup_printf ("%s (first output “%s”)", op_type, name);
 }
 
 gint64
