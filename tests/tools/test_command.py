@@ -318,6 +318,16 @@ class Errors(unittest.TestCase):
         self.assertIn("(--header yes or --header no)", self.fails(1, "train", "table.onnx", "--data", unclear, "--export", "no.onnx"))
         self.assertFalse(os.path.exists(path("no.onnx")))
 
+    def test_no_outputs(self):
+        """Valid protobuf, a graph without outputs: told, by every command that needs one."""
+        graph = node(b"Relu", [b"x"], b"y") + field(2, b"g") + field(11, value(b"x", 2))
+        with open(path("none.onnx"), "wb") as file:
+            file.write(b"\x08\x08" + field(7, graph) + field(8, field(1, b"") + b"\x10\x11"))
+        for command in (["plan"], ["bench"], ["train", "--data", "train.images,train.labels"], ["eval", "--data", "train.images,train.labels"]):
+            self.assertIn("no outputs", self.fails(1, command[0], "none.onnx", *command[1:]))
+        ortrain("info", "none.onnx")
+        self.assertIn("no output", ortrain("check", "none.onnx", status=1)[0])
+
     def test_nothing_kept(self):
         warning = ("Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the state after "
                    "each epoch.\n")

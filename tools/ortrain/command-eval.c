@@ -145,6 +145,11 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
+  if (output == NULL)
+    {
+      g_printerr ("ortrain: The model has no outputs: there is nothing to measure\n");
+      return EXIT_FAILED;
+    }
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);

@@ -122,6 +122,12 @@ command_make_optimizer (const char *name, double learning_rate, GError **error)
 OrtrainLoss *
 command_make_loss (const char *kind, const char *output, const char *target, GError **error)
 {
+  if (output == NULL)
+    {
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
+                   "The model has no outputs: there is nothing to compute a loss from");
+      return NULL;
+    }
   if (g_str_equal (kind, "cross-entropy"))
     return ortrain_cross_entropy_loss_new (output, target);
   if (g_str_equal (kind, "mse"))
