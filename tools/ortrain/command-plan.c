@@ -11,7 +11,9 @@ plan_model (const char *path, gint batch, gint seq, GError **error)
     return NULL;
   const char *output = command_first_name (ortrain_graph_get_outputs (graph));
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
-  g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new (output, "plan.target");
+  g_autoptr (OrtrainLoss) loss = command_make_loss ("cross-entropy", output, "plan.target", error);
+  if (loss == NULL)
+    return NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
