@@ -36,6 +36,7 @@ typedef struct
   const char *const *patterns; /* or NULL */
   GHashTable *exact;           /* those of them without a pattern's meaning too: names */
   gboolean *used;              /* by the positions of the patterns */
+  gboolean *fits_weight;       /* likewise: such a pattern chooses among weights, any other among all tensors */
   GPtrArray *fits_constant;    /* for each pattern: the reason of a constant that it fits, or NULL */
 } Choice;
 
@@ -46,6 +47,7 @@ choice_init (Choice *self, const char *option, const char *const *patterns)
   *self = (Choice){ .option = option, .patterns = patterns };
   self->exact = g_hash_table_new (g_str_hash, g_str_equal);
   self->used = g_new0 (gboolean, n + 1);
+  self->fits_weight = g_new0 (gboolean, n + 1);
   self->fits_constant = g_ptr_array_new_full (n, g_free);
   g_ptr_array_set_size (self->fits_constant, (gint) n);
   for (guint i = 0; i < n; i++)
@@ -57,6 +59,7 @@ choice_clear (Choice *self)
 {
   g_clear_pointer (&self->exact, g_hash_table_unref);
   g_clear_pointer (&self->used, g_free);
+  g_clear_pointer (&self->fits_weight, g_free);
   g_clear_pointer (&self->fits_constant, g_ptr_array_unref);
 }
 
@@ -71,19 +74,32 @@ names_exactly (Choice *self, const char *name)
   return place > 0;
 }
 
-/* reason: of a tensor that patterns do not choose, since it is no weight; or NULL. */
+static void
+find_patterns_of_weights (Choice *self, const GArray *roles)
+{
+  for (guint r = 0; r < roles->len; r++)
+    {
+      const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, r);
+      for (guint i = 0; role->is_weight && self->patterns != NULL && self->patterns[i] != NULL; i++)
+        self->fits_weight[i] = self->fits_weight[i] || g_pattern_match_simple (self->patterns[i], role->value->name);
+    }
+}
+
+/* constant: why a tensor that is no weight is none; or NULL
+ * if it cannot be trained. */
 static gboolean
-fits (Choice *self, const char *name, const char *reason)
+fits (Choice *self, const char *name, gboolean is_weight, const char *constant)
 {
   gboolean any = FALSE;
   for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
     {
       if (!g_pattern_match_simple (self->patterns[i], name))
         continue;
-      if (reason == NULL)
+      if (is_weight || (!self->fits_weight[i] && constant != NULL))
         any = self->used[i] = TRUE;
       else if (self->fits_constant->pdata[i] == NULL)
-        self->fits_constant->pdata[i] = g_strdup_printf ("'%s', which is a constant (%s)", name, reason);
+        self->fits_constant->pdata[i] =
+            g_strdup_printf ("'%s', which %s", name, constant != NULL ? constant : "cannot be trained");
     }
   return any;
 }
@@ -97,7 +113,7 @@ check_used (const Choice *self, GError **error)
       {
         g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", self->patterns[i]);
         if (self->fits_constant->pdata[i] != NULL)
-          g_string_append_printf (constants, "; '%s' fits %s: give its name to train it", self->patterns[i],
+          g_string_append_printf (constants, "; '%s' fits %s", self->patterns[i],
                                   (const char *) self->fits_constant->pdata[i]);
       }
   if (unused->len == 0)
@@ -133,6 +149,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
   guint n_chosen = 0, next = 0;
   choice_init (&trainable, "trainable", ortrain_training_options_get_trainable (options));
   choice_init (&frozen, "frozen", ortrain_training_options_get_frozen (options));
+  find_patterns_of_weights (&trainable, roles);
   for (guint i = 0; i < graph->initializers->len; i++)
     {
       OrtrainValue *value = graph->initializers->pdata[i];
@@ -145,12 +162,11 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
       gboolean chosen = is_weight && g_hash_table_contains (reached, value->name);
       if (trainable.patterns != NULL)
         {
-          /* A pattern chooses among the weights; a name is meant, whatever it names. */
+          /* A pattern chooses among the weights, if it fits one; a name is meant, whatever it names. */
           const gboolean exact = names_exactly (&trainable, value->name);
-          const gboolean fitting = fits (&trainable, value->name,
-                                         is_weight      ? NULL
-                                         : role != NULL ? role->reason
-                                                        : "of no floating type");
+          const gboolean possible = role != NULL && find_refusal (value) == NULL && !role->is_statistic &&
+                                    g_hash_table_contains (reached, value->name);
+          const gboolean fitting = fits (&trainable, value->name, is_weight, possible ? role->reason : NULL);
           const char *why = exact ? find_refusal (value) : NULL;
           /* such as a statistic of batch normalisation */
           if (exact && why == NULL && role != NULL && !is_weight && !g_hash_table_contains (reached, value->name) &&
@@ -158,10 +174,10 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
             why = role->reason;
           if (why != NULL)
             g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "", value->name, why);
-          chosen = exact || (fitting && chosen);
+          chosen = exact || (fitting && (chosen || (!is_weight && possible)));
         }
       const gboolean named_frozen = names_exactly (&frozen, value->name);
-      if (fits (&frozen, value->name, NULL) || named_frozen)
+      if (fits (&frozen, value->name, TRUE, NULL) || named_frozen)
         chosen = FALSE;
       if (!chosen)
         continue;
@@ -178,8 +194,10 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
     }
   if (n_chosen == 0)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "there is nothing to train: no weight that the loss depends on is chosen");
+      g_set_error (
+          error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+          "there is nothing to train: no weight that the loss depends on is chosen; name a tensor in 'trainable' "
+          "to train it, whatever it is (check lists them with reasons)");
       return FALSE;
     }
   return TRUE;

@@ -665,9 +665,9 @@ ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
  * what stands where an operator has a weight, and what scales or shifts channels that a weight made. Constants of
  * formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
  *
- * A pattern chooses among the weights. A name overrules: it trains a constant too, if its type is floating and the loss
- * depends on it. [method@CheckReport.get_parameters] lists which is which, and why. A pattern that fits no weight is an
- * error when a session is made.
+ * A pattern chooses among the weights; if it fits none, among the constants. A name overrules: it trains a constant
+ * too, if its type is floating and the loss depends on it. [method@CheckReport.get_parameters] lists which is which, and
+ * why. A pattern that fits nothing that can be trained is an error when a session is made.
  */
 void
 ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char *const *patterns)
