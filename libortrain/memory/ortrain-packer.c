@@ -375,15 +375,13 @@ place_in_time (const Item *items, gsize n, gsize unit, gsize *offsets)
 }
 
 /* Of each item, the largest load in its life: the maxima of 2^k sections from each section on. */
-static gboolean
+static void
 measure_loads (Item *items, gsize n, const gsize *load, gsize n_sections)
 {
   guint n_levels = 1;
   while (((gsize) 1 << n_levels) <= n_sections)
     n_levels++;
-  gsize *maxima = g_try_malloc_n (n_sections * n_levels, sizeof (gsize));
-  if (maxima == NULL)
-    return FALSE;
+  g_autofree gsize *maxima = g_new (gsize, n_sections * n_levels);
   memcpy (maxima, load, n_sections * sizeof (gsize));
   for (guint k = 1; k < n_levels; k++)
     {
@@ -399,8 +397,6 @@ measure_loads (Item *items, gsize n, const gsize *load, gsize n_sections)
       const gsize *level = maxima + k * n_sections;
       items[i].load = MAX (level[items[i].first], level[(gsize) items[i].last + 1 - ((gsize) 1 << k)]);
     }
-  g_free (maxima);
-  return TRUE;
 }
 
 static int
@@ -521,8 +517,7 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
       bound = MAX (bound, load[s]);
     }
   guint64 work = 0;
-  if (!measure_loads (sorted, n, load, n_sections))
-    return G_MAXSIZE;
+  measure_loads (sorted, n, load, n_sections);
   for (gsize i = 0; i < n; i++)
     work += (guint64) (sorted[i].last - sorted[i].first) / 4;
 

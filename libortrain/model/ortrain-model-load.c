@@ -29,6 +29,12 @@ load (OrtrainModel *self, GError **error)
   g_clear_pointer (&self->scan.compact, g_bytes_unref);
   if (self->proto == NULL && ortrain_proto_arena_is_exhausted (self->arena))
     return ortrain_wire_refuse_memory (&self->scan, size, error);
+  if (self->proto == NULL && ortrain_proto_arena_has_failed (self->arena))
+    {
+      g_set_error_literal (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+                           "Cannot allocate memory for the messages of the model");
+      return FALSE;
+    }
   if (self->proto == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,

@@ -11,3 +11,4 @@ OrtrainProtoArena *ortrain_proto_arena_new (guint64 limit);
 void ortrain_proto_arena_free (OrtrainProtoArena *self);
 ProtobufCAllocator *ortrain_proto_arena_get_allocator (OrtrainProtoArena *self);
 gboolean ortrain_proto_arena_is_exhausted (const OrtrainProtoArena *self);
+gboolean ortrain_proto_arena_has_failed (const OrtrainProtoArena *self); /* there was no memory */

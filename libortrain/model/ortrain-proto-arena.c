@@ -14,17 +14,18 @@ struct _OrtrainProtoArena
   guint8 *next;
   gsize left;
   guint64 taken, limit;
-  gboolean exhausted;
+  gboolean exhausted, failed; /* for the limit; for want of memory */
 };
 
 static gpointer
 take (OrtrainProtoArena *self, gsize size)
 {
-  gpointer memory = size <= self->limit - self->taken ? g_try_malloc (size) : NULL;
-  if (memory == NULL)
-    self->exhausted = TRUE;
-  else
+  self->exhausted = self->exhausted || size > self->limit - self->taken;
+  gpointer memory = self->exhausted ? NULL : g_try_malloc (size);
+  if (memory != NULL)
     self->taken += size;
+  else
+    self->failed = TRUE;
   return memory;
 }
 
@@ -94,4 +95,10 @@ gboolean
 ortrain_proto_arena_is_exhausted (const OrtrainProtoArena *self)
 {
   return self->exhausted;
+}
+
+gboolean
+ortrain_proto_arena_has_failed (const OrtrainProtoArena *self)
+{
+  return self->failed;
 }

@@ -664,7 +664,7 @@ test_limits (void)
   for (guint i = 0; i < 1000001; i++)
     proto_bytes (graph, 1, NULL, 0);
   g_autoptr (GBytes) bomb = proto_model (graph, 8, 17);
-  assert_refused (bomb, NULL, NULL, ORTRAIN_MODEL_ERROR_LIMIT, "max-nodes");
+  assert_refused (bomb, NULL, NULL, ORTRAIN_MODEL_ERROR_LIMIT, "messages NodeProto");
 }
 
 static void

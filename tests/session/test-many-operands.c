@@ -68,7 +68,7 @@ test_operator (gconstpointer data)
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (1.0);
   ortrain_training_options_add_loss (options, loss);
   ortrain_training_options_set_optimizer (options, optimizer);
-  ortrain_training_options_set_trainable (options, (const char *const[]){ "p*", NULL });
+  ortrain_training_options_set_trainable (options, (const char *const *) operands);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);
 
