@@ -681,6 +681,30 @@ append_values (GString *out, const char *what, const GPtrArray *values)
     }
 }
 
+/* "?1, ?2: sizes that the file does not name": of every such size in the shapes of these values. */
+static void
+append_unnamed (GString *out, const GPtrArray *const *lists, guint n_lists)
+{
+  g_autoptr (GString) names = g_string_new (NULL);
+  g_autoptr (GHashTable) seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  for (guint l = 0; l < n_lists; l++)
+    for (guint i = 0; i < lists[l]->len; i++)
+      {
+        const OrtrainValue *value = lists[l]->pdata[i];
+        for (gint k = 0; k < value->rank; k++)
+          {
+            g_autofree char *name = ortrain_dim_to_string (value->dims[k]);
+            if (name[0] != '?' || g_hash_table_contains (seen, name))
+              continue;
+            g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "", name);
+            g_hash_table_add (seen, g_steal_pointer (&name));
+          }
+      }
+  if (names->len > 0)
+    g_string_append_printf (out, "            %s: %s that the file does not name\n", names->str,
+                            g_hash_table_size (seen) > 1 ? "sizes" : "a size");
+}
+
 /**
  * ortrain_model_to_string:
  * @self: a model
@@ -723,6 +747,8 @@ ortrain_model_to_string (OrtrainModel *self)
                           self->reader.graph->initializers->len);
   append_values (out, "Inputs    ", self->reader.graph->inputs);
   append_values (out, "Outputs   ", self->reader.graph->outputs);
+  const GPtrArray *const values[] = { self->reader.graph->inputs, self->reader.graph->outputs };
+  append_unnamed (out, values, G_N_ELEMENTS (values));
   g_auto (GStrv) notes = ortrain_model_get_notes (self);
   for (guint i = 0; notes[i] != NULL; i++)
     g_string_append_printf (out, "Note        %s\n", notes[i]);

@@ -81,22 +81,47 @@ def setUpModule():
     make_images("test", 100)
 
 
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
 def field(number, payload):
     """A field of a protobuf message, in bytes."""
-    size, n = b"", len(payload)
-    while n > 127:
-        size, n = size + bytes([n & 127 | 128]), n >> 7
-    return bytes([number << 3 | 2]) + size + bytes([n]) + payload
+    return bytes([number << 3 | 2]) + varint(len(payload)) + payload
 
 
 def node(kind, inputs, output, domain=b""):
     return field(1, b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, kind.lower()) + field(4, kind) + field(7, domain))
 
 
-def value(name, *dims):
-    """A ValueInfoProto: float32 of these dimensions."""
-    shape = b"".join(field(1, bytes([8, dim])) for dim in dims)
-    return field(1, name) + field(2, field(1, b"\x08\x01" + field(2, shape)))
+FLOAT, INT64 = 1, 7
+
+
+def value(name, *dims, dtype=FLOAT):
+    """A ValueInfoProto of these dimensions, numbers or names."""
+    shape = b"".join(field(1, field(2, dim) if isinstance(dim, bytes) else b"\x08" + varint(dim)) for dim in dims)
+    return field(1, name) + field(2, field(1, bytes([8, dtype]) + field(2, shape)))
+
+
+def tensor(name, *dims, ints=None):
+    """A TensorProto: int64 if there are ints, else small floats that vary."""
+    n = 1
+    for dim in dims:
+        n *= dim
+    raw = struct.pack(f"<{n}q", *ints) if ints is not None else struct.pack(f"<{n}f", *((i * i % 97 - 48) / 400 for i in range(n)))
+    return b"".join(b"\x08" + varint(dim) for dim in dims) + bytes([16, INT64 if ints is not None else FLOAT]) + field(8, name) + field(9, raw)
+
+
+def save(name, nodes, initializers, inputs, outputs):
+    """Writes a ModelProto with operators of set 17, and of a domain that nobody knows."""
+    graph = (b"".join(nodes) + field(2, b"g") + b"".join(field(5, each) for each in initializers) + b"".join(field(11, each) for each in inputs)
+             + b"".join(field(12, each) for each in outputs))
+    with open(path(name), "wb") as file:
+        file.write(b"\x08\x08" + field(7, graph) + field(8, field(1, b"") + b"\x10\x11") + field(8, field(1, b"com.example") + b"\x10\x01"))
+    return name
 
 
 TRAIN = ["train", "cnn.onnx", "--data", "train.images,train.labels", "--output", "logits", "--batch-size", "32",
@@ -328,6 +353,29 @@ class Errors(unittest.TestCase):
         ortrain("info", "none.onnx")
         self.assertIn("no output", ortrain("check", "none.onnx", status=1)[0])
 
+    def test_unknown_branch(self):
+        """An operator that is not known stands where the loss does not need it: the commands do what the library does."""
+        save("branch.onnx", [node(b"MatMul", [b"x", b"w"], b"y"), node(b"Mystery", [b"x"], b"z", b"com.example")], [tensor(b"w", 6, 3)],
+             [value(b"x", b"n", 6)], [value(b"y", b"n", 3), value(b"z", b"n", 6)])
+        data = npz("branch.npz", x=("f", (8, 6), [i % 7 / 7 for i in range(48)]), labels=("q", (8,), [i % 3 for i in range(8)]))
+        note = "Note: Output 'z' is not computed: com.example::Mystery 'mystery'"
+        self.assertIn(note, ortrain("train", "branch.onnx", "--data", data, "--export", "grown.onnx")[0])
+        table = ",".join("abcdef") + ",labels\n" + "0.5,1,2,3,4,5.5,0\n" * 4 + "1,1,1,1,1,1,2\n"
+        with open(path("branch.csv"), "w") as file:
+            file.write(table)
+        ortrain("train", "branch.onnx", "--data", "branch.csv", "--export", "grown.onnx")
+        self.assertIn("Memory plan", ortrain("plan", "branch.onnx")[0])
+        self.assertIn("a step", ortrain("bench", "branch.onnx", "--steps", "1")[0])
+        self.assertIn("Outputs     y: float32 [n, 3]\n            z: float32 [n, 6]\n", ortrain("info", "branch.onnx")[0])
+        info = strict(ortrain("info", "branch.onnx", "--json", "--parameters")[0])
+        self.assertEqual([value["name"] for value in info["outputs"]], ["y", "z"])
+        self.assertEqual([(tensor["name"], tensor["trained"]) for tensor in info["floating_tensors"]], [("w", True)])
+        self.assertIn("trained               18  w float32 [6, 3]: ", ortrain("info", "branch.onnx", "--parameters")[0])
+        self.assertIn("Mystery", ortrain("info", "branch.onnx", "--nodes")[0])
+        # a loss on that branch, or what computes it, names the operator
+        self.assertIn("Mystery", self.fails(1, "bench", "branch.onnx", "--output", "z", "--loss", "mse"))
+        self.assertIn("Mystery", self.fails(1, "run", "branch.onnx", "--input", "x=absent.npy"))
+
     def test_nothing_kept(self):
         warning = ("Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the state after "
                    "each epoch.\n")
@@ -428,6 +476,65 @@ class Work(unittest.TestCase):
         self.assertIn("peak", out)
         self.assertIn("<svg", open(path("plan.svg")).read())
         self.assertIn("<html", open(path("plan.html")).read())
+
+    def test_sizes(self):
+        """plan and bench take sizes that the model takes, and say so where they are not the default ones."""
+        taken = "ortrain: The model does not take --batch {} --seq 64: --batch {} --seq {} are used\n"
+
+        def check(name, plan, bench):
+            for command, sizes in ((["plan"], plan), (["bench", "--steps", "1"], bench)):
+                err = ortrain(*command, name)[1]
+                self.assertEqual(err, taken.format(1 if command[0] == "plan" else 64, *sizes) if sizes else "", name)
+
+        y = [value(b"y", b"rows", b"columns")]
+        # parts of 96
+        save("parts.onnx", [node(b"Reshape", [b"x", b"shape"], b"p"), node(b"MatMul", [b"p", b"w"], b"y")],
+             [tensor(b"shape", 2, ints=[-1, 96]), tensor(b"w", 96, 4)], [value(b"x", b"n", b"t")], y)
+        check("parts.onnx", (1, 96), (64, 96))
+        self.assertEqual(ortrain("plan", "parts.onnx", "--dim", "t=192")[1], "")
+        self.assertEqual(ortrain("plan", "parts.onnx", "--dim", "t=48", "--dim=n=2")[1], "")
+        self.assertEqual(ortrain("bench", "parts.onnx", "--seq", "192", "--steps", "1", "--batch", "3")[1], "")
+        for words in (["--seq", "100"], ["--dim", "t=100"]):
+            out, err = ortrain("plan", "parts.onnx", "--batch", "1", *words, status=1)
+            self.assertRegex(err, r"^ortrain: (No sizes were found that the model takes; --batch, --seq and --dim choose them.*)?Reshape 'reshape'")
+        self.assertIn("ortrain: --dim: no input leaves a dimension 'u' open; there are 'n', 't'\n", ortrain("plan", "parts.onnx", "--dim", "u=3", status=2)[1])
+        for wrong in ("t", "t=0", "t=many", "t=-1"):
+            self.assertIn("--dim is NAME=SIZE", ortrain("bench", "parts.onnx", "--dim", wrong, status=2)[1])
+        # a window of 100, and classes along what it leaves
+        save("window.onnx", [node(b"Conv", [b"x", b"w"], b"y")], [tensor(b"w", 4, 1, 100)], [value(b"x", b"n", 1, b"t")], [value(b"y", b"a", b"b", b"c")])
+        check("window.onnx", (1, 128), (64, 128))
+        # sizes of different names that have to be equal
+        save("equal.onnx", [node(b"MatMul", [b"a", b"b"], b"c"), node(b"MatMul", [b"c", b"w"], b"y")], [tensor(b"w", 64, 4)],
+             [value(b"a", b"p", b"q"), value(b"b", b"r", b"s")], y)
+        check("equal.onnx", (64, 64), None)
+        self.assertEqual(ortrain("plan", "equal.onnx", "--dim", "q=7", "--dim", "r=7")[1], "")
+        # one name at different places
+        save("places.onnx", [node(b"Add", [b"x", b"mask"], b"c"), node(b"MatMul", [b"c", b"w"], b"y")], [tensor(b"w", 64, 4)],
+             [value(b"x", b"n", b"t"), value(b"mask", b"t")], y)
+        check("places.onnx", None, None)
+        self.assertEqual(ortrain("bench", "places.onnx", "--steps", "1", "--batch", "4")[1], "")
+        # a batch that a state fixes
+        save("state.onnx", [node(b"Add", [b"x", b"state"], b"c"), node(b"Reshape", [b"c", b"shape"], b"d"), node(b"MatMul", [b"d", b"w"], b"y")],
+             [tensor(b"w", 8, 4), tensor(b"shape", 2, ints=[1, 8])], [value(b"x", b"n", 8), value(b"state", 1, 8)], y)
+        check("state.onnx", None, (1, 64))
+        self.assertIn("Reshape 'reshape'", ortrain("bench", "state.onnx", "--batch", "2", status=1)[1])
+        self.assertEqual(strict(ortrain("bench", "state.onnx", "--steps", "1", "--json")[0])["batch"], 1)
+        # integers that two tables are read at: those that both have
+        save("tables.onnx", [node(b"Mul", [b"ids", b"one"], b"same"), node(b"Gather", [b"many", b"same"], b"a"), node(b"Gather", [b"few", b"same"], b"b"),
+                             node(b"Add", [b"a", b"b"], b"y")],
+             [tensor(b"one", 1, ints=[1]), tensor(b"many", 400, 8), tensor(b"few", 2, 8)], [value(b"ids", b"n", b"t", dtype=INT64)], [value(b"y", b"n", b"t", 8)])
+        check("tables.onnx", None, None)
+        for loss in ("mse", "l1", "bce-with-logits"):
+            ortrain("bench", "tables.onnx", "--steps", "1", "--batch", "2", "--loss", loss)
+
+    def test_info_of_open_sizes(self):
+        save("unnamed.onnx", [node(b"Relu", [b"x"], b"y"), node(b"Relu", [b"a"], b"b")], [], [value(b"x", b"", b"?", 3), value(b"a", b"n")],
+             [value(b"y", b"", b"", 3), value(b"b", b"n")])
+        out, _ = ortrain("info", "unnamed.onnx")
+        self.assertRegex(out, r"(?m)^Inputs +x: float32 \[\?1, \?2, 3\]$")
+        self.assertIn("\n            ?1, ?2, ?3, ?4: sizes that the file does not name\n", out)
+        save("named.onnx", [node(b"Relu", [b"a"], b"b")], [], [value(b"a", b"n")], [value(b"b", b"n")])
+        self.assertNotIn("does not name", ortrain("info", "named.onnx")[0])
 
     def test_info(self):
         self.assertIn("image", ortrain("info", "cnn.onnx")[0])

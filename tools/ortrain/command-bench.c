@@ -25,13 +25,18 @@ compare_doubles (gconstpointer a, gconstpointer b)
 static ExitStatus
 run (int argc, char *argv[])
 {
-  gint batch = 64, seq = 64, threads = 0, steps = 10, warm_up = 3;
+  gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
+  g_auto (GStrv) dims = NULL;
   g_autofree char *optimizer_name = NULL, *output = NULL, *loss_kind = NULL;
   const GOptionEntry entries[] = {
-    { "batch", 'b', 0, G_OPTION_ARG_INT, &batch, "Size of the first dimension of the inputs (64)", "N" },
-    { "seq", 0, 0, G_OPTION_ARG_INT, &seq, "Size of their other dimensions that are not numbers (64)", "N" },
+    { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
+      "Size of the first dimension of the inputs (64, or what the model takes)", "N" },
+    { "seq", 0, 0, G_OPTION_ARG_INT, &seq,
+      "Size of their other dimensions that are not numbers (64, or the first of some sizes that the model takes)",
+      "N" },
+    { "dim", 0, 0, G_OPTION_ARG_STRING_ARRAY, &dims, "Size of one dimension that is not a number", "NAME=SIZE" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
@@ -47,7 +52,7 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_bench, entries, &argc, &argv, 1, 1, &status))
     return status;
-  if (batch < 1 || seq < 1 || steps < 1 || threads < 0)
+  if ((batch < 1 && batch != G_MININT) || (seq < 1 && seq != G_MININT) || steps < 1 || threads < 0)
     return command_usage (&command_bench, "--batch, --seq and --steps are at least 1, --threads at least 0");
   if (loss_kind == NULL)
     loss_kind = g_strdup ("cross-entropy");
@@ -55,11 +60,10 @@ run (int argc, char *argv[])
   GError *error = NULL;
   const guint64 before = read_status ("VmRSS:");
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
-  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
-  if (graph == NULL)
+  if (model == NULL)
     return command_fail (error);
   if (output == NULL)
-    output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
+    output = g_strdup (command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model))));
   g_autoptr (OrtrainOptimizer) optimizer =
       command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
   g_autoptr (OrtrainLoss) loss =
@@ -79,8 +83,9 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainTensorDict) feeds = command_random_feeds (
-      model, output, "bench.target", g_str_equal (loss_kind, "cross-entropy"), batch, seq, &error);
+  CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 64, .seq = MAX (seq, 0), .dims = dims };
+  g_autoptr (OrtrainMemoryPlan) tried = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = command_random_feeds (session, output, "bench.target", &sizes, &tried, &error);
   if (feeds == NULL)
     return command_fail (error);
 
@@ -107,8 +112,8 @@ run (int argc, char *argv[])
   if (!json)
     {
       g_autofree char *planned_text = command_format_bytes (planned), *resident_text = command_format_bytes (resident);
-      g_print ("%s, batch %d: %.2f ms a step (best %.2f), %s planned, %s resident, loss %.4f -> %.4f\n", argv[1], batch,
-               median, best, planned_text, resident_text, losses[0], losses[steps + warm_up - 1]);
+      g_print ("%s, batch %d: %.2f ms a step (best %.2f), %s planned, %s resident, loss %.4f -> %.4f\n", argv[1],
+               sizes.batch, median, best, planned_text, resident_text, losses[0], losses[steps + warm_up - 1]);
       return EXIT_OK;
     }
   g_autoptr (JsonBuilder) builder = json_builder_new ();
@@ -116,7 +121,7 @@ run (int argc, char *argv[])
   json_builder_set_member_name (builder, "model");
   json_builder_add_string_value (builder, argv[1]);
   json_builder_set_member_name (builder, "batch");
-  json_builder_add_int_value (builder, batch);
+  json_builder_add_int_value (builder, sizes.batch);
   json_builder_set_member_name (builder, "threads");
   json_builder_add_int_value (builder, ortrain_training_options_get_threads (options));
   json_builder_set_member_name (builder, "ms_median");
@@ -139,6 +144,7 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_bench = { "bench",
-                                "MODEL [--batch N] [--seq N] [--threads N] [--steps N] [--optimizer NAME] [--json]",
-                                "Time training steps on random inputs", run };
+const Command command_bench = {
+  "bench", "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--threads N] [--steps N] [--optimizer NAME] [--json]",
+  "Time training steps on random inputs", run
+};

@@ -75,8 +75,6 @@ run (int argc, char *argv[])
   if (model == NULL)
     return command_fail (error);
   g_autoptr (OrtrainCheckReport) report = parameters ? ortrain_model_check (model) : NULL;
-  if (report != NULL && ortrain_model_get_graph (model, &error) == NULL)
-    return command_fail (error);
   if (report != NULL && !json)
     {
       print_parameters (ortrain_check_report_get_parameters (report));
@@ -88,9 +86,10 @@ run (int argc, char *argv[])
       g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
       return EXIT_OK;
     }
-  OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
+  /* a model whose graph cannot be made is shown as it stands in the file */
+  OrtrainGraph *graph = ortrain_model_get_graph (model, NULL);
   if (graph == NULL)
-    return command_fail (error);
+    graph = ortrain_model_get_file_graph (model);
   if (dot || nodes)
     {
       g_autofree char *text = dot ? ortrain_graph_to_dot (graph) : ortrain_graph_to_string (graph);

@@ -3,13 +3,12 @@
 
 /* The plan that training with AdamW and cross entropy on the first output has. */
 static OrtrainMemoryPlan *
-plan_model (const char *path, gint batch, gint seq, GError **error)
+plan_model (const char *path, CommandSizes *sizes, GError **error)
 {
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, error);
-  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, error) : NULL;
-  if (graph == NULL)
+  if (model == NULL)
     return NULL;
-  const char *output = command_first_name (ortrain_graph_get_outputs (graph));
+  const char *output = command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model)));
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
   g_autoptr (OrtrainLoss) loss = command_make_loss ("cross-entropy", output, "plan.target", error);
   if (loss == NULL)
@@ -19,22 +18,26 @@ plan_model (const char *path, gint batch, gint seq, GError **error)
   ortrain_training_options_add_loss (options, loss);
   command_tie_equal (model, options, FALSE);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, error);
-  g_autoptr (OrtrainTensorDict) feeds =
-      session != NULL ? command_random_feeds (model, output, "plan.target", TRUE, batch, seq, error) : NULL;
-  if (feeds == NULL)
-    return NULL;
-  return ortrain_training_session_plan (session, feeds, error);
+  OrtrainMemoryPlan *plan = NULL;
+  g_autoptr (OrtrainTensorDict) feeds G_GNUC_UNUSED =
+      session != NULL ? command_random_feeds (session, output, "plan.target", sizes, &plan, error) : NULL;
+  return plan;
 }
 
 static ExitStatus
 run (int argc, char *argv[])
 {
-  gint batch = 1, seq = 64;
+  gint batch = G_MININT, seq = G_MININT;
+  g_auto (GStrv) dims = NULL;
   gboolean json = FALSE;
   g_autofree char *svg = NULL, *html = NULL, *csv = NULL;
   const GOptionEntry entries[] = {
-    { "batch", 'b', 0, G_OPTION_ARG_INT, &batch, "Size of the first dimension of the inputs (1)", "N" },
-    { "seq", 0, 0, G_OPTION_ARG_INT, &seq, "Size of their other dimensions that are not numbers (64)", "N" },
+    { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
+      "Size of the first dimension of the inputs (1, or what the model takes)", "N" },
+    { "seq", 0, 0, G_OPTION_ARG_INT, &seq,
+      "Size of their other dimensions that are not numbers (64, or the first of some sizes that the model takes)",
+      "N" },
+    { "dim", 0, 0, G_OPTION_ARG_STRING_ARRAY, &dims, "Size of one dimension that is not a number", "NAME=SIZE" },
     { "svg", 0, 0, G_OPTION_ARG_FILENAME, &svg, "Draw the plan", "FILE" },
     { "html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Draw the plan as a page", "FILE" },
     { "csv", 0, 0, G_OPTION_ARG_FILENAME, &csv, "Pack the buffers of a MiniMalloc file instead", "FILE" },
@@ -46,12 +49,13 @@ run (int argc, char *argv[])
     return status;
   if ((argc == 2) == (csv != NULL))
     return command_usage (&command_plan, "either a model or --csv is needed");
-  if (batch < 1 || seq < 1)
+  if ((batch < 1 && batch != G_MININT) || (seq < 1 && seq != G_MININT))
     return command_usage (&command_plan, "--batch and --seq are at least 1");
 
+  CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 1, .seq = MAX (seq, 0), .dims = dims };
   GError *error = NULL;
   g_autoptr (OrtrainMemoryPlan) plan =
-      csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error) : plan_model (argv[1], batch, seq, &error);
+      csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error) : plan_model (argv[1], &sizes, &error);
   if (plan == NULL || (svg != NULL && !ortrain_memory_plan_save_svg (plan, svg, &error)) ||
       (html != NULL && !ortrain_memory_plan_save_html (plan, html, &error)))
     return command_fail (error);
@@ -60,5 +64,7 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_plan = { "plan", "MODEL [--batch N] [--seq N] [--svg FILE] [--html FILE] [--json] | --csv FILE",
-                               "Plan the memory of training a model, and draw it", run };
+const Command command_plan = {
+  "plan", "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--svg FILE] [--html FILE] [--json] | --csv FILE",
+  "Plan the memory of training a model, and draw it", run
+};

@@ -263,11 +263,10 @@ run (int argc, char *argv[])
   if (error != NULL)
     return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
-  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
-  if (graph == NULL)
+  if (model == NULL)
     return command_fail (error);
   if (output == NULL)
-    output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
+    output = g_strdup (command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model))));
   g_autoptr (OrtrainLoss) loss =
       command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
   if (loss == NULL)

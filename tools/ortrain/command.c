@@ -246,9 +246,7 @@ command_classes_path (const char *model)
 OrtrainDataset *
 command_open_dataset (const char *path, OrtrainModel *model, const char *target, GError **error)
 {
-  OrtrainGraph *graph = ortrain_model_get_graph (model, error);
-  if (graph == NULL)
-    return NULL;
+  OrtrainGraph *graph = ortrain_model_get_file_graph (model);
   g_auto (GStrv) parts = g_strsplit (path, ",", 2);
   if (parts[0] == NULL || parts[1] == NULL)
     return open_archive (path, graph, target, error);

@@ -58,10 +58,19 @@ gboolean command_set_table (OrtrainCsvFormat *format, const char *header, const 
 OrtrainDataset *command_open_table (const char *path, OrtrainCsvFormat *format, GError **error);
 /* Where the classes of a model stand: "trained.classes.json" for trained.onnx. */
 char *command_classes_path (const char *model);
-/* Random feeds for the inputs of a model and for one target: batch for the first dimension, seq for any other that is
- * not a number. classes: the target holds classes of the output's last axis, else numbers like the output. */
-OrtrainTensorDict *command_random_feeds (OrtrainModel *model, const char *output, const char *target, gboolean classes,
-                                         gint64 batch, gint64 seq, GError **error);
+/* Sizes for what the shapes of a model's inputs leave open. */
+typedef struct
+{
+  gint batch; /* of the dimensions that stand first; 0: the default, or what the model takes */
+  gint default_batch;
+  gint seq;    /* of the others; 0: 64, or the first size that the model takes */
+  char **dims; /* "NAME=SIZE" each, for single dimensions; or NULL */
+} CommandSizes;
+
+/* Random feeds for the inputs of the session's model and for one target, in sizes for which the session has a plan. Those
+ * are then in `sizes`; what is not the default is printed. */
+OrtrainTensorDict *command_random_feeds (OrtrainTrainingSession *session, const char *output, const char *target,
+                                         CommandSizes *sizes, OrtrainMemoryPlan **plan, GError **error);
 /* One parameter that the file holds twice is trained as one, as PyTorch does; tell: and that is said. */
 void command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolean tell);
 const char *command_first_name (GListModel *values); /* of the first OrtrainValue; owned by it */

@@ -24,100 +24,362 @@ next_normal (Random *random)
   return (float) (sqrt (-2.0 * log (u)) * cos (2.0 * G_PI * v));
 }
 
-/* Rows of the table that a Gather reads with this value as its indices: what ids must stay below. 0: no such table. */
+/* ---- integers ---- */
+
+/* What integers of an input may be: below limit where they are indices, else one constant. */
+typedef struct
+{
+  gint64 limit; /* 0: no bound is known */
+  gint64 constant;
+} IntegerRange;
+
 static gint64
-find_table_rows (OrtrainValue *value, guint depth)
+get_axis (OrtrainNode *node)
+{
+  g_autoptr (GVariant) axis = ortrain_node_get_attribute (node, "axis");
+  return axis != NULL && g_variant_is_of_type (axis, G_VARIANT_TYPE_INT64) ? g_variant_get_int64 (axis) : 0;
+}
+
+/* Follows the integers that are computed from a value: a Gather reads its data at them, an Equal compares them with a
+ * constant, which the model therefore knows. */
+static void
+narrow_range (OrtrainValue *value, GHashTable *seen, guint depth, IntegerRange *range)
 {
   g_autoptr (GListModel) consumers = ortrain_value_get_consumers (value);
+  if (depth > 64 || !g_hash_table_add (seen, value))
+    return;
   for (guint i = 0; i < g_list_model_get_n_items (consumers); i++)
     {
       g_autoptr (OrtrainNode) node = g_list_model_get_item (consumers, i);
-      if (g_str_equal (ortrain_node_get_op_type (node), "Gather") && ortrain_node_get_input (node, 1) == value)
-        return ortrain_value_get_dim (ortrain_node_get_input (node, 0), 0);
-      static const char *const pass[] = { "Cast", "Reshape", "Identity", "Unsqueeze", "Squeeze", NULL };
-      if (depth < 4 && g_strv_contains (pass, ortrain_node_get_op_type (node)))
+      const char *op = ortrain_node_get_op_type (node);
+      OrtrainValue *first = ortrain_node_get_input (node, 0), *second = ortrain_node_get_input (node, 1);
+      if (g_str_equal (op, "Gather") && second == value && first != NULL && ortrain_value_get_rank (first) > 0)
         {
-          gint64 rows = find_table_rows (ortrain_node_get_output (node, 0), depth + 1);
-          if (rows > 0)
-            return rows;
+          const gint64 axis = get_axis (node);
+          const gint64 n =
+              ortrain_value_get_dim (first, (guint) (axis < 0 ? axis + ortrain_value_get_rank (first) : axis));
+          if (n > 0 && (range->limit == 0 || n < range->limit))
+            range->limit = n;
+        }
+      OrtrainValue *other = first == value ? second : first;
+      OrtrainTensor *constant = other != NULL ? ortrain_value_get_tensor (other) : NULL;
+      if (g_str_equal (op, "Equal") && constant != NULL && ortrain_tensor_get_n_elements (constant) == 1)
+        range->constant = (gint64) ortrain_tensor_get_scalar (constant, 0);
+      for (guint k = 0; k < ortrain_node_get_n_outputs (node); k++)
+        {
+          OrtrainValue *output = ortrain_node_get_output (node, k);
+          const OrtrainDType dtype = output != NULL ? ortrain_value_get_dtype (output) : ORTRAIN_DTYPE_FLOAT32;
+          if (dtype == ORTRAIN_DTYPE_INT64 || dtype == ORTRAIN_DTYPE_INT32 || dtype == ORTRAIN_DTYPE_UNDEFINED)
+            narrow_range (output, seen, depth + 1, range);
         }
     }
-  return 0;
 }
 
-/* [rank]: numbers stay, the first dimension becomes batch, any other seq. */
-static gsize
-fill_dims (OrtrainValue *value, gint64 batch, gint64 seq, gint64 *dims)
+static IntegerRange
+find_range (OrtrainModel *model, const char *input)
 {
-  gint rank = ortrain_value_get_rank (value);
+  OrtrainGraph *graph = ortrain_model_get_graph (model, NULL); /* has the types of computed values */
+  OrtrainValue *value = ortrain_graph_find_value (graph != NULL ? graph : ortrain_model_get_file_graph (model), input);
+  IntegerRange range = { .constant = 1 };
+  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  if (value != NULL)
+    narrow_range (value, seen, 0, &range);
+  return range;
+}
+
+static OrtrainTensor *
+make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, IntegerRange range, Random *random, GError **error)
+{
+  gsize n = 1;
+  g_autoptr (OrtrainTensor) tensor = NULL;
+  for (gsize i = 0; i < rank; i++)
+    if (!g_size_checked_mul (&n, n, (gsize) dims[i]) || n > G_MAXSIZE / 16)
+      {
+        g_set_error_literal (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
+                             "The inputs would have more elements than memory has addresses");
+        return NULL;
+      }
+  if (!ortrain_dtype_is_floating (dtype))
+    {
+      g_autofree gint64 *ints = g_new (gint64, n + 1);
+      for (gsize i = 0; i < n; i++)
+        ints[i] = range.limit > 0 ? (gint64) next (random) % range.limit : range.constant;
+      tensor = ortrain_tensor_new_ints (dims, rank, ints, n, error);
+    }
+  else
+    {
+      g_autofree float *floats = g_new (float, n + 1);
+      for (gsize i = 0; i < n; i++)
+        floats[i] = next_normal (random);
+      tensor = ortrain_tensor_new_floats (dims, rank, floats, n, error);
+    }
+  return tensor == NULL || ortrain_tensor_get_dtype (tensor) == dtype ? g_steal_pointer (&tensor)
+                                                                      : ortrain_tensor_cast (tensor, dtype, error);
+}
+
+/* ---- sizes ---- */
+
+/* The names of the dimensions of a value, as `info` prints them: "3", "batch", "?1". NULL where the rank is not known. */
+static char **
+split_shape (OrtrainValue *value)
+{
+  g_autofree char *text = ortrain_value_get_shape_string (value);
+  const gsize length = strlen (text);
+  if (ortrain_value_get_rank (value) < 1 || length < 2)
+    return NULL;
+  text[length - 1] = '\0';
+  char **names = g_strsplit (text + 1, ", ", -1);
+  if (g_strv_length (names) == (guint) ortrain_value_get_rank (value))
+    return names;
+  g_strfreev (names);
+  return NULL;
+}
+
+/* name → whether the size is that of the batch: the dimension stands first in an input, and never behind another one */
+static GHashTable *
+find_open_dims (GListModel *inputs)
+{
+  GHashTable *open = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
+      g_auto (GStrv) names = split_shape (value);
+      for (guint k = 0; names != NULL && names[k] != NULL; k++)
+        {
+          if (ortrain_value_get_dim (value, k) >= 0)
+            continue;
+          const gboolean is_batch = k == 0 || g_str_equal (names[0], names[k]);
+          gpointer before;
+          if (g_hash_table_lookup_extended (open, names[k], NULL, &before))
+            g_hash_table_insert (open, g_strdup (names[k]), GINT_TO_POINTER (is_batch && GPOINTER_TO_INT (before)));
+          else
+            g_hash_table_insert (open, g_strdup (names[k]), GINT_TO_POINTER (is_batch));
+        }
+    }
+  return open;
+}
+
+/* Adds NAME=SIZE to a table of sizes. */
+static gboolean
+parse_dim (const char *text, GHashTable *open, GHashTable *sizes, GError **error)
+{
+  const char *equals = strrchr (text, '=');
+  guint64 size;
+  if (equals == NULL || !g_ascii_string_to_unsigned (equals + 1, 10, 1, G_MAXINT, &size, NULL))
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--dim is NAME=SIZE with a size of at least 1, not '%s'", text);
+      return FALSE;
+    }
+  g_autofree char *name = g_strndup (text, (gsize) (equals - text));
+  if (!g_hash_table_contains (open, name))
+    {
+      g_autoptr (GList) names = g_list_sort (g_hash_table_get_keys (open), (GCompareFunc) g_strcmp0);
+      GString *list = g_string_new (NULL);
+      for (GList *each = names; each != NULL; each = each->next)
+        g_string_append_printf (list, "%s'%s'", each == names ? "" : ", ", (const char *) each->data);
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--dim: no input leaves a dimension '%s' open; %s%s", name,
+                   names != NULL ? "there are " : "all of them are numbers", list->str);
+      g_string_free (list, TRUE);
+      return FALSE;
+    }
+  g_hash_table_insert (sizes, g_steal_pointer (&name), GUINT_TO_POINTER ((guint) size));
+  return TRUE;
+}
+
+/* Everything that stays the same from one choice of sizes to the next. */
+typedef struct
+{
+  OrtrainTrainingSession *session;
+  OrtrainModel *model;
+  GListModel *inputs; /* of the file: with the names that it gives to dimensions */
+  const char *output, *target;
+  GHashTable *open;  /* name → is the batch */
+  GHashTable *given; /* name → size, from --dim */
+} Search;
+
+/* [rank]: numbers stay, for the rest see find_open_dims. */
+static gsize
+fill_dims (const Search *search, OrtrainValue *value, gint64 batch, gint64 seq, gint64 *dims)
+{
+  g_auto (GStrv) names = split_shape (value);
+  const gint rank = MIN (ortrain_value_get_rank (value), 16);
   for (gint i = 0; i < rank; i++)
     {
+      const char *name = names != NULL ? names[i] : "";
+      gpointer is_batch = GINT_TO_POINTER (i == 0), given = g_hash_table_lookup (search->given, name);
+      g_hash_table_lookup_extended (search->open, name, NULL, &is_batch);
       dims[i] = ortrain_value_get_dim (value, (guint) i);
       if (dims[i] < 0)
-        dims[i] = i == 0 ? batch : seq;
+        dims[i] = given != NULL ? (gint64) GPOINTER_TO_UINT (given) : is_batch != NULL ? batch : seq;
     }
   return (gsize) MAX (rank, 0);
 }
 
-static OrtrainTensor *
-make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, gint64 limit, Random *random, GError **error)
+static OrtrainTensorDict *
+make_inputs (const Search *search, gint64 batch, gint64 seq, Random *random, GError **error)
 {
-  gint64 n = 1;
-  for (gsize i = 0; i < rank; i++)
-    n *= dims[i];
-  if (dtype == ORTRAIN_DTYPE_INT64)
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  gint64 dims[16];
+  for (guint i = 0; i < g_list_model_get_n_items (search->inputs); i++)
     {
-      g_autofree gint64 *ints = g_new (gint64, n + 1);
-      for (gint64 i = 0; i < n; i++)
-        ints[i] = limit > 0 ? (gint64) next (random) % limit : 1;
-      return ortrain_tensor_new_ints (dims, rank, ints, (gsize) n, error);
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (search->inputs, i);
+      const char *name = ortrain_value_get_name (value);
+      gsize rank = fill_dims (search, value, batch, seq, dims);
+      g_autoptr (OrtrainTensor) tensor =
+          make_tensor (ortrain_value_get_dtype (value), dims, rank, find_range (search->model, name), random, error);
+      if (tensor == NULL)
+        return NULL;
+      ortrain_tensor_dict_set (feeds, name, tensor);
     }
-  g_autofree float *floats = g_new (float, n + 1);
-  for (gint64 i = 0; i < n; i++)
-    floats[i] = ortrain_dtype_is_floating (dtype) ? next_normal (random) : 1.0f;
-  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (dims, rank, floats, (gsize) n, error);
-  return tensor == NULL || dtype == ORTRAIN_DTYPE_FLOAT32 ? g_steal_pointer (&tensor)
-                                                          : ortrain_tensor_cast (tensor, dtype, error);
+  return g_steal_pointer (&feeds);
+}
+
+/* The inputs, and a target for an output of this shape: classes of its last axis where the loss wants integers, else
+ * numbers like it. */
+static OrtrainTensorDict *
+add_target (const Search *search, OrtrainTensorDict *inputs, const gint64 *dims, gsize rank, Random *random,
+            GError **error)
+{
+  OrtrainGraph *graph = ortrain_training_session_get_training_graph (search->session);
+  OrtrainValue *target = ortrain_graph_find_value (graph, search->target);
+  if (target == NULL)
+    return g_object_ref (inputs); /* the output is the loss */
+  const OrtrainDType dtype = ortrain_value_get_dtype (target);
+  const gboolean classes = !ortrain_dtype_is_floating (dtype);
+  if (classes && rank == 0)
+    {
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The output '%s' has no axis of classes",
+                   search->output);
+      return NULL;
+    }
+  const IntegerRange range = { .limit = classes ? dims[rank - 1] : 0 };
+  g_autoptr (OrtrainTensor) tensor = make_tensor (dtype, dims, rank - classes, range, random, error);
+  if (tensor == NULL)
+    return NULL;
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (inputs); i++)
+    ortrain_tensor_dict_set (feeds, ortrain_tensor_dict_get_name (inputs, i),
+                             ortrain_tensor_dict_get_tensor (inputs, i));
+  ortrain_tensor_dict_set (feeds, search->target, tensor);
+  return feeds;
+}
+
+/* The shape of the output where its dimensions are numbers and names of the inputs' dimensions: *known. */
+static gsize
+fill_output_dims (const Search *search, gint64 batch, gint64 seq, gint64 *dims, gboolean *known)
+{
+  OrtrainGraph *graph = ortrain_model_get_graph (search->model, NULL);
+  OrtrainValue *output =
+      ortrain_graph_find_value (graph != NULL ? graph : ortrain_model_get_file_graph (search->model), search->output);
+  if (output == NULL)
+    {
+      *known = FALSE;
+      return 0;
+    }
+  g_auto (GStrv) names = split_shape (output);
+  *known = names != NULL || ortrain_value_get_rank (output) == 0;
+  for (guint i = 0; names != NULL && names[i] != NULL; i++)
+    *known = *known && (ortrain_value_get_dim (output, i) >= 0 || g_hash_table_contains (search->open, names[i]));
+  return fill_dims (search, output, batch, seq, dims);
+}
+
+static OrtrainTensorDict *
+try_sizes (const Search *search, gint64 batch, gint64 seq, OrtrainMemoryPlan **plan, GError **error)
+{
+  Random random = { 88172645463325252u };
+  gint64 dims[16];
+  gboolean known;
+  g_autoptr (OrtrainTensorDict) inputs = make_inputs (search, batch, seq, &random, error);
+  if (inputs == NULL)
+    return NULL;
+  gsize rank = fill_output_dims (search, batch, seq, dims, &known);
+  if (known)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = add_target (search, inputs, dims, rank, &random, NULL);
+      *plan = feeds != NULL ? ortrain_training_session_plan (search->session, feeds, NULL) : NULL;
+      if (*plan != NULL)
+        return g_steal_pointer (&feeds);
+    }
+  /* A forward pass says which shape the output really has, or what is wrong with the sizes. */
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_training_session_eval_step (search->session, inputs, error);
+  if (outputs == NULL)
+    return NULL;
+  OrtrainTensor *found = ortrain_tensor_dict_get (outputs, search->output);
+  rank = found != NULL ? MIN (ortrain_tensor_get_rank (found), 16) : rank;
+  for (gsize i = 0; found != NULL && i < rank; i++)
+    dims[i] = ortrain_tensor_get_dim (found, i);
+  g_autoptr (OrtrainTensorDict) feeds = add_target (search, inputs, dims, rank, &random, error);
+  *plan = feeds != NULL ? ortrain_training_session_plan (search->session, feeds, error) : NULL;
+  return *plan != NULL ? g_steal_pointer (&feeds) : NULL;
+}
+
+/* What is searched stays small: a model of images does not get pictures of 16384 × 16384. */
+#define MAX_SEARCHED_ELEMENTS (1 << 23)
+
+static gboolean
+is_small (const Search *search, gint64 batch, gint64 seq)
+{
+  gint64 dims[16];
+  for (guint i = 0; i < g_list_model_get_n_items (search->inputs); i++)
+    {
+      g_autoptr (OrtrainValue) value = g_list_model_get_item (search->inputs, i);
+      gsize rank = fill_dims (search, value, batch, seq, dims);
+      double n = 1;
+      for (gsize k = 0; k < rank; k++)
+        n *= (double) dims[k];
+      if (n > MAX_SEARCHED_ELEMENTS)
+        return FALSE;
+    }
+  return TRUE;
 }
 
 OrtrainTensorDict *
-command_random_feeds (OrtrainModel *model, const char *output, const char *target, gboolean classes, gint64 batch,
-                      gint64 seq, GError **error)
+command_random_feeds (OrtrainTrainingSession *session, const char *output, const char *target, CommandSizes *sizes,
+                      OrtrainMemoryPlan **plan, GError **error)
 {
-  OrtrainGraph *graph = ortrain_model_get_graph (model, error);
-  if (graph == NULL)
-    return NULL;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
-  Random random = { 88172645463325252u };
-  gint64 dims[16];
-  GListModel *inputs = ortrain_graph_get_inputs (graph);
-  for (guint i = 0; i < g_list_model_get_n_items (inputs); i++)
-    {
-      g_autoptr (OrtrainValue) value = g_list_model_get_item (inputs, i);
-      gsize rank = fill_dims (value, batch, seq, dims);
-      g_autoptr (OrtrainTensor) tensor =
-          make_tensor (ortrain_value_get_dtype (value), dims, rank, find_table_rows (value, 0), &random, error);
-      if (tensor == NULL)
-        return NULL;
-      ortrain_tensor_dict_set (feeds, ortrain_value_get_name (value), tensor);
-    }
-  OrtrainValue *logits = ortrain_graph_find_value (graph, output);
-  if (logits == NULL)
-    {
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The model has no output '%s'", output);
+  OrtrainModel *model = ortrain_training_session_get_model (session);
+  GListModel *inputs = ortrain_graph_get_inputs (ortrain_model_get_file_graph (model));
+  g_autoptr (GHashTable) open = find_open_dims (inputs);
+  g_autoptr (GHashTable) given = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  const Search search = { session, model, inputs, output, target, open, given };
+  for (guint i = 0; sizes->dims != NULL && sizes->dims[i] != NULL; i++)
+    if (!parse_dim (sizes->dims[i], open, given, error))
       return NULL;
+
+  /* First the defaults; then sizes that strides and windows of models of images and sound divide, or that are long
+   * enough for them; then a batch of one; then one size for all, which also makes dimensions of different names equal. */
+  const gint lengths[] = { 64, 32, 96, 128, 224, 256, 512, 1024, 4096, 16384 };
+  const gint batch = sizes->batch > 0 ? sizes->batch : sizes->default_batch;
+  const gint first_length = sizes->seq > 0 ? sizes->seq : lengths[0];
+  const guint n_lengths = sizes->seq > 0 ? 1 : G_N_ELEMENTS (lengths);
+  g_autoptr (GError) first_error = NULL;
+  const guint n = g_hash_table_size (open) > g_hash_table_size (given) ? 3 * n_lengths : 1;
+  for (guint i = 0; i < n; i++)
+    {
+      const gint length = i % n_lengths == 0 ? first_length : lengths[i % n_lengths];
+      const gint first = i < n_lengths ? batch : i < 2 * n_lengths ? 1 : length;
+      g_autoptr (GError) local_error = NULL;
+      if (i > 0 && ((i >= n_lengths && (sizes->batch > 0 || first == batch)) || !is_small (&search, first, length)))
+        continue;
+      OrtrainTensorDict *feeds = try_sizes (&search, first, length, plan, &local_error);
+      if (feeds != NULL && i > 0)
+        g_printerr ("ortrain: The model does not take --batch %d --seq %d: --batch %d --seq %d are used\n", batch,
+                    first_length, first, length);
+      if (feeds != NULL)
+        {
+          sizes->batch = first;
+          sizes->seq = length;
+          return feeds;
+        }
+      if (first_error == NULL)
+        first_error = g_steal_pointer (&local_error);
     }
-  gsize rank = fill_dims (logits, batch, seq, dims);
-  g_autoptr (OrtrainTensor) labels = NULL;
-  if (!classes)
-    labels = make_tensor (ortrain_value_get_dtype (logits), dims, rank, 0, &random, error);
-  else if (rank > 0)
-    labels = make_tensor (ORTRAIN_DTYPE_INT64, dims, rank - 1, dims[rank - 1], &random, error);
-  else
-    g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The output '%s' has no axis of classes",
-                 output);
-  if (labels == NULL)
-    return NULL;
-  ortrain_tensor_dict_set (feeds, target, labels);
-  return g_steal_pointer (&feeds);
+  g_propagate_error (error, g_steal_pointer (&first_error));
+  if (g_hash_table_size (open) > g_hash_table_size (given))
+    g_prefix_error (error,
+                    "No sizes were found that the model takes; --batch, --seq and --dim choose them. With %d and %d: ",
+                    batch, first_length);
+  return NULL;
 }
