@@ -11,3 +11,6 @@ JsonNode *ortrain_json_parse (const char *text, gsize size, guint max_depth, GEr
 /* A file of options. Errors of reading it are of G_FILE_ERROR, those of what stands in it SESSION_ERROR_OPTION. The root
  * is an object. */
 JsonNode *ortrain_json_read_options (const char *path, GError **error);
+
+/* The strings of an array that has nothing else; NULL for any other node. */
+char **ortrain_json_get_strings (JsonNode *node);

@@ -122,3 +122,20 @@ ortrain_json_read_options (const char *path, GError **error)
                wrong != NULL ? wrong->message : "it holds no object");
   return NULL;
 }
+
+char **
+ortrain_json_get_strings (JsonNode *node)
+{
+  if (!JSON_NODE_HOLDS_ARRAY (node))
+    return NULL;
+  JsonArray *array = json_node_get_array (node);
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+  for (guint i = 0; i < json_array_get_length (array); i++)
+    {
+      JsonNode *element = json_array_get_element (array, i);
+      if (!JSON_NODE_HOLDS_VALUE (element) || json_node_get_value_type (element) != G_TYPE_STRING)
+        return NULL;
+      g_strv_builder_add (builder, json_node_get_string (element));
+    }
+  return g_strv_builder_end (builder);
+}

@@ -32,7 +32,8 @@ struct _OrtrainInferenceSession
   OrtrainModel *model;
   OrtrainSessionOptions *options;
   OrtrainGraph *graph;
-  GMutex mutex; /* held while a program runs */
+  char **outputs; /* that are computed; NULL: all */
+  GMutex mutex;   /* held while a program runs */
   OrtrainThreadPool *pool;
   OrtrainExecutor *executor;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
@@ -97,6 +98,7 @@ ortrain_inference_session_finalize (GObject *object)
   OrtrainInferenceSession *self = ORTRAIN_INFERENCE_SESSION (object);
   g_clear_object (&self->model);
   g_clear_object (&self->options);
+  g_strfreev (self->outputs);
   g_mutex_clear (&self->mutex);
   G_OBJECT_CLASS (ortrain_inference_session_parent_class)->finalize (object);
 }
@@ -154,6 +156,12 @@ static OrtrainExecutor *
 make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
 {
   g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (source, NULL);
+  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (copy->outputs, NULL, NULL);
+  for (guint i = 0; self->outputs != NULL && i < outputs->len; i++)
+    if (!g_strv_contains ((const char *const *) self->outputs, ((OrtrainValue *) outputs->pdata[i])->name))
+      ortrain_graph_mark_output (copy, outputs->pdata[i], FALSE);
+  if (self->outputs != NULL)
+    ortrain_graph_remove_dead (copy);
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
   if (optimize && !ortrain_optimize_symbolic_graph (copy, error))
     return NULL;
@@ -200,6 +208,30 @@ bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *fee
   return TRUE;
 }
 
+/* The whole graph; where that cannot be made, the part of it that the outputs need. */
+static OrtrainGraph *
+get_source (OrtrainModel *model, const char *const *outputs, GError **error)
+{
+  OrtrainGraph *file = ortrain_model_get_file_graph (model);
+  for (guint i = 0; outputs != NULL && file != NULL && outputs[i] != NULL; i++)
+    {
+      OrtrainValue *output = ortrain_graph_find_value (file, outputs[i]);
+      if (output != NULL && output->is_output)
+        continue;
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "The model has no output '%s'",
+                   outputs[i]);
+      return NULL;
+    }
+  g_autoptr (GError) local_error = NULL;
+  OrtrainGraph *whole = ortrain_model_get_graph (model, &local_error);
+  if (whole != NULL)
+    return g_object_ref (whole);
+  if (outputs != NULL && file != NULL)
+    return ortrain_model_make_graph_of (model, outputs, error);
+  g_propagate_error (error, g_steal_pointer (&local_error));
+  return NULL;
+}
+
 /**
  * ortrain_inference_session_new:
  * @model: a model
@@ -208,8 +240,8 @@ bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *fee
  *
  * Makes a session. The model may be used by several.
  *
- * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError] or [error@GraphError];
- * operators that are not known are all listed in one
+ * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError], [error@GraphError] or
+ * [error@SessionError]; operators that are not known are all listed in one
  */
 OrtrainInferenceSession *
 ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *options, GError **error)
@@ -217,14 +249,16 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   g_return_val_if_fail (ORTRAIN_IS_MODEL (model), NULL);
   g_return_val_if_fail (options == NULL || ORTRAIN_IS_SESSION_OPTIONS (options), NULL);
 
-  OrtrainGraph *source = ortrain_model_get_graph (model, error);
-  if (source == NULL)
-    return NULL;
   g_autoptr (OrtrainSessionOptions) defaults =
       options == NULL ? ortrain_session_options_new () : g_object_ref (options);
+  const char *const *outputs = ortrain_session_options_get_outputs (defaults);
+  g_autoptr (OrtrainGraph) source = get_source (model, outputs, error);
+  if (source == NULL)
+    return NULL;
   g_autoptr (OrtrainInferenceSession) self = g_object_new (ORTRAIN_TYPE_INFERENCE_SESSION, NULL);
   self->model = g_object_ref (model);
   self->options = g_object_ref (defaults);
+  self->outputs = g_strdupv ((char **) outputs);
   self->seed = ortrain_session_options_get_seed (defaults);
   self->print_memory = ortrain_session_options_get_print_memory (defaults);
   self->pool = ortrain_thread_pool_new (ortrain_session_options_get_threads (defaults));
@@ -627,11 +661,14 @@ get_names (OrtrainInferenceSession *self, gboolean inputs)
 {
   g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
   OrtrainGraph *graph = self->model != NULL ? ortrain_model_get_graph (self->model, NULL) : NULL;
+  if (graph == NULL && self->model != NULL)
+    graph = ortrain_model_get_file_graph (self->model);
   GPtrArray *values = graph == NULL ? NULL : inputs ? graph->inputs : graph->outputs;
   for (guint i = 0; values != NULL && i < values->len; i++)
     {
       const OrtrainValue *value = values->pdata[i];
-      if (!inputs || value->kind == ORTRAIN_VALUE_INPUT)
+      if (inputs ? value->kind == ORTRAIN_VALUE_INPUT
+                 : self->outputs == NULL || g_strv_contains ((const char *const *) self->outputs, value->name))
         g_strv_builder_add (builder, value->name);
     }
   return g_strv_builder_end (builder);
@@ -657,7 +694,7 @@ ortrain_inference_session_get_input_names (OrtrainInferenceSession *self)
  * ortrain_inference_session_get_output_names:
  * @self: a session
  *
- * Gets the names of the outputs, in the model's order.
+ * Gets the names of the outputs that are computed, in the model's order.
  *
  * Returns: (transfer full) (array zero-terminated=1): names
  */

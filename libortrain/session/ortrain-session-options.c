@@ -28,6 +28,7 @@ struct _OrtrainSessionOptions
   gboolean optimize;
   gboolean print_memory;
   guint max_plans;
+  char **outputs; /* NULL: all */
 };
 
 enum
@@ -39,6 +40,7 @@ enum
   PROP_OPTIMIZE,
   PROP_PRINT_MEMORY,
   PROP_MAX_PLANS,
+  PROP_OUTPUTS,
   N_PROPS
 };
 
@@ -47,12 +49,41 @@ static GParamSpec *properties[N_PROPS];
 G_DEFINE_FINAL_TYPE (OrtrainSessionOptions, ortrain_session_options, G_TYPE_OBJECT)
 
 static void
+ortrain_session_options_finalize (GObject *object)
+{
+  OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
+
+  g_strfreev (self->outputs);
+
+  G_OBJECT_CLASS (ortrain_session_options_parent_class)->finalize (object);
+}
+
+static void
+ortrain_session_options_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  if (property_id == PROP_OUTPUTS)
+    g_value_set_boxed (value, ORTRAIN_SESSION_OPTIONS (object)->outputs);
+  else
+    ortrain_field_get_property (object, property_id, value, pspec);
+}
+
+static void
+ortrain_session_options_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  if (property_id == PROP_OUTPUTS)
+    ortrain_session_options_set_outputs (ORTRAIN_SESSION_OPTIONS (object), g_value_get_boxed (value));
+  else
+    ortrain_field_set_property (object, property_id, value, pspec);
+}
+
+static void
 ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
-  object_class->get_property = ortrain_field_get_property;
-  object_class->set_property = ortrain_field_set_property;
+  object_class->finalize = ortrain_session_options_finalize;
+  object_class->get_property = ortrain_session_options_get_property;
+  object_class->set_property = ortrain_session_options_set_property;
 
   /**
    * OrtrainSessionOptions:threads: (getter get_threads) (setter set_threads)
@@ -97,6 +128,14 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    */
   properties[PROP_MAX_PLANS] =
       ortrain_field_uint ("max-plans", G_STRUCT_OFFSET (OrtrainSessionOptions, max_plans), 1, 4096, 16);
+  /**
+   * OrtrainSessionOptions:outputs: (getter get_outputs) (setter set_outputs)
+   *
+   * Names of the outputs that are computed, %NULL for all of the model. Nodes that these do not depend on are left out,
+   * and may have operators that are not known.
+   */
+  properties[PROP_OUTPUTS] = g_param_spec_boxed ("outputs", NULL, NULL, G_TYPE_STRV,
+                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   g_object_class_install_properties (object_class, N_PROPS, properties);
 }
 
@@ -178,6 +217,13 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
           GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (self), key);
           GType type = JSON_NODE_HOLDS_VALUE (node) ? json_node_get_value_type (node) : G_TYPE_INVALID;
           g_autofree char *text = json_to_string (node, FALSE);
+          g_auto (GStrv) strings =
+              pspec != NULL && pspec->value_type == G_TYPE_STRV ? ortrain_json_get_strings (node) : NULL;
+          if (strings != NULL)
+            {
+              g_object_set (pass == 0 ? fresh : self, key, strings, NULL);
+              continue;
+            }
           gboolean fits =
               pspec != NULL && type == (pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN : G_TYPE_INT64);
           if (!fits || !ortrain_option_set_from_text (G_OBJECT (pass == 0 ? fresh : self), key, text, NULL))
@@ -379,4 +425,38 @@ ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_pl
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
   ortrain_field_set_uint (self, properties[PROP_MAX_PLANS], max_plans);
+}
+
+/**
+ * ortrain_session_options_get_outputs: (get-property outputs)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:outputs].
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): names of outputs; %NULL for all
+ */
+const char *const *
+ortrain_session_options_get_outputs (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), NULL);
+
+  return (const char *const *) self->outputs;
+}
+
+/**
+ * ortrain_session_options_set_outputs: (set-property outputs)
+ * @self: options
+ * @outputs: (nullable) (array zero-terminated=1): names of outputs of the model; %NULL for all
+ *
+ * Sets [property@SessionOptions:outputs]. A name that the model does not have is an error when a session is made.
+ */
+void
+ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *const *outputs)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  char **copy = g_strdupv ((char **) outputs);
+  g_strfreev (self->outputs);
+  self->outputs = copy;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OUTPUTS]);
 }

@@ -41,5 +41,9 @@ ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_session_options_get_max_plans (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_plans);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_session_options_get_outputs (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *const *outputs);
 
 G_END_DECLS

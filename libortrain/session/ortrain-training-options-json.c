@@ -211,23 +211,6 @@ object_from_json (const char *kind, JsonNode *node, GError **error)
   return g_steal_pointer (&object);
 }
 
-static char **
-strings_from_json (JsonNode *node)
-{
-  if (!JSON_NODE_HOLDS_ARRAY (node))
-    return NULL;
-  JsonArray *array = json_node_get_array (node);
-  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
-  for (guint i = 0; i < json_array_get_length (array); i++)
-    {
-      JsonNode *element = json_array_get_element (array, i);
-      if (!JSON_NODE_HOLDS_VALUE (element) || json_node_get_value_type (element) != G_TYPE_STRING)
-        return NULL;
-      g_strv_builder_add (builder, json_node_get_string (element));
-    }
-  return g_strv_builder_end (builder);
-}
-
 /* Everything goes into fresh options first, with the names of the properties that were set; they are moved over when
  * the whole file was right. */
 static gboolean
@@ -249,7 +232,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
     }
   if (g_str_equal (key, "trainable") || g_str_equal (key, "frozen"))
     {
-      g_auto (GStrv) patterns = strings_from_json (node);
+      g_auto (GStrv) patterns = ortrain_json_get_strings (node);
       if (patterns == NULL)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "'%s' must be an array of strings",
@@ -284,7 +267,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
       gboolean ok = array != NULL;
       for (guint i = 0; ok && i < json_array_get_length (array); i++)
         {
-          g_auto (GStrv) pair = strings_from_json (json_array_get_element (array, i));
+          g_auto (GStrv) pair = ortrain_json_get_strings (json_array_get_element (array, i));
           ok = pair != NULL && g_strv_length (pair) == 2;
           if (ok)
             ortrain_training_options_tie (into, pair[0], pair[1]);

@@ -478,6 +478,9 @@ class Options(unittest.TestCase):
         options = Ortrain.SessionOptions.new_from_file(path)
         self.assertEqual((options.threads, options.deterministic), (2, True))
         self.assertEqual(Ortrain.SessionOptions(max_plans=3).max_plans, 3)
+        self.assertIsNone(options.get_outputs() or None)
+        options.set_outputs(["y"])
+        self.assertEqual((options.outputs, options.get_outputs()), (["y"], ["y"]))
 
 
 class Optimizers(unittest.TestCase):

@@ -98,7 +98,7 @@ test_other_branch (gconstpointer data)
   g_assert_true (ortrain_tensor_dict_contains (outputs, "y"));
   g_assert_false (ortrain_tensor_dict_contains (outputs, "z"));
 
-  /* the loss on that branch is refused, and so is a session for inference of what is not known */
+  /* the loss on that branch is refused, and so is a session for inference of all outputs of what is not known */
   g_assert_null (make_session (model, "z", &error));
   g_assert_nonnull (strstr (error->message, unknown ? "branch" : "z"));
   g_clear_error (&error);
@@ -106,6 +106,28 @@ test_other_branch (gconstpointer data)
   g_assert_true ((inference == NULL) == unknown);
   if (unknown)
     g_assert_nonnull (strstr (error->message, "branch"));
+
+  /* of the others it is made */
+  g_clear_error (&error);
+  g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
+  ortrain_session_options_set_outputs (options, (const char *const[]){ "y", NULL });
+  g_autoptr (OrtrainInferenceSession) part = ortrain_inference_session_new (model, options, &error);
+  g_assert_no_error (error);
+  g_auto (GStrv) input_names = ortrain_inference_session_get_input_names (part);
+  g_auto (GStrv) output_names = ortrain_inference_session_get_output_names (part);
+  g_assert_cmpuint (g_strv_length (input_names), ==, 1);
+  g_assert_cmpuint (g_strv_length (output_names), ==, 1);
+  g_assert_cmpstr (output_names[0], ==, "y");
+  g_autoptr (OrtrainTensorDict) inputs = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (inputs, input_names[0], ortrain_tensor_dict_get (feeds, input_names[0]));
+  g_autoptr (OrtrainTensorDict) computed = ortrain_inference_session_run (part, inputs, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (computed), ==, 1);
+  g_assert_true (ortrain_tensor_dict_contains (computed, "y"));
+  ortrain_session_options_set_outputs (options, (const char *const[]){ "t", NULL });
+  g_assert_null (ortrain_inference_session_new (model, options, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);
+  g_clear_error (&error);
 
   /* exports have all nodes */
   g_autoptr (GError) export_error = NULL;

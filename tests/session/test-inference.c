@@ -333,13 +333,17 @@ test_options (void)
   g_assert_true (ortrain_session_options_get_optimize (options));
 
   g_autofree char *path = g_build_filename (g_get_tmp_dir (), "ortrain-test-options.json", NULL);
-  g_assert_true (
-      g_file_set_contents (path, "{ \"threads\": 2, \"seed\": 18446744073, \"optimize\": false }", -1, &error));
+  g_assert_true (g_file_set_contents (
+      path, "{ \"threads\": 2, \"seed\": 18446744073, \"optimize\": false, \"outputs\": [ \"y\" ] }", -1, &error));
   g_assert_true (ortrain_session_options_load_file (options, path, &error));
   g_assert_cmpuint (ortrain_session_options_get_threads (options), ==, 2);
   g_assert_cmpuint (ortrain_session_options_get_seed (options), ==, 18446744073);
   g_assert_false (ortrain_session_options_get_optimize (options));
+  g_assert_cmpstr (ortrain_session_options_get_outputs (options)[0], ==, "y");
+  g_assert_null (ortrain_session_options_get_outputs (options)[1]);
   static const char *const wrong[] = { "[]",
+                                       "{ \"outputs\": \"y\" }",
+                                       "{ \"outputs\": [ 1 ] }",
                                        "{ \"threads\": 5, \"thread\": 1 }",
                                        "{ \"threads\": true }",
                                        "{ \"threads\": -1 }",

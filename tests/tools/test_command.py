@@ -374,7 +374,15 @@ class Errors(unittest.TestCase):
         self.assertIn("Mystery", ortrain("info", "branch.onnx", "--nodes")[0])
         # a loss on that branch, or what computes it, names the operator
         self.assertIn("Mystery", self.fails(1, "bench", "branch.onnx", "--output", "z", "--loss", "mse"))
-        self.assertIn("Mystery", self.fails(1, "run", "branch.onnx", "--input", "x=absent.npy"))
+        self.assertIn("of 8)", ortrain("eval", "branch.onnx", "--data", data)[0])
+        self.assertIn("of 5)", ortrain("eval", "grown.onnx", "--data", "branch.csv", "--output", "y")[0])
+        self.assertIn("Mystery", self.fails(1, "eval", "branch.onnx", "--data", data, "--output", "z"))
+        with open(path("rows.npy"), "wb") as file:
+            file.write(npy("f", (2, 6), [1] * 12))
+        run = ["run", "branch.onnx", "--input", "x=rows.npy"]
+        self.assertRegex(ortrain(*run, "--output", "y")[0], r"\Ay: .*\n\Z")
+        self.assertIn("Mystery", self.fails(1, *run))
+        self.assertIn("The model has no output 'w'", self.fails(1, *run, "--output", "w"))
 
     def test_nothing_kept(self):
         warning = ("Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the state after "

@@ -140,9 +140,11 @@ run (int argc, char *argv[])
 
   GError *error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
-  OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
-  if (graph == NULL)
+  if (model == NULL)
     return command_fail (error);
+  OrtrainGraph *graph = ortrain_model_get_graph (model, NULL); /* has inferred shapes */
+  if (graph == NULL)
+    graph = ortrain_model_get_file_graph (model);
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
   if (output == NULL)
@@ -153,6 +155,7 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);
+  ortrain_session_options_set_outputs (options, (const char *const[]){ output, NULL });
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   g_autoptr (OrtrainDataset) dataset = NULL;
   if (session != NULL && command_is_table (data))
@@ -193,11 +196,6 @@ run (int argc, char *argv[])
       if (outputs == NULL)
         return command_fail (error);
       OrtrainTensor *found = ortrain_tensor_dict_get (outputs, output);
-      if (found == NULL)
-        {
-          g_printerr ("ortrain: the model has no output '%s'\n", output);
-          return EXIT_FAILED;
-        }
       classes = !ortrain_dtype_is_floating (ortrain_tensor_get_dtype (expected));
       if (!(classes ? add_classes : add_numbers) (&sums, found, expected, &error))
         return command_fail (error);

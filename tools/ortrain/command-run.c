@@ -7,11 +7,12 @@
 static ExitStatus
 run (int argc, char *argv[])
 {
-  g_auto (GStrv) inputs = NULL;
+  g_auto (GStrv) inputs = NULL, names = NULL;
   g_autofree char *directory = NULL;
   gint threads = 0;
   const GOptionEntry entries[] = {
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file", "NAME=FILE.npy" },
+    { "output", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &names, "Compute this output (all of them)", "NAME" },
     { "save", 's', 0, G_OPTION_ARG_FILENAME, &directory, "Write the outputs here, as NumPy files", "DIR" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { NULL },
@@ -29,6 +30,7 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);
+  ortrain_session_options_set_outputs (options, (const char *const *) names);
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
@@ -69,4 +71,5 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_run = { "run", "MODEL --input NAME=FILE.npy … [--save DIR]", "Run a model on given inputs", run };
+const Command command_run = { "run", "MODEL --input NAME=FILE.npy … [--output NAME] … [--save DIR]",
+                              "Run a model on given inputs", run };
