@@ -10,6 +10,10 @@
  * well. */
 gboolean ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
                                 OrtrainKernelFrame *frame, GError **error);
+/* The same within a number of operations, as the kernel counts its own: PLAN_ERROR_BUDGET, and nothing ran, if it takes
+ * more. operations: what it takes; 0 where no kernel counts. */
+gboolean ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
+                                       guint64 max_operations, guint64 *operations, GError **error);
 
 /* "Gather 'emb': index 50300 at element 12 is out of range [-50257, 50257)" */
 void ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, OrtrainFault *fault);

@@ -131,7 +131,7 @@ describe_operand (OrtrainOperand *operand, OrtrainTensor *tensor, gboolean conte
 
 static gboolean
 run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainKernelFrame *frame,
-            GError **error)
+            guint64 max_operations, guint64 *operations, GError **error)
 {
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainOperand *in = g_new0 (OrtrainOperand, n_inputs + 1);
@@ -201,7 +201,16 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
     }
   g_autoptr (OrtrainTensor) workspace = NULL;
   gboolean ok = TRUE;
-  if (setup.workspace_bytes > 0)
+  *operations = (guint64) MIN (setup.flops, 1e18);
+  if (*operations > max_operations)
+    {
+      g_autofree char *text = ortrain_node_describe (node);
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET,
+                   "%s: %" G_GUINT64_FORMAT " operations are more than %" G_GUINT64_FORMAT, text, *operations,
+                   max_operations);
+      ok = FALSE;
+    }
+  if (ok && setup.workspace_bytes > 0)
     {
       gint64 dims[1] = { (gint64) setup.workspace_bytes };
       workspace = ortrain_tensor_new_uninitialized (ORTRAIN_DTYPE_UINT8, dims, 1, error);
@@ -236,15 +245,16 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
   return ok;
 }
 
-gboolean
-ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
-                       OrtrainKernelFrame *frame, GError **error)
+static gboolean
+evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainKernelFrame *frame,
+          guint64 max_operations, guint64 *operations, GError **error)
 {
   OrtrainKernelFrame own = { 0 };
   const guint n_outputs = node->outputs->len;
   memset (outputs, 0, n_outputs * sizeof *outputs);
   OrtrainTensor *x = node->inputs->len > 0 ? inputs[0] : NULL;
   gboolean ok;
+  *operations = 0;
 
   if (node->op != NULL && (node->op->flags & ORTRAIN_OP_SHAPE_ONLY) && x != NULL)
     {
@@ -266,8 +276,23 @@ ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainT
       ok = outputs[0] != NULL;
     }
   else
-    ok = run_kernel (node, inputs, outputs, frame != NULL ? frame : &own, error);
+    ok = run_kernel (node, inputs, outputs, frame != NULL ? frame : &own, max_operations, operations, error);
   for (guint k = 0; k < n_outputs && !ok; k++)
     g_clear_object (&outputs[k]);
   return ok;
+}
+
+gboolean
+ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
+                       OrtrainKernelFrame *frame, GError **error)
+{
+  guint64 operations;
+  return evaluate (node, inputs, outputs, frame, G_MAXUINT64, &operations, error);
+}
+
+gboolean
+ortrain_evaluate_node_within (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
+                              guint64 max_operations, guint64 *operations, GError **error)
+{
+  return evaluate (node, inputs, outputs, NULL, max_operations, operations, error);
 }

@@ -12,6 +12,10 @@
 /* What decides a shape is computed whatever it takes, but no shape takes this much: a file of a few bytes could ask for
  * all memory there is. */
 #define LIMIT_FOR_SHAPES ((gsize) 256 << 20)
+/* What folding one graph may take in all: many nodes of a small file, each within the limits above, would ask for the
+ * same. A large transformer folds about 100 KiB, with as many operations. */
+#define MAX_BYTES ((guint64) 512 << 20)
+#define MAX_WORK ((guint64) 1 << 32)
 
 static gboolean
 is_known (const OrtrainValue *value)
@@ -19,14 +23,47 @@ is_known (const OrtrainValue *value)
   return value->tensor != NULL && value->role != ORTRAIN_ROLE_PARAMETER && value->role != ORTRAIN_ROLE_BUFFER;
 }
 
+void
+ortrain_fold_budget_init (OrtrainFoldBudget *self)
+{
+  *self = (OrtrainFoldBudget){ .max_bytes = MAX_BYTES, .max_work = MAX_WORK };
+}
+
+static guint64
+left (guint64 max, guint64 spent)
+{
+  return max > spent ? max - spent : 0;
+}
+
+/* FALSE, and nothing is spent, if it is not there. */
 static gboolean
-may_fold (OrtrainNode *node, gboolean host, gboolean *too_large)
+spend (OrtrainFoldBudget *self, guint64 bytes, guint64 work)
+{
+  if (bytes > left (self->max_bytes, self->bytes) || work > left (self->max_work, self->work))
+    return FALSE;
+  self->bytes += bytes;
+  self->work += work;
+  return TRUE;
+}
+
+typedef enum
+{
+  FOLD_YES,
+  FOLD_NO,
+  FOLD_TOO_LARGE,   /* one result is */
+  FOLD_OVER_BUDGET, /* together with what was folded before */
+} Verdict;
+
+/* What is spent is the size of the results, and the elements that are read and written. */
+static Verdict
+may_fold (OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host)
 {
   const guint32 flags = node->op != NULL ? node->op->flags : ORTRAIN_OP_RANDOM;
   if ((flags & (ORTRAIN_OP_RANDOM | ORTRAIN_OP_CONTROL)) || node->outputs->len == 0)
-    return FALSE;
+    return FOLD_NO;
   gint64 dims[ORTRAIN_MAX_RANK];
   gsize limit = LIMIT_FROM_SHAPES;
+  guint64 all_bytes = 0, work = 0;
   for (guint i = 0; i < node->inputs->len; i++)
     {
       OrtrainValue *input = node->inputs->pdata[i];
@@ -35,11 +72,14 @@ may_fold (OrtrainNode *node, gboolean host, gboolean *too_large)
       if (flags & ORTRAIN_OP_SHAPE_ONLY)
         {
           if (!ortrain_value_get_static_dims (input, dims))
-            return FALSE;
+            return FOLD_NO;
         }
       else if (!is_known (input))
-        return FALSE;
-      else if (input->role == ORTRAIN_ROLE_FROZEN && ortrain_tensor_get_n_bytes (input->tensor) > SMALL_WEIGHT)
+        return FOLD_NO;
+      else
+        work += flags & ORTRAIN_OP_VIEW ? 0 : (guint64) ortrain_tensor_get_n_elements (input->tensor);
+      if (input->tensor != NULL && input->role == ORTRAIN_ROLE_FROZEN &&
+          ortrain_tensor_get_n_bytes (input->tensor) > SMALL_WEIGHT)
         limit = LIMIT_FROM_WEIGHTS;
     }
   for (guint k = 0; k < node->outputs->len; k++)
@@ -50,16 +90,15 @@ may_fold (OrtrainNode *node, gboolean host, gboolean *too_large)
         continue;
       if (output->dtype == ORTRAIN_DTYPE_STRING || output->role != ORTRAIN_ROLE_NONE ||
           !ortrain_value_get_static_dims (output, dims) || !ortrain_checked_n_elements (dims, (gsize) output->rank, &n))
-        return FALSE;
+        return FOLD_NO;
       gsize bytes;
       if (!ortrain_checked_mul ((gsize) n, ortrain_dtype_get_size (output->dtype), &bytes) ||
           bytes > (host ? LIMIT_FOR_SHAPES : limit))
-        {
-          *too_large = host;
-          return FALSE;
-        }
+        return host ? FOLD_TOO_LARGE : FOLD_NO;
+      all_bytes += flags & ORTRAIN_OP_VIEW ? 0 : bytes; /* a view shares them */
+      work += flags & ORTRAIN_OP_VIEW ? 0 : (guint64) n;
     }
-  return TRUE;
+  return spend (budget, all_bytes, work) ? FOLD_YES : FOLD_OVER_BUDGET;
 }
 
 /* The input of Shape has no elements yet: a tensor over no memory will not do, so the shape is computed here. */
@@ -86,20 +125,32 @@ fold_shape (OrtrainNode *node, GError **error)
   return ortrain_tensor_new_ints (n, 1, dims + start, (gsize) n[0], error);
 }
 
+/* A node that need not be folded stays; one that decides shapes has to be. */
+static gboolean
+refuse (OrtrainNode *node, const OrtrainFoldBudget *budget, Verdict verdict, gboolean host, GError **error)
+{
+  if (!host || verdict == FOLD_NO)
+    return TRUE;
+  g_autofree char *text = ortrain_node_describe (node);
+  if (verdict == FOLD_TOO_LARGE)
+    g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
+                 "%s decides a shape with more than %" G_GSIZE_FORMAT " bytes", text, LIMIT_FOR_SHAPES);
+  else
+    g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
+                 "%s decides a shape, but computing the shapes up to this node takes more than %" G_GUINT64_FORMAT
+                 " bytes or %" G_GUINT64_FORMAT " operations",
+                 text, budget->max_bytes, budget->max_work);
+  return FALSE;
+}
+
 gboolean
-ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboolean *folded, GError **error)
+ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host, gboolean *folded,
+                   GError **error)
 {
   *folded = FALSE;
-  gboolean too_large = FALSE;
-  if (!may_fold (node, host, &too_large))
-    {
-      if (!too_large)
-        return TRUE;
-      g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
-                   "%s decides a shape with more than %" G_GSIZE_FORMAT " bytes", text, LIMIT_FOR_SHAPES);
-      return FALSE;
-    }
+  const Verdict verdict = may_fold (node, budget, host);
+  if (verdict != FOLD_YES)
+    return refuse (node, budget, verdict, host, error);
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
   g_autofree OrtrainTensor **outputs = g_new0 (OrtrainTensor *, n_outputs + 1);
@@ -114,13 +165,18 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboole
       for (guint i = 0; i < n_inputs; i++)
         inputs[i] = node->inputs->pdata[i] != NULL ? ((OrtrainValue *) node->inputs->pdata[i])->tensor : NULL;
       g_autoptr (GError) local = NULL;
-      if (!ortrain_evaluate_node (node, inputs, outputs, NULL, &local))
+      guint64 operations;
+      if (!ortrain_evaluate_node_within (node, inputs, outputs, left (budget->max_work, budget->work), &operations,
+                                         &local))
         {
+          if (g_error_matches (local, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
+            return refuse (node, budget, FOLD_OVER_BUDGET, host, error);
           if (!host && g_error_matches (local, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL))
             return TRUE; /* the place to tell is where the node must run */
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
+      budget->work += operations;
     }
   for (guint k = 0; k < n_outputs; k++)
     {
@@ -141,7 +197,7 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboole
 }
 
 gboolean
-ortrain_fold_constants (OrtrainGraph *graph, GError **error)
+ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
@@ -150,8 +206,16 @@ ortrain_fold_constants (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < nodes->len; i++)
     {
       gboolean folded;
-      if (!ortrain_fold_node (graph, nodes->pdata[i], FALSE, &folded, error))
+      if (!ortrain_fold_node (graph, nodes->pdata[i], budget, FALSE, &folded, error))
         return FALSE;
     }
   return TRUE;
+}
+
+gboolean
+ortrain_fold_constants (OrtrainGraph *graph, GError **error)
+{
+  OrtrainFoldBudget budget;
+  ortrain_fold_budget_init (&budget);
+  return ortrain_fold_constants_within (graph, &budget, error);
 }

@@ -25,13 +25,24 @@ typedef struct
 OrtrainGraph *ortrain_specialize (OrtrainGraph *graph, const OrtrainSpecializeInput *inputs, guint n_inputs,
                                   GError **error);
 
+/* What folding one graph may take, and what it took: bytes of results, elements read and written, operations of
+ * kernels. */
+typedef struct
+{
+  guint64 max_bytes, max_work;
+  guint64 bytes, work;
+} OrtrainFoldBudget;
+
+void ortrain_fold_budget_init (OrtrainFoldBudget *self);
 /* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; what they make becomes an
  * initializer. Parameters and buffers are not known: they change. Folded constants stay small, unless shapes hang on
- * them. */
+ * them; what is beyond the budget stays a node. */
 gboolean ortrain_fold_constants (OrtrainGraph *graph, GError **error);
-/* For one node, inferred already: folded says whether it is gone. host: shapes hang on it, so its size does not matter.
- */
-gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, gboolean host, gboolean *folded, GError **error);
+gboolean ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, GError **error);
+/* For one node, inferred already: folded says whether it is gone. host: shapes hang on it, so it has to be folded; one
+ * beyond the budget is GRAPH_ERROR_SHAPE. */
+gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host,
+                            gboolean *folded, GError **error);
 /* transform/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal
  * shape, …) are taken out: TRUE if this one was. */
 gboolean ortrain_eliminate_node (OrtrainGraph *graph, OrtrainNode *node);

@@ -241,6 +241,8 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   g_autoptr (GArray) pending = g_array_new (FALSE, FALSE, sizeof (Pending));
   push_nodes (pending, (OrtrainNode *const *) graph->nodes->pdata, graph->nodes->len, host);
   g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  OrtrainFoldBudget budget;
+  ortrain_fold_budget_init (&budget);
   gboolean ok = TRUE;
   while (pending->len > 0 && ok)
     {
@@ -252,7 +254,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
       else
         ok = ortrain_ops_infer_node (next.node, error) && check_static (next.node, error) &&
              ortrain_declarations_check (next.node, source, error) &&
-             ortrain_fold_node (graph, next.node, next.host, &folded, error);
+             ortrain_fold_node (graph, next.node, &budget, next.host, &folded, error);
       if (ok && !folded)
         ortrain_eliminate_node (graph, next.node);
       pending_clear (&next);
