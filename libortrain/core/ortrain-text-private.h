@@ -5,5 +5,11 @@
 
 /* A name out of a file as people may see it: control characters, characters that turn the direction of text, and bytes that
  * are no UTF-8 are escaped, and of a long one the middle is left out. */
-#define ORTRAIN_TEXT_MAX 120 /* characters, about */
+#define ORTRAIN_TEXT_MAX 120 /* bytes of the result, less the ellipsis */
 char *ortrain_text_quote (const char *text);
+char *ortrain_text_quote_within (const char *text, gsize max);
+
+/* The same for the arguments of one call of printf: what is harmless is returned itself; another text belongs to the thread
+ * until it has asked for this many more. NULL is "". */
+#define ORTRAIN_TEXT_N_SHOWN 16
+const char *ortrain_text_show (const char *text);

@@ -39,21 +39,85 @@ append (GString *to, const char *text, const char *end)
 }
 
 char *
+ortrain_text_quote_within (const char *text, gsize max)
+{
+  const char *end = text + strlen (text), *rest = text;
+  GString *quoted = g_string_new (NULL);
+  while (rest < end && quoted->len <= max)
+    rest = append (quoted, rest, end);
+  if (rest == end && quoted->len <= max)
+    return g_string_free (quoted, FALSE);
+
+  g_string_truncate (quoted, 0);
+  for (rest = text;;)
+    {
+      const gsize before = quoted->len;
+      rest = append (quoted, rest, end);
+      if (quoted->len <= max / 2)
+        continue;
+      g_string_truncate (quoted, before);
+      break;
+    }
+  g_string_append (quoted, "…");
+  const char *tail = (gsize) (end - text) > max / 2 ? end - max / 2 : text;
+  while (tail < end && ((guint8) *tail & 0xc0) == 0x80)
+    tail++;
+  for (const gsize before = quoted->len; tail < end;)
+    {
+      const char *next = append (quoted, tail, end);
+      for (rest = next; rest < end;)
+        rest = append (quoted, rest, end);
+      if (quoted->len - before <= max / 2)
+        break;
+      g_string_truncate (quoted, before);
+      tail = next;
+    }
+  return g_string_free (quoted, FALSE);
+}
+
+char *
 ortrain_text_quote (const char *text)
 {
-  const gsize length = strlen (text);
-  const char *end = text + length, *rest = text;
-  GString *quoted = g_string_new (NULL);
-  guint n = 0;
-  for (; rest < end && (n < ORTRAIN_TEXT_MAX / 2 || (gsize) (end - rest) <= ORTRAIN_TEXT_MAX / 2); n++)
-    rest = append (quoted, rest, end);
-  if (rest == end)
-    return g_string_free (quoted, FALSE);
-  g_string_append (quoted, "…");
-  rest = end - ORTRAIN_TEXT_MAX / 2;
-  while (rest < end && ((guint8) *rest & 0xc0) == 0x80)
-    rest++;
-  while (rest < end)
-    rest = append (quoted, rest, end);
-  return g_string_free (quoted, FALSE);
+  return ortrain_text_quote_within (text, ORTRAIN_TEXT_MAX);
+}
+
+/* The last texts that this thread was given. */
+typedef struct
+{
+  char *texts[ORTRAIN_TEXT_N_SHOWN];
+  guint next;
+} Shown;
+
+static void
+shown_free (gpointer data)
+{
+  Shown *self = data;
+  for (guint i = 0; i < ORTRAIN_TEXT_N_SHOWN; i++)
+    g_free (self->texts[i]);
+  g_free (self);
+}
+
+static GPrivate shown_of_thread = G_PRIVATE_INIT (shown_free);
+
+const char *
+ortrain_text_show (const char *text)
+{
+  gsize n = 0;
+  if (text == NULL)
+    return "";
+  while (n <= ORTRAIN_TEXT_MAX && text[n] >= 0x20 && text[n] < 0x7f)
+    n++;
+  if (n <= ORTRAIN_TEXT_MAX && text[n] == '\0')
+    return text;
+  Shown *shown = g_private_get (&shown_of_thread);
+  if (shown == NULL)
+    {
+      shown = g_new0 (Shown, 1);
+      g_private_set (&shown_of_thread, shown);
+    }
+  char **place = &shown->texts[shown->next];
+  shown->next = (shown->next + 1) % ORTRAIN_TEXT_N_SHOWN;
+  g_free (*place);
+  *place = ortrain_text_quote (text);
+  return *place;
 }

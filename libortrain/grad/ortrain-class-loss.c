@@ -10,7 +10,7 @@ add_weights (OrtrainGraph *graph, OrtrainTensor *class_weights, OrtrainDim n_cla
   const gint64 n = ortrain_tensor_get_n_elements (class_weights);
   if (ortrain_tensor_get_rank (class_weights) != 1 || (ortrain_dim_is_int (n_classes) && n_classes.value != n))
     {
-      g_autofree char *classes = ortrain_dim_to_string (n_classes);
+      g_autofree char *classes = ortrain_dim_to_readable (n_classes);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                    "class weights must be one number for each of the %s classes, but there are %" G_GINT64_FORMAT
                    " numbers in a tensor of rank %" G_GSIZE_FORMAT,

@@ -2,6 +2,7 @@
 #include "graph/ortrain-dim-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <string.h>
 
@@ -37,6 +38,7 @@ typedef enum
 typedef struct
 {
   char *name;
+  gsize length; /* of the name */
   SymbolKind kind;
   OrtrainDim a, b; /* operands of the kinds that are functions */
   OrtrainDim self;
@@ -57,6 +59,9 @@ struct _OrtrainDimSpace
 /* Expressions with more terms than this become unknown: nobody writes them, but a hostile file could. */
 #define MAX_TERMS 64
 #define MAX_FACTORS 16
+#define MAX_OPERANDS_TEXT 1024 /* bytes, of the operands of a division, a maximum and the like */
+#define SHAPE_TEXT 320         /* of a shape, for people */
+#define MAX_TEXT 2048          /* of a sum or product; a symbol of a file may be longer */
 
 static guint
 expr_hash (gconstpointer key)
@@ -155,6 +160,22 @@ sort_terms (gconstpointer a, gconstpointer b)
   return compare_symbols (a, b);
 }
 
+/* Symbols alone are as long as they are. */
+static gboolean
+is_long (OrtrainDimSpace *space, const Term *terms, guint n)
+{
+  gsize length = 0;
+  if (n == 1 && terms[0].n_symbols <= 1)
+    return FALSE;
+  for (guint i = 0; i < n; i++)
+    {
+      length += 24; /* a coefficient, and the sign */
+      for (guint j = 0; j < terms[i].n_symbols; j++)
+        length += 1 + ((const Symbol *) space->symbols->pdata[terms[i].symbols[j]])->length;
+    }
+  return length > MAX_TEXT;
+}
+
 /* Takes the terms: sorts, merges, drops zeros, interns. */
 static OrtrainDim
 make (OrtrainDimSpace *space, Term *terms, guint n)
@@ -177,7 +198,7 @@ make (OrtrainDimSpace *space, Term *terms, guint n)
     }
   for (guint i = 0; i < kept; i++)
     overflow |= terms[i].n_symbols > MAX_FACTORS;
-  if (overflow || kept > MAX_TERMS)
+  if (overflow || kept > MAX_TERMS || is_long (space, terms, kept))
     {
       terms_free (terms, kept);
       return ortrain_dim_unknown (space);
@@ -237,6 +258,7 @@ add_symbol (OrtrainDimSpace *space, char *name, SymbolKind kind, OrtrainDim a, O
     }
   Symbol *symbol = g_new0 (Symbol, 1);
   symbol->name = name;
+  symbol->length = strlen (name);
   symbol->kind = kind;
   symbol->a = a;
   symbol->b = b;
@@ -440,7 +462,7 @@ function (OrtrainDimSpace *space, SymbolKind kind, const char *format, OrtrainDi
     return apply (kind, a.value, b.value, &value) ? ortrain_dim_int (value) : ortrain_dim_unknown (space);
   g_autofree char *sa = ortrain_dim_to_string (a);
   g_autofree char *sb = ortrain_dim_to_string (b);
-  if (strlen (sa) + strlen (sb) > 1024) /* nested without end by a hostile file */
+  if (strlen (sa) + strlen (sb) > MAX_OPERANDS_TEXT) /* nested without end by a hostile file */
     return ortrain_dim_unknown (space);
   return add_symbol (space, g_strdup_printf ("%s(%s, %s)", format, sa, sb), kind, a, b);
 }
@@ -725,7 +747,8 @@ ortrain_dim_to_readable (OrtrainDim dim)
       LOCK (dim.expr->space);
       append_readable (out, dim);
     }
-  return g_string_free (out, FALSE);
+  g_autofree char *text = g_string_free (out, FALSE);
+  return ortrain_text_quote_within (text, MAX_TEXT);
 }
 
 char *
@@ -752,7 +775,8 @@ ortrain_dims_to_readable (const OrtrainDim *dims, gint rank, GPtrArray *legend)
       g_string_append_printf (out, "$%u", index + 1);
     }
   g_string_append_c (out, ']');
-  return g_string_free (out, FALSE);
+  g_autofree char *text = g_string_free (out, FALSE);
+  return ortrain_text_quote_within (text, SHAPE_TEXT);
 }
 
 char *
@@ -767,5 +791,6 @@ ortrain_dims_to_string (const OrtrainDim *dims, gint rank)
       g_string_append_printf (string, "%s%s", i > 0 ? ", " : "", dim);
     }
   g_string_append_c (string, ']');
-  return g_string_free (string, FALSE);
+  g_autofree char *text = g_string_free (string, FALSE);
+  return ortrain_text_quote_within (text, SHAPE_TEXT);
 }

@@ -49,6 +49,44 @@ test_cut (void)
   g_string_free (wide, TRUE);
 }
 
+/* What is escaped counts as it is shown, so that a message of a few names has a limit. */
+static void
+test_cut_escapes (void)
+{
+  const char *const pieces[] = { "\x1b", "\xe2\x80\xae", "\xff", "長", "a\n", "\xf0\x9f\x98\x80" };
+  for (guint p = 0; p < G_N_ELEMENTS (pieces); p++)
+    for (guint n = 1; n < 400; n++)
+      {
+        GString *name = g_string_new (NULL);
+        for (guint i = 0; i < n; i++)
+          g_string_append (name, pieces[p]);
+        g_autofree char *quoted = ortrain_text_quote (name->str);
+        g_assert_cmpuint (strlen (quoted), <=, ORTRAIN_TEXT_MAX + strlen ("…"));
+        g_assert_true (g_utf8_validate (quoted, -1, NULL));
+        g_autofree char *again = ortrain_text_quote_within (quoted, ORTRAIN_TEXT_MAX + strlen ("…"));
+        g_assert_cmpstr (again, ==, quoted);
+        g_string_free (name, TRUE);
+      }
+}
+
+static void
+test_show (void)
+{
+  const char *plain = "fc1", *shown[ORTRAIN_TEXT_N_SHOWN];
+  g_assert_true (ortrain_text_show (plain) == plain);
+  g_assert_cmpstr (ortrain_text_show (NULL), ==, "");
+  for (guint i = 0; i < ORTRAIN_TEXT_N_SHOWN; i++)
+    {
+      const char name[] = { '\n', (char) ('a' + i), '\0' };
+      shown[i] = ortrain_text_show (name);
+    }
+  for (guint i = 0; i < ORTRAIN_TEXT_N_SHOWN; i++)
+    {
+      g_autofree char *expected = g_strdup_printf ("\\u{a}%c", 'a' + i);
+      g_assert_cmpstr (shown[i], ==, expected);
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -56,5 +94,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/core/text/plain", test_plain);
   g_test_add_func ("/core/text/escaped", test_escaped);
   g_test_add_func ("/core/text/cut", test_cut);
+  g_test_add_func ("/core/text/cut-escapes", test_cut_escapes);
+  g_test_add_func ("/core/text/show", test_show);
   return g_test_run ();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "graph/ortrain-dim-private.h"
+#include "ops/ortrain-op-private.h"
 
 #include <math.h>
 
@@ -125,6 +126,100 @@ test_bounded (Fixture *f, gconstpointer data)
   g_assert_cmpuint (strlen (text), <, 1 << 20);
 }
 
+static void
+assert_bounded (OrtrainDim dim)
+{
+  g_autofree char *text = ortrain_dim_to_string (dim), *readable = ortrain_dim_to_readable (dim);
+  g_assert_cmpuint (strlen (text), <=, 2048);
+  g_assert_cmpuint (strlen (readable), <=, 2051);
+}
+
+/* Each operation with itself and with another operand, 64 times: what is too long becomes one opaque symbol. */
+static void
+test_chains (Fixture *f, gconstpointer data)
+{
+  typedef OrtrainDim (*Operation) (OrtrainDimSpace *, OrtrainDim, OrtrainDim);
+  const Operation operations[] = { ortrain_dim_add,      ortrain_dim_sub, ortrain_dim_mul, ortrain_dim_floor_div,
+                                   ortrain_dim_ceil_div, ortrain_dim_mod, ortrain_dim_min, ortrain_dim_max };
+  for (guint first = 0; first < G_N_ELEMENTS (operations); first++)
+    for (guint second = 0; second < G_N_ELEMENTS (operations); second++)
+      {
+        OrtrainDim dim = f->batch, other = f->seq;
+        for (guint i = 0; i < 64; i++)
+          {
+            g_autofree char *name = g_strdup_printf ("n%u", i);
+            const OrtrainDim symbol = ortrain_dim_symbol (f->space, name);
+            dim = operations[first](f->space, dim, ortrain_dim_add (f->space, dim, symbol));
+            other = operations[second](f->space, ortrain_dim_add (f->space, dim, symbol), other);
+            assert_bounded (dim);
+            assert_bounded (other);
+            gint64 value;
+            g_assert_false (ortrain_dim_evaluate (ortrain_dim_unknown (f->space), lookup, NULL, &value));
+          }
+      }
+}
+
+/* A symbol may have any name, but nothing is built of a long one. */
+static void
+test_long_symbol (Fixture *f, gconstpointer data)
+{
+  g_autofree char *name = g_strnfill (1 << 20, 's');
+  const OrtrainDim symbol = ortrain_dim_symbol (f->space, name);
+  g_autofree char *same = ortrain_dim_to_string (symbol);
+  g_assert_cmpstr (same, ==, name); /* as it is written into a file */
+  OrtrainDim dim = ortrain_dim_add (f->space, symbol, f->batch);
+  assert_bounded (dim);
+  assert_bounded (ortrain_dim_mul (f->space, symbol, symbol));
+  assert_bounded (ortrain_dim_max (f->space, symbol, f->seq));
+  const OrtrainDim shape[] = { symbol, symbol, symbol, symbol, symbol, symbol, symbol, symbol };
+  g_autofree char *text = ortrain_dims_to_string (shape, 8), *readable = ortrain_dims_to_readable (shape, 8, NULL);
+  g_assert_cmpuint (strlen (text), <=, 323);
+  g_assert_cmpuint (strlen (readable), <=, 323);
+}
+
+static OrtrainValue *
+op (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, OrtrainValue *b)
+{
+  OrtrainValue *inputs[] = { a, b };
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", op_type, op_type, inputs, b != NULL ? 2 : 1, 1);
+  if (g_str_equal (op_type, "Concat"))
+    ortrain_attributes_set_int (node->attributes, "axis", 0);
+  g_autoptr (GError) error = NULL;
+  ortrain_ops_infer_node (node, &error);
+  g_assert_no_error (error);
+  return ortrain_node_output (node, 0);
+}
+
+/* Shape → Mul, Add or Concat with itself → Expand or Reshape, as a file may have it. */
+static void
+test_content_chain (void)
+{
+  const char *const steps[] = { "Mul", "Add", "Concat" };
+  const char *const ends[] = { "Expand", "Reshape" };
+  for (guint s = 0; s < G_N_ELEMENTS (steps); s++)
+    for (guint e = 0; e < G_N_ELEMENTS (ends); e++)
+      {
+        g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("chain");
+        OrtrainValue *x = ortrain_graph_new_value (graph, "x");
+        const OrtrainDim dims[2] = { ortrain_dim_symbol (graph->dims, "batch"),
+                                     ortrain_dim_symbol (graph->dims, "seq") };
+        ortrain_value_set_shape (x, ORTRAIN_DTYPE_FLOAT32, dims, 2);
+        OrtrainValue *shape = op (graph, "Shape", x, NULL);
+        for (guint i = 0; i < (g_str_equal (steps[s], "Concat") ? 20 : 64); i++)
+          {
+            shape = op (graph, steps[s], shape, shape);
+            g_assert_cmpint (shape->n_content, <=, 1024);
+            for (gint k = 0; k < shape->n_content; k++)
+              assert_bounded (shape->content[k]);
+            if (g_str_equal (steps[s], "Concat") && i >= 2)
+              continue; /* more dimensions than there may be */
+            OrtrainValue *end = op (graph, ends[e], x, shape);
+            for (gint k = 0; k < end->rank; k++)
+              assert_bounded (end->dims[k]);
+          }
+      }
+}
+
 static gpointer
 fill_space (gpointer data)
 {
@@ -221,6 +316,9 @@ main (int argc, char *argv[])
   ADD (broadcast);
   ADD (overflow);
   ADD (bounded);
+  ADD (chains);
+  ADD (long_symbol);
+  g_test_add_func ("/graph/dim/content-chain", test_content_chain);
   g_test_add_func ("/graph/dim/threads", test_threads);
   return g_test_run ();
 }

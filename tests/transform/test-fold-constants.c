@@ -26,8 +26,7 @@ static OrtrainValue *
 op (OrtrainGraph *graph, const char *op_type, const char *name, OrtrainValue *a, OrtrainValue *b, OrtrainValue *c)
 {
   OrtrainValue *inputs[] = { a, b, c };
-  OrtrainNode *node =
-      ortrain_graph_new_node (graph, "", op_type, name, inputs, c != NULL ? 3 : (b != NULL ? 2 : 1), 1);
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", op_type, name, inputs, c != NULL ? 3 : (b != NULL ? 2 : 1), 1);
   if (g_str_equal (op_type, "Concat"))
     ortrain_attributes_set_int (node->attributes, "axis", 0);
   g_autoptr (GError) error = NULL;
