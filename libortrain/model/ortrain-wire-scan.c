@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-wire-private.h"
 
+#include "model/ortrain-onnx.pb-c.h"
+
 #include <string.h>
 
 typedef enum
@@ -192,17 +194,50 @@ static const guint32 once[N_MSGS] = {
 
 #define MAX_STACK 257
 
-/* Reading takes at most this much: so many times the file, and something in any case. */
+/* Reading takes at most this much: so many times the file, and something in any case, and what the nodes, tensors and
+ * values of a valid model take. Those count that have what every valid one has, and a name that is theirs alone: a graph
+ * of many nodes with short names takes more than a multiple of its file. */
 #define MEMORY_PER_BYTE 4
 #define LEAST_MEMORY ((guint64) 64 << 20)
 /* What a graph takes for what it is made of; names are counted with the messages. */
 #define NODE_BYTES 260
 #define VALUE_BYTES 300
 #define ATTRIBUTE_BYTES 64
-#define TENSOR_BYTES 300
+#define TENSOR_BYTES 600 /* with the value that has it */
 #define GRAPH_BYTES 1500
 #define USE_BYTES 16
-#define ITEM_BYTES 16 /* of a list in an attribute */
+#define ITEM_BYTES 16  /* of a list in an attribute */
+#define NAMES_BYTES 96 /* names of a message, and the lists of them */
+
+/* What makes a message one of a valid model: these fields are there, and not empty. */
+static const guint32 needed[N_MSGS] = {
+  [MSG_NODE] = BIT (2) | BIT (4), [MSG_ATTRIBUTE] = BIT (1), [MSG_TENSOR] = BIT (2),   [MSG_VALUE_INFO] = BIT (1),
+  [MSG_OPERATOR_SET] = BIT (2),   [MSG_ENTRY] = BIT (1),     [MSG_FUNCTION] = BIT (1), [MSG_ANNOTATION] = BIT (1),
+};
+
+/* Of one of these, how much memory it takes. */
+static const guint allowances[N_MSGS] = {
+  [MSG_GRAPH] = GRAPH_BYTES + sizeof (Ortrain__Ox__GraphProto),
+  [MSG_NODE] = NODE_BYTES + VALUE_BYTES + 2 * USE_BYTES + sizeof (Ortrain__Ox__NodeProto) + NAMES_BYTES,
+  [MSG_ATTRIBUTE] = ATTRIBUTE_BYTES + 4 * ITEM_BYTES + sizeof (Ortrain__Ox__AttributeProto) + NAMES_BYTES,
+  [MSG_TENSOR] = TENSOR_BYTES + sizeof (Ortrain__Ox__TensorProto) + NAMES_BYTES,
+  [MSG_SPARSE_TENSOR] = TENSOR_BYTES + sizeof (Ortrain__Ox__SparseTensorProto),
+  [MSG_VALUE_INFO] = sizeof (Ortrain__Ox__ValueInfoProto) + NAMES_BYTES,
+  [MSG_TYPE] = sizeof (Ortrain__Ox__TypeProto) + ITEM_BYTES,
+  [MSG_TYPE_TENSOR] = sizeof (Ortrain__Ox__TypeProto__Tensor) + ITEM_BYTES,
+  [MSG_SHAPE] = sizeof (Ortrain__Ox__TensorShapeProto) + ITEM_BYTES,
+  [MSG_DIMENSION] = sizeof (Ortrain__Ox__TensorShapeProto__Dimension) + 4 * ITEM_BYTES,
+  [MSG_OPERATOR_SET] = sizeof (Ortrain__Ox__OperatorSetIdProto) + ITEM_BYTES,
+  [MSG_ENTRY] = sizeof (Ortrain__Ox__StringStringEntryProto) + 2 * ITEM_BYTES,
+  [MSG_FUNCTION] = sizeof (Ortrain__Ox__FunctionProto) + NAMES_BYTES,
+  [MSG_ANNOTATION] = sizeof (Ortrain__Ox__TensorAnnotation) + ITEM_BYTES,
+};
+/* A valid message has no more than this many of one kind in it, but for graphs and functions. */
+#define MAX_ALLOWED_PARTS 64
+/* Names that have been seen are bits of a table: of two names with one bit, the second is taken for the first again. */
+#define SEEN_BITS_PER_BYTE 4
+#define MAX_SEEN_BITS ((gsize) 1 << 25)
+
 /* A length that is written before it is known: five bytes, of which a small number leaves the high ones empty. */
 #define LENGTH_BYTES 5
 
@@ -212,7 +247,12 @@ typedef struct
   gsize begin, end; /* of the body, in the file */
   gsize out_length; /* where the length stands in the copy */
   guint graph_depth;
-  guint32 seen; /* bits of the fields that may come once */
+  guint32 number;       /* of the field that it is */
+  guint32 seen;         /* bits of the fields that may come once */
+  guint32 filled;       /* bits of the fields that are not empty */
+  gsize name, name_end; /* what it defines: its own name, or the first output of a node */
+  guint64 allowance;    /* of the scanner, when it began */
+  guint n_allowed;      /* parts that got an allowance */
 } Frame;
 
 typedef struct
@@ -222,7 +262,9 @@ typedef struct
   GByteArray *out;
   GArray *tensors;
   guint64 counts[N_MSGS], graph_bytes; /* of messages; estimated, of the graph that they become */
-  guint64 most_bytes;
+  guint64 most_bytes, allowance;
+  guint8 *seen_names; /* bits, by hashes of what is defined */
+  gsize n_seen_bits;
   guint64 n_nodes, n_items, max_nodes, max_tensors, max_items, max_name_bytes;
 } Scanner;
 
@@ -342,15 +384,55 @@ enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireFiel
   guint8 tag[10];
   guint n = ortrain_wire_put_varint (tag, (guint64) field->number << 3 | ORTRAIN_WIRE_BYTES);
   g_byte_array_append (self->out, tag, n);
-  stack[++*depth] = (Frame){ msg, field->body, field->end, self->out->len, graph_depth, 0 };
+  stack[++*depth] = (Frame){ .msg = msg,
+                             .begin = field->body,
+                             .end = field->end,
+                             .out_length = self->out->len,
+                             .graph_depth = graph_depth,
+                             .number = field->number,
+                             .allowance = self->allowance };
   static const guint8 room[LENGTH_BYTES];
   g_byte_array_append (self->out, room, LENGTH_BYTES);
   return TRUE;
 }
 
-static void
-leave (Scanner *self, const Frame *frame)
+/* A name of a graph: outputs of nodes and initializers share theirs, declarations have their own. */
+static gboolean
+is_new_name (Scanner *self, const Frame *frame, const Frame *parent)
 {
+  const guint32 space = frame->msg == MSG_VALUE_INFO ? frame->number : 0;
+  guint64 hash = (14695981039346656037u ^ parent->begin ^ (guint64) space << 56) * 1099511628211u;
+  for (gsize i = frame->name; i < frame->name_end; i++)
+    hash = (hash ^ self->data[i]) * 1099511628211u;
+  hash ^= hash >> 32;
+  const gsize bit = (gsize) hash & (self->n_seen_bits - 1);
+  const guint8 mask = (guint8) (1 << (bit & 7));
+  const gboolean is_new = !(self->seen_names[bit >> 3] & mask);
+  self->seen_names[bit >> 3] |= mask;
+  return is_new;
+}
+
+/* What a message and its parts may take beyond the multiple of the file: nothing unless it could be in a valid model. */
+static void
+allow (Scanner *self, const Frame *frame, Frame *parent)
+{
+  const gboolean in_graph = parent->msg == MSG_GRAPH || parent->msg == MSG_FUNCTION;
+  gboolean valid = (frame->filled & needed[frame->msg]) == needed[frame->msg];
+  if (frame->msg == MSG_GRAPH)
+    valid = self->allowance > frame->allowance;
+  else if (frame->msg == MSG_ATTRIBUTE)
+    valid = valid && (frame->filled & ~BIT (ORTRAIN_ATTRIBUTE_NAME)) != 0;
+  if (in_graph && (frame->msg == MSG_NODE || frame->msg == MSG_TENSOR || frame->msg == MSG_VALUE_INFO))
+    valid = valid && frame->name < frame->name_end && is_new_name (self, frame, parent);
+  else if (parent->msg != MSG_MODEL || frame->msg != MSG_FUNCTION)
+    valid = valid && ++parent->n_allowed <= MAX_ALLOWED_PARTS;
+  self->allowance = valid ? self->allowance + allowances[frame->msg] : frame->allowance;
+}
+
+static void
+leave (Scanner *self, const Frame *frame, Frame *parent)
+{
+  allow (self, frame, parent);
   if (frame->msg == MSG_TENSOR)
     {
       guint32 index = self->tensors->len;
@@ -374,7 +456,7 @@ scan (Scanner *self, gsize size, GError **error)
   guint depth = 0;
   gsize position = 0;
 
-  stack[0] = (Frame){ MSG_MODEL, 0, size, 0, 0, 0 };
+  stack[0] = (Frame){ .msg = MSG_MODEL, .end = size };
   for (;;)
     {
       Frame *frame = &stack[depth];
@@ -390,7 +472,7 @@ scan (Scanner *self, gsize size, GError **error)
             }
           if (depth == 0)
             return TRUE;
-          leave (self, frame);
+          leave (self, frame, &stack[depth - 1]);
           depth--;
           continue;
         }
@@ -407,13 +489,23 @@ scan (Scanner *self, gsize size, GError **error)
               return FALSE;
             }
           frame->seen |= bit;
+          if (field.end > field.body)
+            frame->filled |= BIT (field.number);
+          const guint32 defines = frame->msg == MSG_NODE     ? ORTRAIN_NODE_OUTPUT
+                                  : frame->msg == MSG_TENSOR ? ORTRAIN_TENSOR_NAME
+                                                             : 1;
+          if (field.number == defines && frame->name == frame->name_end && field.type == ORTRAIN_WIRE_BYTES)
+            {
+              frame->name = field.body;
+              frame->name_end = field.end;
+            }
         }
       if (rule.kind == KIND_DATA)
         continue;
       self->n_items++;
       if (!check_scalar (self, frame, rule.kind, &field, error))
         return FALSE;
-      if (2 * (guint64) self->out->len > self->most_bytes || self->graph_bytes > self->most_bytes)
+      if (MAX (2 * (guint64) self->out->len, self->graph_bytes) > self->most_bytes + self->allowance)
         return TRUE; /* the caller says so */
       if (rule.kind == KIND_MSG)
         {
@@ -439,7 +531,7 @@ ortrain_wire_refuse_memory (const OrtrainWireScan *scan, gsize size, GError **er
 {
   g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
                "Reading the model needs more than %" G_GUINT64_FORMAT " bytes, 4 times its size of %" G_GSIZE_FORMAT
-               " and 64 MiB: it has %" G_GUINT64_FORMAT " messages %s",
+               ", 64 MiB and what valid nodes and tensors take: it has %" G_GUINT64_FORMAT " messages %s",
                scan->memory_limit, size, scan->n_most, scan->most);
   return FALSE;
 }
@@ -472,6 +564,10 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
                    size, ortrain_model_limits_get_max_model_bytes (limits));
       return FALSE;
     }
+  self.n_seen_bits = 4096;
+  while (self.n_seen_bits < MAX_SEEN_BITS && self.n_seen_bits / SEEN_BITS_PER_BYTE < size)
+    self.n_seen_bits *= 2;
+  g_autofree guint8 *seen_names = self.seen_names = g_malloc0 (self.n_seen_bits / 8);
   if (!scan (&self, size, error))
     return FALSE;
   result->n_nodes = self.n_nodes;
@@ -482,7 +578,7 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
         result->n_most = self.counts[msg];
       }
   /* The compact copy, in an array that grows by doubling, is gone when the graph is made. */
-  result->memory_limit = memory_limit (size);
+  result->memory_limit = memory_limit (size) + self.allowance;
   const guint64 others = MAX (self.graph_bytes, 2 * (guint64) self.out->len);
   if (others >= result->memory_limit)
     return ortrain_wire_refuse_memory (result, size, error);
