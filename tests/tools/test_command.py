@@ -535,6 +535,13 @@ class Work(unittest.TestCase):
         for loss in ("mse", "l1", "bce-with-logits"):
             ortrain("bench", "tables.onnx", "--steps", "1", "--batch", "2", "--loss", loss)
 
+        # a number that decides: one that the model compares it with
+        save("rate.onnx", [node(b"Equal", [b"rate", b"known"], b"c"), node(b"Where", [b"c", b"right", b"wrong"], b"shape"),
+                           node(b"Reshape", [b"x", b"shape"], b"d"), node(b"MatMul", [b"d", b"w"], b"y")],
+             [tensor(b"known", ints=[16000]), tensor(b"right", 2, ints=[-1, 8]), tensor(b"wrong", 2, ints=[-1, 7]), tensor(b"w", 8, 4)],
+             [value(b"x", b"n", 8), value(b"rate", dtype=INT64)], y)
+        check("rate.onnx", None, None)
+
     def test_info_of_open_sizes(self):
         save("unnamed.onnx", [node(b"Relu", [b"x"], b"y"), node(b"Relu", [b"a"], b"b")], [], [value(b"x", b"", b"?", 3), value(b"a", b"n")],
              [value(b"y", b"", b"", 3), value(b"b", b"n")])
