@@ -123,6 +123,18 @@ mark_value (OrtrainValue *value, gpointer data)
   ((gboolean *) data)[value->id] = TRUE;
 }
 
+gboolean
+ortrain_node_is_needed (const OrtrainNode *self, const gboolean *needed)
+{
+  for (guint k = 0; k < self->outputs->len; k++)
+    {
+      const OrtrainValue *output = self->outputs->pdata[k];
+      if (output != NULL && needed[output->id])
+        return TRUE;
+    }
+  return FALSE;
+}
+
 gboolean *
 ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guint n_values)
 {
@@ -132,13 +144,7 @@ ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guin
   for (guint i = self->nodes->len; i-- > 0;)
     {
       OrtrainNode *node = self->nodes->pdata[i];
-      gboolean live = FALSE;
-      for (guint k = 0; k < node->outputs->len && !live; k++)
-        {
-          OrtrainValue *output = node->outputs->pdata[k];
-          live = output != NULL && needed[output->id];
-        }
-      node->mark = live;
+      const gboolean live = ortrain_node_is_needed (node, needed);
       for (guint k = 0; k < node->inputs->len && live; k++)
         if (node->inputs->pdata[k] != NULL)
           needed[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
@@ -157,7 +163,11 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
       ortrain_graph_find_needed (self, (OrtrainValue *const *) self->outputs->pdata, self->outputs->len);
   guint n_dead = 0;
   for (guint i = 0; i < self->nodes->len; i++)
-    n_dead += !((OrtrainNode *) self->nodes->pdata[i])->mark;
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      node->mark = ortrain_node_is_needed (node, needed); /* ids move when nodes go */
+      n_dead += !node->mark;
+    }
   if (n_dead > 0)
     {
       g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self);

@@ -186,9 +186,10 @@ void ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint inde
 /* Whole-graph. */
 gboolean ortrain_graph_sort (OrtrainGraph *self,
                              GError **error); /* stable topological order; MODEL_ERROR_CYCLE names nodes */
-/* Beside the values of a sorted graph: whether these values are computed from it. Sets the marks of the nodes that they
- * need, and clears those of all others. */
+/* By the ids of the values of a sorted graph: whether these values are computed from it; then the same of a node. They
+ * only read: other threads may be reading the graph of a model too. */
 gboolean *ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guint n_values);
+gboolean ortrain_node_is_needed (const OrtrainNode *self, const gboolean *needed);
 guint ortrain_graph_remove_dead (OrtrainGraph *self); /* nodes and values that no output needs; inputs and
                                                          parameters stay; returns the number of nodes */
 typedef struct

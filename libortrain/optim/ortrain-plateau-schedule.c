@@ -20,6 +20,7 @@ struct _OrtrainPlateauSchedule
   guint patience;
   double threshold;
   double least_factor;
+  GMutex lock; /* of what follows: a trainer may observe while others ask for the learning rate */
   gboolean observed;
   double best;
   double factor;
@@ -44,14 +45,16 @@ static gboolean
 ortrain_plateau_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, double *factor, GError **error)
 {
   OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
+  g_mutex_lock (&self->lock);
   *factor = self->factor;
+  g_mutex_unlock (&self->lock);
   return TRUE;
 }
 
+/* Called with the lock held. */
 static void
-ortrain_plateau_schedule_observe (OrtrainLrSchedule *schedule, double metric)
+observe (OrtrainPlateauSchedule *self, double metric)
 {
-  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
   if (!self->observed || metric < self->best - self->threshold * fabs (self->best))
     {
       self->best = metric;
@@ -66,11 +69,23 @@ ortrain_plateau_schedule_observe (OrtrainLrSchedule *schedule, double metric)
     }
 }
 
+static void
+ortrain_plateau_schedule_observe (OrtrainLrSchedule *schedule, double metric)
+{
+  OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
+  g_mutex_lock (&self->lock);
+  observe (self, metric);
+  g_mutex_unlock (&self->lock);
+}
+
 static GVariant *
 ortrain_plateau_schedule_save_state (OrtrainLrSchedule *schedule)
 {
   OrtrainPlateauSchedule *self = ORTRAIN_PLATEAU_SCHEDULE (schedule);
-  return g_variant_new ("(bddu)", self->observed, self->best, self->factor, self->n_bad);
+  g_mutex_lock (&self->lock);
+  GVariant *state = g_variant_new ("(bddu)", self->observed, self->best, self->factor, self->n_bad);
+  g_mutex_unlock (&self->lock);
+  return state;
 }
 
 static gboolean
@@ -85,11 +100,21 @@ ortrain_plateau_schedule_load_state (OrtrainLrSchedule *schedule, GVariant *stat
   g_variant_get (state, "(bddu)", &observed, &best, &factor, &n_bad);
   if (!isfinite (factor) || factor < 0)
     return FALSE;
+  g_mutex_lock (&self->lock);
   self->observed = observed;
   self->best = best;
   self->factor = factor;
   self->n_bad = n_bad;
+  g_mutex_unlock (&self->lock);
   return TRUE;
+}
+
+static void
+ortrain_plateau_schedule_finalize (GObject *object)
+{
+  g_mutex_clear (&ORTRAIN_PLATEAU_SCHEDULE (object)->lock);
+
+  G_OBJECT_CLASS (ortrain_plateau_schedule_parent_class)->finalize (object);
 }
 
 static void
@@ -97,6 +122,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
+  object_class->finalize = ortrain_plateau_schedule_finalize;
   object_class->get_property = ortrain_field_get_property;
   object_class->set_property = ortrain_field_set_property;
   ORTRAIN_LR_SCHEDULE_CLASS (klass)->evaluate = ortrain_plateau_schedule_evaluate;
@@ -142,6 +168,7 @@ static void
 ortrain_plateau_schedule_init (OrtrainPlateauSchedule *self)
 {
   ortrain_field_init_all (self, properties, N_PROPERTIES);
+  g_mutex_init (&self->lock);
   self->factor = 1.0;
 }
 

@@ -45,11 +45,11 @@ ortrain_node_find_block (const OrtrainNode *node)
 OrtrainNode *
 ortrain_graph_find_blocked (OrtrainGraph *graph, OrtrainValue *output)
 {
-  g_autofree gboolean *needed G_GNUC_UNUSED = ortrain_graph_find_needed (graph, &output, 1);
+  g_autofree gboolean *needed = ortrain_graph_find_needed (graph, &output, 1);
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      if (node->mark && ortrain_node_find_block (node).reason != NULL)
+      if (ortrain_node_is_needed (node, needed) && ortrain_node_find_block (node).reason != NULL)
         return node;
     }
   return NULL;

@@ -269,7 +269,8 @@ current_factor (OrtrainTrainingSession *self, guint64 step, double *factor, GErr
  * ortrain_training_session_get_current_learning_rate:
  * @self: a session
  *
- * Gets the learning rate that the next update will use, with the schedule and without the groups.
+ * Gets the learning rate that the next update will use, with the schedule and without the groups. It may be asked for
+ * on any thread, also while a call runs; a schedule of your own is then evaluated on the thread that asks.
  *
  * Returns: the learning rate; not a number if the schedule fails, as the next update then will
  */

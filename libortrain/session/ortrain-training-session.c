@@ -197,8 +197,10 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
     }
   free_executors (self->executors);
   memcpy (self->executors, executors, sizeof executors);
+  g_mutex_lock (&self->lock);
   self->declared_graph = self->graph;
   self->graph = g_steal_pointer (&graph);
+  g_mutex_unlock (&self->lock);
   return TRUE;
 }
 
@@ -422,7 +424,10 @@ OrtrainGraph *
 ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
-  return self->graph != NULL ? self->graph->training : NULL;
+  g_mutex_lock (&self->lock);
+  OrtrainGraph *graph = self->graph != NULL ? self->graph->training : NULL;
+  g_mutex_unlock (&self->lock);
+  return graph;
 }
 
 /**
@@ -438,7 +443,10 @@ char **
 ortrain_training_session_get_notes (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
-  return self->graph != NULL ? g_strdupv (self->graph->notes) : g_new0 (char *, 1);
+  g_mutex_lock (&self->lock);
+  char **notes = self->graph != NULL ? g_strdupv (self->graph->notes) : g_new0 (char *, 1);
+  g_mutex_unlock (&self->lock);
+  return notes;
 }
 
 /**
@@ -526,7 +534,7 @@ ortrain_training_session_dispose (GObject *object)
   OrtrainTrainingSession *self = ORTRAIN_TRAINING_SESSION (object);
 
   /* In the middle of a call the memory is still in use; it goes with the last reference, which calls hold too. */
-  if (g_atomic_int_get (&self->busy))
+  if (!g_atomic_int_compare_and_exchange (&self->busy, 0, 1))
     {
       G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);
       return;
@@ -535,12 +543,14 @@ ortrain_training_session_dispose (GObject *object)
   free_executors (self->executors);
   g_mutex_lock (&self->lock);
   g_clear_object (&self->plan);
+  OrtrainTrainingGraph *graph = g_steal_pointer (&self->graph);
   g_mutex_unlock (&self->lock);
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
-  g_clear_pointer (&self->graph, ortrain_training_graph_free);
+  g_clear_pointer (&graph, ortrain_training_graph_free);
   g_clear_pointer (&self->declared_graph, ortrain_training_graph_free);
   g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
+  g_atomic_int_set (&self->busy, 0);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);
 }
@@ -585,7 +595,9 @@ ortrain_training_session_get_property (GObject *object, guint property_id, GValu
       g_mutex_unlock (&self->lock);
       break;
     case PROP_TRAINING_GRAPH:
-      g_value_set_object (value, ortrain_training_session_get_training_graph (self));
+      g_mutex_lock (&self->lock);
+      g_value_set_object (value, self->graph != NULL ? self->graph->training : NULL);
+      g_mutex_unlock (&self->lock);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);

@@ -41,7 +41,7 @@ find_cxx_at_start (void)
   dl_iterate_phdr (find_cxx, NULL);
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* which has an allocator of its own */
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* which have allocators of their own */
 void *
 malloc (size_t size)
 {

@@ -25,6 +25,53 @@ find (const char *name)
   type name parameters;                                                                                                \
   __attribute__ ((visibility ("default"))) type name parameters
 
+/* Where GLib frees, under a lock that is not seen, what another thread has allocated: that is not looked at. */
+void AnnotateIgnoreReadsBegin (const char *file, int line);
+void AnnotateIgnoreReadsEnd (const char *file, int line);
+void AnnotateIgnoreWritesBegin (const char *file, int line);
+void AnnotateIgnoreWritesEnd (const char *file, int line);
+
+static __thread guint in_glib;
+
+static void
+enter_glib (void)
+{
+  if (in_glib++ > 0)
+    return;
+  AnnotateIgnoreReadsBegin (__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin (__FILE__, __LINE__);
+}
+
+static void
+leave_glib (void)
+{
+  if (--in_glib > 0)
+    return;
+  AnnotateIgnoreWritesEnd (__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd (__FILE__, __LINE__);
+}
+
+/* A callback of the program, out of GLib: how deep it was there. */
+static guint
+leave_glib_for_callback (void)
+{
+  guint depth = in_glib;
+  if (depth > 0)
+    {
+      in_glib = 1;
+      leave_glib ();
+    }
+  return depth;
+}
+
+static void
+return_to_glib (guint depth)
+{
+  if (depth > 0)
+    enter_glib ();
+  in_glib = depth;
+}
+
 /* ---- Locks ---- */
 
 #define LOCK(kind, type, lock_name, unlock_name)                                                                       \
@@ -117,28 +164,57 @@ DEFINE (void, g_once_init_leave, (volatile void *location, gsize result))
   pthread_mutex_unlock (&once_lock);
 }
 
-/* Classes are made once, below locks of GObject: by whom, and before whose first object, is all one. */
-static char classes;
+/* Classes are made once, below locks of GObject. Each thread waits for a class before its first object of that type, and
+ * for nothing at later ones: objects that are made by two threads order nothing between them. */
+static pthread_mutex_t class_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static __thread GType known_classes[512];
+
+static void
+wait_for_class (GType type)
+{
+  guint i = 0;
+  while (known_classes[i] != 0 && known_classes[i] != type)
+    if (++i == G_N_ELEMENTS (known_classes))
+      __builtin_trap ();
+  if (known_classes[i] == type)
+    return;
+  known_classes[i] = type;
+  pthread_mutex_lock (&class_lock);
+  g_type_class_ref (type); /* as long as the program */
+  pthread_mutex_unlock (&class_lock);
+}
 
 DEFINE (gpointer, g_object_new, (GType type, const char *first, ...))
 {
   va_list args;
+  wait_for_class (type);
   va_start (args, first);
-  ACQUIRE (&classes);
   gpointer object = g_object_new_valist (type, first, args);
-  RELEASE (&classes);
   va_end (args);
   return object;
 }
 
-/* ---- Counted references: whoever drops the last one has seen what all others did ---- */
+/* ---- Counted references: whoever drops the last one has seen what all others did; others have not ---- */
 
+static __attribute__ ((no_sanitize_thread)) gboolean
+drop_one_of_several (gint *ref_count)
+{
+  gint n = __atomic_load_n (ref_count, __ATOMIC_SEQ_CST);
+  while (n > 1)
+    if (__atomic_compare_exchange_n (ref_count, &n, n - 1, FALSE, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+      return TRUE;
+  return FALSE;
+}
+
+/* (toggle references, of which language bindings alone make use, are not looked at) */
 DEFINE (void, g_object_unref, (gpointer object))
 {
   static __typeof__ (&g_object_unref) real;
   if (__atomic_load_n (&real, __ATOMIC_RELAXED) == NULL)
     __atomic_store_n (&real, REAL (g_object_unref), __ATOMIC_RELAXED);
   RELEASE (object);
+  if (drop_one_of_several ((gint *) &((GObject *) object)->ref_count))
+    return;
   ACQUIRE (object);
   real (object);
 }
@@ -164,11 +240,47 @@ DEFINE (void, g_async_queue_push, (GAsyncQueue * queue, gpointer data))
   REAL (g_async_queue_push) (queue, data);
 }
 
-DEFINE (gpointer, g_async_queue_pop, (GAsyncQueue * queue))
+#define POP(name)                                                                                                      \
+  DEFINE (gpointer, name, (GAsyncQueue * queue))                                                                       \
+  {                                                                                                                    \
+    gpointer data = REAL (name) (queue);                                                                               \
+    if (data != NULL)                                                                                                  \
+      ACQUIRE (data);                                                                                                  \
+    return data;                                                                                                       \
+  }
+
+POP (g_async_queue_pop)
+POP (g_async_queue_try_pop)
+
+/* Strings that all threads share are never written to once they are there. */
+DEFINE (char *, g_ref_string_new_intern, (const char *text))
 {
-  gpointer data = REAL (g_async_queue_pop) (queue);
-  ACQUIRE (data);
-  return data;
+  enter_glib ();
+  char *string = REAL (g_ref_string_new_intern) (text);
+  leave_glib ();
+  return string;
+}
+
+DEFINE (void, g_ref_string_release, (char *string))
+{
+  enter_glib ();
+  REAL (g_ref_string_release) (string);
+  leave_glib ();
+}
+
+DEFINE (void, g_main_loop_run, (GMainLoop * loop))
+{
+  enter_glib ();
+  REAL (g_main_loop_run) (loop);
+  leave_glib ();
+}
+
+DEFINE (gboolean, g_main_context_iteration, (GMainContext * context, gboolean may_block))
+{
+  enter_glib ();
+  gboolean dispatched = REAL (g_main_context_iteration) (context, may_block);
+  leave_glib ();
+  return dispatched;
 }
 
 typedef struct
@@ -239,18 +351,23 @@ static gboolean
 run_callback (gpointer data)
 {
   Callback *callback = data;
+  guint depth = leave_glib_for_callback ();
   ACQUIRE (callback);
-  return callback->func (callback->data);
+  gboolean stays = callback->func (callback->data);
+  return_to_glib (depth);
+  return stays;
 }
 
 static void
 free_callback (gpointer data)
 {
   Callback *callback = data;
+  guint depth = leave_glib_for_callback ();
   ACQUIRE (callback);
   if (callback->notify != NULL)
     callback->notify (callback->data);
   g_free (callback);
+  return_to_glib (depth);
 }
 
 DEFINE (void, g_source_set_callback, (GSource * source, GSourceFunc func, gpointer data, GDestroyNotify notify))
