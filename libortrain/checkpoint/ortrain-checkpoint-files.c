@@ -6,6 +6,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-json-private.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -87,7 +88,7 @@ plan_file (GPtrArray *names, char *name, GError **error)
   g_autofree char *owned = name;
   if (g_ptr_array_find_with_equal_func (names, name, g_str_equal, NULL))
     g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "The checkpoint has two files '%s'",
-                 name);
+                 ortrain_text_show (name));
   else if (names->len >= ORTRAIN_MANIFEST_MAX_FILES)
     g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
                  "The checkpoint has more than %u files; make max-shard-bytes larger", ORTRAIN_MANIFEST_MAX_FILES);

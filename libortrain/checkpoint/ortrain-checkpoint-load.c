@@ -4,6 +4,7 @@
 #include "checkpoint/ortrain-checkpoint-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-files-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -68,7 +69,7 @@ add_files (JsonNode *list, const OrtrainFolder *data, GArray *files, GError **er
         if (g_str_equal (g_array_index (files, File, k).name, file.name))
           {
             g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                         "the manifest has the file %s twice", file.name);
+                         "the manifest has the file %s twice", ortrain_text_show (file.name));
             return FALSE;
           }
       file.bytes = ortrain_folder_map (data, file.name, error);
@@ -86,15 +87,16 @@ check_file (const File *file, GError **error)
   if (file->n_bytes < 0 || found != (guint64) file->n_bytes)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                   "%s has %" G_GSIZE_FORMAT " bytes, the manifest says %" G_GINT64_FORMAT, file->name, found,
-                   file->n_bytes);
+                   "%s has %" G_GSIZE_FORMAT " bytes, the manifest says %" G_GINT64_FORMAT,
+                   ortrain_text_show (file->name), found, file->n_bytes);
       return FALSE;
     }
   g_autofree char *sum = g_strdup_printf ("%08x", ortrain_crc32 (0, g_bytes_get_data (file->bytes, NULL), found));
   if (g_str_equal (sum, file->crc))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "%s has the checksum %s, the manifest says %s", file->name, sum, file->crc);
+               "%s has the checksum %s, the manifest says %s", ortrain_text_show (file->name), ortrain_text_show (sum),
+               ortrain_text_show (file->crc));
   return FALSE;
 }
 
@@ -110,7 +112,7 @@ read_section (const File *files, guint n_files, OrtrainTensorDict *tensors, GErr
       if (!ortrain_safetensors_parse (files[i].bytes, shard, NULL, error) ||
           !ortrain_mapped_file_check_address (g_bytes_get_data (files[i].bytes, NULL), error))
         {
-          g_prefix_error (error, "%s: ", files[i].name);
+          g_prefix_error (error, "%s: ", ortrain_text_show (files[i].name));
           return FALSE;
         }
       expected += ortrain_tensor_dict_get_size (shard);
@@ -214,8 +216,8 @@ read_manifest (OrtrainCheckpointContents *self, JsonObject *manifest, const Ortr
   if (data.fd < 0)
     {
       int code = errno;
-      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: opening it failed: %s", name,
-                   g_strerror (code));
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: opening it failed: %s",
+                   ortrain_text_show (name), g_strerror (code));
       return FALSE;
     }
   data.path = g_build_filename (root->path, name, NULL);

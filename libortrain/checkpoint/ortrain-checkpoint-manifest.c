@@ -6,6 +6,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-json-private.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +133,7 @@ check_text (const char *data, gsize size, gboolean needed, GError **error)
   if (g_str_equal (found, sum))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "the manifest has the checksum %s, it says %s", sum, found);
+               "the manifest has the checksum %s, it says %s", ortrain_text_show (sum), ortrain_text_show (found));
   return FALSE;
 }
 

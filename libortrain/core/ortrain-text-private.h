@@ -13,3 +13,6 @@ char *ortrain_text_quote_within (const char *text, gsize max);
  * until it has asked for this many more. NULL is "". */
 #define ORTRAIN_TEXT_N_SHOWN 16
 const char *ortrain_text_show (const char *text);
+/* Of several names, each of which was shown already: as many as a message has space for. */
+#define ORTRAIN_TEXT_LIST_MAX 600
+const char *ortrain_text_show_list (const char *text);

@@ -99,15 +99,15 @@ shown_free (gpointer data)
 
 static GPrivate shown_of_thread = G_PRIVATE_INIT (shown_free);
 
-const char *
-ortrain_text_show (const char *text)
+static const char *
+show (const char *text, gsize max)
 {
   gsize n = 0;
   if (text == NULL)
     return "";
-  while (n <= ORTRAIN_TEXT_MAX && text[n] >= 0x20 && text[n] < 0x7f)
+  while (n <= max && text[n] >= 0x20 && text[n] < 0x7f)
     n++;
-  if (n <= ORTRAIN_TEXT_MAX && text[n] == '\0')
+  if (n <= max && text[n] == '\0')
     return text;
   Shown *shown = g_private_get (&shown_of_thread);
   if (shown == NULL)
@@ -117,7 +117,20 @@ ortrain_text_show (const char *text)
     }
   char **place = &shown->texts[shown->next];
   shown->next = (shown->next + 1) % ORTRAIN_TEXT_N_SHOWN;
+  char *quoted = ortrain_text_quote_within (text, max);
   g_free (*place);
-  *place = ortrain_text_quote (text);
-  return *place;
+  *place = quoted;
+  return quoted;
+}
+
+const char *
+ortrain_text_show (const char *text)
+{
+  return show (text, ORTRAIN_TEXT_MAX);
+}
+
+const char *
+ortrain_text_show_list (const char *text)
+{
+  return show (text, ORTRAIN_TEXT_LIST_MAX);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "data/ortrain-csv-format-private.h"
 #include "data/ortrain-tensor-dataset.h"
 
@@ -212,13 +213,15 @@ take_column (Reader *r, guint t, const char *name, gboolean is_header, GError **
       g_autofree char *list = g_strjoinv ("', '", (char **) r->names->pdata);
       g_ptr_array_set_size (r->names, (int) r->names->len - 1);
       if (is_header)
-        return fail (r, error, "There is no column '%s'; there are '%s'", name, list);
-      return fail (r, error, "There is no column %s; without a header they are named by their numbers, 1 to %u", name,
-                   r->names->len);
+        return fail (r, error, "There is no column '%s'; there are '%s'", ortrain_text_show (name),
+                     ortrain_text_show_list (list));
+      return fail (r, error, "There is no column %s; without a header they are named by their numbers, 1 to %u",
+                   ortrain_text_show (name), r->names->len);
     }
   if (r->field_of[column] != UNUSED)
-    return fail (r, error, "The column '%s' is both '%s' and '%s'", name, r->fields[r->field_of[column]].tensor->name,
-                 r->fields[t].tensor->name);
+    return fail (r, error, "The column '%s' is both '%s' and '%s'", ortrain_text_show (name),
+                 ortrain_text_show (r->fields[r->field_of[column]].tensor->name),
+                 ortrain_text_show (r->fields[t].tensor->name));
   r->field_of[column] = t;
   r->fields[t].n_columns++;
   return TRUE;
@@ -238,11 +241,11 @@ check_columns (Reader *r, const Field *field, GError **error)
         known = 0;
     }
   if (field->n_columns == 0)
-    return fail (r, error, "No column is left for '%s'", tensor->name);
+    return fail (r, error, "No column is left for '%s'", ortrain_text_show (tensor->name));
   if (tensor->dims == NULL || (open ? known > 0 && field->n_columns % known == 0 : known == field->n_columns))
     return TRUE;
   return fail (r, error, "'%s' has %" G_GINT64_FORMAT " numbers%s an item in the model, and %u column%s here",
-               tensor->name, known, open ? ", or a multiple of it," : "", field->n_columns,
+               ortrain_text_show (tensor->name), known, open ? ", or a multiple of it," : "", field->n_columns,
                field->n_columns == 1 ? "" : "s");
 }
 
@@ -281,7 +284,7 @@ assign_columns (Reader *r, gboolean is_header, GError **error)
     }
   if (n_rest > 1)
     return fail (r, error, "'%s' has no column of its name, and is not the only input without one",
-                 r->fields[rest].tensor->name);
+                 ortrain_text_show (r->fields[rest].tensor->name));
   for (guint c = 0; n_rest == 1 && c < r->names->len; c++)
     if (r->field_of[c] == UNUSED)
       {
@@ -303,16 +306,16 @@ read_value (Reader *r, guint column, GError **error)
   const char *name = r->names->pdata[column], *text = g_strstrip (r->cell->str);
   double value;
   if (*text == '\0')
-    return fail (r, error, "Column '%s' is empty", name);
+    return fail (r, error, "Column '%s' is empty", ortrain_text_show (name));
   if (field->texts != NULL)
     {
       g_ptr_array_add (field->texts, g_strdup (text));
       return TRUE;
     }
   if (!parse_number (text, &value))
-    return fail (r, error, "Column '%s': “%s” is not a number", name, text);
+    return fail (r, error, "Column '%s': “%s” is not a number", ortrain_text_show (name), text);
   if (!isfinite (value) || (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32 && fabs (value) > FLT_MAX))
-    return fail (r, error, "Column '%s': “%s” is not a finite number of %s", name, text,
+    return fail (r, error, "Column '%s': “%s” is not a finite number of %s", ortrain_text_show (name), text,
                  ortrain_dtype_get_name (field->tensor->dtype));
   if (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT64)
     g_array_append_val (field->values, value);
@@ -324,7 +327,8 @@ read_value (Reader *r, guint column, GError **error)
   else
     {
       if (value != floor (value) || fabs (value) > NUMERIC_LIMIT)
-        return fail (r, error, "Column '%s': %s is not a whole number, as '%s' takes", name, text, field->tensor->name);
+        return fail (r, error, "Column '%s': %s is not a whole number, as '%s' takes", ortrain_text_show (name), text,
+                     ortrain_text_show (field->tensor->name));
       gint64 whole = (gint64) value;
       g_array_append_val (field->values, whole);
     }
@@ -417,13 +421,13 @@ number_classes (Reader *r, Field *field, GError **error)
       return fail (r, error,
                    "Column '%s': %s is not a whole number, as the number of a class is; losses for numbers are mse, l1 "
                    "and huber",
-                   column, (const char *) field->texts->pdata[first_broken]);
+                   ortrain_text_show (column), ortrain_text_show ((const char *) field->texts->pdata[first_broken]));
     }
   if (format->has_numbers && first_text < n)
     {
       r->line = g_array_index (r->lines, gint64, first_text / n_columns);
-      return fail (r, error, "Column '%s': “%s” is not a whole number, as the classes of the file before are", column,
-                   (const char *) field->texts->pdata[first_text]);
+      return fail (r, error, "Column '%s': “%s” is not a whole number, as the classes of the file before are",
+                   ortrain_text_show (column), ortrain_text_show ((const char *) field->texts->pdata[first_text]));
     }
   if (format->classes == NULL && n_numbers == n)
     {
@@ -447,8 +451,9 @@ number_classes (Reader *r, Field *field, GError **error)
         {
           g_autofree char *list = g_strjoinv ("', '", format->classes);
           r->line = g_array_index (r->lines, gint64, i / n_columns);
-          return fail (r, error, "Column '%s': “%s” is not one of the %u classes, '%.200s'", column,
-                       (const char *) field->texts->pdata[i], g_strv_length (format->classes), list);
+          return fail (r, error, "Column '%s': “%s” is not one of the %u classes, '%s'", ortrain_text_show (column),
+                       ortrain_text_show ((const char *) field->texts->pdata[i]), g_strv_length (format->classes),
+                       ortrain_text_show_list (list));
         }
       gint64 whole = GPOINTER_TO_UINT (number);
       g_array_append_val (field->values, whole);
@@ -519,7 +524,7 @@ parse (Reader *r, GError **error)
       g_autoptr (OrtrainTensor) tensor = make_tensor (r, &r->fields[t], error);
       if (tensor == NULL)
         {
-          g_prefix_error (error, "%s: '%s': ", r->path, r->fields[t].tensor->name);
+          g_prefix_error (error, "%s: '%s': ", r->path, ortrain_text_show (r->fields[t].tensor->name));
           return NULL;
         }
       ortrain_tensor_dict_set (tensors, r->fields[t].tensor->name, tensor);

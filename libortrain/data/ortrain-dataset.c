@@ -3,6 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-home-private.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -104,8 +105,8 @@ stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize 
         {
           g_autofree char *text = ortrain_tensor_to_string (from);
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                       "item %" G_GUINT64_FORMAT " has %s: %s, which does not fit the others of its batch", index, name,
-                       text);
+                       "item %" G_GUINT64_FORMAT " has %s: %s, which does not fit the others of its batch", index,
+                       ortrain_text_show (name), text);
           return FALSE;
         }
       gsize n_bytes = ortrain_tensor_get_n_bytes (from);

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>
@@ -84,7 +85,7 @@ ortrain_tensor_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indic
       OrtrainTensor *out = from != NULL ? prepare (batch, name, conversion.dtype, dims, rank, error) : NULL;
       if (out == NULL)
         {
-          g_prefix_error (error, "%s: ", name);
+          g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
         }
       guint8 *to = ortrain_tensor_peek_writable (out);
@@ -191,7 +192,8 @@ ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
               ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                        "the first dimensions differ: %s has shape %s, %s has shape %s",
-                       ortrain_tensor_dict_get_name (tensors, 0), a, ortrain_tensor_dict_get_name (tensors, i), b);
+                       ortrain_text_show (ortrain_tensor_dict_get_name (tensors, 0)), a,
+                       ortrain_text_show (ortrain_tensor_dict_get_name (tensors, i)), b);
           return NULL;
         }
     }
@@ -275,7 +277,7 @@ ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, con
   if (g_str_equal (image_name, label_name))
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "images and labels are both called %s",
-                   image_name);
+                   ortrain_text_show (image_name));
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
@@ -336,13 +338,15 @@ ortrain_tensor_dataset_set_conversion (OrtrainTensorDataset *self, const char *n
         if (!isfinite (scale) || !ortrain_dtype_is_convertible (from) || !ortrain_dtype_is_convertible (dtype))
           {
             g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s: %s cannot be converted to %s * %g",
-                         name, ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype), scale);
+                         ortrain_text_show (name), ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype),
+                         scale);
             return FALSE;
           }
         self->conversions[i] = (Conversion){ dtype, scale };
         return TRUE;
       }
-  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "the dataset has no tensor %s", name);
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "the dataset has no tensor %s",
+               ortrain_text_show (name));
   return FALSE;
 }
 

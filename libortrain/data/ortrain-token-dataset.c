@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -129,7 +130,7 @@ ortrain_token_dataset_new (OrtrainTensor *tokens, guint sequence_length, const c
   if (g_str_equal (input_name, label_name))
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "inputs and labels are both called %s",
-                   input_name);
+                   ortrain_text_show (input_name));
       return NULL;
     }
   if (ortrain_tensor_get_n_elements (tokens) <= (gint64) sequence_length)

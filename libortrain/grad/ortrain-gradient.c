@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-gradient-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 
 /* Reverse accumulation. A value is active when it depends on a wanted value and the loss depends on it, both through
@@ -112,7 +113,7 @@ refuse (GPtrArray *obstacles, GError **error)
     }
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
                "There is no gradient for %u node%s between the trained values and the loss: %s", obstacles->len,
-               obstacles->len == 1 ? "" : "s", list->str);
+               obstacles->len == 1 ? "" : "s", ortrain_text_show_list (list->str));
   return FALSE;
 }
 
@@ -155,12 +156,12 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
   g_autoptr (GString) unused = g_string_new (NULL);
   for (guint i = 0; i < n_wanted; i++)
     if (!is_active (&activity, wanted[i]))
-      g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", wanted[i]->name);
+      g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", ortrain_text_show (wanted[i]->name));
   if (unused->len > 0)
     {
       activity_clear (&activity);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT, "The loss does not depend on %s",
-                   unused->str);
+                   ortrain_text_show_list (unused->str));
       return FALSE;
     }
 
@@ -233,7 +234,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
       if (list == NULL)
         {
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT, "The loss does not depend on '%s'",
-                       wanted[i]->name);
+                       ortrain_text_show (wanted[i]->name));
           ok = FALSE;
           break;
         }

@@ -2,6 +2,7 @@
 #include "grad/ortrain-loss-private.h"
 
 #include "core/ortrain-home-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <math.h>
@@ -277,7 +278,8 @@ ortrain_loss_widen (OrtrainGraph *graph, OrtrainValue *value, GError **error)
   if (!ortrain_dtype_is_floating (value->dtype))
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "a loss needs a floating type, but '%s' is %s", value->name, ortrain_dtype_get_name (value->dtype));
+                   "a loss needs a floating type, but '%s' is %s", ortrain_text_show (value->name),
+                   ortrain_dtype_get_name (value->dtype));
       return NULL;
     }
   OrtrainAttributes *attributes = ortrain_attributes_new ();
@@ -293,7 +295,7 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   if (name == NULL || *name == '\0')
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' has no target name",
-                   G_OBJECT_TYPE_NAME (self), ortrain_loss_get_output (self));
+                   G_OBJECT_TYPE_NAME (self), ortrain_text_show (ortrain_loss_get_output (self)));
       return NULL;
     }
   OrtrainValue *value = ortrain_graph_find_value (graph, name);
@@ -306,14 +308,15 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   if (value->kind != ORTRAIN_VALUE_INPUT)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "the target '%s' of %s has the name of another value of the model", name, G_OBJECT_TYPE_NAME (self));
+                   "the target '%s' of %s has the name of another value of the model", ortrain_text_show (name),
+                   G_OBJECT_TYPE_NAME (self));
       return NULL;
     }
   if (value->dtype != dtype)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                    "%s needs target '%s' as %s, but the graph has an input of that name with %s",
-                   G_OBJECT_TYPE_NAME (self), name, ortrain_dtype_get_name (dtype),
+                   G_OBJECT_TYPE_NAME (self), ortrain_text_show (name), ortrain_dtype_get_name (dtype),
                    ortrain_dtype_get_name (value->dtype));
       return NULL;
     }
@@ -330,10 +333,11 @@ find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
     return value;
   g_autoptr (GString) names = g_string_new (NULL);
   for (guint i = 0; i < graph->outputs->len; i++)
-    g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", ((OrtrainValue *) graph->outputs->pdata[i])->name);
+    g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "",
+                            ortrain_text_show (((OrtrainValue *) graph->outputs->pdata[i])->name));
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                "%s asks for output '%s', which the model does not have; it has %s", G_OBJECT_TYPE_NAME (self),
-               name != NULL ? name : "", names->str);
+               ortrain_text_show (name), ortrain_text_show_list (names->str));
   return NULL;
 }
 
@@ -373,10 +377,10 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
     {
       if (local_error == NULL) /* a method written in a scripting language may fail without saying why */
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' could not be built",
-                     G_OBJECT_TYPE_NAME (self), output->name);
+                     G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
       else
         g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
-                                    "%s on output '%s': ", G_OBJECT_TYPE_NAME (self), output->name);
+                                    "%s on output '%s': ", G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
       return NULL;
     }
   if (!ortrain_dtype_is_floating (loss->dtype) || loss->rank != 0)
@@ -384,7 +388,7 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
       g_autofree char *description = ortrain_value_describe (loss);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
                    "%s on output '%s' must be a scalar of a floating type, but it is %s", G_OBJECT_TYPE_NAME (self),
-                   output->name, description);
+                   ortrain_text_show (output->name), description);
       return NULL;
     }
   double weight = ortrain_loss_get_weight (self);

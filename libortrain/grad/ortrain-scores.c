@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-scores-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "grad/ortrain-loss-private.h"
 
 #define MAX_CHAIN 32
@@ -101,12 +102,13 @@ ortrain_scores_find (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *outpu
                    "it ends in %s along axis %" G_GINT64_FORMAT
                    " of '%s', which is not known to be axis %d of the output, where the loss has its classes; set the "
                    "axis of the loss, or name another value as its output",
-                   text, ortrain_attributes_get_int (node->attributes, "axis", -1), scores->name, axis);
+                   text, ortrain_attributes_get_int (node->attributes, "axis", -1), ortrain_text_show (scores->name),
+                   axis);
       return NULL;
     }
-  g_autofree char *note =
-      g_strdup_printf ("'%s' is the %s of '%s': %s is computed from '%s'; the output stays as it is", output->name,
-                       node->op_type, scores->name, G_OBJECT_TYPE_NAME (loss), scores->name);
+  g_autofree char *note = g_strdup_printf (
+      "'%s' is the %s of '%s': %s is computed from '%s'; the output stays as it is", ortrain_text_show (output->name),
+      node->op_type, ortrain_text_show (scores->name), G_OBJECT_TYPE_NAME (loss), ortrain_text_show (scores->name));
   ortrain_graph_add_note (graph, note);
   return repeat_views (graph, scores, chain, error);
 }

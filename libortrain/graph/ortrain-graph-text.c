@@ -20,7 +20,7 @@ append_attributes (GString *string, const OrtrainAttributes *attributes)
   for (guint i = 0; i < n; i++)
     {
       const OrtrainAttribute *a = ortrain_attributes_get_nth (attributes, i);
-      g_string_append_printf (string, "%s%s=", i == 0 ? " {" : ", ", a->name);
+      g_string_append_printf (string, "%s%s=", i == 0 ? " {" : ", ", ortrain_text_show (a->name));
       gsize shown = MIN (a->n, 8);
       switch (a->kind)
         {
@@ -32,8 +32,7 @@ append_attributes (GString *string, const OrtrainAttributes *attributes)
           break;
         case ORTRAIN_ATTRIBUTE_STRING:
           {
-            g_autofree char *text = g_strescape (a->v.s, NULL);
-            g_string_append_printf (string, "'%.80s'", text);
+            g_string_append_printf (string, "'%s'", ortrain_text_show (a->v.s));
             break;
           }
         case ORTRAIN_ATTRIBUTE_INTS:
@@ -76,7 +75,7 @@ static char *
 describe (const OrtrainValue *value, GPtrArray *legend)
 {
   g_autofree char *shape = ortrain_dims_to_readable (value->dims, value->rank, legend);
-  return g_strdup_printf ("%s: %s %s", value->name, ortrain_dtype_get_name (value->dtype), shape);
+  return g_strdup_printf ("%s: %s %s", ortrain_text_show (value->name), ortrain_dtype_get_name (value->dtype), shape);
 }
 
 /**
@@ -94,7 +93,7 @@ ortrain_graph_to_string (OrtrainGraph *self)
   g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), NULL);
   g_autoptr (GPtrArray) legend = g_ptr_array_new_with_free_func (g_free);
   GString *string = g_string_new (NULL);
-  g_string_append_printf (string, "graph %s (", self->name);
+  g_string_append_printf (string, "graph %s (", ortrain_text_show (self->name));
   for (guint i = 0; i < self->inputs->len; i++)
     {
       g_autofree char *text = describe (self->inputs->pdata[i], legend);
@@ -116,16 +115,18 @@ ortrain_graph_to_string (OrtrainGraph *self)
           g_autofree char *text = output != NULL ? describe (output, legend) : g_strdup ("_");
           g_string_append_printf (string, "%s%s", k > 0 ? ", " : "", text);
         }
-      g_string_append_printf (string, " = %s%s%s (", node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
+      g_string_append_printf (string, " = %s%s%s (", ortrain_text_show (node->domain),
+                              node->domain[0] != '\0' ? "::" : "", ortrain_text_show (node->op_type));
       for (guint k = 0; k < node->inputs->len; k++)
         {
           OrtrainValue *input = node->inputs->pdata[k];
-          g_string_append_printf (string, "%s%s", k > 0 ? ", " : "", input != NULL ? input->name : "_");
+          g_string_append_printf (string, "%s%s", k > 0 ? ", " : "",
+                                  ortrain_text_show (input != NULL ? input->name : "_"));
         }
       g_string_append_c (string, ')');
       append_attributes (string, node->attributes);
       if (node->name[0] != '\0')
-        g_string_append_printf (string, "  '%s'", node->name);
+        g_string_append_printf (string, "  '%s'", ortrain_text_show (node->name));
       g_string_append_c (string, '\n');
     }
   g_string_append (string, "  return ");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "graph/ortrain-array-model-private.h"
 #include "graph/ortrain-graph-private.h"
 
@@ -275,8 +276,8 @@ name_is_free (OrtrainGraph *self, const char *name, GError **error)
 {
   if (name[0] == '\0' || g_hash_table_contains (self->by_name, name))
     {
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The name '%s' is %s", name,
-                   name[0] == '\0' ? "empty" : "taken");
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The name '%s' is %s",
+                   ortrain_text_show (name), name[0] == '\0' ? "empty" : "taken");
       return FALSE;
     }
   return TRUE;
@@ -307,8 +308,8 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
   if (n_dims > ORTRAIN_MAX_RANK)
     {
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
-                   "Input '%s' would have %" G_GSIZE_FORMAT " dimensions, at most %d are possible", name, n_dims,
-                   ORTRAIN_MAX_RANK);
+                   "Input '%s' would have %" G_GSIZE_FORMAT " dimensions, at most %d are possible",
+                   ortrain_text_show (name), n_dims, ORTRAIN_MAX_RANK);
       return NULL;
     }
   OrtrainDim expressions[ORTRAIN_MAX_RANK];
@@ -371,7 +372,8 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
       if (values[i] == NULL && inputs[i][0] != '\0')
         {
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
-                       "There is no value '%s' for input %u of %s", inputs[i], i, op_type);
+                       "There is no value '%s' for input %u of %s", ortrain_text_show (inputs[i]), i,
+                       ortrain_text_show (op_type));
           return NULL;
         }
     }
@@ -383,7 +385,7 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
         if (outputs[i][0] != '\0' && g_str_equal (outputs[i], outputs[k]))
           {
             g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "Two outputs of %s are named '%s'",
-                         op_type, outputs[i]);
+                         ortrain_text_show (op_type), ortrain_text_show (outputs[i]));
             return NULL;
           }
     }
@@ -413,7 +415,8 @@ ortrain_graph_add_output (OrtrainGraph *self, const char *name, GError **error)
   OrtrainValue *value = g_hash_table_lookup (self->by_name, name);
   if (value == NULL)
     {
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "There is no value '%s'", name);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "There is no value '%s'",
+                   ortrain_text_show (name));
       return FALSE;
     }
   ortrain_graph_mark_output (self, value, TRUE);
@@ -442,7 +445,7 @@ ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error
       if (value != NULL && (value->uses->len > 0 || value->is_output))
         {
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The output '%s' of %s is still read",
-                       value->name, node->op_type);
+                       ortrain_text_show (value->name), ortrain_text_show (node->op_type));
           return FALSE;
         }
     }
@@ -484,7 +487,8 @@ ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainVal
           ortrain_node_set_input (use.node, use.index, value);
         }
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_CYCLE,
-                   "'%s' in the place of '%s' would make a cycle", replacement->name, value->name);
+                   "'%s' in the place of '%s' would make a cycle", ortrain_text_show (replacement->name),
+                   ortrain_text_show (value->name));
       return FALSE;
     }
   ortrain_value_replace_uses (value, replacement);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "core/ortrain-text-private.h"
+
 /**
  * OrtrainMemoryBlock:
  *
@@ -308,6 +310,6 @@ ortrain_memory_block_to_string (OrtrainMemoryBlock *self)
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_BLOCK (self), NULL);
 
   return g_strdup_printf ("%s: %s, %" G_GUINT64_FORMAT " bytes at %" G_GUINT64_FORMAT ", steps %d to %d",
-                          ortrain_memory_block_get_name (self), ortrain_memory_block_get_category (self), self->bytes,
-                          self->offset, self->first, self->last);
+                          ortrain_text_show (ortrain_memory_block_get_name (self)),
+                          ortrain_memory_block_get_category (self), self->bytes, self->offset, self->first, self->last);
 }

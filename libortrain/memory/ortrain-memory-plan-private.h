@@ -40,6 +40,9 @@ typedef struct
 const char *ortrain_category_get_nick (OrtrainCategory category);
 const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" */
 
+/* The blocks that a picture has; of more, the largest are drawn. */
+#define ORTRAIN_PICTURE_MAX_BLOCKS 20000
+
 /* A root that takes memory of the step: in the arena, with bytes. */
 static inline gboolean
 ortrain_plan_value_is_block (const OrtrainPlanValue *values, guint row)

@@ -3,6 +3,14 @@
 
 #include <json-glib/json-glib.h>
 
+/* Programs look names up: they are whole, and only what is no UTF-8 is replaced. */
+static void
+add_name (JsonBuilder *builder, const char *name)
+{
+  g_autofree char *valid = g_utf8_make_valid (name, -1);
+  json_builder_add_string_value (builder, valid);
+}
+
 static void
 add_bytes (JsonBuilder *builder, const char *name, guint64 bytes)
 {
@@ -48,7 +56,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
         continue;
       json_builder_begin_object (builder);
       json_builder_set_member_name (builder, "name");
-      json_builder_add_string_value (builder, value->name);
+      add_name (builder, value->name);
       json_builder_set_member_name (builder, "category");
       json_builder_add_string_value (builder, ortrain_category_get_nick (value->category));
       add_bytes (builder, "offset", value->offset);
@@ -69,7 +77,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
         add_bytes (builder, "step", s);
         add_bytes (builder, "recomputes", (guint64) self->steps[s].recomputes);
         json_builder_set_member_name (builder, "node");
-        json_builder_add_string_value (builder, self->steps[s].node->name);
+        add_name (builder, self->steps[s].node->name);
         json_builder_end_object (builder);
       }
   json_builder_end_array (builder);

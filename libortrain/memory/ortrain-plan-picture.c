@@ -83,15 +83,49 @@ append_line (GString *text, double x1, double y1, double x2, double y2, const ch
   g_string_append_printf (text, " %s/>\n", style);
 }
 
+static int
+compare_areas (gconstpointer pa, gconstpointer pb, gpointer data)
+{
+  const OrtrainMemoryPlan *self = data;
+  const guint ia = *(const guint *) pa, ib = *(const guint *) pb;
+  const OrtrainPlanValue *a = &self->values[ia], *b = &self->values[ib];
+  const double x = (double) a->bytes * ((double) a->last - a->first + 1);
+  const double y = (double) b->bytes * ((double) b->last - b->first + 1);
+  return x != y ? (x < y) - (x > y) : (ia > ib) - (ia < ib);
+}
+
+static int
+compare_rows (gconstpointer pa, gconstpointer pb)
+{
+  const guint a = *(const guint *) pa, b = *(const guint *) pb;
+  return (a > b) - (a < b);
+}
+
+/* The rows of the blocks to draw, the largest if there are too many for a picture; n_left_out: the others. */
+static GArray *
+choose_blocks (OrtrainMemoryPlan *self, guint *n_left_out)
+{
+  GArray *rows = g_array_new (FALSE, FALSE, sizeof (guint));
+  for (guint i = 0; i < self->n_values; i++)
+    if (ortrain_plan_value_is_block (self->values, i) && self->values[i].last >= self->values[i].first)
+      g_array_append_val (rows, i);
+  *n_left_out = rows->len > ORTRAIN_PICTURE_MAX_BLOCKS ? rows->len - ORTRAIN_PICTURE_MAX_BLOCKS : 0;
+  if (*n_left_out > 0)
+    {
+      g_array_sort_with_data (rows, compare_areas, self);
+      g_array_set_size (rows, ORTRAIN_PICTURE_MAX_BLOCKS);
+      g_array_sort (rows, compare_rows);
+    }
+  return rows;
+}
+
 static void
-append_blocks (GString *text, OrtrainMemoryPlan *self, double per_step, double per_byte)
+append_blocks (GString *text, OrtrainMemoryPlan *self, const GArray *rows, double per_step, double per_byte)
 {
   g_string_append (text, "<g id=\"blocks\" stroke=\"#ffffff\" stroke-width=\"0.4\">\n");
-  for (guint i = 0; i < self->n_values; i++)
+  for (guint i = 0; i < rows->len; i++)
     {
-      const OrtrainPlanValue *value = &self->values[i];
-      if (!ortrain_plan_value_is_block (self->values, i) || value->last < value->first)
-        continue;
+      const OrtrainPlanValue *value = &self->values[g_array_index (rows, guint, i)];
       double first = MAX (value->first, 0), last = MIN (value->last, (gint32) self->n_steps - 1);
       g_string_append (text, "<rect");
       append_attribute (text, "x", LEFT + first * per_step);
@@ -99,9 +133,9 @@ append_blocks (GString *text, OrtrainMemoryPlan *self, double per_step, double p
       append_attribute (text, "width", MAX ((last - first + 1) * per_step, 0.5));
       append_attribute (text, "height", MAX ((double) value->bytes * per_byte, 0.3));
       g_autofree char *size = format_size ((double) value->bytes);
-      g_autofree char *name = ortrain_text_quote (value->name); /* XML has no control characters */
       g_autofree char *title = g_markup_printf_escaped (
-          "%s\n%s, %s (%" G_GSIZE_FORMAT " bytes) at %" G_GSIZE_FORMAT "\nsteps %d to %d", name,
+          "%s\n%s, %s (%" G_GSIZE_FORMAT " bytes) at %" G_GSIZE_FORMAT "\nsteps %d to %d",
+          ortrain_text_show (value->name), /* XML has no control characters */
           ortrain_category_get_nick (value->category), size, value->bytes, value->offset, value->first, value->last);
       g_string_append_printf (text, " fill=\"%s\"><title>%s</title></rect>\n",
                               ortrain_category_get_color (value->category), title);
@@ -123,18 +157,26 @@ append_live_line (GString *text, OrtrainMemoryPlan *self, double per_step, doubl
       if (value->last < (gint32) self->n_steps)
         change[value->last + 1] -= bytes;
     }
+  /* Of more steps than there are quarters of a pixel, several share a column, which shows the most of them. */
+  const guint per_column = (self->n_steps + 4 * WIDTH - 1) / (4 * WIDTH);
   gsize live = 0;
   g_string_append (text, "<path id=\"live\" fill=\"none\" stroke=\"#1e1e1e\" stroke-width=\"1.4\" d=\"M");
-  for (guint s = 0; s < self->n_steps; s++)
+  for (guint s = 0; s < self->n_steps; s += per_column)
     {
-      live += change[s];
-      double y = TOP + HEIGHT - (double) live * per_byte;
+      const guint end = MIN (s + per_column, self->n_steps);
+      gsize most = 0;
+      for (guint i = s; i < end; i++)
+        {
+          live += change[i];
+          most = MAX (most, live);
+        }
+      double y = TOP + HEIGHT - (double) most * per_byte;
       append_number (text, LEFT + s * per_step);
       g_string_append_c (text, ' ');
       append_number (text, y);
       g_string_append (text, " H");
-      append_number (text, LEFT + (s + 1) * per_step);
-      if (s + 1 < self->n_steps)
+      append_number (text, LEFT + end * per_step);
+      if (end < self->n_steps)
         g_string_append (text, " L");
     }
   g_string_append (text, "\"/>\n");
@@ -237,15 +279,23 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
     }
   append_text (text, LEFT + WIDTH / 2.0, TOP + HEIGHT + 44, "middle", " fill=\"#5e5c64\"", "step");
 
-  append_blocks (text, self, per_step, per_byte);
+  guint n_left_out;
+  g_autoptr (GArray) rows = choose_blocks (self, &n_left_out);
+  append_blocks (text, self, rows, per_step, per_byte);
+  if (n_left_out > 0)
+    {
+      g_autofree char *left_out = g_strdup_printf ("the %u largest blocks; %u are not drawn", rows->len, n_left_out);
+      append_text (text, LEFT + WIDTH, 50, "end", " fill=\"#5e5c64\"", left_out);
+    }
   if (self->n_steps > 0)
     {
       append_live_line (text, self, per_step, per_byte);
       guint peak = ortrain_memory_plan_find_peak (self, NULL);
       double x = LEFT + (peak + 0.5) * per_step;
       append_line (text, x, TOP - 2, x, TOP + HEIGHT, "stroke=\"#a51d2d\" stroke-width=\"1\" stroke-dasharray=\"2 3\"");
-      g_autofree char *label = g_strdup_printf ("peak at step %u%s%s", peak, self->steps != NULL ? ", " : "",
-                                                self->steps != NULL ? self->steps[peak].node->op_type : "");
+      g_autofree char *label =
+          g_strdup_printf ("peak at step %u%s%s", peak, self->steps != NULL ? ", " : "",
+                           ortrain_text_show (self->steps != NULL ? self->steps[peak].node->op_type : ""));
       /* A white edge first: not every viewer knows paint-order. */
       const char *anchor = x > LEFT + WIDTH * 0.7 ? "end" : x < LEFT + WIDTH * 0.3 ? "start" : "middle";
       append_text (text, x, TOP - 8, anchor, " fill=\"#ffffff\" stroke=\"#ffffff\" stroke-width=\"4\"", label);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-planner-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <stdlib.h>
@@ -99,22 +100,25 @@ check_values (Verifier *self, GError **error)
     {
       const OrtrainPlanValue *value = &self->values[i];
       if (value->root >= self->n_values || self->values[value->root].root != value->root)
-        return refuse (error, "row %u (%s) shares the memory of row %u, which is no root", i, value->name, value->root);
+        return refuse (error, "row %u (%s) shares the memory of row %u, which is no root", i,
+                       ortrain_text_show (value->name), value->root);
       const OrtrainPlanValue *root = &self->values[value->root];
       if (value->region != root->region || value->offset != root->offset || value->bytes != root->bytes)
-        return refuse (error, "row %u (%s) does not lie exactly where its root %s does", i, value->name, root->name);
+        return refuse (error, "row %u (%s) does not lie exactly where its root %s does", i,
+                       ortrain_text_show (value->name), ortrain_text_show (root->name));
       if (value->value != NULL && value->value->rank >= 0 && value->bytes != product_of_dims (value->value))
         return refuse (error, "row %u (%s) has %" G_GSIZE_FORMAT " bytes, its shape says %" G_GSIZE_FORMAT, i,
-                       value->name, value->bytes, product_of_dims (value->value));
+                       ortrain_text_show (value->name), value->bytes, product_of_dims (value->value));
       if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
         continue;
       if (value->offset % 64 != 0)
-        return refuse (error, "row %u (%s) lies at %" G_GSIZE_FORMAT ", which is not a multiple of 64", i, value->name,
-                       value->offset);
+        return refuse (error, "row %u (%s) lies at %" G_GSIZE_FORMAT ", which is not a multiple of 64", i,
+                       ortrain_text_show (value->name), value->offset);
       if (value->offset > self->arena_bytes || value->bytes > self->arena_bytes - value->offset)
-        return refuse (error, "row %u (%s) ends after the arena", i, value->name);
+        return refuse (error, "row %u (%s) ends after the arena", i, ortrain_text_show (value->name));
       if (value->value != NULL && (value->value->tensor != NULL || value->value->kind != ORTRAIN_VALUE_COMPUTED))
-        return refuse (error, "row %u (%s) is there before the first step, and not in the arena", i, value->name);
+        return refuse (error, "row %u (%s) is there before the first step, and not in the arena", i,
+                       ortrain_text_show (value->name));
     }
   return TRUE;
 }
@@ -132,13 +136,13 @@ check_steps (Verifier *self, GError **error)
       if (node == NULL || step->kernel == NULL || !g_str_equal (step->kernel->op_type, node->op_type))
         return refuse (error, "step %u has no node, or the kernel of another operator", s);
       if (!g_hash_table_insert (self->step_of, (gpointer) node, GUINT_TO_POINTER (s + 1)))
-        return refuse (error, "the node '%s' runs twice", node->name);
+        return refuse (error, "the node '%s' runs twice", ortrain_text_show (node->name));
       if (step->first_operand != next_operand || step->n_inputs != node->inputs->len ||
           step->n_outputs != node->outputs->len)
-        return refuse (error, "step %u (%s) has other operands than its node", s, node->name);
+        return refuse (error, "step %u (%s) has other operands than its node", s, ortrain_text_show (node->name));
       next_operand += step->n_inputs + step->n_outputs;
       if (next_operand > self->n_operands)
-        return refuse (error, "step %u (%s) has operands beyond the table", s, node->name);
+        return refuse (error, "step %u (%s) has operands beyond the table", s, ortrain_text_show (node->name));
       for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
         {
           guint32 row = self->operands[step->first_operand + i];
@@ -146,18 +150,19 @@ check_steps (Verifier *self, GError **error)
               i < step->n_inputs ? node->inputs->pdata[i] : node->outputs->pdata[i - step->n_inputs];
           if ((row == NONE) != (value == NULL) ||
               (row != NONE && (row >= self->n_values || self->values[row].value != value)))
-            return refuse (error, "operand %u of step %u (%s) is not the one of its node", i, s, node->name);
+            return refuse (error, "operand %u of step %u (%s) is not the one of its node", i, s,
+                           ortrain_text_show (node->name));
         }
       if (step->workspace != NONE &&
           (step->workspace >= self->n_values || self->values[step->workspace].value != NULL ||
            self->values[step->workspace].region != ORTRAIN_REGION_ARENA))
-        return refuse (error, "step %u (%s) has no proper workspace", s, node->name);
+        return refuse (error, "step %u (%s) has no proper workspace", s, ortrain_text_show (node->name));
       if (step->phase != node->phase || (s > 0 && step->phase < self->steps[s - 1].phase))
-        return refuse (error, "step %u (%s) is in the wrong phase", s, node->name);
+        return refuse (error, "step %u (%s) is in the wrong phase", s, ortrain_text_show (node->name));
       if (step->phase == ORTRAIN_PHASE_BACKWARD && first_backward == self->n_steps)
         first_backward = s;
       if ((step->accumulates & step->lands) != 0)
-        return refuse (error, "step %u (%s) both begins and goes on with a sum", s, node->name);
+        return refuse (error, "step %u (%s) both begins and goes on with a sum", s, ortrain_text_show (node->name));
     }
   if (first_backward != ortrain_memory_plan_get_first_backward_step (self->plan))
     return refuse (error, "the backward pass begins at step %u, the plan says %u", first_backward,
@@ -217,15 +222,16 @@ find_meanings (Verifier *self, GError **error)
             continue;
           const gboolean sum = !is_renaming (node) && is_plain_sum (node);
           if (k > 0 || (!sum && !is_renaming (node)))
-            return refuse (error, "no step runs the node '%s' (%s)", node->name, node->op_type);
+            return refuse (error, "no step runs the node '%s' (%s)", ortrain_text_show (node->name),
+                           ortrain_text_show (node->op_type));
           Content all = { 0 };
           for (guint i = 0; i < (sum ? node->inputs->len : 1); i++)
             {
               guint32 term = ortrain_memory_plan_find_row (self->plan, node->inputs->pdata[i]);
               if (term == NONE)
-                return refuse (error, "an input of '%s' is in no table", node->name);
+                return refuse (error, "an input of '%s' is in no table", ortrain_text_show (node->name));
               if (!self->meaning[term].known)
-                return refuse (error, "nothing makes '%s'", self->values[term].name);
+                return refuse (error, "nothing makes '%s'", ortrain_text_show (self->values[term].name));
               all = add (all, self->meaning[term]);
             }
           self->meaning[row] = all;
@@ -282,27 +288,30 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
     case ORTRAIN_REGION_ARENA:
     case ORTRAIN_REGION_OUTPUT:
       if (lands)
-        return refuse (error, "step %u (%s) lands outside of the gradients", s, step->node->name);
+        return refuse (error, "step %u (%s) lands outside of the gradients", s, ortrain_text_show (step->node->name));
       break;
     case ORTRAIN_REGION_GRADIENT:
       if (!lands && !adds)
-        return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, step->node->name, value->name);
+        return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, ortrain_text_show (step->node->name),
+                       ortrain_text_show (value->name));
       if (lands && self->content[root].known)
-        return refuse (error, "step %u (%s) lands on the gradient '%s', which has begun", s, step->node->name,
-                       value->name);
+        return refuse (error, "step %u (%s) lands on the gradient '%s', which has begun", s,
+                       ortrain_text_show (step->node->name), ortrain_text_show (value->name));
       break;
     case ORTRAIN_REGION_BUFFER:
       if (adds || lands)
-        return refuse (error, "step %u (%s) adds to the buffer '%s'", s, step->node->name, value->name);
+        return refuse (error, "step %u (%s) adds to the buffer '%s'", s, ortrain_text_show (step->node->name),
+                       ortrain_text_show (value->name));
       break;
     case ORTRAIN_REGION_PARAMETER:
     case ORTRAIN_REGION_CONSTANT:
     case ORTRAIN_REGION_INPUT:
-      return refuse (error, "step %u (%s) writes to '%s', which is not to be changed", s, step->node->name,
-                     value->name);
+      return refuse (error, "step %u (%s) writes to '%s', which is not to be changed", s,
+                     ortrain_text_show (step->node->name), ortrain_text_show (value->name));
     }
   if (adds && !self->content[root].known && value->bytes > 0)
-    return refuse (error, "step %u (%s) adds to '%s', where nothing is", s, step->node->name, value->name);
+    return refuse (error, "step %u (%s) adds to '%s', where nothing is", s, ortrain_text_show (step->node->name),
+                   ortrain_text_show (value->name));
   clobber (self, row);
   if (value->region == ORTRAIN_REGION_ARENA && value->bytes > 0)
     g_tree_insert (self->filled, GSIZE_TO_POINTER (value->offset), GUINT_TO_POINTER (root + 1));
@@ -321,11 +330,11 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
         continue;
       if (self->values[inputs[i]].bytes > 0 &&
           !same_content (&self->meaning[inputs[i]], &self->content[self->values[inputs[i]].root]))
-        return refuse (error, "step %u (%s) reads '%s', which is not there at that time", s, step->node->name,
-                       self->values[inputs[i]].name);
+        return refuse (error, "step %u (%s) reads '%s', which is not there at that time", s,
+                       ortrain_text_show (step->node->name), ortrain_text_show (self->values[inputs[i]].name));
       if (step->workspace != NONE && touch (self, inputs[i], step->workspace))
-        return refuse (error, "the workspace of step %u (%s) lies on its input '%s'", s, step->node->name,
-                       self->values[inputs[i]].name);
+        return refuse (error, "the workspace of step %u (%s) lies on its input '%s'", s,
+                       ortrain_text_show (step->node->name), ortrain_text_show (self->values[inputs[i]].name));
     }
   for (guint k = 0; k < step->n_outputs; k++)
     {
@@ -339,15 +348,17 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
                                    (inplace[step->first_operand + step->n_inputs + k] >> i & 1) &&
                                    !(k < 64 && ((step->accumulates | step->lands) >> k & 1));
           if (!allowed)
-            return refuse (error, "step %u (%s) writes '%s' over its input '%s'", s, step->node->name,
-                           self->values[outputs[k]].name, self->values[inputs[i]].name);
+            return refuse (error, "step %u (%s) writes '%s' over its input '%s'", s,
+                           ortrain_text_show (step->node->name), ortrain_text_show (self->values[outputs[k]].name),
+                           ortrain_text_show (self->values[inputs[i]].name));
         }
       for (guint j = 0; j < k; j++)
         if (outputs[j] != NONE && touch (self, outputs[j], outputs[k]))
-          return refuse (error, "two outputs of step %u (%s) lie on each other", s, step->node->name);
+          return refuse (error, "two outputs of step %u (%s) lie on each other", s,
+                         ortrain_text_show (step->node->name));
       if (step->workspace != NONE && touch (self, outputs[k], step->workspace))
-        return refuse (error, "the workspace of step %u (%s) lies on its output '%s'", s, step->node->name,
-                       self->values[outputs[k]].name);
+        return refuse (error, "the workspace of step %u (%s) lies on its output '%s'", s,
+                       ortrain_text_show (step->node->name), ortrain_text_show (self->values[outputs[k]].name));
     }
   if (step->workspace != NONE)
     clobber (self, step->workspace);
@@ -366,15 +377,16 @@ check_end (Verifier *self, GError **error)
       const OrtrainValue *output = graph->outputs->pdata[i];
       guint32 row = ortrain_memory_plan_find_row (self->plan, output);
       if (row == NONE)
-        return refuse (error, "the output '%s' is in no table", output->name);
+        return refuse (error, "the output '%s' is in no table", ortrain_text_show (output->name));
       const OrtrainPlanValue *value = &self->values[row];
       if (value->bytes > 0 && !same_content (&self->meaning[row], &self->content[value->root]))
-        return refuse (error, "the output '%s' is not there at the end", output->name);
+        return refuse (error, "the output '%s' is not there at the end", ortrain_text_show (output->name));
       if (output->role == ORTRAIN_ROLE_GRADIENT && value->region != ORTRAIN_REGION_GRADIENT)
-        return refuse (error, "the gradient '%s' does not end in its place", output->name);
+        return refuse (error, "the gradient '%s' does not end in its place", ortrain_text_show (output->name));
       if (output->role == ORTRAIN_ROLE_BUFFER_UPDATE && output->partner != NULL &&
           value->root != ortrain_memory_plan_find_row (self->plan, output->partner))
-        return refuse (error, "'%s' does not end in the place of '%s'", output->name, output->partner->name);
+        return refuse (error, "'%s' does not end in the place of '%s'", ortrain_text_show (output->name),
+                       ortrain_text_show (output->partner->name));
     }
   return TRUE;
 }
@@ -440,8 +452,8 @@ check_lifetimes (Verifier *self, GError **error)
       if (span.last < 0 && value->last < 0)
         continue; /* no step touches it, and no place is held for it */
       if (value->first != span.first || value->last != span.last)
-        return refuse (error, "'%s' lives from step %d to %d, the plan says %d to %d", value->name, span.first,
-                       span.last, value->first, value->last);
+        return refuse (error, "'%s' lives from step %d to %d, the plan says %d to %d", ortrain_text_show (value->name),
+                       span.first, span.last, value->first, value->last);
       gsize bytes = (value->bytes + 63) / 64 * 64;
       live[span.first + 1] += bytes;
       live[span.last + 1] -= bytes;
@@ -472,8 +484,9 @@ check_lifetimes (Verifier *self, GError **error)
       node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (alive);
       const Span *other = node != NULL ? g_tree_node_value (node) : NULL;
       if (other != NULL && other->end > spans[i].offset)
-        return refuse (error, "'%s' and '%s' lie on each other at step %d", self->values[spans[i].row].name,
-                       self->values[other->row].name, spans[i].first);
+        return refuse (error, "'%s' and '%s' lie on each other at step %d",
+                       ortrain_text_show (self->values[spans[i].row].name),
+                       ortrain_text_show (self->values[other->row].name), spans[i].first);
       g_tree_insert (alive, GSIZE_TO_POINTER (spans[i].offset), &spans[i]);
       sum += (spans[i].end - spans[i].offset + 63) / 64 * 64;
       most = MAX (most, sum);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-reader-state-private.h"
 
+#include "core/ortrain-text-private.h"
+
 static char *
 attribute_string (const ProtobufCBinaryData *bytes)
 {
@@ -58,7 +60,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
       {
         g_autofree char *string = attribute_string (&from->s);
         if (string == NULL)
-          ortrain_reader_unsupported (state, "attribute “%.200s” of %s is not text", name, owner);
+          ortrain_reader_unsupported (state, "attribute “%s” of %s is not text", ortrain_text_show (name), owner);
         else
           ortrain_attributes_set_string (to, name, string);
         return TRUE;
@@ -71,7 +73,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
             char *string = attribute_string (&from->strings[i]);
             if (string == NULL)
               {
-                ortrain_reader_unsupported (state, "attribute “%.200s” of %s is not text", name, owner);
+                ortrain_reader_unsupported (state, "attribute “%s” of %s is not text", ortrain_text_show (name), owner);
                 return TRUE;
               }
             g_ptr_array_add (strings, string);
@@ -85,7 +87,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
         g_autoptr (GPtrArray) tensors = g_ptr_array_new ();
         gboolean one = kind_of (from) == ORTRAIN_ATTRIBUTE_TENSOR;
         if (one && from->t == NULL)
-          return ortrain_reader_invalid (error, "attribute “%.200s” of %s has no tensor", name, owner);
+          return ortrain_reader_invalid (error, "attribute “%s” of %s has no tensor", ortrain_text_show (name), owner);
         for (gsize i = 0; i < (one ? 1 : from->n_tensors); i++)
           {
             GError *local_error = NULL;
@@ -109,7 +111,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
     case ORTRAIN_ATTRIBUTE_GRAPH:
       {
         if (from->g == NULL)
-          return ortrain_reader_invalid (error, "attribute “%.200s” of %s has no graph", name, owner);
+          return ortrain_reader_invalid (error, "attribute “%s” of %s has no graph", ortrain_text_show (name), owner);
         g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, from->g, error);
         if (graph == NULL)
           return FALSE;
@@ -145,8 +147,8 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
         }
       return TRUE;
     }
-  ortrain_reader_unsupported (state, "attribute “%.200s” of %s has kind %d, which is not supported", name, owner,
-                              (int) kind_of (from));
+  ortrain_reader_unsupported (state, "attribute “%s” of %s has kind %d, which is not supported",
+                              ortrain_text_show (name), owner, (int) kind_of (from));
   return TRUE;
 }
 
@@ -162,13 +164,14 @@ ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *s
       if (ortrain_reader_text (attribute->name)[0] == '\0')
         return ortrain_reader_invalid (error, "an attribute of %s has no name", owner);
       if (ortrain_attributes_has (to, attribute->name))
-        return ortrain_reader_invalid (error, "attribute “%.200s” of %s is given twice", attribute->name, owner);
+        return ortrain_reader_invalid (error, "attribute “%s” of %s is given twice",
+                                       ortrain_text_show (attribute->name), owner);
       if (ortrain_reader_text (attribute->ref_attr_name)[0] != '\0')
         {
           if (scope->call == NULL)
             return ortrain_reader_invalid (error,
-                                           "attribute “%.200s” of %s refers to one of a function, but stands in none",
-                                           attribute->name, owner);
+                                           "attribute “%s” of %s refers to one of a function, but stands in none",
+                                           ortrain_text_show (attribute->name), owner);
           const Ortrain__Ox__AttributeProto *meant = ortrain_reader_follow_reference (attribute->ref_attr_name, &where);
           if (meant == NULL)
             continue;

@@ -2,6 +2,7 @@
 #include "model/ortrain-external-data-private.h"
 
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,9 +112,8 @@ open_beneath (int directory, const char *location, gboolean allow_links)
 static void
 refuse (GError **error, const char *location, const char *tensor, const char *why)
 {
-  g_autofree char *shown = g_utf8_make_valid (location, -1);
-  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA,
-               "data file “%.200s” of tensor “%.200s”: %s", shown, tensor, why);
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "data file “%s” of tensor “%s”: %s",
+               ortrain_text_show (location), ortrain_text_show (tensor), why);
 }
 
 static GBytes *

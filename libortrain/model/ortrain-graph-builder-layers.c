@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-builder-private.h"
 
+#include "core/ortrain-text-private.h"
+
 #include <math.h>
 
 /* Layers: parameters with the values that they begin with, and the nodes that use them. */
@@ -14,7 +16,7 @@ known_dim (OrtrainGraphBuilder *self, const char *layer, OrtrainValue *x, gint a
   if (x == NULL || x->graph != self->graph)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME,
-                                  "the input of layer “%s” is not a value of this graph", layer);
+                                  "the input of layer “%s” is not a value of this graph", ortrain_text_show (layer));
       return FALSE;
     }
   gint at = axis < 0 ? x->rank + axis : axis;
@@ -23,8 +25,8 @@ known_dim (OrtrainGraphBuilder *self, const char *layer, OrtrainValue *x, gint a
       g_autofree char *what = ortrain_value_describe (x);
       ortrain_graph_builder_fail (
           self, ORTRAIN_GRAPH_ERROR_SHAPE,
-          "layer “%s” needs at least %d dimensions, and a number for dimension %d, of its input; it is %s", layer,
-          min_rank, axis, what);
+          "layer “%s” needs at least %d dimensions, and a number for dimension %d, of its input; it is %s",
+          ortrain_text_show (layer), min_rank, axis, what);
       return FALSE;
     }
   *size = x->dims[at].value;
@@ -119,7 +121,7 @@ ortrain_graph_builder_conv (OrtrainGraphBuilder *self, OrtrainValue *x, const ch
                                   "convolution “%s”: kernel %" G_GINT64_FORMAT ", stride %" G_GINT64_FORMAT
                                   ", padding %" G_GINT64_FORMAT ", groups %" G_GINT64_FORMAT
                                   " do not fit %" G_GINT64_FORMAT " channels in, %" G_GINT64_FORMAT " out",
-                                  name, kernel, stride, padding, groups, n_in, n_channels);
+                                  ortrain_text_show (name), kernel, stride, padding, groups, n_in, n_channels);
       return NULL;
     }
   dims[0] = n_channels;
@@ -225,7 +227,7 @@ pool (OrtrainGraphBuilder *self, const char *op_type, OrtrainValue *x, gint64 ke
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
                                   "%s: kernel %" G_GINT64_FORMAT " and stride %" G_GINT64_FORMAT " of %d dimensions",
-                                  op_type, kernel, stride, x->rank);
+                                  ortrain_text_show (op_type), kernel, stride, x->rank);
       return NULL;
     }
   for (gint i = 0; i < x->rank - 2; i++)
@@ -345,8 +347,8 @@ ortrain_graph_builder_attention (OrtrainGraphBuilder *self, OrtrainValue *x, con
   if (n_heads < 1 || width % n_heads != 0 || x->rank != 3 || n_positions < 1)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                  "attention “%s”: %" G_GINT64_FORMAT " heads for %" G_GINT64_FORMAT " features", name,
-                                  n_heads, width);
+                                  "attention “%s”: %" G_GINT64_FORMAT " heads for %" G_GINT64_FORMAT " features",
+                                  ortrain_text_show (name), n_heads, width);
       return NULL;
     }
   g_autofree char *qkv_name = g_strconcat (name, ".qkv", NULL), *proj_name = g_strconcat (name, ".proj", NULL);

@@ -2,6 +2,7 @@
 #include "model/ortrain-graph-builder-private.h"
 
 #include "core/ortrain-philox-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <math.h>
@@ -227,8 +228,8 @@ ortrain_graph_builder_add_input (OrtrainGraphBuilder *self, const char *name, Or
         continue;
       if (rank == ORTRAIN_MAX_RANK)
         {
-          ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "input “%s” has more than %d dimensions", name,
-                                      ORTRAIN_MAX_RANK);
+          ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "input “%s” has more than %d dimensions",
+                                      ortrain_text_show (name), ORTRAIN_MAX_RANK);
           return NULL;
         }
       if (g_ascii_string_to_unsigned (part, 10, 0, G_GINT64_CONSTANT (1) << 48, &number, NULL))
@@ -240,7 +241,8 @@ ortrain_graph_builder_add_input (OrtrainGraphBuilder *self, const char *name, Or
       else
         {
           ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                      "“%s” in the shape of input “%s” is neither a number nor a name", part, name);
+                                      "“%s” in the shape of input “%s” is neither a number nor a name",
+                                      ortrain_text_show (part), ortrain_text_show (name));
           return NULL;
         }
     }
@@ -277,7 +279,8 @@ ortrain_graph_builder_new_floats (OrtrainGraphBuilder *self, const char *name, c
   *tensor = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, n_dims, &error);
   if (*tensor == NULL)
     {
-      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "parameter “%s”: %s", name, error->message);
+      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "parameter “%s”: %s", ortrain_text_show (name),
+                                  error->message);
       return NULL;
     }
   *n = ortrain_tensor_get_n_elements (*tensor);
@@ -436,7 +439,7 @@ ortrain_graph_builder_add_node (OrtrainGraphBuilder *self, const char *op_type, 
   for (guint i = 0; i < n_inputs && self->error == NULL; i++)
     if (inputs[i] == NULL || inputs[i]->graph != self->graph)
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME, "input %u of %s is not a value of this graph", i,
-                                  op_type);
+                                  ortrain_text_show (op_type));
   if (self->error != NULL)
     return NULL;
   OrtrainNode *node = ortrain_graph_new_node (self->graph, "", op_type, name, inputs, n_inputs, 1);
@@ -677,7 +680,7 @@ ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME,
                                   "output “%s” is not a computed value of this graph, or is an output already",
-                                  name != NULL ? name : "");
+                                  ortrain_text_show (name));
       return;
     }
   if (name != NULL && !g_str_equal (name, value->name))

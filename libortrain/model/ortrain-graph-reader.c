@@ -87,25 +87,25 @@ read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__Va
   if (info->type->value_case != ORTRAIN__OX__TYPE_PROTO__VALUE_TENSOR_TYPE)
     {
       if (needed)
-        ortrain_reader_unsupported (
-            state, "“%.200s” is a sequence, a map, an optional or a sparse tensor, which is not supported",
-            ortrain_reader_text (info->name));
+        ortrain_reader_unsupported (state,
+                                    "“%s” is a sequence, a map, an optional or a sparse tensor, which is not supported",
+                                    ortrain_text_show (ortrain_reader_text (info->name)));
       return TRUE;
     }
   const Ortrain__Ox__TypeProto__Tensor *type = info->type->tensor_type;
   if (ortrain_dtype_is_valid (type->elem_type))
     *dtype = (OrtrainDType) type->elem_type;
   else if (needed && type->elem_type != 0)
-    ortrain_reader_unsupported (state, "“%.200s” has element type %d of ONNX, which is not supported",
-                                ortrain_reader_text (info->name), type->elem_type);
+    ortrain_reader_unsupported (state, "“%s” has element type %d of ONNX, which is not supported",
+                                ortrain_text_show (ortrain_reader_text (info->name)), type->elem_type);
   if (type->shape == NULL)
     return TRUE;
   guint max_rank = MIN (ortrain_model_limits_get_max_rank (state->reader->limits), ORTRAIN_MAX_RANK);
   if (type->shape->n_dim > max_rank)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "“%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
-                   ortrain_reader_text (info->name), type->shape->n_dim, max_rank);
+                   "“%s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
+                   ortrain_text_show (ortrain_reader_text (info->name)), type->shape->n_dim, max_rank);
       return FALSE;
     }
   *rank = (gint) type->shape->n_dim;
@@ -164,14 +164,14 @@ resolve_input (OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, co
   if (resolve (scope, name, value))
     return TRUE;
   g_autofree char *owner = ortrain_reader_describe (node);
-  return ortrain_reader_invalid (error, "%s reads “%.200s”, which nothing produces", owner, name);
+  return ortrain_reader_invalid (error, "%s reads “%s”, which nothing produces", owner, ortrain_text_show (name));
 }
 
 static gboolean
 define (OrtrainReaderScope *scope, const char *name, OrtrainValue *value, const char *owner, GError **error)
 {
   if (g_hash_table_contains (scope->names, name))
-    return ortrain_reader_invalid (error, "value “%.200s” of %s is defined twice", name, owner);
+    return ortrain_reader_invalid (error, "value “%s” of %s is defined twice", ortrain_text_show (name), owner);
   g_hash_table_insert (scope->names, (gpointer) name, value);
   return TRUE;
 }
@@ -316,8 +316,8 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   g_autofree char *owner = ortrain_reader_describe (node);
   *done = FALSE;
   if (ortrain_reader_text (node->op_type)[0] == '\0')
-    return ortrain_reader_invalid (error, "a node (first output “%.200s”) has no operator type",
-                                   node->n_output > 0 ? node->output[0] : "");
+    return ortrain_reader_invalid (error, "a node (first output “%s”) has no operator type",
+                                   ortrain_text_show (node->n_output > 0 ? node->output[0] : ""));
   if (scope->outermost && node->n_output == 1 && node->output[0][0] != '\0')
     {
       const char *name = node->output[0];
@@ -347,7 +347,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
                 state->reader->notes,
                 g_strdup_printf ("“%s” and “%s” share one initializer, through an Identity node: the exporter merged "
                                  "parameters that had equal values. Each is trained on its own unless they are tied",
-                                 merged->name, name));
+                                 ortrain_text_show (merged->name), ortrain_text_show (name)));
           *done = TRUE;
           return TRUE;
         }
@@ -429,8 +429,8 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
       if (value->producer != NULL)
         continue;
       if (from == NULL || from == value)
-        return ortrain_reader_invalid (error, "%s: nothing in the function produces its output “%.200s”", owner,
-                                       proto->output[i]);
+        return ortrain_reader_invalid (error, "%s: nothing in the function produces its output “%s”", owner,
+                                       ortrain_text_show (proto->output[i]));
       OrtrainNode *identity = ortrain_graph_new_node (scope->graph, "", "Identity", prefix, &from, 1, 0);
       ortrain_node_set_output (identity, 0, value);
     }
@@ -471,7 +471,8 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
       if (!ortrain_node_set_output (made, (guint) i, value))
         {
           g_autofree char *owner = ortrain_reader_describe (node);
-          return ortrain_reader_invalid (error, "output “%.200s” of %s has two producers", node->output[i], owner);
+          return ortrain_reader_invalid (error, "output “%s” of %s has two producers",
+                                         ortrain_text_show (node->output[i]), owner);
         }
     }
   return ortrain_reader_read_attributes (state, scope, node, made->attributes, error);
@@ -530,7 +531,8 @@ read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope, const O
           add_origin (state, name, sparse != NULL ? ORTRAIN_ORIGIN_SPARSE : ORTRAIN_ORIGIN_INITIALIZER, NULL);
           if (sparse != NULL)
             g_ptr_array_add (state->reader->notes,
-                             g_strdup_printf ("“%s” is stored as a sparse tensor; it is trained as a dense one", name));
+                             g_strdup_printf ("“%s” is stored as a sparse tensor; it is trained as a dense one",
+                                              ortrain_text_show (name)));
         }
     }
   return TRUE;
@@ -548,8 +550,8 @@ read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain
       gint rank;
 
       if (ortrain_reader_text (info->name)[0] == '\0')
-        return ortrain_reader_invalid (error, "input %" G_GSIZE_FORMAT " of graph “%.200s” has no name", i,
-                                       ortrain_reader_text (proto->name));
+        return ortrain_reader_invalid (error, "input %" G_GSIZE_FORMAT " of graph “%s” has no name", i,
+                                       ortrain_text_show (ortrain_reader_text (proto->name)));
       OrtrainValue *initializer = g_hash_table_lookup (scope->names, info->name);
       if (initializer != NULL && initializer->kind == ORTRAIN_VALUE_INITIALIZER)
         {
@@ -578,18 +580,18 @@ read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrai
       const char *name = ortrain_reader_text (proto->output[i]->name);
       OrtrainValue *value;
       if (*name == '\0' || !resolve (scope, name, &value) || value == NULL)
-        return ortrain_reader_invalid (error, "nothing produces output “%.200s” of graph “%.200s”", name,
-                                       ortrain_reader_text (proto->name));
+        return ortrain_reader_invalid (error, "nothing produces output “%s” of graph “%s”", ortrain_text_show (name),
+                                       ortrain_text_show (ortrain_reader_text (proto->name)));
       gboolean captured = value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
       if (captured && scope->outer == NULL)
-        return ortrain_reader_invalid (error, "nothing produces output “%.200s” of graph “%.200s”", name,
-                                       ortrain_reader_text (proto->name));
+        return ortrain_reader_invalid (error, "nothing produces output “%s” of graph “%s”", ortrain_text_show (name),
+                                       ortrain_text_show (ortrain_reader_text (proto->name)));
       if (captured || value->is_output)
         {
           /* a body that gives back a value of the outer graph, or one value twice */
           if (scope->outer == NULL)
-            return ortrain_reader_invalid (error, "output “%.200s” of graph “%.200s” is listed twice", name,
-                                           ortrain_reader_text (proto->name));
+            return ortrain_reader_invalid (error, "output “%s” of graph “%s” is listed twice", ortrain_text_show (name),
+                                           ortrain_text_show (ortrain_reader_text (proto->name)));
           OrtrainNode *identity = ortrain_graph_new_node (scope->graph, "", "Identity", NULL, &value, 1, 1);
           value = ortrain_node_output (identity, 0);
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-writer-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "model/ortrain-onnx.pb-c.h"
 
 #include <string.h>
@@ -54,7 +55,7 @@ write_tensor (Writer *self, const char *name, OrtrainTensor *tensor)
   proto->raw_data.data = (guint8 *) ortrain_tensor_peek (tensor);
   if (proto->raw_data.len > 0 && proto->raw_data.data == NULL && self->error == NULL)
     g_set_error (&self->error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "the tensor of “%s” was released",
-                 name != NULL ? name : "a node");
+                 name != NULL ? ortrain_text_show (name) : "a node");
   return proto;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "model/ortrain-atomic-file-private.h"
 #include "model/ortrain-model-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -658,7 +659,8 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
       if (origin == NULL)
         {
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                       "the model has no initializer “%.200s” to write new contents to", (const char *) key);
+                       "the model has no initializer “%s” to write new contents to",
+                       ortrain_text_show ((const char *) key));
           return FALSE;
         }
       OrtrainTensor *old = ortrain_graph_find_value (model->reader.graph, key)->tensor;
@@ -670,9 +672,9 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
           g_autofree char *was = ortrain_shape_to_string (want, want_rank);
           g_autofree char *is = ortrain_shape_to_string (dims, rank);
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                       "initializer “%.200s” is %s %s; the new contents are %s %s%s", (const char *) key,
-                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (old)), was,
-                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), is,
+                       "initializer “%s” is %s %s; the new contents are %s %s%s",
+                       ortrain_text_show ((const char *) key), ortrain_dtype_get_name (ortrain_tensor_get_dtype (old)),
+                       was, ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), is,
                        ortrain_tensor_peek (tensor) == NULL ? ", released" : "");
           return FALSE;
         }

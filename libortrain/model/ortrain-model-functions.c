@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-graph-reader-state-private.h"
 
+#include "core/ortrain-text-private.h"
+
 /* The functions that a file defines. */
 
 void
@@ -62,18 +64,19 @@ ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error)
         }
       char *key = function_key (function_proto->domain, function_proto->name, base, 13);
       if (!g_hash_table_insert (state->functions, key, function))
-        return ortrain_reader_invalid (error, "function “%.200s” of domain “%.200s” is defined twice",
-                                       ortrain_reader_text (function_proto->name),
-                                       ortrain_reader_text (function_proto->domain));
+        return ortrain_reader_invalid (error, "function “%s” of domain “%s” is defined twice",
+                                       ortrain_text_show (ortrain_reader_text (function_proto->name)),
+                                       ortrain_text_show (ortrain_reader_text (function_proto->domain)));
       for (gsize k = 0; k < function_proto->n_opset_import; k++)
         {
           const Ortrain__Ox__OperatorSetIdProto *import = function_proto->opset_import[k];
           gint64 version = ortrain_graph_reader_get_opset (proto, "");
           if (*ortrain_reader_domain (import->domain) == '\0' && version > 0 && import->version != version)
             ortrain_reader_unsupported (state,
-                                        "function “%.200s” uses operator set %" G_GINT64_FORMAT
+                                        "function “%s” uses operator set %" G_GINT64_FORMAT
                                         ", the model itself %" G_GINT64_FORMAT ": one for both is supported",
-                                        ortrain_reader_text (function_proto->name), (gint64) import->version, version);
+                                        ortrain_text_show (ortrain_reader_text (function_proto->name)),
+                                        (gint64) import->version, version);
         }
     }
   return TRUE;

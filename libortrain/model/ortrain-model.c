@@ -2,6 +2,7 @@
 #include "model/ortrain-model-private.h"
 
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 
@@ -696,13 +697,13 @@ append_unnamed (GString *out, const GPtrArray *const *lists, guint n_lists)
             g_autofree char *name = ortrain_dim_to_string (value->dims[k]);
             if (name[0] != '?' || g_hash_table_contains (seen, name))
               continue;
-            g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "", name);
+            g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "", ortrain_text_show (name));
             g_hash_table_add (seen, g_steal_pointer (&name));
           }
       }
   if (names->len > 0)
-    g_string_append_printf (out, "            %s: %s that the file does not name\n", names->str,
-                            g_hash_table_size (seen) > 1 ? "sizes" : "a size");
+    g_string_append_printf (out, "            %s: %s that the file does not name\n",
+                            ortrain_text_show_list (names->str), g_hash_table_size (seen) > 1 ? "sizes" : "a size");
 }
 
 /**
@@ -727,19 +728,18 @@ ortrain_model_to_string (OrtrainModel *self)
 
   g_string_append_printf (out, "Model       %s, %s\n", file, size);
   if (self->proto->graph->name != NULL && *self->proto->graph->name != '\0')
-    g_string_append_printf (out, "Name        %s\n", self->proto->graph->name);
+    g_string_append_printf (out, "Name        %s\n", ortrain_text_show (self->proto->graph->name));
   if (producer != NULL && *producer != '\0')
     {
       g_autofree char *all = g_strconcat (producer, " ", version, NULL);
-      g_autofree char *valid = g_utf8_make_valid (all, -1);
-      g_string_append_printf (out, "Written by  %s\n", g_strchomp (valid));
+      g_string_append_printf (out, "Written by  %s\n", ortrain_text_show (g_strchomp (all)));
     }
   g_string_append_printf (out, "Format      ONNX, IR version %" G_GINT64_FORMAT, ortrain_model_get_ir_version (self));
   for (gsize i = 0; i < self->proto->n_opset_import; i++)
     {
       const char *domain = self->proto->opset_import[i]->domain;
       g_string_append_printf (out, ", %s %" G_GINT64_FORMAT,
-                              domain != NULL && *domain != '\0' ? domain : "operator set",
+                              domain != NULL && *domain != '\0' ? ortrain_text_show (domain) : "operator set",
                               (gint64) self->proto->opset_import[i]->version);
     }
   g_string_append_printf (out, "\nNodes       %u\nParameters  %'" G_GUINT64_FORMAT " in %u initializers\n",

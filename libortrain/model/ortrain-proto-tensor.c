@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -19,7 +20,8 @@ invalid (GError **error, const char *owner, const char *format, ...)
   va_start (args, format);
   g_autofree char *text = g_strdup_vprintf (format, args);
   va_end (args);
-  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "tensor “%.200s”: %s", owner, text);
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "tensor “%s”: %s", ortrain_text_show (owner),
+               text);
   return FALSE;
 }
 
@@ -31,8 +33,8 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
   if (n_dims > max_rank)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%.200s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u", owner,
-                   n_dims, max_rank);
+                   "tensor “%s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
+                   ortrain_text_show (owner), n_dims, max_rank);
       return FALSE;
     }
   for (gsize i = 0; i < n_dims; i++)
@@ -44,9 +46,8 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
     {
       g_autofree char *shape = ortrain_shape_to_string ((const gint64 *) dims, n_dims);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%.200s” of shape %s has more than %" G_GUINT64_FORMAT
-                   " bytes, the limit “max-tensor-bytes”",
-                   owner, shape, ortrain_model_limits_get_max_tensor_bytes (limits));
+                   "tensor “%s” of shape %s has more than %" G_GUINT64_FORMAT " bytes, the limit “max-tensor-bytes”",
+                   ortrain_text_show (owner), shape, ortrain_model_limits_get_max_tensor_bytes (limits));
       return FALSE;
     }
   return TRUE;
@@ -112,13 +113,13 @@ ortrain_proto_tensors_locate (OrtrainProtoTensors *self, const Ortrain__Ox__Tens
         number = &length;
       else if (!g_str_equal (key, "checksum"))
         {
-          invalid (error, owner, "external data has an unknown key “%.100s”", key);
+          invalid (error, owner, "external data has an unknown key “%s”", ortrain_text_show (key));
           return NULL;
         }
       if (number != NULL && !g_ascii_string_to_unsigned (value, 10, 0, G_MAXINT64, number, NULL))
         {
-          g_autofree char *shown = g_utf8_make_valid (value, -1);
-          invalid (error, owner, "the %s of its external data, “%.100s”, is not a number", key, shown);
+          invalid (error, owner, "the %s of its external data, “%s”, is not a number", ortrain_text_show (key),
+                   ortrain_text_show (value));
           return NULL;
         }
     }
@@ -139,11 +140,10 @@ ortrain_proto_tensors_locate (OrtrainProtoTensors *self, const Ortrain__Ox__Tens
   gsize size = g_bytes_get_size (file);
   if (offset > size || n_bytes > size - offset)
     {
-      g_autofree char *shown = g_utf8_make_valid (location, -1);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA,
-                   "tensor “%.200s” needs bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
-                   " of data file “%.200s”, which has %" G_GSIZE_FORMAT,
-                   owner, offset, offset + n_bytes, shown, size);
+                   "tensor “%s” needs bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
+                   " of data file “%s”, which has %" G_GSIZE_FORMAT,
+                   ortrain_text_show (owner), offset, offset + n_bytes, ortrain_text_show (location), size);
       return NULL;
     }
   *result = (gsize) offset;
@@ -378,16 +378,17 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
         invalid (error, owner, "its element type is %d", proto->data_type);
       else if (proto->data_type == ORTRAIN_DTYPE_STRING)
         g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                     "tensor “%.200s” holds strings, which are not supported", owner);
+                     "tensor “%s” holds strings, which are not supported", ortrain_text_show (owner));
       else
         g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                     "tensor “%.200s” has element type %d of ONNX, which is not supported", owner, proto->data_type);
+                     "tensor “%s” has element type %d of ONNX, which is not supported", ortrain_text_show (owner),
+                     proto->data_type);
       return NULL;
     }
   if (proto->segment != NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                   "tensor “%.200s” is a segment of a larger one, which is not supported", owner);
+                   "tensor “%s” is a segment of a larger one, which is not supported", ortrain_text_show (owner));
       return NULL;
     }
   OrtrainDType dtype = (OrtrainDType) proto->data_type;
@@ -402,7 +403,7 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
       self->cache[index] = from_file (self, proto, range, dtype, n_elements, n_bytes, owner, error);
     }
   if (self->cache[index] == NULL && error != NULL && (*error)->domain == ORTRAIN_TENSOR_ERROR)
-    g_prefix_error (error, "tensor “%.200s”: ", owner);
+    g_prefix_error (error, "tensor “%s”: ", ortrain_text_show (owner));
   return self->cache[index];
 }
 
@@ -435,7 +436,8 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
   if (n_bytes > MAX_DENSE_BYTES)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%.200s” is sparse and would take %" G_GSIZE_FORMAT " bytes of memory", owner, n_bytes);
+                   "tensor “%s” is sparse and would take %" G_GSIZE_FORMAT " bytes of memory",
+                   ortrain_text_show (owner), n_bytes);
       return NULL;
     }
   const gint64 n = ortrain_tensor_get_n_elements (values);
@@ -453,7 +455,7 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
   g_autoptr (OrtrainTensor) dense = ortrain_tensor_new (dtype, (const gint64 *) proto->dims, rank, error);
   if (dense == NULL)
     {
-      g_prefix_error (error, "tensor “%.200s”: ", owner);
+      g_prefix_error (error, "tensor “%s”: ", ortrain_text_show (owner));
       return NULL;
     }
   const gint64 *at = ortrain_tensor_peek (indices);

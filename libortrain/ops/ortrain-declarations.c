@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-declarations-private.h"
 
+#include "core/ortrain-text-private.h"
+
 /* A file with wrong declarations has them on every node. */
 #define MAX_NOTES 4
 
@@ -39,7 +41,7 @@ note (OrtrainNode *node, const OrtrainValue *value)
   g_autofree char *found = ortrain_dims_to_string (value->dims, value->rank);
   g_ptr_array_add (graph->notes, g_strdup_printf ("%s: the file declares '%s' as %s, but it is %s: the declaration is "
                                                   "ignored",
-                                                  text, value->name, said, found));
+                                                  text, ortrain_text_show (value->name), said, found));
 }
 
 /* Numbers only: that a declared name is the size of another value too is not taken on trust. */
@@ -78,8 +80,9 @@ ortrain_declarations_apply (OrtrainNode *node, GError **error)
         {
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
-                       "%s: the file declares its output '%s' as %s, but it is %s", text, value->name,
-                       ortrain_dtype_get_name (declared->dtype), ortrain_dtype_get_name (value->dtype));
+                       "%s: the file declares its output '%s' as %s, but it is %s", text,
+                       ortrain_text_show (value->name), ortrain_dtype_get_name (declared->dtype),
+                       ortrain_dtype_get_name (value->dtype));
           return FALSE;
         }
       value->relies_on_declaration = FALSE;
@@ -115,7 +118,7 @@ check_declaration (OrtrainNode *node, const OrtrainValue *declared, const Ortrai
   g_autofree char *is = ortrain_dims_to_string (found->dims, found->rank);
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION,
                "%s: the file declares '%s' as %s, but with these inputs it is %s; correct the declaration", text,
-               found->name, said, is);
+               ortrain_text_show (found->name), said, is);
   return FALSE;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <stdarg.h>
@@ -172,7 +173,7 @@ fail_shape (OrtrainInferContext *ctx, guint i, GError **error, const char *neede
   OrtrainValue *value = ortrain_infer_input (ctx, i);
   g_autofree char *shape = ortrain_dims_to_string (value->dims, value->rank);
   return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has the shape %s, %s", i,
-                             value->name, shape, needed);
+                             ortrain_text_show (value->name), shape, needed);
 }
 
 gboolean

@@ -2,6 +2,7 @@
 #include "ops/ortrain-op-check-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <math.h>
 
@@ -179,20 +180,20 @@ ortrain_op_check_attributes (OrtrainNode *node, GError **error)
           guint expected = 0;
           while (!(rule->kinds >> expected & 1))
             expected++;
-          return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute '%s' is %s, not %s", a->name,
-                       name_of_kind (a->kind), name_of_kind (expected));
+          return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute '%s' is %s, not %s",
+                       ortrain_text_show (a->name), name_of_kind (a->kind), name_of_kind (expected));
         }
       if (a->kind == ORTRAIN_ATTRIBUTE_INT && !check_int (node, rule, a->v.i, error))
         return FALSE;
       if (a->kind == ORTRAIN_ATTRIBUTE_FLOAT && rule->max > rule->min &&
           !(a->v.f >= (double) rule->min && a->v.f <= (double) rule->max))
         return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                     "attribute '%s' is %g, not in %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, a->name, a->v.f,
-                     rule->min, rule->max);
+                     "attribute '%s' is %g, not in %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
+                     ortrain_text_show (a->name), a->v.f, rule->min, rule->max);
       if (rule->max_n > 0 && a->n > rule->max_n)
         return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                     "attribute '%s' has %" G_GSIZE_FORMAT " elements, at most %u are possible", a->name, a->n,
-                     rule->max_n);
+                     "attribute '%s' has %" G_GSIZE_FORMAT " elements, at most %u are possible",
+                     ortrain_text_show (a->name), a->n, rule->max_n);
       for (gsize k = 0; a->kind == ORTRAIN_ATTRIBUTE_INTS && k < a->n; k++)
         if (!check_int (node, rule, a->v.ints[k], error))
           return FALSE;
@@ -237,7 +238,7 @@ check_type (OrtrainNode *node, guint i, char letter, GError **error)
       if (model == NULL || model->dtype == ORTRAIN_DTYPE_UNDEFINED || model->dtype == value->dtype)
         return TRUE;
       needed = g_strdup_printf ("%s, the type of input %c '%s',", ortrain_dtype_get_name (model->dtype), letter,
-                                model->name);
+                                ortrain_text_show (model->name));
     }
   for (guint s = 0; s < G_N_ELEMENTS (type_sets) && needed == NULL; s++)
     if (type_sets[s].letter == letter)
@@ -250,7 +251,7 @@ check_type (OrtrainNode *node, guint i, char letter, GError **error)
     return TRUE;
   g_autofree char *text = ortrain_node_describe (node);
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE, "%s: input %u '%s' is %s, %s is needed", text, i,
-               value->name, ortrain_dtype_get_name (value->dtype), needed);
+               ortrain_text_show (value->name), ortrain_dtype_get_name (value->dtype), needed);
   return FALSE;
 }
 
@@ -265,7 +266,7 @@ check_types (OrtrainNode *node, GError **error)
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
-                   "%s: '%s' is %s, which the operator does not take", text, first->name,
+                   "%s: '%s' is %s, which the operator does not take", text, ortrain_text_show (first->name),
                    ortrain_dtype_get_name (first->dtype));
       return FALSE;
     }
@@ -286,14 +287,14 @@ check_operand (OrtrainNode *node, guint i, GError **error)
   const OrtrainOpDef *op = node->op;
   const OrtrainValue *value = node->inputs->pdata[i], *first = node->inputs->pdata[0];
   if (is_set (op->vector_inputs, i) && value->rank > 1)
-    return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has rank %d, not 1", i, value->name,
-                 value->rank);
+    return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has rank %d, not 1", i,
+                 ortrain_text_show (value->name), value->rank);
   for (gint d = 0; is_set (op->scalar_inputs, i) && d < value->rank; d++)
     if (ortrain_dim_is_int (value->dims[d]) && value->dims[d].value != 1)
       {
         g_autofree char *shape = ortrain_dims_to_string (value->dims, value->rank);
         return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has the shape %s, one element is needed", i,
-                     value->name, shape);
+                     ortrain_text_show (value->name), shape);
       }
   if (first == NULL || i == 0)
     return TRUE;
@@ -307,8 +308,8 @@ check_operand (OrtrainNode *node, guint i, GError **error)
         {
           g_autofree char *a = ortrain_dims_to_string (value->dims, value->rank);
           g_autofree char *b = ortrain_dims_to_string (first->dims, first->rank);
-          return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' is %s, input 0 is %s", i, value->name, a,
-                       b);
+          return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' is %s, input 0 is %s", i,
+                       ortrain_text_show (value->name), a, b);
         }
     }
   return TRUE;
@@ -377,8 +378,8 @@ ortrain_op_check_outputs (OrtrainNode *node, GError **error)
       if (fits)
         continue;
       g_autofree char *shape = ortrain_dims_to_string (value->dims, value->rank);
-      return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "output %u ('%s') would have the shape %s", k, value->name,
-                   shape);
+      return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "output %u ('%s') would have the shape %s", k,
+                   ortrain_text_show (value->name), shape);
     }
   return TRUE;
 }

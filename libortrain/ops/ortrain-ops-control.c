@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-upgrade-private.h"
 
@@ -162,7 +163,7 @@ copy_node (OrtrainGraph *graph, OrtrainNode *before, OrtrainNode *inner, GHashTa
         {
           g_autofree char *text = ortrain_node_describe (inner);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s reads '%s', which nothing produces",
-                       text, ((OrtrainValue *) inner->inputs->pdata[i])->name);
+                       text, ortrain_text_show (((OrtrainValue *) inner->inputs->pdata[i])->name));
           return NULL;
         }
       g_ptr_array_add (inputs, value);

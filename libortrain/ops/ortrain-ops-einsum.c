@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "provider/ortrain-einsum-private.h"
@@ -31,7 +32,8 @@ infer_einsum (OrtrainInferContext *ctx, GError **error)
     }
   if (!ortrain_einsum_parse (equation, n, ranks, &e))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "the equation '%s' is malformed or does not fit the operands", equation);
+                               "the equation '%s' is malformed or does not fit the operands",
+                               ortrain_text_show (equation));
   for (guint i = 0; i < n; i++)
     for (guint d = 0; d < e.operands[i].rank; d++)
       {
@@ -218,7 +220,7 @@ infer_einsum_grad (OrtrainInferContext *ctx, GError **error)
     return TRUE;
   if (!ortrain_einsum_parse (equation, n, ranks, &e) || e.output.rank != (guint) ortrain_infer_get_rank (ctx, 0))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the equation '%s' does not fit the operands",
-                               equation);
+                               ortrain_text_show (equation));
   for (guint i = 0; i < n; i++)
     for (guint d = 0; d < e.operands[i].rank; d++)
       {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -213,7 +214,8 @@ check_reduction (OrtrainInferContext *ctx, GError **error)
   const char *reduction = ortrain_attributes_get_string (ctx->node->attributes, "reduction", "none");
   if (g_strv_contains (names, reduction))
     return TRUE;
-  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction '%s' is not known", reduction);
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction '%s' is not known",
+                             ortrain_text_show (reduction));
 }
 
 static gboolean

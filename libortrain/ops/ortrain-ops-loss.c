@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -24,7 +25,7 @@ check_loss (OrtrainInferContext *ctx, guint logits, guint target, gint64 axis, g
   *found = -1;
   if (!g_str_equal (reduction, "mean") && !g_str_equal (reduction, "sum") && !g_str_equal (reduction, "none"))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction \"%s\" is none of mean, sum, none",
-                               reduction);
+                               ortrain_text_show (reduction));
   if (rank < 0)
     return TRUE;
   if (!ortrain_infer_axis (ctx, axis, rank, found, error))

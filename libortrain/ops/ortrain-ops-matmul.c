@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -20,8 +21,8 @@ permute (OrtrainInferContext *ctx, const char *name, OrtrainDim *dims, gint rank
     if (perm[i] >= 0 && perm[i] < rank)
       seen |= 1u << perm[i];
   if (n != (gsize) rank || seen != (1u << rank) - 1)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s is no permutation of %d dimensions", name,
-                               rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s is no permutation of %d dimensions",
+                               ortrain_text_show (name), rank);
   memcpy (from, dims, (gsize) rank * sizeof *dims);
   for (gint i = 0; i < rank; i++)
     dims[i] = from[perm[i]];
@@ -121,7 +122,8 @@ check_quantisation (OrtrainInferContext *ctx, guint i, guint operand, gboolean r
   return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                              "input %u '%s' has %" G_GINT64_FORMAT " elements; 1, or one for each of %" G_GINT64_FORMAT
                              " %s of input %u is needed",
-                             i, ortrain_infer_input (ctx, i)->name, n, per_matrix, rows ? "rows" : "columns", operand);
+                             i, ortrain_text_show (ortrain_infer_input (ctx, i)->name), n, per_matrix,
+                             rows ? "rows" : "columns", operand);
 }
 
 static gboolean
@@ -167,7 +169,7 @@ infer_gemm (OrtrainInferContext *ctx, GError **error)
   g_autofree char *shape = ortrain_dims_to_string (c->dims, c->rank);
   g_autofree char *needed = ortrain_dims_to_string (y->dims, y->rank);
   return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 2 '%s' has the shape %s, the result is %s",
-                             c->name, shape, needed);
+                             ortrain_text_show (c->name), shape, needed);
 }
 
 /* ---- gradients ---- */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-upgrade-private.h"
@@ -395,8 +396,8 @@ count_slices (OrtrainInferContext *ctx, guint first, gint *n, GError **error)
       if (!ortrain_infer_get_content (ctx, first + i, &content, &length))
         length = ortrain_infer_get_rank (ctx, first + i) == 0 ? 1 : ortrain_infer_get_length (ctx, first + i);
       if (length >= 0 && *n >= 0 && length != *n)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d %s for %d %s", length, names[i],
-                                   *n, names[from]);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d %s for %d %s", length,
+                                   ortrain_text_show (names[i]), *n, names[from]);
       if (length >= 0 && *n < 0)
         from = i;
       *n = MAX (*n, length);

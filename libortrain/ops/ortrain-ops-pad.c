@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -189,7 +190,8 @@ infer_depth (OrtrainInferContext *ctx, gboolean to_space, GError **error)
   gint64 block = ortrain_node_get_int (ctx->node, "blocksize", 0);
   const char *mode = ortrain_attributes_get_string (ctx->node->attributes, "mode", "DCR");
   if (!g_str_equal (mode, "DCR") && !g_str_equal (mode, "CRD"))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "mode '%s' is not known", mode);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "mode '%s' is not known",
+                               ortrain_text_show (mode));
   if (block < 1 || block > 4096)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "blocksize is %" G_GINT64_FORMAT, block);
   if (rank < 0)

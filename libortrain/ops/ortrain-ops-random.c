@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -37,7 +38,7 @@ infer_dropout (OrtrainInferContext *ctx, GError **error)
   if (ortrain_infer_get_number (ctx, 1, &ratio) && !(ratio >= 0 && ratio < 1))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                "the ratio, input 1 '%s', is %g; from 0 to below 1 is needed",
-                               ortrain_infer_input (ctx, 1)->name, ratio);
+                               ortrain_text_show (ortrain_infer_input (ctx, 1)->name), ratio);
   ortrain_infer_set_like (ctx, 0, 0);
   if (!ortrain_infer_wants_output (ctx, 1))
     return TRUE;

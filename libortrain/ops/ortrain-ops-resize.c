@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -64,7 +65,7 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
       const char *word = ortrain_attributes_get_string (ctx->node->attributes, words[i].name, words[i].values[0]);
       if (!g_strv_contains (words[i].values, word))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s '%s' is not known", words[i].name,
-                                   word);
+                                   ortrain_text_show (word));
     }
   if (rank < 0)
     {

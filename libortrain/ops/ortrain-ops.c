@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-declarations-private.h"
 #include "ops/ortrain-op-check-private.h"
 #include "ops/ortrain-op-private.h"
@@ -97,7 +98,8 @@ collect_unknown (OrtrainGraph *graph, gpointer data, GError **error)
       node->op = ortrain_ops_lookup (node->domain, node->op_type);
       if (node->op == NULL)
         {
-          char *key = g_strdup_printf ("%s%s%s", node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
+          char *key = g_strdup_printf ("%s%s%s", ortrain_text_show (node->domain), node->domain[0] != '\0' ? "::" : "",
+                                       ortrain_text_show (node->op_type));
           guint count = GPOINTER_TO_UINT (g_hash_table_lookup (unknown, key));
           g_hash_table_replace (unknown, key, GUINT_TO_POINTER (count + 1));
         }
@@ -178,7 +180,7 @@ bind_names (OrtrainGraph *graph, GError **error)
         break;
       }
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
-               "The model has operators that are not known: %s", list->str);
+               "The model has operators that are not known: %s", ortrain_text_show_list (list->str));
   return FALSE;
 }
 
@@ -276,7 +278,8 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
   if (node->op == NULL)
     {
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The operator %s%s%s is not known",
-                   node->domain, node->domain[0] != '\0' ? "::" : "", node->op_type);
+                   ortrain_text_show (node->domain), node->domain[0] != '\0' ? "::" : "",
+                   ortrain_text_show (node->op_type));
       return FALSE;
     }
   if (!ortrain_op_check_node (node, error))

@@ -2,6 +2,7 @@
 #include "optim/ortrain-optimizer-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 
 #include <math.h>
 
@@ -84,7 +85,8 @@ ortrain_optimizer_real_update (OrtrainOptimizer *self, const char *name, Ortrain
                                double weight_decay, double gradient_scale, GError **error)
 {
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "%s implements no update, asked for to move parameter '%s'", G_OBJECT_TYPE_NAME (self), name);
+               "%s implements no update, asked for to move parameter '%s'", G_OBJECT_TYPE_NAME (self),
+               ortrain_text_show (name));
   return FALSE;
 }
 

@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-home-private.h"
+#include "core/ortrain-text-private.h"
 #include "optim/ortrain-optimizer-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -123,13 +124,14 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainProvider *prov
       if (!ortrain_dtype_is_floating (p->dtype))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                       "parameter '%s' is %s; only floating types can be trained", p->name,
+                       "parameter '%s' is %s; only floating types can be trained", ortrain_text_show (p->name),
                        ortrain_dtype_get_name (p->dtype));
           return NULL;
         }
       if (!ortrain_checked_n_elements (p->dims, p->rank, &self->tensors[i].n))
         {
-          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "parameter '%s' is too large", p->name);
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "parameter '%s' is too large",
+                       ortrain_text_show (p->name));
           return NULL;
         }
       self->norm_kernel = find_kernel (provider, "GradientNorm", p->dtype, error);
@@ -296,10 +298,11 @@ update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, G
           if (local_error == NULL)
             g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                          "%s on parameter '%s': update failed without a reason", G_OBJECT_TYPE_NAME (self->optimizer),
-                         entry->name);
+                         ortrain_text_show (entry->name));
           else
             g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
-                                        "%s on parameter '%s': ", G_OBJECT_TYPE_NAME (self->optimizer), entry->name);
+                                        "%s on parameter '%s': ", G_OBJECT_TYPE_NAME (self->optimizer),
+                                        ortrain_text_show (entry->name));
           return FALSE;
         }
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-blocked-outputs-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
 #include "provider/ortrain-provider-private.h"
 
@@ -59,8 +60,8 @@ static void
 note (OrtrainGraph *graph, const char *output, OrtrainNode *node)
 {
   g_autofree char *text = ortrain_node_describe (node);
-  g_autofree char *line =
-      g_strdup_printf ("Output '%s' is not computed: %s: %s", output, text, ortrain_node_find_block (node).reason);
+  g_autofree char *line = g_strdup_printf ("Output '%s' is not computed: %s: %s", ortrain_text_show (output), text,
+                                           ortrain_node_find_block (node).reason);
   ortrain_graph_add_note (graph, line);
 }
 

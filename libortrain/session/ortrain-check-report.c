@@ -2,6 +2,7 @@
 #include "session/ortrain-check-report.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-text-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-scores-private.h"
 #include "model/ortrain-model-private.h"
@@ -225,7 +226,8 @@ note_padding (Check *check, GStrvBuilder *notes)
     {
       g_autofree char *note = g_strdup_printf ("row %d of '%s' stands for padding, as the exporter says: it does not "
                                                "train (set_padding_row (\"%s\", -1) trains it)",
-                                               GPOINTER_TO_INT (row) - 1, (const char *) name, (const char *) name);
+                                               GPOINTER_TO_INT (row) - 1, ortrain_text_show ((const char *) name),
+                                               ortrain_text_show ((const char *) name));
       g_strv_builder_add (notes, note);
     }
 }
@@ -239,9 +241,10 @@ note_scores (OrtrainGraph *graph, GStrvBuilder *notes)
       const OrtrainNode *node = ortrain_scores_find_node (output, NULL);
       if (node == NULL)
         continue;
-      g_autofree char *note =
-          g_strdup_printf ("output '%s' is the %s of '%s': cross entropy is computed from '%s'", output->name,
-                           node->op_type, ortrain_node_input (node, 0)->name, ortrain_node_input (node, 0)->name);
+      g_autofree char *note = g_strdup_printf ("output '%s' is the %s of '%s': cross entropy is computed from '%s'",
+                                               ortrain_text_show (output->name), node->op_type,
+                                               ortrain_text_show (ortrain_node_input (node, 0)->name),
+                                               ortrain_text_show (ortrain_node_input (node, 0)->name));
       g_strv_builder_add (notes, note);
     }
 }
@@ -257,7 +260,9 @@ note_pairs (Check *check, GStrvBuilder *notes)
       g_autofree char *note = g_strdup_printf (
           "'%s' and '%s' hold the same values%s: if they are one parameter, train them as one with tie (\"%s\", "
           "\"%s\")",
-          first, second, ortrain_parameter_pair_get_transposed (pair) ? ", transposed" : "", first, second);
+          ortrain_text_show (first), ortrain_text_show (second),
+          ortrain_parameter_pair_get_transposed (pair) ? ", transposed" : "", ortrain_text_show (first),
+          ortrain_text_show (second));
       g_strv_builder_add (notes, note);
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-executor-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -205,20 +206,22 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
       if (tensor == NULL)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing", input->name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing",
+                       ortrain_text_show (input->name));
           return FALSE;
         }
       OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
       if (input->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != input->dtype)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model wants %s",
-                       input->name, ortrain_dtype_get_name (dtype), ortrain_dtype_get_name (input->dtype));
+                       ortrain_text_show (input->name), ortrain_dtype_get_name (dtype),
+                       ortrain_dtype_get_name (input->dtype));
           return FALSE;
         }
       if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek (tensor) == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-                       "Input '%s': the tensor's memory was released", input->name);
+                       "Input '%s': the tensor's memory was released", ortrain_text_show (input->name));
           return FALSE;
         }
       n_found++;
@@ -235,9 +238,9 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
         {
           GString *names = g_string_new (NULL);
           for (guint i = 0; i < self->n_inputs; i++)
-            g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", self->inputs[i].name);
+            g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", ortrain_text_show (self->inputs[i].name));
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no input; the inputs are %s",
-                       name, names->len > 0 ? names->str : "none");
+                       ortrain_text_show (name), ortrain_text_show_list (names->len > 0 ? names->str : "none"));
           g_string_free (names, TRUE);
           return FALSE;
         }
@@ -300,7 +303,7 @@ resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
       if (address == NULL)
         {
           g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "There is no place for '%s'",
-                       value->name);
+                       ortrain_text_show (value->name));
           return FALSE;
         }
       ortrain_program_set_address (entry->program, i, address);
@@ -486,7 +489,7 @@ new_output_tensor (const OrtrainPlanValue *value, GError **error)
   OrtrainTensor *tensor =
       ortrain_tensor_new_uninitialized (value->value->dtype, dims, (gsize) value->value->rank, error);
   if (tensor == NULL)
-    g_prefix_error (error, "Output '%s': ", value->value->name);
+    g_prefix_error (error, "Output '%s': ", ortrain_text_show (value->value->name));
   return tensor;
 }
 
@@ -505,7 +508,7 @@ output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *ten
       g_autofree char *found =
           ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                   "Output '%s' is %s %s, the tensor bound to it is %s %s", name,
+                   "Output '%s' is %s %s, the tensor bound to it is %s %s", ortrain_text_show (name),
                    ortrain_dtype_get_name (value->value->dtype), wanted,
                    ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), found);
       return FALSE;
@@ -513,7 +516,7 @@ output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *ten
   if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek_writable (tensor) == NULL)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-                   "Output '%s': the tensor bound to it was released, or may not be written", name);
+                   "Output '%s': the tensor bound to it was released, or may not be written", ortrain_text_show (name));
       return FALSE;
     }
   return TRUE;
@@ -572,7 +575,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFr
   for (guint i = 0; i < self->n_inputs; i++)
     if (self->inputs[i].fed != NULL && !ortrain_tensor_check_file (self->inputs[i].fed, error))
       {
-        g_prefix_error (error, "Input '%s': ", self->inputs[i].name);
+        g_prefix_error (error, "Input '%s': ", ortrain_text_show (self->inputs[i].name));
         return FALSE;
       }
 
@@ -641,7 +644,7 @@ ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTe
       g_set_object (&output->bound, tensor);
       return TRUE;
     }
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", name);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", ortrain_text_show (name));
   return FALSE;
 }
 

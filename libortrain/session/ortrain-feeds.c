@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>
@@ -20,9 +21,9 @@ static gboolean
 fail_value (const OrtrainValue *input, OrtrainTensor *tensor, gint64 i, GError **error)
 {
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-               "Input '%s' is %s, the model wants %s, which has no %g (element %" G_GINT64_FORMAT ")", input->name,
-               ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), ortrain_dtype_get_name (input->dtype),
-               ortrain_tensor_get_scalar (tensor, i), i);
+               "Input '%s' is %s, the model wants %s, which has no %g (element %" G_GINT64_FORMAT ")",
+               ortrain_text_show (input->name), ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)),
+               ortrain_dtype_get_name (input->dtype), ortrain_tensor_get_scalar (tensor, i), i);
   return FALSE;
 }
 
@@ -75,7 +76,7 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
                ? "remove its last axis (NumPy: labels[..., 0])"
                : "it is one-hot, or has probabilities: take the number of the class (NumPy: labels.argmax(-1))";
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-               "Target '%s' is %s%s, but the loss wants class numbers, %s; %s", input->name,
+               "Target '%s' is %s%s, but the loss wants class numbers, %s; %s", ortrain_text_show (input->name),
                ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), shape, wanted, what);
   return FALSE;
 }
@@ -113,7 +114,7 @@ ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **e
       g_autoptr (OrtrainTensor) cast = ortrain_tensor_cast (tensor, input->dtype, error);
       if (cast == NULL)
         {
-          g_prefix_error (error, "Input '%s': ", input->name);
+          g_prefix_error (error, "Input '%s': ", ortrain_text_show (input->name));
           return NULL;
         }
       if (converted == NULL)

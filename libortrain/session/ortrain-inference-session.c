@@ -2,6 +2,7 @@
 #include "session/ortrain-inference-session.h"
 
 #include "core/ortrain-fork-private.h"
+#include "core/ortrain-text-private.h"
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-executor-private.h"
@@ -219,7 +220,7 @@ get_source (OrtrainModel *model, const char *const *outputs, GError **error)
       if (output != NULL && output->is_output)
         continue;
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "The model has no output '%s'",
-                   outputs[i]);
+                   ortrain_text_show (outputs[i]));
       return NULL;
     }
   g_autoptr (GError) local_error = NULL;
@@ -358,7 +359,8 @@ check_known_feeds (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GErr
       const OrtrainValue *value = ortrain_graph_find_value (self->graph, name);
       if (value == NULL || value->kind != ORTRAIN_VALUE_INPUT)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no input", name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no input",
+                       ortrain_text_show (name));
           return FALSE;
         }
     }
@@ -431,13 +433,14 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
           OrtrainTensor *from = ortrain_tensor_dict_get (outputs, name);
           if (from == NULL)
             {
-              g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", name);
+              g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output",
+                           ortrain_text_show (name));
               return FALSE;
             }
           g_autoptr (GBytes) bytes = ortrain_tensor_get_bytes (from, error);
           if (bytes == NULL || !ortrain_tensor_set_bytes (to, bytes, error))
             {
-              g_prefix_error (error, "Output '%s': ", name);
+              g_prefix_error (error, "Output '%s': ", ortrain_text_show (name));
               return FALSE;
             }
           ortrain_tensor_dict_set (outputs, name, to);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-interpreter-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-declarations-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -25,7 +26,7 @@ run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainKernelFrame *frame, GE
         {
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s: nothing makes its input '%s'", text,
-                       input->name);
+                       ortrain_text_show (input->name));
           return FALSE;
         }
     }
@@ -90,7 +91,8 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
         ortrain_value_set_tensor (value, tensor);
       else if (value->tensor == NULL)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing", value->name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing",
+                       ortrain_text_show (value->name));
           return NULL;
         }
     }
@@ -125,7 +127,7 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
       if (output->tensor == NULL)
         {
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "Nothing makes the output '%s'",
-                       output->name);
+                       ortrain_text_show (output->name));
           return NULL;
         }
       /* Inputs and weights are not handed out as results that the caller may write to. */

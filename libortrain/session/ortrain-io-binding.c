@@ -2,6 +2,7 @@
 #include "session/ortrain-io-binding-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 
 /**
  * OrtrainIoBinding:
@@ -212,7 +213,8 @@ ortrain_io_binding_copy_output (OrtrainIoBinding *self, const char *name, GError
   OrtrainTensor *tensor = ortrain_tensor_dict_get (ortrain_io_binding_get_outputs (self), name);
   if (tensor == NULL)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", name);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output",
+                   ortrain_text_show (name));
       return NULL;
     }
   return ortrain_tensor_copy (tensor, error);

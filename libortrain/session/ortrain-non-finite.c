@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-non-finite-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "session/ortrain-program-private.h"
 
 #include <math.h>
@@ -64,10 +65,10 @@ describe_stored (const char *kind, OrtrainNonFinite found, const char *name, con
 {
   g_autofree char *index = describe_index (found.index, dims, rank);
   if (n_updates == 0)
-    return g_strdup_printf ("%s '%s' holds %s%s", kind, name, kind_of (found.value), index);
+    return g_strdup_printf ("%s '%s' holds %s%s", kind, ortrain_text_show (name), kind_of (found.value), index);
   return g_strdup_printf ("%s '%s' holds %s%s after update %" G_GUINT64_FORMAT
                           "; a smaller learning rate or max-grad-norm may help",
-                          kind, name, kind_of (found.value), index, n_updates);
+                          kind, ortrain_text_show (name), kind_of (found.value), index, n_updates);
 }
 
 gboolean
@@ -165,7 +166,7 @@ describe_origin (const Trace *trace, guint32 row)
     {
       g_autofree char *node = ortrain_node_describe (trace->steps[trace->step_of[row]].node);
       g_autofree char *index = describe_index (trace->found[row].index, dims, rank);
-      return g_strdup_printf ("%s: output '%s' is %s%s; its inputs are finite", node, value->name,
+      return g_strdup_printf ("%s: output '%s' is %s%s; its inputs are finite", node, ortrain_text_show (value->name),
                               kind_of (trace->found[row].value), index);
     }
   if (value->region == ORTRAIN_REGION_PARAMETER || value->region == ORTRAIN_REGION_BUFFER)
@@ -175,7 +176,8 @@ describe_origin (const Trace *trace, guint32 row)
                      : value->value->role == ORTRAIN_ROLE_TARGET ? "target"
                                                                  : "input";
   g_autofree char *index = describe_index (trace->found[row].index, dims, rank);
-  return g_strdup_printf ("the %s '%s' holds %s%s", kind, value->name, kind_of (trace->found[row].value), index);
+  return g_strdup_printf ("the %s '%s' holds %s%s", kind, ortrain_text_show (value->name),
+                          kind_of (trace->found[row].value), index);
 }
 
 /* From a bad value upwards to where it begins. An infinity may be meant, as in a mask: where a NaN was made of one,

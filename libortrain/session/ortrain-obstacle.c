@@ -2,6 +2,7 @@
 #include "session/ortrain-obstacle-private.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-text-private.h"
 
 /**
  * OrtrainObstacle:
@@ -283,13 +284,13 @@ ortrain_obstacle_to_string (OrtrainObstacle *self)
   if (self->operator!= NULL && * self->operator!= '\0')
     {
       if (*self->domain != '\0')
-        g_string_append_printf (text, "%s::", self->domain);
-      g_string_append_printf (text, "%s (opset %u", self->operator, self->opset);
+        g_string_append_printf (text, "%s::", ortrain_text_show (self->domain));
+      g_string_append_printf (text, "%s (opset %u", ortrain_text_show (self->operator), self->opset);
       if (self->dtype != NULL && *self->dtype != '\0')
         g_string_append_printf (text, ", %s", self->dtype);
       g_string_append (text, ")");
       if (*self->node != '\0')
-        g_string_append_printf (text, " '%s'", self->node);
+        g_string_append_printf (text, " '%s'", ortrain_text_show (self->node));
       g_string_append (text, ": ");
     }
   g_string_append (text, self->reason);

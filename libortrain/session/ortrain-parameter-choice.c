@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-parameter-choice-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 
@@ -98,8 +99,8 @@ fits (Choice *self, const char *name, gboolean is_weight, const char *constant)
       if (is_weight || (!self->fits_weight[i] && constant != NULL))
         any = self->used[i] = TRUE;
       else if (self->fits_constant->pdata[i] == NULL)
-        self->fits_constant->pdata[i] =
-            g_strdup_printf ("'%s', which %s", name, constant != NULL ? constant : "cannot be trained");
+        self->fits_constant->pdata[i] = g_strdup_printf ("'%s', which %s", ortrain_text_show (name),
+                                                         constant != NULL ? constant : "cannot be trained");
     }
   return any;
 }
@@ -111,16 +112,16 @@ check_used (const Choice *self, GError **error)
   for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
     if (!self->used[i])
       {
-        g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", self->patterns[i]);
+        g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", ortrain_text_show (self->patterns[i]));
         if (self->fits_constant->pdata[i] != NULL)
-          g_string_append_printf (constants, "; '%s' fits %s", self->patterns[i],
-                                  (const char *) self->fits_constant->pdata[i]);
+          g_string_append_printf (constants, "; '%s' fits %s", ortrain_text_show (self->patterns[i]),
+                                  ortrain_text_show ((const char *) self->fits_constant->pdata[i]));
       }
   if (unused->len == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "the option '%s' names %s, which no initializer of the model fits%s", self->option, unused->str,
-               constants->str);
+               "the option '%s' names %s, which no initializer of the model fits%s", self->option,
+               ortrain_text_show_list (unused->str), ortrain_text_show_list (constants->str));
   return FALSE;
 }
 
@@ -173,7 +174,8 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
               value->uses->len > 0)
             why = role->reason;
           if (why != NULL)
-            g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "", value->name, why);
+            g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "",
+                                    ortrain_text_show (value->name), why);
           chosen = exact || (fitting && (chosen || (!is_weight && possible)));
         }
       const gboolean named_frozen = names_exactly (&frozen, value->name);
@@ -189,7 +191,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
   if (refused->len > 0)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "asked to train %s",
-                   refused->str);
+                   ortrain_text_show_list (refused->str));
       return FALSE;
     }
   if (n_chosen == 0)

@@ -2,6 +2,7 @@
 #include "session/ortrain-parameter-info-private.h"
 
 #include "core/ortrain-field-private.h"
+#include "core/ortrain-text-private.h"
 #include "ortrain-enum-types.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -230,6 +231,6 @@ char *
 ortrain_parameter_info_to_string (OrtrainParameterInfo *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
-  return g_strdup_printf ("%s: %s %s, %s: %s", self->name, ortrain_dtype_get_name (self->dtype), self->shape,
-                          self->trained ? "trained" : "not trained", self->reason);
+  return g_strdup_printf ("%s: %s %s, %s: %s", ortrain_text_show (self->name), ortrain_dtype_get_name (self->dtype),
+                          self->shape, self->trained ? "trained" : "not trained", self->reason);
 }

@@ -2,6 +2,7 @@
 #include "session/ortrain-parameter-store-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-text-private.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +65,7 @@ describe (OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **e
   if (ortrain_tensor_peek_unaligned (tensor) != NULL || stored->bytes == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-               "the contents of initializer '%s' were released", stored->name);
+               "the contents of initializer '%s' were released", ortrain_text_show (stored->name));
   return FALSE;
 }
 
@@ -317,7 +318,7 @@ ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError 
 {
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, stored->dims, stored->rank, error);
   if (tensor == NULL)
-    g_prefix_error (error, "a copy of '%s': ", stored->name);
+    g_prefix_error (error, "a copy of '%s': ", ortrain_text_show (stored->name));
   else if (stored->bytes > 0)
     memcpy (ortrain_tensor_peek_writable (tensor), address, stored->bytes);
   return tensor;
@@ -335,7 +336,7 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
       if (stored == NULL)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "there is no parameter or buffer '%s' in the session", name);
+                       "there is no parameter or buffer '%s' in the session", ortrain_text_show (name));
           return FALSE;
         }
       if (ortrain_tensor_get_dtype (tensor) != stored->dtype || ortrain_tensor_get_rank (tensor) != stored->rank ||
@@ -346,14 +347,15 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
           g_autofree char *have =
               ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "parameter '%s' is %s %s, but %s %s was given", name, ortrain_dtype_get_name (stored->dtype),
-                       want, ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have);
+                       "parameter '%s' is %s %s, but %s %s was given", ortrain_text_show (name),
+                       ortrain_dtype_get_name (stored->dtype), want,
+                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have);
           return FALSE;
         }
       if (ortrain_tensor_peek (tensor) == NULL && stored->bytes > 0)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-                       "the tensor given for '%s' was released", name);
+                       "the tensor given for '%s' was released", ortrain_text_show (name));
           return FALSE;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "checkpoint/ortrain-checkpoint.h"
 #include "core/ortrain-home-private.h"
+#include "core/ortrain-text-private.h"
 #include "session/ortrain-evaluation-private.h"
 #include "session/ortrain-training-history-private.h"
 #include "session/ortrain-training-session-private.h"
@@ -53,7 +54,7 @@ read_number (OrtrainTrainer *self, const char *key, double *number, GError **err
   if (end != text && *end == '\0')
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is '%.100s', not a number", key, text);
+               "The checkpoint's '%s' is '%s', not a number", ortrain_text_show (key), ortrain_text_show (text));
   return FALSE;
 }
 
@@ -70,7 +71,8 @@ read_count (OrtrainTrainer *self, const char *key, guint64 most, guint64 *count,
       return TRUE;
     }
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is %g, not a whole number from 0 to %" G_GUINT64_FORMAT, key, number, most);
+               "The checkpoint's '%s' is %g, not a whole number from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
+               number, most);
   return FALSE;
 }
 

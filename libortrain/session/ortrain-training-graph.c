@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-graph-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-loss-private.h"
 #include "ops/ortrain-op-private.h"
@@ -41,7 +42,7 @@ find_weight (OrtrainGraph *graph, const char *name, GError **error)
   if (is_weight (value))
     return value;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "the tie names '%s', but the model has no initializer of that name", name);
+               "the tie names '%s', but the model has no initializer of that name", ortrain_text_show (name));
   return NULL;
 }
 
@@ -293,7 +294,8 @@ check_padding_rows (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError
       if (!is_weight (value))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                       "a row of padding is set for '%s', but the model has no initializer of that name", names[i]);
+                       "a row of padding is set for '%s', but the model has no initializer of that name",
+                       ortrain_text_show (names[i]));
           return FALSE;
         }
       n_rows = value->rank > 0 ? ortrain_tensor_get_dim (value->tensor, 0) : 0;
@@ -301,7 +303,7 @@ check_padding_rows (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                        "row %" G_GINT64_FORMAT " of '%s' is set for padding, but it has %" G_GINT64_FORMAT " rows", row,
-                       names[i], n_rows);
+                       ortrain_text_show (names[i]), n_rows);
           return FALSE;
         }
     }
@@ -380,7 +382,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
       if (value == NULL)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                       "asked to train '%s', which the loss does not depend on", parameter->name);
+                       "asked to train '%s', which the loss does not depend on", ortrain_text_show (parameter->name));
           return FALSE;
         }
       g_ptr_array_add (wanted, value);

@@ -2,6 +2,7 @@
 #include "ortrain.h"
 
 #include "core/ortrain-json-private.h"
+#include "core/ortrain-text-private.h"
 #include "session/ortrain-option-text-private.h"
 
 /* Options as JSON. Keys are property names; values are checked against the properties' own types and ranges, so that a
@@ -65,7 +66,7 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
   if (pspec == NULL || !(pspec->flags & G_PARAM_WRITABLE))
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s has no option '%s'",
-                   G_OBJECT_TYPE_NAME (object), key);
+                   G_OBJECT_TYPE_NAME (object), ortrain_text_show (key));
       return FALSE;
     }
   g_auto (GValue) value = G_VALUE_INIT;
@@ -185,7 +186,8 @@ object_from_json (const char *kind, JsonNode *node, GError **error)
     {
       lookup (kind, "", g_string_truncate (known, 0));
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "there is no %s of type '%s'; there are %s", kind, name != NULL ? name : "", known->str);
+                   "there is no %s of type '%s'; there are %s", ortrain_text_show (kind), ortrain_text_show (name),
+                   known->str);
       return NULL;
     }
   g_autoptr (GObject) object = g_object_new (type, NULL);
@@ -236,7 +238,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
       if (patterns == NULL)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "'%s' must be an array of strings",
-                       key);
+                       ortrain_text_show (key));
           return FALSE;
         }
       g_object_set (into, key, patterns, NULL);
@@ -258,7 +260,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
         }
       if (!ok)
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                     "'%s' must be an object of names and numbers of rows", key);
+                     "'%s' must be an object of names and numbers of rows", ortrain_text_show (key));
       return ok;
     }
   if (g_str_equal (key, "ties"))

@@ -2,6 +2,7 @@
 #include "session/ortrain-training-session-private.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
+#include "core/ortrain-text-private.h"
 
 #include <math.h>
 #include <string.h>
@@ -127,7 +128,7 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
   if (size != n)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "the checkpoint has %u tensors in '%s', the session has %u", size, section, n);
+                   "the checkpoint has %u tensors in '%s', the session has %u", size, ortrain_text_show (section), n);
       return FALSE;
     }
   for (guint i = 0; i < n; i++)
@@ -136,7 +137,8 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
       if (tensor == NULL)
         {
           g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                       "the checkpoint has no '%s' in '%s'", list[i].name, section);
+                       "the checkpoint has no '%s' in '%s'", ortrain_text_show (list[i].name),
+                       ortrain_text_show (section));
           return FALSE;
         }
       OrtrainDType dtype = list[i].dtype;
@@ -150,7 +152,8 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
           g_autofree char *have =
               ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
           g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                       "'%s' in '%s' is %s %s in the checkpoint, and %s %s in the session", list[i].name, section,
+                       "'%s' in '%s' is %s %s in the checkpoint, and %s %s in the session",
+                       ortrain_text_show (list[i].name), ortrain_text_show (section),
                        ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have, ortrain_dtype_get_name (dtype),
                        want);
           return FALSE;
@@ -171,7 +174,7 @@ load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainS
               ortrain_tensor_get_n_bytes (tensor));
       if (!ortrain_tensor_check_file (tensor, error))
         {
-          g_prefix_error (error, "'%s' is loaded in part: ", section);
+          g_prefix_error (error, "'%s' is loaded in part: ", ortrain_text_show (section));
           return FALSE;
         }
     }
@@ -200,7 +203,8 @@ get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 most, guint6
     return TRUE;
   g_autofree char *text = variant != NULL ? g_variant_print (variant, FALSE) : g_strdup ("missing");
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is %.100s, not a whole number from 0 to %" G_GUINT64_FORMAT, key, text, most);
+               "The checkpoint's '%s' is %s, not a whole number from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
+               ortrain_text_show (text), most);
   return FALSE;
 }
 

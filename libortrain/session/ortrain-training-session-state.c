@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
 
 #include <string.h>
@@ -139,7 +140,7 @@ transpose (const OrtrainStored *stored, GError **error)
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, dims, 2, error);
   if (tensor == NULL)
     {
-      g_prefix_error (error, "a transposed copy of '%s': ", stored->name);
+      g_prefix_error (error, "a transposed copy of '%s': ", ortrain_text_show (stored->name));
       return NULL;
     }
   const guint8 *from = stored->address;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-feeds-private.h"
 #include "session/ortrain-non-finite-private.h"
@@ -455,7 +456,8 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
     {
       g_autofree char *notes = g_strjoinv ("; ", self->graph->notes);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "the model has no output that can be computed%s%s", *notes != '\0' ? ": " : "", notes);
+                   "the model has no output that can be computed%s%s", *notes != '\0' ? ": " : "",
+                   ortrain_text_show_list (notes));
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -195,7 +196,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
       g_autoptr (OrtrainTensor) tensor = read_entry (bytes, &entry, error);
       if (tensor == NULL)
         {
-          g_prefix_error (error, "%s: ", name);
+          g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
         }
       if (g_str_has_suffix (name, ".npy"))
@@ -271,7 +272,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
       gconstpointer data = ortrain_tensor_peek_checked (tensor, error);
       if (data == NULL || (header = ortrain_npy_make_header (tensor, error)) == NULL)
         {
-          g_prefix_error (error, "%s: ", name);
+          g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
         }
       if (name_length > G_MAXUINT16)

@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <stdlib.h>
@@ -212,7 +213,8 @@ read_entry (Reader *r, Entry *entry, GError **error)
           if (entry->dtype == ORTRAIN_DTYPE_UNDEFINED)
             {
               g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                           "%s: elements of type %s cannot be read", entry->name, dtype);
+                           "%s: elements of type %s cannot be read", ortrain_text_show (entry->name),
+                           ortrain_text_show (dtype));
               return FALSE;
             }
         }
@@ -338,7 +340,7 @@ check_coverage (GArray *entries, gsize n_bytes, GError **error)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
                        "%s: begins at byte %" G_GINT64_FORMAT " of the data, where %" G_GINT64_FORMAT " was expected",
-                       sorted[i]->name, sorted[i]->begin, end);
+                       ortrain_text_show (sorted[i]->name), sorted[i]->begin, end);
           return FALSE;
         }
       end = sorted[i]->end;
@@ -399,7 +401,7 @@ ortrain_safetensors_parse (GBytes *bytes, OrtrainTensorDict *into, GHashTable **
           ortrain_tensor_new_for_bytes (entry->dtype, entry->dims, entry->n_dims, slice, error);
       if (tensor == NULL)
         {
-          g_prefix_error (error, "%s: ", entry->name);
+          g_prefix_error (error, "%s: ", ortrain_text_show (entry->name));
           return FALSE;
         }
       ortrain_tensor_dict_set (into, entry->name, tensor);
@@ -486,13 +488,13 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
       if (dtype == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                       "%s: a safetensors file cannot hold elements of type %s", name,
+                       "%s: a safetensors file cannot hold elements of type %s", ortrain_text_show (name),
                        ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)));
           return FALSE;
         }
       if (ortrain_tensor_peek_checked (tensor, error) == NULL)
         {
-          g_prefix_error (error, "%s: ", name);
+          g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
         }
       if (header->len > 1)

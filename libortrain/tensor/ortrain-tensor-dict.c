@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "tensor/ortrain-tensor-dict.h"
 
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /**
@@ -325,7 +326,8 @@ ortrain_tensor_dict_to_string (OrtrainTensorDict *self)
   for (guint i = 0; i < self->names->len; i++)
     {
       g_autofree char *line = ortrain_tensor_to_string (self->tensors->pdata[i]);
-      g_string_append_printf (s, "%s%s: %s", i > 0 ? "\n" : "", (char *) self->names->pdata[i], line);
+      g_string_append_printf (s, "%s%s: %s", i > 0 ? "\n" : "", ortrain_text_show ((char *) self->names->pdata[i]),
+                              line);
     }
   return g_string_free (s, FALSE);
 }

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-storage-private.h"
 
@@ -356,7 +357,7 @@ ortrain_tensor_new_mapped (OrtrainDType dtype, const gint64 *dims, gsize n_dims,
       g_autofree char *name = g_file_get_parse_name (file);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
                    "%s: a tensor %s%s at offset %" G_GUINT64_FORMAT " does not fit into %" G_GSIZE_FORMAT " bytes",
-                   name, ortrain_dtype_get_name (dtype), shape, offset, size);
+                   ortrain_text_show (name), ortrain_dtype_get_name (dtype), shape, offset, size);
       return NULL;
     }
   g_autoptr (GBytes) slice = g_bytes_new_from_bytes (bytes, (gsize) offset, n_bytes);

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
 #include <string.h>
@@ -39,7 +40,8 @@ describe_fed (const OrtrainValue *value, OrtrainFault *fault)
   if (value->rank > 0)
     fault->item = position[0];
   g_autofree char *index = ortrain_shape_to_string (position, (gsize) value->rank);
-  return g_strdup_printf ("%s of %s '%s'", index, value->role == ORTRAIN_ROLE_TARGET ? "target" : "input", value->name);
+  return g_strdup_printf ("%s of %s '%s'", index, value->role == ORTRAIN_ROLE_TARGET ? "target" : "input",
+                          ortrain_text_show (value->name));
 }
 
 static void
@@ -60,7 +62,7 @@ set_index_fault (GError **error, const OrtrainNode *node, const char *text, Ortr
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: the label %" G_GINT64_FORMAT " at %s is out of range: '%s' has %" G_GINT64_FORMAT
                  " classes, 0 to %" G_GINT64_FORMAT "%s",
-                 text, fault->value, where, first->name, fault->limit, fault->limit - 1,
+                 text, fault->value, where, ortrain_text_show (first->name), fault->limit, fault->limit - 1,
                  fault->value < 0 ? ", and ignore-index is another label" : "");
 }
 
@@ -153,7 +155,7 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
         {
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                       "%s: the shape of '%s' depends on computed data", text, output->name);
+                       "%s: the shape of '%s' depends on computed data", text, ortrain_text_show (output->name));
           return FALSE;
         }
       outputs[k] = ortrain_tensor_new_uninitialized (output->dtype, dims, (gsize) output->rank, error);
@@ -271,7 +273,7 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outpu
         {
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                       "%s: the shape of '%s' depends on computed data", text, output->name);
+                       "%s: the shape of '%s' depends on computed data", text, ortrain_text_show (output->name));
         }
       ok = outputs[0] != NULL;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-specialize-private.h"
 
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-control-private.h"
 #include "ops/ortrain-declarations-private.h"
 
@@ -89,7 +90,8 @@ bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable
   if (value->dtype != ORTRAIN_DTYPE_UNDEFINED && value->dtype != input->dtype)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model wants %s",
-                   value->name, ortrain_dtype_get_name (input->dtype), ortrain_dtype_get_name (value->dtype));
+                   ortrain_text_show (value->name), ortrain_dtype_get_name (input->dtype),
+                   ortrain_dtype_get_name (value->dtype));
       return FALSE;
     }
   g_autofree char *wanted = ortrain_dims_to_string (value->dims, value->rank);
@@ -97,7 +99,7 @@ bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable
   if (value->rank >= 0 && (guint) value->rank != input->rank)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                   "Input '%s' has the shape %s, the model wants %s", value->name, found, wanted);
+                   "Input '%s' has the shape %s, the model wants %s", ortrain_text_show (value->name), found, wanted);
       return FALSE;
     }
   for (gint i = 0; i < value->rank; i++)
@@ -122,7 +124,7 @@ bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
                        "Input '%s' has the shape %s, the model wants %s: dimension %d must be %" G_GINT64_FORMAT,
-                       value->name, found, wanted, i, expected);
+                       ortrain_text_show (value->name), found, wanted, i, expected);
           return FALSE;
         }
     }
@@ -147,7 +149,7 @@ check_static (OrtrainNode *node, GError **error)
         continue;
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                   "%s: the shape of '%s' depends on computed data", text, output->name);
+                   "%s: the shape of '%s' depends on computed data", text, ortrain_text_show (output->name));
       return FALSE;
     }
   return TRUE;
@@ -221,7 +223,8 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
       OrtrainValue *value = graph->inputs->pdata[i];
       if (!ortrain_value_get_static_dims (value, dims))
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing", value->name);
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is missing",
+                       ortrain_text_show (value->name));
           return NULL;
         }
     }
