@@ -157,13 +157,13 @@ ortrain_value_detach (OrtrainValue *self)
   self->graph = NULL;
   self->producer = NULL;
   self->partner = NULL;
-  g_array_set_size (self->uses, 0);
+  ortrain_value_clear_uses (self);
 }
 
 void
 ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value)
 {
-  g_return_if_fail (value->graph == self && value->uses->len == 0 && value->producer == NULL);
+  g_return_if_fail (value->graph == self && value->uses.n == 0 && value->producer == NULL);
   ortrain_graph_mark_output (self, value, FALSE);
   if (value->kind == ORTRAIN_VALUE_INPUT)
     g_ptr_array_remove (self->inputs, value);
@@ -189,9 +189,9 @@ ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
 {
   if (self == replacement)
     return;
-  while (self->uses->len > 0)
+  while (self->uses.n > 0)
     {
-      OrtrainUse use = g_array_index (self->uses, OrtrainUse, self->uses->len - 1);
+      OrtrainUse use = self->uses.items[self->uses.n - 1];
       ortrain_node_set_input (use.node, use.index, replacement);
     }
   if (replacement->declaration == NULL)

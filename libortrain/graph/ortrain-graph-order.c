@@ -179,7 +179,7 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
   for (guint i = self->initializers->len; i-- > 0;)
     {
       OrtrainValue *value = self->initializers->pdata[i];
-      if (value->uses->len == 0 && !value->is_output && !needed[value->id] && value->role != ORTRAIN_ROLE_PARAMETER &&
+      if (value->uses.n == 0 && !value->is_output && !needed[value->id] && value->role != ORTRAIN_ROLE_PARAMETER &&
           value->role != ORTRAIN_ROLE_BUFFER)
         {
           /* ids move when a value goes, so `needed` is for the values as they were: keep it in step */

@@ -48,6 +48,14 @@ typedef struct
   guint index;       /* of the input */
 } OrtrainUse;
 
+/* Most values have one reader, which needs no memory of its own. */
+typedef struct
+{
+  OrtrainUse *items; /* [n]: of the heap, or `single` */
+  guint n, n_allocated;
+  OrtrainUse single;
+} OrtrainUses;
+
 /* What a file declares of a computed value: a hint, which inference overrules. */
 typedef struct
 {
@@ -69,7 +77,7 @@ struct _OrtrainValue
   OrtrainDim *dims; /* [rank] */
 
   OrtrainNode *producer; /* no reference */
-  GArray *uses;          /* of OrtrainUse */
+  OrtrainUses uses;
 
   OrtrainTensor *tensor; /* contents, when known: initializers and folded constants */
   OrtrainDim *content;   /* elements of a small integer tensor (rank 0 or 1) as far as known symbolically; or NULL */
@@ -182,6 +190,7 @@ void ortrain_value_detach (OrtrainValue *self); /* from the graph that owned it:
 
 void ortrain_value_add_use (OrtrainValue *self, OrtrainNode *node, guint index);    /* an edge's other end, for */
 void ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint index); /* ortrain_node_set_input () */
+void ortrain_value_clear_uses (OrtrainValue *self);
 
 /* Whole-graph. */
 gboolean ortrain_graph_sort (OrtrainGraph *self,

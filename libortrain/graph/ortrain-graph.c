@@ -442,7 +442,7 @@ ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error
   for (guint i = 0; i < node->outputs->len; i++)
     {
       OrtrainValue *value = node->outputs->pdata[i];
-      if (value != NULL && (value->uses->len > 0 || value->is_output))
+      if (value != NULL && (value->uses.n > 0 || value->is_output))
         {
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The output '%s' of %s is still read",
                        ortrain_text_show (value->name), ortrain_text_show (node->op_type));
@@ -473,19 +473,14 @@ ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainVal
   g_return_val_if_fail (ORTRAIN_IS_VALUE (replacement) && replacement->graph == self, FALSE);
   if (value == replacement)
     return TRUE;
-  g_autoptr (GArray) uses = g_array_copy (value->uses);
-  for (guint i = 0; i < uses->len; i++)
-    {
-      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      ortrain_node_set_input (use.node, use.index, replacement);
-    }
+  const guint n = value->uses.n;
+  g_autofree OrtrainUse *uses = g_memdup2 (value->uses.items, n * sizeof (OrtrainUse));
+  for (guint i = 0; i < n; i++)
+    ortrain_node_set_input (uses[i].node, uses[i].index, replacement);
   if (!ortrain_graph_sort (self, NULL))
     {
-      for (guint i = 0; i < uses->len; i++)
-        {
-          OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-          ortrain_node_set_input (use.node, use.index, value);
-        }
+      for (guint i = 0; i < n; i++)
+        ortrain_node_set_input (uses[i].node, uses[i].index, value);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_CYCLE,
                    "'%s' in the place of '%s' would make a cycle", ortrain_text_show (replacement->name),
                    ortrain_text_show (value->name));

@@ -51,8 +51,8 @@ make_places (OrtrainValue *value)
 {
   OrtrainGraph *graph = value->graph;
   GHashTable *places = g_hash_table_new_full (use_hash, use_equal, g_free, NULL);
-  for (guint i = 0; i < value->uses->len; i++)
-    set_place (places, g_array_index (value->uses, OrtrainUse, i), i);
+  for (guint i = 0; i < value->uses.n; i++)
+    set_place (places, value->uses.items[i], i);
   if (graph->many_uses == NULL)
     graph->many_uses = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_hash_table_unref);
   g_hash_table_insert (graph->many_uses, value, places);
@@ -65,8 +65,29 @@ ortrain_value_add_use (OrtrainValue *self, OrtrainNode *node, guint index)
   OrtrainUse use = { node, index };
   GHashTable *places = find_places (self);
   if (places != NULL)
-    set_place (places, use, self->uses->len);
-  g_array_append_val (self->uses, use);
+    set_place (places, use, self->uses.n);
+  OrtrainUses *uses = &self->uses;
+  if (uses->items == NULL)
+    {
+      uses->items = &uses->single;
+      uses->n_allocated = 1;
+    }
+  if (uses->n == uses->n_allocated)
+    {
+      uses->n_allocated *= 2;
+      uses->items = g_renew (OrtrainUse, uses->items != &uses->single ? uses->items : NULL, uses->n_allocated);
+      if (uses->n == 1)
+        uses->items[0] = uses->single;
+    }
+  uses->items[uses->n++] = use;
+}
+
+void
+ortrain_value_clear_uses (OrtrainValue *self)
+{
+  if (self->uses.items != &self->uses.single)
+    g_free (self->uses.items);
+  self->uses = (OrtrainUses){ 0 };
 }
 
 void
@@ -74,14 +95,16 @@ ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint index)
 {
   const OrtrainUse use = { node, index };
   GHashTable *places = find_places (self);
-  if (places == NULL && self->uses->len >= MANY && self->graph != NULL)
+  if (places == NULL && self->uses.n >= MANY && self->graph != NULL)
     places = make_places (self);
   if (places == NULL)
     {
-      for (guint i = self->uses->len; i-- > 0;)
-        if (use_equal (&g_array_index (self->uses, OrtrainUse, i), &use))
+      for (guint i = self->uses.n; i-- > 0;)
+        if (use_equal (&self->uses.items[i], &use))
           {
-            g_array_remove_index (self->uses, i);
+            self->uses.n--;
+            for (guint k = i; k < self->uses.n; k++)
+              self->uses.items[k] = self->uses.items[k + 1];
             return;
           }
       return;
@@ -91,9 +114,9 @@ ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint index)
     return;
   const guint position = place->position;
   g_hash_table_remove (places, &use);
-  g_array_remove_index_fast (self->uses, position);
-  if (position < self->uses->len)
-    set_place (places, g_array_index (self->uses, OrtrainUse, position), position);
-  if (self->uses->len == 0)
+  self->uses.items[position] = self->uses.items[--self->uses.n];
+  if (position < self->uses.n)
+    set_place (places, self->uses.items[position], position);
+  if (self->uses.n == 0)
     g_hash_table_remove (self->graph->many_uses, self);
 }

@@ -57,7 +57,7 @@ ortrain_value_finalize (GObject *object)
 {
   OrtrainValue *self = ORTRAIN_VALUE (object);
   g_clear_object (&self->tensor);
-  g_array_unref (self->uses);
+  ortrain_value_clear_uses (self);
   g_free (self->dims);
   g_free (self->content);
   g_free (self->declaration);
@@ -108,7 +108,6 @@ ortrain_value_init (OrtrainValue *self)
 {
   self->rank = -1;
   self->n_content = -1;
-  self->uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
 }
 
 /**
@@ -218,8 +217,8 @@ ortrain_value_get_consumers (OrtrainValue *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_VALUE (self), NULL);
   GListStore *store = g_list_store_new (ORTRAIN_TYPE_NODE);
-  for (guint i = 0; i < self->uses->len; i++)
-    g_list_store_append (store, g_array_index (self->uses, OrtrainUse, i).node);
+  for (guint i = 0; i < self->uses.n; i++)
+    g_list_store_append (store, self->uses.items[i].node);
   return G_LIST_MODEL (store);
 }
 

@@ -51,7 +51,7 @@ find_maker (OrtrainPlanning *self, const OrtrainValue *value, gboolean top)
   for (;; top = FALSE)
     {
       OrtrainNode *node = value->producer;
-      if (node == NULL || ortrain_planning_is_fixed (value) || value->uses->len != (top ? 0 : 1) ||
+      if (node == NULL || ortrain_planning_is_fixed (value) || value->uses.n != (top ? 0 : 1) ||
           (!top && value->is_output))
         return NULL;
       const OrtrainFate fate = ortrain_planning_node (self, node)->fate;
@@ -216,9 +216,9 @@ ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update
   for (guint a = 0; a < aliases->len; a++)
     {
       const OrtrainValue *alias = aliases->pdata[a];
-      for (guint u = 0; u < alias->uses->len; u++)
+      for (guint u = 0; u < alias->uses.n; u++)
         {
-          OrtrainUse use = g_array_index (alias->uses, OrtrainUse, u);
+          OrtrainUse use = alias->uses.items[u];
           if (ortrain_planning_node (self, use.node)->fate == ORTRAIN_FATE_VIEW)
             {
               if (use.index == 0)

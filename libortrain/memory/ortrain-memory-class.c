@@ -90,9 +90,9 @@ ortrain_planning_measure_classes (OrtrainPlanning *self)
       use->kept = use->kept || value->is_output;
       if (value->producer != NULL && ortrain_planning_node (self, value->producer)->fate == ORTRAIN_FATE_RUNS)
         use->last_write = MAX (use->last_write, ortrain_planning_node (self, value->producer)->position);
-      for (guint u = 0; u < value->uses->len; u++)
+      for (guint u = 0; u < value->uses.n; u++)
         {
-          const OrtrainNode *node = g_array_index (value->uses, OrtrainUse, u).node;
+          const OrtrainNode *node = value->uses.items[u].node;
           if (ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_RUNS)
             add_reader (use, node, ortrain_planning_node (self, node)->position);
         }
@@ -113,7 +113,7 @@ static gboolean
 accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *term, OrtrainValue *base)
 {
   OrtrainNode *maker = term->producer;
-  if (maker == NULL || ortrain_planning_is_fixed (term) || term->is_output || term->uses->len != 1 ||
+  if (maker == NULL || ortrain_planning_is_fixed (term) || term->is_output || term->uses.n != 1 ||
       term->role != ORTRAIN_ROLE_NONE)
     return FALSE;
   OrtrainPlannedNode *info = ortrain_planning_node (self, maker);

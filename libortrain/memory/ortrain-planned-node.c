@@ -147,7 +147,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
     {
       OrtrainValue *output = node->outputs->pdata[k];
       /* What nobody reads need not be made, if the operator can do without. */
-      if (output != NULL && node->op != NULL && (gint) k >= node->op->min_outputs && k > 0 && output->uses->len == 0 &&
+      if (output != NULL && node->op != NULL && (gint) k >= node->op->min_outputs && k > 0 && output->uses.n == 0 &&
           !output->is_output && output->role == ORTRAIN_ROLE_NONE)
         {
           ortrain_node_drop_output (node, k);

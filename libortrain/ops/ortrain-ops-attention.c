@@ -433,7 +433,7 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
       return FALSE;
     }
   gboolean plain = ortrain_attributes_get_float (attributes, "softcap", 0) != 0 ||
-                   (scores != NULL && (scores->uses->len > 0 || scores->is_output));
+                   (scores != NULL && (scores->uses.n > 0 || scores->is_output));
   double scale = ortrain_attributes_get_float (attributes, "scale", 0);
   if (!write_operands (&self, plain, error))
     return FALSE;

@@ -137,7 +137,7 @@ static gboolean
 upgrade_softmax_cross_entropy (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
 {
   OrtrainValue *loss = ortrain_node_output (node, 0), *log_prob = ortrain_node_output (node, 1);
-  if (log_prob != NULL && (log_prob->uses->len > 0 || log_prob->is_output))
+  if (log_prob != NULL && (log_prob->uses.n > 0 || log_prob->is_output))
     {
       OrtrainValue *scores = ortrain_node_input (node, 0);
       OrtrainAttributes *attributes = ortrain_attributes_new ();

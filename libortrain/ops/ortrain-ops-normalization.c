@@ -63,7 +63,7 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   for (guint k = 3; k < node->outputs->len; k++)
     {
       OrtrainValue *saved = node->outputs->pdata[k];
-      if (saved == NULL || (saved->uses->len == 0 && !saved->is_output))
+      if (saved == NULL || (saved->uses.n == 0 && !saved->is_output))
         continue;
       text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,

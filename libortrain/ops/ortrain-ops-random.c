@@ -14,7 +14,7 @@ upgrade_dropout (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **
 {
   OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
   OrtrainValue *mask = ortrain_node_output (node, 1);
-  gboolean mask_used = mask != NULL && (mask->uses->len > 0 || mask->is_output);
+  gboolean mask_used = mask != NULL && (mask->uses.n > 0 || mask->is_output);
   if (opset < 12)
     ortrain_upgrade_attribute_to_input (graph, node, "ratio", 1);
   if (opset < 10 && mask_used)

@@ -349,9 +349,9 @@ visit_neutral_normalization (Analysis *self, const OrtrainValue *x)
       OrtrainValue *value = ortrain_node_input (node, i);
       OrtrainParameterRole *role = value != NULL ? get_role (self, value) : NULL;
       gboolean is_neutral = role != NULL && ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0);
-      for (guint u = 0; is_neutral && u < value->uses->len; u++)
+      for (guint u = 0; is_neutral && u < value->uses.n; u++)
         {
-          const OrtrainNode *user = g_array_index (value->uses, OrtrainUse, u).node;
+          const OrtrainNode *user = value->uses.items[u].node;
           is_neutral = user->op != NULL && (user->op->flags & ORTRAIN_OP_NORMALIZES);
         }
       if (!is_neutral)
@@ -426,9 +426,9 @@ visit_gain (Analysis *self, OrtrainNode *node, guint i)
   if (operand == NULL || y == NULL || !is_stored_operand (self, operand) || state_of (self, y)->stored)
     return;
   OrtrainValue *value = before_expansion (operand);
-  for (guint u = 0; u < y->uses->len; u++)
+  for (guint u = 0; u < y->uses.n; u++)
     {
-      const OrtrainUse *use = &g_array_index (y->uses, OrtrainUse, u);
+      const OrtrainUse *use = &y->uses.items[u];
       gboolean one_unit;
       if (use->node->op == NULL || !has_bit (use->node->op->scale_inputs, use->index))
         continue;
@@ -760,9 +760,9 @@ static void
 visit_uses (OrtrainParameterRole *role)
 {
   const OrtrainValue *value = role->value;
-  for (guint u = 0; u < value->uses->len; u++)
+  for (guint u = 0; u < value->uses.n; u++)
     {
-      const OrtrainUse *use = &g_array_index (value->uses, OrtrainUse, u);
+      const OrtrainUse *use = &value->uses.items[u];
       if (use->node->op == NULL)
         continue;
       if ((use->node->op->flags & ORTRAIN_OP_NORMALIZES) && has_bit (use->node->op->no_grad_inputs, use->index))
@@ -778,12 +778,12 @@ visit_uses (OrtrainParameterRole *role)
     }
   if (role->reason != NULL)
     return;
-  if (value->uses->len == 0)
+  if (value->uses.n == 0)
     {
       role->reason = g_strdup (value->is_output ? "an output of the model" : "not used");
       return;
     }
-  g_autofree char *text = ortrain_node_describe (g_array_index (value->uses, OrtrainUse, 0).node);
+  g_autofree char *text = ortrain_node_describe (value->uses.items[0].node);
   const gboolean one = ortrain_tensor_get_n_elements (value->tensor) == 1;
   role->reason = g_strdup_printf ("%soperand of %s", one ? "one number: " : "", text);
 }

@@ -98,7 +98,7 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
     }
   g_autofree guint32 *left = g_new0 (guint32, graph->values->len + 1);
   for (guint i = 0; i < graph->values->len; i++)
-    left[i] = ((OrtrainValue *) graph->values->pdata[i])->uses->len;
+    left[i] = ((OrtrainValue *) graph->values->pdata[i])->uses.n;
   gboolean counted = TRUE; /* nodes of a branch are not */
   for (guint n = 0; n < graph->nodes->len;)
     {

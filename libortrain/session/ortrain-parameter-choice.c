@@ -131,9 +131,9 @@ find_refusal (const OrtrainValue *value)
 {
   if (!ortrain_dtype_is_floating (value->dtype))
     return "it is of no floating type";
-  for (guint u = 0; u < value->uses->len; u++)
+  for (guint u = 0; u < value->uses.n; u++)
     {
-      const OrtrainUse *use = &g_array_index (value->uses, OrtrainUse, u);
+      const OrtrainUse *use = &value->uses.items[u];
       if (use->node->op != NULL && use->index < 32 && (use->node->op->host_inputs >> use->index & 1))
         return "it decides a shape";
     }
@@ -171,7 +171,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
           const char *why = exact ? find_refusal (value) : NULL;
           /* such as a statistic of batch normalisation */
           if (exact && why == NULL && role != NULL && !is_weight && !g_hash_table_contains (reached, value->name) &&
-              value->uses->len > 0)
+              value->uses.n > 0)
             why = role->reason;
           if (why != NULL)
             g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "",

@@ -123,7 +123,7 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
       for (guint k = 1; k < node->outputs->len; k++)
         {
           OrtrainValue *output = ortrain_node_output (node, k);
-          is_used = is_used || (output != NULL && (output->uses->len > 0 || output->is_output));
+          is_used = is_used || (output != NULL && (output->uses.n > 0 || output->is_output));
         }
       if (is_used)
         continue;
@@ -272,9 +272,9 @@ find_padding_row (const OrtrainValue *value, OrtrainTrainingOptions *options, GH
   gint64 row;
   if (!ortrain_training_options_get_padding_row (options, value->name, &row))
     row = GPOINTER_TO_INT (g_hash_table_lookup (padding_rows, value->name)) - 1;
-  if (row < 0 || value->uses->len != 1 || value->is_output || value->rank < 1)
+  if (row < 0 || value->uses.n != 1 || value->is_output || value->rank < 1)
     return -1;
-  OrtrainUse use = g_array_index (value->uses, OrtrainUse, 0);
+  OrtrainUse use = value->uses.items[0];
   if (!ortrain_node_is (use.node, "", "Gather") || use.index != 0 ||
       ortrain_attributes_get_int (use.node->attributes, "axis", 0) != 0)
     return -1;

@@ -12,7 +12,7 @@ changes_nothing (const OrtrainNode *node)
   for (guint k = 1; k < node->outputs->len; k++)
     {
       OrtrainValue *output = node->outputs->pdata[k];
-      if (output != NULL && (output->uses->len > 0 || output->is_output))
+      if (output != NULL && (output->uses.n > 0 || output->is_output))
         return FALSE;
     }
   if (node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW))

@@ -107,9 +107,9 @@ fold_operand (OrtrainNode *node, guint index, gboolean *changed)
 static OrtrainNode *
 only_reader (OrtrainValue *value)
 {
-  if (value->uses->len != 1 || value->is_output || value->role != ORTRAIN_ROLE_NONE)
+  if (value->uses.n != 1 || value->is_output || value->role != ORTRAIN_ROLE_NONE)
     return NULL;
-  return g_array_index (value->uses, OrtrainUse, 0).node;
+  return value->uses.items[0].node;
 }
 
 /* `node` takes over the output of `reader`, which goes away. */

@@ -47,9 +47,9 @@ producer_of (OrtrainValue *value, const char *op_type)
 static OrtrainNode *
 only_use (OrtrainValue *value)
 {
-  if (value == NULL || value->is_output || value->uses->len != 1)
+  if (value == NULL || value->is_output || value->uses.n != 1)
     return NULL;
-  return g_array_index (value->uses, OrtrainUse, 0).node;
+  return value->uses.items[0].node;
 }
 
 /* Takes multiplications with (and divisions by) scalars off a value. */
@@ -246,12 +246,12 @@ static gboolean
 match_values (OrtrainNode *softmax, Match *match)
 {
   OrtrainValue *p = ortrain_node_output (softmax, 0);
-  if (p->uses->len == 2 && !p->is_output)
+  if (p->uses.n == 2 && !p->is_output)
     {
       OrtrainNode *is_nan = NULL, *where = NULL;
       for (guint i = 0; i < 2; i++)
         {
-          OrtrainNode *user = g_array_index (p->uses, OrtrainUse, i).node;
+          OrtrainNode *user = p->uses.items[i].node;
           if (ortrain_node_is (user, "", "IsNaN"))
             is_nan = user;
           else if (ortrain_node_is (user, "", "Where"))

@@ -51,9 +51,9 @@ leads_to_gradient (const OrtrainNode *node)
       const OrtrainValue *output = ortrain_node_output (node, 0);
       if (output->role == ORTRAIN_ROLE_GRADIENT || output->role == ORTRAIN_ROLE_BUFFER_UPDATE)
         return TRUE;
-      if (!is_sum (node) || output->uses->len != 1)
+      if (!is_sum (node) || output->uses.n != 1)
         return FALSE;
-      node = g_array_index (output->uses, OrtrainUse, 0).node;
+      node = output->uses.items[0].node;
       if (!is_sum (node))
         return FALSE;
     }
@@ -70,7 +70,7 @@ adds_a_product (const OrtrainNode *node)
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const OrtrainValue *input = ortrain_node_input (node, i);
-      if (input == NULL || input->producer == NULL || input->uses->len != 1 ||
+      if (input == NULL || input->producer == NULL || input->uses.n != 1 ||
           !ortrain_value_same_shape (input, ortrain_node_output (node, 0)))
         continue;
       for (guint k = 0; k < G_N_ELEMENTS (products); k++)
@@ -148,12 +148,12 @@ has_detour (Fusion *fusion, guint from, guint to)
           for (guint k = 0; k < node->outputs->len; k++)
             {
               OrtrainValue *output = ortrain_node_output (node, k);
-              for (guint u = 0; output != NULL && u < output->uses->len; u++)
+              for (guint u = 0; output != NULL && u < output->uses.n; u++)
                 {
                   if (fusion->work == 0)
                     return TRUE;
                   fusion->work--;
-                  guint next = fusion->places[g_array_index (output->uses, OrtrainUse, u).node->mark].group;
+                  guint next = fusion->places[output->uses.items[u].node->mark].group;
                   if (next == to && group != from)
                     return TRUE;
                   if (next == to || fusion->places[next].visited == fusion->epoch ||
@@ -204,9 +204,9 @@ count_operands (const Fusion *fusion, guint a, guint b)
               n += from != a && from != b;
             }
           gboolean outside = output->is_output;
-          for (guint u = 0; u < output->uses->len && !outside; u++)
+          for (guint u = 0; u < output->uses.n && !outside; u++)
             {
-              guint to = fusion->places[g_array_index (output->uses, OrtrainUse, u).node->mark].group;
+              guint to = fusion->places[output->uses.items[u].node->mark].group;
               outside = to != a && to != b;
             }
           n += outside;
@@ -230,9 +230,9 @@ try_merge (Fusion *fusion, OrtrainNode *producer, OrtrainNode *consumer, const O
   if (a == b || from->len + to->len > MAX_NODES)
     return;
   gboolean others = value->is_output;
-  for (guint u = 0; u < value->uses->len && !others; u++)
+  for (guint u = 0; u < value->uses.n && !others; u++)
     {
-      guint group = fusion->places[g_array_index (value->uses, OrtrainUse, u).node->mark].group;
+      guint group = fusion->places[value->uses.items[u].node->mark].group;
       others = group != a && group != b;
     }
   if (others && consumer->mark - producer->mark > MAX_DISTANCE)
@@ -323,8 +323,8 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
       g_hash_table_insert (inner, output, result);
 
       gboolean outside = output->is_output || output->role != ORTRAIN_ROLE_NONE;
-      for (guint u = 0; u < output->uses->len && !outside; u++)
-        outside = !g_ptr_array_find (nodes, g_array_index (output->uses, OrtrainUse, u).node, NULL);
+      for (guint u = 0; u < output->uses.n && !outside; u++)
+        outside = !g_ptr_array_find (nodes, output->uses.items[u].node, NULL);
       if (outside)
         {
           ortrain_graph_mark_output (body, result, TRUE);
@@ -434,7 +434,7 @@ bypass_expands (OrtrainGraph *graph)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
       const OrtrainValue *output = ortrain_node_is (node, "", "Expand") ? ortrain_node_output (node, 0) : NULL;
-      if (output != NULL && output->uses->len == 0 && !output->is_output && output->role == ORTRAIN_ROLE_NONE)
+      if (output != NULL && output->uses.n == 0 && !output->is_output && output->role == ORTRAIN_ROLE_NONE)
         ortrain_graph_delete_node (graph, node);
     }
 }

@@ -96,9 +96,9 @@ match_centred (OrtrainValue *value, gint axis)
 static OrtrainValue *
 match_parameter (OrtrainValue *value, const char *op_type, const OrtrainValue *x, gint axis, OrtrainNode **node)
 {
-  if (value->is_output || value->uses->len != 1)
+  if (value->is_output || value->uses.n != 1)
     return NULL;
-  *node = g_array_index (value->uses, OrtrainUse, 0).node;
+  *node = value->uses.items[0].node;
   if (!ortrain_node_is (*node, "", op_type))
     return NULL;
   OrtrainValue *other = ortrain_node_input (*node, ortrain_node_input (*node, 0) == value ? 1 : 0);

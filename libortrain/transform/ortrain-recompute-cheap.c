@@ -132,9 +132,9 @@ may_run_again (const OrtrainNode *node)
 static gboolean
 is_read_backward (const OrtrainValue *value)
 {
-  for (guint u = 0; u < value->uses->len; u++)
+  for (guint u = 0; u < value->uses.n; u++)
     {
-      const OrtrainNode *node = g_array_index (value->uses, OrtrainUse, u).node;
+      const OrtrainNode *node = value->uses.items[u].node;
       if (node->phase == ORTRAIN_PHASE_BACKWARD && !(node->op != NULL && (node->op->flags & ORTRAIN_OP_SHAPE_ONLY)))
         return TRUE;
     }
@@ -277,9 +277,9 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < n; i++)
     {
       OrtrainValue *value = graph->values->pdata[i];
-      for (guint u = 0; u < value->uses->len && !kept[i]; u++)
+      for (guint u = 0; u < value->uses.n && !kept[i]; u++)
         {
-          OrtrainUse use = g_array_index (value->uses, OrtrainUse, u);
+          OrtrainUse use = value->uses.items[u];
           if (use.node->phase == ORTRAIN_PHASE_BACKWARD)
             g_array_append_val (uses, use);
         }

@@ -14,8 +14,8 @@ count_kept (OrtrainGraph *graph)
       OrtrainValue *value = graph->values->pdata[i];
       if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD)
         continue;
-      for (guint u = 0; u < value->uses->len; u++)
-        if (g_array_index (value->uses, OrtrainUse, u).node->phase == ORTRAIN_PHASE_BACKWARD)
+      for (guint u = 0; u < value->uses.n; u++)
+        if (value->uses.items[u].node->phase == ORTRAIN_PHASE_BACKWARD)
           {
             n++;
             break;
