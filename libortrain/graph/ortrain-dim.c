@@ -60,6 +60,7 @@ struct _OrtrainDimSpace
 #define MAX_TERMS 64
 #define MAX_FACTORS 16
 #define MAX_OPERANDS_TEXT 1024 /* bytes, of the operands of a division, a maximum and the like */
+#define READABLE_TEXT 960      /* of an expression, for people */
 #define SHAPE_TEXT 320         /* of a shape, for people */
 #define MAX_TEXT 2048          /* of a sum or product; a symbol of a file may be longer */
 
@@ -748,7 +749,7 @@ ortrain_dim_to_readable (OrtrainDim dim)
       append_readable (out, dim);
     }
   g_autofree char *text = g_string_free (out, FALSE);
-  return ortrain_text_quote_within (text, MAX_TEXT);
+  return ortrain_text_quote_within (text, READABLE_TEXT);
 }
 
 char *

@@ -131,7 +131,7 @@ assert_bounded (OrtrainDim dim)
 {
   g_autofree char *text = ortrain_dim_to_string (dim), *readable = ortrain_dim_to_readable (dim);
   g_assert_cmpuint (strlen (text), <=, 2048);
-  g_assert_cmpuint (strlen (readable), <=, 2051);
+  g_assert_cmpuint (strlen (readable), <=, 1024);
 }
 
 /* Each operation with itself and with another operand, 64 times: what is too long becomes one opaque symbol. */

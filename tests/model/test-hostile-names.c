@@ -391,12 +391,13 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
-  g_autofree char *large = g_strnfill (1 << 20, 'n');
+  g_autofree char *large = g_strnfill (1 << 20, 'n'), *longest = g_strnfill (60000, 'n'); /* more is refused */
   const struct
   {
     const char *kind, *name;
   } kinds[] = {
-    { "long", large },
+    { "large", large },
+    { "long", longest },
     { "escape", "\x1b[31mred" },
     { "newline", "two\nlines\r" },
     { "direction", "\xe2\x80\xae"

@@ -18,6 +18,7 @@ import tempfile
 import termios
 import time
 import unittest
+import xml.etree.ElementTree
 import zipfile
 
 here = pathlib.Path(__file__).resolve().parent
@@ -383,6 +384,28 @@ class Errors(unittest.TestCase):
         self.assertRegex(ortrain(*run, "--output", "y")[0], r"\Ay: .*\n\Z")
         self.assertIn("Mystery", self.fails(1, *run))
         self.assertIn("The model has no output 'w'", self.fails(1, *run, "--output", "w"))
+
+    def test_hostile_names(self):
+        """Names of a file never reach a terminal with control characters, and JSON and SVG are well-formed."""
+        for name in (b"\x1b[31mred", b"two\nlines", "\u202eabc".encode(), b"\xff\xfe", b"<>&\"'", b"n" * 60000):
+            x, w, y = name + b"x", name + b"w", name + b"y"
+            kind = field(1, field(1, x) + field(1, w) + field(2, y) + field(3, name) + field(4, b"MatMul"))
+            save("names.onnx", [kind], [tensor(w, 6, 3)], [value(x, name, 6)], [value(y, name, 3)])
+            if name[0] == 0xff:
+                self.assertIn("is not UTF-8", self.fails(1, "info", "names.onnx"))
+                continue
+            texts = [ortrain(*words) for words in (
+                ("info", "names.onnx"), ("info", "names.onnx", "--parameters"), ("info", "names.onnx", "--nodes"), ("info", "names.onnx", "--dot"),
+                ("check", "names.onnx"), ("plan", "names.onnx", "--svg", "names.svg"), ("plan", "names.onnx", "--html", "names.html"),
+                ("bench", "names.onnx", "--steps", "1", "--loss", "mse"))]
+            texts.append(("", self.fails(1, "run", "names.onnx")))
+            texts.append(("", self.fails(1, "train", "names.onnx", "--data", npz("names.npz", other=("f", (2, 3), [0] * 6)), "--loss", "mse")))
+            for line in "\n".join(out + err for out, err in texts).split("\n"):
+                self.assertTrue(line.replace("\xa0", "").isprintable(), line[:2000])    # between a number and its unit
+                self.assertLessEqual(len(line), 1024, line[:2000])
+            for words in (("info", "names.onnx", "--json", "--parameters"), ("check", "names.onnx", "--json"), ("plan", "names.onnx", "--json")):
+                strict(ortrain(*words)[0])
+            xml.etree.ElementTree.parse(path("names.svg"))
 
     def test_nothing_kept(self):
         warning = ("Nothing of this training will be kept: --export trained.onnx writes the trained model, --checkpoint DIR the state after "

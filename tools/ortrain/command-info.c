@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "core/ortrain-text-private.h"
+
 static void
 add_values (JsonBuilder *builder, const char *name, GListModel *values)
 {
@@ -46,7 +48,8 @@ print_parameters (GListModel *parameters)
           continue;
         }
       g_print ("%-11s %12" G_GUINT64_FORMAT "  %s %s %s: %s\n", trained ? "trained" : "not trained", n,
-               ortrain_parameter_info_get_name (info), ortrain_dtype_get_name (ortrain_parameter_info_get_dtype (info)),
+               ortrain_text_show (ortrain_parameter_info_get_name (info)),
+               ortrain_dtype_get_name (ortrain_parameter_info_get_dtype (info)),
                ortrain_parameter_info_get_shape (info), ortrain_parameter_info_get_reason (info));
     }
   if (n_left_out > 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "core/ortrain-text-private.h"
+
 #include <glib/gstdio.h>
 #include <string.h>
 
@@ -58,7 +60,7 @@ run (int argc, char *argv[])
       const char *name = ortrain_tensor_dict_get_name (outputs, i);
       OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (outputs, i);
       g_autofree char *text = ortrain_tensor_to_string (tensor);
-      g_print ("%s: %s\n", name, text);
+      g_print ("%s: %s\n", ortrain_text_show (name), text);
       if (directory == NULL)
         continue;
       g_autofree char *base = g_strdup (name);

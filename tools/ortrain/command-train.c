@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+
+#include "core/ortrain-text-private.h"
 #include "progress-bar.h"
 
 #include <errno.h>
@@ -171,7 +173,7 @@ print_classes (OrtrainCsvFormat *format)
   const guint n = g_strv_length ((char **) classes);
   g_print ("%u classes:", n);
   for (guint i = 0; i < MIN (n, most); i++)
-    g_print ("%s %u %s", i > 0 ? "," : "", i, classes[i]);
+    g_print ("%s %u %s", i > 0 ? "," : "", i, ortrain_text_show (classes[i]));
   g_print (n > most ? ", …\n" : "\n");
 }
 

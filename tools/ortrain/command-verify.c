@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "core/ortrain-text-private.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -189,7 +191,7 @@ verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *d
               *why = g_strdup ("Dropout draws at random while training");
               return SKIP;
             }
-          *why = g_strdup_printf ("output '%s': %s", ortrain_value_get_name (value), text);
+          *why = g_strdup_printf ("output '%s': %s", ortrain_text_show (ortrain_value_get_name (value)), text);
           return FAIL;
         }
     }

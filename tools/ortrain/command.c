@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+#include "core/ortrain-text-private.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +61,8 @@ command_print_json (JsonBuilder *builder)
   json_generator_set_root (generator, root);
   json_generator_set_pretty (generator, TRUE);
   g_autofree char *text = json_generator_to_data (generator, NULL);
-  g_print ("%s\n", text);
+  g_autofree char *valid = g_utf8_make_valid (text, -1); /* JSON has nothing else, files have any names */
+  g_print ("%s\n", valid);
 }
 
 void
@@ -163,8 +166,8 @@ take_array (OrtrainTensorDict *from, const char *name, OrtrainTensorDict *to, co
     {
       g_auto (GStrv) names = ortrain_tensor_dict_get_names (from);
       g_autofree char *list = g_strjoinv ("', '", names);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no '%s'; it has '%s'", path, name,
-                   list);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no '%s'; it has '%s'", path,
+                   ortrain_text_show (name), ortrain_text_show_list (list));
       return FALSE;
     }
   ortrain_tensor_dict_set (to, name, tensor);
@@ -264,7 +267,8 @@ command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolea
       const char *first = ortrain_parameter_pair_get_first (pair), *second = ortrain_parameter_pair_get_second (pair);
       ortrain_training_options_tie (options, first, second);
       if (tell)
-        g_print ("'%s' and '%s' have equal values: they are trained as one\n", first, second);
+        g_print ("'%s' and '%s' have equal values: they are trained as one\n", ortrain_text_show (first),
+                 ortrain_text_show (second));
     }
 }
 
