@@ -153,9 +153,9 @@ typedef struct
 } Honest;
 
 static const Honest honest[] = {
-  { "long-names", "Add", "/layers/%u/Add_output_0", 100000, FALSE, 0, 192 },
-  { "short-names", "Add", "v%u", 100000, FALSE, 112, 192 },
-  { "weights", "MatMul", "v%u", 50000, TRUE, 160, 240 },
+  { "long-names", "Add", "/layers/%u/Add_output_0", 100000, FALSE, 0, 160 },
+  { "short-names", "Add", "v%u", 100000, FALSE, 88, 152 },
+  { "weights", "MatMul", "v%u", 50000, TRUE, 100, 152 },
 };
 
 /* y = x ∘ b ∘ b …: each node reads the output of the one before. */
