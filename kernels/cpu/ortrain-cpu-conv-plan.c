@@ -423,6 +423,10 @@ is_wanted (const char *name, gboolean *forced)
   return wanted == NULL || *wanted == 0 || *forced;
 }
 
+/* The code that oneDNN generates for a convolution takes some milliseconds to make and memory that no plan shows. It must
+ * save this many cycles, about a millisecond, in each call. */
+#define LIBRARY_LEAST_SAVING 2e6
+
 /* The algorithm that is estimated to be the fastest. small, large: the sides of the strides. */
 static gboolean
 choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct product, const OrtrainOperand *small,
@@ -440,7 +444,8 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
           cycles = scattered;
         }
     }
-  if (!conv->is_double && is_wanted ("onednn", &forced))
+  const double least_cycles = cycles - LIBRARY_LEAST_SAVING;
+  if (!conv->is_double && is_wanted ("onednn", &forced) && (forced || least_cycles > 0))
     {
       OrtrainConvProblem problem = { .product = product,
                                      .geometry = conv->geometry,
@@ -451,7 +456,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
                                      .fixed_partition = setup->fixed_partition };
       memcpy (problem.large, source_is_large ? conv->source : conv->dest, sizeof problem.large);
       memcpy (problem.small, source_is_large ? conv->dest : conv->source, sizeof problem.small);
-      conv->library = ortrain_cpu_conv_library_new (&problem, forced ? G_MAXDOUBLE : cycles, &no_memory);
+      conv->library = ortrain_cpu_conv_library_new (&problem, forced ? G_MAXDOUBLE : least_cycles, &no_memory);
       if (no_memory)
         return ortrain_kernel_refuse_memory (setup, error);
       if (conv->library != NULL)
