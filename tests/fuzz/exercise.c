@@ -245,7 +245,7 @@ exercise_model (GBytes *bytes, GRand *random, Exercise *self)
   note (self, outputs != NULL, &error);
   if (outputs != NULL)
     {
-      OrtrainMemoryPlan *plan = ortrain_inference_session_get_memory_plan (session);
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_inference_session_get_memory_plan (session);
       self->n_runs++;
       if (plan != NULL)
         look_at (plan);

@@ -164,7 +164,8 @@ test_fed (void)
       ortrain_tensor_dict_set (feeds, "flag", tensor);
       check_run (session, feeds, 3, flag ? 6 : 4);
     }
-  g_assert_nonnull (ortrain_inference_session_get_memory_plan (session)); /* planned, not interpreted */
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_inference_session_get_memory_plan (session);
+  g_assert_nonnull (plan); /* planned, not interpreted */
 }
 
 static void

@@ -225,6 +225,7 @@ call_everything (gpointer data)
   g_autoptr (OrtrainInferenceSession) made = ortrain_inference_session_new_finish (wait.result, &error);
   g_assert_no_error (error);
   g_clear_object (&wait.result);
+  g_main_loop_unref (wait.loop);
 }
 
 static void
