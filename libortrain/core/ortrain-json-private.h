@@ -4,7 +4,8 @@
 #include <json-glib/json-glib.h>
 
 /* JSON of unknown origin. json-glib calls itself for each level of nesting, so how deep a text nests is found out before
- * it gets to see it; what JSON does not have outside of strings (comments, other quotes) is refused with that.
+ * it gets to see it; what JSON does not have outside of strings (comments, other quotes) is refused with that,
+ * and so is a second value behind the first, which json-glib would take in its place.
  * Returns the root, or NULL with an error of JSON_PARSER_ERROR that says where. */
 JsonNode *ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **error);
 

@@ -14,9 +14,24 @@ is_outside_strings (char c)
 }
 
 static gboolean
+is_bare (char c)
+{
+  return g_ascii_isalnum (c) || (c != '\0' && strchr ("+-.", c) != NULL);
+}
+
+/* Outside of strings: whether a value begins here. */
+static gboolean
+begins_value (const char *text, gsize i)
+{
+  return text[i] == '{' || text[i] == '[' || text[i] == '"' ||
+         (is_bare (text[i]) && (i == 0 || !is_bare (text[i - 1])));
+}
+
+/* What json-glib would crash or leak on, or read otherwise than JSON says. */
+static gboolean
 check (const char *text, gsize size, guint max_depth, GError **error)
 {
-  guint depth = 0;
+  guint depth = 0, n_values = 0;
   gboolean in_string = FALSE;
   for (gsize i = 0; i < size; i++)
     {
@@ -27,6 +42,12 @@ check (const char *text, gsize size, guint max_depth, GError **error)
             i++;
           else if (c == '"')
             in_string = FALSE;
+        }
+      else if (depth == 0 && begins_value (text, i) && n_values++ > 0)
+        {
+          g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
+                       "a second value begins at byte %" G_GSIZE_FORMAT, i);
+          return FALSE;
         }
       else if (c == '"')
         in_string = TRUE;
