@@ -264,6 +264,7 @@ lrn_prepare (OrtrainKernelSetup *setup, GError **error)
   plan->inner = 1;
   for (guint d = 2; d < x->rank; d++)
     plan->inner *= x->dims[d];
+  setup->flops += 2.0 * (double) x->n_elements * (double) MIN (size, plan->channels);
   if (setup->n_inputs > 1)
     setup->workspace_bytes = (gsize) MAX (setup->n_threads, 1) * 2 * (gsize) plan->channels * sizeof (double);
   return TRUE;

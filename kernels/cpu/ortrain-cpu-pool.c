@@ -326,7 +326,7 @@ prepare_pool (OrtrainKernelSetup *setup, GError **error)
         }
     }
   pool->has_second = setup->n_outputs > 1 && setup->outputs[1].dtype != ORTRAIN_DTYPE_UNDEFINED;
-  setup->flops = (double) large->n_elements * 2;
+  setup->flops = MAX ((double) large->n_elements * 2, (double) small->n_elements * (double) pool->n_taps);
   g_steal_pointer (&pool);
   return TRUE;
 }

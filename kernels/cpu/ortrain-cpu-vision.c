@@ -413,6 +413,7 @@ prepare_det (OrtrainKernelSetup *setup, GError **error)
   det->batch = ortrain_kernel_product (x->dims, 0, x->rank - 2);
   det->is_double = x->dtype == ORTRAIN_DTYPE_FLOAT64;
   setup->workspace_bytes = (gsize) (det->n * det->n) * sizeof (double);
+  setup->flops = 2.0 / 3.0 * (double) x->n_elements * (double) det->n;
   return TRUE;
 }
 

@@ -149,6 +149,36 @@ test_products (void)
   g_assert_cmpuint (graph->nodes->len, <, 1000);
 }
 
+/* So do windows, and eliminations: a result of n operations is folded within n, and no less. */
+static void
+check_work (const char *op_type, const gint64 *dims, gsize rank, const gint64 *kernel, guint64 least, guint64 most)
+{
+  for (guint fits = 0; fits < 2; fits++)
+    {
+      g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("work");
+      g_autoptr (GError) error = NULL;
+      OrtrainFoldBudget budget = budget_of (G_MAXUINT64, fits ? most : least);
+      OrtrainValue *x = add_floats (graph, dims, rank);
+      OrtrainNode *node = ortrain_graph_new_node (graph, "", op_type, "work", &x, 1, 1);
+      if (kernel != NULL)
+        ortrain_attributes_set_ints (node->attributes, "kernel_shape", kernel, 2);
+      ortrain_attributes_set_int (node->attributes, "size", 1000); /* of LRN */
+      ortrain_ops_infer_node (node, &error);
+      g_assert_no_error (error);
+      fold (graph, ortrain_node_output (node, 0), &budget);
+      g_assert_cmpuint (graph->nodes->len, ==, fits ? 0 : 1);
+    }
+}
+
+static void
+test_work (void)
+{
+  check_work ("AveragePool", (const gint64[]){ 1, 1, 64, 64 }, 4, (const gint64[]){ 32, 32 }, 1000000, 1200000);
+  check_work ("MaxPool", (const gint64[]){ 1, 1, 64, 64 }, 4, (const gint64[]){ 32, 32 }, 1000000, 1200000);
+  check_work ("LRN", (const gint64[]){ 1, 512, 4, 4 }, 4, NULL, 8000000, 9000000);
+  check_work ("Det", (const gint64[]){ 128, 128 }, 2, NULL, 1000000, 1500000);
+}
+
 /* What decides a shape cannot stay: the error names it. */
 static void
 test_deciding (void)
@@ -223,6 +253,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/transform/fold-constants/many-results", test_many_results);
   g_test_add_func ("/transform/fold-constants/ranges", test_ranges);
   g_test_add_func ("/transform/fold-constants/products", test_products);
+  g_test_add_func ("/transform/fold-constants/work", test_work);
   g_test_add_func ("/transform/fold-constants/deciding", test_deciding);
   g_test_add_func ("/transform/fold-constants/deciding-bytes", test_deciding_bytes);
   g_test_add_func ("/transform/fold-constants/many-small", test_many_small);
