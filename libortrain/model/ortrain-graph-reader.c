@@ -296,7 +296,7 @@ take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   if (origin == NULL || origin->kind != ORTRAIN_ORIGIN_INITIALIZER)
     return FALSE;
   ortrain_value_rename (value, node->output[0]);
-  g_hash_table_insert (scope->names, g_strdup (node->output[0]), value);
+  g_hash_table_insert (scope->names, node->output[0], value);
   g_hash_table_remove (state->reader->origins, node->input[0]);
   add_origin (state, node->output[0], ORTRAIN_ORIGIN_SEPARATED, node->input[0]);
   return TRUE;
