@@ -121,7 +121,7 @@ ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_t
 void
 ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node)
 {
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (self);
   for (guint i = 0; i < node->inputs->len; i++)
     ortrain_node_set_input (node, i, NULL);
   for (guint i = 0; i < node->outputs->len; i++)

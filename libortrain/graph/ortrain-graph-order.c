@@ -170,7 +170,7 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
     }
   if (n_dead > 0)
     {
-      g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (self);
+      g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (self);
       for (guint i = self->nodes->len; i-- > 0;)
         if (((OrtrainNode *) self->nodes->pdata[i])->mark == FALSE)
           ortrain_graph_delete_node (self, self->nodes->pdata[i]);

@@ -107,7 +107,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
         self->first_backward = node;
     }
 
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   g_autoptr (GPtrArray) landings = g_ptr_array_new_with_free_func (ortrain_landing_free);
   g_autoptr (GPtrArray) updates = g_ptr_array_new ();
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);

@@ -567,7 +567,7 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
   self.n_seen_bits = 4096;
   while (self.n_seen_bits < MAX_SEEN_BITS && self.n_seen_bits / SEEN_BITS_PER_BYTE < size)
     self.n_seen_bits *= 2;
-  g_autofree guint8 *seen_names = self.seen_names = g_malloc0 (self.n_seen_bits / 8);
+  g_autofree guint8 *seen_names G_GNUC_UNUSED = self.seen_names = g_malloc0 (self.n_seen_bits / 8);
   if (!scan (&self, size, error))
     return FALSE;
   result->n_nodes = self.n_nodes;

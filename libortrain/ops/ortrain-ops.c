@@ -237,7 +237,7 @@ upgrade (OrtrainGraph *graph, gpointer data, GError **error)
 {
   /* The list changes under us: new nodes come before the one they serve, and are in the newest form already. */
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   gint64 opset = graph->opset;
   OrtrainNode *inferred = NULL; /* the last one; an upgrade deletes none but its own node */
   for (guint i = 0; i < nodes->len; i++)

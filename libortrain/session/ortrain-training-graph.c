@@ -109,7 +109,7 @@ static gboolean
 put_in_inference_form (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];
@@ -146,7 +146,7 @@ static gboolean
 put_in_file_form (OrtrainGraph *graph, GError **error)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];
@@ -236,7 +236,7 @@ make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
 {
   g_autoptr (GHashTable) current = g_hash_table_new (NULL, NULL);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];

@@ -90,7 +90,7 @@ guint
 ortrain_eliminate_identities (OrtrainGraph *graph)
 {
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   guint n = 0;
   for (guint i = 0; i < nodes->len; i++)
     n += ortrain_eliminate_node (graph, nodes->pdata[i]) ? 1 : 0;

@@ -202,7 +202,7 @@ ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, G
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < nodes->len; i++)
     {
       gboolean folded;

@@ -277,7 +277,7 @@ ortrain_fold_transposes (OrtrainGraph *graph, GError **error)
           if (is_product (node) || is_gemm (node))
             g_ptr_array_add (products, node);
         }
-      g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+      g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
       for (guint i = 0; i < products->len; i++)
         {
           OrtrainNode *node = products->pdata[i];

@@ -429,7 +429,7 @@ bypass_expands (OrtrainGraph *graph)
   for (guint n = 0; n < graph->nodes->len; n++)
     if (is_fusable (graph->nodes->pdata[n]))
       bypass_expand (graph->nodes->pdata[n]);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint n = graph->nodes->len; n-- > 0;)
     {
       OrtrainNode *node = graph->nodes->pdata[n];

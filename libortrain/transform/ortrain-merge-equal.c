@@ -67,7 +67,7 @@ ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error)
     return FALSE;
   g_autoptr (GHashTable) seen = g_hash_table_new (node_hash, node_equal);
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];

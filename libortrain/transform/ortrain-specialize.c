@@ -243,7 +243,7 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
   g_autofree gboolean *host = find_host_nodes (graph, FALSE);
   g_autoptr (GArray) pending = g_array_new (FALSE, FALSE, sizeof (Pending));
   push_nodes (pending, (OrtrainNode *const *) graph->nodes->pdata, graph->nodes->len, host);
-  g_autoptr (OrtrainGraphEdit) edit = ortrain_graph_begin_edit (graph);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   OrtrainFoldBudget budget;
   ortrain_fold_budget_init (&budget);
   gboolean ok = TRUE;

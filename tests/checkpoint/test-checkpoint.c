@@ -392,7 +392,8 @@ test_foreign_files (void)
                                       "data-0123456789abcdef/thesis.tex",
                                       "data-0123456789abcdef/model.onnx",
                                       "data-fedcba9876543210" };
-  g_autofree char *path = new_path (), *file = g_build_filename (path, "manifest.json", NULL), *manifest = NULL;
+  g_autofree char *path = new_path (), *file G_GNUC_UNUSED = g_build_filename (path, "manifest.json", NULL),
+                  *manifest = NULL;
   g_autofree char *foreign = g_build_filename (path, "data-0123456789abcdef", NULL);
   g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (1, 10);
   save_well (checkpoint, path);

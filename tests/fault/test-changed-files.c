@@ -302,7 +302,8 @@ test_model (gconstpointer data)
             {
               g_autoptr (OrtrainModel) exported = ortrain_model_new_from_file (self.target, &error);
               g_assert_no_error (error);
-              g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (exported, NULL, &error);
+              g_autoptr (OrtrainInferenceSession) session G_GNUC_UNUSED =
+                  ortrain_inference_session_new (exported, NULL, &error);
               g_assert_no_error (error);
             }
           /* what has failed, fails again, and what the session has of its own is still there */
@@ -312,7 +313,8 @@ test_model (gconstpointer data)
               g_assert_false (attempts[a].try_it (&self, &error));
               assert_changed (error, external ? "weights.bin" : "model.onnx");
               g_clear_error (&error);
-              g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (self.training, &error);
+              g_autoptr (OrtrainTensorDict) state G_GNUC_UNUSED =
+                  ortrain_training_session_get_state (self.training, &error);
               g_assert_no_error (error);
             }
           case_clear (&self);
@@ -489,7 +491,7 @@ test_data (gconstpointer user_data)
         g_assert_no_error (error);
         if (used)
           {
-            g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (dataset, indices, 3, &error);
+            g_autoptr (OrtrainTensorDict) batch G_GNUC_UNUSED = ortrain_dataset_get_batch (dataset, indices, 3, &error);
             g_assert_no_error (error);
           }
         change_file (path, change);
@@ -586,7 +588,7 @@ test_foreign_fault (void)
       /* a mapping of somebody else: the process ends by the signal, as it did without the library */
       g_autofree char *folder = g_dir_make_tmp ("ortrain-changed-XXXXXX", NULL);
       g_autofree char *path = g_build_filename (folder, "some.data", NULL);
-      g_autoptr (OrtrainDataset) dataset = open_npy (path, NULL);
+      g_autoptr (OrtrainDataset) dataset G_GNUC_UNUSED = open_npy (path, NULL);
       int fd = open (path, O_RDONLY | O_CLOEXEC);
       volatile const char *mapping = mmap (NULL, 8192, PROT_READ, MAP_PRIVATE, fd, 0);
       g_assert_cmpint (truncate (path, 0), ==, 0);

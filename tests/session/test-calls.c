@@ -222,7 +222,7 @@ call_everything (gpointer data)
 
   ortrain_inference_session_new_async (self->model->model, NULL, NULL, got_result, &wait);
   g_main_loop_run (wait.loop);
-  g_autoptr (OrtrainInferenceSession) made = ortrain_inference_session_new_finish (wait.result, &error);
+  g_autoptr (OrtrainInferenceSession) made G_GNUC_UNUSED = ortrain_inference_session_new_finish (wait.result, &error);
   g_assert_no_error (error);
   g_clear_object (&wait.result);
   g_main_loop_unref (wait.loop);
@@ -249,7 +249,8 @@ test_fork (void)
   g_assert_true (ortrain_training_session_zero_gradients (self.session, &error));
   ortrain_inference_session_run_async (self.inference, self.model->inputs->pdata[0], NULL, got_result, &wait);
   g_main_loop_run (wait.loop);
-  g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run_finish (self.inference, wait.result, &error);
+  g_autoptr (OrtrainTensorDict) outputs G_GNUC_UNUSED =
+      ortrain_inference_session_run_finish (self.inference, wait.result, &error);
   g_assert_no_error (error);
   g_clear_object (&wait.result);
 
@@ -288,8 +289,9 @@ read_all (gpointer data)
         g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), >, 0);
       const char *text = ortrain_training_session_get_metadata (session, "note");
       g_assert_true (text == NULL || g_str_has_prefix (text, "step "));
-      g_autoptr (OrtrainMemoryReport) report = ortrain_training_session_get_memory_report (session);
-      g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (session, NULL); /* or busy */
+      g_autoptr (OrtrainMemoryReport) report G_GNUC_UNUSED = ortrain_training_session_get_memory_report (session);
+      g_autoptr (OrtrainTensorDict) state G_GNUC_UNUSED =
+          ortrain_training_session_get_state (session, NULL); /* or busy */
       guint64 n_steps = 0;
       g_object_get (session, "step", &n_steps, NULL);
       g_assert_cmpuint (n_steps, >=, step);

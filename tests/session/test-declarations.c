@@ -256,7 +256,7 @@ read_graph (gpointer data)
   while (!g_atomic_int_get (&self->stop))
     {
       g_autoptr (OrtrainGraph) graph = NULL;
-      g_auto (GStrv) notes = ortrain_training_session_get_notes (self->session);
+      g_auto (GStrv) notes G_GNUC_UNUSED = ortrain_training_session_get_notes (self->session);
       g_object_get (self->session, "training-graph", &graph, NULL);
       g_assert_nonnull (graph);
       g_assert_true (ORTRAIN_IS_GRAPH (ortrain_training_session_get_training_graph (self->session)));

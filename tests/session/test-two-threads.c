@@ -65,8 +65,8 @@ make_and_train (gpointer data)
       g_assert_true (ortrain_training_session_optimizer_step (session, &error));
     }
   read_properties (self->model->model);
-  g_autofree char *text = ortrain_model_to_string (self->model->model);
-  g_autoptr (GBytes) bytes = ortrain_model_to_bytes (self->model->model, &error);
+  g_autofree char *text G_GNUC_UNUSED = ortrain_model_to_string (self->model->model);
+  g_autoptr (GBytes) bytes G_GNUC_UNUSED = ortrain_model_to_bytes (self->model->model, &error);
   g_assert_no_error (error);
   return NULL;
 }
@@ -119,8 +119,8 @@ read_inference (gpointer data)
   Runner *self = data;
   while (!g_atomic_int_get (&self->stop))
     {
-      g_auto (GStrv) inputs = ortrain_inference_session_get_input_names (self->session);
-      g_auto (GStrv) outputs = ortrain_inference_session_get_output_names (self->session);
+      g_auto (GStrv) inputs G_GNUC_UNUSED = ortrain_inference_session_get_input_names (self->session);
+      g_auto (GStrv) outputs G_GNUC_UNUSED = ortrain_inference_session_get_output_names (self->session);
       g_autoptr (OrtrainMemoryPlan) plan = ortrain_inference_session_get_memory_plan (self->session);
       g_assert_true (ortrain_inference_session_get_model (self->session) == self->model->model);
       if (plan != NULL)
@@ -190,7 +190,7 @@ read_session (Use *self)
   g_assert_cmpfloat (ortrain_training_session_get_current_learning_rate (session), >, 0);
   ortrain_training_session_set_metadata (session, "reader", "was here");
   g_assert_cmpstr (ortrain_training_session_get_metadata (session, "reader"), ==, "was here");
-  g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
+  g_auto (GStrv) notes G_GNUC_UNUSED = ortrain_training_session_get_notes (session);
   OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
   if (plan != NULL)
     read_properties (plan);
@@ -388,7 +388,7 @@ read_history (gpointer history)
 {
   read_properties (history);
   g_autoptr (GBytes) losses = ortrain_training_history_get_losses (history);
-  g_autofree char *text = ortrain_training_history_to_string (history);
+  g_autofree char *text G_GNUC_UNUSED = ortrain_training_history_to_string (history);
   g_assert_cmpuint (g_bytes_get_size (losses), ==, sizeof (double) * ortrain_training_history_get_n_steps (history));
   return NULL;
 }
