@@ -13,7 +13,8 @@ file of each package is taken as it is, after onnxslim, and after the basic leve
   export       the trained file runs in ONNX Runtime, with the outputs of eval_step; names and nodes are the file's
 
 What cannot train is printed with the text of `check`. One line a file; exit status 1 if any falls short.
-Needs numpy, onnx, onnxruntime and onnxslim, from wheels: tools/check --full makes a virtual environment for it."""
+By hand: it needs numpy, onnx, onnxruntime and onnxslim from wheels (`/usr/bin/python3 -m venv --system-site-packages DIR`), the
+built library around it (`meson devenv -C _build -w .`), and some minutes."""
 import argparse
 import copy
 import itertools

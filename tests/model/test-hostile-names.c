@@ -324,7 +324,8 @@ test_sessions (gconstpointer data)
   ortrain_tensor_dict_remove (feeds, names->z);
   g_autoptr (OrtrainTensorDict) results G_GNUC_UNUSED = ortrain_inference_session_run (inference, feeds, &error);
   g_assert_no_error (error);
-  check_plan (ortrain_inference_session_get_memory_plan (inference));
+  g_autoptr (OrtrainMemoryPlan) inference_plan = ortrain_inference_session_get_memory_plan (inference);
+  check_plan (inference_plan);
   g_autoptr (OrtrainSessionOptions) outputs = ortrain_session_options_new ();
   ortrain_session_options_set_outputs (outputs, (const char *const[]){ names->z, NULL });
   g_assert_null (ortrain_inference_session_new (model, outputs, &error));
