@@ -135,6 +135,9 @@ layer_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   NormPlan *plan = new_plan (setup, &setup->inputs[1]);
   if (!build_layer (setup, plan, &setup->inputs[1], &setup->inputs[2], error))
     return FALSE;
+  for (guint i = 0; i < setup->n_inputs; i++)
+    if (i != 2 && setup->inputs[i].n_elements != (i < 2 ? plan->rows * plan->n : plan->rows))
+      return refuse (setup, &setup->inputs[1], &setup->inputs[i], error);
   plan->rows_per_chunk = MAX (MAX (1, 16384 / MAX (1, plan->n)), (plan->rows + NORM_MAX_CHUNKS - 1) / NORM_MAX_CHUNKS);
   plan->chunks = (plan->rows + plan->rows_per_chunk - 1) / plan->rows_per_chunk;
   gboolean params = FALSE;

@@ -149,6 +149,8 @@ gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
 static gboolean
 infer_norm_grad (OrtrainInferContext *ctx, GError **error)
 {
+  if (!ortrain_infer_same_shape (ctx, 0, 1, error))
+    return FALSE;
   if (ortrain_infer_wants_output (ctx, 0))
     ortrain_infer_set_like (ctx, 0, 0);
   for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
@@ -362,7 +364,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_mean_variance },
   { .name = "LRN", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_lrn, .channels = ORTRAIN_CHANNELS_ALIGNED },
-  GRAD ("LRNGrad", 2, 2, 1, ".0", ortrain_infer_unary),
+  GRAD ("LRNGrad", 2, 2, 1, ".0", infer_norm_grad),
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (normalization, ops);
