@@ -344,7 +344,7 @@ ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GErro
  * @path: (type filename): a file
  * @error: return location for an error
  *
- * Writes the classes as a JSON array of texts, for whoever reads the outputs of the trained model.
+ * Writes the classes as a JSON array of texts, so that outputs of the trained model can be named.
  *
  * Returns: %TRUE, or %FALSE with a [error@DataError] if there are none, or a file error
  */

@@ -288,14 +288,15 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
     case ORTRAIN_REGION_ARENA:
     case ORTRAIN_REGION_OUTPUT:
       if (lands)
-        return refuse (error, "step %u (%s) lands outside of the gradients", s, ortrain_text_show (step->node->name));
+        return refuse (error, "step %u (%s) accumulates outside of the gradients", s,
+                       ortrain_text_show (step->node->name));
       break;
     case ORTRAIN_REGION_GRADIENT:
       if (!lands && !adds)
         return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, ortrain_text_show (step->node->name),
                        ortrain_text_show (value->name));
       if (lands && self->content[root].known)
-        return refuse (error, "step %u (%s) lands on the gradient '%s', which has begun", s,
+        return refuse (error, "step %u (%s) accumulates into the gradient '%s', which has begun", s,
                        ortrain_text_show (step->node->name), ortrain_text_show (value->name));
       break;
     case ORTRAIN_REGION_BUFFER:
