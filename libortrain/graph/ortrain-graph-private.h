@@ -80,7 +80,9 @@ struct _OrtrainValue
   OrtrainUses uses;
 
   OrtrainTensor *tensor; /* contents, when known: initializers and folded constants */
-  OrtrainDim *content;   /* elements of a small integer tensor (rank 0 or 1) as far as known symbolically; or NULL */
+  char *enclosure;     /* GRefString: the function or branch of the file that stores the contents, which export does not
+                            write there; NULL: stored in the outermost graph, or not in the file */
+  OrtrainDim *content; /* elements of a small integer tensor (rank 0 or 1) as far as known symbolically; or NULL */
 
   OrtrainDeclaration *declaration; /* or NULL; not cloned: it serves inference and people who read the graph */
   gboolean relies_on_declaration;  /* inference did not find all of the shape: what the file says of it is compared with
@@ -175,6 +177,8 @@ void ortrain_value_rename (OrtrainValue *self, const char *name);
 void ortrain_value_set_shape (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
 void ortrain_value_declare (OrtrainValue *self, OrtrainDType dtype, const OrtrainDim *dims, gint rank);
 void ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor);
+/* Takes a reference; may be NULL. */
+void ortrain_value_set_enclosure (OrtrainValue *self, char *enclosure);
 void ortrain_value_set_content (OrtrainValue *self, const OrtrainDim *content, gint n); /* n -1: unknown */
 void ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node);                 /* its outputs must be unused */
 /* Between these two, which may be nested, adding, inserting and deleting a node takes constant time; outside of them it

@@ -62,6 +62,7 @@ ortrain_value_finalize (GObject *object)
   g_free (self->content);
   g_free (self->declaration);
   g_free (self->name);
+  g_clear_pointer (&self->enclosure, g_ref_string_release);
   G_OBJECT_CLASS (ortrain_value_parent_class)->finalize (object);
 }
 
@@ -281,6 +282,14 @@ ortrain_value_set_tensor (OrtrainValue *self, OrtrainTensor *tensor)
   for (gsize i = 0; i < rank; i++)
     dims[i] = ortrain_dim_int (numbers[i]);
   ortrain_value_set_shape (self, ortrain_tensor_get_dtype (tensor), dims, (gint) rank);
+}
+
+void
+ortrain_value_set_enclosure (OrtrainValue *self, char *enclosure)
+{
+  char *old = self->enclosure;
+  self->enclosure = enclosure != NULL ? g_ref_string_acquire (enclosure) : NULL;
+  g_clear_pointer (&old, g_ref_string_release);
 }
 
 void

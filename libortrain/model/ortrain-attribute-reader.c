@@ -38,9 +38,23 @@ kind_of (const Ortrain__Ox__AttributeProto *attribute)
   return ORTRAIN_ATTRIBUTE_INTS;
 }
 
+/* What the graphs of an attribute are, in the words of reports. */
+static char *
+make_enclosure (const Ortrain__Ox__NodeProto *node, const char *attribute)
+{
+  const char *label = ortrain_reader_text (node->name);
+  if (*label == '\0' && node->n_output > 0)
+    label = node->output[0];
+  g_autofree char *op_type = ortrain_text_quote (ortrain_reader_text (node->op_type));
+  g_autofree char *shown = ortrain_text_quote (label), *name = ortrain_text_quote (attribute);
+  g_autofree char *text = g_strdup_printf ("%s of %s '%s'", name, op_type, shown);
+  return g_ref_string_new (text);
+}
+
 static gboolean
 read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char *name,
-                const Ortrain__Ox__AttributeProto *from, const char *owner, OrtrainAttributes *to, GError **error)
+                const Ortrain__Ox__AttributeProto *from, const Ortrain__Ox__NodeProto *node, const char *owner,
+                OrtrainAttributes *to, GError **error)
 {
   switch (kind_of (from))
     {
@@ -112,7 +126,8 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
       {
         if (from->g == NULL)
           return ortrain_reader_invalid (error, "attribute “%s” of %s has no graph", ortrain_text_show (name), owner);
-        g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, from->g, error);
+        g_autoptr (GRefString) enclosure = make_enclosure (node, name);
+        g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, from->g, enclosure, error);
         if (graph == NULL)
           return FALSE;
         ortrain_attributes_set_graph (to, name, G_OBJECT (graph));
@@ -120,10 +135,11 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
       }
     case ORTRAIN_ATTRIBUTE_GRAPHS:
       {
+        g_autoptr (GRefString) enclosure = make_enclosure (node, name);
         g_autoptr (GPtrArray) graphs = g_ptr_array_new_with_free_func (g_object_unref);
         for (gsize i = 0; i < from->n_graphs; i++)
           {
-            OrtrainGraph *graph = ortrain_reader_read_graph (state, scope, from->graphs[i], error);
+            OrtrainGraph *graph = ortrain_reader_read_graph (state, scope, from->graphs[i], enclosure, error);
             if (graph == NULL)
               return FALSE;
             g_ptr_array_add (graphs, graph);
@@ -175,10 +191,10 @@ ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *s
           const Ortrain__Ox__AttributeProto *meant = ortrain_reader_follow_reference (attribute->ref_attr_name, &where);
           if (meant == NULL)
             continue;
-          if (!read_attribute (state, where, attribute->name, meant, owner, to, error))
+          if (!read_attribute (state, where, attribute->name, meant, node, owner, to, error))
             return FALSE;
         }
-      else if (!read_attribute (state, where, attribute->name, attribute, owner, to, error))
+      else if (!read_attribute (state, where, attribute->name, attribute, node, owner, to, error))
         return FALSE;
     }
   return TRUE;

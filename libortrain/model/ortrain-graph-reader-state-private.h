@@ -30,6 +30,7 @@ struct _OrtrainReaderScope
   GHashTable *results; /* in a function: name → the value in the caller's graph that an output becomes */
   const OrtrainReaderCall *call;
   const char *prefix; /* of names that a function adds to its caller's graph; or NULL */
+  char *enclosure;    /* GRefString: what this scope is in the file, for people; NULL: the outermost graph */
   gboolean outermost;
   guint function_depth;
 };
@@ -74,6 +75,6 @@ void ortrain_reader_function_free (gpointer data);
 /* model/ortrain-attribute-reader.c */
 gboolean ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
                                          const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error);
-/* model/ortrain-graph-reader.c; for attributes that are graphs */
+/* model/ortrain-graph-reader.c; for attributes that are graphs. enclosure: GRefString, see OrtrainReaderScope */
 OrtrainGraph *ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer,
-                                         const Ortrain__Ox__GraphProto *proto, GError **error);
+                                         const Ortrain__Ox__GraphProto *proto, char *enclosure, GError **error);

@@ -363,6 +363,8 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
           g_autofree char *full = scoped_name (scope, name);
           value = ortrain_graph_new_value (scope->graph, full);
         }
+      if (!scope->outermost && g_str_equal (node->op_type, "Constant"))
+        ortrain_value_set_enclosure (value, scope->enclosure);
       if (!define (scope, name, value, owner, error))
         return FALSE;
     }
@@ -396,12 +398,16 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
                                ? g_strdup (node->name)
                                : g_strdup_printf ("%s.%" G_GUINT64_FORMAT, node->op_type, state->n_inlined);
   g_autofree char *prefix = scoped_name (scope, plain);
+  g_autofree char *shown = ortrain_text_quote (ortrain_reader_text (proto->name));
+  g_autofree char *text = g_strdup_printf ("function '%s'", shown);
+  g_autoptr (GRefString) enclosure = g_ref_string_new (text);
   OrtrainReaderCall call = { function, node, scope };
   OrtrainReaderScope inner = { .graph = scope->graph,
                                .names = names,
                                .results = results,
                                .call = &call,
                                .prefix = prefix,
+                               .enclosure = enclosure,
                                .function_depth = scope->function_depth + 1 };
   state->n_inlined++;
   for (gsize i = 0; i < proto->n_input; i++)
@@ -526,7 +532,9 @@ read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope, const O
                                            : ortrain_graph_new_value (scope->graph, name);
       if (!define (scope, name, value, "an initializer", error))
         return FALSE;
-      if (scope->outermost && tensor != NULL)
+      if (!scope->outermost)
+        ortrain_value_set_enclosure (value, scope->enclosure);
+      else if (tensor != NULL)
         {
           add_origin (state, name, sparse != NULL ? ORTRAIN_ORIGIN_SPARSE : ORTRAIN_ORIGIN_INITIALIZER, NULL);
           if (sparse != NULL)
@@ -643,12 +651,14 @@ count_uses (GHashTable *uses, const Ortrain__Ox__GraphProto *graph)
 
 OrtrainGraph *
 ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer, const Ortrain__Ox__GraphProto *proto,
-                           GError **error)
+                           char *enclosure, GError **error)
 {
   const Ortrain__Ox__ModelProto *model = state->reader->proto;
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new (ortrain_reader_text (proto->name));
   g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
-  OrtrainReaderScope scope = { .outer = outer, .graph = graph, .names = names, .outermost = outer == NULL };
+  OrtrainReaderScope scope = {
+    .outer = outer, .graph = graph, .names = names, .enclosure = enclosure, .outermost = outer == NULL
+  };
 
   if (outer != NULL)
     {
@@ -702,7 +712,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   count_uses (uses, graph);
   for (gsize i = 0; i < graph->n_output; i++)
     g_hash_table_add (outputs, (gpointer) ortrain_reader_text (graph->output[i]->name));
-  self->graph = ortrain_reader_read_graph (&state, NULL, graph, error);
+  self->graph = ortrain_reader_read_graph (&state, NULL, graph, NULL, error);
   if (self->graph == NULL)
     return FALSE;
   if (state.n_inlined > 0)

@@ -400,7 +400,7 @@ ortrain_model_get_n_parameters (OrtrainModel *self)
   for (guint i = 0; i < roles->len; i++)
     {
       const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
-      if (role->is_weight || role->is_statistic)
+      if (role->is_weight || role->is_enclosed || role->is_statistic)
         n += (guint64) ortrain_tensor_get_n_elements (role->value->tensor);
     }
   return n;

@@ -94,6 +94,9 @@ struct _OrtrainOpDef
   const char *input_roles[ORTRAIN_MAX_INPUT_ROLES]; /* "weight", "limit", as reports name the operand; or NULL */
 };
 
+/* The contents of a Constant node, in whatever form they are; NULL of other nodes, or where they cannot be read. */
+OrtrainTensor *ortrain_ops_dup_constant (const OrtrainNode *node);
+
 typedef struct
 {
   const OrtrainOpDef *ops;

@@ -147,6 +147,7 @@ find_here (OrtrainGraph *graph, OrtrainValue *inner, GHashTable *map)
     {
       here = ortrain_graph_new_initializer (graph, inner->name, inner->tensor);
       here->role = inner->role;
+      ortrain_value_set_enclosure (here, inner->enclosure);
       g_hash_table_insert (map, inner, here);
     }
   return here;

@@ -329,6 +329,12 @@ constant_tensor (const OrtrainNode *node, GError **error)
   return NULL;
 }
 
+OrtrainTensor *
+ortrain_ops_dup_constant (const OrtrainNode *node)
+{
+  return ortrain_node_is (node, "", "Constant") ? constant_tensor (node, NULL) : NULL;
+}
+
 /* A Constant is an initializer in other clothes: it keeps the name, so that a weight stored this way can be trained. */
 static gboolean
 upgrade_constant (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
@@ -341,6 +347,7 @@ upgrade_constant (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError *
     return TRUE;
   g_autofree char *name = g_strdup (output->name);
   OrtrainValue *value = ortrain_graph_new_initializer (graph, NULL, tensor);
+  ortrain_value_set_enclosure (value, output->enclosure);
   ortrain_value_replace_uses (output, value);
   ortrain_graph_delete_node (graph, node);
   if (g_strcmp0 (value->name, name) != 0)

@@ -395,6 +395,19 @@ visit_uses (OrtrainParameterRole *role)
   role->reason = g_strdup_printf ("%soperand of %s", one ? "one number: " : "", text);
 }
 
+/* What stands inside a function or a branch cannot be written back: a function's body is stored once for all its calls. */
+static void
+visit_enclosure (OrtrainParameterRole *role)
+{
+  if (role->value->enclosure == NULL)
+    return;
+  char *reason = g_strdup_printf ("%s, inside %s", role->reason, role->value->enclosure);
+  g_free (role->reason);
+  role->reason = reason;
+  role->is_weight = FALSE;
+  role->is_enclosed = TRUE;
+}
+
 GArray *
 ortrain_parameter_roles_find (OrtrainGraph *graph)
 {
@@ -427,7 +440,10 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
           visit_gain (&self, node, i);
     }
   for (guint i = 0; i < self.roles->len; i++)
-    visit_uses (&g_array_index (self.roles, OrtrainParameterRole, i));
+    {
+      visit_uses (&g_array_index (self.roles, OrtrainParameterRole, i));
+      visit_enclosure (&g_array_index (self.roles, OrtrainParameterRole, i));
+    }
   ortrain_channel_map_clear (&self.map);
   g_free (self.followed);
   g_hash_table_unref (self.places);

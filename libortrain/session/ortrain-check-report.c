@@ -9,6 +9,7 @@
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
+#include "session/ortrain-enclosed-tensors-private.h"
 #include "session/ortrain-obstacle-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
@@ -165,14 +166,17 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
 /* ---- the tensors of the file ---- */
 
 static void
-list_parameters (OrtrainCheckReport *self, OrtrainModel *model, GArray *roles, GHashTable *trained, GStrvBuilder *notes)
+list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *graph, GArray *roles, GHashTable *trained,
+                 GStrvBuilder *notes)
 {
   guint n_constants = 0;
   for (guint i = 0; i < roles->len; i++)
     {
       const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
       const OrtrainOrigin *origin = g_hash_table_lookup (model->reader.origins, role->value->name);
-      if (origin == NULL) /* written by an upgrade to the newest operator set: of no interest, and never a weight */
+      if (origin ==
+          NULL) /* inside a function or a branch, see below; or written by an upgrade to the newest operator set:
+                             of no interest, and never a weight */
         continue;
       const gboolean is_trained = g_hash_table_contains (trained, role->value);
       const gboolean is_unreached = role->is_weight && !is_trained;
@@ -184,6 +188,7 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, GArray *roles, G
       self->n_trainable += is_trained;
       n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;
     }
+  ortrain_enclosed_tensors_list (model, graph, roles, G_LIST_STORE (self->parameters));
   if (n_constants > 0)
     {
       g_autofree char *note = g_strdup_printf (
@@ -465,7 +470,7 @@ ortrain_model_check (OrtrainModel *self)
       g_autoptr (GHashTable) trained = g_hash_table_new (NULL, NULL);
       find_blocked (&check, graph);
       report->trainable = find_without_gradient (&check, graph, roles, trained);
-      list_parameters (report, self, roles, trained, notes);
+      list_parameters (report, self, graph, roles, trained, notes);
       note_scores (graph, notes);
       note_pairs (&check, notes);
       note_padding (&check, notes);

@@ -86,10 +86,9 @@ find_patterns_of_weights (Choice *self, const GArray *roles)
     }
 }
 
-/* constant: why a tensor that is no weight is none; or NULL
- * if it cannot be trained. */
+/* constant: why a tensor that is no weight is none; or NULL if it cannot be trained. why: because of this, or NULL */
 static gboolean
-fits (Choice *self, const char *name, gboolean is_weight, const char *constant)
+fits (Choice *self, const char *name, gboolean is_weight, const char *constant, const char *why)
 {
   gboolean any = FALSE;
   for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
@@ -99,8 +98,9 @@ fits (Choice *self, const char *name, gboolean is_weight, const char *constant)
       if (is_weight || (!self->fits_weight[i] && constant != NULL))
         any = self->used[i] = TRUE;
       else if (self->fits_constant->pdata[i] == NULL)
-        self->fits_constant->pdata[i] = g_strdup_printf ("'%s', which %s", ortrain_text_show (name),
-                                                         constant != NULL ? constant : "cannot be trained");
+        self->fits_constant->pdata[i] = g_strdup_printf (
+            "'%s', which %s%s%s", ortrain_text_show (name), constant != NULL ? constant : "cannot be trained",
+            constant == NULL && why != NULL ? ": " : "", constant == NULL && why != NULL ? why : "");
     }
   return any;
 }
@@ -126,16 +126,18 @@ check_used (const Choice *self, GError **error)
 }
 
 /* Why a tensor cannot be trained even if it is named; or NULL. */
-static const char *
+static char *
 find_refusal (const OrtrainValue *value)
 {
   if (!ortrain_dtype_is_floating (value->dtype))
-    return "it is of no floating type";
+    return g_strdup ("it is of no floating type");
+  if (value->enclosure != NULL)
+    return g_strdup_printf ("it is stored inside %s, which no export changes", value->enclosure);
   for (guint u = 0; u < value->uses.n; u++)
     {
       const OrtrainUse *use = &value->uses.items[u];
       if (use->node->op != NULL && use->index < 32 && (use->node->op->host_inputs >> use->index & 1))
-        return "it decides a shape";
+        return g_strdup ("it decides a shape");
     }
   return NULL;
 }
@@ -165,10 +167,11 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
         {
           /* A pattern chooses among the weights, if it fits one; a name is meant, whatever it names. */
           const gboolean exact = names_exactly (&trainable, value->name);
-          const gboolean possible = role != NULL && find_refusal (value) == NULL && !role->is_statistic &&
-                                    g_hash_table_contains (reached, value->name);
-          const gboolean fitting = fits (&trainable, value->name, is_weight, possible ? role->reason : NULL);
-          const char *why = exact ? find_refusal (value) : NULL;
+          g_autofree char *refusal = find_refusal (value);
+          const gboolean possible =
+              role != NULL && refusal == NULL && !role->is_statistic && g_hash_table_contains (reached, value->name);
+          const gboolean fitting = fits (&trainable, value->name, is_weight, possible ? role->reason : NULL, refusal);
+          const char *why = exact ? refusal : NULL;
           /* such as a statistic of batch normalisation */
           if (exact && why == NULL && role != NULL && !is_weight && !g_hash_table_contains (reached, value->name) &&
               value->uses.n > 0)
@@ -179,7 +182,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
           chosen = exact || (fitting && (chosen || (!is_weight && possible)));
         }
       const gboolean named_frozen = names_exactly (&frozen, value->name);
-      if (fits (&frozen, value->name, TRUE, NULL) || named_frozen)
+      if (fits (&frozen, value->name, TRUE, NULL, NULL) || named_frozen)
         chosen = FALSE;
       if (!chosen)
         continue;

@@ -24,7 +24,7 @@ enum
 static gboolean
 is_weight (const OrtrainValue *value)
 {
-  return value != NULL && value->tensor != NULL && value->producer == NULL;
+  return value != NULL && value->tensor != NULL && value->producer == NULL && value->enclosure == NULL;
 }
 
 static gboolean
