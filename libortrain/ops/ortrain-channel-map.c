@@ -376,6 +376,11 @@ ortrain_channel_map_visit (OrtrainChannelMap *self, const OrtrainNode *node)
   if (!is_weighted && through == 1 && node->op->scale_inputs == 0 && ortrain_node_input (node, 0) != NULL &&
       !(node->op->flags & ORTRAIN_OP_POINTWISE))
     is_bare = ortrain_channel_map_get (self, ortrain_node_input (node, 0))->is_bare;
+  gboolean is_score = node->op != NULL && node->op->channels == ORTRAIN_CHANNELS_PRODUCT && !is_weighted;
+  for (guint i = 0; node->op != NULL && (node->op->flags & (ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW)) != 0 &&
+                    !is_score && i < node->inputs->len;
+       i++)
+    is_score = node->inputs->pdata[i] != NULL && ortrain_channel_map_get (self, node->inputs->pdata[i])->is_score;
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *y = node->outputs->pdata[k];
@@ -384,6 +389,7 @@ ortrain_channel_map_visit (OrtrainChannelMap *self, const OrtrainNode *node)
       OrtrainValueChannels *state = ortrain_channel_map_get (self, y);
       *state = (OrtrainValueChannels){ .stored = stored,
                                        .has_weights = stored && has_weights,
+                                       .is_score = is_score && !stored,
                                        .is_bare = is_bare && k == 0 };
       if (stored || node->op == NULL || !ortrain_dtype_is_floating (y->dtype))
         continue;

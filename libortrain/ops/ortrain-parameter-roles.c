@@ -77,6 +77,7 @@ typedef enum
   OPERAND_SLOT,  /* where an operator has a weight: its values say nothing */
   OPERAND_TABLE, /* rows that are looked up */
   OPERAND_BROADCAST,
+  OPERAND_OF_SCORES, /* added to the products of positions with positions */
 } OperandKind;
 
 /* All initializers that a stored operand is computed from become weights, but for those whose values are of no weight. */
@@ -103,7 +104,9 @@ follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean i
         {
           const char *other = NULL;
           if (is_weight && kind != OPERAND_SLOT)
-            other = ortrain_stored_values_explain (value->tensor, kind == OPERAND_BROADCAST);
+            other = ortrain_stored_values_explain (value->tensor, kind != OPERAND_TABLE);
+          if (is_weight && other == NULL && kind == OPERAND_OF_SCORES && ortrain_stored_values_are (value->tensor, 0))
+            other = "zeros";
           if (is_weight && other == NULL && ortrain_tensor_get_n_elements (value->tensor) == 1 && !one_number)
             other = "one number";
           g_autofree char *node_text = other != NULL ? ortrain_node_describe (of) : NULL;
@@ -237,17 +240,32 @@ is_joined_token (const OrtrainNode *node, const OrtrainValueChannels *state, con
   return axis >= 0 && axis < x->rank && !(state->channels >> axis & 1);
 }
 
+/* Whether something is added to the output of `node`, and nothing else reads it. */
+static gboolean
+is_shifted (const OrtrainNode *node)
+{
+  const OrtrainValue *y = ortrain_node_output (node, 0);
+  const OrtrainUse *use = y != NULL && y->uses.n == 1 && !y->is_output ? &y->uses.items[0] : NULL;
+  return use != NULL && use->node->op != NULL && use->node->op->shift_inputs != 0;
+}
+
 /* Exporters write group normalization as an instance normalization with ones and zeros between two views, and its own
- * scale behind: they are no weights. */
+ * scale and bias behind: ones and zeros are no weights. The views are left out where each channel is a group. */
 static void
-visit_neutral_normalization (Analysis *self, const OrtrainValue *x)
+visit_neutral_normalization (Analysis *self, const OrtrainNode *scale, const OrtrainValue *x)
 {
   const OrtrainNode *view = x->producer;
-  const OrtrainValue *y =
-      view != NULL && view->op != NULL && (view->op->flags & ORTRAIN_OP_VIEW) ? ortrain_node_input (view, 0) : NULL;
+  const gboolean has_view = view != NULL && view->op != NULL && (view->op->flags & ORTRAIN_OP_VIEW);
+  const OrtrainValue *y = has_view ? ortrain_node_input (view, 0) : is_shifted (scale) ? x : NULL;
   const OrtrainNode *node = y != NULL ? y->producer : NULL;
   if (node == NULL || node->op == NULL || !(node->op->flags & ORTRAIN_OP_NORMALIZES))
     return;
+  for (guint i = 1; !has_view && i <= 2; i++)
+    {
+      const OrtrainValue *value = ortrain_node_input (node, i);
+      if (value == NULL || get_role (self, value) == NULL || !ortrain_stored_values_are (value->tensor, i == 1 ? 1 : 0))
+        return;
+    }
   for (guint i = 1; i <= 2; i++)
     {
       OrtrainValue *value = ortrain_node_input (node, i);
@@ -308,8 +326,11 @@ visit_broadcast (Analysis *self, OrtrainNode *node, guint i, OrtrainValue *opera
   else
     reason = g_strdup_printf ("operand of %s, not along the channels of %s", text, maker != NULL ? maker : "a weight");
   if (is_weight && scales)
-    visit_neutral_normalization (self, x);
-  follow (self, node, value, is_weight || is_unit_bias, is_unit_bias, OPERAND_BROADCAST, reason);
+    visit_neutral_normalization (self, node, x);
+  const gboolean of_scores = along == ALONG_CHANNELS_AND_MORE && !scales && state->is_score && x->rank > 0 &&
+                             !(state->channels >> (x->rank - 1) & 1);
+  follow (self, node, value, is_weight || is_unit_bias, is_unit_bias, of_scores ? OPERAND_OF_SCORES : OPERAND_BROADCAST,
+          reason);
 }
 
 static void

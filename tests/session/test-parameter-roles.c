@@ -308,6 +308,70 @@ test_mask_of_heads (void)
           { "position_bias", TRUE, "shift by position" }, { "mask", FALSE, "mask: operand of Add" });
 }
 
+/* Where there is no bias of positions, models add zeros to the scores, and so do exporters where there is no mask. An
+ * embedding of positions may begin as zeros all the same. */
+static void
+test_zeros (void)
+{
+  Proto *graph = make_graph (DIMS (2, 4, 6), DIMS (2, 2, 4, 4));
+  add_weight (graph, "q.weight", DIMS (6, 6));
+  add_number (graph, "position_bias", DIMS (1, 2, 4, 4), 0);
+  add_number (graph, "mask", DIMS (2, 1, 4, 4), 0);
+  add_number (graph, "positions", DIMS (1, 4, 6), 0);
+  add_ints (graph, "heads", DIMS (0, 0, 2, 3), 4);
+  add_ints (graph, "merged", DIMS (4, 4, 3), 3);
+  add_ints (graph, "separate", DIMS (2, 2, 4, 3), 4);
+  add_node (graph, "MatMul", "x,q.weight", "q0");
+  add_node (graph, "Add", "q0,positions", "q");
+  add_node (graph, "Reshape", "q,heads", "q1");
+  Proto *first = proto_node ("Transpose", "q1", "q2"), *second = proto_node ("Transpose", "q5", "k2");
+  set_ints (first, "perm", DIMS (0, 2, 1, 3));
+  set_ints (second, "perm", DIMS (0, 1, 3, 2));
+  proto_message (graph, 1, first);
+  add_node (graph, "Reshape", "q2,merged", "q4");
+  add_node (graph, "Reshape", "q4,separate", "q5");
+  proto_message (graph, 1, second);
+  add_node (graph, "MatMul", "q2,k2", "s0");
+  add_node (graph, "Add", "s0,position_bias", "s1");
+  add_node (graph, "Add", "s1,mask", "s2");
+  add_node (graph, "Softmax", "s2", "y");
+  EXPECT (graph, DIMS (2, 4, 6), DIMS (2, 2, 4, 4), { "q.weight", TRUE, "weight of MatMul" },
+          { "positions", TRUE, "shift by position" }, { "position_bias", FALSE, "zeros: operand of Add" },
+          { "mask", FALSE, "zeros: operand of Add" });
+}
+
+/* Group normalization with as many groups as channels, as exporters write it: no view is left around the norm. */
+static void
+check_group_norm (gboolean ones, gboolean with_bias)
+{
+  Proto *graph = make_graph (DIMS (2, 3, 8), DIMS (2, 4, 8));
+  add_weight (graph, "conv.weight", DIMS (4, 3, 1));
+  if (ones)
+    add_number (graph, "ones", DIMS (4), 1);
+  else
+    add_weight (graph, "ones", DIMS (4));
+  add_number (graph, "zeros", DIMS (4), 0);
+  add_weight (graph, "norm.weight", DIMS (4, 1));
+  add_weight (graph, "norm.bias", DIMS (4, 1));
+  add_node (graph, "Conv", "x,conv.weight", "a");
+  add_node (graph, "InstanceNormalization", "a,ones,zeros", "b");
+  add_node (graph, "Mul", "b,norm.weight", with_bias ? "c" : "y");
+  if (with_bias)
+    add_node (graph, "Add", "c,norm.bias", "y");
+  const gboolean neutral = ones && with_bias;
+  EXPECT (graph, DIMS (2, 3, 8), DIMS (2, 4, 8), { "conv.weight", TRUE, "weight of Conv" },
+          { "norm.weight", TRUE, "scale: Mul" }, { "ones", !neutral, neutral ? "scaled again" : "scale of Instance" },
+          { "zeros", !neutral, neutral ? "scaled again" : "bias of Instance" });
+}
+
+static void
+test_group_norm (void)
+{
+  check_group_norm (TRUE, TRUE);
+  check_group_norm (TRUE, FALSE);
+  check_group_norm (FALSE, TRUE);
+}
+
 static void
 add_layer_norm (Proto *graph, const char *in, const char *out)
 {
@@ -666,6 +730,8 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/parameter-roles/attention", test_attention);
   g_test_add_func ("/parameter-roles/mask-of-heads", test_mask_of_heads);
+  g_test_add_func ("/parameter-roles/zeros", test_zeros);
+  g_test_add_func ("/parameter-roles/group-norm", test_group_norm);
   g_test_add_func ("/parameter-roles/layer-norm", test_layer_norm);
   g_test_add_func ("/parameter-roles/gain-of-deviation", test_gain_of_deviation);
   g_test_add_func ("/parameter-roles/positions", test_positions);
