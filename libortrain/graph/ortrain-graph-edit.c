@@ -80,9 +80,10 @@ ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value
 void
 ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output)
 {
-  if (is_output == value->is_output)
+  is_output = is_output != FALSE;
+  if ((guint) is_output == value->is_output)
     return;
-  value->is_output = is_output;
+  value->is_output = (guint) is_output;
   if (is_output)
     g_ptr_array_add (self->outputs, value);
   else

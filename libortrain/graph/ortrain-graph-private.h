@@ -70,10 +70,17 @@ struct _OrtrainValue
 
   OrtrainGraph *graph; /* no reference; NULL once removed */
   char *name;
-  gboolean is_named; /* by somebody: not a name that was made up for it */
-  OrtrainValueKind kind;
-  OrtrainDType dtype;
-  gint rank;        /* -1: unknown */
+  /* A graph has a hundred thousand values: what is small is kept small. */
+  OrtrainValueKind kind : 8;
+  OrtrainDType dtype : 8;
+  OrtrainLayout layout : 8;
+  OrtrainRole role : 8;
+  guint is_named : 1; /* by somebody: not a name that was made up for it */
+  guint is_output : 1;
+  guint relies_on_declaration : 1; /* inference did not find all of the shape: what the file says of it is compared with
+                                      what is computed once shapes are numbers */
+  gint rank;                       /* -1: unknown */
+  guint output_index;
   OrtrainDim *dims; /* [rank] */
 
   OrtrainNode *producer; /* no reference */
@@ -85,15 +92,8 @@ struct _OrtrainValue
   OrtrainDim *content; /* elements of a small integer tensor (rank 0 or 1) as far as known symbolically; or NULL */
 
   OrtrainDeclaration *declaration; /* or NULL; not cloned: it serves inference and people who read the graph */
-  gboolean relies_on_declaration;  /* inference did not find all of the shape: what the file says of it is compared with
-                                      what is computed once shapes are numbers */
-
-  OrtrainValue *partner; /* no reference; see OrtrainRole */
-  OrtrainLayout layout;
-  guint output_index;
-  gboolean is_output;
+  OrtrainValue *partner;           /* no reference; see OrtrainRole */
   gint n_content;
-  OrtrainRole role;
   guint id; /* position in graph->values */
 };
 

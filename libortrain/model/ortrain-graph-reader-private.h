@@ -35,11 +35,13 @@ typedef struct
   /* results */
   OrtrainGraph *graph;
   GPtrArray *notes;    /* of char *, for people */
-  GHashTable *origins; /* name → OrtrainOrigin, of the outermost graph's initializer values */
+  GHashTable *origins; /* name → OrtrainOrigin, of the outermost graph's initializers that are none in the file */
   GError *unsupported; /* the first thing that the file may have, but this library has not; or NULL */
 } OrtrainGraphReader;
 
 gboolean ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error);
 void ortrain_graph_reader_clear (OrtrainGraphReader *self);
+/* Of an initializer of the graph; NULL for any other value, and for none. */
+const OrtrainOrigin *ortrain_graph_reader_find_origin (const OrtrainGraphReader *self, const OrtrainValue *value);
 /* The version that the file imports of a domain; 0 if it does not. */
 gint64 ortrain_graph_reader_get_opset (const Ortrain__Ox__ModelProto *proto, const char *domain);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/ortrain-graph-reader-private.h"
+#include "model/ortrain-proto-parts-private.h"
 
 /* What the files that read a graph share: where they are in the file, and how they tell what is wrong. */
 
@@ -32,12 +33,15 @@ struct _OrtrainReaderScope
   const char *prefix; /* of names that a function adds to its caller's graph; or NULL */
   char *enclosure;    /* GRefString: what this scope is in the file, for people; NULL: the outermost graph */
   gboolean outermost;
+  guint n_defined; /* of the values of the outermost graph, those that the file names; the others are of functions */
   guint function_depth;
 };
 
 typedef struct
 {
   OrtrainGraphReader *reader;
+  OrtrainProtoParts *parts;
+  GStringChunk *strings;
   GHashTable *functions; /* key → OrtrainReaderFunction */
   GHashTable *uses;      /* name → number of uses, of the outermost graph's values */
   GHashTable *outputs;   /* names of the outermost graph's outputs */

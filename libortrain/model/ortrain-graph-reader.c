@@ -10,6 +10,14 @@
 static gboolean read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__NodeProto **nodes,
                             gsize n, GError **error);
 
+/* The nodes of the model's own graph (nodes is NULL) are unpacked when they are asked for: a pointer to one is good until
+ * the next is. */
+static const Ortrain__Ox__NodeProto *
+get_node (OrtrainReaderState *state, Ortrain__Ox__NodeProto **nodes, gsize index, GError **error)
+{
+  return nodes != NULL ? nodes[index] : ortrain_proto_parts_get_node (state->parts, index, error);
+}
+
 gboolean
 ortrain_reader_invalid (GError **error, const char *format, ...)
 {
@@ -125,22 +133,42 @@ read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__Va
   return TRUE;
 }
 
+/* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name; not
+ * one of those that functions add, though, which come after all others. */
+static gboolean
+find (const OrtrainReaderScope *scope, const char *name, OrtrainValue **value)
+{
+  gpointer found;
+  if (g_hash_table_lookup_extended (scope->names, name, NULL, &found))
+    *value = found;
+  else if (!scope->outermost || (*value = ortrain_graph_find_value (scope->graph, name)) == NULL ||
+           (*value)->id >= scope->n_defined)
+    {
+      *value = NULL;
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static OrtrainValue *
+lookup (const OrtrainReaderScope *scope, const char *name)
+{
+  OrtrainValue *value;
+  return find (scope, name, &value) ? value : NULL;
+}
+
 /* The value that a name means here; a value of an outer graph is captured by one of the same name without a producer.
  * FALSE if nothing has that name. */
 static gboolean
 resolve (OrtrainReaderScope *scope, const char *name, OrtrainValue **value)
 {
-  gpointer found;
   OrtrainValue *outer;
 
   *value = NULL;
   if (*name == '\0')
     return TRUE;
-  if (g_hash_table_lookup_extended (scope->names, name, NULL, &found))
-    {
-      *value = found;
-      return TRUE;
-    }
+  if (find (scope, name, value))
+    return TRUE;
   if (scope->outer == NULL || !resolve (scope->outer, name, &outer))
     return FALSE;
   if (outer == NULL)
@@ -167,12 +195,25 @@ resolve_input (OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, co
   return ortrain_reader_invalid (error, "%s reads “%s”, which nothing produces", owner, ortrain_text_show (name));
 }
 
-static gboolean
-define (OrtrainReaderScope *scope, const char *name, OrtrainValue *value, const char *owner, GError **error)
+/* For the name that the value has, if it may have it. In the model's own graph the message that the name stands in goes
+ * before the table does. */
+static void
+insert_name (OrtrainReaderState *state, OrtrainReaderScope *scope, const char *name, OrtrainValue *value)
 {
-  if (g_hash_table_contains (scope->names, name))
+  if (scope->outermost && g_str_equal (value->name, name))
+    return;
+  g_hash_table_insert (scope->names, scope->outermost ? g_string_chunk_insert (state->strings, name) : (char *) name,
+                       value);
+}
+
+static gboolean
+define (OrtrainReaderState *state, OrtrainReaderScope *scope, const char *name, OrtrainValue *value, const char *owner,
+        GError **error)
+{
+  OrtrainValue *other;
+  if (find (scope, name, &other) && other != value)
     return ortrain_reader_invalid (error, "value “%s” of %s is defined twice", ortrain_text_show (name), owner);
-  g_hash_table_insert (scope->names, (gpointer) name, value);
+  insert_name (state, scope, name, value);
   return TRUE;
 }
 
@@ -271,7 +312,7 @@ merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const 
       node->n_input != 1 || node->n_output != 1 || g_hash_table_contains (state->outputs, node->output[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
-  OrtrainValue *value = g_hash_table_lookup (scope->names, node->input[0]);
+  OrtrainValue *value = lookup (scope, node->input[0]);
   if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
       !named_like_parameter (node->output[0], value->tensor))
     return NULL;
@@ -287,17 +328,17 @@ take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
       g_hash_table_contains (state->outputs, node->input[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) != 1)
     return FALSE;
-  OrtrainValue *value = g_hash_table_lookup (scope->names, node->input[0]);
+  OrtrainValue *value = lookup (scope, node->input[0]);
   g_autofree char *start = g_strconcat (node->output[0], ORTRAIN_SEPARATED_SUFFIX, NULL);
   if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !g_str_has_prefix (node->input[0], start) ||
       g_hash_table_contains (scope->graph->by_name, node->output[0]))
     return FALSE;
-  const OrtrainOrigin *origin = g_hash_table_lookup (state->reader->origins, node->input[0]);
+  const OrtrainOrigin *origin = ortrain_graph_reader_find_origin (state->reader, value);
   if (origin == NULL || origin->kind != ORTRAIN_ORIGIN_INITIALIZER)
     return FALSE;
   ortrain_value_rename (value, node->output[0]);
-  g_hash_table_insert (scope->names, node->output[0], value);
-  g_hash_table_remove (state->reader->origins, node->input[0]);
+  insert_name (state, scope, node->input[0], value);
+  insert_name (state, scope, node->output[0], value);
   add_origin (state, node->output[0], ORTRAIN_ORIGIN_SEPARATED, node->input[0]);
   return TRUE;
 }
@@ -321,7 +362,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   if (scope->outermost && node->n_output == 1 && node->output[0][0] != '\0')
     {
       const char *name = node->output[0];
-      if (!g_hash_table_contains (scope->names, name) && take_separated (state, scope, node))
+      if (lookup (scope, name) == NULL && take_separated (state, scope, node))
         {
           *done = TRUE;
           return TRUE;
@@ -338,7 +379,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
       if (tensor != NULL)
         {
           OrtrainValue *value = ortrain_graph_new_initializer (scope->graph, name, tensor);
-          if (!define (scope, name, value, owner, error))
+          if (!define (state, scope, name, value, owner, error))
             return FALSE;
           add_origin (state, name, merged != NULL ? ORTRAIN_ORIGIN_IDENTITY : ORTRAIN_ORIGIN_CONSTANT,
                       merged != NULL ? merged->name : NULL);
@@ -365,7 +406,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
         }
       if (!scope->outermost && g_str_equal (node->op_type, "Constant"))
         ortrain_value_set_enclosure (value, scope->enclosure);
-      if (!define (scope, name, value, owner, error))
+      if (!define (state, scope, name, value, owner, error))
         return FALSE;
     }
   return TRUE;
@@ -419,7 +460,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
     }
   for (gsize i = 0; i < node->n_output; i++)
     {
-      OrtrainValue *value = g_hash_table_lookup (scope->names, node->output[i]);
+      OrtrainValue *value = lookup (scope, node->output[i]);
       if (*node->output[i] != '\0' && !g_hash_table_contains (results, proto->output[i]))
         g_hash_table_insert (results, proto->output[i], value);
     }
@@ -430,7 +471,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
     {
       if (*node->output[i] == '\0')
         continue;
-      OrtrainValue *value = g_hash_table_lookup (scope->names, node->output[i]);
+      OrtrainValue *value = lookup (scope, node->output[i]);
       OrtrainValue *from = g_hash_table_lookup (names, proto->output[i]);
       if (value->producer != NULL)
         continue;
@@ -471,7 +512,7 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
                                               inputs, (guint) node->n_input, 0);
   for (gsize i = 0; i < node->n_output; i++)
     {
-      OrtrainValue *value = *node->output[i] != '\0' ? g_hash_table_lookup (scope->names, node->output[i]) : NULL;
+      OrtrainValue *value = *node->output[i] != '\0' ? lookup (scope, node->output[i]) : NULL;
       if (value == NULL)
         continue;
       if (!ortrain_node_set_output (made, (guint) i, value))
@@ -490,11 +531,19 @@ read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__N
 {
   g_autofree gboolean *done = g_new0 (gboolean, n + 1);
   for (gsize i = 0; i < n; i++)
-    if (!define_outputs (state, scope, nodes[i], &done[i], error))
-      return FALSE;
+    {
+      const Ortrain__Ox__NodeProto *node = get_node (state, nodes, i, error);
+      if (node == NULL || !define_outputs (state, scope, node, &done[i], error))
+        return FALSE;
+    }
+  if (scope->outermost)
+    scope->n_defined = scope->graph->values->len;
   for (gsize i = 0; i < n; i++)
-    if (!done[i] && !read_node (state, scope, nodes[i], error))
-      return FALSE;
+    {
+      const Ortrain__Ox__NodeProto *node = done[i] ? NULL : get_node (state, nodes, i, error);
+      if (!done[i] && (node == NULL || !read_node (state, scope, node, error)))
+        return FALSE;
+    }
   return TRUE;
 }
 
@@ -504,11 +553,16 @@ static gboolean
 read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto,
                    GError **error)
 {
-  for (gsize i = 0; i < proto->n_initializer + proto->n_sparse_initializer; i++)
+  const gsize n_dense = scope->outermost ? state->reader->tensors->scan->initializers->len : proto->n_initializer;
+  for (gsize i = 0; i < n_dense + proto->n_sparse_initializer; i++)
     {
-      const Ortrain__Ox__SparseTensorProto *sparse =
-          i >= proto->n_initializer ? proto->sparse_initializer[i - proto->n_initializer] : NULL;
-      const Ortrain__Ox__TensorProto *dense = sparse == NULL ? proto->initializer[i] : sparse->values;
+      const Ortrain__Ox__SparseTensorProto *sparse = i >= n_dense ? proto->sparse_initializer[i - n_dense] : NULL;
+      const Ortrain__Ox__TensorProto *dense = sparse != NULL      ? sparse->values
+                                              : !scope->outermost ? proto->initializer[i]
+                                                                  : NULL;
+      if (sparse == NULL && dense == NULL &&
+          (dense = ortrain_proto_parts_get_initializer (state->parts, i, error)) == NULL)
+        return FALSE;
       const char *name = dense != NULL ? ortrain_reader_text (dense->name) : "";
       GError *local_error = NULL;
       g_autoptr (OrtrainTensor) tensor = NULL;
@@ -530,17 +584,16 @@ read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope, const O
         }
       OrtrainValue *value = tensor != NULL ? ortrain_graph_new_initializer (scope->graph, name, tensor)
                                            : ortrain_graph_new_value (scope->graph, name);
-      if (!define (scope, name, value, "an initializer", error))
+      if (!define (state, scope, name, value, "an initializer", error))
         return FALSE;
       if (!scope->outermost)
         ortrain_value_set_enclosure (value, scope->enclosure);
-      else if (tensor != NULL)
+      else if (tensor != NULL && sparse != NULL)
         {
-          add_origin (state, name, sparse != NULL ? ORTRAIN_ORIGIN_SPARSE : ORTRAIN_ORIGIN_INITIALIZER, NULL);
-          if (sparse != NULL)
-            g_ptr_array_add (state->reader->notes,
-                             g_strdup_printf ("“%s” is stored as a sparse tensor; it is trained as a dense one",
-                                              ortrain_text_show (name)));
+          add_origin (state, name, ORTRAIN_ORIGIN_SPARSE, NULL);
+          g_ptr_array_add (state->reader->notes,
+                           g_strdup_printf ("“%s” is stored as a sparse tensor; it is trained as a dense one",
+                                            ortrain_text_show (name)));
         }
     }
   return TRUE;
@@ -560,14 +613,14 @@ read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain
       if (ortrain_reader_text (info->name)[0] == '\0')
         return ortrain_reader_invalid (error, "input %" G_GSIZE_FORMAT " of graph “%s” has no name", i,
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
-      OrtrainValue *initializer = g_hash_table_lookup (scope->names, info->name);
+      OrtrainValue *initializer = lookup (scope, info->name);
       if (initializer != NULL && initializer->kind == ORTRAIN_VALUE_INITIALIZER)
         {
           n_overridable++;
           continue;
         }
       if (!read_type (state, scope->graph, info, TRUE, &dtype, dims, &rank, error) ||
-          !define (scope, info->name, ortrain_graph_new_input (scope->graph, info->name, dtype, dims, rank),
+          !define (state, scope, info->name, ortrain_graph_new_input (scope->graph, info->name, dtype, dims, rank),
                    "the graph's inputs", error))
         return FALSE;
     }
@@ -615,7 +668,7 @@ read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrai
       OrtrainDType dtype;
       OrtrainDim dims[ORTRAIN_MAX_RANK];
       gint rank;
-      OrtrainValue *value = g_hash_table_lookup (scope->names, ortrain_reader_text (info->name));
+      OrtrainValue *value = lookup (scope, ortrain_reader_text (info->name));
       if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->producer == NULL)
         continue;
       if (!read_type (state, scope->graph, info, is_output, &dtype, dims, &rank, error))
@@ -625,28 +678,69 @@ read_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrai
   return TRUE;
 }
 
+static void
+add_used (OrtrainReaderState *state, const char *name)
+{
+  if (!g_hash_table_contains (state->uses, name))
+    g_hash_table_insert (state->uses, g_string_chunk_insert (state->strings, name), NULL);
+}
+
 /* Of the names that are in the table. */
 static void
-count_uses (GHashTable *uses, const Ortrain__Ox__GraphProto *graph)
+count_uses (GHashTable *uses, const Ortrain__Ox__NodeProto *node)
 {
-  for (gsize i = 0; i < graph->n_node; i++)
+  for (gsize k = 0; k < node->n_input; k++)
     {
-      const Ortrain__Ox__NodeProto *node = graph->node[i];
-      for (gsize k = 0; k < node->n_input; k++)
+      gpointer name, n;
+      if (g_hash_table_lookup_extended (uses, node->input[k], &name, &n))
+        g_hash_table_insert (uses, name, GUINT_TO_POINTER (GPOINTER_TO_UINT (n) + 1));
+    }
+  for (gsize k = 0; k < node->n_attribute; k++)
+    {
+      const Ortrain__Ox__AttributeProto *attribute = node->attribute[k];
+      for (gsize g = 0; g < attribute->n_graphs + 1; g++)
         {
-          gpointer n;
-          if (g_hash_table_lookup_extended (uses, node->input[k], NULL, &n))
-            g_hash_table_insert (uses, node->input[k], GUINT_TO_POINTER (GPOINTER_TO_UINT (n) + 1));
-        }
-      for (gsize k = 0; k < node->n_attribute; k++)
-        {
-          const Ortrain__Ox__AttributeProto *attribute = node->attribute[k];
-          if (attribute->g != NULL)
-            count_uses (uses, attribute->g);
-          for (gsize g = 0; g < attribute->n_graphs; g++)
-            count_uses (uses, attribute->graphs[g]);
+          const Ortrain__Ox__GraphProto *graph = g < attribute->n_graphs ? attribute->graphs[g] : attribute->g;
+          for (gsize i = 0; graph != NULL && i < graph->n_node; i++)
+            count_uses (uses, graph->node[i]);
         }
     }
+}
+
+/* How often the model's graph and those in it read its initializers, and what Constant nodes and Identity nodes make,
+ * which may become initializers. */
+static gboolean
+find_uses (OrtrainReaderState *state, GError **error)
+{
+  const OrtrainWireScan *scan = state->reader->tensors->scan;
+  const Ortrain__Ox__GraphProto *graph = state->reader->proto->graph;
+  for (gsize i = 0; i < scan->initializers->len; i++)
+    {
+      const Ortrain__Ox__TensorProto *tensor = ortrain_proto_parts_get_initializer (state->parts, i, error);
+      if (tensor == NULL)
+        return FALSE;
+      add_used (state, ortrain_reader_text (tensor->name));
+    }
+  for (gsize i = 0; i < graph->n_sparse_initializer; i++)
+    if (graph->sparse_initializer[i]->values != NULL)
+      add_used (state, ortrain_reader_text (graph->sparse_initializer[i]->values->name));
+  for (gsize i = 0; i < scan->nodes->len; i++)
+    {
+      const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (state->parts, i, error);
+      if (node == NULL)
+        return FALSE;
+      if (node->n_output == 1 &&
+          (g_strcmp0 (node->op_type, "Constant") == 0 || g_strcmp0 (node->op_type, "Identity") == 0))
+        add_used (state, node->output[0]);
+    }
+  for (gsize i = 0; i < scan->nodes->len && g_hash_table_size (state->uses) > 0; i++)
+    {
+      const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (state->parts, i, error);
+      if (node == NULL)
+        return FALSE;
+      count_uses (state->uses, node);
+    }
+  return TRUE;
 }
 
 OrtrainGraph *
@@ -657,7 +751,12 @@ ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer,
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new (ortrain_reader_text (proto->name));
   g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
   OrtrainReaderScope scope = {
-    .outer = outer, .graph = graph, .names = names, .enclosure = enclosure, .outermost = outer == NULL
+    .outer = outer,
+    .graph = graph,
+    .names = names,
+    .enclosure = enclosure,
+    .outermost = outer == NULL,
+    .n_defined = G_MAXUINT,
   };
 
   if (outer != NULL)
@@ -677,8 +776,9 @@ ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer,
   graph->opset = GPOINTER_TO_INT (g_hash_table_lookup (graph->opsets, ""));
 
   if (!read_initializers (state, &scope, proto, error) || !read_inputs (state, &scope, proto, error) ||
-      !read_nodes (state, &scope, proto->node, proto->n_node, error) || !read_outputs (state, &scope, proto, error) ||
-      !ortrain_graph_sort (graph, error))
+      !read_nodes (state, &scope, outer != NULL ? proto->node : NULL,
+                   outer != NULL ? proto->n_node : state->reader->tensors->scan->nodes->len, error) ||
+      !read_outputs (state, &scope, proto, error) || !ortrain_graph_sort (graph, error))
     return NULL;
   return g_steal_pointer (&graph);
 }
@@ -690,26 +790,20 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
       g_hash_table_new_full (g_str_hash, g_str_equal, g_free, ortrain_reader_function_free);
   g_autoptr (GHashTable) uses = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) outputs = g_hash_table_new (g_str_hash, g_str_equal);
-  OrtrainReaderState state = { .reader = self, .functions = functions, .uses = uses, .outputs = outputs };
+  g_autoptr (GStringChunk) strings = g_string_chunk_new (4096);
+  g_autoptr (OrtrainProtoParts) parts =
+      ortrain_proto_parts_new (self->tensors->scan, g_bytes_get_size (self->tensors->file));
+  OrtrainReaderState state = {
+    .reader = self, .parts = parts, .strings = strings, .functions = functions, .uses = uses, .outputs = outputs
+  };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
 
   self->notes = g_ptr_array_new_with_free_func (g_free);
   self->origins = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, origin_free);
   if (graph == NULL)
     return ortrain_reader_invalid (error, "the model has no graph");
-  if (!ortrain_reader_collect_functions (&state, error))
+  if (!ortrain_reader_collect_functions (&state, error) || !find_uses (&state, error))
     return FALSE;
-  for (gsize i = 0; i < graph->n_initializer; i++)
-    g_hash_table_insert (uses, (gpointer) ortrain_reader_text (graph->initializer[i]->name), NULL);
-  for (gsize i = 0; i < graph->n_sparse_initializer; i++)
-    if (graph->sparse_initializer[i]->values != NULL)
-      g_hash_table_insert (uses, (gpointer) ortrain_reader_text (graph->sparse_initializer[i]->values->name), NULL);
-  /* what Constant nodes and these Identity nodes have is an initializer too */
-  for (gsize i = 0; i < graph->n_node; i++)
-    if (graph->node[i]->n_output == 1 &&
-        (g_strcmp0 (graph->node[i]->op_type, "Constant") == 0 || g_strcmp0 (graph->node[i]->op_type, "Identity") == 0))
-      g_hash_table_insert (uses, graph->node[i]->output[0], NULL);
-  count_uses (uses, graph);
   for (gsize i = 0; i < graph->n_output; i++)
     g_hash_table_add (outputs, (gpointer) ortrain_reader_text (graph->output[i]->name));
   self->graph = ortrain_reader_read_graph (&state, NULL, graph, NULL, error);
@@ -720,6 +814,16 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
         self->notes,
         g_strdup_printf ("%" G_GUINT64_FORMAT " calls of functions were replaced by their bodies", state.n_inlined));
   return TRUE;
+}
+
+const OrtrainOrigin *
+ortrain_graph_reader_find_origin (const OrtrainGraphReader *self, const OrtrainValue *value)
+{
+  static const OrtrainOrigin plain = { ORTRAIN_ORIGIN_INITIALIZER, NULL };
+  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER)
+    return NULL;
+  const OrtrainOrigin *origin = g_hash_table_lookup (self->origins, value->name);
+  return origin != NULL ? origin : &plain;
 }
 
 void

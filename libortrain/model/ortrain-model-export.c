@@ -242,10 +242,16 @@ read_name (const Export *self, OrtrainWireRange range, guint32 number)
   return name != NULL ? name : g_strdup ("");
 }
 
+static const OrtrainOrigin *
+find_origin (const OrtrainModel *model, const char *name)
+{
+  return ortrain_graph_reader_find_origin (&model->reader, ortrain_graph_find_value (model->reader.graph, name));
+}
+
 static OrtrainTensor *
 replacement_for (const Export *self, const char *name, OrtrainOriginKind kind)
 {
-  const OrtrainOrigin *origin = g_hash_table_lookup (self->model->reader.origins, name);
+  const OrtrainOrigin *origin = find_origin (self->model, name);
   if (origin == NULL || origin->kind != kind || self->tensors == NULL)
     return NULL;
   return g_hash_table_lookup (self->tensors, name);
@@ -503,7 +509,7 @@ rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor 
     {
       name = read_name (self, range, ORTRAIN_NODE_OUTPUT);
       *contents = replacement_for (self, name, ORTRAIN_ORIGIN_CONSTANT);
-      const OrtrainOrigin *origin = g_hash_table_lookup (self->model->reader.origins, name);
+      const OrtrainOrigin *origin = find_origin (self->model, name);
       if (origin != NULL && origin->kind == ORTRAIN_ORIGIN_IDENTITY &&
           !same_contents (contents_of (self, name), contents_of (self, origin->of)))
         {
@@ -655,7 +661,7 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
   while (g_hash_table_iter_next (&iter, &key, &tensor))
     {
       gsize rank, want_rank;
-      const OrtrainOrigin *origin = g_hash_table_lookup (model->reader.origins, key);
+      const OrtrainOrigin *origin = find_origin (model, key);
       if (origin == NULL)
         {
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,

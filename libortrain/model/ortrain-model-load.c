@@ -4,6 +4,7 @@
 #include "core/ortrain-fork-private.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "model/ortrain-graph-writer-private.h"
+#include "model/ortrain-proto-parts-private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,20 +28,9 @@ load (OrtrainModel *self, GError **error)
   self->proto =
       ortrain__ox__model_proto__unpack (ortrain_proto_arena_get_allocator (self->arena), compact_size, compact);
   g_clear_pointer (&self->scan.compact, g_bytes_unref);
-  if (self->proto == NULL && ortrain_proto_arena_is_exhausted (self->arena))
-    return ortrain_wire_refuse_memory (&self->scan, size, error);
-  if (self->proto == NULL && ortrain_proto_arena_has_failed (self->arena))
-    {
-      g_set_error_literal (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                           "Cannot allocate memory for the messages of the model");
-      return FALSE;
-    }
   if (self->proto == NULL)
-    {
-      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "not a valid ONNX model: the protocol buffer is malformed");
-      return FALSE;
-    }
+    return ortrain_proto_explain (self->arena, &self->scan, size, error);
+  self->scan.message_bytes -= ortrain_proto_arena_get_taken (self->arena);
   if (self->proto->graph == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,

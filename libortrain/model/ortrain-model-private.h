@@ -15,7 +15,7 @@ struct _OrtrainModel
   OrtrainModelLimits *limits;
   OrtrainWireScan scan;
   OrtrainProtoArena *arena;       /* what `proto` lies in */
-  Ortrain__Ox__ModelProto *proto; /* without the elements of tensors */
+  Ortrain__Ox__ModelProto *proto; /* without the elements of tensors, and the nodes and initializers of its graph */
   OrtrainProtoTensors tensors;
   OrtrainGraphReader reader; /* the graph as it stands in the file */
 

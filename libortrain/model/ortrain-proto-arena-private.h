@@ -9,6 +9,9 @@ typedef struct _OrtrainProtoArena OrtrainProtoArena;
 
 OrtrainProtoArena *ortrain_proto_arena_new (guint64 limit);
 void ortrain_proto_arena_free (OrtrainProtoArena *self);
+/* Everything in it is gone; the first of its memory is kept for what comes next. */
+void ortrain_proto_arena_reset (OrtrainProtoArena *self);
+guint64 ortrain_proto_arena_get_taken (const OrtrainProtoArena *self);
 ProtobufCAllocator *ortrain_proto_arena_get_allocator (OrtrainProtoArena *self);
 gboolean ortrain_proto_arena_is_exhausted (const OrtrainProtoArena *self);
 gboolean ortrain_proto_arena_has_failed (const OrtrainProtoArena *self); /* there was no memory */

@@ -85,6 +85,25 @@ ortrain_proto_arena_free (OrtrainProtoArena *self)
   g_free (self);
 }
 
+void
+ortrain_proto_arena_reset (OrtrainProtoArena *self)
+{
+  if (g_hash_table_size (self->large) > 0)
+    g_hash_table_remove_all (self->large);
+  if (self->chunks->len > 1)
+    g_ptr_array_set_size (self->chunks, 1);
+  self->taken = CHUNK * self->chunks->len;
+  self->next = self->chunks->len > 0 ? self->chunks->pdata[0] : NULL;
+  self->left = self->chunks->len > 0 ? CHUNK : 0;
+  self->exhausted = self->failed = FALSE;
+}
+
+guint64
+ortrain_proto_arena_get_taken (const OrtrainProtoArena *self)
+{
+  return self->taken;
+}
+
 ProtobufCAllocator *
 ortrain_proto_arena_get_allocator (OrtrainProtoArena *self)
 {

@@ -67,10 +67,17 @@ typedef struct
 
 typedef struct
 {
+  guint32 begin, end; /* the body of a message in the copy */
+} OrtrainWirePart;
+
+typedef struct
+{
   GBytes *compact;
-  GArray *tensors; /* of OrtrainWireRange */
+  GBytes *parts; /* of the copy: the nodes and initializers of the model's graph, which `compact` lacks */
+  GArray *nodes, *initializers; /* of OrtrainWirePart, in `parts` */
+  GArray *tensors;              /* of OrtrainWireRange, in the file */
   guint64 n_nodes;
-  guint64 message_bytes; /* what unpacking the copy may take */
+  guint64 message_bytes; /* what messages may take that are unpacked at one time */
   guint64 memory_limit;  /* what reading may take altogether */
   const char *most;      /* the kind of message of which there are most */
   guint64 n_most;

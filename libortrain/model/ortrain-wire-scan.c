@@ -193,6 +193,7 @@ static const guint32 once[N_MSGS] = {
 };
 
 #define MAX_STACK 257
+#define GRAPH_LEVEL 1 /* in the stack: the graph of the model itself */
 
 /* Reading takes at most this much: so many times the file, and something in any case, and what the nodes, tensors and
  * values of a valid model take. Those count that have what every valid one has, and a name that is theirs alone: a graph
@@ -246,6 +247,7 @@ typedef struct
   Msg msg;
   gsize begin, end; /* of the body, in the file */
   gsize out_length; /* where the length stands in the copy */
+  GArray *list;     /* of ranges: a part of the graph, which is copied apart from the rest; or NULL */
   guint graph_depth;
   guint32 number;       /* of the field that it is */
   guint32 seen;         /* bits of the fields that may come once */
@@ -259,8 +261,9 @@ typedef struct
 {
   const guint8 *data;
   OrtrainModelLimits *limits;
-  GByteArray *out;
-  GArray *tensors;
+  GByteArray *out; /* one of these two */
+  GByteArray *compact, *parts;
+  GArray *nodes, *initializers, *tensors;
   guint64 counts[N_MSGS], graph_bytes; /* of messages; estimated, of the graph that they become */
   guint64 most_bytes, allowance;
   guint8 *seen_names; /* bits, by hashes of what is defined */
@@ -381,18 +384,29 @@ enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireFiel
                        : msg == MSG_TENSOR    ? TENSOR_BYTES
                        : msg == MSG_GRAPH     ? GRAPH_BYTES
                                               : 0;
-  guint8 tag[10];
-  guint n = ortrain_wire_put_varint (tag, (guint64) field->number << 3 | ORTRAIN_WIRE_BYTES);
-  g_byte_array_append (self->out, tag, n);
+  GArray *list = *depth != GRAPH_LEVEL || frame->msg != MSG_GRAPH ? NULL
+                 : field->number == ORTRAIN_GRAPH_NODE            ? self->nodes
+                 : field->number == ORTRAIN_GRAPH_INITIALIZER     ? self->initializers
+                                                                  : NULL;
+  if (list != NULL)
+    self->out = self->parts;
+  else
+    {
+      guint8 tag[10];
+      guint n = ortrain_wire_put_varint (tag, (guint64) field->number << 3 | ORTRAIN_WIRE_BYTES);
+      g_byte_array_append (self->out, tag, n);
+    }
   stack[++*depth] = (Frame){ .msg = msg,
                              .begin = field->body,
                              .end = field->end,
                              .out_length = self->out->len,
+                             .list = list,
                              .graph_depth = graph_depth,
                              .number = field->number,
                              .allowance = self->allowance };
   static const guint8 room[LENGTH_BYTES];
-  g_byte_array_append (self->out, room, LENGTH_BYTES);
+  if (list == NULL)
+    g_byte_array_append (self->out, room, LENGTH_BYTES);
   return TRUE;
 }
 
@@ -446,7 +460,21 @@ leave (Scanner *self, const Frame *frame, Frame *parent)
       g_array_append_val (self->tensors, range);
       g_byte_array_append (self->out, field, sizeof field);
     }
-  write_length (self->out->data + frame->out_length, self->out->len - frame->out_length - LENGTH_BYTES);
+  if (frame->list == NULL)
+    {
+      write_length (self->out->data + frame->out_length, self->out->len - frame->out_length - LENGTH_BYTES);
+      return;
+    }
+  OrtrainWirePart part = { (guint32) frame->out_length, self->out->len };
+  g_array_append_val (frame->list, part);
+  self->out = self->compact;
+}
+
+/* Of the copy, in arrays that grow by doubling. */
+static guint64
+copied_bytes (const Scanner *self)
+{
+  return 2 * ((guint64) self->compact->len + self->parts->len);
 }
 
 static gboolean
@@ -505,7 +533,7 @@ scan (Scanner *self, gsize size, GError **error)
       self->n_items++;
       if (!check_scalar (self, frame, rule.kind, &field, error))
         return FALSE;
-      if (MAX (2 * (guint64) self->out->len, self->graph_bytes) > self->most_bytes + self->allowance)
+      if (MAX (copied_bytes (self), self->graph_bytes) > self->most_bytes + self->allowance)
         return TRUE; /* the caller says so */
       if (rule.kind == KIND_MSG)
         {
@@ -539,11 +567,18 @@ ortrain_wire_refuse_memory (const OrtrainWireScan *scan, gsize size, GError **er
 gboolean
 ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, OrtrainWireScan *result, GError **error)
 {
-  g_autoptr (GByteArray) out = g_byte_array_new ();
+  g_autoptr (GByteArray) compact = g_byte_array_new ();
+  g_autoptr (GByteArray) parts = g_byte_array_new ();
+  g_autoptr (GArray) nodes = g_array_new (FALSE, FALSE, sizeof (OrtrainWirePart));
+  g_autoptr (GArray) initializers = g_array_new (FALSE, FALSE, sizeof (OrtrainWirePart));
   g_autoptr (GArray) tensors = g_array_new (FALSE, FALSE, sizeof (OrtrainWireRange));
   Scanner self = { .data = data,
                    .limits = limits,
-                   .out = out,
+                   .out = compact,
+                   .compact = compact,
+                   .parts = parts,
+                   .nodes = nodes,
+                   .initializers = initializers,
                    .tensors = tensors,
                    .most_bytes = memory_limit (size),
                    .max_nodes = ortrain_model_limits_get_max_nodes (limits),
@@ -577,14 +612,17 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
         result->most = msg_names[msg];
         result->n_most = self.counts[msg];
       }
-  /* The compact copy, in an array that grows by doubling, is gone when the graph is made. */
   result->memory_limit = memory_limit (size) + self.allowance;
-  const guint64 others = MAX (self.graph_bytes, 2 * (guint64) self.out->len);
+  const guint64 others = MAX (self.graph_bytes + parts->len, copied_bytes (&self));
   if (others >= result->memory_limit)
     return ortrain_wire_refuse_memory (result, size, error);
   result->message_bytes = result->memory_limit - others;
   result->tensors = g_steal_pointer (&tensors);
-  result->compact = g_byte_array_free_to_bytes (g_steal_pointer (&out));
+  result->nodes = g_steal_pointer (&nodes);
+  result->initializers = g_steal_pointer (&initializers);
+  result->compact = g_byte_array_free_to_bytes (g_steal_pointer (&compact));
+  const gsize n_parts = parts->len;
+  result->parts = g_bytes_new_take (g_realloc (g_byte_array_free (g_steal_pointer (&parts), FALSE), n_parts), n_parts);
   return TRUE;
 }
 
@@ -592,5 +630,8 @@ void
 ortrain_wire_scan_clear (OrtrainWireScan *self)
 {
   g_clear_pointer (&self->compact, g_bytes_unref);
+  g_clear_pointer (&self->parts, g_bytes_unref);
+  g_clear_pointer (&self->nodes, g_array_unref);
+  g_clear_pointer (&self->initializers, g_array_unref);
   g_clear_pointer (&self->tensors, g_array_unref);
 }

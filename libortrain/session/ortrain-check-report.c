@@ -173,10 +173,11 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
   for (guint i = 0; i < roles->len; i++)
     {
       const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
-      const OrtrainOrigin *origin = g_hash_table_lookup (model->reader.origins, role->value->name);
-      if (origin ==
-          NULL) /* inside a function or a branch, see below; or written by an upgrade to the newest operator set:
-                             of no interest, and never a weight */
+      const OrtrainOrigin *origin = ortrain_graph_reader_find_origin (
+          &model->reader, ortrain_graph_find_value (model->reader.graph, role->value->name));
+      /* inside a function or a branch, see below; or written by an upgrade to the newest operator set: of no interest,
+       * and never a weight */
+      if (origin == NULL)
         continue;
       const gboolean is_trained = g_hash_table_contains (trained, role->value);
       const gboolean is_unreached = role->is_weight && !is_trained;

@@ -2,6 +2,7 @@
 #include "session/ortrain-padding-rows-private.h"
 
 #include "model/ortrain-model-private.h"
+#include "model/ortrain-proto-parts-private.h"
 
 #include <string.h>
 
@@ -114,11 +115,12 @@ GHashTable *
 ortrain_padding_rows_find (OrtrainModel *model)
 {
   GHashTable *rows = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  const Ortrain__Ox__GraphProto *graph = model->proto != NULL ? model->proto->graph : NULL;
-  for (gsize n = 0; graph != NULL && n < graph->n_node; n++)
+  g_autoptr (OrtrainProtoParts) parts =
+      model->proto != NULL ? ortrain_proto_parts_new (&model->scan, g_bytes_get_size (model->file)) : NULL;
+  for (gsize n = 0; parts != NULL && n < model->scan.nodes->len; n++)
     {
-      const Ortrain__Ox__NodeProto *node = graph->node[n];
-      if (g_strcmp0 (node->op_type, "Gather") != 0 || node->n_input < 1)
+      const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (parts, n, NULL);
+      if (node == NULL || g_strcmp0 (node->op_type, "Gather") != 0 || node->n_input < 1)
         continue;
       for (guint i = 0; i < node->base.n_unknown_fields; i++)
         {

@@ -19,15 +19,24 @@
  * A storage may be used from any thread; its contents and [method@Storage.release] want the caller's own order.
  */
 
+typedef enum
+{
+  MEMORY_MAPPING,
+  MEMORY_HEAP,
+  MEMORY_SMALL,
+  MEMORY_FOREIGN,
+} MemoryKind;
+
 struct _OrtrainMemory
 {
   gatomicrefcount ref_count;
-  gpointer mapping; /* what munmap gets, or NULL */
-  gsize mapping_size;
-  gpointer heap;
-  gpointer small;
-  GDestroyNotify destroy;
-  gpointer data;
+  MemoryKind kind;
+  gpointer data; /* its address; of foreign memory, what destroy gets */
+  union
+  {
+    gsize size;             /* of a mapping */
+    GDestroyNotify destroy; /* of foreign memory; or NULL */
+  } v;
 };
 
 /* From here on memory comes from mmap: fresh pages are zero, and go back to the system when freed. */
@@ -72,12 +81,22 @@ ortrain_memory_unref (gpointer data)
   OrtrainMemory *memory = data;
   if (!g_atomic_ref_count_dec (&memory->ref_count))
     return;
-  if (memory->mapping != NULL)
-    munmap (memory->mapping, memory->mapping_size);
-  free (memory->heap);
-  g_aligned_free (memory->small);
-  if (memory->destroy != NULL)
-    memory->destroy (memory->data);
+  switch (memory->kind)
+    {
+    case MEMORY_MAPPING:
+      munmap (memory->data, memory->v.size);
+      break;
+    case MEMORY_HEAP:
+      free (memory->data);
+      break;
+    case MEMORY_SMALL:
+      g_aligned_free (memory->data);
+      break;
+    case MEMORY_FOREIGN:
+      if (memory->v.destroy != NULL)
+        memory->v.destroy (memory->data);
+      break;
+    }
   g_free (memory);
 }
 
@@ -166,19 +185,21 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
           address = mmap (NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
           if (address == MAP_FAILED)
             address = NULL;
-          memory->mapping = address;
-          memory->mapping_size = rounded;
+          memory->kind = MEMORY_MAPPING;
+          memory->v.size = rounded;
         }
     }
   else if (n_bytes <= SMALL)
     {
-      memory->small = address = g_aligned_alloc (1, MAX (n_bytes, 1), alignment);
+      memory->kind = MEMORY_SMALL;
+      address = g_aligned_alloc (1, MAX (n_bytes, 1), alignment);
       if (zeroed)
         memset (address, 0, MAX (n_bytes, 1));
     }
   else if (ortrain_checked_align (MAX (n_bytes, 1), alignment, &rounded))
     {
-      memory->heap = address = aligned_alloc (alignment, rounded);
+      memory->kind = MEMORY_HEAP;
+      address = aligned_alloc (alignment, rounded);
       if (address != NULL && zeroed)
         memset (address, 0, rounded);
     }
@@ -188,6 +209,7 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
                    "%" G_GSIZE_FORMAT " bytes of memory could not be had", n_bytes);
       return NULL;
     }
+  memory->data = address;
   return storage_new (g_steal_pointer (&memory), address, n_bytes, TRUE);
 }
 
@@ -225,6 +247,18 @@ ortrain_storage_new_aligned (GBytes *bytes, gsize alignment, GError **error)
   return self;
 }
 
+OrtrainStorage *
+ortrain_storage_new_copy (gconstpointer data, gsize n_bytes, GError **error)
+{
+  OrtrainStorage *self = allocate (n_bytes, 16, FALSE, error);
+  if (self == NULL)
+    return NULL;
+  if (n_bytes > 0)
+    memcpy (self->address, data, n_bytes);
+  self->writable = FALSE;
+  return self;
+}
+
 void
 ortrain_storage_settle (OrtrainStorage *self)
 {
@@ -247,7 +281,8 @@ OrtrainStorage *
 ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable, GDestroyNotify destroy, gpointer data)
 {
   OrtrainMemory *memory = memory_new ();
-  memory->destroy = destroy;
+  memory->kind = MEMORY_FOREIGN;
+  memory->v.destroy = destroy;
   memory->data = data;
   return storage_new (memory, address, n_bytes, writable);
 }

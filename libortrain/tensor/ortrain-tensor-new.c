@@ -11,6 +11,8 @@
 
 /* The ways of making a tensor. */
 
+#define MAX_COPIED_BYTES 256
+
 /* What a tensor of this type and shape takes. Everything that makes a tensor comes through here. */
 static gboolean
 measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_elements, gsize *n_bytes, GError **error)
@@ -58,6 +60,8 @@ ortrain_tensor_take (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint6
   self->rank = (guint) n_dims;
   self->n_elements = n_elements;
   self->n_bytes = n_bytes;
+  if (n_dims > ORTRAIN_TENSOR_FEW_DIMS)
+    self->dims = g_new (gint64, n_dims);
   if (n_dims > 0)
     memcpy (self->dims, dims, n_dims * sizeof *dims);
   return self;
@@ -165,7 +169,9 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
     return NULL;
   if ((gsize) data % alignment_of (dtype) != 0)
     {
-      OrtrainStorage *storage = ortrain_storage_new_aligned (bytes, 256, error);
+      /* a small one takes less as a copy than what it takes to make one later */
+      OrtrainStorage *storage = n_bytes <= MAX_COPIED_BYTES ? ortrain_storage_new_copy (data, n_bytes, error)
+                                                            : ortrain_storage_new_aligned (bytes, 256, error);
       return storage != NULL ? ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0) : NULL;
     }
   return ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes, ortrain_storage_new_for_bytes (bytes), 0);

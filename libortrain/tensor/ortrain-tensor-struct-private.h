@@ -4,6 +4,8 @@
 #include "tensor/ortrain-tensor-private.h"
 
 /* The struct, for the files of the tensor itself. */
+#define ORTRAIN_TENSOR_FEW_DIMS 4
+
 struct _OrtrainTensor
 {
   GObject parent_instance;
@@ -13,7 +15,8 @@ struct _OrtrainTensor
   guint rank;
   gint64 n_elements;
   gsize n_bytes;
-  gint64 dims[ORTRAIN_MAX_RANK];
+  gint64 *dims; /* [rank]: of the heap, or `few` */
+  gint64 few[ORTRAIN_TENSOR_FEW_DIMS];
 };
 
 /* All is checked, n_elements and n_bytes follow from type and shape. storage: taken */

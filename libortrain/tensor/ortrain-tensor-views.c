@@ -105,7 +105,7 @@ ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError
       return NULL;
     }
   gint64 dims[ORTRAIN_MAX_RANK];
-  memcpy (dims, self->dims, sizeof dims);
+  memcpy (dims, self->dims, self->rank * sizeof *dims);
   gint64 row_elements = self->dims[0] > 0 ? self->n_elements / self->dims[0] : 0;
   gsize row_bytes = (gsize) row_elements * ortrain_dtype_get_size (self->dtype);
   dims[0] = end - begin;

@@ -47,6 +47,15 @@ ortrain_tensor_dispose (GObject *object)
 }
 
 static void
+ortrain_tensor_finalize (GObject *object)
+{
+  OrtrainTensor *self = ORTRAIN_TENSOR (object);
+  if (self->dims != self->few)
+    g_free (self->dims);
+  G_OBJECT_CLASS (ortrain_tensor_parent_class)->finalize (object);
+}
+
+static void
 ortrain_tensor_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
 {
   OrtrainTensor *self = ORTRAIN_TENSOR (object);
@@ -81,6 +90,7 @@ ortrain_tensor_class_init (OrtrainTensorClass *klass)
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
   object_class->dispose = ortrain_tensor_dispose;
+  object_class->finalize = ortrain_tensor_finalize;
   object_class->get_property = ortrain_tensor_get_property;
 
   /**
@@ -131,6 +141,7 @@ ortrain_tensor_class_init (OrtrainTensorClass *klass)
 static void
 ortrain_tensor_init (OrtrainTensor *self)
 {
+  self->dims = self->few;
 }
 
 char *

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 #include "model/ortrain-proto-maker.h"
+#include "model/ortrain-proto-parts-private.h"
 #include "ortrain.h"
 #include "session/fixture.h"
 
@@ -598,9 +599,11 @@ test_constant_nodes (void)
       g_assert_false (ortrain_tensor_equal (contents (model, "conv.bias"), contents (out, "conv.bias")));
       g_assert_true (ortrain_tensor_equal (contents (model, "two"), contents (out, "two")));
       /* where it was, and in the same form */
-      g_assert_cmpuint (out->proto->graph->n_node, ==, model->proto->graph->n_node);
-      g_assert_cmpuint (out->proto->graph->n_initializer, ==, model->proto->graph->n_initializer);
-      const Ortrain__Ox__NodeProto *node = out->proto->graph->node[0];
+      g_assert_cmpuint (out->scan.nodes->len, ==, model->scan.nodes->len);
+      g_assert_cmpuint (out->scan.initializers->len, ==, model->scan.initializers->len);
+      g_autoptr (OrtrainProtoParts) parts = ortrain_proto_parts_new (&out->scan, g_bytes_get_size (out->file));
+      const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (parts, 0, &error);
+      g_assert_no_error (error);
       g_assert_cmpstr (node->op_type, ==, "Constant");
       g_assert_cmpuint (node->n_attribute, ==, 1);
       g_assert_cmpstr (node->attribute[0]->name, ==, as_floats ? "value_floats" : "value");
