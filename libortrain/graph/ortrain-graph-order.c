@@ -51,6 +51,31 @@ enum
   MARK_DONE
 };
 
+/* Most graphs are, and this takes no memory. */
+static gboolean
+is_sorted (OrtrainGraph *self, GPtrArray *captured)
+{
+  for (guint i = 0; i < self->nodes->len; i++)
+    ((OrtrainNode *) self->nodes->pdata[i])->mark = MARK_NEW;
+  for (guint i = 0; i < self->nodes->len; i++)
+    {
+      OrtrainNode *node = self->nodes->pdata[i];
+      for (guint k = 0; k < node->inputs->len; k++)
+        {
+          const OrtrainValue *input = node->inputs->pdata[k];
+          if (input != NULL && input->producer != NULL && input->producer->mark != MARK_DONE)
+            return FALSE;
+        }
+      g_ptr_array_set_size (captured, 0);
+      visit_captures (node, self, 0, collect_producer, captured);
+      for (guint k = 0; k < captured->len; k++)
+        if (((OrtrainNode *) captured->pdata[k])->mark != MARK_DONE)
+          return FALSE;
+      node->mark = MARK_DONE;
+    }
+  return TRUE;
+}
+
 /* Depth first from each node in its old order, without recursion: a node follows its producers, and an order that was
  * valid stays as it is. */
 gboolean
@@ -58,9 +83,11 @@ ortrain_graph_sort (OrtrainGraph *self, GError **error)
 {
   g_return_val_if_fail (self->edit == NULL, FALSE);
   guint n = self->nodes->len;
+  g_autoptr (GPtrArray) captured = g_ptr_array_new ();
+  if (is_sorted (self, captured))
+    return TRUE;
   g_autoptr (GPtrArray) sorted = g_ptr_array_sized_new (n);
   g_autoptr (GPtrArray) stack = g_ptr_array_new ();
-  g_autoptr (GPtrArray) captured = g_ptr_array_new ();
   for (guint i = 0; i < n; i++)
     ((OrtrainNode *) self->nodes->pdata[i])->mark = MARK_NEW;
 
