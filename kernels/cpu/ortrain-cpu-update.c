@@ -6,6 +6,7 @@
  * are the same at any number of threads. Half types are converted a tile at a time; their states are float32. */
 
 #define TILE 512
+#define CHUNK 2048 /* elements that stay in the first cache */
 
 static gboolean
 prepare (OrtrainKernelSetup *setup, GError **error)
@@ -35,6 +36,23 @@ floats_to_halves (OrtrainDType dtype, guint16 *restrict to, const float *restric
       to[i] = ortrain_float_to_half (from[i]);
 }
 
+/* ---- numbers that are not finite ---- */
+
+/* Looked for while they are in the cache. All bits of the exponent are set. */
+#define ANY_BROKEN(NAME, BITS, EXPONENT)                                                                               \
+  static guint8 any_broken_##NAME (const void *data, gint64 n)                                                         \
+  {                                                                                                                    \
+    const guint##BITS *x = data;                                                                                       \
+    guint##BITS any = 0;                                                                                               \
+    for (gint64 i = 0; i < n; i++)                                                                                     \
+      any |= (guint##BITS) ((x[i] & (EXPONENT)) == (EXPONENT));                                                        \
+    return any != 0;                                                                                                   \
+  }
+ANY_BROKEN (f16, 16, 0x7c00u)
+ANY_BROKEN (bf16, 16, 0x7f80u)
+ANY_BROKEN (f32, 32, 0x7f800000u)
+ANY_BROKEN (f64, 64, G_GUINT64_CONSTANT (0x7ff0000000000000))
+
 /* ---- spans and batches ---- */
 
 typedef struct
@@ -59,7 +77,7 @@ typedef struct
   void (*begin) (Coefficients *c, const OrtrainUpdateCall *call, const OrtrainUpdateTensor *tensor);
   void (*f32) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n);
   void (*f64) (Coefficients *c, double *w, const double *g, double *s0, double *s1, gint64 n);
-  void (*end) (const Coefficients *c, const OrtrainUpdateCall *call, guint span); /* NULL: nothing is left to tell */
+  void (*end) (const Coefficients *c, const OrtrainUpdateCall *call, guint span); /* NULL: the parameters have moved */
 } Rule;
 
 static inline float *
@@ -80,24 +98,40 @@ run_span (const Rule *rule, const OrtrainUpdateCall *call, guint index)
   const OrtrainUpdateSpan *span = &call->spans[index];
   const OrtrainUpdateTensor *t = &call->tensors[span->tensor];
   const gint64 begin = span->begin, end = span->end;
+  const gint64 step = rule->end == NULL ? CHUNK : end - begin; /* some rules sum over the span */
   Coefficients c;
+  guint8 broken = 0;
   rule->begin (&c, call, t);
   if (t->dtype == ORTRAIN_DTYPE_FLOAT32)
-    rule->f32 (&c, (float *) t->parameter + begin, (const float *) t->gradient + begin, floats_at (t->states[0], begin),
-               floats_at (t->states[1], begin), end - begin);
+    for (gint64 i = begin; i < end; i += step)
+      {
+        float *w = (float *) t->parameter + i;
+        const gint64 n = MIN (step, end - i);
+        rule->f32 (&c, w, (const float *) t->gradient + i, floats_at (t->states[0], i), floats_at (t->states[1], i), n);
+        broken |= any_broken_f32 (w, n);
+      }
   else if (t->dtype == ORTRAIN_DTYPE_FLOAT64)
-    rule->f64 (&c, (double *) t->parameter + begin, (const double *) t->gradient + begin,
-               doubles_at (t->states[0], begin), doubles_at (t->states[1], begin), end - begin);
+    for (gint64 i = begin; i < end; i += step)
+      {
+        double *w = (double *) t->parameter + i;
+        const gint64 n = MIN (step, end - i);
+        rule->f64 (&c, w, (const double *) t->gradient + i, doubles_at (t->states[0], i), doubles_at (t->states[1], i),
+                   n);
+        broken |= any_broken_f64 (w, n);
+      }
   else
     for (gint64 i = begin; i < end; i += TILE)
       {
         float w[TILE], g[TILE];
+        guint16 *stored = (guint16 *) t->parameter + i;
         gint64 n = MIN (TILE, end - i);
-        halves_to_floats (t->dtype, w, (const guint16 *) t->parameter + i, n);
+        halves_to_floats (t->dtype, w, stored, n);
         halves_to_floats (t->dtype, g, (const guint16 *) t->gradient + i, n);
         rule->f32 (&c, w, g, floats_at (t->states[0], i), floats_at (t->states[1], i), n);
-        floats_to_halves (t->dtype, (guint16 *) t->parameter + i, w, n);
+        floats_to_halves (t->dtype, stored, w, n);
+        broken |= t->dtype == ORTRAIN_DTYPE_BFLOAT16 ? any_broken_bf16 (stored, n) : any_broken_f16 (stored, n);
       }
+  call->is_broken[index] = broken;
   if (rule->end != NULL)
     rule->end (&c, call, index);
 }

@@ -42,4 +42,9 @@ double ortrain_update_set_norm (OrtrainUpdateSet *self, OrtrainThreadPool *pool)
 gboolean ortrain_update_set_run (OrtrainUpdateSet *self, OrtrainThreadPool *pool, guint64 step, double factor,
                                  double gradient_scale, GError **error);
 
+/* After a run of one of the library's own optimizers: the first parameter with numbers that are not finite, or -1. */
+gint ortrain_update_set_find_broken (OrtrainUpdateSet *self);
+/* What moved it in the last run, with the schedule and the group. */
+double ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainUpdateSet, ortrain_update_set_free)

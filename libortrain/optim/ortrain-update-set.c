@@ -69,6 +69,7 @@ cut_into_spans (OrtrainUpdateSet *self)
   self->call.batches = batches;
   self->call.n_batches = n_batches;
   self->call.partials = g_new0 (double, 2 * MAX (n_spans, 1));
+  self->call.is_broken = g_new0 (guint8, MAX (n_spans, 1));
   return TRUE;
 }
 
@@ -170,6 +171,7 @@ ortrain_update_set_free (OrtrainUpdateSet *self)
   g_free ((gpointer) self->call.spans);
   g_free ((gpointer) self->call.batches);
   g_free (self->call.partials);
+  g_free (self->call.is_broken);
   g_strfreev (self->state_names);
   g_clear_object (&self->optimizer);
   g_free (self);
@@ -280,6 +282,21 @@ ortrain_update_set_norm (OrtrainUpdateSet *self, OrtrainThreadPool *pool)
   for (guint i = 0; i < self->call.n_spans; i++)
     sum += self->call.partials[i];
   return sqrt (sum);
+}
+
+gint
+ortrain_update_set_find_broken (OrtrainUpdateSet *self)
+{
+  for (guint i = 0; i < self->call.n_spans; i++)
+    if (self->call.is_broken[i])
+      return (gint) self->call.spans[i].tensor;
+  return -1;
+}
+
+double
+ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter)
+{
+  return self->tensors[parameter].learning_rate;
 }
 
 /* Optimizers of users: one call for each parameter. */

@@ -49,7 +49,8 @@ typedef struct
   guint n_spans;
   const guint32 *batches; /* [n_batches + 1]: first span of each batch */
   guint n_batches;
-  double *partials; /* [2 * n_spans] scratch; GradientNorm leaves the sums of squares of the spans in the first half */
+  double *partials;  /* [2 * n_spans] scratch; GradientNorm leaves the sums of squares of the spans in the first half */
+  guint8 *is_broken; /* [n_spans]: whether an update left numbers in the span that are not finite */
   double gradient_scale; /* every gradient is multiplied by it: averaging, clipping and unscaling in one */
   double step;           /* of this update, counted from 1 */
   /* Sgd: momentum, nesterov. Adam: form, beta1, beta2, epsilon, correct bias. Lamb: beta1, beta2,

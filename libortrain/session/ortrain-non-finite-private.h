@@ -13,6 +13,8 @@ typedef struct
 
 /* data: n elements of a floating type; other types are finite. */
 OrtrainNonFinite ortrain_non_finite_find (OrtrainDType dtype, gconstpointer data, gint64 n);
+/* "nan at index [3, 2]"; NULL: all are finite. address: of the tensor or its gradient. */
+char *ortrain_non_finite_describe (const OrtrainStored *stored, gconstpointer address);
 /* Fails with SESSION_ERROR_NOT_FINITE: "Parameter 'w' holds nan at index [3, 2] after update 16; …". address: of the
  * tensor or its gradient; kind: "Parameter"; n_updates: made so far. */
 gboolean ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, const char *kind,

@@ -71,6 +71,17 @@ describe_stored (const char *kind, OrtrainNonFinite found, const char *name, con
                           kind, ortrain_text_show (name), kind_of (found.value), index, n_updates);
 }
 
+char *
+ortrain_non_finite_describe (const OrtrainStored *stored, gconstpointer address)
+{
+  const gint64 n = (gint64) (stored->bytes / ortrain_dtype_get_size (stored->dtype));
+  const OrtrainNonFinite found = ortrain_non_finite_find (stored->dtype, address, n);
+  if (found.index < 0)
+    return NULL;
+  g_autofree char *index = describe_index (found.index, stored->dims, stored->rank);
+  return g_strconcat (kind_of (found.value), index, NULL);
+}
+
 gboolean
 ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, const char *kind, guint64 n_updates,
                           GError **error)

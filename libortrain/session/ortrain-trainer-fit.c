@@ -163,7 +163,9 @@ update (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error
   fit->n_waiting = 0;
   if (!ortrain_training_session_run_optimizer_step (self->session, &local_error))
     {
-      if (batch != NULL && g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
+      /* with parameters that are broken, the step cannot be run again */
+      if (batch != NULL && g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE) &&
+          ortrain_training_session_run_check_finite (self->session, NULL))
         {
           g_autofree char *reason = ortrain_training_session_explain_gradients (self->session, batch);
           ortrain_evaluation_propagate (self->session, fit->loader, reason, error, g_steal_pointer (&local_error));

@@ -326,6 +326,24 @@ run_update (OrtrainTrainingSession *self, double factor, double scale, GError **
   return ok;
 }
 
+/* An update that left numbers that are not finite, when that is an error. The parameters are what it made of them. */
+static gboolean
+refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
+{
+  const OrtrainStored *stored = &self->store->parameters[broken];
+  const double learning_rate = ortrain_update_set_get_learning_rate (self->store->updates, broken);
+  g_autofree char *cause = ortrain_non_finite_describe (stored, stored->gradient);
+  g_autofree char *text = cause != NULL ? g_strdup_printf ("its gradient holds %s", cause)
+                                        : g_strdup_printf ("its gradient is finite, and the learning rate is %g",
+                                                           normalize (learning_rate));
+  g_autofree char *held = ortrain_non_finite_describe (stored, stored->address);
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+               "Parameter '%s' holds %s after update %" G_GUINT64_FORMAT
+               ": %s; a smaller learning rate or max-grad-norm may help",
+               ortrain_text_show (stored->name), held, self->n_updates, text);
+  return FALSE;
+}
+
 gboolean
 ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error)
 {
@@ -370,6 +388,11 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
         ortrain_training_session_tell (self, ORTRAIN_TRAINING_OVERFLOW);
       if (overflow && ortrain_training_options_get_stop_on_nan (self->options))
         ok = refuse_gradients (self, norm, error);
+      const gint broken = overflow || ortrain_update_set_is_custom (self->store->updates)
+                              ? -1
+                              : ortrain_update_set_find_broken (self->store->updates);
+      if (broken >= 0 && ortrain_training_options_get_stop_on_nan (self->options))
+        ok = refuse_parameters (self, (guint) broken, error);
     }
   self->in_step = FALSE;
   return ok;
@@ -385,7 +408,8 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  *
  * Clipping with gradients that are not finite leaves the update out, and emits [signal@TrainingSession::overflow]; with
  * [property@TrainingOptions:stop-on-nan] it is an error too, [error@SessionError.NOT_FINITE]. The gradients are dropped
- * then.
+ * then. So is, with that property, an update that leaves numbers in a parameter that are not finite: it is named, and
+ * holds them; go on from a checkpoint.
  *
  * Returns: %FALSE on error
  */

@@ -195,7 +195,7 @@ test_gradient (void)
   tear_down (&self);
 }
 
-/* Without clipping the gradients are not looked at: what they do to the parameters is found before it is saved. */
+/* Without clipping the gradients are not looked at: what they do to the parameters is found when they have moved. */
 static void
 test_update (void)
 {
@@ -225,6 +225,101 @@ test_update (void)
   assert_unchanged (&self, before);
   test_remove_folder (folder);
   tear_down (&self);
+}
+
+static OrtrainTrainingSession *
+make_table_session (OrtrainOptimizer *optimizer, OrtrainDType dtype)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("table");
+  const gint64 dims[] = { 4, 3 };
+  g_autoptr (OrtrainTensor) table = ortrain_tensor_new (dtype, dims, 2, &error);
+  OrtrainValue *ids = ortrain_graph_builder_add_input (builder, "ids", ORTRAIN_DTYPE_INT64, "n");
+  OrtrainValue *w = ortrain_graph_builder_add_tensor (builder, "table", table);
+  OrtrainValue *y = ortrain_graph_builder_binary (builder, "Gather", w, ids);
+  ortrain_graph_builder_add_output (builder, y, "y");
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "target");
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_add_loss (options, loss);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static double
+step_on_row (OrtrainTrainingSession *session, OrtrainDType dtype, gint64 row, double wanted, GError **error)
+{
+  const gint64 dims[] = { 1, 3 };
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensor) ids = ortrain_tensor_new_ints (dims, 1, &row, 1, NULL);
+  g_autoptr (OrtrainTensor) target = ortrain_tensor_new (dtype, dims, 2, NULL);
+  gpointer data = GSIZE_TO_POINTER (ortrain_tensor_get_address (target)); /* zeros */
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    ((float *) data)[1] = (float) wanted;
+  else
+    ((double *) data)[1] = wanted;
+  ortrain_tensor_dict_set (feeds, "ids", ids);
+  ortrain_tensor_dict_set (feeds, "target", target);
+  return ortrain_training_session_train_step (session, feeds, error);
+}
+
+/* An update that ends in numbers that are not finite says so itself: the row that it broke may not be read again. */
+static void
+check_broken_update (OrtrainOptimizer *optimizer, OrtrainDType dtype, double wanted, const char *reason)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_table_session (optimizer, dtype);
+  g_assert_true (isfinite (step_on_row (session, dtype, 0, 0.5, &error)));
+  ortrain_training_session_optimizer_step (session, &error);
+  if (wanted != 0)
+    {
+      g_assert_no_error (error);
+      g_assert_true (isfinite (step_on_row (session, dtype, 2, wanted, &error)));
+      g_assert_no_error (error);
+      g_assert_false (ortrain_training_session_optimizer_step (session, &error));
+    }
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
+  g_test_message ("%s", error->message);
+  /* an infinite learning rate breaks rows without gradients too */
+  g_autofree char *where =
+      g_strdup_printf (wanted != 0 ? "at index [2, 1] after update 2: %s" : " after update 1: %s", reason);
+  g_assert_true (g_str_has_prefix (error->message, "Parameter 'table' holds "));
+  if (strstr (error->message, where) == NULL)
+    g_error ("“%s” has no “%s”", error->message, where);
+  g_assert_cmpuint (ortrain_training_session_get_step (session), ==, wanted != 0 ? 2 : 1);
+  /* without the option it is the user's to look */
+  g_clear_error (&error);
+  ortrain_training_options_set_stop_on_nan (ortrain_training_session_get_options (session), FALSE);
+  step_on_row (session, dtype, 1, 0.5, &error);
+  g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+  g_assert_no_error (error);
+  g_assert_false (ortrain_training_session_check_finite (session, NULL));
+}
+
+static void
+test_broken_update (void)
+{
+  /* LAMB leaves out elements of which nothing finite would come */
+  const char *const types[] = { "OrtrainSgd", "OrtrainAdam", "OrtrainAdamW", "OrtrainAdagrad" };
+  for (guint i = 0; i < 2; i++)
+    {
+      const OrtrainDType dtype = i == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_FLOAT64;
+      g_autoptr (OrtrainOptimizer) sgd = ortrain_sgd_new (i == 0 ? 1e37 : 1e300);
+      check_broken_update (sgd, dtype, i == 0 ? 1e4 : 1e10, "its gradient is finite, and the learning rate is 1e+3");
+    }
+  for (guint k = 0; k < G_N_ELEMENTS (types); k++)
+    {
+      g_autoptr (OrtrainOptimizer) optimizer = g_object_new (k == 0   ? ORTRAIN_TYPE_SGD
+                                                             : k == 1 ? ORTRAIN_TYPE_ADAM
+                                                             : k == 2 ? ORTRAIN_TYPE_ADAMW
+                                                                      : ORTRAIN_TYPE_ADAGRAD,
+                                                             "learning-rate", 1e300, NULL);
+      g_test_message ("%s", types[k]);
+      check_broken_update (optimizer, ORTRAIN_DTYPE_FLOAT32, 0, "its gradient is finite, and the learning rate is ");
+    }
 }
 
 /* A constant of -inf is a mask as a rule: what is computed from it is told beside it. */
@@ -268,6 +363,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/not-finite/forward", test_forward);
   g_test_add_func ("/not-finite/gradient", test_gradient);
   g_test_add_func ("/not-finite/update", test_update);
+  g_test_add_func ("/not-finite/broken-update", test_broken_update);
   g_test_add_func ("/not-finite/mask", test_mask);
   return g_test_run ();
 }
