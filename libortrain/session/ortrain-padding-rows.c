@@ -87,30 +87,6 @@ read_entry (const ProtobufCMessageUnknownField *field)
   return g_strndup ((const char *) value.at, (gsize) (value.end - value.at));
 }
 
-/* The older exporter drops the row. Then the families of models whose word embedding always has one are known by the
- * end of its name; those derived from RoBERTa pad with 1. */
-static gboolean
-is_padded_family (const char *weight, gint64 *row)
-{
-  static const struct
-  {
-    const char *suffix;
-    gint64 row;
-  } families[] = {
-    { "roberta.embeddings.word_embeddings.weight", 1 },    { "camembert.embeddings.word_embeddings.weight", 1 },
-    { "longformer.embeddings.word_embeddings.weight", 1 }, { "mpnet.embeddings.word_embeddings.weight", 1 },
-    { "bert.embeddings.word_embeddings.weight", 0 },       { "electra.embeddings.word_embeddings.weight", 0 },
-    { "deberta.embeddings.word_embeddings.weight", 0 },    { "albert.embeddings.word_embeddings.weight", 0 },
-  };
-  for (guint i = 0; i < G_N_ELEMENTS (families); i++)
-    if (g_str_has_suffix (weight, families[i].suffix))
-      {
-        *row = families[i].row;
-        return TRUE;
-      }
-  return FALSE;
-}
-
 GHashTable *
 ortrain_padding_rows_find (OrtrainModel *model)
 {
@@ -120,7 +96,7 @@ ortrain_padding_rows_find (OrtrainModel *model)
   for (gsize n = 0; parts != NULL && n < model->scan.nodes->len; n++)
     {
       const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (parts, n, NULL);
-      if (node == NULL || g_strcmp0 (node->op_type, "Gather") != 0 || node->n_input < 1)
+      if (node == NULL || node->n_input < 1)
         continue;
       for (guint i = 0; i < node->base.n_unknown_fields; i++)
         {
@@ -133,10 +109,6 @@ ortrain_padding_rows_find (OrtrainModel *model)
           if (row >= 0)
             g_hash_table_insert (rows, g_strdup (node->input[0]), GINT_TO_POINTER ((int) row + 1));
         }
-      gint64 row;
-      if (node->base.n_unknown_fields == 0 && g_strcmp0 (model->proto->producer_name, "pytorch") == 0 &&
-          is_padded_family (node->input[0], &row))
-        g_hash_table_insert (rows, g_strdup (node->input[0]), GINT_TO_POINTER ((int) row + 1));
     }
   return rows;
 }

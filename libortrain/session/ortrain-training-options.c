@@ -724,7 +724,7 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
  *
  * Says which row of an embedding stands for padding, and has no gradient: the `padding_idx` of PyTorch's Embedding.
  * Files from PyTorch's newer exporter (dynamo) carry this number, and it is used unless it is set here. Files from the
- * older one do not.
+ * older one do not: without this call, all rows of their tables train.
  */
 void
 ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 row)

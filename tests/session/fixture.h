@@ -153,6 +153,13 @@ test_model_make_options (TestModel *self, const char *kind)
       ortrain_training_options_tie (options, json_array_get_string_element (pair, 0),
                                     json_array_get_string_element (pair, 1));
     }
+  if (json_object_has_member (self->spec, "padding_rows"))
+    {
+      JsonObject *rows = json_object_get_object_member (self->spec, "padding_rows");
+      g_autoptr (GList) tables = json_object_get_members (rows);
+      for (GList *l = tables; l != NULL; l = l->next)
+        ortrain_training_options_set_padding_row (options, l->data, json_object_get_int_member (rows, l->data));
+    }
   JsonArray *losses = json_object_get_array_member (self->spec, "losses");
   for (guint i = 0; i < json_array_get_length (losses); i++)
     {
