@@ -177,16 +177,14 @@ is_renaming (const OrtrainNode *node)
   if (x == NULL || y == NULL || x->dtype != y->dtype || x->layout != y->layout ||
       product_of_dims (x) != product_of_dims (y))
     return FALSE;
-  if (node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW))
-    return TRUE;
-  return g_str_equal (node->domain, ORTRAIN_DOMAIN) && g_str_equal (node->op_type, "SumTo");
+  return node->op != NULL && (node->op->flags & (ORTRAIN_OP_VIEW | ORTRAIN_OP_VIEW_IF_SAME)) != 0;
 }
 
 static gboolean
 is_plain_sum (const OrtrainNode *node)
 {
   const OrtrainValue *y = ortrain_node_output (node, 0);
-  if (y == NULL || *node->domain != '\0' || !(g_str_equal (node->op_type, "Add") || g_str_equal (node->op_type, "Sum")))
+  if (y == NULL || !ortrain_node_has_flag (node, ORTRAIN_OP_SUM))
     return FALSE;
   for (guint i = 0; i < node->inputs->len; i++)
     {

@@ -55,7 +55,7 @@ is_view (const OrtrainNode *node)
   for (guint k = 1; k < node->outputs->len; k++)
     if (node->outputs->pdata[k] != NULL)
       return FALSE;
-  if (ortrain_node_is (node, ORTRAIN_DOMAIN, "SumTo"))
+  if (ortrain_node_has_flag (node, ORTRAIN_OP_VIEW_IF_SAME))
     return ortrain_planning_same_form (x, y);
   return node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) != 0 && x->layout == y->layout;
 }
@@ -64,8 +64,7 @@ gboolean
 ortrain_planning_is_addition (const OrtrainNode *node)
 {
   const OrtrainValue *y = ortrain_node_output (node, 0);
-  if (y == NULL || *node->domain != '\0' ||
-      !(g_str_equal (node->op_type, "Add") || g_str_equal (node->op_type, "Sum")) || node->inputs->len < 2 ||
+  if (y == NULL || !ortrain_node_has_flag (node, ORTRAIN_OP_SUM) || node->inputs->len < 2 ||
       !ortrain_dtype_is_floating (y->dtype))
     return FALSE;
   for (guint i = 0; i < node->inputs->len; i++)

@@ -216,7 +216,7 @@ ortrain_graph_builder_embedding (OrtrainGraphBuilder *self, OrtrainValue *ids, c
 }
 
 static OrtrainValue *
-pool (OrtrainGraphBuilder *self, const char *op_type, OrtrainValue *x, gint64 kernel, gint64 stride)
+add_pool (OrtrainGraphBuilder *self, const char *op_type, OrtrainValue *x, gint64 kernel, gint64 stride)
 {
   gint64 channels, kernels[3], strides[3];
   GVariantBuilder builder;
@@ -256,7 +256,7 @@ OrtrainValue *
 ortrain_graph_builder_max_pool (OrtrainGraphBuilder *self, OrtrainValue *x, gint64 kernel, gint64 stride)
 {
   g_return_val_if_fail (ORTRAIN_IS_GRAPH_BUILDER (self), NULL);
-  return pool (self, "MaxPool", x, kernel, stride);
+  return add_pool (self, "MaxPool", x, kernel, stride);
 }
 
 /**
@@ -274,7 +274,7 @@ OrtrainValue *
 ortrain_graph_builder_average_pool (OrtrainGraphBuilder *self, OrtrainValue *x, gint64 kernel, gint64 stride)
 {
   g_return_val_if_fail (ORTRAIN_IS_GRAPH_BUILDER (self), NULL);
-  return pool (self, "AveragePool", x, kernel, stride);
+  return add_pool (self, "AveragePool", x, kernel, stride);
 }
 
 static OrtrainValue *

@@ -2,6 +2,7 @@
 #include "model/ortrain-graph-reader-state-private.h"
 
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-op-private.h"
 
 #include "tensor/ortrain-tensor-private.h"
 
@@ -304,12 +305,20 @@ named_like_parameter (const char *name, OrtrainTensor *tensor)
   return strchr (name, '.') != NULL || all_alike (tensor);
 }
 
+static OrtrainOpKind
+get_kind (const Ortrain__Ox__NodeProto *node)
+{
+  const OrtrainOpDef *row =
+      ortrain_ops_lookup (ortrain_reader_domain (node->domain), ortrain_reader_text (node->op_type));
+  return row != NULL ? row->kind : ORTRAIN_OP_KIND_OTHER;
+}
+
 /* The initializer that an Identity node passes on while others read it too. */
 static OrtrainValue *
 merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node)
 {
-  if (!g_str_equal (ortrain_reader_text (node->op_type), "Identity") || *ortrain_reader_domain (node->domain) != '\0' ||
-      node->n_input != 1 || node->n_output != 1 || g_hash_table_contains (state->outputs, node->output[0]) ||
+  if (get_kind (node) != ORTRAIN_OP_KIND_IDENTITY || node->n_input != 1 || node->n_output != 1 ||
+      g_hash_table_contains (state->outputs, node->output[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
   OrtrainValue *value = lookup (scope, node->input[0]);
@@ -323,8 +332,8 @@ merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const 
 static gboolean
 take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node)
 {
-  if (!g_str_equal (ortrain_reader_text (node->op_type), "Identity") || *ortrain_reader_domain (node->domain) != '\0' ||
-      node->n_input != 1 || node->n_output != 1 || g_hash_table_contains (state->outputs, node->output[0]) ||
+  if (get_kind (node) != ORTRAIN_OP_KIND_IDENTITY || node->n_input != 1 || node->n_output != 1 ||
+      g_hash_table_contains (state->outputs, node->output[0]) ||
       g_hash_table_contains (state->outputs, node->input[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) != 1)
     return FALSE;
@@ -369,7 +378,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
         }
       g_autoptr (OrtrainTensor) tensor = NULL;
       OrtrainValue *merged = NULL;
-      if (g_str_equal (node->op_type, "Constant") && *ortrain_reader_domain (node->domain) == '\0')
+      if (get_kind (node) == ORTRAIN_OP_KIND_CONSTANT)
         {
           if (!constant_contents (state, node, &tensor, error))
             return FALSE;
@@ -404,7 +413,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
           g_autofree char *full = scoped_name (scope, name);
           value = ortrain_graph_new_value (scope->graph, full);
         }
-      if (!scope->outermost && g_str_equal (node->op_type, "Constant"))
+      if (!scope->outermost && get_kind (node) == ORTRAIN_OP_KIND_CONSTANT)
         ortrain_value_set_enclosure (value, scope->enclosure);
       if (!define (state, scope, name, value, owner, error))
         return FALSE;
@@ -729,8 +738,8 @@ find_uses (OrtrainReaderState *state, GError **error)
       const Ortrain__Ox__NodeProto *node = ortrain_proto_parts_get_node (state->parts, i, error);
       if (node == NULL)
         return FALSE;
-      if (node->n_output == 1 &&
-          (g_strcmp0 (node->op_type, "Constant") == 0 || g_strcmp0 (node->op_type, "Identity") == 0))
+      const OrtrainOpKind kind = get_kind (node);
+      if (node->n_output == 1 && (kind == ORTRAIN_OP_KIND_CONSTANT || kind == ORTRAIN_OP_KIND_IDENTITY))
         add_used (state, node->output[0]);
     }
   for (gsize i = 0; i < scan->nodes->len && g_hash_table_size (state->uses) > 0; i++)

@@ -12,6 +12,7 @@
 
 typedef struct _OrtrainInferContext OrtrainInferContext;
 typedef struct _OrtrainGradContext OrtrainGradContext;
+typedef struct _OrtrainZeroSums OrtrainZeroSums;
 
 typedef gboolean (*OrtrainInferFunc) (OrtrainInferContext *ctx, GError **error);
 typedef gboolean (*OrtrainGradientFunc) (OrtrainGradContext *ctx, GError **error);
@@ -21,17 +22,48 @@ typedef gboolean (*OrtrainUpgradeFunc) (OrtrainGraph *graph, OrtrainNode *node, 
 typedef enum
 {
   ORTRAIN_OP_NONE = 0,
-  ORTRAIN_OP_POINTWISE = 1 << 0,   /* element-wise with broadcasting: may enter a fused chain */
-  ORTRAIN_OP_VIEW = 1 << 1,        /* output 0 is the bytes of input 0 under another shape (Reshape, Identity, …) */
-  ORTRAIN_OP_RANDOM = 1 << 2,      /* draws random numbers: never folded, never merged */
-  ORTRAIN_OP_CHEAP = 1 << 3,       /* cheap to run again */
-  ORTRAIN_OP_COMMUTATIVE = 1 << 4, /* inputs 0 and 1 may change places */
-  ORTRAIN_OP_NO_GRADIENT = 1 << 5, /* piecewise constant, integer or logic: gradient is zero by definition */
-  ORTRAIN_OP_SHAPE_ONLY = 1 << 6,  /* reads shapes, never elements (Shape, Size): its input need not live */
-  ORTRAIN_OP_CONTROL = 1 << 7,     /* has subgraphs (If, Loop, Scan) */
-  ORTRAIN_OP_NORMALIZES = 1 << 8,  /* inputs 1 and 2 are its scale and bias: ones and zeros where others follow */
-  ORTRAIN_OP_DATA_SHAPED = 1 << 9, /* the shape of its outputs depends on elements of its inputs */
+  ORTRAIN_OP_POINTWISE = 1 << 0,     /* element-wise with broadcasting: may enter a fused chain */
+  ORTRAIN_OP_VIEW = 1 << 1,          /* output 0 is the bytes of input 0 under another shape (Reshape, Identity, …) */
+  ORTRAIN_OP_RANDOM = 1 << 2,        /* draws random numbers: never folded, never merged */
+  ORTRAIN_OP_CHEAP = 1 << 3,         /* cheap to run again */
+  ORTRAIN_OP_COMMUTATIVE = 1 << 4,   /* inputs 0 and 1 may change places */
+  ORTRAIN_OP_NO_GRADIENT = 1 << 5,   /* piecewise constant, integer or logic: gradient is zero by definition */
+  ORTRAIN_OP_SHAPE_ONLY = 1 << 6,    /* reads shapes, never elements (Shape, Size): its input need not live */
+  ORTRAIN_OP_CONTROL = 1 << 7,       /* has subgraphs (If, Loop, Scan) */
+  ORTRAIN_OP_NORMALIZES = 1 << 8,    /* inputs 1 and 2 are its scale and bias: ones and zeros where others follow */
+  ORTRAIN_OP_DATA_SHAPED = 1 << 9,   /* the shape of its outputs depends on elements of its inputs */
+  ORTRAIN_OP_VIEW_IF_SAME = 1 << 10, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */
+  ORTRAIN_OP_SUM = 1 << 11,          /* output 0 is the sum of all inputs */
+  ORTRAIN_OP_CONTRACTS = 1 << 12,    /* sums products up: its kernels may add onto what the output holds */
+  ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is made: it needs no kernel */
 } OrtrainOpFlags;
+
+/* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a kind. */
+typedef enum
+{
+  ORTRAIN_OP_KIND_OTHER,
+  ORTRAIN_OP_KIND_CONSTANT,
+  ORTRAIN_OP_KIND_IDENTITY,
+  ORTRAIN_OP_KIND_ADD,
+  ORTRAIN_OP_KIND_SUBTRACT,
+  ORTRAIN_OP_KIND_MULTIPLY,
+  ORTRAIN_OP_KIND_DIVIDE,
+  ORTRAIN_OP_KIND_POWER,
+  ORTRAIN_OP_KIND_SQUARE_ROOT,
+  ORTRAIN_OP_KIND_RECIPROCAL,
+  ORTRAIN_OP_KIND_MEAN, /* over axes */
+  ORTRAIN_OP_KIND_SOFTMAX,
+  ORTRAIN_OP_KIND_WHERE,
+  ORTRAIN_OP_KIND_IS_NAN,
+  ORTRAIN_OP_KIND_CAST_LIKE,
+  ORTRAIN_OP_KIND_RESHAPE,
+  ORTRAIN_OP_KIND_TRANSPOSE,
+  ORTRAIN_OP_KIND_EXPAND,
+  ORTRAIN_OP_KIND_MATMUL,       /* of stacks of matrices */
+  ORTRAIN_OP_KIND_FUSED_MATMUL, /* with transposes and a factor */
+  ORTRAIN_OP_KIND_GEMM,
+  ORTRAIN_OP_KIND_LOOKUP, /* slices of input 0 along `axis`, at the indices in input 1 */
+} OrtrainOpKind;
 
 /* What output 0 is of input 0 where models end: losses then start from the scores. */
 typedef enum
@@ -92,6 +124,23 @@ struct _OrtrainOpDef
   guint32 weight_through; /* bit i: input i is a weight if the output is one; of views, input 0 always */
   OrtrainChannels channels;
   const char *input_roles[ORTRAIN_MAX_INPUT_ROLES]; /* "weight", "limit", as reports name the operand; or NULL */
+
+  /* What passes know. */
+  OrtrainOpKind kind;
+  /* The input that output 0 is, element by element, where the two have one type and shape; -1: none. NULL: as the flags
+   * say. */
+  gint (*find_passed_input) (const OrtrainNode *node);
+  /* Of SHAPE_ONLY rows: output 0, from the shape of input 0. */
+  OrtrainTensor *(*evaluate_shape) (const OrtrainNode *node, const gint64 *dims, gsize rank, GError **error);
+  /* Of rows that gradients are computed with: which sums of the outputs are exactly zero; ortrain-zero-sums-private.h */
+  void (*zero_sums) (OrtrainZeroSums *sums, OrtrainNode *node);
+
+  /* Layers that compute something else while training. */
+  guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are
+                               * output 1 + k */
+  const char *training_form;  /* the row (ORTRAIN_DOMAIN) that stands for this one in a training step */
+  const char *inference_form; /* the row (domain "") that this one is the training form of */
+  guint training_input;       /* the input that says whether the layer trains; 0: none does */
 };
 
 /* The contents of a Constant node, in whatever form they are; NULL of other nodes, or where they cannot be read. */
@@ -106,6 +155,29 @@ typedef struct
 #define ORTRAIN_OP_TABLE(family, rows)                                                                                 \
   extern const OrtrainOpTable ortrain_ops_##family;                                                                    \
   const OrtrainOpTable ortrain_ops_##family = { (rows), G_N_ELEMENTS (rows) }
+
+/* Chains of element-wise operators, which a pass writes: the one name that a provider is asked for. */
+#define ORTRAIN_OP_CHAIN "Elementwise"
+
+static inline OrtrainOpKind
+ortrain_node_get_kind (const OrtrainNode *node)
+{
+  return node->op != NULL ? node->op->kind : ORTRAIN_OP_KIND_OTHER;
+}
+
+static inline gboolean
+ortrain_node_has_flag (const OrtrainNode *node, OrtrainOpFlags flag)
+{
+  return node->op != NULL && (node->op->flags & flag) != 0;
+}
+
+/* The node that computes the value, if it is of that kind; or NULL. */
+static inline OrtrainNode *
+ortrain_value_get_producer_of_kind (const OrtrainValue *value, OrtrainOpKind kind)
+{
+  return value != NULL && value->producer != NULL && ortrain_node_get_kind (value->producer) == kind ? value->producer
+                                                                                                     : NULL;
+}
 
 /* NULL when unknown. */
 const OrtrainOpDef *ortrain_ops_lookup (const char *domain, const char *op_type);
@@ -124,6 +196,9 @@ gboolean ortrain_ops_upgrade (OrtrainGraph *graph, GError **error);
 gboolean ortrain_ops_infer (OrtrainGraph *graph, GError **error);
 /* One node, whose inputs are known. Binds the row when needed. For passes that add nodes. */
 gboolean ortrain_ops_infer_node (OrtrainNode *node, GError **error);
+
+/* For rows: output 0 is the input if there is only one. */
+gint ortrain_op_pass_only_input (const OrtrainNode *node);
 
 /* ---- What an inference function sees (ctx is one node) ---- */
 struct _OrtrainInferContext

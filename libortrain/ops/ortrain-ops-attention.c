@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 #include <math.h>
 
@@ -483,7 +484,8 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*", .infer = infer_attention,
     .gradient = gradient_attention, .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" } },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*", .infer = infer_attention_grad },
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*", .infer = infer_attention_grad,
+    .zero_sums = ortrain_zero_sums_attention_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (attention, ops);

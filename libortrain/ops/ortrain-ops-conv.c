@@ -2,6 +2,7 @@
 #include "core/ortrain-checked-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 /* Convolutions. Our own two: org.ortrain::ConvGradInput (dy, w, shape of x) and ConvGradWeight (dy, x, shape of w),
  * with the attributes of the Conv whose gradients they are. */
@@ -370,7 +371,9 @@ static const OrtrainOpDef rows[] = {
     .host_inputs = 1 << 2,
     .no_grad_inputs = 1 << 2,
     .types = ".0l",
-    .infer = infer_shaped },
+    .infer = infer_shaped,
+    .flags = ORTRAIN_OP_CONTRACTS,
+    .zero_sums = ortrain_zero_sums_conv_grad_input },
   { .name = "ConvGradWeight",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,

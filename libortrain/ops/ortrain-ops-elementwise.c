@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-ops-pointwise-private.h"
 #include "ops/ortrain-upgrade-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 /* Arithmetic with broadcasting. dy has the broadcast shape; each operand's gradient is summed back to its own. */
 
@@ -478,43 +479,46 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
 #define EVERY ~(guint32) 0
 #define LIMITS "limit", "limit", "limit", "limit", "limit", "limit", "limit", "limit"
 /* Of very many operands, trees are made. */
-#define VARIADIC(name, dtypes, infer, gradient, upgrade, ...)                                                          \
+#define VARIADIC(name, dtypes, flags, infer, gradient, upgrade, ...)                                                   \
   {                                                                                                                    \
-    name, "", 7, 1, -1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, infer, gradient, upgrade, ".0",   \
-        .weight_through = EVERY, __VA_ARGS__                                                                           \
+    name, "", 7, 1, -1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, infer, gradient,        \
+        upgrade, ".0", .weight_through = EVERY, .find_passed_input = ortrain_op_pass_only_input, __VA_ARGS__           \
   }
 #define CHEAP ORTRAIN_OP_CHEAP
 #define COMMUTATIVE (ORTRAIN_OP_CHEAP | ORTRAIN_OP_COMMUTATIVE)
 #define FLAT (ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT)
 
 static const OrtrainOpDef ops[] = {
-  OPERANDS ("Add", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_add, ".0", .shift_inputs = 3,
-            .weight_through = 3),
+  OPERANDS ("Add", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE | ORTRAIN_OP_SUM, infer_arithmetic, grad_add, ".0",
+            .shift_inputs = 3, .weight_through = 3, .kind = ORTRAIN_OP_KIND_ADD, .zero_sums = ortrain_zero_sums_add),
   OPERANDS ("Sub", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_sub, ".0", .shift_inputs = 3,
-            .weight_through = 3),
+            .weight_through = 3, .kind = ORTRAIN_OP_KIND_SUBTRACT, .zero_sums = ortrain_zero_sums_add),
   OPERANDS ("Mul", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_mul, ".0", .scale_inputs = 3,
-            .weight_through = 3),
+            .weight_through = 3, .kind = ORTRAIN_OP_KIND_MULTIPLY, .zero_sums = ortrain_zero_sums_mul),
   OPERANDS ("Div", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_div, ".0", .scale_inputs = 2,
-            .weight_through = 3),
+            .weight_through = 3, .kind = ORTRAIN_OP_KIND_DIVIDE, .zero_sums = ortrain_zero_sums_div),
   POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_mod),
   { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | CHEAP, 0, 0, infer_pow, grad_pow, NULL,
-    ".n", .weight_through = 1, .input_roles = { [1] = "exponent" } },
-  VARIADIC ("Max", ORTRAIN_DTYPES_NUMERIC, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
+    ".n", .weight_through = 1, .kind = ORTRAIN_OP_KIND_POWER, .input_roles = { [1] = "exponent" } },
+  VARIADIC ("Max", ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
             .input_roles = { LIMITS }),
-  VARIADIC ("Min", ORTRAIN_DTYPES_NUMERIC, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
+  VARIADIC ("Min", ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
             .input_roles = { LIMITS }),
-  VARIADIC ("Mean", ORTRAIN_DTYPES_FLOAT, ortrain_infer_elementwise, grad_mean, ortrain_upgrade_many_means,
+  VARIADIC ("Mean", ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_elementwise, grad_mean, ortrain_upgrade_many_means,
             .shift_inputs = 0),
-  VARIADIC ("Sum", ORTRAIN_DTYPES_FLOAT, infer_arithmetic, grad_add, ortrain_upgrade_many_operands,
+  VARIADIC ("Sum", ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_SUM, infer_arithmetic, grad_add, ortrain_upgrade_many_operands,
             .shift_inputs = EVERY),
-  POINTWISE ("Neg", 7, 1, 1, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, CHEAP, infer_neg, grad_neg),
+  OPERANDS ("Neg", 7, 1, 1, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, CHEAP, infer_neg, grad_neg, ".0",
+            .weight_through = EVERY, .zero_sums = ortrain_zero_sums_same),
   POINTWISE ("Abs", 7, 1, 1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_neg, grad_abs),
   POINTWISE ("Sign", 9, 1, 1, ORTRAIN_DTYPES_NUMERIC, FLAT, ortrain_infer_unary, NULL),
   POINTWISE ("Floor", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, FLAT, ortrain_infer_unary, NULL),
   POINTWISE ("Ceil", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, FLAT, ortrain_infer_unary, NULL),
   POINTWISE ("Round", 11, 1, 1, ORTRAIN_DTYPES_FLOAT, FLAT, ortrain_infer_unary, NULL),
-  POINTWISE ("Reciprocal", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_reciprocal),
-  POINTWISE ("Sqrt", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_sqrt),
+  OPERANDS ("Reciprocal", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_reciprocal, ".0",
+            .weight_through = EVERY, .kind = ORTRAIN_OP_KIND_RECIPROCAL),
+  OPERANDS ("Sqrt", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_sqrt, ".0", .weight_through = EVERY,
+            .kind = ORTRAIN_OP_KIND_SQUARE_ROOT),
   POINTWISE ("Exp", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_exp),
   POINTWISE ("Log", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_log),
   PERIODIC ("Sin", 7, CHEAP, grad_sin),

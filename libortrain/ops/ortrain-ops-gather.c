@@ -2,6 +2,7 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 #include <string.h>
 
@@ -377,10 +378,10 @@ grad_scatter_nd (OrtrainGradContext *ctx, GError **error)
 }
 
 #define ARITY(ins, outs) .min_inputs = ins, .max_inputs = ins, .min_outputs = outs, .max_outputs = outs
-#define GRAD_ROW(op, gradient_of)                                                                                      \
+#define GRAD_ROW(op, gradient_of, sums)                                                                                \
   {                                                                                                                    \
     .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 1), .host_inputs = 1 << 2, .no_grad_inputs = 6,        \
-    .vector_inputs = 4, .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of                            \
+    .vector_inputs = 4, .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of, .zero_sums = sums         \
   }
 
 static const OrtrainOpDef rows[] = {
@@ -396,7 +397,8 @@ static const OrtrainOpDef rows[] = {
     .weight_inputs = 1,
     .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_GATHERED,
-    .input_roles = { "table" } },
+    .input_roles = { "table" },
+    .kind = ORTRAIN_OP_KIND_LOOKUP },
   { .name = "GatherElements",
     .domain = "",
     .since = 11,
@@ -423,9 +425,9 @@ static const OrtrainOpDef rows[] = {
     .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ANY,
     .input_roles = { "table" } },
-  GRAD_ROW ("GatherGrad", grad_gather_grad),
-  GRAD_ROW ("GatherElementsGrad", grad_gather_elements_grad),
-  GRAD_ROW ("GatherNDGrad", grad_gather_nd_grad),
+  GRAD_ROW ("GatherGrad", grad_gather_grad, NULL),
+  GRAD_ROW ("GatherElementsGrad", grad_gather_elements_grad, ortrain_zero_sums_gather_elements_grad),
+  GRAD_ROW ("GatherNDGrad", grad_gather_nd_grad, NULL),
   { .name = "Scatter",
     .domain = "",
     .since = 9,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-ops-pointwise-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 /* Comparisons and logic, which have no gradient; the choices Where and Clip, which do. */
 
@@ -163,15 +164,30 @@ upgrade_clip (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **err
   return TRUE;
 }
 
+/* Where the condition is known and the same everywhere, such as a guard against rows that no mask has. */
+static gint
+find_taken_side (const OrtrainNode *node)
+{
+  const OrtrainValue *condition = ortrain_node_input (node, 0);
+  if (condition == NULL || condition->tensor == NULL || condition->dtype != ORTRAIN_DTYPE_BOOL)
+    return -1;
+  const guint8 *elements = ortrain_tensor_peek (condition->tensor);
+  const gint64 n = ortrain_tensor_get_n_elements (condition->tensor);
+  for (gint64 i = 1; i < n; i++)
+    if (!elements[i] != !elements[0])
+      return -1;
+  return n == 0 ? -1 : elements[0] ? 1 : 2;
+}
+
 #define COMPARE(name, since, dtypes, flags, infer)                                                                     \
   {                                                                                                                    \
     name, "", since, 2, 2, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT | (flags),   \
         0, 3, infer, NULL, NULL, ".0"                                                                                  \
   }
-#define TEST(name, since, dtypes)                                                                                      \
+#define TEST(name, since, dtypes, ...)                                                                                 \
   {                                                                                                                    \
     name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT, 0, 1,       \
-        infer_unary_bool, NULL, NULL, NULL                                                                             \
+        infer_unary_bool, NULL, NULL, NULL, __VA_ARGS__                                                                \
   }
 
 static const OrtrainOpDef ops[] = {
@@ -183,11 +199,29 @@ static const OrtrainOpDef ops[] = {
   COMPARE ("And", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
   COMPARE ("Or", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
   COMPARE ("Xor", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
-  TEST ("Not", 7, ORTRAIN_DTYPES_BOOL),
-  TEST ("IsNaN", 9, ORTRAIN_DTYPES_FLOAT),
-  TEST ("IsInf", 10, ORTRAIN_DTYPES_FLOAT),
-  { "Where", "", 9, 3, 3, 1, 1, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 1, infer_where,
-    grad_where, NULL, ".*1", .shift_inputs = 6, .weight_through = 6 },
+  TEST ("Not", 7, ORTRAIN_DTYPES_BOOL, .kind = ORTRAIN_OP_KIND_OTHER),
+  TEST ("IsNaN", 9, ORTRAIN_DTYPES_FLOAT, .kind = ORTRAIN_OP_KIND_IS_NAN),
+  TEST ("IsInf", 10, ORTRAIN_DTYPES_FLOAT, .kind = ORTRAIN_OP_KIND_OTHER),
+  { "Where",
+    "",
+    9,
+    3,
+    3,
+    1,
+    1,
+    ORTRAIN_DTYPES_BOOL,
+    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP,
+    0,
+    1,
+    infer_where,
+    grad_where,
+    NULL,
+    ".*1",
+    .shift_inputs = 6,
+    .weight_through = 6,
+    .kind = ORTRAIN_OP_KIND_WHERE,
+    .find_passed_input = find_taken_side,
+    .zero_sums = ortrain_zero_sums_where },
   { "Clip", "", 7, 1, 3, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
     ortrain_infer_unary, grad_clip, upgrade_clip, ".0", .weight_through = 1,
     .input_roles = { [1] = "limit", [2] = "limit" } },

@@ -2,6 +2,7 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 #include <string.h>
 
@@ -315,7 +316,10 @@ static const OrtrainOpDef rows[] = {
     .gradient = gradient_matmul,
     .weight_inputs = 3,
     .channels = ORTRAIN_CHANNELS_PRODUCT,
-    .input_roles = { "weight", "weight" } },
+    .input_roles = { "weight", "weight" },
+    .flags = ORTRAIN_OP_CONTRACTS,
+    .kind = ORTRAIN_OP_KIND_MATMUL,
+    .zero_sums = ortrain_zero_sums_matmul },
   { .name = "Gemm",
     .domain = "",
     .since = 7,
@@ -329,7 +333,9 @@ static const OrtrainOpDef rows[] = {
     .gradient = gradient_gemm,
     .weight_inputs = 7,
     .channels = ORTRAIN_CHANNELS_PRODUCT,
-    .input_roles = { "weight", "weight", "bias" } },
+    .input_roles = { "weight", "weight", "bias" },
+    .flags = ORTRAIN_OP_CONTRACTS,
+    .kind = ORTRAIN_OP_KIND_GEMM },
   { .name = "FusedMatMul",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,
@@ -340,7 +346,10 @@ static const OrtrainOpDef rows[] = {
     .dtypes = ORTRAIN_DTYPES_FLOAT,
     .types = ".0",
     .infer = infer_fused_matmul,
-    .gradient = gradient_matmul },
+    .gradient = gradient_matmul,
+    .flags = ORTRAIN_OP_CONTRACTS,
+    .kind = ORTRAIN_OP_KIND_FUSED_MATMUL,
+    .zero_sums = ortrain_zero_sums_matmul },
   { .name = "MatMulInteger",
     .domain = "",
     .since = 10,

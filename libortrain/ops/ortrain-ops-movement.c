@@ -3,6 +3,7 @@
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-upgrade-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 #include <string.h>
 
@@ -507,6 +508,26 @@ grad_slice_grad (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* The axes stay where they are. */
+static gint
+pass_unless_permuted (const OrtrainNode *node)
+{
+  gsize n;
+  const gint64 *perm = ortrain_attributes_get_ints (node->attributes, "perm", &n);
+  if (perm == NULL)
+    return ortrain_node_input (node, 0)->rank <= 1 ? 0 : -1;
+  for (gsize i = 0; i < n; i++)
+    if (perm[i] != (gint64) i)
+      return -1;
+  return 0;
+}
+
+static gint
+pass_single_piece (const OrtrainNode *node)
+{
+  return node->outputs->len == 1 ? 0 : -1;
+}
+
 static const OrtrainOpDef rows[] = {
   { .name = "Transpose",
     .domain = "",
@@ -518,7 +539,10 @@ static const OrtrainOpDef rows[] = {
     .infer = infer_transpose,
     .gradient = grad_transpose,
     .weight_through = 1,
-    .channels = ORTRAIN_CHANNELS_PERMUTED },
+    .channels = ORTRAIN_CHANNELS_PERMUTED,
+    .kind = ORTRAIN_OP_KIND_TRANSPOSE,
+    .find_passed_input = pass_unless_permuted,
+    .zero_sums = ortrain_zero_sums_transpose },
   { .name = "Concat",
     .domain = "",
     .since = 7,
@@ -532,7 +556,8 @@ static const OrtrainOpDef rows[] = {
     .upgrade = ortrain_upgrade_many_operands,
     .join_inputs = ~(guint32) 0,
     .weight_through = ~(guint32) 0,
-    .channels = ORTRAIN_CHANNELS_ALIGNED },
+    .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .find_passed_input = ortrain_op_pass_only_input },
   { .name = "ConcatGrad",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,
@@ -562,7 +587,8 @@ static const OrtrainOpDef rows[] = {
     .gradient = grad_split,
     .upgrade = upgrade_split,
     .weight_through = 1,
-    .channels = ORTRAIN_CHANNELS_ALIGNED },
+    .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .find_passed_input = pass_single_piece },
   { .name = "SplitGrad",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,

@@ -132,6 +132,14 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+static gint
+pass_unless_training (const OrtrainNode *node)
+{
+  const OrtrainValue *training = ortrain_node_input (node, 2);
+  return training == NULL || (training->tensor != NULL && ortrain_tensor_get_scalar (training->tensor, 0) == 0.0) ? 0
+                                                                                                                  : -1;
+}
+
 /* clang-format off */
 #define DRAW(op, version, n_in, types, func)                                                                           \
   { .name = op, .domain = "", .since = version, .min_inputs = n_in, .max_inputs = n_in, .min_outputs = 1,              \
@@ -141,7 +149,8 @@ static const OrtrainOpDef ops[] = {
   { .name = "Dropout", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1, .max_outputs = 2,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM | ORTRAIN_OP_CHEAP, .no_grad_inputs = 1 << 1 | 1 << 2,
     .types = ".fb", .scalar_inputs = 6, .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout, 
-    .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "ratio" } },
+    .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "ratio" }, .training_input = 2,
+    .find_passed_input = pass_unless_training },
   { .name = "DropoutGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,
     .types = ".fb", .infer = infer_dropout },

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 /* Reductions. All have the form of operator set 18 and later: (data[, axes]) {keepdims, noop_with_empty_axes}. */
 
@@ -338,25 +339,25 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
-#define REDUCTION(op, rule)                                                                                            \
+#define REDUCTION(op, rule, ...)                                                                                            \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
- .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED }
+ .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED, __VA_ARGS__ }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg }
 
 static const OrtrainOpDef ops[] = {
-  REDUCTION ("ReduceSum", gradient_sum),
-  REDUCTION ("ReduceMean", gradient_mean),
-  REDUCTION ("ReduceMax", gradient_extreme),
-  REDUCTION ("ReduceMin", gradient_extreme),
-  REDUCTION ("ReduceProd", gradient_prod),
-  REDUCTION ("ReduceL1", gradient_l1),
-  REDUCTION ("ReduceL2", gradient_l2),
-  REDUCTION ("ReduceSumSquare", gradient_sum_square),
-  REDUCTION ("ReduceLogSum", gradient_log_sum),
-  REDUCTION ("ReduceLogSumExp", gradient_log_sum_exp),
+  REDUCTION ("ReduceSum", gradient_sum, .zero_sums = ortrain_zero_sums_reduce_sum),
+  REDUCTION ("ReduceMean", gradient_mean, .kind = ORTRAIN_OP_KIND_MEAN),
+  REDUCTION ("ReduceMax", gradient_extreme, .flags = 0),
+  REDUCTION ("ReduceMin", gradient_extreme, .flags = 0),
+  REDUCTION ("ReduceProd", gradient_prod, .flags = 0),
+  REDUCTION ("ReduceL1", gradient_l1, .flags = 0),
+  REDUCTION ("ReduceL2", gradient_l2, .flags = 0),
+  REDUCTION ("ReduceSumSquare", gradient_sum_square, .flags = 0),
+  REDUCTION ("ReduceLogSum", gradient_log_sum, .flags = 0),
+  REDUCTION ("ReduceLogSumExp", gradient_log_sum_exp, .flags = 0),
   ARG ("ArgMax"),
   ARG ("ArgMin"),
   { .name = "CumSum", .domain = "", .since = 11, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
@@ -368,7 +369,8 @@ static const OrtrainOpDef ops[] = {
   { .name = "CumProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .scalar_inputs = 2, .shaped_inputs = 4, .types = ".i0", .infer = infer_cumulative },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to,
+    .flags = ORTRAIN_OP_VIEW_IF_SAME, .zero_sums = ortrain_zero_sums_sum_to },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_prod_grad },
 };

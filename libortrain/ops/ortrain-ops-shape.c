@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 #include <math.h>
 #include <string.h>
@@ -587,6 +589,27 @@ infer_bit_cast (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+static OrtrainTensor *
+evaluate_shape (const OrtrainNode *node, const gint64 *dims, gsize rank, GError **error)
+{
+  gint64 start = ortrain_attributes_get_int (node->attributes, "start", 0);
+  gint64 end = ortrain_attributes_get_int (node->attributes, "end", G_MAXINT64);
+  const gint64 r = (gint64) rank;
+  start = CLAMP (start < 0 ? start + r : start, 0, r);
+  end = CLAMP (end < 0 ? end + r : end, start, r);
+  gint64 n[1] = { end - start };
+  return ortrain_tensor_new_ints (n, 1, dims + start, (gsize) n[0], error);
+}
+
+static OrtrainTensor *
+evaluate_size (const OrtrainNode *node, const gint64 *dims, gsize rank, GError **error)
+{
+  gint64 n;
+  if (!ortrain_checked_n_elements (dims, rank, &n))
+    n = 0;
+  return ortrain_tensor_new_ints (NULL, 0, &n, 1, error);
+}
+
 #define VIEW (ORTRAIN_OP_VIEW | ORTRAIN_OP_CHEAP)
 
 static const OrtrainOpDef rows[] = {
@@ -599,7 +622,9 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .flags = VIEW,
     .infer = infer_identity,
-    .gradient = grad_identity },
+    .gradient = grad_identity,
+    .zero_sums = ortrain_zero_sums_same,
+    .kind = ORTRAIN_OP_KIND_IDENTITY },
   { .name = "BitCast",
     .domain = "",
     .since = 26,
@@ -623,7 +648,9 @@ static const OrtrainOpDef rows[] = {
     .vector_inputs = 1 << 1,
     .types = ".l",
     .infer = infer_reshape,
-    .gradient = grad_reshape },
+    .gradient = grad_reshape,
+    .kind = ORTRAIN_OP_KIND_RESHAPE,
+    .zero_sums = ortrain_zero_sums_view },
   { .name = "Flatten",
     .domain = "",
     .since = 7,
@@ -633,7 +660,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .flags = VIEW,
     .infer = infer_flatten,
-    .gradient = grad_reshape },
+    .gradient = grad_reshape,
+    .zero_sums = ortrain_zero_sums_view },
   { .name = "Squeeze",
     .domain = "",
     .since = 7,
@@ -649,7 +677,8 @@ static const OrtrainOpDef rows[] = {
     .types = ".l",
     .infer = infer_squeeze,
     .gradient = grad_reshape,
-    .upgrade = upgrade_axes },
+    .upgrade = upgrade_axes,
+    .zero_sums = ortrain_zero_sums_view },
   { .name = "Unsqueeze",
     .domain = "",
     .since = 7,
@@ -665,7 +694,8 @@ static const OrtrainOpDef rows[] = {
     .types = ".l",
     .infer = infer_unsqueeze,
     .gradient = grad_reshape,
-    .upgrade = upgrade_axes },
+    .upgrade = upgrade_axes,
+    .zero_sums = ortrain_zero_sums_view },
   { .name = "Shape",
     .domain = "",
     .since = 7,
@@ -675,7 +705,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .flags = ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
     .no_grad_inputs = 1,
-    .infer = infer_shape },
+    .infer = infer_shape,
+    .evaluate_shape = evaluate_shape },
   { .name = "Size",
     .domain = "",
     .since = 7,
@@ -685,7 +716,8 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .flags = ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
     .no_grad_inputs = 1,
-    .infer = infer_size },
+    .infer = infer_size,
+    .evaluate_shape = evaluate_size },
   { .name = "Constant",
     .domain = "",
     .since = 7,
@@ -693,9 +725,10 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 0,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT,
     .infer = infer_constant,
-    .upgrade = upgrade_constant },
+    .upgrade = upgrade_constant,
+    .kind = ORTRAIN_OP_KIND_CONSTANT },
   { .name = "ConstantOfShape",
     .domain = "",
     .since = 9,
@@ -703,7 +736,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
     .host_inputs = 1,
     .no_grad_inputs = 1,
 
@@ -741,7 +774,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 2,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_VIEW_IF_SAME | ORTRAIN_OP_CHEAP,
     .host_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
@@ -750,7 +783,8 @@ static const OrtrainOpDef rows[] = {
     .infer = infer_expand,
     .gradient = grad_expand,
     .weight_through = 1,
-    .channels = ORTRAIN_CHANNELS_ALIGNED },
+    .channels = ORTRAIN_CHANNELS_ALIGNED,
+    .kind = ORTRAIN_OP_KIND_EXPAND },
 };
 
 ORTRAIN_OP_TABLE (shape, rows);

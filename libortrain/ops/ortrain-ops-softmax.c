@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
+#include "ops/ortrain-zero-sums-private.h"
 
 /* The softmax family, along one axis. Before operator set 13 all axes from `axis` on were taken as one, and the default
  * was 1: those become Flatten, the operator over the last axis, and a Reshape back; views, but for the middle one. */
@@ -51,18 +52,19 @@ gradient_softmax (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
-#define ROW(op, rule, extra, kind)                                                                                     \
+#define ROW(op, rule, extra, what, ...)                                                                                     \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = extra, .infer = infer_softmax, .gradient = rule,                          \
-    .upgrade = upgrade_softmax, .scores = kind, .channels = ORTRAIN_CHANNELS_ALIGNED }
+    .upgrade = upgrade_softmax, .scores = what, .channels = ORTRAIN_CHANNELS_ALIGNED, __VA_ARGS__ }
 #define GRAD(op)                                                                                                       \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,              \
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shaped_inputs = 1 << 1, .types = ".0", .infer = infer_softmax }
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shaped_inputs = 1 << 1, .types = ".0", .infer = infer_softmax,                   \
+    .zero_sums = ortrain_zero_sums_softmax_grad }
 
 static const OrtrainOpDef ops[] = {
-  ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX),
-  ROW ("LogSoftmax", gradient_softmax, 0, ORTRAIN_SCORES_LOG_SOFTMAX),
-  ROW ("Hardmax", NULL, ORTRAIN_OP_NO_GRADIENT, ORTRAIN_SCORES_NONE),
+  ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX, .kind = ORTRAIN_OP_KIND_SOFTMAX),
+  ROW ("LogSoftmax", gradient_softmax, 0, ORTRAIN_SCORES_LOG_SOFTMAX, .kind = ORTRAIN_OP_KIND_OTHER),
+  ROW ("Hardmax", NULL, ORTRAIN_OP_NO_GRADIENT, ORTRAIN_SCORES_NONE, .kind = ORTRAIN_OP_KIND_OTHER),
   GRAD ("SoftmaxGrad"),
   GRAD ("LogSoftmaxGrad"),
 };

@@ -53,6 +53,12 @@ ortrain_ops_lookup (const char *domain, const char *op_type)
   return g_hash_table_lookup (get_index ()->by_key, buffer);
 }
 
+gint
+ortrain_op_pass_only_input (const OrtrainNode *node)
+{
+  return node->inputs->len == 1 ? 0 : -1;
+}
+
 guint
 ortrain_ops_get_n (void)
 {

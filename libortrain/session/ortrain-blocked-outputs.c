@@ -9,9 +9,7 @@
 static gboolean
 needs_no_kernel (const OrtrainNode *node)
 {
-  static const char *const host[] = { "Constant", "Shape", "Size", "Identity", "ConstantOfShape", NULL };
-  return (node->op->flags & (ORTRAIN_OP_VIEW | ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_CONTROL)) ||
-         (*node->domain == '\0' && g_strv_contains (host, node->op_type));
+  return (node->op->flags & (ORTRAIN_OP_VIEW | ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_CONTROL | ORTRAIN_OP_HOST)) != 0;
 }
 
 OrtrainBlock

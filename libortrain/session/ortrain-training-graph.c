@@ -9,17 +9,8 @@
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-training-options-private.h"
 #include "transform/ortrain-optimizer-private.h"
-#include "transform/ortrain-vanishing-gradients-private.h"
 
 #include <string.h>
-
-enum
-{
-  BN_SCALE = 1,
-  BN_BIAS,
-  BN_MEAN,
-  BN_VARIANCE,
-};
 
 static gboolean
 is_weight (const OrtrainValue *value)
@@ -27,10 +18,28 @@ is_weight (const OrtrainValue *value)
   return value != NULL && value->tensor != NULL && value->producer == NULL && value->enclosure == NULL;
 }
 
+/* A layer whose running statistics (inputs) are weights of the model; those that are computed stay as the model says. */
 static gboolean
-is_batch_norm (const OrtrainNode *node)
+has_stored_statistics (const OrtrainNode *node)
 {
-  return ortrain_node_is (node, "", "BatchNormalization");
+  if (node->op == NULL || node->op->statistic_inputs == 0)
+    return FALSE;
+  for (guint i = 0; i < node->inputs->len; i++)
+    if ((node->op->statistic_inputs >> i & 1) && !is_weight (ortrain_node_input (node, i)))
+      return FALSE;
+  return TRUE;
+}
+
+/* The node in another form: a row of `domain` with the same inputs and attributes. */
+static OrtrainNode *
+insert_form (OrtrainGraph *graph, OrtrainNode *node, const char *domain, const char *op_type, guint n_outputs)
+{
+  OrtrainNode *form =
+      ortrain_graph_insert_node (graph, node, domain, op_type, node->name, (OrtrainValue *const *) node->inputs->pdata,
+                                 node->inputs->len, n_outputs);
+  ortrain_attributes_free (form->attributes);
+  form->attributes = ortrain_attributes_copy (node->attributes);
+  return form;
 }
 
 /* ---- ties ---- */
@@ -113,11 +122,11 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];
-      OrtrainValue *training = ortrain_node_input (node, 2);
-      if (ortrain_node_is (node, "", "Dropout") && training != NULL && training->tensor != NULL)
-        ortrain_node_set_input (node, 2, NULL);
-      if (!ortrain_node_is (node, ORTRAIN_DOMAIN, "BatchNormTrain") ||
-          !is_weight (ortrain_node_input (node, BN_MEAN)) || !is_weight (ortrain_node_input (node, BN_VARIANCE)))
+      const guint which = node->op != NULL ? node->op->training_input : 0;
+      const OrtrainValue *training = which > 0 ? ortrain_node_input (node, which) : NULL;
+      if (training != NULL && training->tensor != NULL)
+        ortrain_node_set_input (node, which, NULL);
+      if (!has_stored_statistics (node) || node->op->inference_form == NULL)
         continue;
       gboolean is_used = FALSE; /* statistics that the model itself gives out or reads on */
       for (guint k = 1; k < node->outputs->len; k++)
@@ -127,10 +136,7 @@ put_in_inference_form (OrtrainGraph *graph, GError **error)
         }
       if (is_used)
         continue;
-      OrtrainNode *stored = ortrain_graph_insert_node (graph, node, "", "BatchNormalization", node->name,
-                                                       (OrtrainValue *const *) node->inputs->pdata, 5, 1);
-      ortrain_attributes_free (stored->attributes);
-      stored->attributes = ortrain_attributes_copy (node->attributes);
+      OrtrainNode *stored = insert_form (graph, node, "", node->op->inference_form, 1);
       ortrain_attributes_set_int (stored->attributes, TRAINING_FORM, 1);
       if (!ortrain_ops_infer_node (stored, error))
         return FALSE;
@@ -150,12 +156,10 @@ put_in_file_form (OrtrainGraph *graph, GError **error)
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];
-      if (!is_batch_norm (node) || !ortrain_attributes_has (node->attributes, TRAINING_FORM))
+      if (node->op == NULL || node->op->training_form == NULL ||
+          !ortrain_attributes_has (node->attributes, TRAINING_FORM))
         continue;
-      OrtrainNode *train = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "BatchNormTrain", node->name,
-                                                      (OrtrainValue *const *) node->inputs->pdata, 5, 3);
-      ortrain_attributes_free (train->attributes);
-      train->attributes = ortrain_attributes_copy (node->attributes);
+      OrtrainNode *train = insert_form (graph, node, ORTRAIN_DOMAIN, node->op->training_form, 3);
       ortrain_attributes_remove (train->attributes, TRAINING_FORM);
       if (!ortrain_ops_infer_node (train, error))
         return FALSE;
@@ -167,51 +171,45 @@ put_in_file_form (OrtrainGraph *graph, GError **error)
 
 /* ---- how layers behave while training ---- */
 
-/* BatchNormalization (x, scale, bias, mean, variance) → org.ortrain::BatchNormTrain, whose further outputs are the next
- * statistics. A buffer that several nodes share moves through them in order; the last of its updates is what is kept.
- */
+/* A layer with running statistics → its training form, whose outputs from 1 on are the next statistics, and then what
+ * its gradient needs. A buffer that several nodes share moves through them in order; the last of its updates is what is
+ * kept. */
 static gboolean
-train_batch_norm (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, GError **error)
+train_statistics (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, GError **error)
 {
-  OrtrainValue *buffers[2] = { ortrain_node_input (node, BN_MEAN), ortrain_node_input (node, BN_VARIANCE) };
-  if (!is_weight (buffers[0]) || !is_weight (buffers[1]))
-    return TRUE; /* statistics that are computed: as the model says */
-  OrtrainValue *inputs[5];
-  for (guint i = 0; i < 5; i++)
-    inputs[i] = ortrain_node_input (node, i);
-  for (guint k = 0; k < 2; k++)
+  const OrtrainOpDef *form = ortrain_ops_lookup (ORTRAIN_DOMAIN, node->op->training_form);
+  OrtrainNode *train = insert_form (graph, node, ORTRAIN_DOMAIN, form->name, (guint) form->max_outputs);
+  ortrain_attributes_remove (train->attributes, TRAINING_FORM);
+  for (guint i = 0; i < node->inputs->len; i++)
     {
-      OrtrainValue *moved = g_hash_table_lookup (current, buffers[k]);
-      if (moved != NULL)
-        {
-          inputs[BN_MEAN + k] = moved;
-          moved->role = ORTRAIN_ROLE_NONE;
-          moved->partner = NULL;
-          ortrain_graph_mark_output (graph, moved, FALSE);
-        }
+      OrtrainValue *moved =
+          form->statistic_inputs >> i & 1 ? g_hash_table_lookup (current, ortrain_node_input (node, i)) : NULL;
+      if (moved == NULL)
+        continue;
+      ortrain_node_set_input (train, i, moved);
+      moved->role = ORTRAIN_ROLE_NONE;
+      moved->partner = NULL;
+      ortrain_graph_mark_output (graph, moved, FALSE);
     }
-  OrtrainNode *train =
-      ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, "BatchNormTrain", node->name, inputs, 5, 5);
-  ortrain_attributes_set_float (train->attributes, "epsilon",
-                                ortrain_attributes_get_float (node->attributes, "epsilon", 1e-5));
-  ortrain_attributes_set_float (train->attributes, "momentum",
-                                ortrain_attributes_get_float (node->attributes, "momentum", 0.9));
   if (!ortrain_ops_infer_node (train, error))
     return FALSE;
   ortrain_value_replace_uses (ortrain_node_output (node, 0), ortrain_node_output (train, 0));
-  for (guint k = 0; k < 2; k++)
+  for (guint i = 0, k = 1; i < node->inputs->len; i++)
     {
-      OrtrainValue *update = ortrain_node_output (train, 1 + k);
-      OrtrainValue *old = ortrain_node_output (node, 1 + k);
+      if (!(form->statistic_inputs >> i & 1))
+        continue;
+      OrtrainValue *buffer = ortrain_node_input (node, i);
+      OrtrainValue *update = ortrain_node_output (train, k), *old = ortrain_node_output (node, k);
+      k++;
       if (old != NULL)
         ortrain_value_replace_uses (old, update);
-      g_autofree char *name = g_strconcat (buffers[k]->name, ".next", NULL);
+      g_autofree char *name = g_strconcat (buffer->name, ".next", NULL);
       ortrain_value_rename (update, name);
       update->role = ORTRAIN_ROLE_BUFFER_UPDATE;
-      update->partner = buffers[k];
+      update->partner = buffer;
       if (!update->is_output)
         ortrain_graph_mark_output (graph, update, TRUE);
-      g_hash_table_insert (current, buffers[k], update);
+      g_hash_table_insert (current, buffer, update);
     }
   ortrain_graph_delete_node (graph, node);
   return TRUE;
@@ -219,15 +217,16 @@ train_batch_norm (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, G
 
 /* Exporters write dropout for inference; while training it drops. Its ratio is the file's. */
 static gboolean
-train_dropout (OrtrainGraph *graph, OrtrainNode *node, GError **error)
+set_training (OrtrainGraph *graph, OrtrainNode *node, GError **error)
 {
   const guint8 byte = 1;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, NULL, 0, &byte, 1, error);
   if (tensor == NULL)
     return FALSE;
-  if (node->inputs->len < 2)
-    ortrain_node_set_input (node, 1, NULL);
-  ortrain_node_set_input (node, 2, ortrain_graph_new_initializer (graph, NULL, tensor));
+  const guint which = node->op->training_input;
+  while (node->inputs->len < which)
+    ortrain_node_set_input (node, node->inputs->len, NULL);
+  ortrain_node_set_input (node, which, ortrain_graph_new_initializer (graph, NULL, tensor));
   return ortrain_ops_infer_node (node, error);
 }
 
@@ -240,12 +239,14 @@ make_layers_train (OrtrainGraph *graph, gboolean batch_norm, GError **error)
   for (guint n = 0; n < nodes->len; n++)
     {
       OrtrainNode *node = nodes->pdata[n];
-      if (batch_norm && is_batch_norm (node))
+      if (node->op == NULL)
+        continue;
+      if (batch_norm && node->op->training_form != NULL && has_stored_statistics (node))
         {
-          if (!train_batch_norm (graph, current, node, error))
+          if (!train_statistics (graph, current, node, error))
             return FALSE;
         }
-      else if (ortrain_node_is (node, "", "Dropout") && !train_dropout (graph, node, error))
+      else if (node->op->training_input > 0 && !set_training (graph, node, error))
         return FALSE;
     }
   return TRUE;
@@ -257,11 +258,9 @@ mark_buffers (OrtrainGraph *graph)
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      if (!is_batch_norm (node) || !is_weight (ortrain_node_input (node, BN_MEAN)) ||
-          !is_weight (ortrain_node_input (node, BN_VARIANCE)))
-        continue;
-      ortrain_node_input (node, BN_MEAN)->role = ORTRAIN_ROLE_BUFFER;
-      ortrain_node_input (node, BN_VARIANCE)->role = ORTRAIN_ROLE_BUFFER;
+      for (guint i = 0; i < node->inputs->len && has_stored_statistics (node) && node->op->training_form != NULL; i++)
+        if (node->op->statistic_inputs >> i & 1)
+          ortrain_node_input (node, i)->role = ORTRAIN_ROLE_BUFFER;
     }
 }
 
@@ -275,7 +274,7 @@ find_padding_row (const OrtrainValue *value, OrtrainTrainingOptions *options, GH
   if (row < 0 || value->uses.n != 1 || value->is_output || value->rank < 1)
     return -1;
   OrtrainUse use = value->uses.items[0];
-  if (!ortrain_node_is (use.node, "", "Gather") || use.index != 0 ||
+  if (ortrain_node_get_kind (use.node) != ORTRAIN_OP_KIND_LOOKUP || use.index != 0 ||
       ortrain_attributes_get_int (use.node->attributes, "axis", 0) != 0)
     return -1;
   return row < ortrain_tensor_get_dim (value->tensor, 0) ? row : -1;
@@ -392,7 +391,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
     return FALSE;
   for (guint i = 0; i < self->parameters->len; i++)
     g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
-  if (!ortrain_drop_vanishing_gradients (graph, error))
+  if (!ortrain_optimize_gradient_graph (graph, error))
     return FALSE;
   self->loss = g_strdup (loss->name);
   self->loss_dtype = loss->dtype;

@@ -96,26 +96,6 @@ ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, OrtrainFaul
     }
 }
 
-/* Shape and Size: what they read is not the elements, but the shape. */
-static OrtrainTensor *
-evaluate_shape (OrtrainNode *node, const gint64 *dims, gsize rank, GError **error)
-{
-  if (g_str_equal (node->op_type, "Size"))
-    {
-      gint64 n;
-      if (!ortrain_checked_n_elements (dims, rank, &n))
-        n = 0;
-      return ortrain_tensor_new_ints (NULL, 0, &n, 1, error);
-    }
-  gint64 start = ortrain_attributes_get_int (node->attributes, "start", 0);
-  gint64 end = ortrain_attributes_get_int (node->attributes, "end", G_MAXINT64);
-  const gint64 r = (gint64) rank;
-  start = CLAMP (start < 0 ? start + r : start, 0, r);
-  end = CLAMP (end < 0 ? end + r : end, start, r);
-  gint64 n[1] = { end - start };
-  return ortrain_tensor_new_ints (n, 1, dims + start, (gsize) n[0], error);
-}
-
 static void
 describe_operand (OrtrainOperand *operand, OrtrainTensor *tensor, gboolean contents)
 {
@@ -260,7 +240,7 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outpu
 
   if (node->op != NULL && (node->op->flags & ORTRAIN_OP_SHAPE_ONLY) && x != NULL)
     {
-      outputs[0] = evaluate_shape (node, ortrain_tensor_peek_dims (x), ortrain_tensor_get_rank (x), error);
+      outputs[0] = node->op->evaluate_shape (node, ortrain_tensor_peek_dims (x), ortrain_tensor_get_rank (x), error);
       ok = outputs[0] != NULL;
     }
   else if (node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) && x != NULL)

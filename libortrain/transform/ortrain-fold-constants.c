@@ -109,20 +109,7 @@ fold_shape (OrtrainNode *node, GError **error)
   gint64 dims[ORTRAIN_MAX_RANK];
   if (!ortrain_value_get_static_dims (input, dims))
     return NULL;
-  const gint64 rank = input->rank;
-  if (g_str_equal (node->op_type, "Size"))
-    {
-      gint64 n = 0;
-      if (!ortrain_checked_n_elements (dims, (gsize) rank, &n))
-        n = 0;
-      return ortrain_tensor_new_ints (NULL, 0, &n, 1, error);
-    }
-  gint64 start = ortrain_attributes_get_int (node->attributes, "start", 0);
-  gint64 end = ortrain_attributes_get_int (node->attributes, "end", G_MAXINT64);
-  start = CLAMP (start < 0 ? start + rank : start, 0, rank);
-  end = CLAMP (end < 0 ? end + rank : end, start, rank);
-  gint64 n[1] = { end - start };
-  return ortrain_tensor_new_ints (n, 1, dims + start, (gsize) n[0], error);
+  return node->op->evaluate_shape (node, dims, (gsize) input->rank, error);
 }
 
 /* A node that need not be folded stays; one that decides shapes has to be. */

@@ -9,13 +9,14 @@
 static gboolean
 is_product (OrtrainNode *node)
 {
-  return ortrain_node_is (node, "", "MatMul") || ortrain_node_is (node, ORTRAIN_DOMAIN, "FusedMatMul");
+  const OrtrainOpKind kind = ortrain_node_get_kind (node);
+  return kind == ORTRAIN_OP_KIND_MATMUL || kind == ORTRAIN_OP_KIND_FUSED_MATMUL;
 }
 
 static gboolean
 is_gemm (OrtrainNode *node)
 {
-  return ortrain_node_is (node, "", "Gemm");
+  return ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_GEMM;
 }
 
 static gboolean
@@ -42,7 +43,7 @@ set_flag (OrtrainNode *node, const char *name, gboolean value)
 static void
 make_fused (OrtrainNode *node)
 {
-  if (!ortrain_node_is (node, "", "MatMul"))
+  if (ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_MATMUL)
     return;
   ortrain_node_set_operator (node, ORTRAIN_DOMAIN, "FusedMatMul");
   node->op = ortrain_ops_lookup (node->domain, node->op_type);
@@ -52,7 +53,7 @@ make_fused (OrtrainNode *node)
 static gboolean
 read_perm (OrtrainNode *node, gint64 *perm, gint *rank)
 {
-  if (node == NULL || !ortrain_node_is (node, "", "Transpose"))
+  if (node == NULL || ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_TRANSPOSE)
     return FALSE;
   OrtrainValue *input = ortrain_node_input (node, 0);
   gsize n;
@@ -203,9 +204,9 @@ read_power_of_two (OrtrainValue *value, gboolean divide, gint rank, double *fact
 static gboolean
 read_scale (OrtrainNode *node, guint operand, double *factor)
 {
-  gboolean divide = ortrain_node_is (node, "", "Div");
+  const gboolean divide = ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_DIVIDE;
   OrtrainValue *value = ortrain_node_input (node, operand);
-  if (!divide && !ortrain_node_is (node, "", "Mul"))
+  if (!divide && ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_MULTIPLY)
     return FALSE;
   return (operand == 0 || !divide || ortrain_node_input (node, 0) == value) &&
          read_power_of_two (ortrain_node_input (node, 1 - operand), divide, value->rank, factor) &&

@@ -36,13 +36,6 @@ is_scalar (OrtrainValue *value, double expected)
   return get_scalar (value, &scalar) && scalar == expected;
 }
 
-static OrtrainNode *
-producer_of (OrtrainValue *value, const char *op_type)
-{
-  OrtrainNode *node = value != NULL ? value->producer : NULL;
-  return node != NULL && ortrain_node_is (node, "", op_type) ? node : NULL;
-}
-
 /* The one reader of a value that nobody else sees. */
 static OrtrainNode *
 only_use (OrtrainValue *value)
@@ -59,7 +52,8 @@ peel_scale (OrtrainValue *value, double *scale)
   for (;;)
     {
       double factor;
-      OrtrainNode *mul = producer_of (value, "Mul"), *div = producer_of (value, "Div");
+      OrtrainNode *mul = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_MULTIPLY),
+                  *div = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_DIVIDE);
       if (mul != NULL && get_scalar (ortrain_node_input (mul, 1), &factor) &&
           ortrain_value_same_shape (value, ortrain_node_input (mul, 0)))
         value = ortrain_node_input (mul, 0);
@@ -92,7 +86,7 @@ static const gint64 swap_middle[] = { 0, 2, 1, 3 };
 static OrtrainValue *
 unpack (OrtrainValue *value, gint64 bit, gint64 *packed)
 {
-  OrtrainNode *transpose = producer_of (value, "Transpose");
+  OrtrainNode *transpose = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_TRANSPOSE);
   if (transpose == NULL || !has_perm (transpose, swap_middle, 4))
     return value;
   *packed |= bit;
@@ -114,11 +108,14 @@ static OrtrainValue *
 swapped_through_reshapes (OrtrainValue *value)
 {
   static const gint64 swap[] = { 0, 2, 1 };
-  OrtrainNode *outer = producer_of (value, "Reshape");
-  OrtrainNode *transpose = outer != NULL ? producer_of (ortrain_node_input (outer, 0), "Transpose") : NULL;
-  OrtrainNode *inner = transpose != NULL && has_perm (transpose, swap, 3)
-                           ? producer_of (ortrain_node_input (transpose, 0), "Reshape")
-                           : NULL;
+  OrtrainNode *outer = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_RESHAPE);
+  OrtrainNode *transpose =
+      outer != NULL ? ortrain_value_get_producer_of_kind (ortrain_node_input (outer, 0), ORTRAIN_OP_KIND_TRANSPOSE)
+                    : NULL;
+  OrtrainNode *inner =
+      transpose != NULL && has_perm (transpose, swap, 3)
+          ? ortrain_value_get_producer_of_kind (ortrain_node_input (transpose, 0), ORTRAIN_OP_KIND_RESHAPE)
+          : NULL;
   if (inner == NULL)
     return NULL;
   OrtrainValue *k = ortrain_node_input (inner, 0), *merged = ortrain_node_output (inner, 0);
@@ -138,7 +135,7 @@ find_keys (OrtrainGraph *graph, OrtrainValue *value, OrtrainNode *before, Match 
   if (k != NULL)
     return unpack (peel_scale (k, &match->scale), 2, &match->packed);
   gint64 perm[4] = { 0, 1, 3, 2 };
-  OrtrainNode *transpose = producer_of (value, "Transpose");
+  OrtrainNode *transpose = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_TRANSPOSE);
   gsize n = 0;
   const gint64 *found = transpose != NULL ? ortrain_attributes_get_ints (transpose->attributes, "perm", &n) : NULL;
   if (found != NULL && n == 4)
@@ -196,7 +193,7 @@ carries_gradient (OrtrainValue *value, guint depth)
 static void
 set_mask (Match *match, OrtrainValue *mask)
 {
-  OrtrainNode *where = producer_of (mask, "Where");
+  OrtrainNode *where = ortrain_value_get_producer_of_kind (mask, ORTRAIN_OP_KIND_WHERE);
   double masked;
   match->mask = mask;
   if (where != NULL && is_scalar (ortrain_node_input (where, 1), 0) &&
@@ -212,12 +209,12 @@ set_mask (Match *match, OrtrainValue *mask)
 static gboolean
 match_scores (OrtrainGraph *graph, OrtrainValue *scores, Match *match)
 {
-  OrtrainNode *add = producer_of (scores, "Add"), *product = NULL;
+  OrtrainNode *add = ortrain_value_get_producer_of_kind (scores, ORTRAIN_OP_KIND_ADD), *product = NULL;
   for (guint i = 0; i < (add != NULL ? 2 : 1) && product == NULL; i++)
     {
       OrtrainValue *value = add != NULL ? ortrain_node_input (add, i) : scores;
       double scale = 1;
-      product = producer_of (peel_scale (value, &scale), "MatMul");
+      product = ortrain_value_get_producer_of_kind (peel_scale (value, &scale), ORTRAIN_OP_KIND_MATMUL);
       if (product == NULL)
         continue;
       match->scale = scale;
@@ -252,9 +249,9 @@ match_values (OrtrainNode *softmax, Match *match)
       for (guint i = 0; i < 2; i++)
         {
           OrtrainNode *user = p->uses.items[i].node;
-          if (ortrain_node_is (user, "", "IsNaN"))
+          if (ortrain_node_get_kind (user) == ORTRAIN_OP_KIND_IS_NAN)
             is_nan = user;
-          else if (ortrain_node_is (user, "", "Where"))
+          else if (ortrain_node_get_kind (user) == ORTRAIN_OP_KIND_WHERE)
             where = user;
         }
       if (is_nan == NULL || where == NULL || only_use (ortrain_node_output (is_nan, 0)) != where ||
@@ -265,7 +262,8 @@ match_values (OrtrainNode *softmax, Match *match)
       p = ortrain_node_output (where, 0);
     }
   OrtrainNode *product = only_use (p);
-  if (product == NULL || !ortrain_node_is (product, "", "MatMul") || ortrain_node_input (product, 0) != p)
+  if (product == NULL || ortrain_node_get_kind (product) != ORTRAIN_OP_KIND_MATMUL ||
+      ortrain_node_input (product, 0) != p)
     return FALSE;
   OrtrainValue *v = ortrain_node_input (product, 1);
   if (v == p || v->rank != 4 || p->rank != 4 || !same_dims (p, 0, v, 0, 2))
@@ -274,7 +272,8 @@ match_values (OrtrainNode *softmax, Match *match)
   match->v = unpack (v, 4, &match->packed);
   match->output = ortrain_node_output (product, 0);
   OrtrainNode *transpose = only_use (match->output);
-  if (transpose != NULL && ortrain_node_is (transpose, "", "Transpose") && has_perm (transpose, swap_middle, 4))
+  if (transpose != NULL && ortrain_node_get_kind (transpose) == ORTRAIN_OP_KIND_TRANSPOSE &&
+      has_perm (transpose, swap_middle, 4))
     {
       match->packed |= 8;
       match->output = ortrain_node_output (transpose, 0);
@@ -308,7 +307,7 @@ ortrain_fuse_attention (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < nodes->len; i++)
     {
       OrtrainNode *node = nodes->pdata[i];
-      if (!ortrain_node_is (node, "", "Softmax"))
+      if (ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_SOFTMAX)
         continue;
       OrtrainValue *scores = ortrain_node_input (node, 0);
       gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -1);

@@ -39,7 +39,7 @@ typedef struct
 static gboolean
 is_sum (const OrtrainNode *node)
 {
-  return ortrain_node_is (node, "", "Add") || ortrain_node_is (node, "", "Sum");
+  return ortrain_node_has_flag (node, ORTRAIN_OP_SUM);
 }
 
 /* Gradients land in their persistent places: what makes them, and sums on the way to them, are the planner's. */
@@ -64,18 +64,15 @@ leads_to_gradient (const OrtrainNode *node)
 static gboolean
 adds_a_product (const OrtrainNode *node)
 {
-  static const char *const products[] = { "MatMul", "Gemm", "FusedMatMul", "ConvGradInput" };
   if (node->phase != ORTRAIN_PHASE_BACKWARD || !is_sum (node))
     return FALSE;
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const OrtrainValue *input = ortrain_node_input (node, i);
-      if (input == NULL || input->producer == NULL || input->uses.n != 1 ||
-          !ortrain_value_same_shape (input, ortrain_node_output (node, 0)))
-        continue;
-      for (guint k = 0; k < G_N_ELEMENTS (products); k++)
-        if (g_str_equal (input->producer->op_type, products[k]))
-          return TRUE;
+      if (input != NULL && input->producer != NULL && input->uses.n == 1 &&
+          ortrain_node_has_flag (input->producer, ORTRAIN_OP_CONTRACTS) &&
+          ortrain_value_same_shape (input, ortrain_node_output (node, 0)))
+        return TRUE;
     }
   return FALSE;
 }
@@ -94,7 +91,7 @@ is_fusable (const OrtrainNode *node)
     return FALSE;
   /* operators that the chain's kernel knows are those that it runs alone too */
   const OrtrainProvider *cpu = ortrain_provider_get_cpu ();
-  const OrtrainKernel *chain = cpu->find_kernel (cpu, ORTRAIN_DOMAIN, "Elementwise", first->dtype);
+  const OrtrainKernel *chain = cpu->find_kernel (cpu, ORTRAIN_DOMAIN, ORTRAIN_OP_CHAIN, first->dtype);
   const OrtrainKernel *alone = cpu->find_kernel (cpu, node->domain, node->op_type, first->dtype);
   if (chain == NULL || alone == NULL || alone->run != chain->run)
     return FALSE;
@@ -180,7 +177,7 @@ is_immediate (const OrtrainValue *value)
 static guint
 count_inputs (const OrtrainNode *node)
 {
-  return ortrain_node_is (node, "", "CastLike") ? 1 : node->inputs->len;
+  return ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_CAST_LIKE ? 1 : node->inputs->len;
 }
 
 /* Inputs and outputs of two groups as one, counted from above: values that both read may count twice. */
@@ -304,7 +301,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
       OrtrainValue *output = ortrain_node_output (node, 0);
       guint n = count_inputs (node);
       g_autofree OrtrainValue **in = g_new0 (OrtrainValue *, n + 1);
-      gboolean like = ortrain_node_is (node, "", "CastLike");
+      const gboolean like = ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_CAST_LIKE;
       for (guint i = 0; i < n; i++)
         {
           OrtrainValue *input = ortrain_node_input (node, i);
@@ -316,7 +313,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
       copy->attributes = ortrain_attributes_copy (node->attributes);
       if (like)
         ortrain_attributes_set_int (copy->attributes, "to", output->dtype);
-      copy->op = like ? ortrain_ops_lookup ("", "Cast") : node->op;
+      copy->op = like ? ortrain_ops_lookup (copy->domain, copy->op_type) : node->op;
       copy->phase = node->phase;
       OrtrainValue *result = ortrain_node_output (copy, 0);
       ortrain_value_set_shape (result, output->dtype, output->dims, output->rank);
@@ -335,7 +332,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
     return TRUE;
 
   OrtrainNode *first = nodes->pdata[0], *last = nodes->pdata[nodes->len - 1];
-  OrtrainNode *fused = ortrain_graph_insert_node (graph, last, ORTRAIN_DOMAIN, "Elementwise", last->name,
+  OrtrainNode *fused = ortrain_graph_insert_node (graph, last, ORTRAIN_DOMAIN, ORTRAIN_OP_CHAIN, last->name,
                                                   (OrtrainValue *const *) inputs->pdata, inputs->len, 0);
   fused->phase = first->phase;
   fused->number = first->number;
@@ -408,7 +405,8 @@ bypass_expand (OrtrainNode *node)
   for (guint i = 0; i < count_inputs (node); i++)
     {
       OrtrainValue *input = ortrain_node_input (node, i);
-      if (input == NULL || input->producer == NULL || !ortrain_node_is (input->producer, "", "Expand") ||
+      if (input == NULL || input->producer == NULL ||
+          ortrain_node_get_kind (input->producer) != ORTRAIN_OP_KIND_EXPAND ||
           !ortrain_value_same_shape (input, output) || input->layout != ORTRAIN_LAYOUT_PLAIN)
         continue;
       OrtrainValue *source = ortrain_node_input (input->producer, 0);
@@ -433,7 +431,8 @@ bypass_expands (OrtrainGraph *graph)
   for (guint n = graph->nodes->len; n-- > 0;)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      const OrtrainValue *output = ortrain_node_is (node, "", "Expand") ? ortrain_node_output (node, 0) : NULL;
+      const OrtrainValue *output =
+          ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_EXPAND ? ortrain_node_output (node, 0) : NULL;
       if (output != NULL && output->uses.n == 0 && !output->is_output && output->role == ORTRAIN_ROLE_NONE)
         ortrain_graph_delete_node (graph, node);
     }

@@ -5,13 +5,6 @@
 /* Layer normalisation written out in primitives, as exporters before operator set 17 did, becomes LayerNormalization;
  * the root mean square form becomes RMSNormalization. */
 
-static OrtrainNode *
-producer_of (OrtrainValue *value, const char *op_type)
-{
-  OrtrainNode *node = value != NULL ? value->producer : NULL;
-  return node != NULL && ortrain_node_is (node, "", op_type) ? node : NULL;
-}
-
 static gboolean
 get_scalar (OrtrainValue *value, double *scalar)
 {
@@ -51,7 +44,8 @@ static OrtrainValue *
 root_of_square (OrtrainValue *value)
 {
   double exponent;
-  OrtrainNode *pow = producer_of (value, "Pow"), *mul = producer_of (value, "Mul");
+  OrtrainNode *pow = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_POWER),
+              *mul = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_MULTIPLY);
   if (pow != NULL && get_scalar (ortrain_node_input (pow, 1), &exponent) && exponent == 2)
     return ortrain_node_input (pow, 0);
   if (mul != NULL && ortrain_node_input (mul, 0) == ortrain_node_input (mul, 1))
@@ -63,8 +57,9 @@ root_of_square (OrtrainValue *value)
 static OrtrainValue *
 match_deviation (OrtrainValue *value, gint *axis, double *epsilon)
 {
-  OrtrainNode *sqrt = producer_of (value, "Sqrt");
-  OrtrainNode *add = sqrt != NULL ? producer_of (ortrain_node_input (sqrt, 0), "Add") : NULL;
+  OrtrainNode *sqrt = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_SQUARE_ROOT);
+  OrtrainNode *add =
+      sqrt != NULL ? ortrain_value_get_producer_of_kind (ortrain_node_input (sqrt, 0), ORTRAIN_OP_KIND_ADD) : NULL;
   if (add == NULL)
     return NULL;
   OrtrainValue *variance = NULL;
@@ -72,7 +67,7 @@ match_deviation (OrtrainValue *value, gint *axis, double *epsilon)
     variance = ortrain_node_input (add, 0);
   else if (get_scalar (ortrain_node_input (add, 0), epsilon))
     variance = ortrain_node_input (add, 1);
-  OrtrainNode *mean = producer_of (variance, "ReduceMean");
+  OrtrainNode *mean = ortrain_value_get_producer_of_kind (variance, ORTRAIN_OP_KIND_MEAN);
   if (mean == NULL || !is_mean_over_last (mean, axis))
     return NULL;
   return root_of_square (ortrain_node_input (mean, 0));
@@ -82,8 +77,9 @@ match_deviation (OrtrainValue *value, gint *axis, double *epsilon)
 static OrtrainValue *
 match_centred (OrtrainValue *value, gint axis)
 {
-  OrtrainNode *sub = producer_of (value, "Sub");
-  OrtrainNode *mean = sub != NULL ? producer_of (ortrain_node_input (sub, 1), "ReduceMean") : NULL;
+  OrtrainNode *sub = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_SUBTRACT);
+  OrtrainNode *mean =
+      sub != NULL ? ortrain_value_get_producer_of_kind (ortrain_node_input (sub, 1), ORTRAIN_OP_KIND_MEAN) : NULL;
   gint found;
   if (mean == NULL || !is_mean_over_last (mean, &found) || found != axis ||
       ortrain_node_input (mean, 0) != ortrain_node_input (sub, 0))
@@ -91,15 +87,15 @@ match_centred (OrtrainValue *value, gint axis)
   return ortrain_node_input (sub, 0);
 }
 
-/* The other operand of the one node of type op_type that reads `value`, if it has the shape of x's axes from `axis` on.
+/* The other operand of the one node of that kind that reads `value`, if it has the shape of x's axes from `axis` on.
  */
 static OrtrainValue *
-match_parameter (OrtrainValue *value, const char *op_type, const OrtrainValue *x, gint axis, OrtrainNode **node)
+match_parameter (OrtrainValue *value, OrtrainOpKind kind, const OrtrainValue *x, gint axis, OrtrainNode **node)
 {
   if (value->is_output || value->uses.n != 1)
     return NULL;
   *node = value->uses.items[0].node;
-  if (!ortrain_node_is (*node, "", op_type))
+  if (ortrain_node_get_kind (*node) != kind)
     return NULL;
   OrtrainValue *other = ortrain_node_input (*node, ortrain_node_input (*node, 0) == value ? 1 : 0);
   if (other == value || other->rank != x->rank - axis || other->dtype != x->dtype)
@@ -114,15 +110,16 @@ match_parameter (OrtrainValue *value, const char *op_type, const OrtrainValue *x
 static gboolean
 match_quotient (OrtrainNode *node, OrtrainValue **numerator, OrtrainValue **deviation)
 {
-  if (ortrain_node_is (node, "", "Div"))
+  if (ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_DIVIDE)
     {
       *numerator = ortrain_node_input (node, 0);
       *deviation = ortrain_node_input (node, 1);
       return TRUE;
     }
-  for (guint i = 0; i < 2 && ortrain_node_is (node, "", "Mul"); i++)
+  for (guint i = 0; i < 2 && ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_MULTIPLY; i++)
     {
-      OrtrainNode *reciprocal = producer_of (ortrain_node_input (node, i), "Reciprocal");
+      OrtrainNode *reciprocal =
+          ortrain_value_get_producer_of_kind (ortrain_node_input (node, i), ORTRAIN_OP_KIND_RECIPROCAL);
       if (reciprocal == NULL)
         continue;
       *numerator = ortrain_node_input (node, 1 - i);
@@ -145,11 +142,11 @@ fuse (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   OrtrainNode *mul, *add;
   if (!centred)
     x = numerator;
-  OrtrainValue *scale = match_parameter (y, "Mul", x, axis, &mul);
+  OrtrainValue *scale = match_parameter (y, ORTRAIN_OP_KIND_MULTIPLY, x, axis, &mul);
   if (scale == NULL)
     return TRUE;
   y = ortrain_node_output (mul, 0);
-  OrtrainValue *bias = centred ? match_parameter (y, "Add", x, axis, &add) : NULL;
+  OrtrainValue *bias = centred ? match_parameter (y, ORTRAIN_OP_KIND_ADD, x, axis, &add) : NULL;
   OrtrainNode *last = mul;
   if (bias != NULL)
     {

@@ -8,6 +8,8 @@
 
 /* Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error);
+/* Once the gradient is built; shapes may be symbolic. */
+gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error);
 /* Once shapes are numbers (the executor's callback). */
 gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, GError **error);
 
@@ -16,6 +18,9 @@ gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-recompute-cheap.c: of what the backward pass reads, the smallest set (in bytes) is kept from which
  * element-wise operators and views give the rest; those run again in the backward pass. Shapes are numbers. */
 gboolean ortrain_recompute_cheap (OrtrainGraph *graph, GError **error);
+/* transform/ortrain-structurally-zero-gradients.c: gradients of parameters that are zero whatever the data are become
+ * zeros. Once the gradient is built; shapes may be symbolic. */
+gboolean ortrain_drop_zero_gradients (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-fuse-attention.c, transform/ortrain-fuse-norm.c: what exporters write out becomes Attention,
  * LayerNormalization, RMSNormalization. Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);

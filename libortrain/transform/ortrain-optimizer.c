@@ -35,6 +35,10 @@ static const Pass symbolic_passes[] = {
   { "remove-dead", remove_dead },
 };
 
+static const Pass gradient_passes[] = {
+  { "structurally-zero-gradients", ortrain_drop_zero_gradients },
+};
+
 static const Pass static_passes[] = {
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
@@ -66,6 +70,12 @@ gboolean
 ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error)
 {
   return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, error);
+}
+
+gboolean
+ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error)
+{
+  return run (gradient_passes, G_N_ELEMENTS (gradient_passes), graph, error);
 }
 
 gboolean

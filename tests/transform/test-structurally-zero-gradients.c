@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-gradient-private.h"
 #include "ops/ortrain-op-private.h"
-#include "transform/ortrain-vanishing-gradients-private.h"
+#include "transform/ortrain-optimizer-private.h"
 
 /* The gradient of a bias in front of a normalisation that takes it away again is zero, exactly; that of one which the
  * normalisation only shifts is not. */
@@ -47,7 +47,7 @@ vanishes (const char *normalization, gint64 groups)
       ortrain_value_rename (gradients[i], name);
       ortrain_graph_mark_output (graph, gradients[i], TRUE);
     }
-  ortrain_drop_vanishing_gradients (graph, &error);
+  ortrain_drop_zero_gradients (graph, &error);
   g_assert_no_error (error);
   /* that of the normalisation's own bias never goes */
   g_assert_cmpstr (ortrain_graph_find_value (graph, "gradient1")->producer->name, !=, "grad/Zeros");
@@ -94,7 +94,7 @@ vanishes_behind_mask (double low)
   gradient->role = ORTRAIN_ROLE_GRADIENT;
   ortrain_value_rename (gradient, "gradient");
   ortrain_graph_mark_output (graph, gradient, TRUE);
-  ortrain_drop_vanishing_gradients (graph, &error);
+  ortrain_drop_zero_gradients (graph, &error);
   g_assert_no_error (error);
   return g_str_has_prefix (ortrain_graph_find_value (graph, "gradient")->producer->name, "grad/Zeros");
 }
@@ -110,7 +110,7 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
-  g_test_add_func ("/transform/vanishing-gradients/normalizations", test_normalizations);
-  g_test_add_func ("/transform/vanishing-gradients/mask", test_mask);
+  g_test_add_func ("/transform/structurally-zero-gradients/normalizations", test_normalizations);
+  g_test_add_func ("/transform/structurally-zero-gradients/mask", test_mask);
   return g_test_run ();
 }
