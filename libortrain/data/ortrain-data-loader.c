@@ -3,6 +3,7 @@
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-philox-private.h"
+#include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /**
@@ -621,6 +622,39 @@ ortrain_data_loader_get_state (OrtrainDataLoader *self)
   return g_variant_ref_sink (g_variant_dict_end (&dict));
 }
 
+static gboolean
+refuse_entry (GVariant *state, const char *key, const char *wanted, GError **error)
+{
+  g_autoptr (GVariant) value = g_variant_lookup_value (state, key, NULL);
+  g_autofree char *text = value != NULL ? g_variant_print (value, FALSE) : NULL;
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "The data loader's '%s' is %s, not %s", key,
+               text != NULL ? ortrain_text_show (text) : "missing", wanted);
+  return FALSE;
+}
+
+static gboolean
+look_up_number (GVariant *state, const char *key, guint64 least, guint64 most, guint64 *number, GError **error)
+{
+  guint32 narrow;
+  gboolean right = g_variant_lookup (state, key, "t", number);
+  if (!right && g_variant_lookup (state, key, "u", &narrow))
+    {
+      *number = narrow;
+      right = TRUE;
+    }
+  if (right && *number >= least && *number <= most)
+    return TRUE;
+  g_autofree char *wanted =
+      g_strdup_printf ("a whole number from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, least, most);
+  return refuse_entry (state, key, wanted, error);
+}
+
+static gboolean
+look_up_boolean (GVariant *state, const char *key, gboolean *value, GError **error)
+{
+  return g_variant_lookup (state, key, "b", value) || refuse_entry (state, key, "true or false", error);
+}
+
 /**
  * ortrain_data_loader_set_state:
  * @self: a loader
@@ -639,18 +673,23 @@ ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError 
   g_return_val_if_fail (state != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  guint64 epoch, position, length, seed, found = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
-  guint batch_size;
+  const guint64 found = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
+  guint64 epoch, position, length, seed, batch_size;
   gboolean shuffle, drop_last;
-  if (!g_variant_is_of_type (state, G_VARIANT_TYPE_VARDICT) || !g_variant_lookup (state, "epoch", "t", &epoch) ||
-      !g_variant_lookup (state, "position", "t", &position) || !g_variant_lookup (state, "length", "t", &length) ||
-      !g_variant_lookup (state, "seed", "t", &seed) || !g_variant_lookup (state, "batch-size", "u", &batch_size) ||
-      !g_variant_lookup (state, "shuffle", "b", &shuffle) || !g_variant_lookup (state, "drop-last", "b", &drop_last) ||
-      batch_size == 0 || position > length || epoch > (guint64) 1 << 53)
+  if (!g_variant_is_of_type (state, G_VARIANT_TYPE_VARDICT))
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "this is not the state of a data loader");
+      g_autofree char *text = g_variant_print (state, FALSE);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s is not the state of a data loader",
+                   ortrain_text_show (text));
       return FALSE;
     }
+  if (!look_up_number (state, "epoch", 0, (guint64) 1 << 53, &epoch, error) ||
+      !look_up_number (state, "length", 0, G_MAXUINT64, &length, error) ||
+      !look_up_number (state, "position", 0, length, &position, error) ||
+      !look_up_number (state, "seed", 0, G_MAXUINT64, &seed, error) ||
+      !look_up_number (state, "batch-size", 1, G_MAXUINT32, &batch_size, error) ||
+      !look_up_boolean (state, "shuffle", &shuffle, error) || !look_up_boolean (state, "drop-last", &drop_last, error))
+    return FALSE;
   if (length != found)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
@@ -660,7 +699,7 @@ ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError 
     }
   GObject *object = G_OBJECT (self);
   g_object_freeze_notify (object);
-  ortrain_data_loader_set_batch_size (self, batch_size);
+  ortrain_data_loader_set_batch_size (self, (guint) batch_size);
   ortrain_data_loader_set_shuffle (self, shuffle);
   ortrain_data_loader_set_drop_last (self, drop_last);
   ortrain_data_loader_set_seed (self, seed);

@@ -98,7 +98,8 @@ ortrain_plateau_schedule_load_state (OrtrainLrSchedule *schedule, GVariant *stat
   double best, factor;
   guint n_bad;
   g_variant_get (state, "(bddu)", &observed, &best, &factor, &n_bad);
-  if (!isfinite (factor) || factor < 0)
+  /* the factor begins at 1 and never grows; with a best that is no number nothing would ever be better */
+  if (!(factor >= 0 && factor <= 1) || (observed && !isfinite (best)) || n_bad > G_MAXINT32)
     return FALSE;
   g_mutex_lock (&self->lock);
   self->observed = observed;

@@ -44,11 +44,11 @@ keep_number (OrtrainTrainer *self, const char *key, double number)
 
 /* The number of a file, which may say anything; left as it is if the file says nothing. */
 static gboolean
-read_number (OrtrainTrainer *self, const char *key, double *number, GError **error)
+read_number (GVariant *metadata, const char *key, double *number, GError **error)
 {
-  const char *text = ortrain_training_session_get_metadata (self->session, key);
+  const char *text;
   char *end;
-  if (text == NULL)
+  if (!g_variant_lookup (metadata, key, "&s", &text))
     return TRUE;
   *number = g_ascii_strtod (text, &end);
   if (end != text && *end == '\0')
@@ -59,11 +59,11 @@ read_number (OrtrainTrainer *self, const char *key, double *number, GError **err
 }
 
 static gboolean
-read_count (OrtrainTrainer *self, const char *key, guint64 most, guint64 *count, GError **error)
+read_count (GVariant *metadata, const char *key, guint64 most, guint64 *count, GError **error)
 {
   double number = 0;
   *count = 0;
-  if (!read_number (self, key, &number, error))
+  if (!read_number (metadata, key, &number, error))
     return FALSE;
   if (number >= 0 && number <= (double) most && number == floor (number))
     {
@@ -73,6 +73,19 @@ read_count (OrtrainTrainer *self, const char *key, guint64 most, guint64 *count,
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
                "The checkpoint's '%s' is %g, not a whole number from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
                number, most);
+  return FALSE;
+}
+
+/* A loss. Where training stops at one that is not finite, no checkpoint has such a one. */
+static gboolean
+read_loss (GVariant *metadata, const char *key, gboolean may_be_none, gboolean stops, double *loss, GError **error)
+{
+  if (!read_number (metadata, key, loss, error))
+    return FALSE;
+  if (!stops || isfinite (*loss) || (may_be_none && isnan (*loss)))
+    return TRUE;
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+               "The checkpoint's '%s' is %g, not a finite number", ortrain_text_show (key), *loss);
   return FALSE;
 }
 
@@ -101,26 +114,39 @@ save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
   return TRUE;
 }
 
-static gboolean
-resume (OrtrainTrainer *self, Fit *fit, GError **error)
+typedef struct
 {
-  if (!self->resume || self->checkpoint_dir == NULL || !ortrain_checkpoint_exists (self->checkpoint_dir))
-    return TRUE;
-  if (!ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, error))
-    return FALSE;
-  const char *loader = ortrain_training_session_get_metadata (self->session, KEY_LOADER);
-  if (loader == NULL)
+  OrtrainTrainer *self;
+  Fit *fit;
+} Resumption;
+
+/* Reads what the trainer kept, before the session is changed. */
+static gboolean
+read_metadata (GVariant *metadata, gpointer data, GError **error)
+{
+  const Resumption *resumption = data;
+  Fit *fit = resumption->fit;
+  const gboolean stops = ortrain_training_options_get_stop_on_nan (resumption->self->session->options);
+  const char *loader;
+  if (metadata == NULL || !g_variant_lookup (metadata, KEY_LOADER, "&s", &loader))
     return TRUE; /* saved by hand: parameters only */
-  g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
   guint64 epoch, waited, trained;
-  fit->best_loss = NAN;
-  fit->sum = 0;
-  if (state == NULL || !read_count (self, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
-      !read_count (self, KEY_WAITED, G_MAXINT32, &waited, error) ||
-      !read_count (self, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
-      !read_count (self, KEY_TRAINED, 1, &trained, error) || !read_number (self, KEY_BEST, &fit->best_loss, error) ||
-      !read_number (self, KEY_SUM, &fit->sum, error) || !ortrain_data_loader_set_state (fit->loader, state, error))
+  double best_loss = NAN, sum = 0;
+  if (!read_count (metadata, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
+      !read_count (metadata, KEY_WAITED, G_MAXINT32, &waited, error) ||
+      !read_count (metadata, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
+      !read_count (metadata, KEY_TRAINED, 1, &trained, error) ||
+      !read_loss (metadata, KEY_BEST, TRUE, stops, &best_loss, error) ||
+      !read_loss (metadata, KEY_SUM, FALSE, stops, &sum, error))
     return FALSE;
+  g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
+  if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
+    {
+      g_prefix_error (error, "The checkpoint's '" KEY_LOADER "': ");
+      return FALSE;
+    }
+  fit->best_loss = best_loss;
+  fit->sum = sum;
   fit->epoch = (guint) epoch;
   fit->waited = (guint) waited;
   fit->trained = trained == 1;
@@ -129,6 +155,16 @@ resume (OrtrainTrainer *self, Fit *fit, GError **error)
     fit->step = (position + ortrain_data_loader_get_batch_size (fit->loader) - 1) /
                 ortrain_data_loader_get_batch_size (fit->loader);
   return TRUE;
+}
+
+static gboolean
+resume (OrtrainTrainer *self, Fit *fit, GError **error)
+{
+  Resumption resumption = { self, fit };
+  if (!self->resume || self->checkpoint_dir == NULL || !ortrain_checkpoint_exists (self->checkpoint_dir))
+    return TRUE;
+  return ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, read_metadata, &resumption,
+                                                       error);
 }
 
 static void

@@ -395,7 +395,7 @@ ortrain_training_session_save_checkpoint_finish (OrtrainTrainingSession *self, G
 static gpointer
 load_checkpoint (OrtrainTrainingSession *self, gpointer path, GCancellable *cancellable, GError **error)
 {
-  return GINT_TO_POINTER (ortrain_training_session_run_load_checkpoint (self, path, error));
+  return GINT_TO_POINTER (ortrain_training_session_run_load_checkpoint (self, path, NULL, NULL, error));
 }
 
 static const Call load_checkpoint_call = { load_checkpoint, g_free, NULL };

@@ -209,7 +209,8 @@ get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 most, guint6
 }
 
 gboolean
-ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error)
+ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path,
+                                              OrtrainMetadataCheck check, gpointer data, GError **error)
 {
   OrtrainParameterStore *store = self->store;
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
@@ -253,12 +254,24 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       if (!check_section (checkpoint, section, store->parameters, store->n_parameters, TRUE, error))
         return FALSE;
     }
+  GVariant *metadata = ortrain_checkpoint_get_value (checkpoint, KEY_METADATA);
+  if (metadata != NULL && !g_variant_is_of_type (metadata, G_VARIANT_TYPE ("a{ss}")))
+    {
+      g_autofree char *text = g_variant_print (metadata, FALSE);
+      g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+                   "The checkpoint's '" KEY_METADATA "' is %s, not a list of texts", ortrain_text_show (text));
+      return FALSE;
+    }
+  if (check != NULL && !check (metadata, data, error))
+    return FALSE;
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
   GVariant *state = ortrain_checkpoint_get_value (checkpoint, KEY_SCHEDULE);
   if (state != NULL && schedule != NULL && !ortrain_lr_schedule_load_state (schedule, state))
     {
+      g_autofree char *text = g_variant_print (state, FALSE);
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "the checkpoint has the state of another schedule than %s", G_OBJECT_TYPE_NAME (schedule));
+                   "The checkpoint's '" KEY_SCHEDULE "' is %s, no state that %s can have", ortrain_text_show (text),
+                   G_OBJECT_TYPE_NAME (schedule));
       return FALSE;
     }
 
@@ -278,8 +291,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   self->n_accumulated = 0;
   self->has_gradients = FALSE;
   g_hash_table_remove_all (self->metadata);
-  GVariant *metadata = ortrain_checkpoint_get_value (checkpoint, KEY_METADATA);
-  if (metadata != NULL && g_variant_is_of_type (metadata, G_VARIANT_TYPE ("a{ss}")))
+  if (metadata != NULL)
     {
       GVariantIter iter;
       char *key, *value;
@@ -335,7 +347,7 @@ ortrain_training_session_load_checkpoint (OrtrainTrainingSession *self, const ch
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return FALSE;
-  gboolean ok = ortrain_training_session_run_load_checkpoint (self, path, error);
+  gboolean ok = ortrain_training_session_run_load_checkpoint (self, path, NULL, NULL, error);
   ortrain_training_session_leave (self);
   return ok;
 }

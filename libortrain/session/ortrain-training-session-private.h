@@ -91,7 +91,10 @@ gboolean ortrain_training_session_run_check_finite (OrtrainTrainingSession *self
 gboolean ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error);
 gboolean ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path,
                                                        GCancellable *cancellable, GError **error);
-gboolean ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path, GError **error);
+/* metadata: of the checkpoint, "a{ss}" or NULL. The last check before anything is changed; NULL: none. */
+typedef gboolean (*OrtrainMetadataCheck) (GVariant *metadata, gpointer data, GError **error);
+gboolean ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path,
+                                                       OrtrainMetadataCheck check, gpointer data, GError **error);
 
 /* Runs func (task) on the session's own thread; func returns the task. The claim is held by the caller, and given up by
  * func before it returns the task. */
