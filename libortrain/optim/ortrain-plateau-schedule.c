@@ -55,7 +55,7 @@ ortrain_plateau_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, do
 static void
 observe (OrtrainPlateauSchedule *self, double metric)
 {
-  if (!self->observed || metric < self->best - self->threshold * fabs (self->best))
+  if (isfinite (metric) && (!self->observed || metric < self->best - self->threshold * fabs (self->best)))
     {
       self->best = metric;
       self->n_bad = 0;

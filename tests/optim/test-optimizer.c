@@ -416,6 +416,16 @@ test_plateau (void)
   g_assert_cmpfloat (factor, ==, 0.25);
   g_autoptr (GVariant) wrong = g_variant_ref_sink (g_variant_new_uint32 (3));
   g_assert_false (ortrain_lr_schedule_load_state (other, wrong));
+
+  /* what is no number is no improvement, and nothing is compared with it afterwards */
+  g_autoptr (OrtrainLrSchedule) third = ortrain_plateau_schedule_new (0.5, 1);
+  const double odd[] = { NAN, 1.0, -INFINITY, 0.5, 0.25 };
+  for (guint i = 0; i < G_N_ELEMENTS (odd); i++)
+    ortrain_lr_schedule_observe (third, odd[i]);
+  g_assert_true (ortrain_lr_schedule_evaluate (third, 0, &factor, NULL));
+  g_assert_cmpfloat (factor, ==, 1.0);
+  g_autoptr (GVariant) kept = ortrain_lr_schedule_save_state (third);
+  g_assert_true (ortrain_lr_schedule_load_state (other, kept));
 }
 
 /* What a setter refuses, GObject's way of setting refuses too, and nothing is changed. */
