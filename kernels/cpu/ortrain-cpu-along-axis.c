@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-integer-cases.h"
 
@@ -105,8 +106,8 @@ arg_run (const OrtrainKernelCall *call)
 {
   const ArgPlan *plan = call->constants;
   ArgRun run = { plan, call->inputs[0], call->outputs[0] };
-  ortrain_parallel_for (call->frame->pool, plan->outer * plan->inner, MAX (1, 16384 / MAX (1, plan->n)), arg_units,
-                        &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->inner, MAX (1, 16384 / MAX (1, plan->n)),
+                        arg_units, &run);
 }
 
 /* ---- CumSum, CumProd: x [outer, n, inner], running along n ---- */
@@ -233,14 +234,14 @@ run_lines (const OrtrainKernelCall *call, CumRun run, OrtrainParallelFunc func)
   gint64 rank = plan->rank, outer = 1;
   if (axis < -rank || axis >= MAX (rank, 1))
     {
-      ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, 0, axis, rank);
+      ortrain_kernel_fault (call, ORTRAIN_FAULT_INDEX, 0, axis, rank);
       return;
     }
   if (axis < 0)
     axis += rank;
   for (gint64 d = 0; d < rank; d++)
     *(d < axis ? &outer : d == axis ? &run.n : &run.inner) *= plan->dims[d];
-  ortrain_parallel_for (call->frame->pool, outer * run.inner, MAX (1, 16384 / MAX (1, run.n)), func, &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), outer * run.inner, MAX (1, 16384 / MAX (1, run.n)), func, &run);
 }
 
 static void

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-gemm.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
@@ -166,7 +167,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
   if (plan->has_ranges)
     plan->scratch_offset =
         ((gsize) (plan->mask_batches * plan->mask_heads * plan->n_blocks) * 2 * sizeof (gint32) + 63) & ~(gsize) 63;
-  setup->workspace_bytes = plan->scratch_offset + plan->scratch_elements * size * MAX (1, setup->n_threads);
+  setup->workspace_bytes = plan->scratch_offset + plan->scratch_elements * size * ortrain_cpu_get_n_threads (setup);
   setup->flops = 2.0 * (double) (plan->batch * plan->heads) * (double) plan->n_queries * (double) plan->n_keys *
                  (double) (plan->q.width + plan->v.width) * (matrices == 1 ? 1 : 2.5);
   return TRUE;
@@ -179,7 +180,7 @@ start_run (const OrtrainKernelCall *call, AttentionRun *run)
   run->ranges = call->workspace;
   run->scratch = (guint8 *) call->workspace + plan->scratch_offset;
   if (plan->has_ranges)
-    ortrain_parallel_for (call->frame->pool, plan->mask_batches * plan->mask_heads * plan->n_blocks, 4,
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->mask_batches * plan->mask_heads * plan->n_blocks, 4,
                           CALL (plan, range_units), run);
 }
 
@@ -205,8 +206,8 @@ attention_run (const OrtrainKernelCall *call)
       return;
     }
   start_run (call, &run);
-  ortrain_parallel_for (call->frame->pool, plan->batch * plan->heads * plan->n_blocks, 1, CALL (plan, forward_units),
-                        &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads * plan->n_blocks, 1,
+                        CALL (plan, forward_units), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (attention)
 
@@ -241,7 +242,7 @@ attention_grad_run (const OrtrainKernelCall *call)
       return;
     }
   start_run (call, &run);
-  ortrain_parallel_for (call->frame->pool, plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (attention_grad)
 

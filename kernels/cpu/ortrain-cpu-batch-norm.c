@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
@@ -128,7 +129,7 @@ run_apply (const OrtrainKernelCall *call, NormRun *run, OrtrainParallelFunc func
 {
   const NormPlan *plan = run->plan;
   gint64 n = plan->planes ? plan->units : plan->rows, size = plan->planes ? plan->inner : plan->channels;
-  ortrain_parallel_for (call->frame->pool, n, MAX (1, NORM_UNIT / MAX (1, size)), func, run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), n, MAX (1, NORM_UNIT / MAX (1, size)), func, run);
 }
 
 /* BatchNormalization (x, scale, bias, mean, var) → y, with stored statistics */
@@ -187,8 +188,8 @@ train_run (const OrtrainKernelCall *call)
   run.new_var = plan->n_outputs > 2 ? call->outputs[2] : NULL;
   run.saved_mean = plan->n_outputs > 3 ? call->outputs[3] : NULL;
   run.saved_inverse = plan->n_outputs > 4 ? call->outputs[4] : NULL;
-  ortrain_parallel_for (call->frame->pool, plan->units, unit_grain (plan), CALL (plan, stat_units), &run);
-  ortrain_parallel_for (call->frame->pool, plan->channels, 64, CALL (plan, stat_channels), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->units, unit_grain (plan), CALL (plan, stat_units), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->channels, 64, CALL (plan, stat_channels), &run);
   run_apply (call, &run, CALL (plan, apply_units));
 }
 ORTRAIN_DEFINE_HALF_KERNEL (train)
@@ -225,15 +226,16 @@ grad_run (const OrtrainKernelCall *call)
   run.scale = call->inputs[2];
   run.mean = call->inputs[3];
   *(plan->frozen ? &run.var : &run.inverse) = call->inputs[4];
-  run.accumulate = call->accumulate;
+  run.accumulate = ortrain_kernel_get_accumulate (call);
   run.y = call->outputs[0];
   run.dscale = plan->n_outputs > 1 ? call->outputs[1] : NULL;
   run.dbias = plan->n_outputs > 2 ? call->outputs[2] : NULL;
   if (!plan->frozen || run.dscale || run.dbias)
-    ortrain_parallel_for (call->frame->pool, plan->units, unit_grain (plan), CALL (plan, grad_sum_units), &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->units, unit_grain (plan), CALL (plan, grad_sum_units),
+                          &run);
   else
     memset (run.parts, 0, plan->table_offset);
-  ortrain_parallel_for (call->frame->pool, plan->channels, 64, CALL (plan, grad_channels), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->channels, 64, CALL (plan, grad_channels), &run);
   if (run.y)
     run_apply (call, &run, CALL (plan, grad_apply_units));
 }

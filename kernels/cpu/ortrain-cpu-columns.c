@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 
 #include <string.h>
@@ -139,7 +140,7 @@ static void
 columns_run (const OrtrainKernelCall *call)
 {
   ColumnsRun run = { .plan = call->constants, .from = call->inputs[0], .to = call->outputs[0] };
-  ortrain_parallel_for (call->frame->pool, run.plan->n_planes, 1, plane_units, &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), run.plan->n_planes, 1, plane_units, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (columns)
 

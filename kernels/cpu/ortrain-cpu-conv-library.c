@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-conv-library.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #ifndef ORTRAIN_HAVE_DNNL
 OrtrainConvLibrary *
@@ -21,7 +22,7 @@ ortrain_cpu_conv_library_get_workspace_bytes (const OrtrainConvLibrary *self)
 }
 
 void
-ortrain_cpu_conv_library_run (const OrtrainConvLibrary *self, OrtrainKernelFrame *frame, void *large, void *weights,
+ortrain_cpu_conv_library_run (const OrtrainConvLibrary *self, const OrtrainKernelCall *call, void *large, void *weights,
                               void *small, const float *bias, gboolean accumulate, void *workspace)
 {
 }
@@ -492,7 +493,7 @@ ortrain_cpu_conv_library_get_workspace_bytes (const OrtrainConvLibrary *self)
 typedef struct
 {
   const OrtrainConvLibrary *library;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
   float *operands[N_OPERANDS];
   const float *bias;
   gboolean accumulate;
@@ -514,7 +515,7 @@ execute (const LibraryJob *job, dnnl_primitive_t primitive, int n, const dnnl_ex
 {
   dnnl_status_t status = dnnl_primitive_execute (primitive, stream, n, arguments);
   if (G_UNLIKELY (status != dnnl_success))
-    ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_LIBRARY, 0, status, 0);
+    ortrain_kernel_fault (job->call, ORTRAIN_FAULT_LIBRARY, 0, status, 0);
 }
 
 static void
@@ -691,18 +692,18 @@ finish_items (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 void
-ortrain_cpu_conv_library_run (const OrtrainConvLibrary *self, OrtrainKernelFrame *frame, void *large, void *weights,
+ortrain_cpu_conv_library_run (const OrtrainConvLibrary *self, const OrtrainKernelCall *call, void *large, void *weights,
                               void *small, const float *bias, gboolean accumulate, void *workspace)
 {
   LibraryJob job = { .library = self,
-                     .frame = frame,
+                     .call = call,
                      .operands = { large, weights, small },
                      .bias = bias,
                      .accumulate = accumulate,
                      .workspace = workspace };
   job.partial = job.workspace + self->thread_bytes * self->problem.n_threads;
-  ortrain_parallel_for (frame->pool, self->unit_cuts * self->chunks, 1, run_items, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), self->unit_cuts * self->chunks, 1, run_items, &job);
   if (self->result == WEIGHTS && self->chunks > 1)
-    ortrain_parallel_for (frame->pool, self->unit_cuts, 1, finish_items, &job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), self->unit_cuts, 1, finish_items, &job);
 }
 #endif

@@ -2,6 +2,7 @@
 /* What a convolution's kernels prepare: phases and taps, cuts, and the algorithm. */
 #include "cpu/ortrain-cpu-conv-cost.h"
 #include "cpu/ortrain-cpu-conv-library.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-copy-private.h"
@@ -117,7 +118,7 @@ new_conv (const OrtrainKernelSetup *setup, const OrtrainConvGeometry *geometry, 
   conv->n_taps = n_taps;
   conv->geometry = *geometry;
   conv->n_groups = geometry->groups;
-  conv->n_threads = MAX (setup->n_threads, 1);
+  conv->n_threads = ortrain_cpu_get_n_threads (setup);
   return conv;
 }
 
@@ -398,7 +399,7 @@ plan_scatter (OrtrainConv *conv, const OrtrainKernelSetup *setup)
     return FALSE;
   if (!scatter->direct)
     scatter->channel_steps = ceil_div (conv->dest_channels, MAX (1, SCATTER_COLUMN_ELEMENTS / channel_elements));
-  if (conv->n_threads > 1 || setup->fixed_partition)
+  if (conv->n_threads > 1 || ortrain_cpu_has_fixed_partition (setup))
     {
       const gint64 items = ceil_div (conv->n_images, scatter->images) * conv->n_groups;
       const gint64 least_channels = MAX (1, 32 / conv->n_taps);
@@ -453,7 +454,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
                                      .large_channels = large->dims[1] / conv->n_groups,
                                      .small_channels = small->dims[1] / conv->n_groups,
                                      .n_threads = conv->n_threads,
-                                     .fixed_partition = setup->fixed_partition };
+                                     .fixed_partition = ortrain_cpu_has_fixed_partition (setup) };
       memcpy (problem.large, source_is_large ? conv->source : conv->dest, sizeof problem.large);
       memcpy (problem.small, source_is_large ? conv->dest : conv->source, sizeof problem.small);
       conv->library = ortrain_cpu_conv_library_new (&problem, forced ? G_MAXDOUBLE : least_cycles, &no_memory);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include "cpu/ortrain-cpu-gemm.h"
 

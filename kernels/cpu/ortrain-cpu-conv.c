@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-conv-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include "cpu/ortrain-cpu-conv-library.h"
 
@@ -58,14 +59,14 @@ run_conv (const OrtrainKernelCall *call)
     return;
   if (conv->algorithm == ORTRAIN_CONV_LIBRARY)
     {
-      ortrain_cpu_conv_library_run (conv->library, call->frame, conv->forward ? source : dest, weights,
+      ortrain_cpu_conv_library_run (conv->library, call, conv->forward ? source : dest, weights,
                                     conv->forward ? dest : source, bias, FALSE, call->workspace);
       return;
     }
   if (conv->prefill && conv->algorithm == ORTRAIN_CONV_GATHER)
     {
       PrefillJob job = { conv, bias, dest };
-      ortrain_parallel_for (call->frame->pool, conv->n_images * conv->n_groups * conv->dest_channels, 16,
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), conv->n_images * conv->n_groups * conv->dest_channels, 16,
                             prefill_planes, &job);
     }
   static const OrtrainConvRunFunc functions[][2] = {
@@ -73,7 +74,7 @@ run_conv (const OrtrainKernelCall *call)
     [ORTRAIN_CONV_SCATTER] = { scatter_run_f32, scatter_run_f64 },
     [ORTRAIN_CONV_DEPTHWISE] = { depthwise_run_f32, depthwise_run_f64 },
   };
-  functions[conv->algorithm][conv->is_double ? 1 : 0](conv, call->frame->pool, source, weights, bias, dest,
+  functions[conv->algorithm][conv->is_double ? 1 : 0](conv, ortrain_cpu_get_pool (call), source, weights, bias, dest,
                                                       call->workspace);
 }
 
@@ -83,12 +84,14 @@ run_conv_grad_weight (const OrtrainKernelCall *call)
   const OrtrainConv *conv = call->constants;
   if (conv->algorithm == ORTRAIN_CONV_LIBRARY)
     {
-      ortrain_cpu_conv_library_run (conv->library, call->frame, (void *) call->inputs[1], call->outputs[0],
-                                    (void *) call->inputs[0], NULL, call->accumulate != 0, call->workspace);
+      ortrain_cpu_conv_library_run (conv->library, call, (void *) call->inputs[1], call->outputs[0],
+                                    (void *) call->inputs[0], NULL, ortrain_kernel_get_accumulate (call) != 0,
+                                    call->workspace);
       return;
     }
   OrtrainConvGradWeightRunFunc run = conv->is_double ? conv_grad_weight_run_f64 : conv_grad_weight_run_f32;
-  run (conv, call->frame->pool, call->inputs[0], call->inputs[1], call->outputs[0], call->accumulate, call->workspace);
+  run (conv, ortrain_cpu_get_pool (call), call->inputs[0], call->inputs[1], call->outputs[0],
+       ortrain_kernel_get_accumulate (call), call->workspace);
 }
 
 /* float16 and bfloat16: widened, convolved in float32, rounded once */

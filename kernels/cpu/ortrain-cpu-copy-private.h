@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 /* One engine for everything that only moves elements: for each index of a common shape, out[o (index)] = in[i (index)],
  * with any strides on both sides (0 repeats, negative reverses). Dimensions that lie together on both sides are joined;
@@ -47,12 +47,12 @@ ortrain_kernel_index (gconstpointer indices, gboolean is_64, gint64 i)
 
 /* The place, from 0, that index i means in a dimension: negative ones count from its end. -1 and a fault: outside. */
 static inline gint64
-ortrain_kernel_place (OrtrainKernelFrame *frame, gconstpointer indices, gboolean is_64, gint64 i, gint64 dim)
+ortrain_kernel_place (const OrtrainKernelCall *call, gconstpointer indices, gboolean is_64, gint64 i, gint64 dim)
 {
   gint64 index = ortrain_kernel_index (indices, is_64, i), place = index < 0 ? index + dim : index;
   if (G_LIKELY (place >= 0 && place < dim))
     return place;
-  ortrain_kernel_fault (frame, ORTRAIN_FAULT_INDEX, i, index, dim);
+  ortrain_kernel_fault (call, ORTRAIN_FAULT_INDEX, i, index, dim);
   return -1;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <string.h>

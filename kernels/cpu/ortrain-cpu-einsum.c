@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-half.h"
 #include "provider/ortrain-einsum-private.h"
@@ -207,9 +208,10 @@ run_loops (const OrtrainKernelCall *call, Job *job)
 {
   const Einsum *s = job->einsum;
   if (s->sparse_target || s->n_terms == 0)
-    ortrain_copy_zero (call->frame->pool, job->target, s->out_bytes);
+    ortrain_copy_zero (ortrain_cpu_get_pool (call), job->target, s->out_bytes);
   if (s->n_terms > 0)
-    ortrain_parallel_for (call->frame->pool, s->n_rows, ortrain_kernel_grain (s->n_terms * 4), einsum_range, job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), s->n_rows, ortrain_kernel_grain (s->n_terms * 4), einsum_range,
+                          job);
 }
 
 static void

@@ -37,7 +37,7 @@ ORTRAIN_TILE_BINARY (fmod_f64, double, double, fmod (x, y))
 REAL_MODULO (f32, float, f)
 REAL_MODULO (f64, double, )
 
-/* Division of integers truncates. Divisors of zero are told through the frame and give 0; the smallest number divided
+/* Division of integers truncates. Divisors of zero are reported as a fault and give 0; the smallest number divided
  * by -1 wraps around instead of trapping. Mod has the sign of the divisor, fmod that of the dividend. */
 #define DIVIDE(T, U, x, y) ((y) == 0 ? 0 : (T) -1 < 0 && (y) == (T) -1 ? (T) (0u - (U) (x)) : (T) ((x) / (y)))
 #define REMAINDER(T, U, x, y) ((y) == 0 || ((T) -1 < 0 && (y) == (T) -1) ? 0 : (T) ((x) % (y)))
@@ -51,7 +51,7 @@ REAL_MODULO (f64, double, )
       {                                                                                                                \
         T x = X, y = Y;                                                                                                \
         if (y == 0)                                                                                                    \
-          ortrain_kernel_fault (env->frame, ORTRAIN_FAULT_DIVIDE, env->position + (gint64) i, 0, 0);                   \
+          ortrain_kernel_fault (env->call, ORTRAIN_FAULT_DIVIDE, env->position + (gint64) i, 0, 0);                    \
         d[i] = (expr);                                                                                                 \
       }                                                                                                                \
   }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-fused-program-private.h"
 
 #include "core/ortrain-checked-private.h"
@@ -515,7 +516,7 @@ ortrain_tile_builder_finish (OrtrainTileBuilder *self, OrtrainKernelSetup *setup
 
   setup->constants = program;
   setup->constants_free = program_free;
-  setup->workspace_bytes = n_registers > 0 ? MAX (1, setup->n_threads) * program->thread_bytes : 0;
+  setup->workspace_bytes = n_registers > 0 ? ortrain_cpu_get_n_threads (setup) * program->thread_bytes : 0;
   setup->flops = (double) cost * (double) self->space.n_elements;
   /* An output may take the place of an input that no later instruction reads. */
   for (guint s = 0; s < self->steps->len; s++)
@@ -627,7 +628,7 @@ run_tiles (gpointer data, gint64 begin, gint64 end, guint worker)
   const OrtrainKernelCall *call = run->call;
   const Space *space = &program->space;
   void *slots[MAX_SLOTS];
-  OrtrainTileEnv env = { call->frame, 0 };
+  OrtrainTileEnv env = { call, 0 };
 
   void **constants = slots + program->n_inputs + program->n_outputs;
   for (guint i = 0; i < program->n_constants; i++)
@@ -699,5 +700,5 @@ ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run) (const OrtrainKernelCall *call)
 {
   const OrtrainTileProgram *program = call->constants;
   Run run = { program, call };
-  ortrain_parallel_for (call->frame->pool, program->space.n_tiles, program->grain, run_tiles, &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), program->space.n_tiles, program->grain, run_tiles, &run);
 }

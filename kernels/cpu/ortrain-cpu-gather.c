@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ typedef struct
   const guint8 *data;
   gconstpointer indices;
   guint8 *out;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
   gboolean accumulate;
   gint64 parts;
 } GatherJob;
@@ -64,7 +65,7 @@ gather_range (gpointer data, gint64 begin, gint64 end, guint worker)
   gsize row = (gsize) g->inner * g->size;
   for (gint64 at = begin; at < end; at++)
     {
-      gint64 outer = at / g->n, k = ortrain_kernel_place (job->frame, job->indices, g->index_64, at % g->n, g->dim);
+      gint64 outer = at / g->n, k = ortrain_kernel_place (job->call, job->indices, g->index_64, at % g->n, g->dim);
       guint8 *to = job->out + (gsize) at * row;
       if (G_UNLIKELY (k < 0))
         {
@@ -93,10 +94,10 @@ static void
 run_gather (const OrtrainKernelCall *call)
 {
   const Gather *g = call->constants;
-  GatherJob job = { g, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, FALSE, 1 };
+  GatherJob job = { g, call->inputs[0], call->inputs[1], call->outputs[0], call, FALSE, 1 };
   if (g->inner > 0)
-    ortrain_parallel_for (call->frame->pool, g->outer * g->n, ortrain_kernel_grain (g->inner * (gint64) g->size),
-                          gather_range, &job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->outer * g->n,
+                          ortrain_kernel_grain (g->inner * (gint64) g->size), gather_range, &job);
 }
 
 /* to += from, any floating type. */
@@ -174,7 +175,7 @@ gather_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
             continue;
           if (G_UNLIKELY (k < 0 || k >= g->dim))
             {
-              ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, i, index, g->dim);
+              ortrain_kernel_fault (job->call, ORTRAIN_FAULT_INDEX, i, index, g->dim);
               continue;
             }
           add_row (g->dtype, to + (gsize) k * row, from + (gsize) i * row, g->inner);
@@ -186,14 +187,16 @@ static void
 run_gather_grad (const OrtrainKernelCall *call)
 {
   const Gather *g = call->constants;
-  GatherJob job = { g, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, call->accumulate, 1 };
+  GatherJob job = {
+    g, call->inputs[0], call->inputs[1], call->outputs[0], call, ortrain_kernel_get_accumulate (call), 1
+  };
   if (g->inner == 0 || g->dim == 0)
     return;
   /* A power of two, so that negative indices fall into some part as well. */
   while (job.parts < MAX_PARTS && job.parts * 2 <= g->dim && g->outer * job.parts < MAX_PARTS &&
          g->dim * g->inner / job.parts > 4096)
     job.parts *= 2;
-  ortrain_parallel_for (call->frame->pool, g->outer * job.parts, 1, gather_grad_range, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), g->outer * job.parts, 1, gather_grad_range, &job);
 }
 
 /* ---- GatherElements: lines along the axis ---- */
@@ -219,7 +222,7 @@ typedef struct
   const guint8 *in;
   gconstpointer indices;
   guint8 *out;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
 } ElementsJob;
 
 /* data: what is indexed; the data of a gather, the result of a scatter. */
@@ -286,7 +289,7 @@ gather_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
       locate_line (e, line, &index_at, &data_at);
       for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
         {
-          gint64 k = ortrain_kernel_place (job->frame, job->indices, e->index_64, index_at, e->dim);
+          gint64 k = ortrain_kernel_place (job->call, job->indices, e->index_64, index_at, e->dim);
           if (G_UNLIKELY (k < 0))
             {
               k = 0;
@@ -320,9 +323,9 @@ static void
 run_gather_elements (const OrtrainKernelCall *call)
 {
   const Elements *e = call->constants;
-  ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call->frame };
-  ortrain_parallel_for (call->frame->pool, e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8), gather_elements_range,
-                        &job);
+  ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call };
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8),
+                        gather_elements_range, &job);
 }
 
 /* GatherElementsGrad (dy, indices, shape): lines never share an element of the result. */
@@ -346,7 +349,7 @@ gather_elements_grad_range (gpointer data, gint64 begin, gint64 end, guint worke
       locate_line (e, line, &index_at, &data_at);
       for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
         {
-          gint64 k = ortrain_kernel_place (job->frame, job->indices, e->index_64, index_at, e->dim);
+          gint64 k = ortrain_kernel_place (job->call, job->indices, e->index_64, index_at, e->dim);
           if (G_LIKELY (k >= 0))
             add_row (e->dtype, job->out + (gsize) (data_at + k * e->stride) * e->size,
                      job->in + (gsize) index_at * e->size, 1);
@@ -358,10 +361,10 @@ static void
 run_gather_elements_grad (const OrtrainKernelCall *call)
 {
   const Elements *e = call->constants;
-  ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call->frame };
-  if (!call->accumulate)
-    ortrain_copy_zero (call->frame->pool, call->outputs[0], e->out_bytes);
-  ortrain_parallel_for (call->frame->pool, e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8),
+  ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call };
+  if (!ortrain_kernel_get_accumulate (call))
+    ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], e->out_bytes);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8),
                         gather_elements_grad_range, &job);
 }
 
@@ -386,7 +389,7 @@ typedef struct
   const guint8 *in;
   gconstpointer indices;
   guint8 *out;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
   gint64 columns; /* of one item, in elements */
 } TuplesJob;
 
@@ -430,7 +433,7 @@ locate_tuple (const TuplesJob *job, gint64 at)
   gint64 offset = at / t->tuples * t->batch_stride;
   for (guint i = 0; i < t->k; i++)
     {
-      gint64 k = ortrain_kernel_place (job->frame, job->indices, t->index_64, at * t->k + i, t->dims[i]);
+      gint64 k = ortrain_kernel_place (job->call, job->indices, t->index_64, at * t->k + i, t->dims[i]);
       if (G_UNLIKELY (k < 0))
         return -1;
       offset += k * t->strides[i];
@@ -464,10 +467,10 @@ static void
 run_gather_nd (const OrtrainKernelCall *call)
 {
   const Tuples *t = call->constants;
-  TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, 0 };
+  TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call, 0 };
   if (t->inner > 0)
-    ortrain_parallel_for (call->frame->pool, t->batches * t->tuples, ortrain_kernel_grain (t->inner * (gint64) t->size),
-                          gather_nd_range, &job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), t->batches * t->tuples,
+                          ortrain_kernel_grain (t->inner * (gint64) t->size), gather_nd_range, &job);
 }
 
 static gboolean
@@ -506,11 +509,11 @@ static void
 run_gather_nd_grad (const OrtrainKernelCall *call)
 {
   const Tuples *t = call->constants;
-  TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call->frame, 256 };
-  if (!call->accumulate)
-    ortrain_copy_zero (call->frame->pool, call->outputs[0], t->out_bytes);
+  TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call, 256 };
+  if (!ortrain_kernel_get_accumulate (call))
+    ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], t->out_bytes);
   if (t->inner > 0)
-    ortrain_parallel_for (call->frame->pool, t->batches * ((t->inner + job.columns - 1) / job.columns), 1,
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), t->batches * ((t->inner + job.columns - 1) / job.columns), 1,
                           gather_nd_grad_range, &job);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-gemm.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include "cpu/ortrain-cpu-level-private.h"
 #include "ortrain-cpu-families.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/ortrain-thread-pool-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include <glib.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <math.h>
@@ -40,9 +41,9 @@ run_constant_of_shape (const OrtrainKernelCall *call)
   const Fill *fill = call->constants;
   static const guint8 zero[16];
   if (memcmp (fill->element, zero, sizeof zero) == 0)
-    ortrain_copy_zero (call->frame->pool, call->outputs[0], (gsize) fill->n * fill->size);
+    ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], (gsize) fill->n * fill->size);
   else
-    ortrain_copy_fill (call->frame->pool, call->outputs[0], fill->n, fill->element, fill->size);
+    ortrain_copy_fill (ortrain_cpu_get_pool (call), call->outputs[0], fill->n, fill->element, fill->size);
 }
 
 typedef struct
@@ -239,7 +240,7 @@ run_eye_like (const OrtrainKernelCall *call)
 {
   const Eye *eye = call->constants;
   guint8 *y = call->outputs[0];
-  ortrain_copy_zero (call->frame->pool, y, (gsize) eye->n_bytes);
+  ortrain_copy_zero (ortrain_cpu_get_pool (call), y, (gsize) eye->n_bytes);
   for (gint64 i = 0; i < eye->count; i++)
     memcpy (y + (gsize) (eye->first + i * eye->step) * eye->size, eye->one, eye->size);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/ortrain-checked-private.h"
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 /* Half types are storage: operands are widened into workspace, the float32 kernel runs there, and its outputs are
  * rounded back. One adapter serves every kernel that has a float32 form. */
@@ -133,7 +133,7 @@ ortrain_half_run (const OrtrainKernelCall *call, OrtrainKernelRunFunc run)
         continue;
       OrtrainHalfJob job = { .dtype = self->operands[i].dtype, .narrow_in = inputs[i] };
       job.wide_out = (float *) (workspace + self->operands[i].offset);
-      ortrain_parallel_for (call->frame->pool, self->operands[i].n, 16384, ortrain_half_convert, &job);
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), self->operands[i].n, 16384, ortrain_half_convert, &job);
       inputs[i] = job.wide_out;
     }
   for (guint k = 0; k < self->n_outputs; k++)
@@ -155,7 +155,7 @@ ortrain_half_run (const OrtrainKernelCall *call, OrtrainKernelRunFunc run)
       if (self->operands[i].dtype == ORTRAIN_DTYPE_UNDEFINED || call->outputs[k] == NULL)
         continue;
       OrtrainHalfJob job = { .dtype = self->operands[i].dtype, .narrow_out = call->outputs[k], .wide_in = outputs[k] };
-      ortrain_parallel_for (call->frame->pool, self->operands[i].n, 16384, ortrain_half_convert, &job);
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), self->operands[i].n, 16384, ortrain_half_convert, &job);
     }
 }
 

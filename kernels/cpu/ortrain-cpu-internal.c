@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include <string.h>
 
@@ -78,10 +78,10 @@ static void
 accumulate_run (const OrtrainKernelCall *call)
 {
   AccumulateJob job = { call->constants, call->inputs[0], call->outputs[0] };
-  if (call->accumulate)
-    ortrain_parallel_for (call->frame->pool, (gint64) job.constants->n_elements, GRAIN, add_range, &job);
+  if (ortrain_kernel_get_accumulate (call))
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), (gint64) job.constants->n_elements, GRAIN, add_range, &job);
   else if (job.x != job.y)
-    ortrain_parallel_for (call->frame->pool, (gint64) job.constants->n_elements, GRAIN, copy_range, &job);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), (gint64) job.constants->n_elements, GRAIN, copy_range, &job);
 }
 
 static const OrtrainKernel rows[] = {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
@@ -30,7 +31,7 @@ typedef struct
 typedef struct
 {
   const LossPlan *plan;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
   gconstpointer logits, target, weights, lse_in, total_weight, dloss;
   gpointer lse_out, loss_out, total_out, y;
   double *parts; /* [chunks, 2]: loss, weight */
@@ -48,7 +49,7 @@ read_target (const LossRun *run, gint64 i, gint64 *target)
     return FALSE;
   if (t < 0 || t >= plan->n)
     {
-      ortrain_kernel_fault (run->frame, ORTRAIN_FAULT_INDEX, i, t, plan->n);
+      ortrain_kernel_fault (run->call, ORTRAIN_FAULT_INDEX, i, t, plan->n);
       return FALSE;
     }
   return TRUE;
@@ -134,9 +135,10 @@ run_forward (const OrtrainKernelCall *call, LossRun *run, OrtrainParallelFunc si
   const LossPlan *plan = run->plan;
   gint64 n = plan->outer * plan->inner;
   double sum = 0, weight = 0;
-  run->frame = call->frame;
+  run->call = call;
   run->parts = call->workspace;
-  ortrain_parallel_for (call->frame->pool, n, plan->grain, plan->dtype == ORTRAIN_DTYPE_FLOAT32 ? single : wide, run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), n, plan->grain,
+                        plan->dtype == ORTRAIN_DTYPE_FLOAT32 ? single : wide, run);
   for (gint64 k = 0; k * plan->grain < n; k++)
     {
       sum += run->parts[k * 2];
@@ -198,7 +200,7 @@ cross_entropy_grad_run (const OrtrainKernelCall *call)
 {
   const LossPlan *plan = call->constants;
   gboolean single = plan->dtype == ORTRAIN_DTYPE_FLOAT32;
-  LossRun run = { .plan = plan, .frame = call->frame, .dloss = call->inputs[0], .logits = call->inputs[1] };
+  LossRun run = { .plan = plan, .call = call, .dloss = call->inputs[0], .logits = call->inputs[1] };
   run.target = call->inputs[2];
   run.lse_in = call->inputs[3];
   run.total_weight = call->inputs[4];
@@ -206,7 +208,7 @@ cross_entropy_grad_run (const OrtrainKernelCall *call)
   run.y = call->outputs[0];
   if (plan->smoothing != 0)
     run.weight_sum = single ? sum_weights_f32 (&run) : sum_weights_f64 (&run);
-  ortrain_parallel_for (call->frame->pool, plan->outer * plan->inner, plan->grain,
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->inner, plan->grain,
                         single ? loss_grad_units_f32 : loss_grad_units_f64, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (cross_entropy_grad)
@@ -254,12 +256,12 @@ nll_grad_run (const OrtrainKernelCall *call)
 {
   const LossPlan *plan = call->constants;
   gboolean single = plan->dtype == ORTRAIN_DTYPE_FLOAT32;
-  LossRun run = { .plan = plan, .frame = call->frame, .dloss = call->inputs[0], .target = call->inputs[1] };
+  LossRun run = { .plan = plan, .call = call, .dloss = call->inputs[0], .target = call->inputs[1] };
   run.weights = plan->n_inputs > 3 ? call->inputs[3] : NULL;
   run.y = call->outputs[0];
   if (plan->reduction == REDUCTION_MEAN)
     run.total = single ? total_weight_f32 (&run) : total_weight_f64 (&run);
-  ortrain_parallel_for (call->frame->pool, plan->outer * plan->inner, plan->grain,
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->inner, plan->grain,
                         single ? nll_grad_units_f32 : nll_grad_units_f64, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (nll_grad)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-copy-private.h"
@@ -277,7 +277,7 @@ prepare_product (OrtrainKernelSetup *setup, gboolean trans_a, gboolean trans_b, 
       gemm->b_offsets = g.a_offsets;
       constants->swapped = TRUE;
     }
-  ortrain_cpu_gemm_plan (gemm, setup->n_threads, setup->fixed_partition);
+  ortrain_cpu_gemm_plan (gemm, ortrain_cpu_get_n_threads (setup), ortrain_cpu_has_fixed_partition (setup));
   setup->can_accumulate = 1;
   setup->flops = 2.0 * (double) m * (double) n * (double) k * (double) n_batch;
   return TRUE;
@@ -365,8 +365,8 @@ static void
 run_matmul (const OrtrainKernelCall *call)
 {
   const MatMulConstants *constants = call->constants;
-  multiply (constants, call->accumulate, call->frame->pool, call->inputs[0], call->inputs[1],
-            constants->gemm.has_bias ? call->inputs[2] : NULL, call->outputs[0]);
+  multiply (constants, ortrain_kernel_get_accumulate (call), ortrain_cpu_get_pool (call), call->inputs[0],
+            call->inputs[1], constants->gemm.has_bias ? call->inputs[2] : NULL, call->outputs[0]);
 }
 
 /* ---- float16 and bfloat16: widened, multiplied in float32, rounded once ---- */
@@ -427,7 +427,7 @@ static void
 run_matmul_half (const OrtrainKernelCall *call)
 {
   const MatMulConstants *constants = call->constants;
-  OrtrainThreadPool *pool = call->frame->pool;
+  OrtrainThreadPool *pool = ortrain_cpu_get_pool (call);
   char *at = call->workspace;
   float *wide[3] = { NULL, NULL, NULL };
   gint64 n[3] = { constants->n_a, constants->n_b, constants->n_bias };
@@ -441,7 +441,9 @@ run_matmul_half (const OrtrainKernelCall *call)
       ortrain_parallel_for (pool, n[i], 16384, widen_chunk, &job);
     }
   multiply (constants, FALSE, pool, wide[0], wide[1], wide[2], at);
-  ConvertJob job = { .dtype = constants->dtype, .to = call->outputs[0], .wide = (float *) at, .add = call->accumulate };
+  ConvertJob job = {
+    .dtype = constants->dtype, .to = call->outputs[0], .wide = (float *) at, .add = ortrain_kernel_get_accumulate (call)
+  };
   ortrain_parallel_for (pool, constants->n_c, 16384, narrow_chunk, &job);
 }
 
@@ -462,7 +464,7 @@ typedef struct
     const type *b =                                                                                                    \
         (const type *) job->call->inputs[1] + (g->b_offsets != NULL ? g->b_offsets[batch] : batch * g->b_stride);      \
     type *restrict c = (type *) job->call->outputs[0] + batch * g->c_stride + i * g->ldc;                              \
-    if (!job->call->accumulate)                                                                                        \
+    if (!ortrain_kernel_get_accumulate (job->call))                                                                    \
       memset (c, 0, (gsize) g->n * sizeof (type));                                                                     \
     for (gint64 l = 0; l < g->k; l++)                                                                                  \
       {                                                                                                                \
@@ -497,7 +499,8 @@ run_matmul_integer (const OrtrainKernelCall *call)
 {
   const MatMulConstants *constants = call->constants;
   IntegerJob job = { call, constants };
-  ortrain_parallel_for (call->frame->pool, constants->gemm.n_batch * constants->gemm.m, 8, integer_chunk, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), constants->gemm.n_batch * constants->gemm.m, 8, integer_chunk,
+                        &job);
 }
 
 /* ---- 8-bit: MatMulInteger (A, B, a_zero, b_zero) and QLinearMatMul (a, a_scale, a_zero, b, b_scale, b_zero, y_scale,
@@ -655,7 +658,7 @@ run_quantised (const OrtrainKernelCall *call)
 {
   const QuantisedConstants *constants = call->constants;
   const OrtrainCpuGemm *g = &constants->product->gemm;
-  ortrain_parallel_for (call->frame->pool, g->n_batch * g->m, 8, quantised_chunk, (gpointer) call);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), g->n_batch * g->m, 8, quantised_chunk, (gpointer) call);
 }
 
 #define DTYPES_WIDE_INTEGER                                                                                            \

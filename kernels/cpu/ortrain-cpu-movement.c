@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ take_plan (OrtrainKernelSetup *setup)
 static void
 run_copy (const OrtrainKernelCall *call)
 {
-  ortrain_copy_run (call->constants, call->frame->pool, call->inputs[0], call->outputs[0]);
+  ortrain_copy_run (call->constants, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
 }
 
 static gboolean
@@ -127,7 +128,7 @@ run_concat (const OrtrainKernelCall *call)
 {
   const Parts *parts = call->constants;
   for (guint k = 0; k < parts->n; k++)
-    ortrain_copy_run (&parts->parts[k], call->frame->pool, call->inputs[k], call->outputs[0]);
+    ortrain_copy_run (&parts->parts[k], ortrain_cpu_get_pool (call), call->inputs[k], call->outputs[0]);
 }
 
 /* The sizes along the axis from operand `input`, or an even cut. transfer full */
@@ -181,7 +182,7 @@ run_split (const OrtrainKernelCall *call)
   const Parts *parts = call->constants;
   for (guint k = 0; k < parts->n; k++)
     if (call->outputs[k] != NULL)
-      ortrain_copy_run (&parts->parts[k], call->frame->pool, call->inputs[0], call->outputs[k]);
+      ortrain_copy_run (&parts->parts[k], ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[k]);
 }
 
 /* SplitGrad (shape, sizes, dy0, dy1, …) */
@@ -211,14 +212,14 @@ run_split_grad (const OrtrainKernelCall *call)
   const Parts *parts = call->constants;
   for (guint k = 0; k < parts->n; k++)
     if (k < parts->n_given && call->inputs[k + 2] != NULL)
-      ortrain_copy_run (&parts->parts[k], call->frame->pool, call->inputs[k + 2], call->outputs[0]);
+      ortrain_copy_run (&parts->parts[k], ortrain_cpu_get_pool (call), call->inputs[k + 2], call->outputs[0]);
     else
       {
         /* The same part, but every element is read from one zero. */
         OrtrainCopyPlan plan = parts->parts[k];
         memset (plan.in_strides, 0, sizeof plan.in_strides);
         plan.crossed = -1;
-        ortrain_copy_run (&plan, call->frame->pool, zero_element, call->outputs[0]);
+        ortrain_copy_run (&plan, ortrain_cpu_get_pool (call), zero_element, call->outputs[0]);
       }
 }
 
@@ -315,8 +316,8 @@ static void
 run_slice_grad (const OrtrainKernelCall *call)
 {
   const SliceGrad *constants = call->constants;
-  ortrain_copy_zero (call->frame->pool, call->outputs[0], constants->n_bytes);
-  ortrain_copy_run (&constants->plan, call->frame->pool, call->inputs[0], call->outputs[0]);
+  ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], constants->n_bytes);
+  ortrain_copy_run (&constants->plan, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
 }
 
 #define ROW(op, dom, prepare_func, run_func)                                                                           \

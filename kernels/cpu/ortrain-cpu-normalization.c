@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
@@ -124,7 +125,7 @@ layer_run (const OrtrainKernelCall *call)
   run.bias = plan->n_inputs > 2 ? call->inputs[2] : NULL;
   run.mean_out = OUTPUT (call, plan, 1);
   run.inverse_out = OUTPUT (call, plan, 2);
-  ortrain_parallel_for (call->frame->pool, plan->rows, row_grain (plan), CALL (plan, layer_rows), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, layer_rows), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (layer)
 
@@ -161,15 +162,15 @@ layer_grad_run (const OrtrainKernelCall *call)
   NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
   run.mean = plan->n_inputs > 3 ? call->inputs[3] : NULL;
   run.inverse = plan->n_inputs > 4 ? call->inputs[4] : NULL;
-  run.accumulate = call->accumulate;
+  run.accumulate = ortrain_kernel_get_accumulate (call);
   run.y = call->outputs[0];
   run.dscale = OUTPUT (call, plan, 1);
   run.dbias = OUTPUT (call, plan, 2);
   run.parts = call->workspace;
   run.table = (guint8 *) call->workspace + plan->table_offset;
-  ortrain_parallel_for (call->frame->pool, plan->chunks, 1, CALL (plan, layer_grad_chunk), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->chunks, 1, CALL (plan, layer_grad_chunk), &run);
   if (run.dscale || run.dbias)
-    ortrain_parallel_for (call->frame->pool, plan->n, 512, CALL (plan, layer_grad_finish), &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n, 512, CALL (plan, layer_grad_finish), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (layer_grad)
 
@@ -211,7 +212,7 @@ group_run (const OrtrainKernelCall *call)
   const NormPlan *plan = call->constants;
   NormRun run = { .plan = plan, .x = call->inputs[0], .scale = call->inputs[1], .bias = call->inputs[2] };
   run.y = call->outputs[0];
-  ortrain_parallel_for (call->frame->pool, plan->rows, row_grain (plan), CALL (plan, group_rows), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, group_rows), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (group)
 
@@ -233,14 +234,15 @@ group_grad_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
   NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
-  run.accumulate = call->accumulate;
+  run.accumulate = ortrain_kernel_get_accumulate (call);
   run.y = call->outputs[0];
   run.dscale = OUTPUT (call, plan, 1);
   run.dbias = OUTPUT (call, plan, 2);
   run.parts = call->workspace;
-  ortrain_parallel_for (call->frame->pool, plan->rows, row_grain (plan), CALL (plan, group_grad_rows), &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, group_grad_rows), &run);
   if (run.dscale || run.dbias)
-    ortrain_parallel_for (call->frame->pool, plan->groups * plan->per_group, 64, CALL (plan, group_grad_finish), &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->groups * plan->per_group, 64,
+                          CALL (plan, group_grad_finish), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (group_grad)
 
@@ -269,7 +271,7 @@ lrn_prepare (OrtrainKernelSetup *setup, GError **error)
     plan->inner *= x->dims[d];
   setup->flops += 2.0 * (double) x->n_elements * (double) MIN (size, plan->channels);
   if (setup->n_inputs > 1)
-    setup->workspace_bytes = (gsize) MAX (setup->n_threads, 1) * 2 * (gsize) plan->channels * sizeof (double);
+    setup->workspace_bytes = (gsize) ortrain_cpu_get_n_threads (setup) * 2 * (gsize) plan->channels * sizeof (double);
   return TRUE;
 }
 
@@ -281,7 +283,7 @@ lrn_run (const OrtrainKernelCall *call)
   NormRun run = { .plan = plan, .x = call->inputs[grad ? 1 : 0], .dy = grad ? call->inputs[0] : NULL };
   run.y = call->outputs[0];
   run.parts = call->workspace;
-  ortrain_parallel_for (call->frame->pool, plan->rows * plan->inner, MAX (1, 1024 / MAX (1, plan->channels)),
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows * plan->inner, MAX (1, 1024 / MAX (1, plan->channels)),
                         grad ? CALL (plan, lrn_grad_units) : CALL (plan, lrn_units), &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (lrn)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-optimizer-math.h"
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include <string.h>
 
@@ -151,7 +151,7 @@ run (const OrtrainKernelCall *call)
       job.x_out = call->outputs[i];
       job.v_out = call->outputs[u->n + i];
       job.h_out = u->n_states > 1 ? call->outputs[2 * u->n + i] : NULL;
-      ortrain_parallel_for (call->frame->pool, u->tensors[i].n_elements, 16384, update_range, &job);
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), u->tensors[i].n_elements, 16384, update_range, &job);
     }
 }
 

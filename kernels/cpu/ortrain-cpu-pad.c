@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <string.h>
@@ -231,10 +232,10 @@ run_pad (const OrtrainKernelCall *call)
       static const guint8 zero[16];
       read_pad_value (pad, pad->value_dtype != ORTRAIN_DTYPE_UNDEFINED ? call->inputs[2] : NULL, element);
       if (!pad->covered && memcmp (element, zero, sizeof zero) == 0)
-        ortrain_copy_zero (call->frame->pool, call->outputs[0], pad->out_bytes);
+        ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], pad->out_bytes);
       else if (!pad->covered)
-        ortrain_copy_fill (call->frame->pool, call->outputs[0], pad->n_out, element, pad->size);
-      ortrain_copy_run (&pad->copy, call->frame->pool, call->inputs[0], call->outputs[0]);
+        ortrain_copy_fill (ortrain_cpu_get_pool (call), call->outputs[0], pad->n_out, element, pad->size);
+      ortrain_copy_run (&pad->copy, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
     }
   else if (pad->rank == 0)
     memcpy (call->outputs[0], call->inputs[0], pad->size);
@@ -242,8 +243,8 @@ run_pad (const OrtrainKernelCall *call)
     {
       PadJob job = { pad, call->inputs[0], call->outputs[0] };
       gint64 n = pad->out_dims[pad->rank - 1];
-      ortrain_parallel_for (call->frame->pool, pad->n_out / n, ortrain_kernel_grain (n * (gint64) pad->size), pad_range,
-                            &job);
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), pad->n_out / n, ortrain_kernel_grain (n * (gint64) pad->size),
+                            pad_range, &job);
     }
 }
 
@@ -286,8 +287,8 @@ run_pad_grad (const OrtrainKernelCall *call)
   if (pad->constant)
     {
       if (!pad->covered)
-        ortrain_copy_zero (call->frame->pool, call->outputs[0], pad->out_bytes);
-      ortrain_copy_run (&pad->copy, call->frame->pool, call->inputs[0], call->outputs[0]);
+        ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], pad->out_bytes);
+      ortrain_copy_run (&pad->copy, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
       return;
     }
   PadJob job = { pad, call->inputs[0], call->outputs[0] };
@@ -295,11 +296,11 @@ run_pad_grad (const OrtrainKernelCall *call)
     memcpy (call->outputs[0], call->inputs[0], pad->size);
   else
     {
-      ortrain_copy_zero (call->frame->pool, call->outputs[0], pad->out_bytes);
+      ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], pad->out_bytes);
       gint64 items = pad->free_rank == pad->rank ? pad->n_out / MAX (1, pad->out_dims[pad->rank - 1]) : pad->free_dims;
       if (pad->n_out > 0)
-        ortrain_parallel_for (call->frame->pool, items, ortrain_kernel_grain (pad->n_out / items * (gint64) pad->size),
-                              pad_grad_range, &job);
+        ortrain_parallel_for (ortrain_cpu_get_pool (call), items,
+                              ortrain_kernel_grain (pad->n_out / items * (gint64) pad->size), pad_grad_range, &job);
     }
 }
 
@@ -317,7 +318,7 @@ take_plan (OrtrainKernelSetup *setup)
 static void
 run_copy (const OrtrainKernelCall *call)
 {
-  ortrain_copy_run (call->constants, call->frame->pool, call->inputs[0], call->outputs[0]);
+  ortrain_copy_run (call->constants, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
 }
 
 /* [d0, d1] → [r0, d0, r1, d1], the repeats with stride 0 */
@@ -416,8 +417,8 @@ run_center_crop_pad (const OrtrainKernelCall *call)
 {
   const CenterCropPad *constants = call->constants;
   if (!constants->covered)
-    ortrain_copy_zero (call->frame->pool, call->outputs[0], constants->out_bytes);
-  ortrain_copy_run (&constants->plan, call->frame->pool, call->inputs[0], call->outputs[0]);
+    ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], constants->out_bytes);
+  ortrain_copy_run (&constants->plan, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
 }
 
 /* ---- TileGrad (dy, shape of x): each element of x gets the sum over its copies, in their order ---- */
@@ -501,8 +502,8 @@ run_tile_grad (const OrtrainKernelCall *call)
 {
   const TileGrad *tile = call->constants;
   TileJob job = { tile, call->inputs[0], call->outputs[0] };
-  ortrain_parallel_for (call->frame->pool, tile->rows, ortrain_kernel_grain (tile->columns * tile->copies * 4),
-                        tile_grad_range, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), tile->rows,
+                        ortrain_kernel_grain (tile->columns * tile->copies * 4), tile_grad_range, &job);
 }
 
 /* ---- Trilu: [batch, rows, columns], k from input 1 ---- */
@@ -566,8 +567,8 @@ run_trilu (const OrtrainKernelCall *call)
 {
   const Trilu *t = call->constants;
   TriluJob job = { t, call->inputs[0], call->outputs[0] };
-  ortrain_parallel_for (call->frame->pool, t->batch * t->rows, ortrain_kernel_grain (t->columns * (gint64) t->size),
-                        trilu_range, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), t->batch * t->rows,
+                        ortrain_kernel_grain (t->columns * (gint64) t->size), trilu_range, &job);
 }
 
 /* ---- ReverseSequence: [time, batch, inner] or [batch, time, inner] ---- */
@@ -584,7 +585,7 @@ typedef struct
   const guint8 *in;
   gconstpointer lengths;
   guint8 *out;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
 } ReverseJob;
 
 static gboolean
@@ -616,7 +617,7 @@ reverse_range (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 length = ortrain_kernel_index (job->lengths, r->index_64, b);
       if (G_UNLIKELY (length < 0 || length > r->time))
         {
-          ortrain_kernel_fault (job->frame, ORTRAIN_FAULT_INDEX, b, length, r->time + 1);
+          ortrain_kernel_fault (job->call, ORTRAIN_FAULT_INDEX, b, length, r->time + 1);
           length = 0;
         }
       for (gint64 t = 0; t < r->time; t++)
@@ -629,8 +630,9 @@ static void
 run_reverse_sequence (const OrtrainKernelCall *call)
 {
   const ReverseSequence *r = call->constants;
-  ReverseJob job = { r, call->inputs[0], call->inputs[1], call->outputs[0], call->frame };
-  ortrain_parallel_for (call->frame->pool, r->batch, ortrain_kernel_grain (r->time * r->inner), reverse_range, &job);
+  ReverseJob job = { r, call->inputs[0], call->inputs[1], call->outputs[0], call };
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), r->batch, ortrain_kernel_grain (r->time * r->inner), reverse_range,
+                        &job);
 }
 
 static const OrtrainKernel rows[] = {

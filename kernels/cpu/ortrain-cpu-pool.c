@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-copy-private.h"
@@ -368,7 +368,7 @@ run_pool (const OrtrainKernelCall *call)
   OrtrainParallelFunc func = pool->dtype == ORTRAIN_DTYPE_FLOAT64   ? pool_planes_f64
                              : pool->dtype == ORTRAIN_DTYPE_FLOAT32 ? pool_planes_f32
                                                                     : byte_planes;
-  ortrain_parallel_for (call->frame->pool, pool->n_planes, grain, func, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), pool->n_planes, grain, func, &job);
 }
 
 /* ---- MaxUnpool (x, indices, shape), and MaxUnpoolGrad (dy, indices) ----
@@ -449,7 +449,7 @@ run_unpool (const OrtrainKernelCall *call)
       gint64 at = unpool_place (unpool, indices[i]);
       if (at < 0)
         {
-          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_pooled);
+          ortrain_kernel_fault (call, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_pooled);
           return;
         }
       memcpy (to + (gsize) at * unpool->size, from + (gsize) i * unpool->size, unpool->size);
@@ -468,7 +468,7 @@ run_unpool_grad (const OrtrainKernelCall *call)
       gint64 at = unpool_place (unpool, indices[i]);
       if (at < 0)
         {
-          ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_pooled);
+          ortrain_kernel_fault (call, ORTRAIN_FAULT_INDEX, i, indices[i], unpool->n_pooled);
           return;
         }
       memcpy (to + (gsize) i * unpool->size, from + (gsize) at * unpool->size, unpool->size);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "core/ortrain-thread-pool-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
 #include "cpu/ortrain-cpu-gemm.h"
 #include "cpu/ortrain-cpu-level-private.h"
 #include "ortrain-cpu-families.h"
 #include "provider/ortrain-provider-private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,56 +71,39 @@ get_index (void)
 }
 
 static const OrtrainKernel *
-cpu_find_kernel (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
+find_kernel (const char *domain, const char *op_type, OrtrainDType first, OrtrainDType output)
 {
   GPtrArray *rows = g_hash_table_lookup (get_index (), op_type);
   for (guint i = 0; rows != NULL && i < rows->len; i++)
     {
       const OrtrainKernel *kernel = rows->pdata[i];
-      if (g_str_equal (kernel->domain, domain) && (kernel->dtypes == 0 || (kernel->dtypes & ORTRAIN_DTYPE_BIT (dtype))))
+      if (g_str_equal (kernel->domain, domain) &&
+          (kernel->dtypes == 0 || (kernel->dtypes & ORTRAIN_DTYPE_BIT (first))) &&
+          (kernel->output_dtypes == 0 || (kernel->output_dtypes & ORTRAIN_DTYPE_BIT (output))))
         return kernel;
     }
   return NULL;
 }
 
-/* Fresh pages are zero. Huge pages are asked for: one arena is touched once and used for the life of a session. */
-static gpointer
-cpu_allocate (const OrtrainProvider *self, gsize n_bytes, GError **error)
+static const OrtrainKernel *
+cpu_find_kernel (const OrtrainProvider *self, const char *domain, const char *op_type, const OrtrainOperand *inputs,
+                 guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {
-  if (n_bytes == 0)
-    n_bytes = 1;
-  void *address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED)
-    {
-      g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
-                   "%" G_GSIZE_FORMAT " bytes could not be had", n_bytes);
-      return NULL;
-    }
-  if (n_bytes >= (gsize) 4 << 20)
-    madvise (address, n_bytes, MADV_HUGEPAGE);
-  return address;
+  const OrtrainDType output = n_outputs > 0 ? outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  const OrtrainDType first = n_inputs > 0 ? inputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  return find_kernel (domain, op_type, first != ORTRAIN_DTYPE_UNDEFINED ? first : output, output);
 }
 
-static void
-cpu_free (const OrtrainProvider *self, gpointer address, gsize n_bytes)
-{
-  if (address != NULL)
-    munmap (address, n_bytes == 0 ? 1 : n_bytes);
-}
-
+/* What the kernel of element-wise chains knows are the operators that it also runs alone. */
 static gboolean
-cpu_copy (const OrtrainProvider *self, gpointer to, gconstpointer from, gsize n_bytes, GError **error)
+cpu_can_fuse (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
 {
-  if (n_bytes > 0)
-    memmove (to, from, n_bytes);
-  return TRUE;
+  const OrtrainKernel *chain = find_kernel ("org.ortrain", "Elementwise", dtype, ORTRAIN_DTYPE_UNDEFINED);
+  const OrtrainKernel *alone = find_kernel (domain, op_type, dtype, ORTRAIN_DTYPE_UNDEFINED);
+  return chain != NULL && alone != NULL && alone->run == chain->run;
 }
 
-static gboolean
-cpu_synchronize (const OrtrainProvider *self, OrtrainKernelFrame *frame, GError **error)
-{
-  return TRUE;
-}
+/* ---- memory ---- */
 
 static guint64
 pages (int name)
@@ -128,32 +112,129 @@ pages (int name)
   return n < 0 ? 0 : (guint64) n * (guint64) sysconf (_SC_PAGESIZE);
 }
 
+/* Memory that the system can give without swapping: what is free, and what it only keeps files in. */
 static guint64
-cpu_get_total_memory (const OrtrainProvider *self)
+read_available_memory (void)
 {
-  return pages (_SC_PHYS_PAGES);
+  g_autofree char *text = NULL;
+  guint64 kilobytes;
+  const char *line = g_file_get_contents ("/proc/meminfo", &text, NULL, NULL) ? strstr (text, "MemAvailable:") : NULL;
+  return line != NULL && sscanf (line, "MemAvailable: %" G_GUINT64_FORMAT, &kilobytes) == 1 ? kilobytes * 1024
+                                                                                            : pages (_SC_AVPHYS_PAGES);
 }
 
-static guint64
-cpu_get_free_memory (const OrtrainProvider *self)
+static void
+cpu_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
 {
-  return pages (_SC_AVPHYS_PAGES);
+  *total = pages (_SC_PHYS_PAGES);
+  *available = read_available_memory ();
 }
 
-static const OrtrainProvider cpu_provider = {
-  .name = "cpu",
-  .find_kernel = cpu_find_kernel,
-  .allocate = cpu_allocate,
-  .free = cpu_free,
-  .copy_to_device = cpu_copy,
-  .copy_to_host = cpu_copy,
-  .synchronize = cpu_synchronize,
-  .get_total_memory = cpu_get_total_memory,
-  .get_free_memory = cpu_get_free_memory,
-};
+/* Fresh pages are zero. Huge pages are asked for: one arena is touched once and used for the life of a session. */
+static gpointer
+cpu_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
+{
+  if (n_bytes == 0)
+    n_bytes = 1;
+  void *address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED)
+    {
+      guint64 total, available;
+      cpu_get_memory (self, &total, &available);
+      g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+                   "Cannot allocate %" G_GSIZE_FORMAT " bytes; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                   " bytes are available",
+                   n_bytes, available, total);
+      return NULL;
+    }
+  if (n_bytes >= (gsize) 4 << 20)
+    madvise (address, n_bytes, MADV_HUGEPAGE);
+  return address;
+}
 
-const OrtrainProvider *
-ortrain_provider_get_cpu (void)
+static void
+cpu_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes)
+{
+  if (address != NULL)
+    munmap (address, n_bytes == 0 ? 1 : n_bytes);
+}
+
+/* ---- streams: everything has happened when it returns ---- */
+
+static gboolean
+cpu_new_stream (OrtrainProvider *self, OrtrainStream **stream, GError **error)
+{
+  *stream = (OrtrainStream *) ((OrtrainCpuProvider *) self)->pool;
+  return TRUE;
+}
+
+static void
+cpu_free_stream (OrtrainProvider *self, OrtrainStream *stream)
+{
+}
+
+static gboolean
+cpu_copy (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, gconstpointer source, gsize n_bytes,
+          GError **error)
+{
+  if (n_bytes > 0)
+    memmove (destination, source, n_bytes);
+  return TRUE;
+}
+
+static gboolean
+cpu_fill (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, guint8 byte, gsize n_bytes,
+          GError **error)
+{
+  if (n_bytes > 0)
+    memset (destination, byte, n_bytes);
+  return TRUE;
+}
+
+static OrtrainEvent *
+cpu_new_event (OrtrainProvider *self, GError **error)
+{
+  static char past;
+  return (OrtrainEvent *) &past;
+}
+
+static void
+cpu_free_event (OrtrainProvider *self, OrtrainEvent *event)
+{
+}
+
+static gboolean
+cpu_pass_event (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
+{
+  return TRUE;
+}
+
+static gboolean
+cpu_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
+{
+  return TRUE;
+}
+
+static gboolean
+cpu_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
+            GCancellable *cancellable, GError **error)
+{
+  for (guint i = 0; i < n_calls; i++)
+    {
+      if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
+        return FALSE;
+      calls[i].run (&calls[i]);
+      if (G_UNLIKELY (calls[i].context->fault->code != ORTRAIN_FAULT_NONE))
+        return TRUE;
+    }
+  return TRUE;
+}
+
+/* ---- making ---- */
+
+void
+ortrain_cpu_provider_init (OrtrainCpuProvider *self, const OrtrainProviderClass *klass,
+                           const OrtrainProviderOptions *options)
 {
   static gsize ready;
   if (g_once_init_enter (&ready))
@@ -161,5 +242,59 @@ ortrain_provider_get_cpu (void)
       ortrain_thread_pool_set_worker_init (ortrain_cpu_gemm_enter_worker);
       g_once_init_leave (&ready, 1);
     }
-  return &cpu_provider;
+  g_atomic_ref_count_init (&self->parent.ref_count);
+  self->parent.klass = klass;
+  self->pool = ortrain_thread_pool_new (options->n_threads);
+  self->fixed_partition = options->fixed_partition;
+}
+
+void
+ortrain_cpu_provider_clear (OrtrainCpuProvider *self)
+{
+  g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
+}
+
+static void
+cpu_free_provider (OrtrainProvider *provider)
+{
+  OrtrainCpuProvider *self = (OrtrainCpuProvider *) provider;
+  ortrain_cpu_provider_clear (self);
+  g_free (self);
+}
+
+const OrtrainProviderClass ortrain_cpu_provider_class = {
+  .name = "cpu",
+  .reads_host = TRUE,
+  .alignment = { 4096, 4096 },
+  .free_provider = cpu_free_provider,
+  .find_kernel = cpu_find_kernel,
+  .can_fuse = cpu_can_fuse,
+  .allocate = cpu_allocate,
+  .free = cpu_free,
+  .get_memory = cpu_get_memory,
+  .new_stream = cpu_new_stream,
+  .free_stream = cpu_free_stream,
+  .copy = cpu_copy,
+  .fill = cpu_fill,
+  .new_event = cpu_new_event,
+  .free_event = cpu_free_event,
+  .record = cpu_pass_event,
+  .wait_event = cpu_pass_event,
+  .wait = cpu_wait,
+  .submit = cpu_submit,
+};
+
+OrtrainProvider *
+ortrain_provider_new_cpu (const OrtrainProviderOptions *options)
+{
+  OrtrainCpuProvider *self = g_new0 (OrtrainCpuProvider, 1);
+  ortrain_cpu_provider_init (self, &ortrain_cpu_provider_class, options);
+  return &self->parent;
+}
+
+OrtrainProvider *
+ortrain_provider_get_host (void)
+{
+  static OrtrainCpuProvider host = { .parent = { .klass = &ortrain_cpu_provider_class, .ref_count = 1 } };
+  return &host.parent;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <math.h>
@@ -204,7 +205,7 @@ run_with (const OrtrainKernelCall *call, OrtrainParallelFunc func)
   const Quantize *q = call->constants;
   Job job = { q, call->inputs[0], call->inputs[1], q->zero != ORTRAIN_DTYPE_UNDEFINED ? call->inputs[2] : NULL,
               call->outputs[0] };
-  ortrain_parallel_for (call->frame->pool, q->n, 8192, func, &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), q->n, 8192, func, &job);
 }
 
 static void

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
@@ -101,7 +102,7 @@ load (OrtrainDType dtype, gconstpointer x, gint64 i)
 static OrtrainPhiloxKey
 key_of (const OrtrainKernelCall *call, const RandomPlan *plan)
 {
-  OrtrainPhiloxKey key = { call->frame->seed, call->frame->step, call->node_number };
+  OrtrainPhiloxKey key = { call->context->step->seed, call->context->step->step, call->node_number };
   if (plan->has_seed)
     key.seed = plan->seed;
   if (plan->has_node)
@@ -194,10 +195,10 @@ dropout_run (const OrtrainKernelCall *call)
   run.ratio = ratio != NULL ? load (plan->ratio_dtype, ratio, 0) : plan->a;
   if (!(run.ratio >= 0 && run.ratio < 1))
     {
-      ortrain_kernel_fault_number (call->frame, 1, run.ratio);
+      ortrain_kernel_fault_number (call, 1, run.ratio);
       return;
     }
-  ortrain_parallel_for (call->frame->pool, plan->n, RANDOM_GRAIN, dropout_units, &run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n, RANDOM_GRAIN, dropout_units, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (dropout)
 
@@ -336,9 +337,9 @@ random_run (const OrtrainKernelCall *call)
   RandomRun run = { .plan = plan, .key = key_of (call, plan), .y = call->outputs[0] };
   run.x = plan->n_inputs > 0 ? call->inputs[0] : NULL;
   if (plan->kind != RANDOM_MULTINOMIAL)
-    ortrain_parallel_for (call->frame->pool, plan->n, RANDOM_GRAIN, random_units, &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n, RANDOM_GRAIN, random_units, &run);
   else if (plan->samples > 0)
-    ortrain_parallel_for (call->frame->pool, plan->n / plan->samples, 8, multinomial_units, &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n / plan->samples, 8, multinomial_units, &run);
 }
 
 static const OrtrainKernel kernels[] = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-formulas.h"
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-gemm.h"
 #include "ortrain-cpu-half.h"
@@ -210,7 +211,8 @@ plan_product (RecurrentPlan *plan, const OrtrainKernelSetup *setup, guint which,
                                             .alpha = 1,
                                             .beta = beta,
                                             .n_batch = 1 };
-  ortrain_cpu_gemm_plan (&plan->products[which], setup->n_threads, setup->fixed_partition);
+  ortrain_cpu_gemm_plan (&plan->products[which], ortrain_cpu_get_n_threads (setup),
+                         ortrain_cpu_has_fixed_partition (setup));
 }
 
 static gboolean
@@ -317,7 +319,7 @@ run_rows (const OrtrainKernelCall *call, RecurrentRun *run, OrtrainParallelFunc 
 {
   const RecurrentPlan *plan = run->plan;
   gint64 grain = MAX (1, 4096 / MAX (1, plan->gates * plan->hidden));
-  ortrain_parallel_for (call->frame->pool, plan->batch, grain, func, run);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch, grain, func, run);
 }
 
 static void
@@ -341,7 +343,7 @@ check_lengths (const OrtrainKernelCall *call, const RecurrentPlan *plan, gconstp
     {
       const gint64 length = ortrain_kernel_index (lengths, plan->lengths_64, b);
       if (length < 0 || length > plan->length)
-        ortrain_kernel_fault (call->frame, ORTRAIN_FAULT_INDEX, b, length, plan->length + 1);
+        ortrain_kernel_fault (call, ORTRAIN_FAULT_INDEX, b, length, plan->length + 1);
     }
 }
 
@@ -386,18 +388,18 @@ run_step (const OrtrainKernelCall *call, RecurrentRun *run)
   const gint64 all = plan->gates * plan->hidden;
   gpointer gates = at_element (plan, run->gates, run->t * plan->batch * all);
   gpointer r_candidate = at_element (plan, run->r, 2 * plan->hidden * plan->hidden);
-  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE], call->frame->pool, run->state, run->r, NULL, gates);
+  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE], ortrain_cpu_get_pool (call), run->state, run->r, NULL, gates);
   if (plan->cell == CELL_GRU && plan->reset_after)
     {
-      ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE], call->frame->pool, run->state, r_candidate,
+      ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE], ortrain_cpu_get_pool (call), run->state, r_candidate,
                             at_element (plan, run->bias, all), run->tmp);
       run_rows (call, run, CALL (plan, reset_rows));
     }
   else if (plan->cell == CELL_GRU)
     {
       run_rows (call, run, CALL (plan, reset_rows));
-      ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE], call->frame->pool, run->tmp, r_candidate, NULL,
-                            at_element (plan, gates, 2 * plan->hidden));
+      ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE], ortrain_cpu_get_pool (call), run->tmp, r_candidate,
+                            NULL, at_element (plan, gates, 2 * plan->hidden));
     }
   run_rows (call, run,
             plan->cell == CELL_LSTM  ? CALL (plan, lstm_rows)
@@ -433,7 +435,8 @@ recurrent_run (const OrtrainKernelCall *call)
       run.saved = at_element (plan, OUT (last), d * state * plan->saved);
       set_workspace (&run, call->workspace);
       CALL (plan, start) (&run);
-      ortrain_cpu_gemm_run (&plan->products[PRODUCT_INPUT], call->frame->pool, run.x, run.w, run.bias, run.gates);
+      ortrain_cpu_gemm_run (&plan->products[PRODUCT_INPUT], ortrain_cpu_get_pool (call), run.x, run.w, run.bias,
+                            run.gates);
       for (gint64 s = 0; s < plan->length; s++)
         {
           run.t = plan->reverse[d] ? plan->length - 1 - s : s;
@@ -491,15 +494,16 @@ run_step_grad (const OrtrainKernelCall *call, RecurrentRun *run)
             : plan->cell == CELL_GRU ? CALL (plan, gru_grad_rows)
                                      : CALL (plan, rnn_grad_rows));
   if (plan->cell == CELL_GRU && plan->reset_after)
-    ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE_GRAD], call->frame->pool,
+    ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE_GRAD], ortrain_cpu_get_pool (call),
                           at_element (plan, run->reset, run->t * plan->batch * H), r_candidate, NULL, run->state);
   else if (plan->cell == CELL_GRU)
     {
-      ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE_GRAD], call->frame->pool, at_element (plan, gates, 2 * H),
-                            r_candidate, NULL, run->tmp);
+      ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE_GRAD], ortrain_cpu_get_pool (call),
+                            at_element (plan, gates, 2 * H), r_candidate, NULL, run->tmp);
       run_rows (call, run, CALL (plan, reset_grad_rows));
     }
-  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE_GRAD], call->frame->pool, gates, run->r, NULL, run->state);
+  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE_GRAD], ortrain_cpu_get_pool (call), gates, run->r, NULL,
+                        run->state);
 }
 
 /* What is a product or a sum over all steps. */
@@ -508,7 +512,7 @@ run_weights_grad (const OrtrainKernelCall *call, RecurrentRun *run)
 {
   const RecurrentPlan *plan = run->plan;
   const gint64 H = plan->hidden, all = plan->gates * H;
-  OrtrainThreadPool *pool = call->frame->pool;
+  OrtrainThreadPool *pool = ortrain_cpu_get_pool (call);
   if (run->dx != NULL)
     {
       OrtrainCpuGemm product = plan->products[PRODUCT_DX];
@@ -563,7 +567,8 @@ grad_run (const OrtrainKernelCall *call)
       run.dp = at_element (plan, OUT (6), d * 3 * H);
       set_workspace (&run, call->workspace);
       CALL (plan, start_grad) (&run);
-      ortrain_parallel_for (call->frame->pool, plan->length * plan->batch, 64, CALL (plan, previous_rows), &run);
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->length * plan->batch, 64, CALL (plan, previous_rows),
+                            &run);
       for (gint64 s = plan->length - 1; s >= 0; s--)
         {
           run.t = plan->reverse[d] ? plan->length - 1 - s : s;

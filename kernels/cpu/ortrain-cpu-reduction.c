@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-integer-cases.h"
 #include "ortrain-cpu-lanes.h"
@@ -367,10 +368,11 @@ sweep (const OrtrainKernelCall *call, ReduceRun *run)
   gboolean single = plan->dtype == ORTRAIN_DTYPE_FLOAT32;
   gint64 size = MAX (1, plan->n_in / MAX (1, plan->n_units));
   run->identity = identity_of (run->op);
-  ortrain_parallel_for (call->frame->pool, plan->n_units, MAX (1, REDUCE_UNIT / 2 / size),
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n_units, MAX (1, REDUCE_UNIT / 2 / size),
                         single ? units_f32 : units_f64, run);
   if (plan->splits > 1)
-    ortrain_parallel_for (call->frame->pool, plan->outer_kept * plan->tiles, 4, single ? finish_f32 : finish_f64, run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer_kept * plan->tiles, 4,
+                          single ? finish_f32 : finish_f64, run);
 }
 
 static void
@@ -379,16 +381,16 @@ reduce_run (const OrtrainKernelCall *call)
   const ReducePlan *plan = call->constants;
   ReduceRun run = { .plan = plan, .op = plan->op, .x = call->inputs[0], .y = call->outputs[0] };
   run.partials = call->workspace;
-  run.accumulate = call->accumulate;
+  run.accumulate = ortrain_kernel_get_accumulate (call);
   if (plan->n_in == 0)
     {
       for (gint64 i = 0; i < plan->n_out; i++)
         {
           double v = finalize (plan, identity_of (plan->op), 0);
           if (plan->dtype == ORTRAIN_DTYPE_FLOAT32)
-            ((float *) run.y)[i] = (float) v + (call->accumulate ? ((float *) run.y)[i] : 0);
+            ((float *) run.y)[i] = (float) v + (ortrain_kernel_get_accumulate (call) ? ((float *) run.y)[i] : 0);
           else
-            ((double *) run.y)[i] = v + (call->accumulate ? ((double *) run.y)[i] : 0);
+            ((double *) run.y)[i] = v + (ortrain_kernel_get_accumulate (call) ? ((double *) run.y)[i] : 0);
         }
       return;
     }
@@ -527,8 +529,8 @@ reduce_integer_run (const OrtrainKernelCall *call)
     for (gint64 i = 0; i < plan->n_out; i++)
       store_integer (plan->dtype, run.y, i, plan->op == REDUCE_PROD ? 1 : 0);
   else
-    ortrain_parallel_for (call->frame->pool, plan->n_out, MAX (1, 16384 / MAX (1, plan->count)), reduce_integer_units,
-                          &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n_out, MAX (1, 16384 / MAX (1, plan->count)),
+                          reduce_integer_units, &run);
 }
 
 /* ---- The gradient of a product: dx[i] = dy · Π of the others, right with zeros. Inputs (dy, x[, axes]). ---- */
@@ -598,7 +600,8 @@ prod_grad_run (const OrtrainKernelCall *call)
   const ReducePlan *plan = call->constants;
   ReduceRun run = { .plan = plan, .shift = call->inputs[0], .x = call->inputs[1], .y = call->outputs[0] };
   if (plan->n_in > 0)
-    ortrain_parallel_for (call->frame->pool, plan->n_out, MAX (1, 16384 / MAX (1, plan->count)), prod_grad_units, &run);
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n_out, MAX (1, 16384 / MAX (1, plan->count)),
+                          prod_grad_units, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (prod_grad)
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include "core/ortrain-checked-private.h"
@@ -388,13 +389,13 @@ run_resize (const OrtrainKernelCall *call)
   if (r->n_out == 0)
     return;
   if (r->n_axes == 0)
-    ortrain_copy_bytes (call->frame->pool, from, call->outputs[0], r->n_bytes);
+    ortrain_copy_bytes (ortrain_cpu_get_pool (call), from, call->outputs[0], r->n_bytes);
   for (guint k = 0; k < r->n_axes; k++)
     {
       const Axis *axis = &r->axes[k];
       gpointer to = k + 1 == r->n_axes ? call->outputs[0] : buffers + (k % 2) * buffer_bytes;
       Job job = { axis, r->size, r->nearest, from, to };
-      ortrain_parallel_for (call->frame->pool, axis->outer * axis->n_out,
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), axis->outer * axis->n_out,
                             ortrain_kernel_grain (axis->inner * axis->taps * (gint64) r->size), forward_range, &job);
       from = to;
     }
@@ -410,16 +411,16 @@ run_resize_grad (const OrtrainKernelCall *call)
   guint8 *buffers = call->workspace;
   gsize buffer_bytes = ((gsize) r->buffer * r->size + 63) & ~(gsize) 63;
   if (r->n_out == 0)
-    ortrain_copy_zero (call->frame->pool, call->outputs[0], r->n_bytes);
+    ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], r->n_bytes);
   else if (r->n_axes == 0)
-    ortrain_copy_bytes (call->frame->pool, from, call->outputs[0], r->n_bytes);
+    ortrain_copy_bytes (ortrain_cpu_get_pool (call), from, call->outputs[0], r->n_bytes);
   else
     for (guint k = r->n_axes; k-- > 0;)
       {
         const Axis *axis = &r->axes[k];
         gpointer to = k == 0 ? call->outputs[0] : buffers + (k % 2) * buffer_bytes;
         Job job = { axis, r->size, FALSE, from, to };
-        ortrain_parallel_for (call->frame->pool, axis->outer,
+        ortrain_parallel_for (ortrain_cpu_get_pool (call), axis->outer,
                               ortrain_kernel_grain (axis->n_out * axis->inner * axis->taps * (gint64) r->size),
                               backward_range, &job);
         from = to;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <string.h>
@@ -176,7 +177,7 @@ typedef struct
   gconstpointer indices;
   const guint8 *updates;
   guint8 *out;
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
 } ScatterJob;
 
 static Scatter *
@@ -247,7 +248,7 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
         }
       for (gint64 j = 0; j < s->dims[s->axis]; j++, index_at += s->index_stride)
         {
-          gint64 k = ortrain_kernel_place (job->frame, job->indices, s->index_64, index_at, s->dim);
+          gint64 k = ortrain_kernel_place (job->call, job->indices, s->index_64, index_at, s->dim);
           if (G_LIKELY (k >= 0))
             s->combine (job->out + (gsize) (data_at + k * s->strides[s->axis]) * s->size,
                         job->updates + (gsize) index_at * s->size, 1);
@@ -259,9 +260,9 @@ static void
 run_scatter_elements (const OrtrainKernelCall *call)
 {
   const Scatter *s = call->constants;
-  ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call->frame };
-  ortrain_copy_bytes (call->frame->pool, call->inputs[0], call->outputs[0], s->n_bytes);
-  ortrain_parallel_for (call->frame->pool, s->lines, ortrain_kernel_grain (s->dims[s->axis] * 16),
+  ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call };
+  ortrain_copy_bytes (ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0], s->n_bytes);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), s->lines, ortrain_kernel_grain (s->dims[s->axis] * 16),
                         scatter_elements_range, &job);
 }
 
@@ -300,7 +301,7 @@ scatter_nd_range (gpointer data, gint64 begin, gint64 end, guint worker)
           gboolean valid = TRUE;
           for (guint i = 0; i < s->k && valid; i++)
             {
-              gint64 at = ortrain_kernel_place (job->frame, job->indices, s->index_64, t * s->k + i, s->tuple_dims[i]);
+              gint64 at = ortrain_kernel_place (job->call, job->indices, s->index_64, t * s->k + i, s->tuple_dims[i]);
               valid = at >= 0;
               offset += at * s->strides[i];
             }
@@ -315,9 +316,10 @@ static void
 run_scatter_nd (const OrtrainKernelCall *call)
 {
   const Scatter *s = call->constants;
-  ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call->frame };
-  ortrain_copy_bytes (call->frame->pool, call->inputs[0], call->outputs[0], s->n_bytes);
-  ortrain_parallel_for (call->frame->pool, (s->inner + s->columns - 1) / s->columns, 1, scatter_nd_range, &job);
+  ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call };
+  ortrain_copy_bytes (ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0], s->n_bytes);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), (s->inner + s->columns - 1) / s->columns, 1, scatter_nd_range,
+                        &job);
 }
 
 static const OrtrainKernel rows[] = {

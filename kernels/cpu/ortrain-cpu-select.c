@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 
 #include <string.h>
@@ -131,7 +132,7 @@ prepare_top_k (OrtrainKernelSetup *setup, GError **error)
       top->line = top_k_lines[i].line;
   if (top->line == NULL)
     return ortrain_kernel_refuse (setup, error, "the type has no order");
-  setup->workspace_bytes = (gsize) top->k * sizeof (gint64) * MAX (1, setup->n_threads);
+  setup->workspace_bytes = (gsize) top->k * sizeof (gint64) * ortrain_cpu_get_n_threads (setup);
   return TRUE;
 }
 
@@ -156,8 +157,8 @@ run_top_k (const OrtrainKernelCall *call)
   const TopK *top = call->constants;
   TopKJob job = { top, call->inputs[0], call->outputs[0], top->n_outputs > 1 ? call->outputs[1] : NULL,
                   call->workspace };
-  ortrain_parallel_for (call->frame->pool, top->outer * top->inner, ortrain_kernel_grain (top->dim * 8), top_k_range,
-                        &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), top->outer * top->inner, ortrain_kernel_grain (top->dim * 8),
+                        top_k_range, &job);
 }
 
 /* ---- OneHot: indices [outer, inner] → [outer, depth, inner] ---- */
@@ -239,7 +240,7 @@ run_one_hot (const OrtrainKernelCall *call)
   const OneHot *hot = call->constants;
   const guint8 *values = call->inputs[2];
   guint8 *y = call->outputs[0];
-  ortrain_copy_fill (call->frame->pool, y, hot->n_out, values, hot->size);
+  ortrain_copy_fill (ortrain_cpu_get_pool (call), y, hot->n_out, values, hot->size);
   for (gint64 outer = 0; outer < hot->outer; outer++)
     for (gint64 inner = 0; inner < hot->inner; inner++)
       {
@@ -317,7 +318,7 @@ run_compress_grad (const OrtrainKernelCall *call)
   const Compress *c = call->constants;
   const guint8 *dy = call->inputs[0], *condition = call->inputs[1];
   guint8 *dx = call->outputs[0];
-  ortrain_copy_zero (call->frame->pool, dx, c->out_bytes);
+  ortrain_copy_zero (ortrain_cpu_get_pool (call), dx, c->out_bytes);
   for (gint64 outer = 0; outer < c->outer; outer++)
     for (gint64 i = 0, k = 0; i < c->n_condition && k < c->kept; i++)
       if (condition[i])

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
@@ -83,7 +84,7 @@ softmax_run (const OrtrainKernelCall *call)
   gint64 size = plan->n * MIN (plan->inner, SOFTMAX_TILE);
   if (size == 0)
     return;
-  ortrain_parallel_for (call->frame->pool, plan->outer * plan->tiles, MAX (1, 16384 / size),
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->tiles, MAX (1, 16384 / size),
                         plan->dtype == ORTRAIN_DTYPE_FLOAT32 ? units_f32 : units_f64, &run);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (softmax)

@@ -25,7 +25,7 @@ typedef struct
 /* Where faults go. */
 typedef struct
 {
-  OrtrainKernelFrame *frame;
+  const OrtrainKernelCall *call;
   gint64 position; /* flat index of the tile's first element */
 } OrtrainTileEnv;
 

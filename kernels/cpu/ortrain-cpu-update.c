@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-optimizer-math.h"
+#include "cpu/ortrain-cpu-device-private.h"
 #include "provider/ortrain-update-private.h"
 
 /* Updates of many tensors in one pass: spans of a fixed size, in batches that depend on the sizes alone, so the bits
@@ -154,7 +155,7 @@ static void
 run_rule (const Rule *rule, const OrtrainKernelCall *kernel_call)
 {
   Pass pass = { rule, kernel_call->constants };
-  ortrain_parallel_for (kernel_call->frame->pool, pass.call->n_batches, 1, run_batches, &pass);
+  ortrain_parallel_for (ortrain_cpu_get_pool (kernel_call), pass.call->n_batches, 1, run_batches, &pass);
 }
 
 /* ---- norm of all gradients ---- */
@@ -209,7 +210,7 @@ static void
 run_gradient_norm (const OrtrainKernelCall *kernel_call)
 {
   const OrtrainUpdateCall *call = kernel_call->constants;
-  ortrain_parallel_for (kernel_call->frame->pool, call->n_batches, 1, norm_batches, (gpointer) call);
+  ortrain_parallel_for (ortrain_cpu_get_pool (kernel_call), call->n_batches, 1, norm_batches, (gpointer) call);
 }
 
 /* ---- SGD ---- */

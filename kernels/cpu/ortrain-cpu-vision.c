@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 #include "provider/ortrain-suppression-private.h"
 
@@ -325,8 +326,8 @@ run_grid_sample (const OrtrainKernelCall *call)
 {
   const GridSample *g = call->constants;
   GridJob job = { .g = g, .x = call->inputs[0], .grid = call->inputs[1], .y = call->outputs[0] };
-  ortrain_parallel_for (call->frame->pool, g->batch * g->n_out, ortrain_kernel_grain (g->channels * 64), sample_range,
-                        &job);
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), g->batch * g->n_out, ortrain_kernel_grain (g->channels * 64),
+                        sample_range, &job);
 }
 
 static void
@@ -340,10 +341,10 @@ run_grid_sample_grad (const OrtrainKernelCall *call)
                   .dx = call->outputs[0],
                   .dgrid = g->n_outputs > 1 ? call->outputs[1] : NULL };
   if (job.dx != NULL)
-    ortrain_parallel_for (call->frame->pool, g->batch * g->channels, ortrain_kernel_grain (g->n_out * 64),
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->batch * g->channels, ortrain_kernel_grain (g->n_out * 64),
                           sample_dx_range, &job);
   if (job.dgrid != NULL)
-    ortrain_parallel_for (call->frame->pool, g->batch * g->n_out, ortrain_kernel_grain (g->channels * 64),
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), g->batch * g->n_out, ortrain_kernel_grain (g->channels * 64),
                           sample_dgrid_range, &job);
 }
 

@@ -173,8 +173,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
   setup->outputs = operands + n_inputs;
   setup->n_inputs = n_inputs;
   setup->n_outputs = n_outputs;
-  setup->n_threads = MAX (self->request->n_threads, 1);
-  setup->fixed_partition = self->request->fixed_partition;
+  setup->provider = self->request->provider;
   if (!ortrain_kernel_prepare (info->kernel, setup, error))
     {
       g_autofree char *text = ortrain_node_describe (node);

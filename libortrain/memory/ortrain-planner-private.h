@@ -65,8 +65,6 @@ typedef struct
 typedef struct
 {
   const OrtrainProvider *provider;
-  guint n_threads;
-  gboolean fixed_partition;
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
 } OrtrainPlanRequest;
 

@@ -35,12 +35,12 @@ gboolean ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpoi
 void ortrain_update_set_reset_states (OrtrainUpdateSet *self);
 
 /* The Euclidean norm of all gradients together. Not finite when any gradient is not. */
-double ortrain_update_set_norm (OrtrainUpdateSet *self, OrtrainThreadPool *pool);
+double ortrain_update_set_norm (OrtrainUpdateSet *self, const OrtrainKernelContext *context);
 
 /* Moves all parameters. step counts from 1; factor: of the schedule, on the learning rate. Checked before anything is
  * changed, for the library's own optimizers. */
-gboolean ortrain_update_set_run (OrtrainUpdateSet *self, OrtrainThreadPool *pool, guint64 step, double factor,
-                                 double gradient_scale, GError **error);
+gboolean ortrain_update_set_run (OrtrainUpdateSet *self, const OrtrainKernelContext *context, guint64 step,
+                                 double factor, double gradient_scale, GError **error);
 
 /* After a run of one of the library's own optimizers: the first parameter with numbers that are not finite, or -1. */
 gint ortrain_update_set_find_broken (OrtrainUpdateSet *self);

@@ -76,10 +76,12 @@ cut_into_spans (OrtrainUpdateSet *self)
 static const OrtrainKernel *
 find_kernel (const OrtrainProvider *provider, const char *op_type, OrtrainDType dtype, GError **error)
 {
-  const OrtrainKernel *kernel = provider->find_kernel (provider, "org.ortrain", op_type, dtype);
+  const OrtrainOperand operand = { .dtype = dtype };
+  const OrtrainKernel *kernel = provider->klass->find_kernel (provider, "org.ortrain", op_type, &operand, 1, NULL, 0);
   if (kernel == NULL)
-    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "provider %s has no kernel %s for %s",
-                 provider->name, op_type, ortrain_dtype_get_name (dtype));
+    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                 "The provider '%s' has no kernel for %s on %s", provider->klass->name, op_type,
+                 ortrain_dtype_get_name (dtype));
   return kernel;
 }
 
@@ -271,12 +273,11 @@ ortrain_update_set_reset_states (OrtrainUpdateSet *self)
 }
 
 double
-ortrain_update_set_norm (OrtrainUpdateSet *self, OrtrainThreadPool *pool)
+ortrain_update_set_norm (OrtrainUpdateSet *self, const OrtrainKernelContext *context)
 {
   if (self->n == 0)
     return 0;
-  OrtrainKernelFrame frame = { .pool = pool };
-  OrtrainKernelCall call = { .constants = &self->call, .frame = &frame };
+  OrtrainKernelCall call = { .constants = &self->call, .context = context };
   self->norm_kernel->run (&call);
   double sum = 0;
   for (guint i = 0; i < self->call.n_spans; i++)
@@ -344,7 +345,7 @@ update_at_home (gpointer data)
 }
 
 gboolean
-ortrain_update_set_run (OrtrainUpdateSet *self, OrtrainThreadPool *pool, guint64 step, double factor,
+ortrain_update_set_run (OrtrainUpdateSet *self, const OrtrainKernelContext *context, guint64 step, double factor,
                         double gradient_scale, GError **error)
 {
   if (self->n == 0)
@@ -381,8 +382,7 @@ ortrain_update_set_run (OrtrainUpdateSet *self, OrtrainThreadPool *pool, guint64
       self->call.gradient_scale = gradient_scale;
       self->call.step = (double) step;
       memcpy (self->call.factors, description.factors, sizeof description.factors);
-      OrtrainKernelFrame frame = { .pool = pool };
-      OrtrainKernelCall call = { .constants = &self->call, .frame = &frame };
+      OrtrainKernelCall call = { .constants = &self->call, .context = context };
       self->kernel->run (&call);
       return TRUE;
     }

@@ -4,15 +4,15 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-philox-private.h"
-#include "core/ortrain-thread-pool-private.h"
 #include "tensor/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
 
 /* A kernel is a stateless pair. prepare sees types, shapes and attributes and may refuse, with a GError; run gets raw
- * addresses, and neither allocates, nor locks, nor touches a GObject, nor fails for a reason that prepare could have
- * found. Kernels see operators in their newest form only (see OrtrainOpDef.upgrade), and shapes as numbers. */
+ * addresses in the memory of its device, and neither allocates, nor locks, nor touches a GObject, nor waits for the
+ * device, nor fails for a reason that prepare could have found. Kernels see operators in their newest form only (see
+ * OrtrainOpDef.upgrade), and shapes as numbers. */
 
 /* The physical order of a value's elements. dims are in ONNX's order in any case. */
 typedef enum
@@ -33,7 +33,9 @@ typedef struct
 } OrtrainOperand;
 
 typedef struct _OrtrainKernel OrtrainKernel;
+typedef struct _OrtrainKernelCall OrtrainKernelCall;
 typedef struct _OrtrainProvider OrtrainProvider;
+typedef struct _OrtrainStream OrtrainStream;
 
 #define ORTRAIN_KERNEL_MAX_OUTPUTS 64
 
@@ -48,8 +50,7 @@ typedef struct
   const OrtrainOperand *inputs;        /* [n_inputs] */
   const OrtrainOperand *outputs;       /* [n_outputs] */
   guint n_inputs, n_outputs;
-  guint n_threads;          /* of the pool that run will get */
-  gboolean fixed_partition; /* cut library calls by shape alone: same bits at any number of threads */
+  const OrtrainProvider *provider; /* of the device that will run it */
 
   /* out, zero before the call */
   gsize workspace_bytes;
@@ -70,47 +71,60 @@ typedef enum
   ORTRAIN_FAULT_LIBRARY, /* a library call failed: value is its code */
 } OrtrainFaultCode;
 
+/* The first fault of a run, in the memory of the device; the host reads a copy of it when it waits anyway. */
 typedef struct
 {
   OrtrainFaultCode code;
+  guint32 step;    /* of the plan: whose kernel it was */
   gint64 position; /* flat index of the element */
   gint64 value;
   gint64 limit;
-  gint64 item; /* the row of the batch that it came with, -1: not known; kernels leave it alone */
 } OrtrainFault;
+
+/* The scalars of a step, in the memory of the device, written by one copy before its first kernel: a captured range of
+ * calls stays valid when they change. */
+typedef struct
+{
+  guint64 seed;
+  guint32 step;                 /* training steps before this one; with seed and node number it keys random numbers */
+  guint32 accumulate_gradients; /* gradients are added to what is there: not the first micro-batch of an update */
+} OrtrainStepBlock;
 
 /* What all calls of one run of a program share. */
 typedef struct
 {
-  OrtrainThreadPool *pool; /* the CPU's "stream" */
-  guint64 seed;
-  guint32 step;
-  gboolean accumulate_gradients; /* gradients are added to what is there: not the first micro-batch of an update */
-  OrtrainFault fault;            /* first fault of the run */
-} OrtrainKernelFrame;
+  OrtrainStream *stream;
+  const OrtrainStepBlock *step; /* address in the memory of the device */
+  OrtrainFault *fault;          /* address in the memory of the device */
+} OrtrainKernelContext;
 
-typedef struct
+typedef void (*OrtrainKernelRunFunc) (const OrtrainKernelCall *call);
+
+struct _OrtrainKernelCall
 {
+  OrtrainKernelRunFunc run;
   const void *const *inputs; /* [n_inputs], NULL where absent */
   void *const *outputs;      /* [n_outputs], NULL where not wanted */
   void *workspace;           /* workspace_bytes, aligned to 64 */
   gconstpointer constants;
+  guint32 plan_step;   /* for faults */
   guint32 node_number; /* for random numbers: the same for a node and its recomputation */
-  guint64 accumulate;  /* bit k: output k is added to what is there; only where can_accumulate allows it */
-  OrtrainKernelFrame *frame;
-} OrtrainKernelCall;
+  guint64 accumulates; /* bit k: output k is added to what is there; only where can_accumulate allows it */
+  guint64 lands;       /* bit k: it is if the step block says that gradients are */
+  const OrtrainKernelContext *context;
+};
 
 typedef gboolean (*OrtrainKernelPrepareFunc) (OrtrainKernelSetup *setup, GError **error);
-typedef void (*OrtrainKernelRunFunc) (const OrtrainKernelCall *call);
 
 struct _OrtrainKernel
 {
   const char *op_type;
   const char *domain;
-  OrtrainDTypeSet dtypes; /* of the deciding operand: input 0 if present, else output 0. 0: any */
+  OrtrainDTypeSet dtypes; /* of the first operand: input 0 if present, else output 0. 0: any */
   OrtrainKernelPrepareFunc prepare;
   OrtrainKernelRunFunc run;
   guint32 flags;
+  OrtrainDTypeSet output_dtypes; /* of output 0. 0: any */
 };
 
 enum
@@ -135,22 +149,31 @@ typedef struct
   extern const OrtrainKernelTable ORTRAIN_KERNEL_TABLE_NAME (family, ORTRAIN_CPU_ISA);                                 \
   const OrtrainKernelTable ORTRAIN_KERNEL_TABLE_NAME (family, ORTRAIN_CPU_ISA) = { (rows), G_N_ELEMENTS (rows) }
 
-static inline void
-ortrain_kernel_fault (OrtrainKernelFrame *frame, OrtrainFaultCode code, gint64 position, gint64 value, gint64 limit)
+/* Bit k: this run adds output k to what is there. For kernels on the host. */
+static inline guint64
+ortrain_kernel_get_accumulate (const OrtrainKernelCall *call)
 {
-  /* Several threads may come here at once; whoever is first tells, whole. Read after the threads have joined. */
+  return call->accumulates | (call->lands != 0 && call->context->step->accumulate_gradients ? call->lands : 0);
+}
+
+/* For kernels on the host. Several threads may come here at once; whoever is first reports, whole. */
+static inline void
+ortrain_kernel_fault (const OrtrainKernelCall *call, OrtrainFaultCode code, gint64 position, gint64 value, gint64 limit)
+{
+  OrtrainFault *fault = call->context->fault;
   OrtrainFaultCode none = ORTRAIN_FAULT_NONE;
-  if (!__atomic_compare_exchange_n (&frame->fault.code, &none, code, FALSE, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+  if (!__atomic_compare_exchange_n (&fault->code, &none, code, FALSE, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     return;
-  frame->fault.position = position;
-  frame->fault.value = value;
-  frame->fault.limit = limit;
+  fault->step = call->plan_step;
+  fault->position = position;
+  fault->value = value;
+  fault->limit = limit;
 }
 
 static inline void
-ortrain_kernel_fault_number (OrtrainKernelFrame *frame, guint input, double number)
+ortrain_kernel_fault_number (const OrtrainKernelCall *call, guint input, double number)
 {
   gint64 bits;
   memcpy (&bits, &number, sizeof bits);
-  ortrain_kernel_fault (frame, ORTRAIN_FAULT_NUMBER, input, bits, 0);
+  ortrain_kernel_fault (call, ORTRAIN_FAULT_NUMBER, input, bits, 0);
 }

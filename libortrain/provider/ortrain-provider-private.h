@@ -3,27 +3,90 @@
 
 #include "provider/ortrain-kernel-private.h"
 
-/* What an execution provider gives: memory, copies, streams, kernels. The CPU implements all of it, streams as the
- * trivial case, so that the executor has one path. */
+#include <gio/gio.h>
+
+/* What an execution provider gives: memory, copies, streams, events, kernels. All that differs from device to device is
+ * said here, and the CPU is the simplest instance of it: its streams run at once, its memory is the host's. */
+
+typedef enum
+{
+  ORTRAIN_MEMORY_SPACE_DEVICE, /* what kernels read and write */
+  ORTRAIN_MEMORY_SPACE_HOST,   /* of the host, from and to which the device copies while the host does other things */
+  ORTRAIN_N_MEMORY_SPACES,
+} OrtrainMemorySpace;
+
+/* A point in the work of a stream. */
+typedef struct _OrtrainEvent OrtrainEvent;
+/* A range of calls that the device starts as one. */
+typedef struct _OrtrainCapture OrtrainCapture;
+
+typedef struct
+{
+  const char *name;    /* "cpu" */
+  gboolean reads_host; /* kernels read the host's memory, and the host reads the device's: nothing is copied */
+  gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns */
+
+  void (*free_provider) (OrtrainProvider *self);
+
+  /* Kernels. Only the types of the operands are looked at. */
+  const OrtrainKernel *(*find_kernel) (const OrtrainProvider *self, const char *domain, const char *op_type,
+                                       const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs,
+                                       guint n_outputs);
+  /* Whether the kernel of fused element-wise operators computes this one. */
+  gboolean (*can_fuse) (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype);
+
+  /* Memory, zeroed. NULL with DEVICE_ERROR_NO_MEMORY, which says how much is needed and how much is free. */
+  gpointer (*allocate) (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
+  void (*free) (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
+  void (*get_memory) (const OrtrainProvider *self, guint64 *total, guint64 *available);
+
+  /* Streams: what is submitted to one runs in order, and not before the host goes on. */
+  gboolean (*new_stream) (OrtrainProvider *self, OrtrainStream **stream, GError **error);
+  void (*free_stream) (OrtrainProvider *self, OrtrainStream *stream);
+  /* Between any two spaces. The source of a copy from ordinary memory of the host may change at once. */
+  gboolean (*copy) (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, gconstpointer source,
+                    gsize n_bytes, GError **error);
+  gboolean (*fill) (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, guint8 byte, gsize n_bytes,
+                    GError **error);
+  OrtrainEvent *(*new_event) (OrtrainProvider *self, GError **error);
+  void (*free_event) (OrtrainProvider *self, OrtrainEvent *event);
+  gboolean (*record) (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error);
+  gboolean (*wait_event) (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error);
+  /* The host waits until all that was submitted has run. */
+  gboolean (*wait) (OrtrainProvider *self, OrtrainStream *stream, GError **error);
+
+  /* Calls, in order. A device that runs them at once stops behind the first fault, and when cancelled, with
+   * G_IO_ERROR_CANCELLED; others may run on, with results that nobody uses. */
+  gboolean (*submit) (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
+                      GCancellable *cancellable, GError **error);
+  /* NULL: the device gains nothing by it. */
+  OrtrainCapture *(*capture) (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls,
+                              guint n_calls, GError **error);
+  gboolean (*launch) (OrtrainProvider *self, OrtrainStream *stream, OrtrainCapture *capture, GError **error);
+  void (*free_capture) (OrtrainProvider *self, OrtrainCapture *capture);
+} OrtrainProviderClass;
+
+/* A device as a session uses it. Reference counted. */
 struct _OrtrainProvider
 {
-  const char *name; /* "cpu" */
-  const OrtrainKernel *(*find_kernel) (const OrtrainProvider *self, const char *domain, const char *op_type,
-                                       OrtrainDType dtype);
-  gpointer (*allocate) (const OrtrainProvider *self, gsize n_bytes, GError **error); /* aligned to 4096, zeroed */
-  void (*free) (const OrtrainProvider *self, gpointer address, gsize n_bytes);
-  gboolean (*copy_to_device) (const OrtrainProvider *self, gpointer to, gconstpointer from, gsize n_bytes,
-                              GError **error);
-  gboolean (*copy_to_host) (const OrtrainProvider *self, gpointer to, gconstpointer from, gsize n_bytes,
-                            GError **error);
-  gboolean (*synchronize) (const OrtrainProvider *self, OrtrainKernelFrame *frame, GError **error);
-  guint64 (*get_total_memory) (const OrtrainProvider *self);
-  guint64 (*get_free_memory) (const OrtrainProvider *self);
+  const OrtrainProviderClass *klass;
+  gatomicrefcount ref_count;
 };
 
-const OrtrainProvider *ortrain_provider_get_cpu (void); /* defined by kernels/cpu, built in */
+typedef struct
+{
+  guint n_threads;          /* of the CPU; 0: one per core that the process may use */
+  gboolean fixed_partition; /* work is cut by shapes alone: the same bits at any number of threads */
+} OrtrainProviderOptions;
 
-/* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and type) when there is none.
+/* The one place that knows providers by name. NULL, "auto": the best there is. */
+OrtrainProvider *ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error);
+/* Runs on the calling thread, in the host's memory, for what is evaluated while a plan is made. Transfer none. */
+OrtrainProvider *ortrain_provider_get_host (void);
+OrtrainProvider *ortrain_provider_ref (OrtrainProvider *self);
+void ortrain_provider_unref (OrtrainProvider *self);
+
+/* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) when there is none.
  */
 const OrtrainKernel *ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                                             const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs,
@@ -31,3 +94,5 @@ const OrtrainKernel *ortrain_provider_find (const OrtrainProvider *self, const c
 
 /* Calls the kernel's prepare, if it has one. When that refuses, nothing is left in the setup. */
 gboolean ortrain_kernel_prepare (const OrtrainKernel *kernel, OrtrainKernelSetup *setup, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainProvider, ortrain_provider_unref)

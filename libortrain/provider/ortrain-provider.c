@@ -3,22 +3,47 @@
 
 #include "core/ortrain-text-private.h"
 
+OrtrainProvider *ortrain_provider_new_cpu (const OrtrainProviderOptions *options); /* built in: kernels/cpu */
+
+OrtrainProvider *
+ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error)
+{
+  if (name == NULL || g_str_equal (name, "auto") || g_str_equal (name, "cpu"))
+    return ortrain_provider_new_cpu (options);
+  g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
+               "There is no provider '%s'; this build has 'cpu'", ortrain_text_show (name));
+  return NULL;
+}
+
+OrtrainProvider *
+ortrain_provider_ref (OrtrainProvider *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+ortrain_provider_unref (OrtrainProvider *self)
+{
+  if (g_atomic_ref_count_dec (&self->ref_count))
+    self->klass->free_provider (self);
+}
+
 const OrtrainKernel *
 ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                        const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs,
                        GError **error)
 {
-  OrtrainDType dtype = ORTRAIN_DTYPE_UNDEFINED;
-  if (n_inputs > 0)
-    dtype = inputs[0].dtype;
+  const OrtrainKernel *kernel = self->klass->find_kernel (self, domain, op_type, inputs, n_inputs, outputs, n_outputs);
+  if (kernel != NULL)
+    return kernel;
+  OrtrainDType dtype = n_inputs > 0 ? inputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
   if (dtype == ORTRAIN_DTYPE_UNDEFINED && n_outputs > 0)
     dtype = outputs[0].dtype;
-  const OrtrainKernel *kernel = self->find_kernel (self, domain, op_type, dtype);
-  if (kernel == NULL)
-    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                 "The provider '%s' has no kernel for %s%s%s on %s", self->name, ortrain_text_show (domain),
-                 domain[0] != '\0' ? "::" : "", ortrain_text_show (op_type), ortrain_dtype_get_name (dtype));
-  return kernel;
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
+               "The provider '%s' has no kernel for %s%s%s on %s", self->klass->name, ortrain_text_show (domain),
+               domain[0] != '\0' ? "::" : "", ortrain_text_show (op_type), ortrain_dtype_get_name (dtype));
+  return NULL;
 }
 
 gboolean

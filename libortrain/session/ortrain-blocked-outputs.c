@@ -15,7 +15,8 @@ needs_no_kernel (const OrtrainNode *node)
 OrtrainBlock
 ortrain_node_find_block (const OrtrainNode *node)
 {
-  const OrtrainProvider *provider = ortrain_provider_get_cpu ();
+  /* What a device lacks runs on the host. */
+  const OrtrainProvider *provider = ortrain_provider_get_host ();
   if (ortrain_ops_lookup (node->domain, node->op_type) == NULL)
     return (OrtrainBlock){
       .reason = "the operator is not known",
@@ -27,7 +28,9 @@ ortrain_node_find_block (const OrtrainNode *node)
     return (OrtrainBlock){ NULL };
   const OrtrainValue *first = ortrain_node_input (node, 0), *output = ortrain_node_output (node, 0);
   const OrtrainDType dtype = first != NULL ? first->dtype : output != NULL ? output->dtype : ORTRAIN_DTYPE_UNDEFINED;
-  if (!needs_no_kernel (node) && provider->find_kernel (provider, node->domain, node->op_type, dtype) == NULL)
+  const OrtrainOperand operand = { .dtype = dtype };
+  if (!needs_no_kernel (node) &&
+      provider->klass->find_kernel (provider, node->domain, node->op_type, &operand, 1, NULL, 0) == NULL)
     return (OrtrainBlock){
       .reason = "there is no kernel for this operator and type",
       .hint = ortrain_dtype_is_floating (dtype) ? "export the model in float32" : "",

@@ -12,10 +12,10 @@
  * graph) over one arena. Externally synchronised: one call at a time. */
 typedef struct _OrtrainExecutor OrtrainExecutor;
 
-/* One block of memory, grown (never moved while a program runs) to what the largest plan so far needs; programs are
- * re-based when it moves. Reference counted. */
+/* One block of the device's memory, grown (never while a program runs) to what the largest plan so far needs; programs
+ * are re-based when it moves. Reference counted. */
 typedef struct _OrtrainStepArena OrtrainStepArena;
-OrtrainStepArena *ortrain_step_arena_new (const OrtrainProvider *provider);
+OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider);
 void ortrain_step_arena_unref (OrtrainStepArena *self);
 gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
 
@@ -24,15 +24,13 @@ typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, 
 
 typedef struct
 {
-  const OrtrainProvider *provider;
-  OrtrainThreadPool *pool;
-  gboolean fixed_partition;
-  gboolean training; /* phases, outputs stay in the arena */
+  OrtrainExecution *execution; /* lives longer than the executor */
+  gboolean training;           /* phases, outputs stay in the arena */
   OrtrainStepArena *arena;
   OrtrainResolveFunc resolve;
   gpointer resolve_data;
   /* Passes over the graph once its shapes are numbers (fusion, layouts, …); may be NULL. */
-  gboolean (*optimize) (OrtrainGraph *graph, GError **error);
+  gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
   guint max_plans; /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
 
@@ -48,9 +46,10 @@ OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the
 OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
 /* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED.
- * A fault becomes SESSION_ERROR_INDEX with node, position and value. */
-gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFrame *frame,
-                               GCancellable *cancellable, GError **error);
+ * A fault becomes SESSION_ERROR_INDEX with node, position and value; item is then the row of the batch that it came
+ * with, -1: not known; may be NULL. */
+gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainStepBlock *step,
+                               GCancellable *cancellable, gint64 *item, GError **error);
 /* Graph outputs after a run: as new tensors (arena outputs are copied; REGION_OUTPUT ones are handed over). */
 OrtrainTensorDict *ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error);
 /* Bind an output to the caller's memory before a run (I/O binding); the tensor's type and shape must fit. */
@@ -61,8 +60,10 @@ void ortrain_executor_clear_outputs (OrtrainExecutor *self);
 void ortrain_executor_release_feeds (OrtrainExecutor *self);
 /* Bytes that the session holds from step to step, told to all plans, present and future. */
 void ortrain_executor_set_persistent (OrtrainExecutor *self, OrtrainCategory category, gsize bytes);
-/* Address of a graph value of the current plan (the loss, say), NULL when it was folded away or fused. */
-gconstpointer ortrain_executor_peek (OrtrainExecutor *self, const char *value_name);
+/* Copies a graph value of the current plan (the loss, say) to the host. SESSION_ERROR_STATE when it was folded away or
+ * fused. */
+gboolean ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
+                                GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExecutor, ortrain_executor_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepArena, ortrain_step_arena_unref)

@@ -12,17 +12,17 @@
 struct _OrtrainStepArena
 {
   gatomicrefcount ref_count;
-  const OrtrainProvider *provider;
+  OrtrainProvider *provider;
   gpointer address;
   gsize size;
 };
 
 OrtrainStepArena *
-ortrain_step_arena_new (const OrtrainProvider *provider)
+ortrain_step_arena_new (OrtrainProvider *provider)
 {
   OrtrainStepArena *self = g_new0 (OrtrainStepArena, 1);
   g_atomic_ref_count_init (&self->ref_count);
-  self->provider = provider;
+  self->provider = ortrain_provider_ref (provider);
   return self;
 }
 
@@ -38,7 +38,8 @@ ortrain_step_arena_unref (OrtrainStepArena *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
-  self->provider->free (self->provider, self->address, self->size);
+  self->provider->klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->address, self->size);
+  ortrain_provider_unref (self->provider);
   g_free (self);
 }
 
@@ -54,17 +55,22 @@ arena_address (OrtrainStepArena *self)
   return self->address;
 }
 
-/* At least n_bytes; what was in it is lost when it grows. DEVICE_ERROR_NO_MEMORY leaves it as it was. */
+/* At least n_bytes; what was in it is lost when it grows, as the smaller block is given back first. When that fails
+ * there is none, until the next plan that fits. */
 static gboolean
 arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error)
 {
+  const OrtrainProviderClass *klass = self->provider->klass;
   if (n_bytes <= self->size)
     return TRUE;
-  gpointer address = self->provider->allocate (self->provider, n_bytes, error);
-  if (address == NULL)
-    return FALSE;
-  self->provider->free (self->provider, self->address, self->size);
-  self->address = address;
+  klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->address, self->size);
+  self->size = 0;
+  self->address = klass->allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
+  if (self->address == NULL)
+    {
+      g_prefix_error (error, "The arena of a step: ");
+      return FALSE;
+    }
   self->size = n_bytes;
   return TRUE;
 }
@@ -102,6 +108,7 @@ struct _OrtrainExecutor
 {
   OrtrainGraph *graph;
   OrtrainExecutorConfig config;
+  OrtrainProvider *provider; /* of the execution */
   Input *inputs;
   guint n_inputs;
   Output *outputs;
@@ -134,9 +141,8 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   self->config = *config;
   if (self->config.max_plans == 0)
     self->config.max_plans = DEFAULT_MAX_PLANS;
-  if (self->config.pool != NULL)
-    ortrain_thread_pool_ref (self->config.pool);
-  self->config.arena = config->arena != NULL ? arena_ref (config->arena) : ortrain_step_arena_new (config->provider);
+  self->provider = ortrain_execution_get_provider (config->execution);
+  self->config.arena = config->arena != NULL ? arena_ref (config->arena) : ortrain_step_arena_new (self->provider);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
@@ -183,7 +189,6 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_ptr_array_unref (self->entries);
   g_array_unref (self->key);
   ortrain_step_arena_unref (self->config.arena);
-  g_clear_pointer (&self->config.pool, ortrain_thread_pool_unref);
   g_object_unref (self->graph);
   g_free (self);
 }
@@ -362,19 +367,17 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
         }
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
-  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, error)))
+  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error)))
     return NULL;
   const OrtrainPlanRequest request = {
-    .provider = self->config.provider,
-    .n_threads = self->config.pool != NULL ? ortrain_thread_pool_get_n_threads (self->config.pool) : 1,
-    .fixed_partition = self->config.fixed_partition,
+    .provider = self->provider,
     .keep_outputs_in_arena = self->config.training,
   };
   Entry *entry = g_new0 (Entry, 1);
   entry->plan = ortrain_planner_plan (graph, &request, error);
   if (entry->plan != NULL)
     {
-      entry->program = ortrain_program_new (entry->plan);
+      entry->program = ortrain_program_new (entry->plan, ortrain_execution_peek_context (self->config.execution));
       if (resolve_persistent (self, entry, error))
         {
           find_rows (self, entry);
@@ -426,10 +429,7 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
   if (entry == NULL)
     return FALSE;
   if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
-    {
-      g_prefix_error (error, "the arena of a step: ");
-      return FALSE;
-    }
+    return FALSE;
   entry->stamp = ++self->clock;
   if (self->current != entry)
     for (guint k = 0; k < self->n_outputs; k++)
@@ -548,8 +548,8 @@ place_outputs (OrtrainExecutor *self, GError **error)
 }
 
 gboolean
-ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFrame *frame, GCancellable *cancellable,
-                      GError **error)
+ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainStepBlock *step,
+                      GCancellable *cancellable, gint64 *item, GError **error)
 {
   Entry *entry = self->current;
   if (entry == NULL)
@@ -557,20 +557,19 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFr
       g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been fed");
       return FALSE;
     }
-  /* The arena may have grown for another program since the bind. */
+  /* The arena may have grown for another program since the bind, or failed to. */
+  if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+    return FALSE;
   ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
   if (phase == ORTRAIN_PHASE_FORWARD && !place_outputs (self, error))
     return FALSE;
-  if (frame->pool == NULL)
-    frame->pool = self->config.pool;
 
   guint first_backward = ortrain_memory_plan_get_first_backward_step (entry->plan);
   guint n_steps = ortrain_memory_plan_get_n_steps (entry->plan);
   guint first = phase == ORTRAIN_PHASE_FORWARD ? 0 : first_backward;
   guint end = phase == ORTRAIN_PHASE_FORWARD ? first_backward : n_steps;
-  if (!ortrain_program_run (entry->program, first, end, frame, cancellable, error))
-    return FALSE;
-  if (!self->config.provider->synchronize (self->config.provider, frame, error))
+  if (!ortrain_execution_begin (self->config.execution, step, error) ||
+      !ortrain_program_run (entry->program, first, end, self->config.execution, cancellable, item, error))
     return FALSE;
   for (guint i = 0; i < self->n_inputs; i++)
     if (self->inputs[i].fed != NULL && !ortrain_tensor_check_file (self->inputs[i].fed, error))
@@ -580,18 +579,20 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, OrtrainKernelFr
       }
 
   /* Bound outputs that are an input, a constant, or a second name for another output. */
+  gboolean copied = FALSE;
   for (guint k = 0; k < self->n_outputs; k++)
     {
       Output *output = &self->outputs[k];
       guint32 row = entry->output_rows[k];
       if (row == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
         continue;
-      if (!self->config.provider->copy_to_host (self->config.provider, ortrain_tensor_peek_writable (output->bound),
-                                                ortrain_program_get_address (entry->program, row),
-                                                ortrain_tensor_get_n_bytes (output->bound), error))
+      if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (output->bound),
+                                   ortrain_program_get_address (entry->program, row),
+                                   ortrain_tensor_get_n_bytes (output->bound), error))
         return FALSE;
+      copied = TRUE;
     }
-  return TRUE;
+  return !copied || ortrain_execution_wait (self->config.execution, NULL, error);
 }
 
 OrtrainTensorDict *
@@ -619,13 +620,15 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
       if (tensor == NULL)
         {
           tensor = new_output_tensor (&values[row], error);
-          if (tensor == NULL || !self->config.provider->copy_to_host (
-                                    self->config.provider, ortrain_tensor_peek_writable (tensor),
-                                    ortrain_program_get_address (entry->program, row), values[row].bytes, error))
+          if (tensor == NULL ||
+              !ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (tensor),
+                                       ortrain_program_get_address (entry->program, row), values[row].bytes, error))
             return NULL;
         }
       ortrain_tensor_dict_set (dict, output->name, tensor);
     }
+  if (!ortrain_execution_wait (self->config.execution, NULL, error))
+    return NULL;
   return g_steal_pointer (&dict);
 }
 
@@ -655,12 +658,22 @@ ortrain_executor_clear_outputs (OrtrainExecutor *self)
     g_clear_object (&self->outputs[k].bound);
 }
 
-gconstpointer
-ortrain_executor_peek (OrtrainExecutor *self, const char *value_name)
+gboolean
+ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
+                       GError **error)
 {
-  if (self->current == NULL)
-    return NULL;
-  OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->current->plan);
-  guint32 row = ortrain_memory_plan_find_row (self->current->plan, ortrain_graph_find_value (graph, value_name));
-  return row != G_MAXUINT32 ? ortrain_program_get_address (self->current->program, row) : NULL;
+  const Entry *entry = self->current;
+  guint32 row = G_MAXUINT32;
+  if (entry != NULL)
+    row = ortrain_memory_plan_find_row (
+        entry->plan, ortrain_graph_find_value (ortrain_memory_plan_peek_graph (entry->plan), value_name));
+  gconstpointer address = row != G_MAXUINT32 ? ortrain_program_get_address (entry->program, row) : NULL;
+  if (address == NULL || ortrain_memory_plan_peek_values (entry->plan, NULL)[row].bytes != n_bytes)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The plan does not compute '%s'",
+                   ortrain_text_show (value_name));
+      return FALSE;
+    }
+  return ortrain_execution_read (self->config.execution, destination, address, n_bytes, error) &&
+         ortrain_execution_wait (self->config.execution, NULL, error);
 }

@@ -35,7 +35,7 @@ struct _OrtrainInferenceSession
   OrtrainGraph *graph;
   char **outputs; /* that are computed; NULL: all */
   GMutex mutex;   /* held while a program runs */
-  OrtrainThreadPool *pool;
+  OrtrainExecution *execution;
   OrtrainExecutor *executor;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
   OrtrainMemoryPlan *plan;       /* of the last run */
@@ -82,7 +82,7 @@ ortrain_inference_session_dispose (GObject *object)
   lock (self);
   self->disposed = TRUE;
   g_clear_pointer (&self->executor, ortrain_executor_free);
-  g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
+  g_clear_pointer (&self->execution, ortrain_execution_free);
   g_clear_object (&self->plan);
   g_clear_object (&self->graph);
   GThreadPool *worker = g_steal_pointer (&self->worker);
@@ -167,9 +167,7 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
   if (optimize && !ortrain_optimize_symbolic_graph (copy, error))
     return NULL;
   const OrtrainExecutorConfig config = {
-    .provider = ortrain_provider_get_cpu (),
-    .pool = self->pool,
-    .fixed_partition = ortrain_session_options_get_deterministic (self->options),
+    .execution = self->execution,
     .optimize = optimize ? ortrain_optimize_static_graph : NULL,
     .max_plans = ortrain_session_options_get_max_plans (self->options),
   };
@@ -262,7 +260,13 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   self->outputs = g_strdupv ((char **) outputs);
   self->seed = ortrain_session_options_get_seed (defaults);
   self->print_memory = ortrain_session_options_get_print_memory (defaults);
-  self->pool = ortrain_thread_pool_new (ortrain_session_options_get_threads (defaults));
+  const OrtrainProviderOptions provider_options = {
+    .n_threads = ortrain_session_options_get_threads (defaults),
+    .fixed_partition = ortrain_session_options_get_deterministic (defaults),
+  };
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open (NULL, &provider_options, error);
+  if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
+    return NULL;
   self->executor = make_executor (self, source, &self->graph, error);
   return self->executor != NULL && ortrain_model_check_files (model, error) ? g_steal_pointer (&self) : NULL;
 }
@@ -393,7 +397,7 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph, given, error);
   if (feeds == NULL)
     return FALSE;
-  OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = self->n_runs };
+  const OrtrainStepBlock step = { .seed = self->seed, .step = self->n_runs };
   g_autoptr (GError) local_error = NULL;
   guint n_plans = ortrain_executor_get_n_plans (self->executor);
   ortrain_executor_clear_outputs (self->executor);
@@ -414,10 +418,17 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
       g_clear_object (&self->plan);
       if (!check_known_feeds (self, feeds, error))
         return FALSE;
+      OrtrainHostContext context;
+      OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+      if (provider->klass->reads_host)
+        ortrain_host_context_init (&context, provider, ortrain_execution_get_stream (self->execution));
+      else
+        ortrain_host_context_init (&context, ortrain_provider_get_host (), NULL);
+      context.step = step;
       g_autoptr (OrtrainTensorDict) outputs =
-          ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, &local_error);
+          ortrain_interpreter_run (self->graph, feeds, &context, cancellable, &local_error);
       if (outputs == NULL && bind_without_declarations (self, feeds, &local_error))
-        outputs = ortrain_interpreter_run (self->graph, feeds, &frame, cancellable, &local_error);
+        outputs = ortrain_interpreter_run (self->graph, feeds, &context, cancellable, &local_error);
       gboolean ok = outputs != NULL && ortrain_model_check_files (self->model, &local_error);
       for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds) && ok; i++)
         ok = ortrain_tensor_check_file (ortrain_tensor_dict_get_tensor (feeds, i), &local_error);
@@ -455,7 +466,7 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
                                        ortrain_tensor_dict_get_tensor (bound, k), error))
       return FALSE;
   g_set_object (&self->plan, ortrain_executor_get_plan (self->executor));
-  gboolean ok = ortrain_executor_run (self->executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
+  gboolean ok = ortrain_executor_run (self->executor, ORTRAIN_PHASE_FORWARD, &step, cancellable, NULL, error);
   ortrain_executor_release_feeds (self->executor);
   if (!ok || !ortrain_model_check_files (self->model, error)) /* weights are read where the file is mapped */
     return FALSE;

@@ -4,10 +4,10 @@
 #include <gio/gio.h>
 
 #include "graph/ortrain-graph-private.h"
-#include "provider/ortrain-provider-private.h"
+#include "provider/ortrain-host-context-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 /* Runs a graph node by node, each value in a tensor of its own: for graphs whose shapes depend on computed data, for
  * which no plan can be made before they run. */
-OrtrainTensorDict *ortrain_interpreter_run (OrtrainGraph *graph, OrtrainTensorDict *feeds, OrtrainKernelFrame *frame,
+OrtrainTensorDict *ortrain_interpreter_run (OrtrainGraph *graph, OrtrainTensorDict *feeds, OrtrainHostContext *context,
                                             GCancellable *cancellable, GError **error);

@@ -8,7 +8,7 @@
 #include "transform/ortrain-evaluate-private.h"
 
 static gboolean
-run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainKernelFrame *frame, GError **error)
+run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainHostContext *context, GError **error)
 {
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
   g_autofree OrtrainTensor **inputs = g_new0 (OrtrainTensor *, n_inputs + 1);
@@ -38,7 +38,7 @@ run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainKernelFrame *frame, GE
         ortrain_value_set_content (output, NULL, -1);
       }
   gboolean ok = ortrain_ops_infer_node (node, error);
-  if (ok && !ortrain_evaluate_node (node, inputs, outputs, frame, error))
+  if (ok && !ortrain_evaluate_node (node, inputs, outputs, context, error))
     ok = FALSE;
   for (guint k = 0; ok && k < n_outputs; k++)
     {
@@ -77,7 +77,7 @@ release_inputs (const OrtrainNode *node, guint32 *left)
 }
 
 OrtrainTensorDict *
-ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, OrtrainKernelFrame *frame,
+ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, OrtrainHostContext *context,
                          GCancellable *cancellable, GError **error)
 {
   g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source, NULL);
@@ -113,7 +113,7 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
           counted = FALSE;
           continue;
         }
-      if (!run_node (node, source, frame, error))
+      if (!run_node (node, source, context, error))
         return NULL;
       if (counted)
         release_inputs (node, left);

@@ -28,4 +28,4 @@ gboolean ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer ad
  * row of the batch that brought it in, -1 if no input did. NULL: all values are finite this time, or the step could not
  * be run again. */
 char *ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *config, OrtrainTensorDict *feeds,
-                                  OrtrainPhase phase, const OrtrainKernelFrame *frame, guint64 n_updates, gint64 *item);
+                                  OrtrainPhase phase, const OrtrainStepBlock *step, guint64 n_updates, gint64 *item);

@@ -223,7 +223,7 @@ describe_chain (const Trace *trace, guint32 row, gint64 *item)
 }
 
 static char *
-trace_run (Trace *trace, OrtrainPhase phase, OrtrainKernelFrame *frame, gint64 *item)
+trace_run (Trace *trace, OrtrainPhase phase, OrtrainExecution *execution, gint64 *item)
 {
   guint n_values, n_steps;
   trace->values = ortrain_memory_plan_peek_values (trace->plan, &n_values);
@@ -243,7 +243,7 @@ trace_run (Trace *trace, OrtrainPhase phase, OrtrainKernelFrame *frame, gint64 *
   for (guint s = 0; s < end; s++)
     {
       const OrtrainPlanStep *step = &trace->steps[s];
-      if (!ortrain_program_run (trace->program, s, s + 1, frame, NULL, NULL))
+      if (!ortrain_program_run (trace->program, s, s + 1, execution, NULL, NULL, NULL))
         return NULL;
       for (guint k = 0; k < step->n_outputs; k++)
         {
@@ -268,7 +268,7 @@ trace_run (Trace *trace, OrtrainPhase phase, OrtrainKernelFrame *frame, gint64 *
 
 char *
 ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *config, OrtrainTensorDict *feeds,
-                            OrtrainPhase phase, const OrtrainKernelFrame *frame, guint64 n_updates, gint64 *item)
+                            OrtrainPhase phase, const OrtrainStepBlock *step, guint64 n_updates, gint64 *item)
 {
   OrtrainExecutorConfig plain = *config;
   plain.arena = NULL;    /* one of its own, which goes with it */
@@ -278,11 +278,12 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
   g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &plain, NULL);
   if (executor == NULL || !ortrain_executor_bind (executor, feeds, NULL, NULL))
     return NULL;
-  OrtrainKernelFrame own = *frame;
-  own.pool = config->pool;
+  OrtrainStepBlock own = *step;
   own.accumulate_gradients = FALSE;
+  if (!ortrain_execution_begin (config->execution, &own, NULL))
+    return NULL;
   Trace trace = { .plan = ortrain_executor_get_plan (executor),
                   .program = ortrain_executor_peek_program (executor),
                   .n_updates = n_updates };
-  return trace_run (&trace, phase, &own, item);
+  return trace_run (&trace, phase, config->execution, item);
 }

@@ -3,6 +3,7 @@
 
 #include "memory/ortrain-planner-private.h"
 #include "optim/ortrain-update-set-private.h"
+#include "session/ortrain-execution-private.h"
 #include "session/ortrain-training-graph-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
@@ -25,7 +26,7 @@ typedef struct
 
 typedef struct
 {
-  const OrtrainProvider *provider;
+  OrtrainExecution *execution; /* lives longer than the store */
   guint8 *block;
   gsize block_bytes;
   gsize bytes[ORTRAIN_CATEGORY_OUTPUT + 1]; /* aligned, by category; their sum is block_bytes */
@@ -46,7 +47,7 @@ typedef struct
 
 /* Takes the block and copies the contents of the file into it. */
 OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer,
-                                                    const OrtrainProvider *provider, GError **error);
+                                                    OrtrainExecution *execution, GError **error);
 void ortrain_parameter_store_free (OrtrainParameterStore *self);
 
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);

@@ -150,11 +150,12 @@ lay_out (OrtrainParameterStore *self, GError **error)
 }
 
 OrtrainParameterStore *
-ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, const OrtrainProvider *provider,
+ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, OrtrainExecution *execution,
                              GError **error)
 {
+  OrtrainProvider *provider = ortrain_execution_get_provider (execution);
   g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
-  self->provider = provider;
+  self->execution = execution;
   self->n_parameters = graph->parameters->len;
   self->n_buffers = graph->buffers->len;
   self->parameters = g_new0 (OrtrainStored, self->n_parameters + 1);
@@ -186,7 +187,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
     self->parameters[i].states = g_new0 (gpointer, ortrain_update_set_get_n_states (self->updates) + 1);
   if (!lay_out (self, error))
     return NULL;
-  self->block = provider->allocate (provider, self->block_bytes, error);
+  self->block = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block_bytes, error);
   if (self->block == NULL)
     {
       g_prefix_error (error, "parameters, gradients and optimizer state: ");
@@ -199,16 +200,16 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
     {
       OrtrainStored *stored = &self->parameters[i];
       OrtrainTensor *initial = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-      if (!provider->copy_to_device (provider, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes,
-                                     error) ||
+      if (!ortrain_execution_write (execution, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes,
+                                    error) ||
           !ortrain_update_set_place (self->updates, i, stored->address, stored->gradient, stored->states, error))
         return NULL;
     }
   for (guint i = 0; i < self->n_buffers; i++)
     {
       OrtrainTensor *initial = g_array_index (graph->buffers, OrtrainTrainedTensor, i).initial;
-      if (!provider->copy_to_device (provider, self->buffers[i].address, ortrain_tensor_peek_unaligned (initial),
-                                     self->buffers[i].bytes, error))
+      if (!ortrain_execution_write (execution, self->buffers[i].address, ortrain_tensor_peek_unaligned (initial),
+                                    self->buffers[i].bytes, error))
         return NULL;
     }
   ortrain_update_set_reset_states (self->updates);
@@ -223,7 +224,10 @@ ortrain_parameter_store_free (OrtrainParameterStore *self)
     return;
   ortrain_update_set_free (self->updates);
   if (self->block != NULL)
-    self->provider->free (self->provider, self->block, self->block_bytes);
+    {
+      OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+      provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
+    }
   for (guint i = 0; i < self->n_parameters; i++)
     {
       g_free (self->parameters[i].dims);

@@ -4,13 +4,6 @@
 #include "core/ortrain-mapped-file-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
-typedef struct
-{
-  OrtrainKernelRunFunc run;
-  OrtrainKernelCall call;
-  guint64 accumulates, lands;
-} Call;
-
 struct _OrtrainProgram
 {
   OrtrainMemoryPlan *plan;
@@ -19,9 +12,9 @@ struct _OrtrainProgram
   const guint32 *operands;
   guint n_values, n_steps, n_operands;
 
-  Call *calls;         /* [n_steps] */
-  gpointer *addresses; /* [n_operands]: what the calls point into */
-  gpointer *places;    /* [n_values]: of roots */
+  OrtrainKernelCall *calls; /* [n_steps] */
+  gpointer *addresses;      /* [n_operands]: what the calls point into */
+  gpointer *places;         /* [n_values]: of roots */
   gpointer arena;
 
   /* Operands by root, so that binding an address touches only what changes. */
@@ -33,14 +26,14 @@ struct _OrtrainProgram
 static char nothing[64] __attribute__ ((aligned (64)));
 
 OrtrainProgram *
-ortrain_program_new (OrtrainMemoryPlan *plan)
+ortrain_program_new (OrtrainMemoryPlan *plan, const OrtrainKernelContext *context)
 {
   OrtrainProgram *self = g_new0 (OrtrainProgram, 1);
   self->plan = g_object_ref (plan);
   self->values = ortrain_memory_plan_peek_values (plan, &self->n_values);
   self->steps = ortrain_memory_plan_peek_steps (plan, &self->n_steps);
   self->operands = ortrain_memory_plan_peek_operands (plan, &self->n_operands);
-  self->calls = g_new0 (Call, self->n_steps + 1);
+  self->calls = g_new0 (OrtrainKernelCall, self->n_steps + 1);
   self->addresses = g_new0 (gpointer, self->n_operands + 1);
   self->places = g_new0 (gpointer, self->n_values + 1);
   self->first_slot = g_new0 (guint32, self->n_values + 2);
@@ -62,15 +55,16 @@ ortrain_program_new (OrtrainMemoryPlan *plan)
   for (guint s = 0; s < self->n_steps; s++)
     {
       const OrtrainPlanStep *step = &self->steps[s];
-      Call *call = &self->calls[s];
-      call->run = step->kernel->run;
-      call->accumulates = step->accumulates;
-      call->lands = step->lands;
-      call->call = (OrtrainKernelCall){
+      self->calls[s] = (OrtrainKernelCall){
+        .run = step->kernel->run,
         .inputs = (const void *const *) (self->addresses + step->first_operand),
         .outputs = self->addresses + step->first_operand + step->n_inputs,
         .constants = step->constants,
+        .plan_step = s,
         .node_number = step->node->number,
+        .accumulates = step->accumulates,
+        .lands = step->lands,
+        .context = context,
       };
     }
   for (guint32 i = 0; i < self->n_values; i++)
@@ -128,29 +122,26 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena)
     }
   for (guint s = 0; s < self->n_steps; s++)
     if (self->steps[s].workspace != G_MAXUINT32)
-      self->calls[s].call.workspace = self->places[self->steps[s].workspace];
+      self->calls[s].workspace = self->places[self->steps[s].workspace];
 }
 
 gboolean
-ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainKernelFrame *frame, GCancellable *cancellable,
-                     GError **error)
+ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainExecution *execution,
+                     GCancellable *cancellable, gint64 *item, GError **error)
 {
-  frame->fault.code = ORTRAIN_FAULT_NONE;
-  frame->fault.item = -1;
+  OrtrainFault fault;
+  if (item != NULL)
+    *item = -1;
   ortrain_mapped_file_guard_thread ();
-  for (guint s = first; s < end; s++)
+  if (!ortrain_execution_submit (execution, self->calls + first, end - first, cancellable, error))
     {
-      Call *call = &self->calls[s];
-      if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
-        return FALSE;
-      call->call.frame = frame;
-      call->call.accumulate = call->accumulates | (frame->accumulate_gradients ? call->lands : 0);
-      call->run (&call->call);
-      if (G_UNLIKELY (frame->fault.code != ORTRAIN_FAULT_NONE))
-        {
-          ortrain_evaluate_set_fault (error, self->steps[s].node, &frame->fault);
-          return FALSE;
-        }
+      ortrain_execution_wait (execution, NULL, NULL);
+      return FALSE;
     }
-  return TRUE;
+  if (!ortrain_execution_wait (execution, &fault, error))
+    return FALSE;
+  if (G_LIKELY (fault.code == ORTRAIN_FAULT_NONE))
+    return TRUE;
+  ortrain_evaluate_set_fault (error, self->steps[fault.step].node, &fault, item);
+  return FALSE;
 }

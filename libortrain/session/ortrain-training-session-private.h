@@ -26,7 +26,7 @@ struct _OrtrainTrainingSession
   OrtrainTrainingOptions *options;
   OrtrainTrainingGraph *graph; /* NULL: not made by a constructor, or disposed of */
   OrtrainParameterStore *store;
-  OrtrainThreadPool *pool;
+  OrtrainExecution *execution;
   OrtrainStepArena *arena;
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
   OrtrainTrainingGraph *declared_graph; /* NULL, or `graph` is one without the file's declarations, and this is the

@@ -43,31 +43,31 @@ normalize (double value)
 static gboolean
 read_loss (OrtrainTrainingSession *self, double *loss, GError **error)
 {
-  gconstpointer address = ortrain_executor_peek (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], self->graph->loss);
-  if (address == NULL)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "the loss is not computed by the plan");
-      return FALSE;
-    }
-  *loss = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64 ? *(const double *) address : *(const float *) address;
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  if (self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64)
+    return ortrain_executor_read (executor, self->graph->loss, loss, sizeof *loss, error);
+  float single;
+  if (!ortrain_executor_read (executor, self->graph->loss, &single, sizeof single, error))
+    return FALSE;
+  *loss = single;
   return TRUE;
 }
 
 /* What a training step is run with, again too. */
-static OrtrainKernelFrame
-make_frame (OrtrainTrainingSession *self)
+static OrtrainStepBlock
+make_step (OrtrainTrainingSession *self)
 {
-  return (OrtrainKernelFrame){ .pool = self->pool, .seed = self->seed, .step = (guint32) self->n_train_steps };
+  return (OrtrainStepBlock){ .seed = self->seed, .step = (guint32) self->n_train_steps };
 }
 
 static gboolean
-run_phases (OrtrainTrainingSession *self, OrtrainKernelFrame *frame, GCancellable *cancellable, double *loss,
+run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *cancellable, double *loss,
             GError **error)
 {
-  frame->accumulate_gradients = self->n_accumulated > 0;
+  step->accumulate_gradients = self->n_accumulated > 0;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, frame, cancellable,
-                             error) ||
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, step, cancellable,
+                             &self->failed_item, error) ||
       !read_loss (self, loss, error))
     return FALSE;
   if (!isfinite (*loss))
@@ -90,8 +90,8 @@ run_phases (OrtrainTrainingSession *self, OrtrainKernelFrame *frame, GCancellabl
    */
   if (self->n_accumulated == 0)
     self->has_gradients = FALSE;
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_BACKWARD, frame,
-                             self->n_accumulated == 0 ? cancellable : NULL, error))
+  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_BACKWARD, step,
+                             self->n_accumulated == 0 ? cancellable : NULL, &self->failed_item, error))
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
   self->has_gradients = TRUE;
@@ -103,11 +103,11 @@ run_phases (OrtrainTrainingSession *self, OrtrainKernelFrame *frame, GCancellabl
 
 static char *
 explain (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *feeds, OrtrainPhase phase,
-         const OrtrainKernelFrame *frame)
+         const OrtrainStepBlock *step)
 {
   OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
   ortrain_parameter_store_save_buffers (self->store);
-  char *text = ortrain_non_finite_explain (graph, &config, feeds, phase, frame, self->n_updates, &self->failed_item);
+  char *text = ortrain_non_finite_explain (graph, &config, feeds, phase, step, self->n_updates, &self->failed_item);
   ortrain_parameter_store_restore_buffers (self->store);
   return text;
 }
@@ -116,17 +116,17 @@ char *
 ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, NULL);
-  OrtrainKernelFrame frame = make_frame (self);
-  frame.step--; /* the training step was counted already */
-  return feeds != NULL ? explain (self, self->graph->training, feeds, ORTRAIN_PHASE_BACKWARD, &frame) : NULL;
+  OrtrainStepBlock step = make_step (self);
+  step.step--; /* the training step was counted already */
+  return feeds != NULL ? explain (self, self->graph->training, feeds, ORTRAIN_PHASE_BACKWARD, &step) : NULL;
 }
 
 char *
 ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->evaluation_loss, inputs, NULL);
-  OrtrainKernelFrame frame = make_frame (self);
-  return feeds != NULL ? explain (self, self->graph->evaluation_loss, feeds, ORTRAIN_PHASE_FORWARD, &frame) : NULL;
+  OrtrainStepBlock step = make_step (self);
+  return feeds != NULL ? explain (self, self->graph->evaluation_loss, feeds, ORTRAIN_PHASE_FORWARD, &step) : NULL;
 }
 
 gboolean
@@ -189,10 +189,10 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
 
   double loss = NAN;
   GError *local_error = NULL;
-  OrtrainKernelFrame frame = make_frame (self);
+  OrtrainStepBlock step = make_step (self);
   self->in_step = TRUE;
   ortrain_parameter_store_save_buffers (self->store);
-  gboolean ok = run_phases (self, &frame, cancellable, &loss, &local_error);
+  gboolean ok = run_phases (self, &step, cancellable, &loss, &local_error);
   if (ok && !ortrain_model_check_files (self->model, &local_error))
     {
       /* frozen weights are read where the file is mapped: the gradients cannot be trusted, those of the steps before,
@@ -205,11 +205,10 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
     {
       ortrain_model_explain_error (self->model, &local_error);
       ortrain_parameter_store_restore_buffers (self->store);
-      self->failed_item = frame.fault.item;
     }
   if (g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
     {
-      g_autofree char *reason = explain (self, self->graph->training, feeds, ORTRAIN_PHASE_FORWARD, &frame);
+      g_autofree char *reason = explain (self, self->graph->training, feeds, ORTRAIN_PHASE_FORWARD, &step);
       if (reason != NULL)
         {
           g_autofree char *message = g_steal_pointer (&local_error->message);
@@ -310,7 +309,8 @@ run_update (OrtrainTrainingSession *self, double factor, double scale, GError **
   const gboolean custom = ortrain_update_set_is_custom (self->store->updates);
   if (custom)
     ortrain_parameter_store_save_update (self->store);
-  gboolean ok = ortrain_update_set_run (self->store->updates, self->pool, self->n_updates + 1, factor, scale, error);
+  gboolean ok = ortrain_update_set_run (self->store->updates, ortrain_execution_peek_context (self->execution),
+                                        self->n_updates + 1, factor, scale, error);
   if (!custom)
     return ok;
   if (ok && ortrain_training_options_get_stop_on_nan (self->options) &&
@@ -364,7 +364,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_UPDATE);
   if (max_norm > 0)
     {
-      norm = ortrain_update_set_norm (self->store->updates, self->pool) * scale;
+      norm = ortrain_update_set_norm (self->store->updates, ortrain_execution_peek_context (self->execution)) * scale;
       g_mutex_lock (&self->lock);
       self->last_gradient_norm = normalize (norm);
       g_mutex_unlock (&self->lock);
@@ -488,12 +488,10 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
   if (feeds == NULL || !bind (self, run, graph, feeds, error))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
-  OrtrainKernelFrame frame = { .pool = self->pool, .seed = self->seed, .step = (guint32) self->n_train_steps };
+  const OrtrainStepBlock step = make_step (self);
   self->in_step = TRUE;
-  gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, error);
+  gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &step, cancellable, &self->failed_item, error);
   self->in_step = FALSE;
-  if (!ok)
-    self->failed_item = frame.fault.item;
   ok = ok && ortrain_model_check_files (self->model, error);
   OrtrainTensorDict *outputs = ok ? ortrain_executor_take_outputs (executor, error) : NULL;
   ortrain_executor_release_feeds (executor);

@@ -127,9 +127,7 @@ OrtrainExecutorConfig
 ortrain_training_session_get_config (OrtrainTrainingSession *self)
 {
   return (OrtrainExecutorConfig){
-    .provider = ortrain_provider_get_cpu (),
-    .pool = self->pool,
-    .fixed_partition = ortrain_training_options_get_deterministic (self->options),
+    .execution = self->execution,
     .training = TRUE,
     .arena = self->arena,
     .resolve = ortrain_parameter_store_resolve,
@@ -250,7 +248,6 @@ get_graph (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 static gboolean
 make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
-  const OrtrainProvider *provider = ortrain_provider_get_cpu ();
   g_autoptr (OrtrainGraph) model_graph = get_graph (model, options, error);
   if (model_graph == NULL)
     return FALSE;
@@ -266,8 +263,15 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
       ortrain_training_options_set_optimizer (options, optimizer);
     }
   self->seed = ortrain_training_options_get_seed (options);
-  self->pool = ortrain_thread_pool_new (ortrain_training_options_get_threads (options));
-  self->store = ortrain_parameter_store_new (graph, ortrain_training_options_get_optimizer (options), provider, error);
+  const OrtrainProviderOptions provider_options = {
+    .n_threads = ortrain_training_options_get_threads (options),
+    .fixed_partition = ortrain_training_options_get_deterministic (options),
+  };
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open (NULL, &provider_options, error);
+  if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
+    return FALSE;
+  self->store =
+      ortrain_parameter_store_new (graph, ortrain_training_options_get_optimizer (options), self->execution, error);
   if (self->store == NULL)
     return FALSE;
   self->arena = ortrain_step_arena_new (provider);
@@ -549,7 +553,7 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&graph, ortrain_training_graph_free);
   g_clear_pointer (&self->declared_graph, ortrain_training_graph_free);
-  g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
+  g_clear_pointer (&self->execution, ortrain_execution_free);
   g_atomic_int_set (&self->busy, 0);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);

@@ -23,7 +23,7 @@ find_fed_indices (const OrtrainNode *node)
 
 /* Where an element stands: "[3, 2] of target 'labels'". */
 static char *
-describe_fed (const OrtrainValue *value, OrtrainFault *fault)
+describe_fed (const OrtrainValue *value, const OrtrainFault *fault, gint64 *item)
 {
   gint64 dims[ORTRAIN_MAX_RANK], position[ORTRAIN_MAX_RANK], rest = fault->position;
   if (!ortrain_value_get_static_dims (value, dims))
@@ -38,17 +38,17 @@ describe_fed (const OrtrainValue *value, OrtrainFault *fault)
   if (rest != 0)
     return NULL;
   if (value->rank > 0)
-    fault->item = position[0];
+    *item = position[0];
   g_autofree char *index = ortrain_shape_to_string (position, (gsize) value->rank);
   return g_strdup_printf ("%s of %s '%s'", index, value->role == ORTRAIN_ROLE_TARGET ? "target" : "input",
                           ortrain_text_show (value->name));
 }
 
 static void
-set_index_fault (GError **error, const OrtrainNode *node, const char *text, OrtrainFault *fault)
+set_index_fault (GError **error, const OrtrainNode *node, const char *text, const OrtrainFault *fault, gint64 *item)
 {
   const OrtrainValue *fed = find_fed_indices (node), *first = ortrain_node_input (node, 0);
-  g_autofree char *where = fed != NULL ? describe_fed (fed, fault) : NULL;
+  g_autofree char *where = fed != NULL ? describe_fed (fed, fault, item) : NULL;
   if (where == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
                  "%s: the index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT
@@ -67,15 +67,18 @@ set_index_fault (GError **error, const OrtrainNode *node, const char *text, Ortr
 }
 
 void
-ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, OrtrainFault *fault)
+ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const OrtrainFault *fault, gint64 *item)
 {
+  gint64 unused;
+  item = item != NULL ? item : &unused;
+  *item = -1;
   g_autofree char *text = ortrain_node_describe (node);
   switch (fault->code)
     {
     case ORTRAIN_FAULT_NONE:
       break;
     case ORTRAIN_FAULT_INDEX:
-      set_index_fault (error, node, text, fault);
+      set_index_fault (error, node, text, fault, item);
       break;
     case ORTRAIN_FAULT_NUMBER:
       {
@@ -112,7 +115,7 @@ describe_operand (OrtrainOperand *operand, OrtrainTensor *tensor, gboolean conte
 }
 
 static gboolean
-run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainKernelFrame *frame,
+run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainHostContext *context,
             guint64 max_operations, guint64 *operations, GError **error)
 {
   const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
@@ -156,8 +159,8 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
   if (nothing)
     return TRUE;
 
-  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), node->domain, node->op_type, in,
-                                                       n_inputs, out, n_outputs, error);
+  const OrtrainKernel *kernel =
+      ortrain_provider_find (context->provider, node->domain, node->op_type, in, n_inputs, out, n_outputs, error);
   if (kernel == NULL)
     {
       g_autofree char *text = ortrain_node_describe (node);
@@ -173,7 +176,7 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
     .outputs = out,
     .n_inputs = n_inputs,
     .n_outputs = n_outputs,
-    .n_threads = frame->pool != NULL ? ortrain_thread_pool_get_n_threads (frame->pool) : 1,
+    .provider = context->provider,
   };
   if (!ortrain_kernel_prepare (kernel, &setup, error))
     {
@@ -211,14 +214,14 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
         .workspace = workspace != NULL ? ortrain_tensor_peek_writable (workspace) : NULL,
         .constants = setup.constants,
         .node_number = node->number,
-        .frame = frame,
+        .context = &context->context,
       };
-      frame->fault.code = ORTRAIN_FAULT_NONE;
+      context->fault.code = ORTRAIN_FAULT_NONE;
       ortrain_mapped_file_guard_thread ();
       kernel->run (&call);
-      if (frame->fault.code != ORTRAIN_FAULT_NONE)
+      if (context->fault.code != ORTRAIN_FAULT_NONE)
         {
-          ortrain_evaluate_set_fault (error, node, &frame->fault);
+          ortrain_evaluate_set_fault (error, node, &context->fault, NULL);
           ok = FALSE;
         }
     }
@@ -228,10 +231,10 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
 }
 
 static gboolean
-evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainKernelFrame *frame,
+evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs, OrtrainHostContext *context,
           guint64 max_operations, guint64 *operations, GError **error)
 {
-  OrtrainKernelFrame own = { 0 };
+  OrtrainHostContext own;
   const guint n_outputs = node->outputs->len;
   memset (outputs, 0, n_outputs * sizeof *outputs);
   OrtrainTensor *x = node->inputs->len > 0 ? inputs[0] : NULL;
@@ -258,7 +261,14 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outpu
       ok = outputs[0] != NULL;
     }
   else
-    ok = run_kernel (node, inputs, outputs, frame != NULL ? frame : &own, max_operations, operations, error);
+    {
+      if (context == NULL)
+        {
+          ortrain_host_context_init (&own, ortrain_provider_get_host (), NULL);
+          context = &own;
+        }
+      ok = run_kernel (node, inputs, outputs, context, max_operations, operations, error);
+    }
   for (guint k = 0; k < n_outputs && !ok; k++)
     g_clear_object (&outputs[k]);
   return ok;
@@ -266,10 +276,10 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outpu
 
 gboolean
 ortrain_evaluate_node (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outputs,
-                       OrtrainKernelFrame *frame, GError **error)
+                       OrtrainHostContext *context, GError **error)
 {
   guint64 operations;
-  return evaluate (node, inputs, outputs, frame, G_MAXUINT64, &operations, error);
+  return evaluate (node, inputs, outputs, context, G_MAXUINT64, &operations, error);
 }
 
 gboolean

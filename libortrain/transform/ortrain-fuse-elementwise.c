@@ -78,7 +78,7 @@ adds_a_product (const OrtrainNode *node)
 }
 
 static gboolean
-is_fusable (const OrtrainNode *node)
+is_fusable (const OrtrainNode *node, const OrtrainProvider *provider)
 {
   gint64 dims[ORTRAIN_MAX_RANK];
   const OrtrainValue *output = ortrain_node_output (node, 0);
@@ -89,11 +89,7 @@ is_fusable (const OrtrainNode *node)
   const OrtrainValue *first = ortrain_node_input (node, 0);
   if (first == NULL)
     return FALSE;
-  /* operators that the chain's kernel knows are those that it runs alone too */
-  const OrtrainProvider *cpu = ortrain_provider_get_cpu ();
-  const OrtrainKernel *chain = cpu->find_kernel (cpu, ORTRAIN_DOMAIN, ORTRAIN_OP_CHAIN, first->dtype);
-  const OrtrainKernel *alone = cpu->find_kernel (cpu, node->domain, node->op_type, first->dtype);
-  if (chain == NULL || alone == NULL || alone->run != chain->run)
+  if (!provider->klass->can_fuse (provider, node->domain, node->op_type, first->dtype))
     return FALSE;
   for (guint i = 0; i < node->inputs->len; i++)
     {
@@ -422,10 +418,10 @@ bypass_expand (OrtrainNode *node)
 }
 
 static void
-bypass_expands (OrtrainGraph *graph)
+bypass_expands (OrtrainGraph *graph, const OrtrainProvider *provider)
 {
   for (guint n = 0; n < graph->nodes->len; n++)
-    if (is_fusable (graph->nodes->pdata[n]))
+    if (is_fusable (graph->nodes->pdata[n], provider))
       bypass_expand (graph->nodes->pdata[n]);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint n = graph->nodes->len; n-- > 0;)
@@ -439,9 +435,9 @@ bypass_expands (OrtrainGraph *graph)
 }
 
 gboolean
-ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
+ortrain_fuse_elementwise (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
-  bypass_expands (graph);
+  bypass_expands (graph, provider);
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   Fusion fusion = { .graph = graph, .n = graph->nodes->len };
@@ -460,7 +456,7 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, GError **error)
       fusion.n_barriers[p + 1] = fusion.n_barriers[p] + (node->op == NULL || (node->op->flags & ORTRAIN_OP_CONTROL));
     }
   for (guint p = 0; p < fusion.n; p++)
-    fusion.places[p].fusable = is_fusable (fusion.places[p].node);
+    fusion.places[p].fusable = is_fusable (fusion.places[p].node, provider);
 
   for (guint p = 0; p < fusion.n; p++)
     {

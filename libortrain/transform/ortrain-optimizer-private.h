@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/ortrain-graph-private.h"
+#include "provider/ortrain-provider-private.h"
 
 /* The lists that order the passes. ORTRAIN_DISABLE_PASSES, a list of names with commas or "all", leaves passes out (for
  * tests and for finding faults; none of them changes what is computed beyond rounding). */
@@ -10,8 +11,8 @@
 gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error);
 /* Once the gradient is built; shapes may be symbolic. */
 gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error);
-/* Once shapes are numbers (the executor's callback). */
-gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, GError **error);
+/* Once shapes are numbers (the executor's callback). provider: that will run it. */
+gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
 
 /* transform/ortrain-merge-equal.c: nodes of one phase that compute the same from the same become one. */
 gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);

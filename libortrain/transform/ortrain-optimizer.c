@@ -9,6 +9,7 @@ typedef struct
 {
   const char *name;
   gboolean (*run) (OrtrainGraph *graph, GError **error);
+  gboolean (*run_for) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error); /* or this */
 } Pass;
 
 static gboolean
@@ -43,12 +44,12 @@ static const Pass static_passes[] = {
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
-  { "fuse-elementwise", ortrain_fuse_elementwise },
+  { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
   { "remove-dead", remove_dead },
 };
 
 static gboolean
-run (const Pass *passes, guint n, OrtrainGraph *graph, GError **error)
+run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
   const char *list = g_getenv ("ORTRAIN_DISABLE_PASSES");
   g_auto (GStrv) disabled = g_strsplit (list != NULL ? list : "", ",", -1);
@@ -57,7 +58,7 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, GError **error)
     {
       if (none || g_strv_contains ((const char *const *) disabled, passes[i].name))
         continue;
-      if (!passes[i].run (graph, error))
+      if (!(passes[i].run != NULL ? passes[i].run (graph, error) : passes[i].run_for (graph, provider, error)))
         {
           g_prefix_error (error, "%s: ", passes[i].name);
           return FALSE;
@@ -69,17 +70,17 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, GError **error)
 gboolean
 ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error)
 {
-  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, error);
+  return run (symbolic_passes, G_N_ELEMENTS (symbolic_passes), graph, NULL, error);
 }
 
 gboolean
 ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error)
 {
-  return run (gradient_passes, G_N_ELEMENTS (gradient_passes), graph, error);
+  return run (gradient_passes, G_N_ELEMENTS (gradient_passes), graph, NULL, error);
 }
 
 gboolean
-ortrain_optimize_static_graph (OrtrainGraph *graph, GError **error)
+ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
-  return run (static_passes, G_N_ELEMENTS (static_passes), graph, error);
+  return run (static_passes, G_N_ELEMENTS (static_passes), graph, provider, error);
 }

@@ -5,6 +5,8 @@
  * SHAPES is a file like conv-shapes.txt. The figure is the best of several runs; the multiplications counted are those
  * that the kernel does, padding left out where it leaves it out. oneDNN's figure includes the reorders between the plain
  * layout and the one that its primitive chooses, as a training step would have to do them. */
+#include "cpu/ortrain-cpu-device-private.h"
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "provider/ortrain-provider-private.h"
 
@@ -42,6 +44,12 @@ typedef enum
 } Implementation;
 
 /* One thread is timed by what it had of its core: other programs may be running. */
+static guint
+count_threads (OrtrainProvider *provider)
+{
+  return ortrain_thread_pool_get_n_threads (((OrtrainCpuProvider *) provider)->pool);
+}
+
 static double
 now (guint n_threads)
 {
@@ -211,7 +219,7 @@ run_own (gpointer data)
 }
 
 static double
-time_own (const Shape *shape, Product product, OrtrainThreadPool *pool, double seconds, double *flops,
+time_own (const Shape *shape, Product product, OrtrainProvider *provider, double seconds, double *flops,
           gsize *workspace_bytes)
 {
   g_autoptr (GError) error = NULL;
@@ -228,7 +236,7 @@ time_own (const Shape *shape, Product product, OrtrainThreadPool *pool, double s
   const char *const names[] = { "Conv", shape->transposed ? "ConvTranspose" : "ConvGradInput", "ConvGradWeight" };
   const char *op_type = names[product], *domain = strstr (op_type, "Grad") != NULL ? "org.ortrain" : "";
   const OrtrainKernel *kernel =
-      ortrain_provider_find (ortrain_provider_get_cpu (), domain, op_type, inputs, 2, &output, 1, &error);
+      ortrain_provider_find (ortrain_provider_get_host (), domain, op_type, inputs, 2, &output, 1, &error);
   OrtrainKernelSetup setup = { .op_type = op_type,
                                .domain = domain,
                                .attributes = attributes,
@@ -236,7 +244,7 @@ time_own (const Shape *shape, Product product, OrtrainThreadPool *pool, double s
                                .outputs = &output,
                                .n_inputs = 2,
                                .n_outputs = 1,
-                               .n_threads = ortrain_thread_pool_get_n_threads (pool) };
+                               .provider = provider };
   if (kernel == NULL || !kernel->prepare (&setup, &error))
     {
       fprintf (stderr, "%s: %s\n", shape->text, error->message);
@@ -244,14 +252,15 @@ time_own (const Shape *shape, Product product, OrtrainThreadPool *pool, double s
     }
   void *memory[] = { new_floats (inputs[0].n_elements), new_floats (inputs[1].n_elements),
                      new_floats (output.n_elements), new_floats ((gint64) (setup.workspace_bytes / sizeof (float))) };
-  OrtrainKernelFrame frame = { .pool = pool };
+  OrtrainHostContext context;
+  init_context (&context, provider);
   OwnRun run = { kernel,
                  { .inputs = (const void *const *) memory,
                    .outputs = &memory[2],
                    .workspace = memory[3],
                    .constants = setup.constants,
-                   .frame = &frame } };
-  double best = best_of (run_own, &run, setup.n_threads, seconds);
+                   .context = &context.context } };
+  double best = best_of (run_own, &run, count_threads (provider), seconds);
   for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
     free (memory[i]);
   if (setup.constants_free != NULL)
@@ -438,7 +447,7 @@ get_product (const Shape *shape, guint i)
 }
 
 static int
-serve (GArray *shapes, OrtrainThreadPool *pool)
+serve (GArray *shapes, OrtrainProvider *provider)
 {
   guint index, product, implementation;
   double seconds, flops = 0;
@@ -448,10 +457,9 @@ serve (GArray *shapes, OrtrainThreadPool *pool)
       if (index >= shapes->len || product > 2)
         return 1;
       const Shape *shape = &g_array_index (shapes, Shape, index);
-      double ms =
-          implementation == IMPLEMENTATION_OWN
-              ? time_own (shape, get_product (shape, product), pool, seconds, &flops, &bytes)
-              : time_library (shape, get_product (shape, product), ortrain_thread_pool_get_n_threads (pool), seconds);
+      double ms = implementation == IMPLEMENTATION_OWN
+                      ? time_own (shape, get_product (shape, product), provider, seconds, &flops, &bytes)
+                      : time_library (shape, get_product (shape, product), count_threads (provider), seconds);
       printf ("%.6f\n", ms < G_MAXDOUBLE ? ms : 0.0);
       fflush (stdout);
     }
@@ -467,9 +475,9 @@ main (int argc, char **argv)
       return 1;
     }
   g_autoptr (GArray) shapes = read_shapes (argv[1]);
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (argc > 2 ? (guint) atoi (argv[2]) : 1);
+  g_autoptr (OrtrainProvider) provider = new_cpu (argc > 2 ? (guint) atoi (argv[2]) : 1);
   if (argc > 3 && g_str_equal (argv[3], "--serve"))
-    return serve (shapes, pool);
+    return serve (shapes, provider);
   for (guint i = 0; i < shapes->len; i++)
     {
       const Shape *shape = &g_array_index (shapes, Shape, i);
@@ -477,8 +485,8 @@ main (int argc, char **argv)
         {
           double flops;
           gsize bytes;
-          double own = time_own (shape, get_product (shape, k), pool, 0.1, &flops, &bytes);
-          double library = time_library (shape, get_product (shape, k), ortrain_thread_pool_get_n_threads (pool), 0.1);
+          double own = time_own (shape, get_product (shape, k), provider, 0.1, &flops, &bytes);
+          double library = time_library (shape, get_product (shape, k), count_threads (provider), 0.1);
           printf ("%9.3f ms %6.1f  %9.3f ms  %8.3f MB  %s%s", own, flops / own / 1e6,
                   library < G_MAXDOUBLE ? library : 0.0, (double) bytes / 1e6, k == 2 ? shape->text : "",
                   k == 2 ? "\n" : " |");

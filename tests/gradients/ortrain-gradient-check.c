@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "grad/ortrain-gradient-private.h"
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
 #include "transform/ortrain-specialize-private.h"
@@ -154,7 +155,9 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
       if (value != NULL)
         g_hash_table_insert (tensors, value, g_object_ref (feed->tensor));
     }
-  OrtrainKernelFrame frame = { .seed = 42, .step = 3 };
+  OrtrainHostContext context;
+  init_context (&context, NULL);
+  context.step = (OrtrainStepBlock){ .seed = 42, .step = 3 };
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
@@ -166,7 +169,7 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
           if (value != NULL)
             in[i] = value->tensor != NULL ? value->tensor : g_hash_table_lookup (tensors, value);
         }
-      if (!ortrain_evaluate_node (node, in, out, &frame, error))
+      if (!ortrain_evaluate_node (node, in, out, &context, error))
         return FALSE;
       for (guint k = 0; k < node->outputs->len; k++)
         if (out[k] != NULL)

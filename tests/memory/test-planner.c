@@ -53,7 +53,7 @@ static OrtrainExecutor *
 check_training (Fixture *fixture, Memory *memory, OrtrainTensorDict *feeds)
 {
   make_places (memory, fixture->graph);
-  OrtrainExecutor *executor = make_executor (fixture->graph, memory, NULL);
+  OrtrainExecutor *executor = make_executor (fixture->graph, memory, get_execution ());
   check_gradients (executor, fixture->graph, memory, feeds, 1e-8);
   for (guint i = 0; i < fixture->graph->outputs->len; i++)
     {
@@ -234,7 +234,7 @@ test_buffer_updates (Fixture *fixture, gconstpointer data)
   Memory memory;
   make_places (&memory, graph);
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
-  g_autoptr (OrtrainExecutor) executor = make_executor (graph, &memory, NULL);
+  g_autoptr (OrtrainExecutor) executor = make_executor (graph, &memory, get_execution ());
   const double *x = ortrain_tensor_peek (ortrain_tensor_dict_get (feeds, "x"));
   const double *stored = g_hash_table_lookup (memory.places, "mean");
   double wanted[6], first_loss = 0;
@@ -276,7 +276,7 @@ make_plan (Fixture *fixture, OrtrainExecutor **executor, Memory *memory)
   OrtrainValue *d = add_op (graph, "", "Mul", "d", b, c, NULL);
   make_training_graph (graph, add_loss (graph, d));
   make_places (memory, graph);
-  *executor = make_executor (graph, memory, NULL);
+  *executor = make_executor (graph, memory, get_execution ());
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
   run_step (*executor, feeds, FALSE);
   return ortrain_executor_get_plan (*executor);

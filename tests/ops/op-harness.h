@@ -2,6 +2,7 @@
 #pragma once
 
 #include "grad/ortrain-gradient-private.h"
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
@@ -32,7 +33,7 @@ harness_tensor (OrtrainDType dtype, const double *values, const gint64 *dims, gs
 /* Runs every node of the graph in order; contents: OrtrainValue → OrtrainTensor, inputs filled in, all others come out.
  * Shapes must be numbers, or follow from what has been computed. */
 static inline gboolean
-harness_try_run (OrtrainGraph *graph, GHashTable *contents, OrtrainKernelFrame *frame, GError **error)
+harness_try_run (OrtrainGraph *graph, GHashTable *contents, OrtrainHostContext *context, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
@@ -67,7 +68,7 @@ harness_try_run (OrtrainGraph *graph, GHashTable *contents, OrtrainKernelFrame *
       for (guint k = 0; k < node->inputs->len; k++)
         if (given[k])
           ortrain_value_set_tensor (node->inputs->pdata[k], NULL);
-      if (!ok || !ortrain_evaluate_node (node, inputs, outputs, frame, error))
+      if (!ok || !ortrain_evaluate_node (node, inputs, outputs, context, error))
         return FALSE;
       for (guint k = 0; k < node->outputs->len; k++)
         if (outputs[k] != NULL)
@@ -77,10 +78,10 @@ harness_try_run (OrtrainGraph *graph, GHashTable *contents, OrtrainKernelFrame *
 }
 
 static inline void
-harness_run (OrtrainGraph *graph, GHashTable *contents, OrtrainKernelFrame *frame)
+harness_run (OrtrainGraph *graph, GHashTable *contents, OrtrainHostContext *context)
 {
   g_autoptr (GError) error = NULL;
-  harness_try_run (graph, contents, frame, &error);
+  harness_try_run (graph, contents, context, &error);
   g_assert_no_error (error);
 }
 
@@ -126,11 +127,13 @@ harness_check_gradient (OrtrainGraph *graph, GHashTable *contents, OrtrainNode *
 {
   g_autoptr (GError) error = NULL;
   OrtrainValue *loss = NULL;
-  OrtrainKernelFrame frame = { .seed = 42, .step = 3 };
+  OrtrainHostContext context;
+  init_context (&context, NULL);
+  context.step = (OrtrainStepBlock){ .seed = 42, .step = 3 };
   gboolean ok = ortrain_ops_upgrade (graph, &error) && ortrain_ops_infer (graph, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
-  harness_run (graph, contents, &frame);
+  harness_run (graph, contents, &context);
   for (guint k = 0; k < n_outputs; k++)
     {
       OrtrainValue *y = graph->outputs->pdata[k];
@@ -159,7 +162,7 @@ harness_check_gradient (OrtrainGraph *graph, GHashTable *contents, OrtrainNode *
   ok = ortrain_gradient_build (graph, loss, wanted, n_wanted, gradients, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
-  harness_run (graph, contents, &frame);
+  harness_run (graph, contents, &context);
   guint compared = 0;
   double scale = 0;
   g_autoptr (GPtrArray) analytic = g_ptr_array_new_with_free_func (g_object_unref);
@@ -183,7 +186,7 @@ harness_check_gradient (OrtrainGraph *graph, GHashTable *contents, OrtrainNode *
           for (int p = 0; p < 4; p++)
             {
               values[i] = v + at[p] * h;
-              harness_run (graph, contents, &frame);
+              harness_run (graph, contents, &context);
               f[p] = harness_scalar (contents, loss);
             }
           values[i] = v;

@@ -60,9 +60,10 @@ check (gboolean masked, gboolean additive, guint packed, OrtrainDType dtype, con
   gboolean ok = ortrain_gradient_build (graph, loss, operands, 3, gradients, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (2);
-  OrtrainKernelFrame frame = { .pool = pool };
-  harness_run (graph, contents, &frame);
+  g_autoptr (OrtrainProvider) provider = new_cpu (2);
+  OrtrainHostContext context;
+  init_context (&context, provider);
+  harness_run (graph, contents, &context);
   OrtrainValue *results[] = { ortrain_node_output (node, 0), gradients[0], gradients[1], gradients[2] };
   for (int i = 0; i < 4; i++)
     {

@@ -5,6 +5,8 @@
 #include "conv-reference.h"
 
 #include "cpu/ortrain-cpu-conv-private.h"
+#include "cpu/ortrain-cpu-device-private.h"
+#include "host-context.h"
 #include "provider/ortrain-provider-private.h"
 
 #include <stdlib.h>
@@ -139,7 +141,7 @@ operand (const Array *array, OrtrainDType dtype, guint rank)
 /* Runs a kernel into `to`, with a workspace full of NaN. Says which algorithm it was. */
 static OrtrainConvAlgorithm
 run_kernel (const Case *c, Product product, OrtrainDType dtype, const Array *a, const Array *b, const Array *bias,
-            Array *to, OrtrainThreadPool *pool, gboolean fixed, gboolean accumulate)
+            Array *to, OrtrainProvider *provider, gboolean fixed, gboolean accumulate)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
@@ -150,36 +152,39 @@ run_kernel (const Case *c, Product product, OrtrainDType dtype, const Array *a, 
   if (bias != NULL)
     inputs[2] = operand (bias, dtype, 1);
   const char *domain = strstr (op_types[product], "Grad") != NULL ? "org.ortrain" : "";
-  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), domain, op_types[product], inputs,
+  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_host (), domain, op_types[product], inputs,
                                                        n_inputs, &output, 1, &error);
   g_assert_no_error (error);
-  OrtrainKernelSetup setup = { .op_type = op_types[product],
-                               .domain = domain,
-                               .attributes = attributes,
-                               .inputs = inputs,
-                               .outputs = &output,
-                               .n_inputs = n_inputs,
-                               .n_outputs = 1,
-                               .n_threads = ortrain_thread_pool_get_n_threads (pool),
-                               .fixed_partition = fixed };
+  OrtrainKernelSetup setup = {
+    .op_type = op_types[product],
+    .domain = domain,
+    .attributes = attributes,
+    .inputs = inputs,
+    .outputs = &output,
+    .n_inputs = n_inputs,
+    .n_outputs = 1,
+    .provider = provider,
+  };
+  ((OrtrainCpuProvider *) provider)->fixed_partition = fixed;
   g_assert_true (kernel->prepare (&setup, &error));
   g_assert_no_error (error);
   void *workspace = NULL;
   g_assert_cmpint (posix_memalign (&workspace, 64, setup.workspace_bytes + 64), ==, 0);
   memset (workspace, 0xff, setup.workspace_bytes + 64);
-  OrtrainKernelFrame frame = { .pool = pool };
+  OrtrainHostContext context;
+  init_context (&context, provider);
   const void *in[] = { a->data, b->data, bias != NULL ? bias->data : NULL };
   void *out[] = { to->data };
   OrtrainKernelCall call = { .inputs = in,
                              .outputs = out,
                              .workspace = workspace,
                              .constants = setup.constants,
-                             .accumulate = accumulate,
-                             .frame = &frame };
+                             .accumulates = accumulate,
+                             .context = &context.context };
   kernel->run (&call);
   for (gsize i = 0; i < 64; i++)
     g_assert_cmpint (((guint8 *) workspace)[setup.workspace_bytes + i], ==, 0xff);
-  g_assert_cmpint (frame.fault.code, ==, ORTRAIN_FAULT_NONE);
+  g_assert_cmpint (context.fault.code, ==, ORTRAIN_FAULT_NONE);
   OrtrainConvAlgorithm algorithm = ((const OrtrainConv *) setup.constants)->algorithm;
   free (workspace);
   if (setup.constants_free != NULL)
@@ -239,7 +244,7 @@ static guint n_reached[ORTRAIN_CONV_N_ALGORITHMS][N_PRODUCTS];
 
 static void
 check_product (const Case *c, Product p, OrtrainDType dtype, const Array *a, const Array *b, const Array *bias,
-               const double *expected, const gint64 *dims, OrtrainThreadPool **pools)
+               const double *expected, const gint64 *dims, OrtrainProvider **providers)
 {
   Array result;
   array_init (&result, dtype, dims, (guint) c->rank + 2, 0);
@@ -248,13 +253,13 @@ check_product (const Case *c, Product p, OrtrainDType dtype, const Array *a, con
   for (guint t = 0; t < G_N_ELEMENTS (thread_counts); t++)
     {
       memset (result.data, 0xff, bytes);
-      OrtrainConvAlgorithm algorithm = run_kernel (c, p, dtype, a, b, bias, &result, pools[t], FALSE, FALSE);
+      OrtrainConvAlgorithm algorithm = run_kernel (c, p, dtype, a, b, bias, &result, providers[t], FALSE, FALSE);
       compare_arrays (c, p, algorithm, dtype, &result, expected, 0);
       n_reached[algorithm][p]++;
       memcpy (before, result.data, bytes);
-      run_kernel (c, p, dtype, a, b, bias, &result, pools[t], FALSE, FALSE);
+      run_kernel (c, p, dtype, a, b, bias, &result, providers[t], FALSE, FALSE);
       g_assert_cmpmem (before, bytes, result.data, bytes);
-      run_kernel (c, p, dtype, a, b, bias, &result, pools[t], TRUE, FALSE);
+      run_kernel (c, p, dtype, a, b, bias, &result, providers[t], TRUE, FALSE);
       compare_arrays (c, p, algorithm, dtype, &result, expected, 0);
       if (t == 0)
         memcpy (fixed, result.data, bytes);
@@ -266,7 +271,7 @@ check_product (const Case *c, Product p, OrtrainDType dtype, const Array *a, con
           ((double *) result.data)[i] = 0.5;
         else
           ((float *) result.data)[i] = 0.5f;
-      run_kernel (c, p, dtype, a, b, bias, &result, pools[t], FALSE, TRUE);
+      run_kernel (c, p, dtype, a, b, bias, &result, providers[t], FALSE, TRUE);
       compare_arrays (c, p, algorithm, dtype, &result, expected, 0.5);
     }
   g_free (result.data);
@@ -276,7 +281,7 @@ static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOA
 
 /* All products by an algorithm, or by the one that is chosen. */
 static void
-check_shape (const Case *shape, const char *algorithm, OrtrainThreadPool **pools)
+check_shape (const Case *shape, const char *algorithm, OrtrainProvider **providers)
 {
   Case c = *shape;
   finish (&c);
@@ -316,7 +321,7 @@ check_shape (const Case *shape, const char *algorithm, OrtrainThreadPool **pools
         {
           if (d == 0 || g_strcmp0 (algorithm, "onednn") != 0)
             check_product (&c, p, dtypes[d], forward ? &x[d] : &y[d], weights ? &x[d] : &w[d], biased ? &bias[d] : NULL,
-                           expected, dims, pools);
+                           expected, dims, providers);
           g_free (bias[d].data);
         }
     }
@@ -331,18 +336,18 @@ check_shape (const Case *shape, const char *algorithm, OrtrainThreadPool **pools
 static void
 check_shapes (const char *algorithm)
 {
-  OrtrainThreadPool *pools[G_N_ELEMENTS (thread_counts)];
+  OrtrainProvider *providers[G_N_ELEMENTS (thread_counts)];
   memset (n_reached, 0, sizeof n_reached);
   if (algorithm != NULL)
     g_setenv ("ORTRAIN_CONV", algorithm, TRUE);
   else
     g_unsetenv ("ORTRAIN_CONV");
   for (guint t = 0; t < G_N_ELEMENTS (thread_counts); t++)
-    pools[t] = ortrain_thread_pool_new (thread_counts[t]);
+    providers[t] = new_cpu (thread_counts[t]);
   for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
-    check_shape (&shapes[i], algorithm, pools);
+    check_shape (&shapes[i], algorithm, providers);
   for (guint t = 0; t < G_N_ELEMENTS (thread_counts); t++)
-    ortrain_thread_pool_unref (pools[t]);
+    ortrain_provider_unref (providers[t]);
   g_unsetenv ("ORTRAIN_CONV");
 }
 
@@ -404,14 +409,14 @@ test_edges (void)
     { 1, 1, 16, 16, 2, { 1, 40, 9 }, { 0 }, { 1, 3, 3 }, { 1, 4, 4 }, ONE, { 0, 12, 0, 0, 0, 7 } },
   };
   static const char *const algorithms[] = { "gather", "scatter", "onednn", "" };
-  OrtrainThreadPool *pools[G_N_ELEMENTS (thread_counts)];
+  OrtrainProvider *providers[G_N_ELEMENTS (thread_counts)];
   for (guint t = 0; t < G_N_ELEMENTS (thread_counts); t++)
-    pools[t] = ortrain_thread_pool_new (thread_counts[t]);
+    providers[t] = new_cpu (thread_counts[t]);
   for (guint a = 0; a < G_N_ELEMENTS (algorithms); a++)
     {
       g_setenv ("ORTRAIN_CONV", algorithms[a], TRUE);
       for (guint i = 0; i < G_N_ELEMENTS (edges); i++)
-        check_shape (&edges[i], algorithms[a], pools);
+        check_shape (&edges[i], algorithms[a], providers);
       /* No images; no channels in; no filters. */
       for (guint zero = 0; zero < 3; zero++)
         {
@@ -424,13 +429,13 @@ test_edges (void)
           array_init (&x, ORTRAIN_DTYPE_FLOAT32, x_dims, 4, 1);
           array_init (&w, ORTRAIN_DTYPE_FLOAT32, w_dims, 4, 2);
           array_init (&y, ORTRAIN_DTYPE_FLOAT32, y_dims, 4, 3);
-          run_kernel (&c, FORWARD, ORTRAIN_DTYPE_FLOAT32, &x, &w, NULL, &y, pools[1], FALSE, FALSE);
+          run_kernel (&c, FORWARD, ORTRAIN_DTYPE_FLOAT32, &x, &w, NULL, &y, providers[1], FALSE, FALSE);
           for (gint64 k = 0; k < y.n; k++)
             g_assert_cmpfloat (array_get (&y, ORTRAIN_DTYPE_FLOAT32, k), ==, 0);
-          run_kernel (&c, GRAD_WEIGHT, ORTRAIN_DTYPE_FLOAT32, &y, &x, NULL, &w, pools[1], FALSE, FALSE);
+          run_kernel (&c, GRAD_WEIGHT, ORTRAIN_DTYPE_FLOAT32, &y, &x, NULL, &w, providers[1], FALSE, FALSE);
           for (gint64 k = 0; k < w.n; k++)
             g_assert_cmpfloat (array_get (&w, ORTRAIN_DTYPE_FLOAT32, k), ==, 0);
-          run_kernel (&c, GRAD_INPUT, ORTRAIN_DTYPE_FLOAT32, &y, &w, NULL, &x, pools[1], FALSE, FALSE);
+          run_kernel (&c, GRAD_INPUT, ORTRAIN_DTYPE_FLOAT32, &y, &w, NULL, &x, providers[1], FALSE, FALSE);
           for (gint64 k = 0; k < x.n; k++)
             g_assert_cmpfloat (array_get (&x, ORTRAIN_DTYPE_FLOAT32, k), ==, 0);
           g_free (x.data);
@@ -440,7 +445,7 @@ test_edges (void)
     }
   g_unsetenv ("ORTRAIN_CONV");
   for (guint t = 0; t < G_N_ELEMENTS (thread_counts); t++)
-    ortrain_thread_pool_unref (pools[t]);
+    ortrain_provider_unref (providers[t]);
 }
 
 int

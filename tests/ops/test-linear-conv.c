@@ -2,13 +2,14 @@
 /* Convolutions and their two gradients against plain loops in float64, over random shapes and attributes. */
 #include "conv-reference.h"
 
+#include "host-context.h"
 #include "transform/ortrain-evaluate-private.h"
 
 #include <math.h>
 #include <string.h>
 
 static OrtrainTensor *
-run (const Case *c, const char *domain, const char *op_type, OrtrainTensor **inputs, guint n, OrtrainThreadPool *pool)
+run (const Case *c, const char *domain, const char *op_type, OrtrainTensor **inputs, guint n, OrtrainProvider *provider)
 {
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
   g_autoptr (GError) error = NULL;
@@ -19,9 +20,10 @@ run (const Case *c, const char *domain, const char *op_type, OrtrainTensor **inp
   set_attributes (node->attributes, c);
   ortrain_ops_infer_node (node, &error);
   g_assert_no_error (error);
-  OrtrainKernelFrame frame = { .pool = pool };
+  OrtrainHostContext context;
+  init_context (&context, provider);
   OrtrainTensor *output = NULL;
-  ortrain_evaluate_node (node, inputs, &output, &frame, &error);
+  ortrain_evaluate_node (node, inputs, &output, &context, &error);
   g_assert_no_error (error);
   return output;
 }
@@ -41,7 +43,7 @@ compare (const Case *c, const char *what, OrtrainTensor *found, const double *ex
 }
 
 static void
-check (const Case *c, OrtrainDType dtype, OrtrainThreadPool *pool)
+check (const Case *c, OrtrainDType dtype, OrtrainProvider *provider)
 {
   gsize r = (gsize) c->rank;
   gint64 x_dims[5] = { c->n, c->groups * c->in_per_group },
@@ -58,7 +60,7 @@ check (const Case *c, OrtrainDType dtype, OrtrainThreadPool *pool)
   g_autoptr (OrtrainTensor) bias = make_tensor (dtype, y_dims + 1, 1, 3);
   double limit = dtype == ORTRAIN_DTYPE_FLOAT64 ? 1e-11 : 1e-4;
 
-  g_autoptr (OrtrainTensor) y = run (c, "", "Conv", (OrtrainTensor *[]){ x, w, bias }, 3, pool);
+  g_autoptr (OrtrainTensor) y = run (c, "", "Conv", (OrtrainTensor *[]){ x, w, bias }, 3, provider);
   gint64 n_x = ortrain_tensor_get_n_elements (x), n_w = ortrain_tensor_get_n_elements (w),
          n_y = ortrain_tensor_get_n_elements (y);
   gint64 plane = c->out[0] * c->out[1] * c->out[2];
@@ -74,13 +76,13 @@ check (const Case *c, OrtrainDType dtype, OrtrainThreadPool *pool)
   g_autoptr (OrtrainTensor) w_shape = ortrain_tensor_new_ints ((gint64[]){ (gint64) r + 2 }, 1, w_dims, r + 2, NULL);
   sums.y = dy;
   g_autoptr (OrtrainTensor) dx =
-      run (c, "org.ortrain", "ConvGradInput", (OrtrainTensor *[]){ dy, w, x_shape }, 3, pool);
+      run (c, "org.ortrain", "ConvGradInput", (OrtrainTensor *[]){ dy, w, x_shape }, 3, provider);
   memset (expected, 0, (gsize) n_x * sizeof (double));
   visit (c, add_x, &sums);
   compare (c, "ConvGradInput", dx, expected, n_x, limit);
 
   g_autoptr (OrtrainTensor) dw =
-      run (c, "org.ortrain", "ConvGradWeight", (OrtrainTensor *[]){ dy, x, w_shape }, 3, pool);
+      run (c, "org.ortrain", "ConvGradWeight", (OrtrainTensor *[]){ dy, x, w_shape }, 3, provider);
   memset (expected, 0, (gsize) n_w * sizeof (double));
   visit (c, add_w, &sums);
   compare (c, "ConvGradWeight", dw, expected, n_w, limit * 4);
@@ -89,7 +91,7 @@ check (const Case *c, OrtrainDType dtype, OrtrainThreadPool *pool)
 static void
 test_random (void)
 {
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (2);
+  g_autoptr (OrtrainProvider) provider = new_cpu (2);
   guint state = 42;
 #define UP_TO(n) (1 + (gint64) ((noise (&state) + 0.5) * (n)))
   for (guint i = 0; i < 300; i++)
@@ -115,14 +117,14 @@ test_random (void)
       if (i % 10 == 0)
         c.in_per_group = c.out_per_group = 1;
       finish (&c);
-      check (&c, i % 3 == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_FLOAT64, i % 2 == 0 ? pool : NULL);
+      check (&c, i % 3 == 0 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_FLOAT64, i % 2 == 0 ? provider : NULL);
     }
 }
 
 static void
 test_chosen (void)
 {
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (3);
+  g_autoptr (OrtrainProvider) provider = new_cpu (3);
   Case cases[] = {
     /* more than one block of everything: rows, columns, sums */
     { 2, 1, 40, 70, 2, { 1, 18, 17 }, { 0 }, { 1, 3, 3 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 1, 1, 0, 1, 1 } },
@@ -138,8 +140,8 @@ test_chosen (void)
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       finish (&cases[i]);
-      check (&cases[i], ORTRAIN_DTYPE_FLOAT64, pool);
-      check (&cases[i], ORTRAIN_DTYPE_FLOAT32, pool);
+      check (&cases[i], ORTRAIN_DTYPE_FLOAT64, provider);
+      check (&cases[i], ORTRAIN_DTYPE_FLOAT32, provider);
     }
 }
 

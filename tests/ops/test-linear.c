@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Matrix products against plain loops in float64. */
 #include "cpu/ortrain-cpu-gemm.h"
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
@@ -182,10 +183,11 @@ check_matmul (OrtrainDType dtype, const gint64 *a_dims, gsize a_rank, const gint
   g_assert_no_error (error);
   g_autofree char *shape = ortrain_value_get_shape_string (ortrain_node_output (node, 0));
   g_assert_cmpstr (shape, ==, expected_shape);
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (2);
-  OrtrainKernelFrame frame = { .pool = pool };
+  g_autoptr (OrtrainProvider) provider = new_cpu (2);
+  OrtrainHostContext context;
+  init_context (&context, provider);
   OrtrainTensor *output = NULL;
-  ortrain_evaluate_node (node, inputs, &output, &frame, &error);
+  ortrain_evaluate_node (node, inputs, &output, &context, &error);
   g_assert_no_error (error);
 
   gint64 m = a_rank > 1 ? a_dims[a_rank - 2] : 1, k = a_dims[a_rank - 1], n = b_rank > 1 ? b_dims[b_rank - 1] : 1;

@@ -36,7 +36,7 @@ static const Case cases[] = {
 };
 
 static void
-check (const Case *test, OrtrainDType dtype, OrtrainThreadPool *pool, double tolerance)
+check (const Case *test, OrtrainDType dtype, OrtrainProvider *provider, double tolerance)
 {
   static const gint64 flat[] = { 5, 7 }, image[] = { 2, 4, 3, 3 }, rows[] = { 5 }, pixels[] = { 2, 3, 3 };
   static const double class_weights[] = { 0.5, 1, 2, 0.25, 1.5, 0.75, 1.25 }, targets[] = { 3, 6, -100, 0, 2 };
@@ -77,8 +77,9 @@ check (const Case *test, OrtrainDType dtype, OrtrainThreadPool *pool, double tol
   ok = ortrain_gradient_build (graph, loss, operands, 1, &gradient, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
-  OrtrainKernelFrame frame = { .pool = pool };
-  harness_run (graph, contents, &frame);
+  OrtrainHostContext context;
+  init_context (&context, provider);
+  harness_run (graph, contents, &context);
   g_assert_cmpfloat (fabs (harness_scalar (contents, loss) - test->loss), <=, tolerance * test->loss);
   double digest = harness_digest (g_hash_table_lookup (contents, gradient), TRUE);
   g_assert_cmpfloat (fabs (digest - test->digest), <=, tolerance * MAX (1, fabs (test->digest)));
@@ -87,11 +88,11 @@ check (const Case *test, OrtrainDType dtype, OrtrainThreadPool *pool, double tol
 static void
 test_cross_entropy (void)
 {
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (3);
+  g_autoptr (OrtrainProvider) provider = new_cpu (3);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       check (&cases[i], ORTRAIN_DTYPE_FLOAT64, NULL, 1e-12);
-      check (&cases[i], ORTRAIN_DTYPE_FLOAT32, pool, 2e-6);
+      check (&cases[i], ORTRAIN_DTYPE_FLOAT32, provider, 2e-6);
     }
 }
 

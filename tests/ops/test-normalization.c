@@ -97,15 +97,15 @@ buffer_get (const Buffer *self, gint64 i)
 
 static void
 run_kernel (const char *domain, const char *op_type, Buffer *in, guint n_in, Buffer *out, guint n_out,
-            OrtrainThreadPool *pool)
+            OrtrainProvider *provider)
 {
   OrtrainOperand inputs[8], outputs[8];
   const void *from[8];
   void *to[8];
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
-  const OrtrainProvider *provider = ortrain_provider_get_cpu ();
-  const OrtrainKernel *kernel = provider->find_kernel (provider, domain, op_type, ORTRAIN_DTYPE_FLOAT32);
+  OrtrainHostContext context;
+  init_context (&context, provider);
   for (guint i = 0; i < n_in; i++)
     {
       inputs[i] = in[i].operand;
@@ -116,6 +116,9 @@ run_kernel (const char *domain, const char *op_type, Buffer *in, guint n_in, Buf
       outputs[i] = out[i].operand;
       to[i] = out[i].data;
     }
+  const OrtrainKernel *kernel =
+      ortrain_provider_find (context.provider, domain, op_type, inputs, n_in, outputs, n_out, &error);
+  g_assert_no_error (error);
   OrtrainKernelSetup setup = { .op_type = op_type,
                                .domain = domain,
                                .attributes = attributes,
@@ -123,13 +126,12 @@ run_kernel (const char *domain, const char *op_type, Buffer *in, guint n_in, Buf
                                .outputs = outputs,
                                .n_inputs = n_in,
                                .n_outputs = n_out,
-                               .n_threads = pool != NULL ? ortrain_thread_pool_get_n_threads (pool) : 1 };
+                               .provider = context.provider };
   gboolean ok = kernel->prepare (&setup, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
   g_autofree guint8 *workspace = g_malloc (setup.workspace_bytes + 64);
-  OrtrainKernelFrame frame = { .pool = pool };
-  OrtrainKernelCall call = { .inputs = from, .outputs = to, .constants = setup.constants, .frame = &frame };
+  OrtrainKernelCall call = { .inputs = from, .outputs = to, .constants = setup.constants, .context = &context.context };
   call.workspace = (void *) (((gsize) workspace + 63) & ~(gsize) 63);
   kernel->run (&call);
   setup.constants_free (setup.constants);
@@ -143,7 +145,7 @@ test_layouts_and_threads (void)
   for (int variant = 0; variant < 4; variant++) /* layout, threads */
     {
       OrtrainLayout layout = (OrtrainLayout) (variant & 1);
-      g_autoptr (OrtrainThreadPool) pool = variant & 2 ? ortrain_thread_pool_new (4) : NULL;
+      g_autoptr (OrtrainProvider) provider = variant & 2 ? new_cpu (4) : NULL;
       for (int i = 0; i < 5; i++)
         {
           buffer_init (&in[variant][i], layout, i == 0 ? 4 : 1, i == 0 ? full : channels, (guint) i);
@@ -153,13 +155,13 @@ test_layouts_and_threads (void)
         }
       for (int i = 0; i < 3; i++)
         buffer_init (&back_out[variant][i], layout, i == 0 ? 4 : 1, i == 0 ? full : channels, 0);
-      run_kernel (ORTRAIN_DOMAIN, "BatchNormTrain", in[variant], 5, out[variant], 5, pool);
+      run_kernel (ORTRAIN_DOMAIN, "BatchNormTrain", in[variant], 5, out[variant], 5, provider);
       for (int c = 0; c < 70; c++) /* mean and 1/deviation of the forward pass */
         {
           back_in[variant][3].data[c] = out[variant][3].data[c];
           back_in[variant][4].data[c] = out[variant][4].data[c];
         }
-      run_kernel (ORTRAIN_DOMAIN, "BatchNormGrad", back_in[variant], 5, back_out[variant], 3, pool);
+      run_kernel (ORTRAIN_DOMAIN, "BatchNormGrad", back_in[variant], 5, back_out[variant], 3, provider);
     }
   for (int i = 0; i < 8; i++)
     {
@@ -199,16 +201,16 @@ test_layer_norm_float (void)
   memcpy (back_in[1].data, in[0].data, in[0].operand.n_bytes);
   for (int threads = 0; threads < 2; threads++)
     {
-      g_autoptr (OrtrainThreadPool) pool = threads ? ortrain_thread_pool_new (3) : NULL;
+      g_autoptr (OrtrainProvider) provider = threads ? new_cpu (3) : NULL;
       for (int i = 0; i < 3; i++)
         {
           buffer_init (&out[threads][i], ORTRAIN_LAYOUT_PLAIN, i == 0 ? 2 : 1, i == 0 ? full : rows, 0);
           buffer_init (&back_out[threads][i], ORTRAIN_LAYOUT_PLAIN, i == 0 ? 2 : 1, i == 0 ? full : row, 0);
         }
-      run_kernel ("", "LayerNormalization", in, 3, out[threads], 3, pool);
+      run_kernel ("", "LayerNormalization", in, 3, out[threads], 3, provider);
       memcpy (back_in[3].data, out[threads][1].data, 300 * sizeof (float));
       memcpy (back_in[4].data, out[threads][2].data, 300 * sizeof (float));
-      run_kernel (ORTRAIN_DOMAIN, "LayerNormGrad", back_in, 5, back_out[threads], 3, pool);
+      run_kernel (ORTRAIN_DOMAIN, "LayerNormGrad", back_in, 5, back_out[threads], 3, provider);
     }
   g_autofree double *dscale = g_new0 (double, 770), *dbias = g_new0 (double, 770);
   for (int r = 0; r < 300; r++)

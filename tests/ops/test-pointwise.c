@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
@@ -544,7 +545,7 @@ test_channels_last (void)
                            { ORTRAIN_DTYPE_FLOAT32, 2, image, H * W, sizeof p, ORTRAIN_LAYOUT_PLAIN, NULL } };
   g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
   g_autoptr (GError) error = NULL;
-  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), "", "Sum", in, 3, &out, 1, &error);
+  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_host (), "", "Sum", in, 3, &out, 1, &error);
   g_assert_no_error (error);
   g_assert_true (kernel->flags & ORTRAIN_KERNEL_ANY_LAYOUT);
   OrtrainKernelSetup setup = { .op_type = "Sum",
@@ -554,15 +555,18 @@ test_channels_last (void)
                                .outputs = &out,
                                .n_inputs = 3,
                                .n_outputs = 1,
-                               .n_threads = 1 };
+                               .provider = ortrain_provider_get_host () };
   g_assert_true (kernel->prepare (&setup, &error));
   g_autofree void *workspace = g_malloc0 (setup.workspace_bytes + 1);
-  OrtrainKernelFrame frame = { 0 };
+  OrtrainHostContext context;
+  init_context (&context, NULL);
   const void *inputs[] = { x, c, p };
   void *outputs[] = { y };
-  OrtrainKernelCall call = {
-    .inputs = inputs, .outputs = outputs, .workspace = workspace, .constants = setup.constants, .frame = &frame
-  };
+  OrtrainKernelCall call = { .inputs = inputs,
+                             .outputs = outputs,
+                             .workspace = workspace,
+                             .constants = setup.constants,
+                             .context = &context.context };
   kernel->run (&call);
   for (guint n = 0; n < N; n++)
     for (guint h = 0; h < H; h++)

@@ -4,7 +4,7 @@
 /* Dropout keeps what it should, its gradient replays the same mask, and all of it hangs on seed and step alone. */
 
 static void
-run_dropout (guint64 seed, guint32 step, OrtrainThreadPool *pool, gint64 n, double ratio, OrtrainTensor **y,
+run_dropout (guint64 seed, guint32 step, OrtrainProvider *provider, gint64 n, double ratio, OrtrainTensor **y,
              OrtrainTensor **mask, OrtrainTensor **gradient)
 {
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
@@ -21,8 +21,10 @@ run_dropout (guint64 seed, guint32 step, OrtrainThreadPool *pool, gint64 n, doub
   gboolean ok = ortrain_gradient_build (graph, loss, operands, 1, &dx, &error);
   g_assert_no_error (error);
   g_assert_true (ok);
-  OrtrainKernelFrame frame = { .pool = pool, .seed = seed, .step = step };
-  harness_run (graph, contents, &frame);
+  OrtrainHostContext context;
+  init_context (&context, provider);
+  context.step = (OrtrainStepBlock){ .seed = seed, .step = step };
+  harness_run (graph, contents, &context);
   *y = g_object_ref (g_hash_table_lookup (contents, ortrain_node_output (node, 0)));
   *mask = g_object_ref (g_hash_table_lookup (contents, ortrain_node_output (node, 1)));
   *gradient = g_object_ref (g_hash_table_lookup (contents, dx));
@@ -32,10 +34,10 @@ static void
 test_dropout (void)
 {
   const gint64 n = 100003;
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (3);
+  g_autoptr (OrtrainProvider) provider = new_cpu (3);
   OrtrainTensor *y[4], *mask[4], *gradient[4];
   run_dropout (1, 1, NULL, n, 0.3, &y[0], &mask[0], &gradient[0]);
-  run_dropout (1, 1, pool, n, 0.3, &y[1], &mask[1], &gradient[1]);
+  run_dropout (1, 1, provider, n, 0.3, &y[1], &mask[1], &gradient[1]);
   run_dropout (1, 2, NULL, n, 0.3, &y[2], &mask[2], &gradient[2]);
   run_dropout (2, 1, NULL, n, 0.3, &y[3], &mask[3], &gradient[3]);
   gint64 kept = 0;
@@ -73,8 +75,10 @@ test_distributions (void)
       ortrain_attributes_set_float (node->attributes, k == 0 ? "mean" : "low", 2);
       ortrain_attributes_set_float (node->attributes, k == 0 ? "scale" : "high", 3);
       g_assert_true (ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error));
-      OrtrainKernelFrame frame = { .seed = 7 };
-      harness_run (graph, contents, &frame);
+      OrtrainHostContext context;
+      init_context (&context, NULL);
+      context.step.seed = 7;
+      harness_run (graph, contents, &context);
       OrtrainTensor *y = g_hash_table_lookup (contents, ortrain_node_output (node, 0));
       double sum = 0, square = 0;
       for (gint64 i = 0; i < n; i++)

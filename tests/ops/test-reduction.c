@@ -175,7 +175,7 @@ test_channels_last (void)
 {
   const gint64 dims[] = { 5, 37, 6, 7 }, channels[] = { 37 };
   const gint64 axes[] = { 0, 2, 3 };
-  const OrtrainProvider *provider = ortrain_provider_get_cpu ();
+  const OrtrainProvider *provider = ortrain_provider_get_host ();
   g_autofree float *plain = g_new (float, 5 * 37 * 42), *last = g_new (float, 5 * 37 * 42);
   float y[2][37];
   for (gint64 i = 0; i < 5 * 37 * 42; i++)
@@ -193,7 +193,7 @@ test_channels_last (void)
       OrtrainOperand out = { ORTRAIN_DTYPE_FLOAT32, 1, channels, 37, 37 * 4, ORTRAIN_LAYOUT_PLAIN, NULL };
       g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
       ortrain_attributes_set_int (attributes, "keepdims", 0);
-      const OrtrainKernel *kernel = provider->find_kernel (provider, "", "ReduceSum", ORTRAIN_DTYPE_FLOAT32);
+      const OrtrainKernel *kernel = ortrain_provider_find (provider, "", "ReduceSum", in, 2, &out, 1, NULL);
       OrtrainKernelSetup setup = { .op_type = "ReduceSum",
                                    .domain = "",
                                    .attributes = attributes,
@@ -201,19 +201,22 @@ test_channels_last (void)
                                    .outputs = &out,
                                    .n_inputs = 2,
                                    .n_outputs = 1,
-                                   .n_threads = 1 };
+                                   .provider = provider };
       g_autoptr (GError) error = NULL;
       g_assert_true (kernel->prepare (&setup, &error));
       g_autofree guint8 *workspace = g_malloc0 (setup.workspace_bytes + 64);
-      OrtrainKernelFrame frame = { 0 };
+      OrtrainHostContext context;
+      init_context (&context, NULL);
       const void *inputs[] = { layout ? last : plain, axes };
       void *outputs[] = { y[layout] };
-      OrtrainKernelCall call = { .inputs = inputs, .outputs = outputs, .constants = setup.constants, .frame = &frame };
+      OrtrainKernelCall call = {
+        .inputs = inputs, .outputs = outputs, .constants = setup.constants, .context = &context.context
+      };
       call.workspace = (void *) (((gsize) workspace + 63) & ~(gsize) 63);
       kernel->run (&call);
       if (layout == 1) /* and once more, added to what is there */
         {
-          call.accumulate = TRUE;
+          call.accumulates = TRUE;
           kernel->run (&call);
         }
       setup.constants_free (setup.constants);

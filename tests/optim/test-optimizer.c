@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain.h"
 
+#include "host-context.h"
 #include "optim/ortrain-update-set-private.h"
 
 #include <json-glib/json-glib.h>
@@ -40,7 +41,8 @@ typedef struct
   OrtrainDType dtype;
   void *parameters[N], *gradients[N], *states[N][2];
   OrtrainUpdateSet *set;
-  OrtrainThreadPool *pool;
+  OrtrainProvider *provider;
+  OrtrainHostContext context;
 } Fixture;
 
 static void
@@ -65,10 +67,11 @@ fixture_set_up (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, gui
   gsize size = ortrain_dtype_get_size (dtype);
   OrtrainUpdateParameter parameters[N];
   f->dtype = dtype;
-  f->pool = ortrain_thread_pool_new (n_threads);
+  f->provider = new_cpu (n_threads);
+  init_context (&f->context, f->provider);
   for (guint t = 0; t < N; t++)
     parameters[t] = (OrtrainUpdateParameter){ names[t], dtype, &sizes[t], 1 };
-  f->set = ortrain_update_set_new (optimizer, ortrain_provider_get_cpu (), parameters, N, &error);
+  f->set = ortrain_update_set_new (optimizer, ortrain_provider_get_host (), parameters, N, &error);
   g_assert_no_error (error);
   for (guint t = 0; t < N; t++)
     {
@@ -95,7 +98,7 @@ fixture_tear_down (Fixture *f)
       g_free (f->states[t][1]);
     }
   ortrain_update_set_free (f->set);
-  ortrain_thread_pool_unref (f->pool);
+  ortrain_provider_unref (f->provider);
 }
 
 static void
@@ -109,8 +112,8 @@ run_steps (Fixture *f, double clip)
           put (f->dtype, f->gradients[t], i, number (i + 31 * t, s + 1));
       double scale = 1.0;
       if (clip > 0)
-        scale = MIN (1.0, clip / (ortrain_update_set_norm (f->set, f->pool) + 1e-6));
-      gboolean ok = ortrain_update_set_run (f->set, f->pool, s + 1, 1.0, scale, &error);
+        scale = MIN (1.0, clip / (ortrain_update_set_norm (f->set, &f->context.context) + 1e-6));
+      gboolean ok = ortrain_update_set_run (f->set, &f->context.context, s + 1, 1.0, scale, &error);
       g_assert_no_error (error);
       g_assert_true (ok);
     }
@@ -232,15 +235,17 @@ test_half (void)
       gradient[i] = ortrain_float_to_bfloat16 ((float) number (i, 1));
       want[i] = ortrain_bfloat16_to_float (parameter[i]) - 0.1f * ortrain_bfloat16_to_float (gradient[i]);
     }
+  OrtrainHostContext context;
+  init_context (&context, NULL);
   g_autoptr (OrtrainOptimizer) optimizer = make ("clipped");
   OrtrainUpdateParameter p = { "w", ORTRAIN_DTYPE_BFLOAT16, &n, 1 };
-  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_cpu (), &p, 1, &error);
+  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_host (), &p, 1, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_update_set_get_state_bytes (set, 0), ==, sizeof momentum);
   gpointer states[] = { momentum };
   ortrain_update_set_place (set, 0, parameter, gradient, states, &error);
   ortrain_update_set_reset_states (set);
-  g_assert_true (ortrain_update_set_run (set, NULL, 1, 1.0, 1.0, &error));
+  g_assert_true (ortrain_update_set_run (set, &context.context, 1, 1.0, 1.0, &error));
   for (guint i = 0; i < n; i++)
     g_assert_cmpuint (parameter[i], ==, ortrain_float_to_bfloat16 (want[i]));
   ortrain_update_set_free (set);
@@ -252,22 +257,24 @@ test_live_properties (void)
   g_autoptr (GError) error = NULL;
   double w = 1.0, g = 1.0;
   const gint64 n = 1;
+  OrtrainHostContext context;
+  init_context (&context, NULL);
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.5);
   OrtrainUpdateParameter p = { "w", ORTRAIN_DTYPE_FLOAT64, &n, 1 };
-  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_cpu (), &p, 1, &error);
+  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_host (), &p, 1, &error);
   ortrain_update_set_place (set, 0, &w, &g, NULL, &error);
-  g_assert_true (ortrain_update_set_run (set, NULL, 1, 1.0, 1.0, &error));
+  g_assert_true (ortrain_update_set_run (set, &context.context, 1, 1.0, 1.0, &error));
   g_assert_cmpfloat (w, ==, 0.5);
   ortrain_optimizer_set_learning_rate (optimizer, 0.25);
-  g_assert_true (ortrain_update_set_run (set, NULL, 2, 0.5, 1.0, &error));
+  g_assert_true (ortrain_update_set_run (set, &context.context, 2, 0.5, 1.0, &error));
   g_assert_cmpfloat (w, ==, 0.375);
   ortrain_optimizer_add_group (optimizer, "w", 2.0, -1);
-  g_assert_true (ortrain_update_set_run (set, NULL, 3, 0.5, 1.0, &error));
+  g_assert_true (ortrain_update_set_run (set, &context.context, 3, 0.5, 1.0, &error));
   g_assert_cmpfloat (w, ==, 0.125);
 
   /* There is no room for a momentum that was not there when the set was made: told, and nothing moves. */
   g_object_set (optimizer, "momentum", 0.9, NULL);
-  g_assert_false (ortrain_update_set_run (set, NULL, 4, 1.0, 1.0, &error));
+  g_assert_false (ortrain_update_set_run (set, &context.context, 4, 1.0, 1.0, &error));
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE);
   g_assert_cmpfloat (w, ==, 0.125);
   ortrain_update_set_free (set);
@@ -287,9 +294,9 @@ test_norm (void)
         ((float *) f.gradients[t])[i] = x;
         sum += (double) x * x;
       }
-  assert_near (ortrain_update_set_norm (f.set, f.pool), sqrt (sum), 1e-13);
+  assert_near (ortrain_update_set_norm (f.set, &f.context.context), sqrt (sum), 1e-13);
   ((float *) f.gradients[2])[123] = NAN;
-  g_assert_true (isnan (ortrain_update_set_norm (f.set, f.pool)));
+  g_assert_true (isnan (ortrain_update_set_norm (f.set, &f.context.context)));
   fixture_tear_down (&f);
 }
 

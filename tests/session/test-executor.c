@@ -2,6 +2,8 @@
 #include "count-allocations.h"
 #include "training-graph.h"
 
+#include "../host-context.h"
+
 /* x [batch, 6] → Gemm (w1) → LayerNormalization → MatMul (w2) → + b2, added to a second branch that reads w2 again
  * → CrossEntropy. A parameter with two uses, gradients whose kernels cannot add, sums in the backward pass. */
 static OrtrainGraph *
@@ -46,7 +48,7 @@ typedef struct
   GRand *rand;
   OrtrainGraph *graph;
   Memory memory;
-  OrtrainThreadPool *pool;
+  OrtrainExecution *execution;
   OrtrainExecutor *executor;
 } Fixture;
 
@@ -56,15 +58,16 @@ fixture_set_up (Fixture *fixture, gconstpointer data)
   fixture->rand = g_rand_new_with_seed (7);
   fixture->graph = make_graph (fixture->rand);
   make_places (&fixture->memory, fixture->graph);
-  fixture->pool = ortrain_thread_pool_new (2);
-  fixture->executor = make_executor (fixture->graph, &fixture->memory, fixture->pool);
+  g_autoptr (OrtrainProvider) provider = new_cpu (2);
+  fixture->execution = ortrain_execution_new (provider, NULL);
+  fixture->executor = make_executor (fixture->graph, &fixture->memory, fixture->execution);
 }
 
 static void
 fixture_tear_down (Fixture *fixture, gconstpointer data)
 {
   ortrain_executor_free (fixture->executor);
-  ortrain_thread_pool_unref (fixture->pool);
+  ortrain_execution_free (fixture->execution);
   g_hash_table_unref (fixture->memory.places);
   g_object_unref (fixture->graph);
   g_rand_free (fixture->rand);
@@ -122,7 +125,7 @@ test_same_bits (Fixture *fixture, gconstpointer data)
   double first = run_step (fixture->executor, feeds, FALSE);
   g_autofree double *gradient =
       g_memdup2 (g_hash_table_lookup (fixture->memory.places, "w2.grad"), 64 * sizeof (double));
-  g_autoptr (OrtrainExecutor) again = make_executor (fixture->graph, &fixture->memory, NULL);
+  g_autoptr (OrtrainExecutor) again = make_executor (fixture->graph, &fixture->memory, get_execution ());
   double second = run_step (again, feeds, FALSE);
   g_assert_true (memcmp (&first, &second, sizeof first) == 0);
   g_assert_true (memcmp (gradient, g_hash_table_lookup (fixture->memory.places, "w2.grad"), 64 * sizeof (double)) == 0);
@@ -178,9 +181,9 @@ test_fault (Fixture *fixture, gconstpointer data)
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 3);
   gint64 *labels = ortrain_tensor_peek_writable (ortrain_tensor_dict_get (feeds, "labels"));
   labels[1] = 5;
-  OrtrainKernelFrame frame = { 0 };
+  const OrtrainStepBlock step = { 0 };
   g_assert_true (ortrain_executor_bind (fixture->executor, feeds, NULL, &error));
-  g_assert_false (ortrain_executor_run (fixture->executor, ORTRAIN_PHASE_FORWARD, &frame, NULL, &error));
+  g_assert_false (ortrain_executor_run (fixture->executor, ORTRAIN_PHASE_FORWARD, &step, NULL, NULL, &error));
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
   g_assert_nonnull (strstr (error->message, "loss"));
   labels[1] = 4;
@@ -193,10 +196,10 @@ test_cancelled (Fixture *fixture, gconstpointer data)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture->rand, 3);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
-  OrtrainKernelFrame frame = { 0 };
+  const OrtrainStepBlock step = { 0 };
   g_cancellable_cancel (cancellable);
   g_assert_true (ortrain_executor_bind (fixture->executor, feeds, NULL, &error));
-  g_assert_false (ortrain_executor_run (fixture->executor, ORTRAIN_PHASE_FORWARD, &frame, cancellable, &error));
+  g_assert_false (ortrain_executor_run (fixture->executor, ORTRAIN_PHASE_FORWARD, &step, cancellable, NULL, &error));
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
   g_assert_true (isfinite (run_step (fixture->executor, feeds, FALSE)));
 }

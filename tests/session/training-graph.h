@@ -2,6 +2,7 @@
 #pragma once
 
 #include "grad/ortrain-gradient-private.h"
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-executor-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -109,13 +110,22 @@ make_training_graph (OrtrainGraph *graph, OrtrainValue *loss)
   g_assert_true (ok);
 }
 
+/* One for all tests of a program that do not ask for threads. */
+static inline OrtrainExecution *
+get_execution (void)
+{
+  static OrtrainExecution *execution;
+  if (execution == NULL)
+    execution = ortrain_execution_new (ortrain_provider_get_host (), NULL);
+  return execution;
+}
+
 static inline OrtrainExecutor *
-make_executor (OrtrainGraph *graph, Memory *memory, OrtrainThreadPool *pool)
+make_executor (OrtrainGraph *graph, Memory *memory, OrtrainExecution *execution)
 {
   g_autoptr (GError) error = NULL;
   OrtrainExecutorConfig config = {
-    .provider = ortrain_provider_get_cpu (),
-    .pool = pool,
+    .execution = execution,
     .training = TRUE,
     .resolve = resolve_place,
     .resolve_data = memory,
@@ -130,13 +140,15 @@ static inline double
 run_step (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gboolean accumulate)
 {
   g_autoptr (GError) error = NULL;
-  OrtrainKernelFrame frame = { .accumulate_gradients = accumulate };
+  const OrtrainStepBlock step = { .accumulate_gradients = accumulate };
+  double loss;
   ortrain_executor_bind (executor, feeds, NULL, &error);
   g_assert_no_error (error);
-  ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &frame, NULL, &error);
+  ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &step, NULL, NULL, &error);
   g_assert_no_error (error);
-  double loss = *(const double *) ortrain_executor_peek (executor, "loss");
-  ortrain_executor_run (executor, ORTRAIN_PHASE_BACKWARD, &frame, NULL, &error);
+  ortrain_executor_read (executor, "loss", &loss, sizeof loss, &error);
+  g_assert_no_error (error);
+  ortrain_executor_run (executor, ORTRAIN_PHASE_BACKWARD, &step, NULL, NULL, &error);
   g_assert_no_error (error);
   return loss;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Transposes folded into matrix products: the graph computes what it did, with fewer nodes. */
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
@@ -48,7 +49,8 @@ evaluate (OrtrainGraph *graph, OrtrainValue *wanted)
 {
   g_autoptr (GHashTable) tensors = g_hash_table_new_full (NULL, NULL, NULL, g_object_unref);
   g_autoptr (GError) error = NULL;
-  OrtrainKernelFrame frame = { 0 };
+  OrtrainHostContext context;
+  init_context (&context, NULL);
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       OrtrainNode *node = graph->nodes->pdata[i];
@@ -58,7 +60,7 @@ evaluate (OrtrainGraph *graph, OrtrainValue *wanted)
           OrtrainValue *value = node->inputs->pdata[k];
           inputs[k] = value->tensor != NULL ? value->tensor : g_hash_table_lookup (tensors, value);
         }
-      ortrain_evaluate_node (node, inputs, &output, &frame, &error);
+      ortrain_evaluate_node (node, inputs, &output, &context, &error);
       g_assert_no_error (error);
       g_hash_table_insert (tensors, node->outputs->pdata[0], output);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "core/ortrain-thread-pool-private.h"
+#include "host-context.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-evaluate-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
@@ -10,10 +10,11 @@
 
 /* Values of all graph inputs and initializers are in `known`; every other value is computed and added. */
 static void
-run_graph (OrtrainGraph *graph, GHashTable *known, OrtrainThreadPool *pool)
+run_graph (OrtrainGraph *graph, GHashTable *known, OrtrainProvider *provider)
 {
   g_autoptr (GError) error = NULL;
-  OrtrainKernelFrame frame = { .pool = pool };
+  OrtrainHostContext context;
+  init_context (&context, provider);
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
@@ -24,7 +25,7 @@ run_graph (OrtrainGraph *graph, GHashTable *known, OrtrainThreadPool *pool)
           if (input != NULL)
             inputs[i] = input->tensor != NULL ? input->tensor : g_hash_table_lookup (known, input->name);
         }
-      ortrain_evaluate_node (node, inputs, outputs, &frame, &error);
+      ortrain_evaluate_node (node, inputs, outputs, &context, &error);
       g_assert_no_error (error);
       for (guint k = 0; k < node->outputs->len; k++)
         g_hash_table_insert (known, g_strdup (ortrain_node_output (node, k)->name), outputs[k]);
@@ -33,7 +34,7 @@ run_graph (OrtrainGraph *graph, GHashTable *known, OrtrainThreadPool *pool)
 
 /* Every placement that the kernel allows: output k over input i gives the same bits as outputs of their own. */
 static guint
-check_in_place (OrtrainNode *node, GHashTable *known, OrtrainThreadPool *pool)
+check_in_place (OrtrainNode *node, GHashTable *known, OrtrainProvider *provider)
 {
   g_autoptr (GError) error = NULL;
   OrtrainOperand in[64] = { 0 }, out[64] = { 0 };
@@ -55,7 +56,7 @@ check_in_place (OrtrainNode *node, GHashTable *known, OrtrainThreadPool *pool)
       operand->n_bytes = ortrain_tensor_get_n_bytes (tensor);
       operand->constant = input ? ortrain_tensor_peek (tensor) : NULL; /* as in run_graph */
     }
-  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_cpu (), node->domain, node->op_type, in,
+  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_host (), node->domain, node->op_type, in,
                                                        n_inputs, out, n_outputs, &error);
   g_assert_no_error (error);
   OrtrainKernelSetup setup = {
@@ -67,7 +68,7 @@ check_in_place (OrtrainNode *node, GHashTable *known, OrtrainThreadPool *pool)
     .outputs = out,
     .n_inputs = n_inputs,
     .n_outputs = n_outputs,
-    .n_threads = ortrain_thread_pool_get_n_threads (pool),
+    .provider = provider,
   };
   g_assert_true (kernel->prepare (&setup, &error));
   g_autofree void *workspace = g_malloc (setup.workspace_bytes + 64);
@@ -89,10 +90,13 @@ check_in_place (OrtrainNode *node, GHashTable *known, OrtrainThreadPool *pool)
             if (j != k)
               g_ptr_array_add (copies, places[j]);
           }
-        OrtrainKernelFrame frame = { .pool = pool };
-        OrtrainKernelCall call = {
-          .inputs = addresses, .outputs = places, .workspace = workspace, .constants = setup.constants, .frame = &frame
-        };
+        OrtrainHostContext context;
+        init_context (&context, provider);
+        OrtrainKernelCall call = { .inputs = addresses,
+                                   .outputs = places,
+                                   .workspace = workspace,
+                                   .constants = setup.constants,
+                                   .context = &context.context };
         kernel->run (&call);
         for (guint j = 0; j < n_outputs; j++)
           if (memcmp (places[j], ortrain_tensor_peek (results[j]), out[j].n_bytes) != 0)
@@ -248,7 +252,7 @@ static void
 test_random (void)
 {
   g_autoptr (GRand) rand = g_rand_new_with_seed (7);
-  g_autoptr (OrtrainThreadPool) pool = ortrain_thread_pool_new (3);
+  g_autoptr (OrtrainProvider) provider = new_cpu (3);
   guint n_before = 0, n_after = 0, n_in_place = 0;
   for (guint round = 0; round < 250; round++)
     {
@@ -258,14 +262,14 @@ test_random (void)
       g_autoptr (OrtrainGraph) fused = ortrain_graph_clone (graph, NULL);
       g_autoptr (GHashTable) expected = copy_known (known), got = copy_known (known), threads = copy_known (known);
       run_graph (graph, expected, NULL);
-      g_assert_true (ortrain_fuse_elementwise (fused, &error));
+      g_assert_true (ortrain_fuse_elementwise (fused, ortrain_provider_get_host (), &error));
       g_assert_no_error (error);
       n_before += graph->nodes->len;
       n_after += fused->nodes->len;
       run_graph (fused, got, NULL);
-      run_graph (fused, threads, pool);
+      run_graph (fused, threads, provider);
       for (guint n = 0; n < fused->nodes->len; n++)
-        n_in_place += check_in_place (fused->nodes->pdata[n], got, pool);
+        n_in_place += check_in_place (fused->nodes->pdata[n], got, provider);
       for (guint k = 0; k < graph->outputs->len; k++)
         {
           const char *name = ((OrtrainValue *) graph->outputs->pdata[k])->name;
@@ -316,7 +320,7 @@ test_convex (void)
   OrtrainValue *sum = add_node (graph, "Add", product, y);
   OrtrainValue *end = add_node (graph, "Neg", sum, NULL);
   ortrain_graph_mark_output (graph, end, TRUE);
-  g_assert_true (ortrain_fuse_elementwise (graph, &error));
+  g_assert_true (ortrain_fuse_elementwise (graph, ortrain_provider_get_host (), &error));
   g_assert_no_error (error);
   g_assert_cmpuint (graph->nodes->len, ==, 3); /* {Relu, Exp}, MatMul, {Add, Neg} */
   g_assert_true (((OrtrainValue *) graph->outputs->pdata[0])->producer == graph->nodes->pdata[2]);
@@ -338,7 +342,7 @@ test_phases (void)
   OrtrainValue *d = add_node (graph, "Neg", c, NULL);
   c->producer->phase = d->producer->phase = ORTRAIN_PHASE_BACKWARD;
   ortrain_graph_mark_output (graph, d, TRUE);
-  g_assert_true (ortrain_fuse_elementwise (graph, &error));
+  g_assert_true (ortrain_fuse_elementwise (graph, ortrain_provider_get_host (), &error));
   g_assert_cmpuint (graph->nodes->len, ==, 2);
   g_assert_cmpint (((OrtrainNode *) graph->nodes->pdata[0])->phase, ==, ORTRAIN_PHASE_FORWARD);
   g_assert_cmpint (((OrtrainNode *) graph->nodes->pdata[1])->phase, ==, ORTRAIN_PHASE_BACKWARD);

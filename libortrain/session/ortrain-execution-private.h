@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "provider/ortrain-provider-private.h"
+
+/* What the programs of a session run with: a provider, one of its streams, and in the memory of the device the scalars
+ * of a step and the fault word. Externally synchronised. */
+typedef struct _OrtrainExecution OrtrainExecution;
+
+OrtrainExecution *ortrain_execution_new (OrtrainProvider *provider, GError **error);
+void ortrain_execution_free (OrtrainExecution *self);
+
+OrtrainProvider *ortrain_execution_get_provider (OrtrainExecution *self); /* transfer none */
+OrtrainStream *ortrain_execution_get_stream (OrtrainExecution *self);
+/* For calls; at the same address as long as the execution lives. */
+const OrtrainKernelContext *ortrain_execution_peek_context (OrtrainExecution *self);
+
+/* Writes the scalars for the calls that are submitted from now on, and clears the fault. */
+gboolean ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error);
+/* Calls of one program, in order. */
+gboolean ortrain_execution_submit (OrtrainExecution *self, const OrtrainKernelCall *calls, guint n_calls,
+                                   GCancellable *cancellable, GError **error);
+/* Copies to and from the memory of the device, in order with the calls. What read copies is there after the next wait.
+ */
+gboolean ortrain_execution_read (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
+                                 GError **error);
+gboolean ortrain_execution_write (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
+                                  GError **error);
+gboolean ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byte, gsize n_bytes,
+                                 GError **error);
+/* Waits until all of it has happened. fault: the first since begin; may be NULL. */
+gboolean ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExecution, ortrain_execution_free)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-execution-private.h"
+
+/* In the memory of the device. */
+typedef struct
+{
+  OrtrainStepBlock step __attribute__ ((aligned (64)));
+  OrtrainFault fault __attribute__ ((aligned (64)));
+} DeviceBlock;
+
+struct _OrtrainExecution
+{
+  OrtrainProvider *provider;
+  OrtrainStream *stream;
+  DeviceBlock *block;  /* the device's */
+  OrtrainFault *fault; /* the host's copy, in memory that the device copies to */
+  OrtrainKernelContext context;
+};
+
+OrtrainExecution *
+ortrain_execution_new (OrtrainProvider *provider, GError **error)
+{
+  g_autoptr (OrtrainExecution) self = g_new0 (OrtrainExecution, 1);
+  const OrtrainProviderClass *klass = provider->klass;
+  self->provider = ortrain_provider_ref (provider);
+  if (!klass->new_stream (provider, &self->stream, error))
+    return NULL;
+  self->block = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
+  if (self->block == NULL)
+    return NULL;
+  self->fault = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, sizeof *self->fault, error);
+  if (self->fault == NULL)
+    return NULL;
+  self->context = (OrtrainKernelContext){
+    .stream = self->stream,
+    .step = &self->block->step,
+    .fault = &self->block->fault,
+  };
+  return g_steal_pointer (&self);
+}
+
+void
+ortrain_execution_free (OrtrainExecution *self)
+{
+  const OrtrainProviderClass *klass = self->provider->klass;
+  klass->wait (self->provider, self->stream, NULL);
+  klass->free_stream (self->provider, self->stream);
+  klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
+  klass->free (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
+  ortrain_provider_unref (self->provider);
+  g_free (self);
+}
+
+OrtrainProvider *
+ortrain_execution_get_provider (OrtrainExecution *self)
+{
+  return self->provider;
+}
+
+OrtrainStream *
+ortrain_execution_get_stream (OrtrainExecution *self)
+{
+  return self->stream;
+}
+
+const OrtrainKernelContext *
+ortrain_execution_peek_context (OrtrainExecution *self)
+{
+  return &self->context;
+}
+
+gboolean
+ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
+{
+  return ortrain_execution_write (self, &self->block->step, step, sizeof *step, error) &&
+         ortrain_execution_fill (self, &self->block->fault, 0, sizeof self->block->fault, error);
+}
+
+gboolean
+ortrain_execution_submit (OrtrainExecution *self, const OrtrainKernelCall *calls, guint n_calls,
+                          GCancellable *cancellable, GError **error)
+{
+  return self->provider->klass->submit (self->provider, self->stream, calls, n_calls, cancellable, error);
+}
+
+gboolean
+ortrain_execution_read (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
+                        GError **error)
+{
+  return self->provider->klass->copy (self->provider, self->stream, destination, source, n_bytes, error);
+}
+
+gboolean
+ortrain_execution_write (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
+                         GError **error)
+{
+  return self->provider->klass->copy (self->provider, self->stream, destination, source, n_bytes, error);
+}
+
+gboolean
+ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byte, gsize n_bytes, GError **error)
+{
+  return self->provider->klass->fill (self->provider, self->stream, destination, byte, n_bytes, error);
+}
+
+gboolean
+ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **error)
+{
+  if (fault != NULL && !ortrain_execution_read (self, self->fault, &self->block->fault, sizeof *self->fault, error))
+    return FALSE;
+  if (!self->provider->klass->wait (self->provider, self->stream, error))
+    return FALSE;
+  if (fault != NULL)
+    *fault = *self->fault;
+  return TRUE;
+}
