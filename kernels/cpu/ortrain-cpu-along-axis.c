@@ -3,6 +3,8 @@
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-integer-cases.h"
 
+#include <math.h>
+
 /* What goes along one axis, a line at a time: where the extreme is, and running sums and products. */
 
 /* ---- ArgMax, ArgMin: x [outer, n, inner] → int64 [outer, inner]; a NaN wins, as in NumPy. ---- */
@@ -116,6 +118,7 @@ typedef struct
   OrtrainDType dtype;
   guint rank;
   gint64 dims[ORTRAIN_MAX_RANK];
+  gint64 longest; /* of dims */
   gboolean product, exclusive, reverse, axis_is_int32;
 } CumPlan;
 
@@ -124,6 +127,7 @@ typedef struct
   const CumPlan *plan;
   gconstpointer x, dy;
   gpointer y;
+  double *after; /* [threads, longest]; see CUM_GRAD */
   gint64 n, inner;
 } CumRun;
 
@@ -162,28 +166,37 @@ cum_units (gpointer data, gint64 begin, gint64 end, guint worker)
       }
 }
 
-/* dx[i] = Σ dy[k] · (the product that is y[k], without x[i]): quadratic, and right where elements are zero. */
+/* An element that is exactly zero ends a product, also one that has left the range of double. */
+static inline double
+multiply (double factor, double product)
+{
+  return factor == 0 && isinf (product) ? 0 : factor * product;
+}
+
+/* dx[e] = (the product of the elements before e) · after[e], and after[e] = Σ dy[k] · (the product of those between e and
+ * k) = dy[e] + x[e + 1] · after[e + 1]: linear, and right where elements are zero. With `exclusive`, dy counts one
+ * element later. */
 #define CUM_GRAD(type)                                                                                                 \
   {                                                                                                                    \
     const type *x = run->x, *dy = run->dy;                                                                             \
     type *dx = run->y;                                                                                                 \
-    double before = 1;                                                                                                 \
+    double sum = 0, before = 1;                                                                                        \
+    for (gint64 e = run->n - 1; e >= 0; e--)                                                                           \
+      {                                                                                                                \
+        const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                    \
+        if (!plan->exclusive)                                                                                          \
+          sum += (double) dy[at];                                                                                      \
+        after[e] = sum;                                                                                                \
+        sum = multiply ((double) x[at], sum);                                                                          \
+        if (plan->exclusive)                                                                                           \
+          sum += (double) dy[at];                                                                                      \
+      }                                                                                                                \
     for (gint64 e = 0; e < run->n; e++)                                                                                \
       {                                                                                                                \
-        double product = before, sum = 0;                                                                              \
-        for (gint64 k = e; k < run->n; k++)                                                                            \
-          {                                                                                                            \
-            gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;                                      \
-            if (plan->exclusive && k > e)                                                                              \
-              sum += dy[at] * product;                                                                                 \
-            if (k > e)                                                                                                 \
-              product *= x[at];                                                                                        \
-            if (!plan->exclusive)                                                                                      \
-              sum += dy[at] * product;                                                                                 \
-          }                                                                                                            \
-        gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                          \
-        before *= x[at];                                                                                               \
-        dx[at] = (type) sum;                                                                                           \
+        const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                    \
+        const double next = multiply ((double) x[at], before);                                                         \
+        dx[at] = (type) multiply (before, after[e]);                                                                   \
+        before = next;                                                                                                 \
       }                                                                                                                \
   }
 
@@ -192,6 +205,7 @@ cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const CumRun *run = data;
   const CumPlan *plan = run->plan;
+  double *after = run->after + (gsize) worker * (gsize) plan->longest;
   for (gint64 i = begin; i < end; i++)
     {
       gint64 base = i / run->inner * run->n * run->inner + i % run->inner;
@@ -256,17 +270,27 @@ ORTRAIN_DEFINE_HALF_KERNEL (cum)
 static gboolean
 cum_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
-  gboolean ok = cum_prepare (setup, error);
+  if (!cum_prepare (setup, error))
+    return FALSE;
+  CumPlan *plan = setup->constants;
+  plan->longest = 1;
+  for (guint d = 0; d < plan->rank; d++)
+    plan->longest = MAX (plan->longest, plan->dims[d]);
   setup->inplace[0] = 0;
-  return ok;
+  setup->workspace_bytes = (gsize) plan->longest * ortrain_cpu_get_n_threads (setup) * sizeof (double);
+  return TRUE;
 }
 
 static void
 cum_grad_run (const OrtrainKernelCall *call)
 {
-  CumRun run = {
-    .plan = call->constants, .dy = call->inputs[0], .x = call->inputs[2], .y = call->outputs[0], .n = 1, .inner = 1
-  };
+  CumRun run = { .plan = call->constants,
+                 .dy = call->inputs[0],
+                 .x = call->inputs[2],
+                 .y = call->outputs[0],
+                 .after = call->workspace,
+                 .n = 1,
+                 .inner = 1 };
   run_lines (call, run, cum_grad_units);
 }
 ORTRAIN_DEFINE_HALF_KERNEL (cum_grad)

@@ -281,6 +281,119 @@ test_cum_sum (void)
       }
 }
 
+/* CumProdGrad on one line of doubles. */
+static void
+run_cum_prod_gradient (const double *dy, const double *x, double *dx, gint64 n, int mode)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainProvider *provider = ortrain_provider_get_host ();
+  g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_int (attributes, "exclusive", mode & 1);
+  ortrain_attributes_set_int (attributes, "reverse", mode >> 1);
+  const gint64 axis = 0;
+  const OrtrainOperand line = {
+    .dtype = ORTRAIN_DTYPE_FLOAT64, .rank = 1, .dims = &n, .n_elements = n, .n_bytes = (gsize) n * sizeof (double)
+  };
+  OrtrainOperand in[] = { line, { .dtype = ORTRAIN_DTYPE_INT64, .n_elements = 1, .n_bytes = sizeof axis }, line },
+                 out = line;
+  const OrtrainKernel *kernel = ortrain_provider_find (provider, "org.ortrain", "CumProdGrad", in, 3, &out, 1, NULL);
+  OrtrainKernelSetup setup = { .op_type = "CumProdGrad",
+                               .domain = "org.ortrain",
+                               .attributes = attributes,
+                               .inputs = in,
+                               .outputs = &out,
+                               .n_inputs = 3,
+                               .n_outputs = 1,
+                               .provider = provider };
+  g_assert_true (kernel->prepare (&setup, &error));
+  g_autofree guint8 *workspace = g_malloc0 (setup.workspace_bytes + 64);
+  OrtrainHostContext context;
+  init_context (&context, NULL);
+  const void *inputs[] = { dy, &axis, x };
+  void *outputs[] = { dx };
+  OrtrainKernelCall call = {
+    .inputs = inputs, .outputs = outputs, .constants = setup.constants, .context = &context.context
+  };
+  call.workspace = (void *) (((gsize) workspace + 63) & ~(gsize) 63);
+  kernel->run (&call);
+  setup.constants_free (setup.constants);
+}
+
+/* The gradient as it is defined, without quotients. */
+static double
+cum_prod_gradient_of (const double *dy, const double *x, gint64 n, gint64 e, int mode)
+{
+  const gboolean exclusive = mode & 1, reverse = mode >> 1;
+  double sum = 0;
+  for (gint64 k = 0; k < n; k++)
+    {
+      double product = 1;
+      gboolean has = FALSE;
+      for (gint64 i = 0; i < n; i++)
+        if (reverse ? i > k || (i == k && !exclusive) : i < k || (i == k && !exclusive))
+          {
+            has = has || i == e;
+            product *= i == e ? 1 : x[i];
+          }
+      sum += has ? dy[k] * product : 0;
+    }
+  return sum;
+}
+
+static void
+test_cum_prod_gradient (void)
+{
+  const double lines[][8] = {
+    { 1, 2, -3, 4, 0.5, 6, 7, 8 },
+    { 0, 2, 3, 4, 5, 6, 7, 8 },
+    { 1, 2, 3, 0, 5, 6, 7, 8 },
+    { 1, 2, 3, 4, 5, 6, 7, 0 },
+    { 1, 0, 3, 4, 0, 6, 7, 8 },
+    { 0, 0, 0, 0, 0, 0, 0, 0 },
+    { 0, 0, 1e200, 1e200, 1e200, 2, 3, 4 },
+    { 2, 3, 1e200, 1e200, 0, 0, 3, 4 },
+    { 1, 1, 1, 1, 1, 1, 1, 1 },
+  };
+  const double dy[] = { 1, -2, 0.25, 3, -1, 2, 0.5, 1 };
+  double dx[8];
+  for (guint l = 0; l < G_N_ELEMENTS (lines); l++)
+    for (int mode = 0; mode < 4; mode++)
+      {
+        run_cum_prod_gradient (dy, lines[l], dx, 8, mode);
+        for (gint64 e = 0; e < 8; e++)
+          {
+            const double expected = cum_prod_gradient_of (dy, lines[l], 8, e, mode);
+            if (isfinite (expected) && !(fabs (dx[e] - expected) <= 1e-13 * fabs (expected)))
+              g_error ("line %u, mode %d, element %d: %g, not %g", l, mode, (int) e, dx[e], expected);
+          }
+      }
+  /* a NaN is no zero's to hide */
+  const double bad[] = { 1, -2, 0.25, 3, NAN, 2, 0.5, 1 };
+  run_cum_prod_gradient (bad, lines[2], dx, 8, 0);
+  g_assert_true (isnan (dx[0]) && isnan (dx[4]) && dx[5] == 0);
+}
+
+/* Linear in the length: with a million elements, a sum for each would take minutes. */
+static void
+test_long_cum_prod_gradient (void)
+{
+  const gint64 n = 1000 * 1000;
+  g_autofree double *x = g_new (double, n), *dy = g_new (double, n), *dx = g_new (double, n);
+  for (gint64 i = 0; i < n; i++)
+    {
+      x[i] = i % 2 ? -1 : 1;
+      dy[i] = 1;
+    }
+  run_cum_prod_gradient (dy, x, dx, n, 0);
+  /* y = 1, -1, -1, 1, 1, -1, …: the sum from e on, divided by x[e], which is 1 or -1 */
+  double sum = 0;
+  for (gint64 e = n - 1; e >= 0; e--)
+    {
+      sum += e % 4 == 0 || e % 4 == 3 ? 1 : -1;
+      g_assert_cmpfloat (dx[e], ==, sum * x[e]);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -291,5 +404,7 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/reduction/gradients", test_gradients);
   g_test_add_func ("/ops/reduction/product-with-zeros", test_product_with_zeros);
   g_test_add_func ("/ops/reduction/cum-sum", test_cum_sum);
+  g_test_add_func ("/ops/reduction/cum-prod-gradient", test_cum_prod_gradient);
+  g_test_add_func ("/ops/reduction/long-cum-prod-gradient", test_long_cum_prod_gradient);
   return g_test_run ();
 }
