@@ -424,9 +424,10 @@ is_wanted (const char *name, gboolean *forced)
   return wanted == NULL || *wanted == 0 || *forced;
 }
 
-/* The code that oneDNN generates for a convolution takes some milliseconds to make and memory that no plan shows. It must
- * save this many cycles, about a millisecond, in each call. */
-#define LIBRARY_LEAST_SAVING 2e6
+/* The code that oneDNN generates for a convolution takes some milliseconds to make and memory that no plan shows: it must
+ * be estimated to save this share of the time, or this many cycles in each call. */
+#define LIBRARY_SAVED_SHARE 0.3
+#define LIBRARY_SAVED_CYCLES 5e5
 
 /* The algorithm that is estimated to be the fastest. small, large: the sides of the strides. */
 static gboolean
@@ -445,7 +446,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
           cycles = scattered;
         }
     }
-  const double least_cycles = cycles - LIBRARY_LEAST_SAVING;
+  const double least_cycles = cycles - MIN (cycles * LIBRARY_SAVED_SHARE, LIBRARY_SAVED_CYCLES);
   if (!conv->is_double && is_wanted ("onednn", &forced) && (forced || least_cycles > 0))
     {
       OrtrainConvProblem problem = { .product = product,
