@@ -9,6 +9,10 @@
 
 #include <string.h>
 
+/* With a fixed partition, work is cut as for this many threads, however many there are: estimates, and so the algorithm,
+ * depend on the cut. */
+#define FIXED_THREADS 4
+
 static gint64
 ceil_div (gint64 a, gint64 b)
 {
@@ -119,6 +123,7 @@ new_conv (const OrtrainKernelSetup *setup, const OrtrainConvGeometry *geometry, 
   conv->geometry = *geometry;
   conv->n_groups = geometry->groups;
   conv->n_threads = ortrain_cpu_get_n_threads (setup);
+  conv->cut_threads = ortrain_cpu_has_fixed_partition (setup) ? FIXED_THREADS : conv->n_threads;
   return conv;
 }
 
@@ -287,14 +292,14 @@ static gboolean
 plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainCpuGemmCore *core = ortrain_cpu_gemm_get_core (conv->is_double);
-  const gint64 wanted = (gint64) conv->n_threads * 3;
+  const gint64 wanted = (gint64) conv->cut_threads * 3;
   gint64 max_rows = 1, max_tile = 0, max_columns = 1;
   conv->n_chunks = 0;
   for (guint p = 0; p < conv->n_phases; p++)
     {
       OrtrainConvPhase *phase = &conv->phases[p];
       gint64 plane = phase->grid[0] * phase->grid[1] * phase->grid[2], rows = phase->grid[0] * phase->grid[1];
-      gint64 target = conv->n_threads == 1
+      gint64 target = conv->cut_threads == 1
                           ? ORTRAIN_CONV_MAX_COLUMNS
                           : CLAMP (conv->n_images * plane * conv->n_groups / wanted, 128, ORTRAIN_CONV_MAX_COLUMNS);
       gint64 columns;
@@ -328,7 +333,7 @@ plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup, GError **error)
       phase->direct = !phase->many_images && phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1;
       gint64 chunks = phase->n_blocks * conv->n_groups;
       phase->row_cuts = 1;
-      if (conv->n_threads > 1 && chunks > 0 && chunks < wanted)
+      if (conv->cut_threads > 1 && chunks > 0 && chunks < wanted)
         phase->row_cuts = CLAMP (ceil_div (wanted, chunks), 1, MAX (1, conv->dest_channels / 48));
       conv->n_chunks += chunks * phase->row_cuts;
       gint64 m = ceil_div (conv->dest_channels, phase->row_cuts);
@@ -399,7 +404,7 @@ plan_scatter (OrtrainConv *conv, const OrtrainKernelSetup *setup)
     return FALSE;
   if (!scatter->direct)
     scatter->channel_steps = ceil_div (conv->dest_channels, MAX (1, SCATTER_COLUMN_ELEMENTS / channel_elements));
-  if (conv->n_threads > 1 || ortrain_cpu_has_fixed_partition (setup))
+  if (conv->cut_threads > 1)
     {
       const gint64 items = ceil_div (conv->n_images, scatter->images) * conv->n_groups;
       const gint64 least_channels = MAX (1, 32 / conv->n_taps);

@@ -111,6 +111,7 @@ typedef struct
   gint64 n_chunks;
   gint64 max_columns, max_rows;
   guint n_threads;
+  guint cut_threads;                                /* that work is cut for */
   gsize a_bytes, b_bytes, tile_bytes, thread_bytes; /* of the workspace, per thread */
   gsize partial_bytes;
 
