@@ -3,6 +3,8 @@
 
 /* The steps that every change of a graph is made of: they keep uses, producers, names and ids in step. */
 
+#define MANY_OUTPUTS 128
+
 /* ---- Making ---- */
 
 static char *
@@ -77,6 +79,58 @@ ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value
   return ortrain_graph_new_initializer (self, "const", tensor != NULL ? tensor : wide);
 }
 
+/* The list of outputs is searched from its end; in a long one, from where a table says that the value was. */
+static guint
+find_output (OrtrainGraph *self, const OrtrainValue *value)
+{
+  guint end = self->outputs->len;
+  if (end >= MANY_OUTPUTS && self->output_places == NULL)
+    {
+      self->output_places = g_hash_table_new (NULL, NULL);
+      for (guint i = 0; i < end; i++)
+        g_hash_table_insert (self->output_places, self->outputs->pdata[i], GUINT_TO_POINTER (i));
+    }
+  if (self->output_places != NULL)
+    end = MIN (end, GPOINTER_TO_UINT (g_hash_table_lookup (self->output_places, value)) + 1);
+  while (self->outputs->pdata[end - 1] != value)
+    end--;
+  return end - 1;
+}
+
+static void
+set_output_place (OrtrainGraph *self, OrtrainValue *value, guint place)
+{
+  self->outputs->pdata[place] = value;
+  if (self->output_places != NULL)
+    g_hash_table_insert (self->output_places, value, GUINT_TO_POINTER (place));
+}
+
+void
+ortrain_graph_replace_output (OrtrainGraph *self, OrtrainValue *value, OrtrainValue *replacement)
+{
+  const guint place = find_output (self, value);
+  if (self->output_places != NULL)
+    g_hash_table_remove (self->output_places, value);
+  set_output_place (self, replacement, place);
+  value->is_output = FALSE;
+  replacement->is_output = TRUE;
+}
+
+void
+ortrain_graph_filter_outputs (OrtrainGraph *self, gboolean (*keep) (OrtrainValue *value, gpointer data), gpointer data)
+{
+  guint n = 0;
+  for (guint i = 0; i < self->outputs->len; i++)
+    {
+      OrtrainValue *value = self->outputs->pdata[i];
+      value->is_output = keep (value, data) != FALSE;
+      if (value->is_output)
+        self->outputs->pdata[n++] = value;
+    }
+  g_ptr_array_set_size (self->outputs, (gint) n);
+  g_clear_pointer (&self->output_places, g_hash_table_unref);
+}
+
 void
 ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output)
 {
@@ -85,9 +139,16 @@ ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_
     return;
   value->is_output = (guint) is_output;
   if (is_output)
-    g_ptr_array_add (self->outputs, value);
+    {
+      g_ptr_array_add (self->outputs, value);
+      set_output_place (self, value, self->outputs->len - 1);
+    }
   else
-    g_ptr_array_remove (self->outputs, value);
+    {
+      g_ptr_array_remove_index (self->outputs, find_output (self, value));
+      if (self->output_places != NULL)
+        g_hash_table_remove (self->output_places, value);
+    }
 }
 
 gboolean
@@ -161,15 +222,10 @@ ortrain_value_detach (OrtrainValue *self)
   ortrain_value_clear_uses (self);
 }
 
-void
-ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value)
+/* From the values, after all other lists. */
+static void
+delete_value (OrtrainGraph *self, OrtrainValue *value)
 {
-  g_return_if_fail (value->graph == self && value->uses.n == 0 && value->producer == NULL);
-  ortrain_graph_mark_output (self, value, FALSE);
-  if (value->kind == ORTRAIN_VALUE_INPUT)
-    g_ptr_array_remove (self->inputs, value);
-  else if (value->kind == ORTRAIN_VALUE_INITIALIZER)
-    g_ptr_array_remove (self->initializers, value);
   if (g_hash_table_lookup (self->by_name, value->name) == value)
     g_hash_table_remove (self->by_name, value->name);
   /* The last value takes the place, so that ids stay dense. */
@@ -183,6 +239,39 @@ ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value)
       self->values->pdata[self->values->len - 1] = value;
     }
   g_ptr_array_set_size (self->values, (gint) self->values->len - 1);
+}
+
+void
+ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value)
+{
+  g_return_if_fail (value->graph == self && value->uses.n == 0 && value->producer == NULL);
+  ortrain_graph_mark_output (self, value, FALSE);
+  if (value->kind == ORTRAIN_VALUE_INPUT)
+    g_ptr_array_remove (self->inputs, value);
+  else if (value->kind == ORTRAIN_VALUE_INITIALIZER)
+    g_ptr_array_remove (self->initializers, value);
+  delete_value (self, value);
+}
+
+void
+ortrain_graph_delete_initializers (OrtrainGraph *self, const gboolean *dead)
+{
+  g_autoptr (GPtrArray) deleted = g_ptr_array_new ();
+  guint n = 0;
+  for (guint i = 0; i < self->initializers->len; i++)
+    {
+      OrtrainValue *value = self->initializers->pdata[i];
+      if (dead[i])
+        g_ptr_array_add (deleted, value);
+      else
+        self->initializers->pdata[n++] = value;
+    }
+  g_ptr_array_set_size (self->initializers, (gint) n);
+  for (guint i = deleted->len; i-- > 0;)
+    {
+      ortrain_graph_mark_output (self, deleted->pdata[i], FALSE);
+      delete_value (self, deleted->pdata[i]);
+    }
 }
 
 void
@@ -210,8 +299,6 @@ ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
     }
   /* The graph's output keeps its place and its name, unless the replacement is one that others know by its own name. */
   OrtrainGraph *graph = self->graph;
-  guint position;
-  g_ptr_array_find (graph->outputs, self, &position);
   if (replacement->is_output || replacement->kind != ORTRAIN_VALUE_COMPUTED)
     {
       OrtrainNode *node = ortrain_graph_new_node (graph, "", "Identity", NULL, &replacement, 1, 1);
@@ -222,9 +309,7 @@ ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
       replacement = copy;
     }
   g_autofree char *name = g_strdup (self->name);
-  self->is_output = FALSE;
-  replacement->is_output = TRUE;
-  graph->outputs->pdata[position] = replacement;
+  ortrain_graph_replace_output (graph, self, replacement);
   if (replacement->role == ORTRAIN_ROLE_NONE)
     {
       replacement->role = self->role;

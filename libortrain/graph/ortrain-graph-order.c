@@ -188,12 +188,19 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
     return 0;
   g_autofree gboolean *needed =
       ortrain_graph_find_needed (self, (OrtrainValue *const *) self->outputs->pdata, self->outputs->len);
+  /* ids move when nodes go: first all that is to go is marked */
   guint n_dead = 0;
   for (guint i = 0; i < self->nodes->len; i++)
     {
       OrtrainNode *node = self->nodes->pdata[i];
-      node->mark = ortrain_node_is_needed (node, needed); /* ids move when nodes go */
+      node->mark = ortrain_node_is_needed (node, needed);
       n_dead += !node->mark;
+    }
+  g_autofree gboolean *dead = g_new (gboolean, self->initializers->len + 1);
+  for (guint i = 0; i < self->initializers->len; i++)
+    {
+      const OrtrainValue *value = self->initializers->pdata[i];
+      dead[i] = !needed[value->id] && value->role != ORTRAIN_ROLE_PARAMETER && value->role != ORTRAIN_ROLE_BUFFER;
     }
   if (n_dead > 0)
     {
@@ -203,16 +210,6 @@ ortrain_graph_remove_dead (OrtrainGraph *self)
           ortrain_graph_delete_node (self, self->nodes->pdata[i]);
     }
 
-  for (guint i = self->initializers->len; i-- > 0;)
-    {
-      OrtrainValue *value = self->initializers->pdata[i];
-      if (value->uses.n == 0 && !value->is_output && !needed[value->id] && value->role != ORTRAIN_ROLE_PARAMETER &&
-          value->role != ORTRAIN_ROLE_BUFFER)
-        {
-          /* ids move when a value goes, so `needed` is for the values as they were: keep it in step */
-          needed[value->id] = needed[self->values->len - 1];
-          ortrain_graph_delete_value (self, value);
-        }
-    }
+  ortrain_graph_delete_initializers (self, dead);
   return n_dead;
 }

@@ -140,7 +140,8 @@ struct _OrtrainGraph
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   guint n_contradicted; /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;
-  GHashTable *many_uses; /* value with many readers → where each of them stands in `uses`; or NULL */
+  GHashTable *many_uses;     /* value with many readers → where each of them stands in `uses`; or NULL */
+  GHashTable *output_places; /* of many outputs: value → where it stood in `outputs`, it may have moved down; or NULL */
 };
 
 /* Making. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
@@ -160,6 +161,11 @@ OrtrainValue *ortrain_graph_const_int (OrtrainGraph *self, gint64 value);
 OrtrainValue *ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value);
 void ortrain_graph_add_note (OrtrainGraph *self, const char *note); /* once each */
 void ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output);
+/* Another value in an output's place in the list; names and roles are the caller's. */
+void ortrain_graph_replace_output (OrtrainGraph *self, OrtrainValue *value, OrtrainValue *replacement);
+/* Those for which keep () is FALSE are no outputs any more. */
+void ortrain_graph_filter_outputs (OrtrainGraph *self, gboolean (*keep) (OrtrainValue *value, gpointer data),
+                                   gpointer data);
 /* Attach an existing value (without a producer) as output `index` of a node. FALSE if it has a producer already. */
 gboolean ortrain_node_set_output (OrtrainNode *self, guint index, OrtrainValue *value);
 
@@ -190,6 +196,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainGraphEdit, ortrain_graph_end_edit)
 /* The node behind this one while the graph is edited, the first for NULL; NULL at the end. */
 OrtrainNode *ortrain_graph_next_node (OrtrainGraph *self, const OrtrainNode *node);
 void ortrain_graph_delete_value (OrtrainGraph *self, OrtrainValue *value);
+/* The same of those initializers for which dead[], beside the list of them, is TRUE. */
+void ortrain_graph_delete_initializers (OrtrainGraph *self, const gboolean *dead);
 void ortrain_value_detach (OrtrainValue *self); /* from the graph that owned it: others may keep a reference */
 
 void ortrain_value_add_use (OrtrainValue *self, OrtrainNode *node, guint index);    /* an edge's other end, for */

@@ -104,6 +104,7 @@ ortrain_graph_finalize (GObject *object)
   g_hash_table_unref (self->by_name);
   g_hash_table_unref (self->opsets);
   g_clear_pointer (&self->many_uses, g_hash_table_unref);
+  g_clear_pointer (&self->output_places, g_hash_table_unref);
   ortrain_dim_space_unref (self->dims);
   g_clear_pointer (&self->notes, g_ptr_array_unref);
   g_free (self->name);

@@ -158,12 +158,8 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
   to->partner = from->partner;
   from->role = ORTRAIN_ROLE_NONE;
   from->partner = NULL;
-  guint index;
-  if (g_ptr_array_find (graph->outputs, from, &index))
-    {
-      ortrain_graph_mark_output (graph, from, FALSE);
-      ortrain_graph_mark_output (graph, to, TRUE);
-    }
+  if (from->is_output)
+    ortrain_graph_replace_output (graph, from, to);
 }
 
 gboolean

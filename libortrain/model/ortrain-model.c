@@ -507,15 +507,18 @@ ortrain_model_get_file_graph (OrtrainModel *self)
 #define MIN_OPSET 1
 #define MAX_OPSET 28 /* nothing that is known here changed between 23 and this but in ways that upgrades handle */
 
+static gboolean
+has_name (OrtrainValue *value, gpointer names)
+{
+  return g_strv_contains (names, value->name);
+}
+
 /* Makes these values the outputs, and removes what they do not need. A name that the file does not have is left to whom
  * it was meant for. */
 static void
 keep_only (OrtrainGraph *graph, const char *const *names)
 {
-  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
-  for (guint i = 0; i < outputs->len; i++)
-    if (!g_strv_contains (names, ((OrtrainValue *) outputs->pdata[i])->name))
-      ortrain_graph_mark_output (graph, outputs->pdata[i], FALSE);
+  ortrain_graph_filter_outputs (graph, has_name, (gpointer) names);
   for (guint i = 0; names[i] != NULL; i++)
     {
       OrtrainValue *value = ortrain_graph_find_value (graph, names[i]);

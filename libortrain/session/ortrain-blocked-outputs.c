@@ -66,6 +66,15 @@ note (OrtrainGraph *graph, const char *output, OrtrainNode *node)
   ortrain_graph_add_note (graph, line);
 }
 
+static gboolean
+keep_computed (OrtrainValue *output, gpointer graph)
+{
+  OrtrainNode *node = output->role != ORTRAIN_ROLE_LOSS ? ortrain_graph_find_blocked (graph, output) : NULL;
+  if (node != NULL)
+    note (graph, output->name, node);
+  return node == NULL;
+}
+
 void
 ortrain_graph_drop_blocked_outputs (OrtrainGraph *graph)
 {
@@ -74,16 +83,7 @@ ortrain_graph_drop_blocked_outputs (OrtrainGraph *graph)
     any = ortrain_node_find_block (graph->nodes->pdata[n]).reason != NULL;
   if (!any)
     return;
-  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
-  for (guint i = 0; i < outputs->len; i++)
-    {
-      OrtrainValue *output = outputs->pdata[i];
-      OrtrainNode *node = output->role != ORTRAIN_ROLE_LOSS ? ortrain_graph_find_blocked (graph, output) : NULL;
-      if (node == NULL)
-        continue;
-      note (graph, output->name, node);
-      ortrain_graph_mark_output (graph, output, FALSE);
-    }
+  ortrain_graph_filter_outputs (graph, keep_computed, graph);
 }
 
 OrtrainGraph *

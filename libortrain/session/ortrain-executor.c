@@ -148,7 +148,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
     self->persistent[c] = -1;
 
-  g_autoptr (GPtrArray) deciding = ortrain_specialize_find_deciding_inputs (graph);
+  g_autoptr (GHashTable) deciding = ortrain_specialize_find_deciding_inputs (graph);
   self->inputs = g_new0 (Input, graph->inputs->len + 1);
   for (guint i = 0; i < graph->inputs->len; i++)
     {
@@ -158,7 +158,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
       self->inputs[self->n_inputs++] = (Input){
         .name = g_strdup (value->name),
         .dtype = value->dtype,
-        .decides = g_ptr_array_find (deciding, value, NULL),
+        .decides = g_hash_table_contains (deciding, value),
       };
     }
   self->outputs = g_new0 (Output, graph->outputs->len + 1);
@@ -320,7 +320,9 @@ static void
 find_rows (OrtrainExecutor *self, Entry *entry)
 {
   OrtrainGraph *graph = ortrain_memory_plan_peek_graph (entry->plan);
-  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
+  guint n_values;
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, &n_values);
+  g_autofree gboolean *owned = g_new0 (gboolean, n_values + 1);
   entry->input_rows = g_new (guint32, self->n_inputs + 1);
   entry->output_rows = g_new (guint32, self->n_outputs + 1);
   entry->owns = g_new0 (gboolean, self->n_outputs + 1);
@@ -337,10 +339,8 @@ find_rows (OrtrainExecutor *self, Entry *entry)
       entry->output_rows[k] = row;
       if (row == G_MAXUINT32 || values[row].region != ORTRAIN_REGION_OUTPUT)
         continue;
-      entry->owns[k] = TRUE;
-      for (guint j = 0; j < k; j++)
-        if (entry->owns[j] && values[entry->output_rows[j]].root == values[row].root)
-          entry->owns[k] = FALSE;
+      entry->owns[k] = !owned[values[row].root];
+      owned[values[row].root] = TRUE;
     }
 }
 

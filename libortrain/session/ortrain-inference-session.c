@@ -153,16 +153,24 @@ ortrain_inference_session_init (OrtrainInferenceSession *self)
   self->fork_generation = (gint) ortrain_fork_generation ();
 }
 
+static gboolean
+has_name (OrtrainValue *value, gpointer names)
+{
+  return g_hash_table_contains (names, value->name);
+}
+
 static OrtrainExecutor *
 make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
 {
   g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (source, NULL);
-  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (copy->outputs, NULL, NULL);
-  for (guint i = 0; self->outputs != NULL && i < outputs->len; i++)
-    if (!g_strv_contains ((const char *const *) self->outputs, ((OrtrainValue *) outputs->pdata[i])->name))
-      ortrain_graph_mark_output (copy, outputs->pdata[i], FALSE);
   if (self->outputs != NULL)
-    ortrain_graph_remove_dead (copy);
+    {
+      g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
+      for (guint i = 0; self->outputs[i] != NULL; i++)
+        g_hash_table_add (names, self->outputs[i]);
+      ortrain_graph_filter_outputs (copy, has_name, names);
+      ortrain_graph_remove_dead (copy);
+    }
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
   if (optimize && !ortrain_optimize_symbolic_graph (copy, error))
     return NULL;

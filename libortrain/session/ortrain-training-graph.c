@@ -338,16 +338,10 @@ find_by_role (OrtrainGraph *graph, OrtrainRole role)
 }
 
 /* Outputs of the model that the loss does not need are not computed while training. */
-static void
-keep_only_trained_outputs (OrtrainGraph *graph)
+static gboolean
+is_trained_output (OrtrainValue *value, gpointer data)
 {
-  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
-  for (guint i = 0; i < outputs->len; i++)
-    {
-      OrtrainValue *value = outputs->pdata[i];
-      if (value->role == ORTRAIN_ROLE_NONE)
-        ortrain_graph_mark_output (graph, value, FALSE);
-    }
+  return value->role != ORTRAIN_ROLE_NONE;
 }
 
 static gboolean
@@ -359,7 +353,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
     return FALSE;
   if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), graph, error) == NULL)
     return FALSE;
-  keep_only_trained_outputs (graph);
+  ortrain_graph_filter_outputs (graph, is_trained_output, NULL);
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
   ortrain_graph_remove_dead (graph);

@@ -5,8 +5,8 @@
 #include "provider/ortrain-provider-private.h"
 
 /* Graph inputs whose elements decide shapes (the `shape` of a Reshape and so on, also through other operators).
- * transfer container: a list of OrtrainValue */
-GPtrArray *ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph);
+ * transfer container: a set of OrtrainValue */
+GHashTable *ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph);
 
 /* What is known of a graph input when a plan is made. */
 typedef struct

@@ -70,16 +70,16 @@ find_host_nodes (OrtrainGraph *graph, gboolean outputs_decide)
   return nodes;
 }
 
-GPtrArray *
+GHashTable *
 ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph)
 {
-  GPtrArray *inputs = g_ptr_array_new ();
+  GHashTable *inputs = g_hash_table_new (NULL, NULL);
   if (!ortrain_graph_sort (graph, NULL))
     return inputs;
   g_autofree gboolean *host = find_host_values (graph, FALSE);
   for (guint i = 0; i < graph->inputs->len; i++)
     if (host[((OrtrainValue *) graph->inputs->pdata[i])->id])
-      g_ptr_array_add (inputs, graph->inputs->pdata[i]);
+      g_hash_table_add (inputs, graph->inputs->pdata[i]);
   return inputs;
 }
 
