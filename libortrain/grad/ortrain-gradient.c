@@ -32,7 +32,8 @@ activity_clear (Activity *activity)
 }
 
 static void
-find_active (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted, Activity *activity)
+find_active (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses, OrtrainValue *const *wanted,
+             guint n_wanted, Activity *activity)
 {
   activity->n = graph->values->len;
   activity->reached = g_new0 (gboolean, graph->values->len + 1);
@@ -52,7 +53,8 @@ find_active (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wante
             activity->reached[output->id] = TRUE;
         }
     }
-  activity->needed[loss->id] = TRUE;
+  for (guint i = 0; i < n_losses; i++)
+    activity->needed[losses[i]->id] = TRUE;
   for (guint n = graph->nodes->len; n-- > 0;)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
@@ -87,17 +89,29 @@ is_on_the_way (const Activity *activity, OrtrainNode *node)
 }
 
 GPtrArray *
-ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted)
+ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
+                                 OrtrainValue *const *wanted, guint n_wanted, gboolean *free)
 {
   GPtrArray *obstacles = g_ptr_array_new ();
   Activity activity;
-  find_active (graph, loss, wanted, n_wanted, &activity);
+  find_active (graph, losses, n_losses, wanted, n_wanted, &activity);
+  g_autofree gboolean *blocked = g_new0 (gboolean, graph->values->len + 1); /* there is an obstacle before it */
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      if (is_on_the_way (&activity, node) && (node->op == NULL || node->op->gradient == NULL))
+      if (!is_on_the_way (&activity, node))
+        continue;
+      gboolean is_blocked = node->op == NULL || node->op->gradient == NULL;
+      if (is_blocked)
         g_ptr_array_add (obstacles, node);
+      for (guint i = 0; i < node->inputs->len && !is_blocked; i++)
+        is_blocked = carries (node, i) && blocked[((OrtrainValue *) node->inputs->pdata[i])->id];
+      for (guint k = 0; k < node->outputs->len && is_blocked; k++)
+        if (node->outputs->pdata[k] != NULL && is_active (&activity, node->outputs->pdata[k]))
+          blocked[((OrtrainValue *) node->outputs->pdata[k])->id] = TRUE;
     }
+  for (guint i = 0; i < n_losses && free != NULL; i++)
+    free[i] = is_active (&activity, losses[i]) && !blocked[losses[i]->id];
   activity_clear (&activity);
   return obstacles;
 }
@@ -147,12 +161,12 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
     }
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
-  g_autoptr (GPtrArray) obstacles = ortrain_gradient_find_obstacles (graph, loss, wanted, n_wanted);
+  g_autoptr (GPtrArray) obstacles = ortrain_gradient_find_obstacles (graph, &loss, 1, wanted, n_wanted, NULL);
   if (obstacles->len > 0)
     return refuse (obstacles, error);
 
   Activity activity;
-  find_active (graph, loss, wanted, n_wanted, &activity);
+  find_active (graph, &loss, 1, wanted, n_wanted, &activity);
   g_autoptr (GString) unused = g_string_new (NULL);
   for (guint i = 0; i < n_wanted; i++)
     if (!is_active (&activity, wanted[i]))

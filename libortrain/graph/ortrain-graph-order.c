@@ -181,6 +181,40 @@ ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guin
   return needed;
 }
 
+typedef struct
+{
+  const guint *first; /* by ids */
+  guint found;
+} FirstMarked;
+
+static void
+take_first (OrtrainValue *value, gpointer data)
+{
+  FirstMarked *search = data;
+  search->found = MIN (search->found, search->first[value->id]);
+}
+
+guint *
+ortrain_graph_find_first_marked (OrtrainGraph *self, const gboolean *marked)
+{
+  guint *first = g_new (guint, self->values->len + 1);
+  for (guint i = 0; i < self->values->len; i++)
+    first[i] = G_MAXUINT;
+  for (guint t = 0; t < self->nodes->len; t++)
+    {
+      OrtrainNode *node = self->nodes->pdata[t];
+      FirstMarked search = { first, marked[t] ? t : G_MAXUINT };
+      for (guint i = 0; i < node->inputs->len; i++)
+        if (node->inputs->pdata[i] != NULL)
+          take_first (node->inputs->pdata[i], &search);
+      visit_captures (node, self, 0, take_first, &search);
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (node->outputs->pdata[k] != NULL)
+          first[((OrtrainValue *) node->outputs->pdata[k])->id] = search.found;
+    }
+  return first;
+}
+
 guint
 ortrain_graph_remove_dead (OrtrainGraph *self)
 {

@@ -211,6 +211,9 @@ gboolean ortrain_graph_sort (OrtrainGraph *self,
  * only read: other threads may be reading the graph of a model too. */
 gboolean *ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guint n_values);
 gboolean ortrain_node_is_needed (const OrtrainNode *self, const gboolean *needed);
+/* By the ids of the values of a sorted graph: the position of the first of the marked nodes (marked[], by position) that
+ * a value is computed from, G_MAXUINT without one. It only reads too. */
+guint *ortrain_graph_find_first_marked (OrtrainGraph *self, const gboolean *marked);
 guint ortrain_graph_remove_dead (OrtrainGraph *self); /* nodes and values that no output needs; inputs and
                                                          parameters stay; returns the number of nodes */
 typedef struct

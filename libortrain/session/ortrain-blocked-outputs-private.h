@@ -13,8 +13,9 @@ typedef struct
 } OrtrainBlock;
 
 OrtrainBlock ortrain_node_find_block (const OrtrainNode *node);
-/* The first such node that an output of a sorted graph depends on, or NULL. */
-OrtrainNode *ortrain_graph_find_blocked (OrtrainGraph *graph, OrtrainValue *output);
+/* By the ids of the values of a sorted graph: the position of the first such node that a value depends on, or G_MAXUINT.
+ */
+guint *ortrain_graph_find_blocked (OrtrainGraph *graph);
 /* Unmarks those outputs of a sorted graph, but for that with ROLE_LOSS, and adds a note about each to the graph. */
 void ortrain_graph_drop_blocked_outputs (OrtrainGraph *graph);
 

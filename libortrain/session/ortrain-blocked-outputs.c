@@ -44,17 +44,13 @@ ortrain_node_find_block (const OrtrainNode *node)
   return (OrtrainBlock){ NULL };
 }
 
-OrtrainNode *
-ortrain_graph_find_blocked (OrtrainGraph *graph, OrtrainValue *output)
+guint *
+ortrain_graph_find_blocked (OrtrainGraph *graph)
 {
-  g_autofree gboolean *needed = ortrain_graph_find_needed (graph, &output, 1);
+  g_autofree gboolean *blocked = g_new (gboolean, graph->nodes->len + 1);
   for (guint n = 0; n < graph->nodes->len; n++)
-    {
-      OrtrainNode *node = graph->nodes->pdata[n];
-      if (ortrain_node_is_needed (node, needed) && ortrain_node_find_block (node).reason != NULL)
-        return node;
-    }
-  return NULL;
+    blocked[n] = ortrain_node_find_block (graph->nodes->pdata[n]).reason != NULL;
+  return ortrain_graph_find_first_marked (graph, blocked);
 }
 
 static void
@@ -67,12 +63,13 @@ note (OrtrainGraph *graph, const char *output, OrtrainNode *node)
 }
 
 static gboolean
-keep_computed (OrtrainValue *output, gpointer graph)
+keep_computed (OrtrainValue *output, gpointer data)
 {
-  OrtrainNode *node = output->role != ORTRAIN_ROLE_LOSS ? ortrain_graph_find_blocked (graph, output) : NULL;
-  if (node != NULL)
-    note (graph, output->name, node);
-  return node == NULL;
+  const guint first = ((const guint *) data)[output->id];
+  if (first == G_MAXUINT || output->role == ORTRAIN_ROLE_LOSS)
+    return TRUE;
+  note (output->graph, output->name, output->graph->nodes->pdata[first]);
+  return FALSE;
 }
 
 void
@@ -83,7 +80,8 @@ ortrain_graph_drop_blocked_outputs (OrtrainGraph *graph)
     any = ortrain_node_find_block (graph->nodes->pdata[n]).reason != NULL;
   if (!any)
     return;
-  ortrain_graph_filter_outputs (graph, keep_computed, graph);
+  g_autofree guint *blocked = ortrain_graph_find_blocked (graph);
+  ortrain_graph_filter_outputs (graph, keep_computed, blocked);
 }
 
 OrtrainGraph *
@@ -94,10 +92,12 @@ ortrain_model_make_known_graph (OrtrainModel *model, const char *const *values, 
   for (guint i = 0; values[i] != NULL; i++)
     g_ptr_array_add (names, (gpointer) values[i]);
   const guint n_values = names->len;
+  g_autofree guint *blocked = ortrain_graph_find_blocked (file);
   for (guint i = 0; i < file->outputs->len; i++)
     {
       OrtrainValue *output = file->outputs->pdata[i];
-      OrtrainNode *node = ortrain_graph_find_blocked (file, output);
+      const guint first = blocked[output->id];
+      OrtrainNode *node = first != G_MAXUINT ? file->nodes->pdata[first] : NULL;
       g_ptr_array_add (node == NULL ? names : left_out, output->name);
       if (node != NULL)
         g_ptr_array_add (reasons, node);

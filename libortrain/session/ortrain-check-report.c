@@ -111,50 +111,38 @@ find_branches (Check *check, OrtrainGraph *graph)
     }
 }
 
-/* The weights that a gradient of `output` reaches. transfer container, of OrtrainValue */
-static GPtrArray *
-find_weights (GArray *roles, GHashTable *reached)
-{
-  GPtrArray *weights = g_ptr_array_new ();
-  for (guint i = 0; i < roles->len; i++)
-    {
-      const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, i);
-      if (role->is_weight && g_hash_table_contains (reached, role->value->name))
-        g_ptr_array_add (weights, role->value);
-    }
-  return weights;
-}
-
 /* For each output that a loss can be taken of. Returns whether there is one without an obstacle. trained: the weights
  * that such outputs reach. */
 static gboolean
 find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained)
 {
-  gboolean some = FALSE, any_floating = FALSE;
+  g_autoptr (GPtrArray) outputs = g_ptr_array_new (), weights = g_ptr_array_new (), free_outputs = g_ptr_array_new ();
   for (guint i = 0; i < graph->outputs->len; i++)
-    {
-      OrtrainValue *output = graph->outputs->pdata[i];
-      if (!ortrain_dtype_is_floating (output->dtype))
-        continue;
-      any_floating = TRUE;
-      g_autoptr (GHashTable) reached = ortrain_parameter_choice_find_reached (&output, 1);
-      g_autoptr (GPtrArray) weights = find_weights (roles, reached);
-      if (weights->len == 0)
-        continue;
-      g_autoptr (GPtrArray) obstacles =
-          ortrain_gradient_find_obstacles (graph, output, (OrtrainValue *const *) weights->pdata, weights->len);
-      for (guint k = 0; k < obstacles->len; k++)
-        add_without_gradient (check, obstacles->pdata[k]);
-      if (obstacles->len == 0 && ortrain_graph_find_blocked (graph, output) == NULL)
-        {
-          some = TRUE;
-          for (guint k = 0; k < weights->len; k++)
-            g_hash_table_add (trained, weights->pdata[k]);
-        }
-    }
+    if (ortrain_dtype_is_floating (((OrtrainValue *) graph->outputs->pdata[i])->dtype))
+      g_ptr_array_add (outputs, graph->outputs->pdata[i]);
+  for (guint i = 0; i < roles->len; i++)
+    if (g_array_index (roles, OrtrainParameterRole, i).is_weight)
+      g_ptr_array_add (weights, g_array_index (roles, OrtrainParameterRole, i).value);
+
+  g_autofree gboolean *is_free = g_new (gboolean, outputs->len + 1);
+  g_autofree guint *blocked = ortrain_graph_find_blocked (graph);
+  g_autoptr (GPtrArray) obstacles =
+      ortrain_gradient_find_obstacles (graph, (OrtrainValue *const *) outputs->pdata, outputs->len,
+                                       (OrtrainValue *const *) weights->pdata, weights->len, is_free);
+  for (guint k = 0; k < obstacles->len; k++)
+    add_without_gradient (check, obstacles->pdata[k]);
+  for (guint i = 0; i < outputs->len; i++)
+    if (is_free[i] && blocked[((OrtrainValue *) outputs->pdata[i])->id] == G_MAXUINT)
+      g_ptr_array_add (free_outputs, outputs->pdata[i]);
+  g_autoptr (GHashTable) reached =
+      ortrain_parameter_choice_find_reached ((OrtrainValue *const *) free_outputs->pdata, free_outputs->len);
+  for (guint i = 0; i < weights->len; i++)
+    if (g_hash_table_contains (reached, ((OrtrainValue *) weights->pdata[i])->name))
+      g_hash_table_add (trained, weights->pdata[i]);
+  const gboolean some = free_outputs->len > 0;
   if (!some)
     find_branches (check, graph);
-  if (!any_floating)
+  if (outputs->len == 0)
     add (check, NULL, "", "the model has no output of a floating type",
          "a loss needs one: export the model with its logits as an output");
   else if (!some && g_list_model_get_n_items (G_LIST_MODEL (check->list)) == 0)
