@@ -138,7 +138,8 @@ struct _OrtrainGraph
   GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
-  guint n_contradicted; /* of them, counted beyond the first few that have a note */
+  GHashTable *known_notes; /* the same, as a set; or NULL */
+  guint n_contradicted;    /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;
   GHashTable *many_uses;     /* value with many readers → where each of them stands in `uses`; or NULL */
   GHashTable *output_places; /* of many outputs: value → where it stood in `outputs`, it may have moved down; or NULL */

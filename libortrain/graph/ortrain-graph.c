@@ -106,6 +106,7 @@ ortrain_graph_finalize (GObject *object)
   g_clear_pointer (&self->many_uses, g_hash_table_unref);
   g_clear_pointer (&self->output_places, g_hash_table_unref);
   ortrain_dim_space_unref (self->dims);
+  g_clear_pointer (&self->known_notes, g_hash_table_unref);
   g_clear_pointer (&self->notes, g_ptr_array_unref);
   g_free (self->name);
   G_OBJECT_CLASS (ortrain_graph_parent_class)->finalize (object);
@@ -138,8 +139,17 @@ ortrain_graph_add_note (OrtrainGraph *self, const char *note)
 {
   if (self->notes == NULL)
     self->notes = g_ptr_array_new_with_free_func (g_free);
-  if (!g_ptr_array_find_with_equal_func (self->notes, note, g_str_equal, NULL))
-    g_ptr_array_add (self->notes, g_strdup (note));
+  if (self->known_notes == NULL)
+    {
+      self->known_notes = g_hash_table_new (g_str_hash, g_str_equal);
+      for (guint i = 0; i < self->notes->len; i++)
+        g_hash_table_add (self->known_notes, self->notes->pdata[i]);
+    }
+  if (g_hash_table_contains (self->known_notes, note))
+    return;
+  char *copy = g_strdup (note);
+  g_ptr_array_add (self->notes, copy);
+  g_hash_table_add (self->known_notes, copy);
 }
 
 /**

@@ -315,6 +315,7 @@ ortrain_ops_infer (OrtrainGraph *graph, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
+  g_clear_pointer (&graph->known_notes, g_hash_table_unref); /* it has their texts */
   g_clear_pointer (&graph->notes, g_ptr_array_unref);
   graph->n_contradicted = 0;
   for (guint i = 0; i < graph->nodes->len; i++)

@@ -92,8 +92,7 @@ static GBytes *
 make_gpt (guint n_layers)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainGraphBuilder) builder =
-      ortrain_graph_builder_new_gpt ("gpt", 50257, 1024, 768, n_layers, 12, 1);
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new_gpt ("gpt", 50257, 1024, 768, n_layers, 12, 1);
   GBytes *bytes = ortrain_graph_write (ortrain_graph_builder_get_graph (builder), &error);
   if (bytes == NULL)
     fail (error);
@@ -129,8 +128,9 @@ make_options (OrtrainModel *model, const Subject *subject)
 {
   g_autoptr (OrtrainValue) output =
       g_list_model_get_item (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model)), 0);
-  g_autoptr (OrtrainLoss) loss = subject->classes ? ortrain_cross_entropy_loss_new (ortrain_value_get_name (output), "target")
-                                         : ortrain_mse_loss_new (ortrain_value_get_name (output), "target");
+  g_autoptr (OrtrainLoss) loss = subject->classes
+                                     ? ortrain_cross_entropy_loss_new (ortrain_value_get_name (output), "target")
+                                     : ortrain_mse_loss_new (ortrain_value_get_name (output), "target");
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
   OrtrainTrainingOptions *options = ortrain_training_options_new ();
   ortrain_training_options_add_loss (options, loss);
@@ -146,9 +146,8 @@ measure (const char *title, const Subject *subject)
   g_autoptr (GError) error = NULL;
   g_autofree char *path = g_build_filename (g_get_tmp_dir (), "bench-planning.onnx", NULL);
   gint64 start = g_get_monotonic_time ();
-  g_autoptr (OrtrainModel) model = subject->bytes != NULL
-                                       ? ortrain_model_new_from_bytes (subject->bytes, NULL, &error)
-                                       : ortrain_model_new_from_file (subject->path, &error);
+  g_autoptr (OrtrainModel) model = subject->bytes != NULL ? ortrain_model_new_from_bytes (subject->bytes, NULL, &error)
+                                                          : ortrain_model_new_from_file (subject->path, &error);
   if (model == NULL)
     fail (error);
   const double load = lap (&start);
@@ -198,8 +197,9 @@ main (int argc, char **argv)
       fprintf (stderr, "bench-planning add|matmul|gemm N... | gpt LAYERS | FILE [BATCH [LENGTH]]\n");
       return 1;
     }
-  printf ("| model | nodes | steps | load | check | session | plan | re-plan | kept plan | export | JSON | SVG | text |\n"
-          "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  printf (
+      "| model | nodes | steps | load | check | session | plan | re-plan | kept plan | export | JSON | SVG | text |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   const gboolean gpt = g_str_equal (argv[1], "gpt");
   if (gpt || g_str_equal (argv[1], "add") || g_str_equal (argv[1], "matmul") || g_str_equal (argv[1], "gemm"))
     for (int i = 2; i < argc; i++)
@@ -211,7 +211,8 @@ main (int argc, char **argv)
       }
   else
     {
-      const Subject subject = { NULL, argv[1], argc > 2 ? atoi (argv[2]) : 4, argc > 3 ? atoi (argv[3]) : 64, TRUE, FALSE };
+      const Subject subject = { NULL, argv[1], argc > 2 ? atoi (argv[2]) : 4, argc > 3 ? atoi (argv[3]) : 64,
+                                TRUE, FALSE };
       g_autofree char *name = g_path_get_basename (argv[1]);
       measure (name, &subject);
     }

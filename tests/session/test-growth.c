@@ -173,11 +173,16 @@ typedef enum
   KIND_CONSTANTS, /* as KIND_GEMM, with as many constants that nobody reads */
   KIND_NORMS,     /* batch normalizations */
   KIND_RESHAPES,  /* reshape (x · w) by a constant, and back, through Identity nodes */
+  KIND_SHAPES,    /* the same by what Shape and Concat say of it */
+  KIND_SUM,       /* one sum of all relu (x · w_i) */
+  KIND_MERGED,    /* as KIND_GEMM, with one bias that each reads through an Identity node named like a bias */
+  KIND_NODES,     /* as KIND_GEMM, with biases in Constant nodes */
+  KIND_BLOCKED,   /* as KIND_OUTPUTS, and as many outputs whose shapes depend on data */
   N_KINDS,
 } Kind;
 
-static const char *const names[N_KINDS] = { "add",    "gemm",      "branches", "outputs",
-                                            "inputs", "constants", "norms",    "reshapes" };
+static const char *const names[N_KINDS] = { "add",      "gemm",   "branches", "outputs", "inputs", "constants", "norms",
+                                            "reshapes", "shapes", "sum",      "merged",  "nodes",  "blocked" };
 
 static OrtrainValue *
 new_weight (OrtrainGraph *graph, const char *prefix, guint i, guint rank)
@@ -185,9 +190,8 @@ new_weight (OrtrainGraph *graph, const char *prefix, guint i, guint rank)
   static const float elements[16] = { [0] = 1, [5] = 1, [10] = 1, [15] = 1 };
   const gint64 dims[] = { 4, 4 };
   g_autofree char *name = g_strdup_printf ("%s%u", prefix, i);
-  g_autoptr (OrtrainTensor) tensor =
-      ortrain_tensor_new_for_data (ORTRAIN_DTYPE_FLOAT32, dims, rank, (const guint8 *) elements,
-                                   (rank == 2 ? 16 : 4) * sizeof (float), NULL);
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_for_data (
+      ORTRAIN_DTYPE_FLOAT32, dims, rank, (const guint8 *) elements, (rank == 2 ? 16 : 4) * sizeof (float), NULL);
   return ortrain_graph_new_initializer (graph, name, tensor);
 }
 
@@ -204,6 +208,14 @@ add_gemm (OrtrainGraph *graph, OrtrainValue *x, guint i)
   return add_node (graph, "Gemm", inputs, 3);
 }
 
+static OrtrainValue *
+add_concat (OrtrainGraph *graph, OrtrainValue *a, OrtrainValue *b)
+{
+  OrtrainValue *value = add_node (graph, "Concat", (OrtrainValue *const[]){ a, b }, 2);
+  ortrain_attributes_set_int (value->producer->attributes, "axis", 0);
+  return value;
+}
+
 static GBytes *
 make_model (Kind kind, guint n)
 {
@@ -211,8 +223,12 @@ make_model (Kind kind, guint n)
   g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("growth");
   const OrtrainDim dims[] = { ortrain_dim_symbol (graph->dims, "batch"), ortrain_dim_int (4) };
   OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, dims, 2);
-  OrtrainValue *y = kind == KIND_RESHAPES || kind == KIND_INPUTS || kind == KIND_NORMS ? add_gemm (graph, x, n) : x;
-  OrtrainValue *shared = kind == KIND_ADD ? new_weight (graph, "b", 0, 1) : NULL;
+  OrtrainValue *y = kind == KIND_SHAPES || kind == KIND_RESHAPES || kind == KIND_INPUTS || kind == KIND_NORMS
+                        ? add_gemm (graph, x, n)
+                        : x;
+  OrtrainValue *shared =
+      kind == KIND_ADD || kind == KIND_MERGED || kind == KIND_NODES ? new_weight (graph, "b", 0, 1) : NULL;
+  g_autoptr (GPtrArray) terms = g_ptr_array_new ();
   OrtrainValue *sum = NULL;
   for (guint i = 0; i < n; i++)
     switch (kind)
@@ -257,9 +273,48 @@ make_model (Kind kind, guint n)
           y = add_node (graph, "Reshape", (OrtrainValue *const[]){ y, ortrain_graph_const_ints (graph, back, 2) }, 2);
           break;
         }
+      case KIND_SHAPES:
+        {
+          OrtrainValue *shape = add_node (graph, "Shape", &y, 1);
+          OrtrainValue *four = ortrain_graph_const_ints (graph, (const gint64[]){ 4 }, 1);
+          OrtrainValue *any = ortrain_graph_const_ints (graph, (const gint64[]){ -1 }, 1);
+          y = add_node (graph, "Reshape", (OrtrainValue *const[]){ y, add_concat (graph, four, any) }, 2);
+          y = add_node (graph, "Reshape", (OrtrainValue *const[]){ y, shape }, 2);
+          break;
+        }
+      case KIND_SUM:
+        {
+          OrtrainValue *term = add_gemm (graph, x, i);
+          g_ptr_array_add (terms, add_node (graph, "Relu", &term, 1));
+          break;
+        }
+      case KIND_MERGED:
+        {
+          g_autofree char *name = g_strdup_printf ("layer%u.bias", i);
+          OrtrainValue *bias = add_node (graph, "Identity", &shared, 1);
+          ortrain_value_rename (bias, name);
+          y = add_node (graph, "Gemm", (OrtrainValue *const[]){ y, new_weight (graph, "w", i, 2), bias }, 3);
+          break;
+        }
+      case KIND_NODES:
+        {
+          g_autofree char *name = g_strdup_printf ("layer%u.bias", i);
+          OrtrainValue *bias = add_node (graph, "Constant", NULL, 0);
+          g_autoptr (OrtrainTensor) tensor = ortrain_tensor_copy (shared->tensor, NULL);
+          ortrain_attributes_set_tensor (bias->producer->attributes, "value", tensor);
+          ortrain_value_rename (bias, name);
+          y = add_node (graph, "Gemm", (OrtrainValue *const[]){ y, new_weight (graph, "w", i, 2), bias }, 3);
+          break;
+        }
+      case KIND_BLOCKED:
+        y = add_gemm (graph, y, i);
+        ortrain_graph_mark_output (graph, add_node (graph, "NonZero", &y, 1), TRUE);
+        break;
       case N_KINDS:
         break;
       }
+  if (terms->len > 0)
+    y = add_node (graph, "Sum", (OrtrainValue *const *) terms->pdata, terms->len);
   if (!y->is_output)
     ortrain_graph_mark_output (graph, y, TRUE);
   ortrain_value_rename (y, "y");
@@ -355,7 +410,8 @@ count (Kind kind, guint n, guint64 *counts)
 
   g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new (model, NULL, &error);
   g_assert_no_error (error);
-  g_autoptr (OrtrainTensorDict) inferred = make_feeds (ortrain_graph_get_inputs (ortrain_model_get_graph (model, NULL)), 2);
+  g_autoptr (OrtrainTensorDict) inferred =
+      make_feeds (ortrain_graph_get_inputs (ortrain_model_get_graph (model, NULL)), 2);
   g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (inference, inferred, &error);
   g_assert_no_error (error);
   end_stage (counts, STAGE_INFERENCE);
