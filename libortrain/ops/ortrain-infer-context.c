@@ -191,6 +191,35 @@ ortrain_infer_vector (OrtrainInferContext *ctx, guint i, OrtrainDim n, GError **
 }
 
 gboolean
+ortrain_infer_expect (OrtrainInferContext *ctx, guint i, const OrtrainDim *dims, gint rank, GError **error)
+{
+  const gint found = ortrain_infer_get_rank (ctx, i);
+  if (found < 0 || rank < 0)
+    return TRUE;
+  gboolean same = found == rank;
+  for (gint d = 0; same && d < rank; d++)
+    {
+      OrtrainDim a = ortrain_infer_get_dim (ctx, i, d);
+      same = !ortrain_dim_is_int (a) || !ortrain_dim_is_int (dims[d]) || a.value == dims[d].value;
+    }
+  if (same)
+    return TRUE;
+  g_autofree char *shape = ortrain_dims_to_string (dims, rank);
+  g_autofree char *needed = g_strdup_printf ("%s is needed", shape);
+  return fail_shape (ctx, i, error, needed);
+}
+
+gboolean
+ortrain_infer_expect_count (OrtrainInferContext *ctx, guint i, gint64 n, GError **error)
+{
+  const gint64 found = ortrain_infer_get_n_elements (ctx, i);
+  if (found < 0 || n < 0 || found == n)
+    return TRUE;
+  g_autofree char *needed = g_strdup_printf ("%" G_GINT64_FORMAT " element%s needed", n, n == 1 ? " is" : "s are");
+  return fail_shape (ctx, i, error, needed);
+}
+
+gboolean
 ortrain_infer_same_shape (OrtrainInferContext *ctx, guint i, guint j, GError **error)
 {
   const gint rank = ortrain_infer_get_rank (ctx, i), other = ortrain_infer_get_rank (ctx, j);

@@ -234,6 +234,10 @@ ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, Ortr
                          GError **error); /* over inputs first…last; *rank -1 when unknown; dims has room for 16 */
 /* Input i is absent, of unknown shape, or [n], as far as n is known. */
 gboolean ortrain_infer_vector (OrtrainInferContext *ctx, guint i, OrtrainDim n, GError **error);
+/* Input i is absent, or can have this shape. */
+gboolean ortrain_infer_expect (OrtrainInferContext *ctx, guint i, const OrtrainDim *dims, gint rank, GError **error);
+/* Input i is absent, or can have n elements; n < 0: not known. */
+gboolean ortrain_infer_expect_count (OrtrainInferContext *ctx, guint i, gint64 n, GError **error);
 /* The shapes of inputs i and j can be the same. */
 gboolean ortrain_infer_same_shape (OrtrainInferContext *ctx, guint i, guint j, GError **error);
 /* The number of elements of input i, or -1. */

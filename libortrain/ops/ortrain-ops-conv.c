@@ -90,6 +90,22 @@ kernel_dim (OrtrainInferContext *ctx, guint weights, gint i)
   return dim;
 }
 
+/* The spatial dimensions that an output has over an input and a kernel; FALSE if the kernel is larger. */
+static gboolean
+slide (OrtrainInferContext *ctx, const Window *window, gint i, OrtrainDim in, OrtrainDim kernel, OrtrainDim *out)
+{
+  const OrtrainDim stride = ortrain_dim_int (window->stride[i]);
+  if (window->same)
+    {
+      *out = ortrain_dim_ceil_div (ctx->dims, in, stride);
+      return TRUE;
+    }
+  OrtrainDim room = ortrain_dim_add (ctx->dims, in, ortrain_dim_int (window->pad_begin[i] + window->pad_end[i]));
+  room = ortrain_dim_sub (ctx->dims, room, extent (ctx, kernel, window->dilation[i]));
+  *out = ortrain_dim_add (ctx->dims, ortrain_dim_floor_div (ctx->dims, room, stride), ortrain_dim_int (1));
+  return !ortrain_dim_is_int (room) || room.value >= 0;
+}
+
 static gboolean
 check_kernel_shape (OrtrainInferContext *ctx, gint rank, GError **error)
 {
@@ -154,18 +170,9 @@ infer_conv (OrtrainInferContext *ctx, GError **error)
   dims[1] = filters;
   for (gint i = 0; i < rank - 2; i++)
     {
-      OrtrainDim in = ortrain_infer_get_dim (ctx, 0, 2 + i), stride = ortrain_dim_int (window.stride[i]);
-      if (window.same)
-        {
-          dims[2 + i] = ortrain_dim_ceil_div (ctx->dims, in, stride);
-          continue;
-        }
-      OrtrainDim room = ortrain_dim_add (ctx->dims, in, ortrain_dim_int (window.pad_begin[i] + window.pad_end[i]));
-      room = ortrain_dim_sub (ctx->dims, room, extent (ctx, kernel_dim (ctx, 1, i), window.dilation[i]));
-      if (ortrain_dim_is_int (room) && room.value < 0)
+      if (!slide (ctx, &window, i, ortrain_infer_get_dim (ctx, 0, 2 + i), kernel_dim (ctx, 1, i), &dims[2 + i]))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                    "the kernel is larger than the padded input in spatial dimension %d", i);
-      dims[2 + i] = ortrain_dim_add (ctx->dims, ortrain_dim_floor_div (ctx->dims, room, stride), ortrain_dim_int (1));
     }
   ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), dims, rank);
   return TRUE;
@@ -231,6 +238,74 @@ infer_shaped (OrtrainInferContext *ctx, GError **error)
   else
     ortrain_infer_set_unknown (ctx, 0, ortrain_infer_get_dtype (ctx, 0), ortrain_infer_get_rank (ctx, 0));
   return TRUE;
+}
+
+/* dy over x and w, [rank] each. sliding: the spatial dimensions fit as well. The gradient of a transposed convolution's
+ * weights has an input of its own size. */
+static gboolean
+check_gradient (OrtrainInferContext *ctx, const OrtrainDim *x, const OrtrainDim *w, gint rank, gboolean sliding,
+                GError **error)
+{
+  const gint64 group = ortrain_attributes_get_int (ctx->node->attributes, "group", 1);
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  Window window;
+  gint64 product;
+  if (rank < 3)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "a convolution of rank %d", rank);
+  if (!read_window (ctx, rank - 2, &window, error))
+    return FALSE;
+  if (group < 1 || (ortrain_dim_is_int (w[0]) && w[0].value % group != 0) ||
+      (ortrain_dim_is_int (x[1]) && ortrain_dim_is_int (w[1]) &&
+       (__builtin_mul_overflow (w[1].value, group, &product) || x[1].value != product)))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "%" G_GINT64_FORMAT " channels, %" G_GINT64_FORMAT " filters of %" G_GINT64_FORMAT
+                               " channels, and %" G_GINT64_FORMAT " groups do not fit together",
+                               x[1].value, w[0].value, w[1].value, group);
+  dims[0] = x[0];
+  dims[1] = w[0];
+  for (gint i = 0; i < rank - 2; i++)
+    if (!sliding)
+      dims[2 + i] = ortrain_dim_unknown (ctx->dims);
+    else if (!slide (ctx, &window, i, x[2 + i], w[2 + i], &dims[2 + i]))
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                 "the kernel is larger than the padded input in spatial dimension %d", i);
+  return ortrain_infer_expect (ctx, 0, dims, rank, error);
+}
+
+/* (dy, w, shape of x) */
+static gboolean
+infer_grad_input (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim *x;
+  gint n;
+  if (ortrain_infer_get_content (ctx, 2, &x, &n))
+    {
+      const gint rank = ortrain_infer_get_rank (ctx, 1);
+      if (rank >= 0 && rank != n)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "weights of rank %d for an input of rank %d",
+                                   rank, n);
+      if (rank >= 0 && !check_gradient (ctx, x, ortrain_infer_get_dims (ctx, 1), n, TRUE, error))
+        return FALSE;
+    }
+  return infer_shaped (ctx, error);
+}
+
+/* (dy, x, shape of w) */
+static gboolean
+infer_grad_weight (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim *w;
+  gint n;
+  if (ortrain_infer_get_content (ctx, 2, &w, &n))
+    {
+      const gint rank = ortrain_infer_get_rank (ctx, 1);
+      if (rank >= 0 && rank != n)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "weights of rank %d for an input of rank %d",
+                                   n, rank);
+      if (rank >= 0 && !check_gradient (ctx, ortrain_infer_get_dims (ctx, 1), w, n, FALSE, error))
+        return FALSE;
+    }
+  return infer_shaped (ctx, error);
 }
 
 /* ---- gradients ---- */
@@ -371,7 +446,7 @@ static const OrtrainOpDef rows[] = {
     .host_inputs = 1 << 2,
     .no_grad_inputs = 1 << 2,
     .types = ".0l",
-    .infer = infer_shaped,
+    .infer = infer_grad_input,
     .flags = ORTRAIN_OP_CONTRACTS,
     .zero_sums = ortrain_zero_sums_conv_grad_input },
   { .name = "ConvGradWeight",
@@ -385,6 +460,6 @@ static const OrtrainOpDef rows[] = {
     .host_inputs = 1 << 2,
     .no_grad_inputs = 1 << 2,
     .types = ".0l",
-    .infer = infer_shaped },
+    .infer = infer_grad_weight },
 };
 ORTRAIN_OP_TABLE (conv, rows);

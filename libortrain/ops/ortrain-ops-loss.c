@@ -125,9 +125,28 @@ gradient_cross_entropy (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* The gradient of a loss, input 0: one number, or one for each of the positions [n]. */
+static gboolean
+check_loss_gradient (OrtrainInferContext *ctx, const OrtrainDim *dims, gint n, GError **error)
+{
+  const char *reduction = ortrain_attributes_get_string (ctx->node->attributes, "reduction", "mean");
+  return g_str_equal (reduction, "none") ? ortrain_infer_expect (ctx, 0, dims, n, error)
+                                         : ortrain_infer_expect_count (ctx, 0, 1, error);
+}
+
+/* (dloss, logits, target, lse, total_weight[, weights]) */
 static gboolean
 infer_cross_entropy_grad (OrtrainInferContext *ctx, GError **error)
 {
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  gint axis, n;
+  if (!check_loss (ctx, 1, 2, ortrain_attributes_get_int (ctx->node->attributes, "axis", -1), &axis, error))
+    return FALSE;
+  if (axis >= 0 && positions (ctx, 1, axis, dims, &n) &&
+      (!check_loss_gradient (ctx, dims, n, error) || !ortrain_infer_expect (ctx, 3, dims, n, error) ||
+       !ortrain_infer_expect_count (ctx, 4, 1, error) ||
+       !ortrain_infer_vector (ctx, 5, ortrain_infer_get_dim (ctx, 1, axis), error)))
+    return FALSE;
   ortrain_infer_set_like (ctx, 0, 1);
   return TRUE;
 }
@@ -203,7 +222,18 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
   gint n;
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
   if (ortrain_infer_get_content (ctx, 2, &content, &n))
-    ortrain_infer_set (ctx, 0, dtype, content, n);
+    {
+      OrtrainDim dims[ORTRAIN_MAX_RANK];
+      if (n < 2)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "scores of rank %d have no classes", n);
+      for (gint d = 0; d < n; d++)
+        if (d != 1)
+          dims[d < 1 ? d : d - 1] = content[d];
+      if (!check_loss_gradient (ctx, dims, n - 1, error) || !ortrain_infer_expect (ctx, 1, dims, n - 1, error) ||
+          !ortrain_infer_vector (ctx, 3, content[1], error))
+        return FALSE;
+      ortrain_infer_set (ctx, 0, dtype, content, n);
+    }
   else if (ortrain_infer_get_rank (ctx, 1) >= 0)
     ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_rank (ctx, 1) + 1);
   else

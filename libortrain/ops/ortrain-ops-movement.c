@@ -420,6 +420,11 @@ infer_slice (OrtrainInferContext *ctx, GError **error)
   gint64 content_step = 1;
   OrtrainDim content_first = ortrain_dim_int (0);
 
+  /* attributes before operator set 10, which may lack too */
+  for (guint i = 1; i <= 2; i++)
+    if (!ortrain_infer_has_input (ctx, i))
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "input %u (%s) is missing", i,
+                                 i == 1 ? "starts" : "ends");
   if (!count_slices (ctx, 1, &n, error))
     return FALSE;
   if (n > (rank >= 0 ? rank : ORTRAIN_MAX_RANK))

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
+#include "core/ortrain-text-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -146,6 +148,33 @@ gradient_batch_norm_train (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* The number of elements of dimensions begin to end - 1 of input i; -1: not known. */
+static gint64
+count_dims (OrtrainInferContext *ctx, guint i, gint begin, gint end)
+{
+  gint64 n = 1;
+  for (gint d = begin; d < end; d++)
+    {
+      const OrtrainDim dim = ortrain_infer_get_dim (ctx, i, d);
+      if (!ortrain_dim_is_int (dim) || !ortrain_checked_mul_i64 (n, dim.value, &n))
+        return -1;
+    }
+  return n;
+}
+
+/* Inputs first to last have one element for each channel of input x. */
+static gboolean
+check_channels (OrtrainInferContext *ctx, guint x, guint first, guint last, GError **error)
+{
+  const gint rank = ortrain_infer_get_rank (ctx, x);
+  if (rank >= 0 && rank < 2)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d has no channels", rank);
+  for (guint i = first; rank >= 2 && i <= last; i++)
+    if (!ortrain_infer_expect_count (ctx, i, count_dims (ctx, x, 1, 2), error))
+      return FALSE;
+  return TRUE;
+}
+
 /* (dy, x, scale, …) → (dx, dscale, dbias): shapes of dy, scale, scale */
 static gboolean
 infer_norm_grad (OrtrainInferContext *ctx, GError **error)
@@ -160,6 +189,12 @@ infer_norm_grad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+static gboolean
+infer_batch_norm_grad (OrtrainInferContext *ctx, GError **error)
+{
+  return check_channels (ctx, 0, 2, 4, error) && infer_norm_grad (ctx, error);
+}
+
 /* ---- LayerNormalization, RMSNormalization ---- */
 static gboolean
 infer_layer_norm (OrtrainInferContext *ctx, GError **error)
@@ -170,6 +205,9 @@ infer_layer_norm (OrtrainInferContext *ctx, GError **error)
   if (rank >= 0 &&
       !ortrain_infer_axis (ctx, ortrain_attributes_get_int (ctx->node->attributes, "axis", -1), rank, &axis, error))
     return FALSE;
+  for (guint i = 1; rank >= 0 && i < 3; i++)
+    if (!ortrain_infer_expect_count (ctx, i, count_dims (ctx, 0, axis, rank), error))
+      return FALSE;
   ortrain_infer_set_like (ctx, 0, 0);
   if (dtype != ORTRAIN_DTYPE_FLOAT64)
     dtype = ORTRAIN_DTYPE_FLOAT32;
@@ -184,6 +222,21 @@ infer_layer_norm (OrtrainInferContext *ctx, GError **error)
           ortrain_infer_set_unknown (ctx, k, dtype, -1);
       }
   return TRUE;
+}
+
+/* (dy, x, scale[, mean, 1/deviation]) */
+static gboolean
+infer_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
+{
+  const gint rank = ortrain_infer_get_rank (ctx, 1);
+  gint axis = 0;
+  if (rank >= 0 &&
+      (!ortrain_infer_axis (ctx, ortrain_attributes_get_int (ctx->node->attributes, "axis", -1), rank, &axis, error) ||
+       !ortrain_infer_expect_count (ctx, 2, count_dims (ctx, 1, axis, rank), error) ||
+       !ortrain_infer_expect_count (ctx, 3, count_dims (ctx, 1, 0, axis), error) ||
+       !ortrain_infer_expect_count (ctx, 4, count_dims (ctx, 1, 0, axis), error)))
+    return FALSE;
+  return infer_norm_grad (ctx, error);
 }
 
 static gboolean
@@ -216,6 +269,25 @@ gradient_rms_norm (OrtrainGradContext *ctx, GError **error)
 
 /* ---- GroupNormalization, InstanceNormalization ---- */
 
+/* Of input x: the groups divide the channels. */
+static gboolean
+check_groups (OrtrainInferContext *ctx, guint x, GError **error)
+{
+  if (!ortrain_attributes_has (ctx->node->attributes, "num_groups"))
+    return TRUE;
+  const gint64 groups = ortrain_attributes_get_int (ctx->node->attributes, "num_groups", 0);
+  const gint64 channels = ortrain_infer_get_rank (ctx, x) >= 2 ? count_dims (ctx, x, 1, 2) : -1;
+  if (groups < 1 || (channels >= 0 && channels % groups != 0))
+    {
+      g_autofree char *count = channels >= 0 ? g_strdup_printf ("%" G_GINT64_FORMAT " ", channels) : g_strdup ("");
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                                 "num_groups is %" G_GINT64_FORMAT ", which does not divide the %schannels of input %u "
+                                 "'%s'",
+                                 groups, count, x, ortrain_text_show (ortrain_infer_input (ctx, x)->name));
+    }
+  return TRUE;
+}
+
 /* Before 21 scale and bias had one element per group: each is repeated for the group's channels. */
 static gboolean
 upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
@@ -224,6 +296,12 @@ upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   OrtrainValue *x = ortrain_node_input (node, 0);
   if (opset >= 21 || groups <= 0 || x == NULL)
     return TRUE;
+  /* what becomes of it would be refused by another name */
+  if (x->rank >= 2 && ortrain_dim_is_int (x->dims[1]) && x->dims[1].value % groups != 0)
+    {
+      OrtrainInferContext ctx = { .node = node, .graph = graph, .dims = graph->dims };
+      return check_groups (&ctx, 0, error);
+    }
   OrtrainAttributes *attributes = attributes_int ("start", 1);
   ortrain_attributes_set_int (attributes, "end", 2);
   OrtrainValue *channels = ortrain_upgrade_insert (graph, node, "Shape", &x, 1, attributes);
@@ -242,6 +320,18 @@ upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
       ortrain_node_set_input (node, i, ortrain_upgrade_insert (graph, node, "Reshape", operands, 2, NULL));
     }
   return TRUE;
+}
+
+static gboolean
+infer_group_norm (OrtrainInferContext *ctx, GError **error)
+{
+  return check_groups (ctx, 0, error) && check_channels (ctx, 0, 1, 2, error) && ortrain_infer_unary (ctx, error);
+}
+
+static gboolean
+infer_group_norm_grad (OrtrainInferContext *ctx, GError **error)
+{
+  return check_groups (ctx, 1, error) && check_channels (ctx, 1, 2, 2, error) && infer_norm_grad (ctx, error);
 }
 
 static gboolean
@@ -343,24 +433,24 @@ static const OrtrainOpDef ops[] = {
   { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS },
-  GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_norm_grad, ortrain_zero_sums_batch_norm_grad),
-  GRAD ("BatchNormFrozenGrad", 5, 5, 3, ".0", infer_norm_grad, ortrain_zero_sums_batch_norm_frozen_grad),
+  GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad),
+  GRAD ("BatchNormFrozenGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_frozen_grad),
   { .name = "LayerNormalization", .domain = "", .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  GRAD ("LayerNormGrad", 5, 5, 3, ".00f3", infer_norm_grad, ortrain_zero_sums_layer_norm_grad),
+  GRAD ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad),
   { .name = "RMSNormalization", .domain = "", .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_norm_grad, NULL),
+  GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL),
   { .name = "GroupNormalization", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = ortrain_infer_unary, .gradient = gradient_group_norm,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
     .upgrade = upgrade_group_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
   { .name = "InstanceNormalization", .domain = "", .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = ortrain_infer_unary, .gradient = gradient_group_norm, 
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
-  GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_norm_grad, ortrain_zero_sums_group_norm_grad),
+  GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad),
   { .name = "LpNormalization", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_lp_norm },
   { .name = "MeanVarianceNormalization", .domain = "", .since = 9, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,

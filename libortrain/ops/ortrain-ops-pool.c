@@ -180,24 +180,61 @@ infer_shaped (OrtrainInferContext *ctx, guint shape, GError **error)
   return TRUE;
 }
 
+/* dy, with batch and channels of x: [rank]. of_one: and one element in all other dimensions */
+static gboolean
+check_pooled (OrtrainInferContext *ctx, const OrtrainDim *x, gint rank, gboolean of_one, GError **error)
+{
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  for (gint i = 0; i < rank; i++)
+    dims[i] = i < 2 ? x[i] : of_one ? dim_int (1) : ortrain_dim_unknown (ctx->dims);
+  return ortrain_infer_expect (ctx, 0, dims, rank, error);
+}
+
+/* (dy, places in x, shape of x) */
 static gboolean
 infer_max_pool_grad (OrtrainInferContext *ctx, GError **error)
 {
+  const OrtrainDim *x;
+  gint n;
+  if (!ortrain_infer_same_shape (ctx, 1, 0, error) ||
+      (ortrain_infer_get_content (ctx, 2, &x, &n) && !check_pooled (ctx, x, n, FALSE, error)))
+    return FALSE;
   return infer_shaped (ctx, 2, error);
 }
 
+/* (dy, shape of x) */
 static gboolean
 infer_average_pool_grad (OrtrainInferContext *ctx, GError **error)
 {
+  const OrtrainDim *x;
+  gint n;
+  if (ortrain_infer_get_content (ctx, 1, &x, &n) && !check_pooled (ctx, x, n, FALSE, error))
+    return FALSE;
   return infer_shaped (ctx, 1, error);
 }
 
-/* dy, x, …: like x */
+/* (dy, x[, y]) */
 static gboolean
-infer_like_second (OrtrainInferContext *ctx, GError **error)
+infer_window_grad (OrtrainInferContext *ctx, gboolean of_one, GError **error)
 {
+  const gint rank = ortrain_infer_get_rank (ctx, 1);
+  if (!ortrain_infer_same_shape (ctx, 2, 0, error) ||
+      (rank >= 0 && !check_pooled (ctx, ortrain_infer_get_dims (ctx, 1), rank, of_one, error)))
+    return FALSE;
   ortrain_infer_set_like (ctx, 0, 1);
   return TRUE;
+}
+
+static gboolean
+infer_global_max_grad (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_window_grad (ctx, TRUE, error);
+}
+
+static gboolean
+infer_lp_grad (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_window_grad (ctx, FALSE, error);
 }
 
 /* ---- gradients ---- */
@@ -279,8 +316,10 @@ gradient_max_unpool (OrtrainGradContext *ctx, GError **error)
 static gboolean
 infer_max_unpool_grad (OrtrainInferContext *ctx, GError **error)
 {
-  ortrain_infer_set_like (ctx, 0, 1);
   gint rank = ortrain_infer_get_rank (ctx, 1);
+  if (rank >= 0 && !check_pooled (ctx, ortrain_infer_get_dims (ctx, 1), rank, FALSE, error))
+    return FALSE;
+  ortrain_infer_set_like (ctx, 0, 1);
   ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), ortrain_infer_get_dims (ctx, 1), rank);
   return TRUE;
 }
@@ -307,12 +346,12 @@ static const OrtrainOpDef rows[] = {
   ROW ("GlobalMaxPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
        .gradient = gradient_global_max_pool, .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("GlobalMaxPoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0",
-       .infer = infer_like_second),
+       .infer = infer_global_max_grad),
   ROW ("LpPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool, .gradient = gradient_lp_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("GlobalLpPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global, .gradient = gradient_lp_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
-  ROW ("LpPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_like_second),
+  ROW ("LpPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_lp_grad),
   ROW ("MaxUnpool", "", 9, 2, 3, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 6, .types = ".l",
        .infer = infer_max_unpool, .gradient = gradient_max_unpool, .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("MaxUnpoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 2, .types = ".l",

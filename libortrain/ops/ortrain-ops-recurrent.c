@@ -30,13 +30,19 @@ typedef struct
 } Cell;
 
 static Cell
+cell_named (const char *op_type, const OrtrainAttributes *attributes)
+{
+  if (g_str_equal (op_type, "LSTM"))
+    return (Cell){ 4, 3, 5 };
+  if (g_str_equal (op_type, "GRU"))
+    return (Cell){ 3, 2, ortrain_attributes_get_int (attributes, "linear_before_reset", 0) != 0 ? 4 : 3 };
+  return (Cell){ 1, 2, 0 };
+}
+
+static Cell
 cell_of (const OrtrainNode *node)
 {
-  if (g_str_equal (node->op_type, "LSTM"))
-    return (Cell){ 4, 3, 5 };
-  if (g_str_equal (node->op_type, "GRU"))
-    return (Cell){ 3, 2, ortrain_attributes_get_int (node->attributes, "linear_before_reset", 0) != 0 ? 4 : 3 };
-  return (Cell){ 1, 2, 0 };
+  return cell_named (node->op_type, node->attributes);
 }
 
 static OrtrainValue *
@@ -211,9 +217,58 @@ gradient_recurrent (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
+/* The operands of RecurrentGrad, in its order. */
+static gboolean
+check_recurrent_grad (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainAttributes *attributes = ctx->node->attributes;
+  const Cell cell = cell_named (ortrain_attributes_get_string (attributes, "cell", ""), attributes);
+  const gint64 hidden_size = ortrain_attributes_get_int (attributes, "hidden_size", 0);
+  const gboolean both =
+      g_str_equal (ortrain_attributes_get_string (attributes, "direction", "forward"), "bidirectional");
+  if (hidden_size < 0 || hidden_size > G_MAXINT32)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "hidden_size is %" G_GINT64_FORMAT,
+                               hidden_size);
+  const OrtrainDim unknown = ortrain_dim_unknown (ctx->dims), directions = ortrain_dim_int (both ? 2 : 1);
+  const gboolean knows_x = ortrain_infer_get_rank (ctx, 0) == 3, knows_r = ortrain_infer_get_rank (ctx, 2) == 3;
+  const OrtrainDim length = knows_x ? ortrain_infer_get_dim (ctx, 0, 0) : unknown;
+  const OrtrainDim batch = knows_x ? ortrain_infer_get_dim (ctx, 0, 1) : unknown;
+  const OrtrainDim width = knows_x ? ortrain_infer_get_dim (ctx, 0, 2) : unknown;
+  const OrtrainDim hidden = hidden_size > 0 ? ortrain_dim_int (hidden_size)
+                            : knows_r       ? ortrain_infer_get_dim (ctx, 2, 2)
+                                            : unknown;
+  const OrtrainDim gates = ortrain_dim_mul (ctx->dims, ortrain_dim_int (cell.gates), hidden);
+  const OrtrainDim peepholes = ortrain_dim_mul (ctx->dims, ortrain_dim_int (3), hidden);
+  const OrtrainDim saved = ortrain_dim_mul (ctx->dims, ortrain_dim_int (MAX (1, cell.saved)), hidden);
+  const struct
+  {
+    guint first, last;
+    gint rank;
+    OrtrainDim dims[4];
+  } shapes[] = {
+    { 0, 0, 3, { length, batch, width } },
+    { 1, 1, 3, { directions, gates, width } },
+    { 2, 2, 3, { directions, gates, hidden } },
+    { 3, 3, 4, { length, directions, batch, hidden } },
+    { 4, 5, 3, { directions, batch, hidden } },
+    { 6, 6, 1, { batch } },
+    { 7, 8, 3, { directions, batch, hidden } },
+    { 9, 9, 2, { directions, peepholes } },
+    { 10, 10, 4, { length, directions, batch, hidden } },
+    { 11, 11, 4, { length, directions, batch, saved } },
+  };
+  for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
+    for (guint i = shapes[s].first; i <= shapes[s].last; i++)
+      if (!ortrain_infer_expect (ctx, i, shapes[s].dims, shapes[s].rank, error))
+        return FALSE;
+  return TRUE;
+}
+
 static gboolean
 infer_recurrent_grad (OrtrainInferContext *ctx, GError **error)
 {
+  if (!check_recurrent_grad (ctx, error))
+    return FALSE;
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
   gint64 hidden_size = ortrain_attributes_get_int (ctx->node->attributes, "hidden_size", 0);
   for (guint k = 0; k < 3; k++)

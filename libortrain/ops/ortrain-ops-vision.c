@@ -21,26 +21,23 @@ upgrade_grid_sample (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
   return TRUE;
 }
 
+/* The shape of samples of input x at the places of another input; *out_rank is -1 while it is not known. */
 static gboolean
-infer_grid_sample (OrtrainInferContext *ctx, GError **error)
+sample (OrtrainInferContext *ctx, guint x, guint grid_input, OrtrainDim *out, gint *out_rank, GError **error)
 {
   static const char *const modes[] = { "nearest", "linear", "cubic", NULL };
   static const char *const paddings[] = { "zeros", "border", "reflection", NULL };
-  OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  gint rank = ortrain_infer_get_rank (ctx, 0), grid_rank = ortrain_infer_get_rank (ctx, 1);
-  OrtrainDim out[ORTRAIN_MAX_RANK];
+  gint rank = ortrain_infer_get_rank (ctx, x), grid_rank = ortrain_infer_get_rank (ctx, grid_input);
+  *out_rank = -1;
   if (!g_strv_contains (modes, ortrain_attributes_get_string (ctx->node->attributes, "mode", "linear")) ||
       !g_strv_contains (paddings, ortrain_attributes_get_string (ctx->node->attributes, "padding_mode", "zeros")))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the mode is not known");
   if (rank < 0 || grid_rank < 0)
-    {
-      ortrain_infer_set_unknown (ctx, 0, dtype, MAX (rank, grid_rank));
-      return TRUE;
-    }
+    return TRUE;
   if (rank != grid_rank || rank < 3 || rank > 5)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, the grid has rank %d",
                                rank, grid_rank);
-  const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *grid = ortrain_infer_get_dims (ctx, 1);
+  const OrtrainDim *dims = ortrain_infer_get_dims (ctx, x), *grid = ortrain_infer_get_dims (ctx, grid_input);
   if (ortrain_dim_is_int (grid[rank - 1]) && grid[rank - 1].value != rank - 2)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                "the grid has %" G_GINT64_FORMAT " coordinates, %d are needed", grid[rank - 1].value,
@@ -51,7 +48,22 @@ infer_grid_sample (OrtrainInferContext *ctx, GError **error)
   out[1] = dims[1];
   for (gint i = 2; i < rank; i++)
     out[i] = grid[i - 1];
-  ortrain_infer_set (ctx, 0, dtype, out, rank);
+  *out_rank = rank;
+  return TRUE;
+}
+
+static gboolean
+infer_grid_sample (OrtrainInferContext *ctx, GError **error)
+{
+  OrtrainDim out[ORTRAIN_MAX_RANK];
+  gint rank;
+  if (!sample (ctx, 0, 1, out, &rank, error))
+    return FALSE;
+  if (rank >= 0)
+    ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), out, rank);
+  else
+    ortrain_infer_set_unknown (ctx, 0, ortrain_infer_get_dtype (ctx, 0),
+                               MAX (ortrain_infer_get_rank (ctx, 0), ortrain_infer_get_rank (ctx, 1)));
   return TRUE;
 }
 
@@ -59,6 +71,10 @@ infer_grid_sample (OrtrainInferContext *ctx, GError **error)
 static gboolean
 infer_grid_sample_grad (OrtrainInferContext *ctx, GError **error)
 {
+  OrtrainDim out[ORTRAIN_MAX_RANK];
+  gint rank;
+  if (!sample (ctx, 1, 2, out, &rank, error) || !ortrain_infer_expect (ctx, 0, out, rank, error))
+    return FALSE;
   ortrain_infer_set_like (ctx, 0, 1);
   ortrain_infer_set_like (ctx, 1, 2);
   return TRUE;
@@ -297,7 +313,26 @@ static gboolean
 infer_im2col (OrtrainInferContext *ctx, GError **error)
 {
   const OrtrainDim *shape;
-  gint n;
+  g_autofree gint64 *block = NULL;
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  gint n, n_block;
+  if (rank >= 0 && ortrain_infer_get_ints (ctx, 1, &block, &n_block) && ortrain_infer_get_content (ctx, 2, &shape, &n))
+    {
+      OrtrainDim dims[ORTRAIN_MAX_RANK];
+      gint64 size = 1;
+      for (gint i = 0; i < n_block; i++)
+        if (block[i] < 1 || !ortrain_checked_mul_i64 (size, block[i], &size))
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the block's shape is out of range");
+      if (n != 3 || n_block > ORTRAIN_MAX_RANK - 2)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "blocks of %d dimensions and columns of rank %d", n_block, n);
+      dims[0] = shape[0];
+      dims[1] = ortrain_dim_floor_div (ctx->dims, shape[1], ortrain_dim_int (size));
+      for (gint i = 0; i < n_block; i++)
+        dims[2 + i] = ortrain_dim_unknown (ctx->dims);
+      if (!ortrain_infer_expect (ctx, 0, dims, n_block + 2, error))
+        return FALSE;
+    }
   if (ortrain_infer_get_content (ctx, 2, &shape, &n) && n == 3)
     ortrain_infer_set (ctx, 0, ortrain_infer_get_dtype (ctx, 0), shape, 3);
   else

@@ -83,6 +83,24 @@ test_attributes (void)
   op_test_end (&t);
 }
 
+/* Before 21 with a scale for each group: the node is told by its own name all the same. */
+static void
+test_groups (void)
+{
+  g_autoptr (GError) error = NULL;
+  OpTest t;
+  op_test_begin (&t);
+  OP_IN (&t, FLOAT32, OP_DIMS (1, 3, 1), 1, 2, 3);
+  OP_IN (&t, FLOAT32, OP_DIMS (2), 1, 1);
+  OP_IN (&t, FLOAT32, OP_DIMS (2), 0, 0);
+  ortrain_attributes_set_int (t.attributes, "num_groups", 2);
+  g_assert_false (op_test_node (&t, "", "GroupNormalization", 1, 18, &error));
+  g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE);
+  g_assert_true (g_str_has_prefix (error->message, "GroupNormalization '"));
+  g_assert_nonnull (strstr (error->message, "num_groups is 2, which does not divide the 3 channels"));
+  op_test_end (&t);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -90,5 +108,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/old-sets/broadcast", test_broadcast);
   g_test_add_func ("/ops/old-sets/prelu", test_prelu);
   g_test_add_func ("/ops/old-sets/attributes", test_attributes);
+  g_test_add_func ("/ops/old-sets/groups", test_groups);
   return g_test_run ();
 }

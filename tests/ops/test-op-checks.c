@@ -9,10 +9,22 @@
 
 /* What is checked of a node before its row's own functions see it, and what a gradient rule may write. */
 
-/* "f[2,3]": float32 of that shape; "f": of unknown rank; i: int32, l: int64, d: float64, b: bool */
+/* "f[2,3]": float32 of that shape; "f": of unknown rank; i: int32, l: int64, d: float64, b: bool; "l{2,3}": these numbers */
 static OrtrainValue *
 add_input (OrtrainGraph *graph, const char *text, guint index)
 {
+  if (text[1] == '{')
+    {
+      gint64 numbers[ORTRAIN_MAX_RANK];
+      gsize n = 0;
+      for (const char *at = text + 1; *at != '}' && n < G_N_ELEMENTS (numbers); n++)
+        {
+          char *end;
+          numbers[n] = g_ascii_strtoll (at + 1, &end, 10);
+          at = end;
+        }
+      return ortrain_graph_const_ints (graph, numbers, n);
+    }
   OrtrainDType dtype = text[0] == 'f'   ? ORTRAIN_DTYPE_FLOAT32
                        : text[0] == 'd' ? ORTRAIN_DTYPE_FLOAT64
                        : text[0] == 'i' ? ORTRAIN_DTYPE_INT32
@@ -123,6 +135,95 @@ static const Row table[] = {
   { OWN, "LayerNormGrad", "f[2,1];f[2,4];f[4];f[2,1];f[2,1]", "", "has the shape [2, 1]" },
   { OWN, "GroupNormGrad", "f[1,4,1];f[2,4,8];f[4]", "", "has the shape [1, 4, 1]" },
   { OWN, "LRNGrad", "f[1,1,1];f[2,4,8]", "", "has the shape [1, 1, 1]" },
+  { OWN, "LayerNormGrad", "f[2,4];f[2,4];f[3];f[2,1];f[2,1]", "", "input 2 'x2' has the shape [3], 4 elements" },
+  { OWN, "LayerNormGrad", "f[2,4];f[2,4];f[4];f[3,1];f[2,1]", "", "input 3 'x3' has the shape [3, 1], 2 elements" },
+  { OWN, "LayerNormGrad", "f[2,4];f[2,4];f[4];f[2,1];f[1,1]", "", "input 4 'x4'" },
+  { OWN, "RMSNormGrad", "f[2,4];f[2,4];f[4]", "", NULL },
+  { OWN, "RMSNormGrad", "f[2,4];f[2,4];f[5]", "", "4 elements are needed" },
+  { OWN, "GroupNormGrad", "f[2,4,8];f[2,4,8];f[4]", "num_groups=2", NULL },
+  { OWN, "GroupNormGrad", "f[2,4,8];f[2,4,8];f[2]", "num_groups=2", "4 elements are needed" },
+  { OWN, "GroupNormGrad", "f[2,4,8];f[2,4,8];f[4]", "num_groups=3", "does not divide the 4 channels of input 1 'x1'" },
+  { OWN, "BatchNormGrad", "f[2,4,8];f[2,4,8];f[4];f[4];f[4]", "", NULL },
+  { OWN, "BatchNormGrad", "f[2,4,8];f[2,4,8];f[3];f[4];f[4]", "", "input 2 'x2' has the shape [3], 4 elements" },
+  { OWN, "BatchNormGrad", "f[2,4,8];f[2,4,8];f[4];f[40];f[4]", "", "input 3 'x3'" },
+  { OWN, "BatchNormFrozenGrad", "f[2,4,8];f[2,4,8];f[4];f[4];f[1]", "", "input 4 'x4'" },
+  /* scales and groups */
+  { "", "LayerNormalization", "f[2,4];f[4];f[4]", "", NULL },
+  { "", "LayerNormalization", "f[2,3,4];f[3,4]", "axis=1", NULL },
+  { "", "LayerNormalization", "f[2,4];f[3]", "",
+    "LayerNormalization 'node': input 1 'x1' has the shape [3], 4 elements" },
+  { "", "LayerNormalization", "f[2,4];f[4];f[5]", "", "input 2 'x2' has the shape [5], 4 elements" },
+  { "", "LayerNormalization", "f[2,3,4];f[4]", "axis=1", "12 elements are needed" },
+  { "", "RMSNormalization", "f[2,4];f[8]", "", "input 1 'x1' has the shape [8], 4 elements" },
+  { "", "GroupNormalization", "f[2,4,8];f[4];f[4]", "num_groups=2", NULL },
+  { "", "GroupNormalization", "f[2,4,8];f[4];f[4]", "num_groups=3",
+    "GroupNormalization 'node': num_groups is 3, which does not divide the 4 channels of input 0 'x0'" },
+  { "", "GroupNormalization", "f[2,4,8];f[4];f[4]", "num_groups=0", "'num_groups' is 0" },
+  { "", "GroupNormalization", "f;f[4];f[4]", "num_groups=-2", "'num_groups' is -2" },
+  { "", "GroupNormalization", "f[2,4,8];f[2];f[4]", "num_groups=2", "input 1 'x1' has the shape [2], 4 elements" },
+  { "", "InstanceNormalization", "f[2,4,8];f[4];f[3]", "", "input 2 'x2' has the shape [3], 4 elements" },
+  { "", "InstanceNormalization", "f[2];f[2];f[2]", "", "an input of rank 1 has no channels" },
+  { "", "Slice", "f[4]", "", "Slice 'node': input 1 (starts) is missing" },
+  { "", "Slice", "f[4];l[1]", "", "input 2 (ends) is missing" },
+  { "", "Slice", "f[4];l[1];l[1]", "", NULL },
+  /* other gradients, beside what they are of */
+  { OWN, "GlobalMaxPoolGrad", "f[2,3,1,1];f[2,3,5,5]", "", NULL },
+  { OWN, "GlobalMaxPoolGrad", "f[2,3,2,1];f[2,3,5,5]", "", "[2, 3, 1, 1] is needed" },
+  { OWN, "GlobalMaxPoolGrad", "f[2,4,1,1];f[2,3,5,5]", "", "[2, 3, 1, 1] is needed" },
+  { OWN, "LpPoolGrad", "f[2,3,4];f[2,3,8];f[2,3,4]", "kernel_shape=[2]", NULL },
+  { OWN, "LpPoolGrad", "f[2,3,4];f[2,3,8];f[2,3,5]", "kernel_shape=[2]", "input 2 'x2' has the shape [2, 3, 5]" },
+  { OWN, "LpPoolGrad", "f[2,4,4];f[2,3,8];f[2,4,4]", "kernel_shape=[2]", "input 0 'x0' has the shape [2, 4, 4]" },
+  { OWN, "MaxPoolGrad", "f[2,3,4];l[2,3,5];l[3]", "kernel_shape=[2]", "input 1 'x1' has the shape [2, 3, 5]" },
+  { OWN, "MaxPoolGrad", "f[2,3,4];l[2,3,4];l{2,3,8}", "kernel_shape=[2]", NULL },
+  { OWN, "MaxPoolGrad", "f[2,3,4];l[2,3,4];l{2,4,8}", "kernel_shape=[2]", "input 0 'x0' has the shape [2, 3, 4]" },
+  { OWN, "MaxPoolGrad", "f[2,3,4];l[2,3,4];l{2,3,8,1}", "kernel_shape=[2]", "input 0 'x0'" },
+  { OWN, "AveragePoolGrad", "f[2,3,4];l{2,3,8}", "kernel_shape=[2]", NULL },
+  { OWN, "AveragePoolGrad", "f[2,3,4];l{1,3,8}", "kernel_shape=[2]", "input 0 'x0' has the shape [2, 3, 4]" },
+  { OWN, "ConvGradInput", "f[2,6,4];f[6,3,3];l{2,3,6}", "", NULL },
+  { OWN, "ConvGradInput", "f[2,6,4];f[6,3,3];l{2,3,8}", "strides=[2] pads=[1,1]", NULL },
+  { OWN, "ConvGradInput", "f[2,6,5];f[6,3,3];l{2,3,6}", "",
+    "input 0 'x0' has the shape [2, 6, 5], [2, 6, 4] is needed" },
+  { OWN, "ConvGradInput", "f[2,5,4];f[6,3,3];l{2,3,6}", "", "[2, 6, 4] is needed" },
+  { OWN, "ConvGradInput", "f[2,6,4];f[6,3,3];l{2,4,6}", "", "do not fit together" },
+  { OWN, "ConvGradInput", "f[2,6,4];f[6,3,3];l{2,3,2}", "", "larger than the padded input" },
+  { OWN, "ConvGradInput", "f[2,6,4];f[6,3,3];l{2,3,6,1}", "", "weights of rank 3 for an input of rank 4" },
+  { OWN, "ConvGradWeight", "f[2,6,4];f[2,3,6];l{6,3,3}", "", NULL },
+  { OWN, "ConvGradWeight", "f[2,6,4];f[2,6,6];l{6,3,3}", "group=2", NULL },
+  { OWN, "ConvGradWeight", "f[3,6,4];f[2,3,6];l{6,3,3}", "", "input 0 'x0' has the shape [3, 6, 4]" },
+  { OWN, "ConvGradWeight", "f[2,6,4];f[2,3,6];l{6,4,3}", "", "do not fit together" },
+  { OWN, "ConvGradWeight", "f[2,6,4];f[2,3,6];l{6,3}", "", "weights of rank 2 for an input of rank 3" },
+  { OWN, "NegativeLogLikelihoodLossGrad", "f[];l[2,7];l{2,5,7}", "", NULL },
+  { OWN, "NegativeLogLikelihoodLossGrad", "f[];l[2,6];l{2,5,7}", "", "input 1 'x1' has the shape [2, 6], [2, 7]" },
+  { OWN, "NegativeLogLikelihoodLossGrad", "f[2];l[2,7];l{2,5,7}", "", "1 element is needed" },
+  { OWN, "NegativeLogLikelihoodLossGrad", "f[];l[2,7];l{2,5,7};f[6]", "", "input 3 'x3' has the shape [6], [5]" },
+  { OWN, "NegativeLogLikelihoodLossGrad", "f[];l[];l{5}", "", "scores of rank 1 have no classes" },
+  { OWN, "Im2Col", "f[1,3,4,4];l{2,2};l{1,12,4}", "strides=[2,2]", NULL },
+  { OWN, "Im2Col", "f[1,2,4,4];l{2,2};l{1,12,4}", "strides=[2,2]", "input 0 'x0' has the shape [1, 2, 4, 4]" },
+  { OWN, "Im2Col", "f[1,3,4,4];l{2};l{1,12,4}", "", "input 0 'x0'" },
+  { OWN, "MaxUnpoolGrad", "f[2,3,8];l[2,3,4]", "kernel_shape=[2]", NULL },
+  { OWN, "MaxUnpoolGrad", "f[2,4,8];l[2,3,4]", "kernel_shape=[2]", "input 0 'x0' has the shape [2, 4, 8]" },
+  { OWN, "CrossEntropyGrad", "f[];f[2,5];l[2];f[2];f[]", "", NULL },
+  { OWN, "CrossEntropyGrad", "f[3];f[2,5];l[2];f[2];f[]", "", "input 0 'x0' has the shape [3], 1 element" },
+  { OWN, "CrossEntropyGrad", "f[3];f[2,5];l[2];f[2];f[]", "reduction=none", "[2] is needed" },
+  { OWN, "CrossEntropyGrad", "f[];f[2,5];l[3];f[2];f[]", "", "of the targets is 3" },
+  { OWN, "CrossEntropyGrad", "f[];f[2,5];l[2];f[3];f[]", "", "input 3 'x3' has the shape [3], [2] is needed" },
+  { OWN, "CrossEntropyGrad", "f[];f[2,5];l[2];f[2];f[];f[4]", "", "input 5 'x5' has the shape [4], [5] is needed" },
+  { OWN, "GridSampleGrad", "f[1,2,3,3];f[1,2,5,5];f[1,3,3,2]", "", NULL },
+  { OWN, "GridSampleGrad", "f[1,2,3,4];f[1,2,5,5];f[1,3,3,2]", "", "[1, 2, 3, 3] is needed" },
+  { OWN, "GridSampleGrad", "f[1,2,3,3];f[1,2,5,5];f[1,3,3,3]", "", "3 coordinates" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];f[7,1,2,4];;;;;;;f[7,1,2,4];f[7,1,2,20]", "cell=LSTM", NULL },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,15,3];f[1,16,4];f[7,1,2,4];;;;;;;f[7,1,2,4];f[7,1,2,20]", "cell=LSTM",
+    "input 1 'x1' has the shape [1, 15, 3], [1, 16, 3] is needed" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];f[6,1,2,4];;;;;;;f[7,1,2,4];f[7,1,2,20]", "cell=LSTM",
+    "input 3 'x3'" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];;f[1,3,4];;;;;;f[7,1,2,4];f[7,1,2,20]", "cell=LSTM",
+    "input 4 'x4'" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];;;;i[3];;;;f[7,1,2,4];f[7,1,2,20]", "cell=LSTM",
+    "input 6 'x6'" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];;;;;;;f[1,8];f[7,1,2,4];f[7,1,2,20]", "cell=LSTM",
+    "input 9 'x9'" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];;;;;;;;f[7,1,2,5];f[7,1,2,20]", "cell=LSTM", "input 10 'x10'" },
+  { OWN, "RecurrentGrad", "f[7,2,3];f[1,16,3];f[1,16,4];;;;;;;;f[7,1,2,4];f[7,1,2,16]", "cell=LSTM", "input 11 'x11'" },
   { OWN, "LogSoftmaxGrad", "f[4,4096];f[1,1]", "", "input 0 is [4, 4096]" },
   { OWN, "SumTo", "f[4];l[40]", "", "at most 16" },
   { OWN, "SumTo", "f[4];f[1]", "", "int64 is needed" },
