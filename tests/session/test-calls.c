@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "async-wait.h"
 #include "folder.h"
 #include "session/fixture.h"
 
@@ -142,20 +143,6 @@ test_finish (void)
 }
 
 /* ---- After fork () ---- */
-
-typedef struct
-{
-  GMainLoop *loop;
-  GAsyncResult *result;
-} Wait;
-
-static void
-got_result (GObject *source, GAsyncResult *result, gpointer data)
-{
-  Wait *wait = data;
-  wait->result = g_object_ref (result);
-  g_main_loop_quit (wait->loop);
-}
 
 /* In a process of its own, which has seconds: a call that waits for a thread that is not there never ends. */
 static void

@@ -1,23 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "async-wait.h"
 #include "folder.h"
 #include "session/fixture.h"
 
 /* What doc/threads.md allows to be used from several threads, used from several threads. The results are compared with
  * those of one thread; what ThreadSanitizer says of it is part of `tools/check --full`. */
-
-typedef struct
-{
-  GMainLoop *loop;
-  GAsyncResult *result;
-} Wait;
-
-static void
-got_result (GObject *source, GAsyncResult *result, gpointer data)
-{
-  Wait *wait = data;
-  wait->result = g_object_ref (result);
-  g_main_loop_quit (wait->loop);
-}
 
 /* Every property that can be read. */
 static void
