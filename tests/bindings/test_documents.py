@@ -47,9 +47,10 @@ class Documents(unittest.TestCase):
     def test_tutorial(self):
         variables, printed = {}, []
         variables["print"] = lambda *values: printed.append(" ".join(map(str, values)))
-        self.assertEqual(self.type("doc/tutorial.md", variables), 11)
+        self.assertEqual(self.type("doc/tutorial.md", variables), 13)
         accuracy = float(re.search(r"^accuracy ([\d.]+) %", variables["said"], re.M)[1])
         self.assertGreater(accuracy, 90)
+        self.assertRegex(variables["said"], r"(?m)^logits, item 0: lily\nlogits, item 1: rose\nlogits, item 2: tulip$")
         self.assertGreater(float(printed[-1]), 0.9)             # the model that was given back
         self.assertTrue(any(line.startswith("rank-0 step ") for line in printed))
         for name in ("trained.onnx", "state", "plan.svg", "session", "training.onnx", "finetuned.onnx"):

@@ -325,6 +325,13 @@ class Errors(unittest.TestCase):
         os.rename(path("flowers.classes.json"), path("moved.json"))
         self.assertIn("--classes", self.fails(1, "eval", "flowers.onnx", "--data", one))
         self.assertIn("100.00 %", ortrain("eval", "flowers.onnx", "--data", one, "--classes", "moved.json")[0])
+        inputs = table("inputs.csv", names + "\n" + "".join(line.rsplit(",", 1)[0] + "\n" for line in rows([2, 0]).splitlines()))
+        said = ortrain("run", "flowers.onnx", "--data", inputs, "--classes", "moved.json")[0]
+        self.assertRegex(said, r"(?m)^logits, item 0: lily\nlogits, item 1: setosa$")
+        self.assertNotIn("item", ortrain("run", "flowers.onnx", "--data", inputs)[0])
+        self.assertIn("--header", self.fails(2, "run", "flowers.onnx", "--data", inputs, "--header", "perhaps"))
+        self.assertIn("FILE.csv", self.fails(2, "run", "flowers.onnx", "--data", inputs, "--input", "x=x.npy"))
+        self.assertIn("other.csv", self.fails(1, "run", "flowers.onnx", "--data", "other.csv"))
         bare = table("bare.csv", rows([1, 0]))
         self.assertIn("(2 of 2)", ortrain("eval", "flowers.onnx", "--data", bare, "--classes", "moved.json")[0])  # no row is lost
         self.assertIn("60 of 60", ortrain("eval", "flowers.onnx", "--data", "iris.csv", "--classes", "moved.json", "--header", "yes")[0])

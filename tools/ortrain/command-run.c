@@ -6,14 +6,55 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+/* The inputs of all items of a table, which has no columns but theirs. format: has the classes afterwards, where the file
+ * of classes is given or stands beside the model. */
+static OrtrainTensorDict *
+read_table (const char *path, const char *model_path, OrtrainModel *model, const char *header, const char *classes,
+            OrtrainCsvFormat **format, GError **error)
+{
+  OrtrainGraph *graph = ortrain_model_get_graph (model, error);
+  if (graph == NULL)
+    return NULL;
+  g_autofree char *beside = command_classes_path (model_path);
+  const gboolean is_beside = classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  *format = ortrain_csv_format_new_for_graph (graph, NULL);
+  if (!command_set_table (*format, header, is_beside ? beside : classes, error))
+    return NULL;
+  g_autoptr (OrtrainDataset) dataset = command_open_table (path, *format, error);
+  return dataset != NULL ? g_object_ref (ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (dataset))) : NULL;
+}
+
+/* The class of each item, where the output has a number for each class. */
+static void
+print_classes (const char *name, OrtrainTensor *tensor, const char *const *classes)
+{
+  const gint64 n = (gint64) g_strv_length ((char **) classes);
+  if (n == 0 || ortrain_tensor_get_rank (tensor) != 2 || ortrain_tensor_get_dim (tensor, 1) != n)
+    return;
+  for (gint64 i = 0; i < ortrain_tensor_get_dim (tensor, 0); i++)
+    {
+      gint64 best = 0;
+      for (gint64 k = 1; k < n; k++)
+        if (ortrain_tensor_get_scalar (tensor, i * n + k) > ortrain_tensor_get_scalar (tensor, i * n + best))
+          best = k;
+      g_print ("%s, item %" G_GINT64_FORMAT ": %s\n", ortrain_text_show (name), i, ortrain_text_show (classes[best]));
+    }
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
   g_auto (GStrv) inputs = NULL, names = NULL;
-  g_autofree char *directory = NULL;
+  g_autofree char *directory = NULL, *data = NULL, *header = NULL, *classes = NULL;
+  g_autoptr (OrtrainCsvFormat) format = NULL;
   gint threads = 0;
   const GOptionEntry entries[] = {
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file", "NAME=FILE.npy" },
+    { "data", 0, 0, G_OPTION_ARG_FILENAME, &data, "The inputs, from a table that has no other columns", "FILE.csv" },
+    { "header", 0, 0, G_OPTION_ARG_STRING, &header,
+      "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
+    { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
+      "Names of classes, by their numbers, to print with a table (MODEL.classes.json)", "FILE.json" },
     { "output", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &names, "Compute this output (all of them)", "NAME" },
     { "save", 's', 0, G_OPTION_ARG_FILENAME, &directory, "Write the outputs here, as NumPy files", "DIR" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
@@ -24,6 +65,9 @@ run (int argc, char *argv[])
     return status;
   if (threads < 0)
     return command_usage (&command_run, "--threads is at least 0");
+  if (data != NULL ? inputs != NULL || !command_is_table (data) : header != NULL || classes != NULL)
+    return command_usage (&command_run,
+                          "--data is a FILE.csv that has all inputs; --header and --classes belong to it");
 
   GError *error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
@@ -36,7 +80,12 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  g_autoptr (OrtrainTensorDict) feeds =
+      data == NULL ? ortrain_tensor_dict_new () : read_table (data, argv[1], model, header, classes, &format, &error);
+  if (feeds == NULL)
+    return g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE)
+               ? command_usage (&command_run, "%s", error->message)
+               : command_fail (error);
   for (guint i = 0; inputs != NULL && inputs[i] != NULL; i++)
     {
       g_auto (GStrv) parts = g_strsplit (inputs[i], "=", 2);
@@ -61,6 +110,8 @@ run (int argc, char *argv[])
       OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (outputs, i);
       g_autofree char *text = ortrain_tensor_to_string (tensor);
       g_print ("%s: %s\n", ortrain_text_show (name), text);
+      if (format != NULL && ortrain_csv_format_get_classes (format) != NULL)
+        print_classes (name, tensor, ortrain_csv_format_get_classes (format));
       if (directory == NULL)
         continue;
       g_autofree char *base = g_strdup (name);
@@ -73,5 +124,5 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_run = { "run", "MODEL --input NAME=FILE.npy … [--output NAME] … [--save DIR]",
+const Command command_run = { "run", "MODEL --input NAME=FILE.npy … | --data FILE.csv [--output NAME] … [--save DIR]",
                               "Run a model on given inputs", run };
