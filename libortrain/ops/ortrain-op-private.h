@@ -13,6 +13,7 @@
 typedef struct _OrtrainInferContext OrtrainInferContext;
 typedef struct _OrtrainGradContext OrtrainGradContext;
 typedef struct _OrtrainZeroSums OrtrainZeroSums;
+typedef struct _OrtrainBody OrtrainBody;
 
 typedef gboolean (*OrtrainInferFunc) (OrtrainInferContext *ctx, GError **error);
 typedef gboolean (*OrtrainGradientFunc) (OrtrainGradContext *ctx, GError **error);
@@ -135,6 +136,9 @@ struct _OrtrainOpDef
   /* Of rows that gradients are computed with: which sums of the outputs are exactly zero; ortrain-zero-sums-private.h */
   void (*zero_sums) (OrtrainZeroSums *sums, OrtrainNode *node);
 
+  /* Of our own operators: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
+  gboolean (*expand) (OrtrainBody *body);
+
   /* Layers that compute something else while training. */
   guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are
                                * output 1 + k */
@@ -155,9 +159,6 @@ typedef struct
 #define ORTRAIN_OP_TABLE(family, rows)                                                                                 \
   extern const OrtrainOpTable ortrain_ops_##family;                                                                    \
   const OrtrainOpTable ortrain_ops_##family = { (rows), G_N_ELEMENTS (rows) }
-
-/* Chains of element-wise operators, which a pass writes: the one name that a provider is asked for. */
-#define ORTRAIN_OP_CHAIN "Elementwise"
 
 static inline OrtrainOpKind
 ortrain_node_get_kind (const OrtrainNode *node)

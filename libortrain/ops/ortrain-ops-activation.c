@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-ops-pointwise-private.h"
 
 /* Activations. Each gradient is one operator of our own domain, of dy and either y or x: y where it serves, since the
@@ -119,10 +120,10 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
     name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, ortrain_infer_unary, \
         gradient, NULL, NULL, .weight_through = 1                                                                      \
   }
-#define BACKWARD(name)                                                                                                 \
+#define BACKWARD(name, body)                                                                                           \
   {                                                                                                                    \
     name, ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,          \
-        ortrain_infer_elementwise, NULL, NULL, ".0"                                                                    \
+        ortrain_infer_elementwise, NULL, NULL, ".0", .expand = body                                                    \
   }
 
 static const OrtrainOpDef ops[] = {
@@ -147,19 +148,19 @@ static const OrtrainOpDef ops[] = {
     ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
     ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0",
     .weight_inputs = 1 << 1, .input_roles = { [1] = "slope" } },
-  BACKWARD ("ReluGrad"),
-  BACKWARD ("TanhGrad"),
-  BACKWARD ("SigmoidGrad"),
-  BACKWARD ("LeakyReluGrad"),
-  BACKWARD ("EluGrad"),
-  BACKWARD ("SeluGrad"),
-  BACKWARD ("CeluGrad"),
-  BACKWARD ("HardSigmoidGrad"),
-  BACKWARD ("HardSwishGrad"),
-  BACKWARD ("SoftplusGrad"),
-  BACKWARD ("SoftsignGrad"),
-  BACKWARD ("GeluGrad"),
-  BACKWARD ("MishGrad"),
-  BACKWARD ("SwishGrad"),
+  BACKWARD ("ReluGrad", ortrain_body_relu_grad),
+  BACKWARD ("TanhGrad", ortrain_body_tanh_grad),
+  BACKWARD ("SigmoidGrad", ortrain_body_sigmoid_grad),
+  BACKWARD ("LeakyReluGrad", ortrain_body_leaky_relu_grad),
+  BACKWARD ("EluGrad", ortrain_body_elu_grad),
+  BACKWARD ("SeluGrad", ortrain_body_selu_grad),
+  BACKWARD ("CeluGrad", ortrain_body_celu_grad),
+  BACKWARD ("HardSigmoidGrad", ortrain_body_hard_sigmoid_grad),
+  BACKWARD ("HardSwishGrad", ortrain_body_hard_swish_grad),
+  BACKWARD ("SoftplusGrad", ortrain_body_softplus_grad),
+  BACKWARD ("SoftsignGrad", ortrain_body_softsign_grad),
+  BACKWARD ("GeluGrad", ortrain_body_gelu_grad),
+  BACKWARD ("MishGrad", ortrain_body_mish_grad),
+  BACKWARD ("SwishGrad", ortrain_body_swish_grad),
 };
 ORTRAIN_OP_TABLE (activation, ops);

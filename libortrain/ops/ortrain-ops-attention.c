@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -482,10 +483,10 @@ static const OrtrainOpDef ops[] = {
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*", .infer = infer_attention,
-    .gradient = gradient_attention, .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" } },
+    .gradient = gradient_attention, .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" }, .expand = ortrain_body_attention },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*", .infer = infer_attention_grad,
-    .zero_sums = ortrain_zero_sums_attention_grad },
+    .zero_sums = ortrain_zero_sums_attention_grad, .expand = ortrain_body_attention_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (attention, ops);

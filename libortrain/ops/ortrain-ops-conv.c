@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -448,7 +449,8 @@ static const OrtrainOpDef rows[] = {
     .types = ".0l",
     .infer = infer_grad_input,
     .flags = ORTRAIN_OP_CONTRACTS,
-    .zero_sums = ortrain_zero_sums_conv_grad_input },
+    .zero_sums = ortrain_zero_sums_conv_grad_input,
+    .expand = ortrain_body_conv_grad_input },
   { .name = "ConvGradWeight",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,
@@ -460,6 +462,7 @@ static const OrtrainOpDef rows[] = {
     .host_inputs = 1 << 2,
     .no_grad_inputs = 1 << 2,
     .types = ".0l",
-    .infer = infer_grad_weight },
+    .infer = infer_grad_weight,
+    .expand = ortrain_body_conv_grad_weight },
 };
 ORTRAIN_OP_TABLE (conv, rows);

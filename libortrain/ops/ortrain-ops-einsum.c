@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "provider/ortrain-einsum-private.h"
@@ -269,7 +270,7 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1, .types = ".0", .infer = infer_einsum, .gradient = grad_einsum, .upgrade = upgrade_einsum, .weight_inputs = ~(guint32) 0, .channels = ORTRAIN_CHANNELS_ANY,
     .input_roles = { "weight", "weight", "weight", "weight", "weight", "weight", "weight", "weight" } },
   { .name = "EinsumGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = -1, .min_outputs = 1,
-    .max_outputs = 1, .host_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l0", .infer = infer_einsum_grad },
+    .max_outputs = 1, .host_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l0", .infer = infer_einsum_grad, .expand = ortrain_body_einsum_grad },
 };
 /* clang-format on */
 

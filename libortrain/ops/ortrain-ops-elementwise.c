@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-ops-pointwise-private.h"
 #include "ops/ortrain-upgrade-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -539,6 +540,6 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("BitwiseXor", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
   POINTWISE ("BitwiseNot", 18, 1, 1, ORTRAIN_DTYPES_INTEGER, FLAT, ortrain_infer_unary, NULL),
   { "ErfGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_elementwise, NULL, NULL, ".0" },
+    ortrain_infer_elementwise, NULL, NULL, ".0", .expand = ortrain_body_erf_grad },
 };
 ORTRAIN_OP_TABLE (elementwise, ops);

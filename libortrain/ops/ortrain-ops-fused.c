@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-op-private.h"
 #include "provider/ortrain-kernel-body-private.h"
 
@@ -107,6 +108,7 @@ infer_chain (OrtrainInferContext *ctx, GError **error)
 }
 
 static const OrtrainOpDef ops[] = {
-  { "Elementwise", ORTRAIN_DOMAIN, 1, 1, -1, 1, -1, 0, ORTRAIN_OP_NONE, 0, 0, infer_chain, NULL, NULL, "*" },
+  { "Elementwise", ORTRAIN_DOMAIN, 1, 1, -1, 1, -1, 0, ORTRAIN_OP_NONE, 0, 0, infer_chain, NULL, NULL, "*",
+    .expand = ortrain_body_chain },
 };
 ORTRAIN_OP_TABLE (fused, ops);

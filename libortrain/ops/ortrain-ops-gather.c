@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -378,10 +379,11 @@ grad_scatter_nd (OrtrainGradContext *ctx, GError **error)
 }
 
 #define ARITY(ins, outs) .min_inputs = ins, .max_inputs = ins, .min_outputs = outs, .max_outputs = outs
-#define GRAD_ROW(op, gradient_of, sums)                                                                                \
+#define GRAD_ROW(op, gradient_of, sums, body)                                                                          \
   {                                                                                                                    \
     .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 1), .host_inputs = 1 << 2, .no_grad_inputs = 6,        \
-    .vector_inputs = 4, .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of, .zero_sums = sums         \
+    .vector_inputs = 4, .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of, .zero_sums = sums,        \
+    .expand = body                                                                                                     \
   }
 
 static const OrtrainOpDef rows[] = {
@@ -425,9 +427,10 @@ static const OrtrainOpDef rows[] = {
     .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ANY,
     .input_roles = { "table" } },
-  GRAD_ROW ("GatherGrad", grad_gather_grad, NULL),
-  GRAD_ROW ("GatherElementsGrad", grad_gather_elements_grad, ortrain_zero_sums_gather_elements_grad),
-  GRAD_ROW ("GatherNDGrad", grad_gather_nd_grad, NULL),
+  GRAD_ROW ("GatherGrad", grad_gather_grad, NULL, ortrain_body_gather_grad),
+  GRAD_ROW ("GatherElementsGrad", grad_gather_elements_grad, ortrain_zero_sums_gather_elements_grad,
+            ortrain_body_gather_elements_grad),
+  GRAD_ROW ("GatherNDGrad", grad_gather_nd_grad, NULL, ortrain_body_gather_nd_grad),
   { .name = "Scatter",
     .domain = "",
     .since = 9,

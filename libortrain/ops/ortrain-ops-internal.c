@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-op-private.h"
 
 /* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to land somewhere
@@ -14,7 +15,8 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = ORTRAIN_OP_NO_GRADIENT,
-    .infer = ortrain_infer_unary },
+    .infer = ortrain_infer_unary,
+    .expand = ortrain_body_same },
 };
 
 ORTRAIN_OP_TABLE (internal, rows);

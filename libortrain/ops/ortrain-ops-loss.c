@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -245,9 +246,9 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   { .name = "CrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_cross_entropy,
-    .gradient = gradient_cross_entropy },
+    .gradient = gradient_cross_entropy, .expand = ortrain_body_cross_entropy },
   { .name = "CrossEntropyGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0if30", .infer = infer_cross_entropy_grad },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0if30", .infer = infer_cross_entropy_grad, .expand = ortrain_body_cross_entropy_grad },
   { .name = "SoftmaxCrossEntropyLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2,
     .types = ".i0", .infer = infer_softmax_cross_entropy, .upgrade = upgrade_softmax_cross_entropy, 
@@ -257,7 +258,7 @@ static const OrtrainOpDef ops[] = {
     .gradient = gradient_nll, .input_roles = { [2] = "class weights" } },
   { .name = "NegativeLogLikelihoodLossGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4,
     .min_outputs = 1, .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2,
-    .types = ".il0", .infer = infer_nll_grad },
+    .types = ".il0", .infer = infer_nll_grad, .expand = ortrain_body_nll_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (loss, ops);

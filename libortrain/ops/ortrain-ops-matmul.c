@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -349,7 +350,8 @@ static const OrtrainOpDef rows[] = {
     .gradient = gradient_matmul,
     .flags = ORTRAIN_OP_CONTRACTS,
     .kind = ORTRAIN_OP_KIND_FUSED_MATMUL,
-    .zero_sums = ortrain_zero_sums_matmul },
+    .zero_sums = ortrain_zero_sums_matmul,
+    .expand = ortrain_body_matmul },
   { .name = "MatMulInteger",
     .domain = "",
     .since = 10,

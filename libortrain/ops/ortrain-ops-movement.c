@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-upgrade-private.h"
@@ -575,7 +576,8 @@ static const OrtrainOpDef rows[] = {
 
     .vector_inputs = ~1u,
     .types = ".l",
-    .infer = infer_concat_grad },
+    .infer = infer_concat_grad,
+    .expand = ortrain_body_concat_grad },
   { .name = "Split",
     .domain = "",
     .since = 7,
@@ -607,7 +609,8 @@ static const OrtrainOpDef rows[] = {
     .vector_inputs = 3,
     .optional_inputs = ~1u,
     .types = "ll*2",
-    .infer = infer_split_grad },
+    .infer = infer_split_grad,
+    .expand = ortrain_body_split_grad },
   { .name = "Slice",
     .domain = "",
     .since = 7,
@@ -638,7 +641,8 @@ static const OrtrainOpDef rows[] = {
     .vector_inputs = 0x3e,
     .types = ".li",
     .infer = infer_shape_grad,
-    .gradient = grad_slice_grad },
+    .gradient = grad_slice_grad,
+    .expand = ortrain_body_slice_grad },
 };
 
 ORTRAIN_OP_TABLE (movement, rows);

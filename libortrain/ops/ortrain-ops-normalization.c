@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -414,10 +415,10 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
-#define GRAD(op, n_min, n_max, n_out, operands, func, sums)                                                                            \
+#define GRAD(op, n_min, n_max, n_out, operands, func, sums, body)                                                                            \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = n_min, .max_inputs = n_max, .min_outputs = 1,      \
     .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = operands, .infer = func,               \
-    .zero_sums = sums }
+    .zero_sums = sums, .expand = body }
 #define SCALE_AND_BIAS(where)                                                                                          \
   .flags = ORTRAIN_OP_NORMALIZES, .weight_inputs = 1 << 1 | 1 << 2, .channels = where,                                 \
   .input_roles = { [1] = "scale", [2] = "bias" }
@@ -432,19 +433,19 @@ static const OrtrainOpDef ops[] = {
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
   { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
-    .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS },
-  GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad),
+    .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
+  GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
   { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,
-    .infer = infer_batch_norm_grad, .zero_sums = ortrain_zero_sums_batch_norm_frozen_grad },
+    .infer = infer_batch_norm_grad, .zero_sums = ortrain_zero_sums_batch_norm_frozen_grad, .expand = ortrain_body_batch_norm_frozen_grad },
   { .name = "LayerNormalization", .domain = "", .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  GRAD ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad),
+  GRAD ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
   { .name = "RMSNormalization", .domain = "", .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL),
+  GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
   { .name = "GroupNormalization", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
     .upgrade = upgrade_group_norm, 
@@ -452,14 +453,14 @@ static const OrtrainOpDef ops[] = {
   { .name = "InstanceNormalization", .domain = "", .since = 7, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm, 
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_SECOND) },
-  GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad),
+  GRAD ("GroupNormGrad", 3, 3, 3, ".0", infer_group_norm_grad, ortrain_zero_sums_group_norm_grad, ortrain_body_group_norm_grad),
   { .name = "LpNormalization", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_lp_norm },
   { .name = "MeanVarianceNormalization", .domain = "", .since = 9, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .upgrade = upgrade_mean_variance },
   { .name = "LRN", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .infer = ortrain_infer_unary, .gradient = gradient_lrn, .channels = ORTRAIN_CHANNELS_ALIGNED },
-  GRAD ("LRNGrad", 2, 2, 1, ".0", infer_norm_grad, NULL),
+  GRAD ("LRNGrad", 2, 2, 1, ".0", infer_norm_grad, NULL, ortrain_body_lrn_grad),
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (normalization, ops);

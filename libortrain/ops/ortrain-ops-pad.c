@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -334,11 +335,11 @@ static const OrtrainOpDef rows[] = {
   { .name = "Pad", .domain = "", .since = 7, ARITY (2, 4), .host_inputs = 0xa, .no_grad_inputs = 0xe,
  .vector_inputs = 0xa, .scalar_inputs = 4, .types = ".l0i", .infer = infer_pad, .gradient = grad_pad, .upgrade = upgrade_pad, .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [2] = "fill value" } },
-  { .name = "PadGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 4), .host_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".lli", .infer = infer_from_shape },
+  { .name = "PadGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 4), .host_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".lli", .infer = infer_from_shape, .expand = ortrain_body_pad_grad },
   { .name = "Tile", .domain = "", .since = 7, ARITY (2, 2), .host_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .flags = ORTRAIN_OP_VIEW_IF_SAME, .types = ".l", .infer = infer_tile,
     .gradient = grad_tile, .weight_through = 1, .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "TileGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (2, 2), .host_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l", .infer = infer_from_shape,
-    .zero_sums = ortrain_zero_sums_tile_grad },
+    .zero_sums = ortrain_zero_sums_tile_grad, .expand = ortrain_body_tile_grad },
   { .name = "CenterCropPad", .domain = "", .since = 18, ARITY (2, 2), .host_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".i", .infer = infer_center_crop_pad, .gradient = grad_center_crop_pad, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "DepthToSpace", .domain = "", .since = 7, ARITY (1, 1), .infer = infer_depth_to_space,

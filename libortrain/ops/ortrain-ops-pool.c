@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -334,27 +335,29 @@ infer_max_unpool_grad (OrtrainInferContext *ctx, GError **error)
 static const OrtrainOpDef rows[] = {
   ROW ("MaxPool", "", 7, 1, 1, 2, ORTRAIN_DTYPES_FLOAT | BYTES, .infer = infer_max_pool, .gradient = gradient_max_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
-  ROW ("MaxPoolTrain", ORTRAIN_DOMAIN, 1, 1, 1, 2, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool_train),
+  ROW ("MaxPoolTrain", ORTRAIN_DOMAIN, 1, 1, 1, 2, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool_train,
+       .expand = ortrain_body_max_pool_train),
   ROW ("MaxPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 6,
-       .types = ".*l", .infer = infer_max_pool_grad),
+       .types = ".*l", .infer = infer_max_pool_grad, .expand = ortrain_body_max_pool_grad),
   ROW ("AveragePool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool, .gradient = gradient_average_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("GlobalAveragePool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
        .gradient = gradient_average_pool, .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("AveragePoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 2,
-       .types = ".l", .infer = infer_average_pool_grad),
+       .types = ".l", .infer = infer_average_pool_grad, .expand = ortrain_body_average_pool_grad),
   ROW ("GlobalMaxPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
        .gradient = gradient_global_max_pool, .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("GlobalMaxPoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0",
-       .infer = infer_global_max_grad),
+       .infer = infer_global_max_grad, .expand = ortrain_body_global_max_pool_grad),
   ROW ("LpPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool, .gradient = gradient_lp_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("GlobalLpPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global, .gradient = gradient_lp_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
-  ROW ("LpPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_lp_grad),
+  ROW ("LpPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_lp_grad,
+       .expand = ortrain_body_lp_pool_grad),
   ROW ("MaxUnpool", "", 9, 2, 3, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 6, .types = ".l",
        .infer = infer_max_unpool, .gradient = gradient_max_unpool, .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("MaxUnpoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 2, .types = ".l",
-       .infer = infer_max_unpool_grad),
+       .infer = infer_max_unpool_grad, .expand = ortrain_body_max_unpool_grad),
 };
 ORTRAIN_OP_TABLE (pool, rows);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -153,7 +154,7 @@ static const OrtrainOpDef ops[] = {
     .find_passed_input = pass_unless_training },
   { .name = "DropoutGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,
-    .types = ".fb", .infer = infer_dropout },
+    .types = ".fb", .infer = infer_dropout, .expand = ortrain_body_dropout_grad },
   DRAW ("RandomNormal", 7, 0, 0, infer_shaped),
   DRAW ("RandomUniform", 7, 0, 0, infer_shaped),
   DRAW ("RandomNormalLike", 7, 1, 0, infer_like),

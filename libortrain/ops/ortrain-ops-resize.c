@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -206,7 +207,7 @@ static const OrtrainOpDef rows[] = {
     .upgrade = upgrade_resize, .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { NULL, "region", "scale factors" } },
   { .name = "ResizeGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 1, .host_inputs = 0x1e, .no_grad_inputs = 0x1e, .vector_inputs = 0x1e, .types = ".lffl", .infer = infer_resize_grad },
+    .max_outputs = 1, .host_inputs = 0x1e, .no_grad_inputs = 0x1e, .vector_inputs = 0x1e, .types = ".lffl", .infer = infer_resize_grad, .expand = ortrain_body_resize_grad },
   { .name = "Upsample", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,
     .host_inputs = 2, .no_grad_inputs = 2, .types = ".f", .upgrade = upgrade_upsample },
 };

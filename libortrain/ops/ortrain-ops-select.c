@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 
@@ -311,7 +312,7 @@ static const OrtrainOpDef rows[] = {
   { .name = "Compress", .domain = "", .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .host_inputs = 2, .no_grad_inputs = 2,
     .vector_inputs = 2, .types = ".b", .infer = infer_compress, .gradient = grad_compress },
   { .name = "CompressGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 3, 1, 1), .host_inputs = 6,
-    .no_grad_inputs = 6, .vector_inputs = 6, .types = ".bl", .infer = infer_compress_grad },
+    .no_grad_inputs = 6, .vector_inputs = 6, .types = ".bl", .infer = infer_compress_grad, .expand = ortrain_body_compress_grad },
   { .name = "NonZero", .domain = "", .since = 9, ARITY (1, 1, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 1,
     .no_grad_inputs = 1, .infer = infer_non_zero },
   { .name = "Unique", .domain = "", .since = 11, ARITY (1, 1, 1, 4), .flags = ORTRAIN_OP_DATA_SHAPED, .host_inputs = 1, .infer = infer_unique },

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
@@ -56,17 +57,17 @@ gradient_softmax (OrtrainGradContext *ctx, GError **error)
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = extra, .infer = infer_softmax, .gradient = rule,                          \
     .upgrade = upgrade_softmax, .scores = what, .channels = ORTRAIN_CHANNELS_ALIGNED, __VA_ARGS__ }
-#define GRAD(op)                                                                                                       \
+#define GRAD(op, body)                                                                                                       \
   { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,              \
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shaped_inputs = 1 << 1, .types = ".0", .infer = infer_softmax,                   \
-    .zero_sums = ortrain_zero_sums_softmax_grad }
+    .zero_sums = ortrain_zero_sums_softmax_grad, .expand = body }
 
 static const OrtrainOpDef ops[] = {
   ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX, .kind = ORTRAIN_OP_KIND_SOFTMAX),
   ROW ("LogSoftmax", gradient_softmax, 0, ORTRAIN_SCORES_LOG_SOFTMAX, .kind = ORTRAIN_OP_KIND_OTHER),
   ROW ("Hardmax", NULL, ORTRAIN_OP_NO_GRADIENT, ORTRAIN_SCORES_NONE, .kind = ORTRAIN_OP_KIND_OTHER),
-  GRAD ("SoftmaxGrad"),
-  GRAD ("LogSoftmaxGrad"),
+  GRAD ("SoftmaxGrad", ortrain_body_softmax_grad),
+  GRAD ("LogSoftmaxGrad", ortrain_body_log_softmax_grad),
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (softmax, ops);

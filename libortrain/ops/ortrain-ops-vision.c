@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
 #include "provider/ortrain-suppression-private.h"
@@ -358,7 +359,7 @@ static const OrtrainOpDef rows[] = {
     .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_col2im,
     .gradient = grad_col2im },
   { .name = "Im2Col", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_im2col },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_im2col, .expand = ortrain_body_im2col },
 };
 /* clang-format on */
 

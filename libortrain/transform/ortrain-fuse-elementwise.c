@@ -328,7 +328,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
     return TRUE;
 
   OrtrainNode *first = nodes->pdata[0], *last = nodes->pdata[nodes->len - 1];
-  OrtrainNode *fused = ortrain_graph_insert_node (graph, last, ORTRAIN_DOMAIN, ORTRAIN_OP_CHAIN, last->name,
+  OrtrainNode *fused = ortrain_graph_insert_node (graph, last, ORTRAIN_DOMAIN, "Elementwise", last->name,
                                                   (OrtrainValue *const *) inputs->pdata, inputs->len, 0);
   fused->phase = first->phase;
   fused->number = first->number;

@@ -5,7 +5,8 @@
 #include "provider/ortrain-provider-private.h"
 
 /* The lists that order the passes. ORTRAIN_DISABLE_PASSES, a list of names with commas or "all", leaves passes out (for
- * tests and for finding faults; none of them changes what is computed beyond rounding). */
+ * tests and for finding faults; none of them changes what is computed beyond rounding). ORTRAIN_EXPAND, a list of names of
+ * our own operators or "all", takes them to have no kernel: their bodies in standard operators run. */
 
 /* Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error);

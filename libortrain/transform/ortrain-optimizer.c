@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "transform/ortrain-optimizer-private.h"
 
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-specialize-private.h"
@@ -26,6 +28,44 @@ remove_dead (OrtrainGraph *graph, GError **error)
   return TRUE;
 }
 
+typedef struct
+{
+  const OrtrainProvider *provider;
+  char **without; /* operators that are taken to have no kernel; or "all" */
+} Kernels;
+
+static void
+describe_types (OrtrainOperand *operands, const GPtrArray *values)
+{
+  for (guint i = 0; i < values->len; i++)
+    if (values->pdata[i] != NULL)
+      operands[i].dtype = ((const OrtrainValue *) values->pdata[i])->dtype;
+}
+
+static gboolean
+has_kernel (const OrtrainNode *node, gpointer data)
+{
+  const Kernels *kernels = data;
+  const char *const *without = (const char *const *) kernels->without;
+  if (g_strv_contains (without, "all") || g_strv_contains (without, node->op_type))
+    return FALSE;
+  const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
+  g_autofree OrtrainOperand *operands = g_new0 (OrtrainOperand, n_inputs + n_outputs + 1);
+  describe_types (operands, node->inputs);
+  describe_types (operands + n_inputs, node->outputs);
+  return kernels->provider->klass->find_kernel (kernels->provider, node->domain, node->op_type, operands, n_inputs,
+                                                operands + n_inputs, n_outputs) != NULL;
+}
+
+static gboolean
+expand (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+{
+  const char *list = g_getenv ("ORTRAIN_EXPAND");
+  g_auto (GStrv) without = g_strsplit (list != NULL ? list : "", ",", -1);
+  Kernels kernels = { provider, without };
+  return ortrain_expand_nodes (graph, has_kernel, &kernels, error);
+}
+
 static const Pass symbolic_passes[] = {
   { "fold-constants", ortrain_fold_constants },
   { "eliminate-identities", eliminate_identities },
@@ -45,6 +85,8 @@ static const Pass static_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
+  { "expand",
+    .run_for = expand }, /* what earlier passes and gradient rules wrote, and the provider has no kernel for */
   { "remove-dead", remove_dead },
 };
 

@@ -4,7 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "host-context.h"
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-body-private.h"
 #include "transform/ortrain-evaluate-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -130,6 +130,111 @@ parse_input (Case *test, guint index, const char *text)
   ortrain_node_set_input (test->node, index, feed.value);
 }
 
+static GHashTable *body_checks;
+
+void
+ortrain_gradient_check_compare_bodies (GHashTable *operators)
+{
+  body_checks = operators;
+}
+
+static double
+get_difference (OrtrainTensor *a, OrtrainTensor *b)
+{
+  const gint64 n = ortrain_tensor_get_n_elements (a);
+  double scale = 1, worst = 0;
+  g_assert_cmpint (ortrain_tensor_get_dtype (a), ==, ortrain_tensor_get_dtype (b));
+  g_assert_cmpint (n, ==, ortrain_tensor_get_n_elements (b));
+  for (gint64 i = 0; i < n; i++)
+    if (isfinite (ortrain_tensor_get_scalar (a, i)))
+      scale = MAX (scale, fabs (ortrain_tensor_get_scalar (a, i)));
+  for (gint64 i = 0; i < n; i++)
+    {
+      const double x = ortrain_tensor_get_scalar (a, i), y = ortrain_tensor_get_scalar (b, i);
+      if (x == y || (isnan (x) && isnan (y)))
+        continue;
+      const double difference = fabs (x - y) / scale;
+      worst = isnan (difference) ? INFINITY : MAX (worst, difference);
+    }
+  return worst;
+}
+
+/* The node alone in a graph, as its body, on the same operands. */
+static gboolean
+compare_body (OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out, OrtrainHostContext *context,
+              GError **error)
+{
+  OrtrainBodyCheck *check = g_hash_table_lookup (body_checks, node->op_type);
+  if (check == NULL)
+    {
+      check = g_new0 (OrtrainBodyCheck, 1);
+      g_hash_table_insert (body_checks, g_strdup (node->op_type), check);
+    }
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("body");
+  g_autoptr (GHashTable) tensors = g_hash_table_new_full (NULL, NULL, NULL, g_object_unref);
+  g_autofree OrtrainValue **inputs = g_new0 (OrtrainValue *, node->inputs->len + 1);
+  graph->opset = 28;
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      const OrtrainValue *value = node->inputs->pdata[i];
+      if (value == NULL)
+        continue;
+      if (value->tensor != NULL)
+        inputs[i] = ortrain_graph_new_initializer (graph, NULL, value->tensor);
+      else
+        {
+          inputs[i] = ortrain_graph_new_input (graph, NULL, value->dtype, value->dims, value->rank);
+          g_hash_table_insert (tensors, inputs[i], g_object_ref (in[i]));
+        }
+    }
+  OrtrainNode *copy = ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs, node->inputs->len,
+                                              node->outputs->len);
+  ortrain_attributes_free (copy->attributes);
+  copy->attributes = ortrain_attributes_copy (node->attributes);
+  copy->number = node->number;
+  g_autofree char **names = g_new0 (char *, node->outputs->len + 1);
+  for (guint k = 0; k < node->outputs->len; k++)
+    if (node->outputs->pdata[k] == NULL)
+      ortrain_node_drop_output (copy, k);
+    else
+      {
+        ortrain_graph_mark_output (graph, copy->outputs->pdata[k], TRUE);
+        names[k] = g_strdup (((OrtrainValue *) copy->outputs->pdata[k])->name);
+      }
+  gboolean expanded = FALSE, ok = ortrain_ops_infer_node (copy, error) &&
+                                  ortrain_body_expand (copy, &expanded, error) && ortrain_graph_sort (graph, error);
+  check->n_none += ok && !expanded;
+  for (guint n = 0; n < graph->nodes->len && ok && expanded; n++)
+    {
+      OrtrainNode *inner = graph->nodes->pdata[n];
+      g_autofree OrtrainTensor **operands = g_new0 (OrtrainTensor *, inner->inputs->len + 1);
+      g_autofree OrtrainTensor **results = g_new0 (OrtrainTensor *, inner->outputs->len + 1);
+      g_assert_cmpstr (inner->domain, ==, "");
+      for (guint i = 0; i < inner->inputs->len; i++)
+        {
+          OrtrainValue *value = inner->inputs->pdata[i];
+          if (value != NULL)
+            operands[i] = value->tensor != NULL ? value->tensor : g_hash_table_lookup (tensors, value);
+        }
+      ok = ortrain_evaluate_node (inner, operands, results, context, error);
+      for (guint k = 0; k < inner->outputs->len && ok; k++)
+        if (results[k] != NULL)
+          g_hash_table_insert (tensors, inner->outputs->pdata[k], results[k]);
+    }
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      g_autofree char *name = names[k];
+      OrtrainValue *value = ok && expanded && name != NULL ? ortrain_graph_find_value (graph, name) : NULL;
+      OrtrainTensor *result = value != NULL ? g_hash_table_lookup (tensors, value) : NULL;
+      if (result != NULL && out[k] != NULL)
+        check->worst = MAX (check->worst, get_difference (out[k], result));
+      else if (name != NULL && ok && expanded)
+        check->worst = INFINITY;
+    }
+  check->n_nodes += ok && expanded;
+  return ok;
+}
+
 /* Runs a graph node by node. feeds by name of the graph's inputs; wanted: name → tensor, filled. */
 static gboolean
 interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **error)
@@ -170,6 +275,9 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
             in[i] = value->tensor != NULL ? value->tensor : g_hash_table_lookup (tensors, value);
         }
       if (!ortrain_evaluate_node (node, in, out, &context, error))
+        return FALSE;
+      if (body_checks != NULL && g_str_equal (node->domain, ORTRAIN_DOMAIN) &&
+          !compare_body (node, in, out, &context, error))
         return FALSE;
       for (guint k = 0; k < node->outputs->len; k++)
         if (out[k] != NULL)

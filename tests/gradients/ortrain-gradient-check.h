@@ -25,5 +25,17 @@ typedef struct
  * failed. */
 double ortrain_gradient_check (const OrtrainGradientCase *test, char **message);
 
+/* What running a node of our own operators as its body gave. */
+typedef struct
+{
+  guint n_nodes; /* compared */
+  guint n_none;  /* that have no body for their attributes */
+  double worst;  /* difference, relative to the largest element of an output or to 1 */
+} OrtrainBodyCheck;
+
+/* From now on (NULL: no longer), each node of an operator of our own that is run is run as its body, too. operators: name
+ * → OrtrainBodyCheck. */
+void ortrain_gradient_check_compare_bodies (GHashTable *operators);
+
 /* Only computes the operator's outputs. FALSE with a message when that was refused. */
 gboolean ortrain_gradient_check_forward (const OrtrainGradientCase *test, char **message);

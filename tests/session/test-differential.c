@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
+#include "memory/ortrain-planner-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* Random models, trained in several ways that must come to the same: with a pass and without it, at any number of
@@ -306,9 +307,24 @@ copy_dict (OrtrainTensorDict *from)
   return copy;
 }
 
-/* micro: batches that make one step */
+/* Nothing is left of our own operators but what the planner itself wrote. */
+static void
+assert_expanded (OrtrainTrainingSession *session)
+{
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (ortrain_training_session_get_memory_plan (session));
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[i];
+      if (!g_str_equal (node->op_type, "Accumulate"))
+        g_assert_cmpstr (node->domain, ==, "");
+    }
+}
+
+/* disabled: passes that do not run; expanded: operators of our own that run as their bodies; micro: batches that make
+ * one step */
 static Result
-train (OrtrainModel *model, guint32 seed, const char *disabled, guint threads, guint micro)
+train_in_form (OrtrainModel *model, guint32 seed, const char *disabled, const char *expanded, guint threads,
+               guint micro)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
@@ -322,6 +338,7 @@ train (OrtrainModel *model, guint32 seed, const char *disabled, guint threads, g
   ortrain_training_options_set_seed (options, seed);
   ortrain_training_options_set_accumulation_steps (options, micro);
   g_setenv ("ORTRAIN_DISABLE_PASSES", disabled, TRUE);
+  g_setenv ("ORTRAIN_EXPAND", expanded, TRUE);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   g_assert_no_error (error);
   for (guint step = 0; step < 3; step++)
@@ -347,8 +364,17 @@ train (OrtrainModel *model, guint32 seed, const char *disabled, guint threads, g
   g_assert_no_error (error);
   result.state = copy_dict (state);
   result.n_calls = ortrain_memory_plan_get_n_steps (ortrain_training_session_get_memory_plan (session));
+  if (g_str_equal (expanded, "all"))
+    assert_expanded (session);
   g_unsetenv ("ORTRAIN_DISABLE_PASSES");
+  g_unsetenv ("ORTRAIN_EXPAND");
   return result;
+}
+
+static Result
+train (OrtrainModel *model, guint32 seed, const char *disabled, guint threads, guint micro)
+{
+  return train_in_form (model, seed, disabled, "", threads, micro);
 }
 
 static void
@@ -416,6 +442,43 @@ test_rounding (gconstpointer data)
   g_assert_cmpuint (n_calls_with, <, n_calls_without); /* the pass did something */
 }
 
+/* Bodies that compute the same, element by element or sum by sum in its order, keep every bit. */
+static void
+test_bodies_same_bits (gconstpointer data)
+{
+  guint n_calls_with = 0, n_calls_without = 0;
+  for (guint32 seed = 1; seed <= N_MODELS; seed++)
+    {
+      g_test_message ("seed %u", seed);
+      g_autoptr (OrtrainModel) model = make_model (seed, FALSE);
+      g_auto (Result) with = train (model, seed, "", 1, 1);
+      g_auto (Result) without = train_in_form (model, seed, "", data, 1, 1);
+      assert_same (&with, &without);
+      n_calls_with += with.n_calls;
+      n_calls_without += without.n_calls;
+    }
+  g_assert_cmpuint (n_calls_with, <, n_calls_without);
+}
+
+/* With and without the passes that fuse: the gradients' own operators are in both. */
+static void
+test_bodies (gconstpointer data)
+{
+  guint n_calls_with = 0, n_calls_without = 0;
+  for (guint32 seed = 1; seed <= N_MODELS; seed++)
+    {
+      g_test_message ("seed %u", seed);
+      g_autoptr (OrtrainModel) model = make_model (seed, FALSE);
+      g_auto (Result) with = train (model, seed, "", 1, 1);
+      g_auto (Result) without = train_in_form (model, seed, data, "all", 1, 1);
+      g_assert_cmpfloat_with_epsilon (with.loss, without.loss, 1e-5);
+      assert_near (with.gradients, without.gradients);
+      n_calls_with += with.n_calls;
+      n_calls_without += without.n_calls;
+    }
+  g_assert_cmpuint (n_calls_with, <, n_calls_without);
+}
+
 /* Promise 4: the same seed, the same bits, at any number of threads with one option. */
 static void
 test_threads (void)
@@ -458,6 +521,16 @@ main (int argc, char **argv)
   g_test_add_data_func ("/differential/fuse-attention", "fuse-attention", test_rounding);
   g_test_add_data_func ("/differential/fold-transposes", "fold-transposes", test_rounding);
   g_test_add_data_func ("/differential/no-pass", "all", test_rounding);
+  g_test_add_data_func ("/differential/bodies-chains", "Elementwise", test_bodies_same_bits);
+  g_test_add_data_func (
+      "/differential/bodies-activations",
+      "Elementwise,ReluGrad,TanhGrad,SigmoidGrad,ErfGrad,SoftplusGrad,SoftsignGrad,GeluGrad,SwishGrad",
+      test_bodies_same_bits);
+  g_test_add_data_func ("/differential/bodies-moves", "Elementwise,DropoutGrad,SliceGrad,ConcatGrad,SplitGrad,PadGrad",
+                        test_bodies_same_bits);
+  g_test_add_data_func ("/differential/bodies-all", "", test_bodies);
+  g_test_add_data_func ("/differential/bodies-all-without-fusions", "fuse-elementwise,fuse-attention,fuse-norm",
+                        test_bodies);
   g_test_add_func ("/differential/threads", test_threads);
   g_test_add_func ("/differential/micro-batches", test_micro_batches);
   return g_test_run ();

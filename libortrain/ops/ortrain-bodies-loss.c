@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
+
+/* Bodies of losses over classes, of the gradients of softmax, and of dropout. */
+
+#define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
+#define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
+#define OP3(op, a, b, c) ortrain_body_op (self, op, a, b, c)
+#define ADD(a, b) OP2 ("Add", a, b)
+#define SUB(a, b) OP2 ("Sub", a, b)
+#define MUL(a, b) OP2 ("Mul", a, b)
+#define DIV(a, b) OP2 ("Div", a, b)
+#define WHERE(condition, a, b) OP3 ("Where", condition, a, b)
+#define NUMBER(like, number) ortrain_body_number (self, like, number)
+#define SUM(x, axes) ortrain_body_reduce (self, "ReduceSum", x, axes, TRUE)
+
+gboolean
+ortrain_body_softmax_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *y = ortrain_body_input (self, 1);
+  const guint32 axis = 1u << ortrain_body_axis (self, "axis", -1, y->rank);
+  ortrain_body_set (self, 0, MUL (y, SUB (dy, SUM (MUL (dy, y), axis))));
+  return TRUE;
+}
+
+gboolean
+ortrain_body_log_softmax_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *y = ortrain_body_input (self, 1);
+  const guint32 axis = 1u << ortrain_body_axis (self, "axis", -1, y->rank);
+  ortrain_body_set (self, 0, SUB (dy, MUL (OP1 ("Exp", y), SUM (dy, axis))));
+  return TRUE;
+}
+
+/* Dropout's own node, of dy: its bits depend on the number of the node that dropped in the forward pass. */
+gboolean
+ortrain_body_dropout_grad (OrtrainBody *self)
+{
+  OrtrainValue *inputs[] = { ortrain_node_input (self->node, 0), ortrain_node_input (self->node, 1),
+                             ortrain_node_input (self->node, 2) };
+  OrtrainAttributes *attributes = ortrain_attributes_copy (self->node->attributes);
+  ortrain_attributes_remove (attributes, "forward_node");
+  OrtrainNode *node = ortrain_body_node (self, "Dropout", inputs, 3, 1, attributes);
+  if (node == NULL)
+    return TRUE;
+  node->number = (guint) ortrain_body_int (self, "forward_node", node->number);
+  ortrain_body_set (self, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+/* What losses share. Each value has the rank of the scores: positions have one class, numbers for classes one position. */
+typedef struct
+{
+  gint axis, rank;
+  gint64 n;              /* classes */
+  OrtrainValue *counts;  /* bool, by position; NULL: all do */
+  OrtrainValue *target;  /* bool: the class is the position's own */
+  OrtrainValue *weights; /* by class, or NULL */
+  OrtrainValue *weight;  /* by position, 0 where it does not count */
+  const char *reduction;
+} Classes;
+
+static OrtrainValue *
+only_counted (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
+{
+  return classes->counts != NULL ? WHERE (classes->counts, x, NUMBER (x, 0)) : x;
+}
+
+/* dims: of the scores; like: of their type */
+static Classes
+read_classes (OrtrainBody *self, const gint64 *dims, gint rank, gint axis, OrtrainValue *labels, OrtrainValue *weights,
+              const OrtrainValue *like)
+{
+  Classes classes = { .axis = axis, .rank = rank, .n = dims[axis] };
+  gint64 positions[ORTRAIN_MAX_RANK], each[ORTRAIN_MAX_RANK];
+  for (gint i = 0; i < rank; i++)
+    {
+      positions[i] = i == axis ? 1 : dims[i];
+      each[i] = i == axis ? dims[i] : 1;
+    }
+  classes.reduction = ortrain_attributes_get_string (self->node->attributes, "reduction", "mean");
+  labels = ortrain_body_reshape (self, ortrain_body_cast (self, labels, ORTRAIN_DTYPE_INT64), positions, rank);
+  if (ortrain_attributes_has (self->node->attributes, "ignore_index"))
+    {
+      OrtrainValue *ignored = ortrain_graph_const_int (self->graph, ortrain_body_int (self, "ignore_index", 0));
+      classes.counts = OP1 ("Not", OP2 ("Equal", labels, ignored));
+    }
+  classes.target = OP2 ("Equal", labels, ortrain_body_count (self, each, rank));
+  if (classes.counts != NULL) /* the label that is ignored may be a class */
+    classes.target = OP2 ("And", classes.target, classes.counts);
+  if (weights != NULL)
+    {
+      classes.weights = ortrain_body_reshape (self, weights, each, rank);
+      classes.weight = SUM (WHERE (classes.target, classes.weights, NUMBER (weights, 0)), 1u << axis);
+    }
+  else
+    classes.weight = only_counted (self, &classes, ortrain_body_fill (self, like, 1, positions, rank));
+  return classes;
+}
+
+static gboolean
+has_reduction (const Classes *classes, const char *reduction)
+{
+  return g_str_equal (classes->reduction, reduction);
+}
+
+static OrtrainValue *
+sum_all (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
+{
+  return SUM (x, (1u << classes->rank) - 1u);
+}
+
+/* (scores, target[, weights]) → (loss, log Σ e^x, total weight). With label smoothing s over n classes of weights w,
+ * whose sum is W: (1 - s)·w_t·(lse - x_t) + s/n·(W·lse - Σ w·x) */
+gboolean
+ortrain_body_cross_entropy (OrtrainBody *self)
+{
+  OrtrainValue *x = ortrain_body_input (self, 0), *weights = ortrain_body_input (self, 2);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  const gint axis = ortrain_body_axis (self, "axis", -1, x->rank);
+  const double smoothing = ortrain_body_float (self, "label_smoothing", 0);
+  const Classes classes =
+      read_classes (self, ortrain_body_dims (x, dims), x->rank, axis, ortrain_body_input (self, 1), weights, x);
+  OrtrainValue *lse = ortrain_body_reduce (self, "ReduceLogSumExp", x, 1u << axis, TRUE);
+  OrtrainValue *own = SUM (WHERE (classes.target, x, NUMBER (x, 0)), 1u << axis);
+  OrtrainValue *loss = MUL (MUL (classes.weight, NUMBER (x, 1 - smoothing)), SUB (lse, own));
+  if (smoothing != 0)
+    {
+      OrtrainValue *sum = weights != NULL ? SUM (classes.weights, 1u << axis) : NUMBER (x, (double) classes.n);
+      OrtrainValue *scores = SUM (weights != NULL ? MUL (x, classes.weights) : x, 1u << axis);
+      OrtrainValue *rest = SUB (MUL (lse, sum), scores);
+      loss = ADD (loss, MUL (NUMBER (x, smoothing / (double) classes.n), rest));
+    }
+  loss = only_counted (self, &classes, loss);
+  OrtrainValue *total = sum_all (self, &classes, classes.weight);
+  if (has_reduction (&classes, "none"))
+    ortrain_body_set (self, 0, loss);
+  else if (has_reduction (&classes, "sum"))
+    ortrain_body_set (self, 0, sum_all (self, &classes, loss));
+  else
+    ortrain_body_set (self, 0, DIV (sum_all (self, &classes, loss), total));
+  ortrain_body_set (self, 1, lse);
+  ortrain_body_set (self, 2, total);
+  return TRUE;
+}
+
+/* dloss as a factor for each position. total: of the weights, where a mean was taken. */
+static OrtrainValue *
+factor (OrtrainBody *self, const Classes *classes, OrtrainValue *dloss, OrtrainValue *total, const gint64 *dims)
+{
+  gint64 positions[ORTRAIN_MAX_RANK];
+  if (has_reduction (classes, "none"))
+    {
+      for (gint i = 0; i < classes->rank; i++)
+        positions[i] = i == classes->axis ? 1 : dims[i];
+      return ortrain_body_reshape (self, dloss, positions, classes->rank);
+    }
+  return has_reduction (classes, "sum") ? dloss : DIV (dloss, total);
+}
+
+/* (dloss, scores, target, lse, total weight[, weights]) → g·[(1 - s)·w_t·(p - target) + s/n·(W·p - w)] */
+gboolean
+ortrain_body_cross_entropy_grad (OrtrainBody *self)
+{
+  OrtrainValue *dloss = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  OrtrainValue *weights = ortrain_body_input (self, 5);
+  gint64 dims[ORTRAIN_MAX_RANK], positions[ORTRAIN_MAX_RANK];
+  const gint axis = ortrain_body_axis (self, "axis", -1, x->rank);
+  const double smoothing = ortrain_body_float (self, "label_smoothing", 0);
+  const Classes classes =
+      read_classes (self, ortrain_body_dims (x, dims), x->rank, axis, ortrain_body_input (self, 2), weights, x);
+  for (gint i = 0; i < x->rank; i++)
+    positions[i] = i == axis ? 1 : dims[i];
+  OrtrainValue *p = OP1 ("Exp", SUB (x, ortrain_body_reshape (self, ortrain_body_input (self, 3), positions, x->rank)));
+  OrtrainValue *target = ortrain_body_cast (self, classes.target, x->dtype);
+  OrtrainValue *dx = MUL (MUL (classes.weight, NUMBER (x, 1 - smoothing)), SUB (p, target));
+  if (smoothing != 0)
+    {
+      OrtrainValue *sum = weights != NULL ? SUM (classes.weights, 1u << axis) : NUMBER (x, (double) classes.n);
+      OrtrainValue *each = weights != NULL ? classes.weights : NUMBER (x, 1);
+      dx = ADD (dx, MUL (NUMBER (x, smoothing / (double) classes.n), SUB (MUL (p, sum), each)));
+    }
+  dx = only_counted (self, &classes, dx);
+  ortrain_body_set (self, 0, MUL (dx, factor (self, &classes, dloss, ortrain_body_input (self, 4), dims)));
+  return TRUE;
+}
+
+/* (dloss, target, shape of the scores[, weights]) → -g·w_t·target, classes on axis 1 */
+gboolean
+ortrain_body_nll_grad (OrtrainBody *self)
+{
+  OrtrainValue *dloss = ortrain_body_input (self, 0);
+  const OrtrainValue *dx = ortrain_node_output (self->node, 0);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (dx, dims);
+  const Classes classes =
+      read_classes (self, dims, dx->rank, 1, ortrain_body_input (self, 1), ortrain_body_input (self, 3), dloss);
+  OrtrainValue *g = factor (self, &classes, dloss, sum_all (self, &classes, classes.weight), dims);
+  OrtrainValue *own = WHERE (classes.target, OP1 ("Neg", classes.weight), NUMBER (dloss, 0));
+  ortrain_body_set (self, 0, MUL (own, g));
+  return TRUE;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
+
+/* Bodies of normalizations: x̂ = (x - mean) · inverse. */
+
+#define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
+#define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
+#define ADD(a, b) OP2 ("Add", a, b)
+#define SUB(a, b) OP2 ("Sub", a, b)
+#define MUL(a, b) OP2 ("Mul", a, b)
+#define DIV(a, b) OP2 ("Div", a, b)
+#define SUM(x, axes) ortrain_body_reduce (self, "ReduceSum", x, axes, TRUE)
+#define MEAN(x, axes) ortrain_body_reduce (self, "ReduceMean", x, axes, TRUE)
+
+static guint32
+axes_from (gint first, gint rank)
+{
+  return ((1u << rank) - 1u) & ~((1u << first) - 1u);
+}
+
+/* A number for each channel, along axis 1 of a value of this rank. */
+static OrtrainValue *
+along_channels (OrtrainBody *self, OrtrainValue *x, gint rank)
+{
+  gint64 dims[ORTRAIN_MAX_RANK];
+  for (gint i = 0; i < rank; i++)
+    dims[i] = i == 1 ? -1 : 1;
+  return x != NULL ? ortrain_body_reshape (self, x, dims, rank) : NULL;
+}
+
+/* 1 / √(x + ε) */
+static OrtrainValue *
+inverse_root (OrtrainBody *self, OrtrainValue *x)
+{
+  OrtrainValue *epsilon = ortrain_body_number (self, x, ortrain_body_float (self, "epsilon", 1e-5));
+  return OP1 ("Reciprocal", OP1 ("Sqrt", ADD (x, epsilon)));
+}
+
+/* inverse · (g - mean (g) - x̂ · mean (g · x̂)), the means over the axes that x is normalized over */
+static OrtrainValue *
+through_normalization (OrtrainBody *self, OrtrainValue *g, OrtrainValue *normalized, OrtrainValue *inverse,
+                       guint32 axes)
+{
+  OrtrainValue *dot = MUL (normalized, MEAN (MUL (g, normalized), axes));
+  return MUL (inverse, SUB (SUB (g, MEAN (g, axes)), dot));
+}
+
+/* (x, scale, bias, mean, variance) → (y, next mean, next variance, mean, inverse) */
+gboolean
+ortrain_body_batch_norm_train (OrtrainBody *self)
+{
+  OrtrainValue *x = ortrain_body_input (self, 0);
+  const gint rank = x->rank;
+  const guint32 axes = axes_from (0, rank) & ~2u;
+  OrtrainValue *mean = MEAN (x, axes), *centred = SUB (x, mean), *variance = MEAN (MUL (centred, centred), axes);
+  OrtrainValue *inverse = inverse_root (self, variance);
+  OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 1), rank);
+  OrtrainValue *bias = along_channels (self, ortrain_body_input (self, 2), rank);
+  OrtrainValue *statistics[] = { mean, variance };
+  const double momentum = ortrain_body_float (self, "momentum", 0.9);
+  ortrain_body_set (self, 0, ADD (MUL (centred, MUL (inverse, scale)), bias));
+  for (guint k = 0; k < 2; k++)
+    {
+      OrtrainValue *old = along_channels (self, ortrain_body_input (self, 3 + k), rank);
+      if (!ortrain_body_wants (self, 1 + k))
+        continue;
+      ortrain_body_set (self, 1 + k,
+                        ADD (MUL (old, ortrain_body_number (self, old, momentum)),
+                             MUL (statistics[k], ortrain_body_number (self, statistics[k], 1 - momentum))));
+    }
+  ortrain_body_set (self, 3, mean);
+  ortrain_body_set (self, 4, inverse);
+  return TRUE;
+}
+
+/* (dy, x, scale, mean, inverse) → (dx, dscale, dbias) */
+gboolean
+ortrain_body_batch_norm_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  const gint rank = dy->rank;
+  const guint32 axes = axes_from (0, rank) & ~2u;
+  OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 2), rank);
+  OrtrainValue *mean = along_channels (self, ortrain_body_input (self, 3), rank);
+  OrtrainValue *inverse = along_channels (self, ortrain_body_input (self, 4), rank);
+  OrtrainValue *normalized = MUL (SUB (x, mean), inverse);
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, through_normalization (self, MUL (dy, scale), normalized, inverse, axes));
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, SUM (MUL (dy, normalized), axes));
+  if (ortrain_body_wants (self, 2))
+    ortrain_body_set (self, 2, SUM (dy, axes));
+  return TRUE;
+}
+
+/* (dy, x, scale, mean, variance) → (dx, dscale, dbias); x for dscale only */
+gboolean
+ortrain_body_batch_norm_frozen_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  const gint rank = dy->rank;
+  const guint32 axes = axes_from (0, rank) & ~2u;
+  OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 2), rank);
+  OrtrainValue *mean = along_channels (self, ortrain_body_input (self, 3), rank);
+  OrtrainValue *inverse = inverse_root (self, along_channels (self, ortrain_body_input (self, 4), rank));
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, MUL (dy, MUL (scale, inverse)));
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, SUM (MUL (dy, MUL (SUB (x, mean), inverse)), axes));
+  if (ortrain_body_wants (self, 2))
+    ortrain_body_set (self, 2, SUM (dy, axes));
+  return TRUE;
+}
+
+/* (dy, x, scale, mean, inverse) → (dx, dscale, dbias) */
+gboolean
+ortrain_body_layer_norm_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  OrtrainValue *scale = ortrain_body_input (self, 2);
+  OrtrainValue *mean = ortrain_body_input (self, 3), *inverse = ortrain_body_input (self, 4);
+  const guint32 axes = axes_from (ortrain_body_axis (self, "axis", -1, x->rank), x->rank);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (scale, dims);
+  OrtrainValue *normalized = MUL (SUB (x, mean), inverse);
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, through_normalization (self, MUL (dy, scale), normalized, inverse, axes));
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, ortrain_body_sum_to (self, MUL (dy, normalized), dims, scale->rank));
+  if (ortrain_body_wants (self, 2))
+    ortrain_body_set (self, 2, ortrain_body_sum_to (self, dy, dims, scale->rank));
+  return TRUE;
+}
+
+/* (dy, x, scale) → (dx, dscale): x̂ = x · inverse, nothing is centred */
+gboolean
+ortrain_body_rms_norm_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  OrtrainValue *scale = ortrain_body_input (self, 2);
+  const guint32 axes = axes_from (ortrain_body_axis (self, "axis", -1, x->rank), x->rank);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (scale, dims);
+  OrtrainValue *inverse = inverse_root (self, MEAN (MUL (x, x), axes)), *normalized = MUL (x, inverse);
+  OrtrainValue *g = MUL (dy, scale);
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, MUL (inverse, SUB (g, MUL (normalized, MEAN (MUL (g, normalized), axes)))));
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, ortrain_body_sum_to (self, MUL (dy, normalized), dims, scale->rank));
+  return TRUE;
+}
+
+/* (dy, x, scale) → (dx, dscale, dbias): over each sample's groups of channels; without num_groups each channel is one */
+gboolean
+ortrain_body_group_norm_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  OrtrainValue *scale = along_channels (self, ortrain_body_input (self, 2), x->rank);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (x, dims);
+  const gint64 groups = ortrain_body_int (self, "num_groups", dims[1]);
+  gint64 grouped[3] = { dims[0], groups, groups > 0 ? dims[1] / groups : 0 };
+  for (gint i = 2; i < x->rank; i++)
+    grouped[2] *= dims[i];
+  const guint32 channels = axes_from (0, x->rank) & ~2u;
+  OrtrainValue *rows = ortrain_body_reshape (self, x, grouped, 3), *mean = MEAN (rows, 1u << 2);
+  OrtrainValue *centred = SUB (rows, mean), *inverse = inverse_root (self, MEAN (MUL (centred, centred), 1u << 2));
+  OrtrainValue *normalized = MUL (centred, inverse);
+  if (ortrain_body_wants (self, 0))
+    {
+      OrtrainValue *g = ortrain_body_reshape (self, MUL (dy, scale), grouped, 3);
+      ortrain_body_set (self, 0, through_normalization (self, g, normalized, inverse, 1u << 2));
+    }
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, SUM (MUL (dy, ortrain_body_reshape (self, normalized, dims, x->rank)), channels));
+  if (ortrain_body_wants (self, 2))
+    ortrain_body_set (self, 2, SUM (dy, channels));
+  return TRUE;
+}
+
+/* (dy, x) → dx, of y = x · s^-β with s = bias + α/size · Σ x² over neighbouring channels. The sums over neighbours are
+ * products with a matrix of ones and zeros. */
+gboolean
+ortrain_body_lrn_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (x, dims);
+  const gint64 channels = dims[1], size = ortrain_body_int (self, "size", 1);
+  const double alpha = ortrain_body_float (self, "alpha", 1e-4), beta = ortrain_body_float (self, "beta", 0.75);
+  gint64 column[] = { channels, 1 }, flat[] = { dims[0], channels, -1 };
+  /* key - own channel, from -(size - 1) / 2 to size / 2 */
+  OrtrainValue *keys = ortrain_body_count (self, &channels, 1), *own = ortrain_body_count (self, column, 2);
+  OrtrainValue *distance = SUB (keys, own);
+  const gint64 first = -(size - 1) / 2, last = size / 2;
+  OrtrainValue *inside = OP2 ("And", OP2 ("GreaterOrEqual", distance, ortrain_graph_const_int (self->graph, first)),
+                              OP2 ("LessOrEqual", distance, ortrain_graph_const_int (self->graph, last)));
+  OrtrainValue *window = ortrain_body_cast (self, inside, dy->dtype);
+  static const gint64 swap[] = { 1, 0 };
+  OrtrainValue *from = ortrain_body_reshape (self, x, flat, 3), *g = ortrain_body_reshape (self, dy, flat, 3);
+  OrtrainValue *sum = OP2 ("MatMul", window, MUL (from, from));
+  OrtrainValue *s = ADD (MUL (sum, ortrain_body_number (self, dy, alpha / (double) size)),
+                         ortrain_body_number (self, dy, ortrain_body_float (self, "bias", 1)));
+  OrtrainValue *term = MUL (MUL (g, from), OP2 ("Pow", s, ortrain_body_number (self, dy, -beta - 1)));
+  OrtrainValue *back = OP2 ("MatMul", ortrain_body_transpose (self, window, swap, 2), term);
+  OrtrainValue *factor = ortrain_body_number (self, dy, 2 * alpha * beta / (double) size);
+  ortrain_body_set (
+      self, 0, SUB (MUL (g, OP2 ("Pow", s, ortrain_body_number (self, dy, -beta))), MUL (factor, MUL (from, back))));
+  return TRUE;
+}

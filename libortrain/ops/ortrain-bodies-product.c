@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
+
+#include "provider/ortrain-einsum-private.h"
+
+#include <math.h>
+
+/* Bodies of matrix products with transposes, of attention, and of the gradients of Einsum. */
+
+#define OP1(op, a) ortrain_body_op (self, op, a, NULL, NULL)
+#define OP2(op, a, b) ortrain_body_op (self, op, a, b, NULL)
+#define OP3(op, a, b, c) ortrain_body_op (self, op, a, b, c)
+#define ADD(a, b) OP2 ("Add", a, b)
+#define SUB(a, b) OP2 ("Sub", a, b)
+#define MUL(a, b) OP2 ("Mul", a, b)
+#define WHERE(condition, a, b) OP3 ("Where", condition, a, b)
+#define NUMBER(like, number) ortrain_body_number (self, like, number)
+
+/* The attribute `name` is a permutation of x's axes; after it, the last two change places if `swap`. */
+static OrtrainValue *
+permute (OrtrainBody *self, OrtrainValue *x, const char *name, gboolean swap)
+{
+  gint64 perm[ORTRAIN_MAX_RANK];
+  gsize n;
+  if (x == NULL)
+    return NULL;
+  const gint64 *found = ortrain_attributes_get_ints (self->node->attributes, name, &n);
+  if (found == NULL && !swap)
+    return x;
+  for (gint i = 0; i < x->rank; i++)
+    perm[i] = found != NULL ? found[i] : i;
+  if (swap)
+    {
+      const gint64 last = perm[x->rank - 1];
+      perm[x->rank - 1] = perm[x->rank - 2];
+      perm[x->rank - 2] = last;
+    }
+  return ortrain_body_transpose (self, x, perm, x->rank);
+}
+
+/* (A, B) → alpha · permY (permA (A)ᵀ · permB (B)ᵀ) */
+gboolean
+ortrain_body_matmul (OrtrainBody *self)
+{
+  OrtrainValue *a = ortrain_body_input (self, 0), *b = ortrain_body_input (self, 1);
+  const double alpha = ortrain_body_float (self, "alpha", 1);
+  a = permute (self, a, "permA", ortrain_body_int (self, "transA", 0) != 0 && a->rank > 1);
+  b = permute (self, b, "permB", ortrain_body_int (self, "transB", 0) != 0 && b->rank > 1);
+  OrtrainValue *y = OP2 ("MatMul", a, b);
+  if (alpha != 1)
+    y = MUL (y, NUMBER (y, alpha));
+  ortrain_body_set (self, 0, permute (self, y, "permY", FALSE));
+  return TRUE;
+}
+
+/* ---- attention ---- */
+
+static const gint64 swap_middle[] = { 0, 2, 1, 3 }, swap_last[] = { 0, 1, 3, 2 };
+
+/* Operand i as [batch, heads, length, width]; bit `bit` of `packed` says that it is not. */
+static OrtrainValue *
+unpack (OrtrainBody *self, OrtrainValue *x, guint bit)
+{
+  return ortrain_body_int (self, "packed", 0) >> bit & 1 ? ortrain_body_transpose (self, x, swap_middle, 4) : x;
+}
+
+/* scale · q·kᵀ + mask */
+static OrtrainValue *
+write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *mask)
+{
+  OrtrainValue *scores = OP2 ("MatMul", q, ortrain_body_transpose (self, k, swap_last, 4));
+  scores = MUL (scores, NUMBER (scores, ortrain_body_float (self, "scale", 1)));
+  if (mask == NULL)
+    return scores;
+  if (mask->dtype == ORTRAIN_DTYPE_BOOL)
+    mask = WHERE (mask, NUMBER (scores, 0), NUMBER (scores, ortrain_body_float (self, "masked_value", -INFINITY)));
+  return ADD (scores, mask);
+}
+
+/* (q, k, v[, mask]) → (y, log Σ e^scores). guard: 1, rows that come out as NaN are zeros, and infinite in the second
+ * output; 2, those of them whose mask lets nothing through. */
+gboolean
+ortrain_body_attention (OrtrainBody *self)
+{
+  OrtrainValue *q = unpack (self, ortrain_body_input (self, 0), 0), *k = unpack (self, ortrain_body_input (self, 1), 1);
+  OrtrainValue *v = unpack (self, ortrain_body_input (self, 2), 2), *mask = ortrain_body_input (self, 3);
+  OrtrainValue *scores = write_scores (self, q, k, mask);
+  OrtrainValue *p = ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL);
+  OrtrainValue *lse = NULL, *guarded = NULL;
+  const gint64 guard = ortrain_body_int (self, "guard", 0);
+  if (guard != 0)
+    {
+      guarded = OP1 ("IsNaN", ortrain_body_reduce (self, "ReduceSum", p, 1u << 3, TRUE));
+      if (guard == 2)
+        {
+          OrtrainValue *open =
+              mask == NULL ? ortrain_body_fill (self, scores, 1, NULL, 0)
+              : mask->dtype == ORTRAIN_DTYPE_BOOL
+                  ? ortrain_body_cast (self, mask, scores->dtype)
+                  : ortrain_body_cast (self, OP2 ("Greater", mask, NUMBER (mask, -INFINITY)), scores->dtype);
+          if (mask != NULL && mask->rank > 0)
+            open = ortrain_body_reduce (self, "ReduceMax", open, 1u << (mask->rank - 1), TRUE);
+          guarded = OP2 ("And", guarded, OP2 ("Equal", open, NUMBER (scores, 0)));
+        }
+      p = WHERE (guarded, NUMBER (p, 0), p);
+    }
+  OrtrainValue *y = OP2 ("MatMul", p, v);
+  ortrain_body_set (self, 0, unpack (self, y, 3));
+  if (ortrain_body_wants (self, 1))
+    {
+      lse = ortrain_body_reduce (self, "ReduceLogSumExp", scores, 1u << 3, TRUE);
+      if (guarded != NULL)
+        lse = WHERE (guarded, NUMBER (lse, INFINITY), lse);
+      ortrain_body_set (self, 1, lse);
+    }
+  return TRUE;
+}
+
+/* (dy, q, k, v, lse[, mask]) → (dq, dk, dv): dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale */
+gboolean
+ortrain_body_attention_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = unpack (self, ortrain_body_input (self, 0), 3),
+               *q = unpack (self, ortrain_body_input (self, 1), 0);
+  OrtrainValue *k = unpack (self, ortrain_body_input (self, 2), 1), *v = unpack (self, ortrain_body_input (self, 3), 2);
+  OrtrainValue *lse = ortrain_body_input (self, 4);
+  static const gint64 last = -1;
+  OrtrainValue *scores = write_scores (self, q, k, ortrain_body_input (self, 5));
+  OrtrainValue *p = OP1 ("Exp", SUB (scores, OP2 ("Unsqueeze", lse, ortrain_body_ints (self, &last, 1))));
+  if (ortrain_body_wants (self, 2))
+    {
+      OrtrainValue *dv = OP2 ("MatMul", ortrain_body_transpose (self, p, swap_last, 4), dy);
+      ortrain_body_set (self, 2, unpack (self, dv, 2));
+    }
+  if (!ortrain_body_wants (self, 0) && !ortrain_body_wants (self, 1))
+    return TRUE;
+  OrtrainValue *dp = OP2 ("MatMul", dy, ortrain_body_transpose (self, v, swap_last, 4));
+  OrtrainValue *dot = ortrain_body_reduce (self, "ReduceSum", MUL (p, dp), 1u << 3, TRUE);
+  OrtrainValue *ds = MUL (MUL (p, SUB (dp, dot)), NUMBER (p, ortrain_body_float (self, "scale", 1)));
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, unpack (self, OP2 ("MatMul", ds, k), 0));
+  if (ortrain_body_wants (self, 1))
+    {
+      OrtrainValue *dk = OP2 ("MatMul", ortrain_body_transpose (self, ds, swap_last, 4), q);
+      ortrain_body_set (self, 1, unpack (self, dk, 1));
+    }
+  return TRUE;
+}
+
+/* ---- Einsum ---- */
+
+/* (dy, shape of operand `index`, the other operands …): another Einsum, from which an axis that only this operand had
+ * comes out as ones. No body where a letter stands twice in this operand. */
+gboolean
+ortrain_body_einsum_grad (OrtrainBody *self)
+{
+  const guint n = self->node->inputs->len - 1, index = (guint) ortrain_body_int (self, "index", 0);
+  OrtrainValue *inputs[ORTRAIN_EINSUM_MAX_OPERANDS + 1], *dx = ortrain_node_output (self->node, 0);
+  gint ranks[ORTRAIN_EINSUM_MAX_OPERANDS] = { 0 };
+  gint64 dims[ORTRAIN_MAX_RANK], shape[ORTRAIN_MAX_RANK];
+  OrtrainEinsum e;
+  guint from = 2;
+  guint32 seen = 0;
+  if (n > ORTRAIN_EINSUM_MAX_OPERANDS || index >= n || dx == NULL)
+    return FALSE;
+  for (guint i = 0; i < n; i++)
+    {
+      inputs[i] = i == index ? ortrain_body_input (self, 0) : ortrain_body_input (self, from++);
+      ranks[i] = i == index ? dx->rank : inputs[i]->rank;
+    }
+  if (!ortrain_einsum_parse (ortrain_attributes_get_string (self->node->attributes, "equation", ""), n, ranks, &e))
+    return FALSE;
+  g_autoptr (GString) equation = g_string_new (NULL);
+  for (guint i = 0; i < n; i++)
+    {
+      const OrtrainEinsumTerm *term = i == index ? &e.output : &e.operands[i];
+      g_string_append (equation, i > 0 ? "," : "");
+      for (guint d = 0; d < term->rank; d++)
+        {
+          if (term->labels[d] >= 26)
+            return FALSE;
+          g_string_append_c (equation, (char) ('a' + term->labels[d]));
+          seen |= 1u << term->labels[d];
+        }
+    }
+  g_string_append (equation, "->");
+  ortrain_body_dims (dx, dims);
+  const OrtrainEinsumTerm *own = &e.operands[index];
+  guint32 twice = 0;
+  for (guint d = 0; d < own->rank; d++)
+    {
+      if (own->labels[d] >= 26 || (twice >> own->labels[d] & 1))
+        return FALSE;
+      twice |= 1u << own->labels[d];
+      shape[d] = 1;
+      if (seen >> own->labels[d] & 1)
+        {
+          g_string_append_c (equation, (char) ('a' + own->labels[d]));
+          shape[d] = 0; /* as it comes */
+        }
+    }
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  ortrain_attributes_set_string (attributes, "equation", equation->str);
+  OrtrainNode *node = ortrain_body_node (self, "Einsum", inputs, n, 1, attributes);
+  OrtrainValue *result = node != NULL ? ortrain_node_output (node, 0) : NULL;
+  if (result == NULL)
+    return TRUE;
+  gint64 found[ORTRAIN_MAX_RANK];
+  ortrain_body_dims (result, found);
+  for (guint d = 0, k = 0; d < own->rank; d++)
+    if (shape[d] == 0)
+      shape[d] = found[k++];
+  result = ortrain_body_reshape (self, result, shape, (gint) own->rank);
+  for (guint d = 0; d < own->rank; d++) /* an extent of 1 that was broadcast */
+    if (dims[d] == 1 && shape[d] != 1)
+      result = ortrain_body_reduce (self, "ReduceSum", result, 1u << d, TRUE);
+  ortrain_body_set (self, 0, OP2 ("Expand", result, ortrain_body_ints (self, dims, dx->rank)));
+  return TRUE;
+}
