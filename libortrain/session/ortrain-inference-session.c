@@ -176,7 +176,7 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
     return NULL;
   const OrtrainExecutorConfig config = {
     .execution = self->execution,
-    .optimize = optimize ? ortrain_optimize_static_graph : NULL,
+    .optimize = optimize ? ortrain_optimize_static_graph : ortrain_complete_static_graph,
     .max_plans = ortrain_session_options_get_max_plans (self->options),
   };
   OrtrainExecutor *executor = ortrain_executor_new (copy, &config, error);

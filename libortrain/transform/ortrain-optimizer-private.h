@@ -14,6 +14,8 @@ gboolean ortrain_optimize_symbolic_graph (OrtrainGraph *graph, GError **error);
 gboolean ortrain_optimize_gradient_graph (OrtrainGraph *graph, GError **error);
 /* Once shapes are numbers (the executor's callback). provider: that will run it. */
 gboolean ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
+/* Instead of it, where nothing is to be optimized: what the provider has no kernel for is expanded all the same. */
+gboolean ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
 
 /* transform/ortrain-merge-equal.c: nodes of one phase that compute the same from the same become one. */
 gboolean ortrain_merge_equal_nodes (OrtrainGraph *graph, GError **error);

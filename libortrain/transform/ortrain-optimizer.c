@@ -12,6 +12,7 @@ typedef struct
   const char *name;
   gboolean (*run) (OrtrainGraph *graph, GError **error);
   gboolean (*run_for) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error); /* or this */
+  gboolean needed; /* for kernels to be found: not left out */
 } Pass;
 
 static gboolean
@@ -85,9 +86,12 @@ static const Pass static_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
-  { "expand",
-    .run_for = expand }, /* what earlier passes and gradient rules wrote, and the provider has no kernel for */
+  { "expand", .run_for = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
   { "remove-dead", remove_dead },
+};
+
+static const Pass needed_passes[] = {
+  { "expand", .run_for = expand, .needed = TRUE },
 };
 
 static gboolean
@@ -98,7 +102,7 @@ run (const Pass *passes, guint n, OrtrainGraph *graph, const OrtrainProvider *pr
   const gboolean none = g_strv_contains ((const char *const *) disabled, "all");
   for (guint i = 0; i < n; i++)
     {
-      if (none || g_strv_contains ((const char *const *) disabled, passes[i].name))
+      if (!passes[i].needed && (none || g_strv_contains ((const char *const *) disabled, passes[i].name)))
         continue;
       if (!(passes[i].run != NULL ? passes[i].run (graph, error) : passes[i].run_for (graph, provider, error)))
         {
@@ -125,4 +129,10 @@ gboolean
 ortrain_optimize_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
   return run (static_passes, G_N_ELEMENTS (static_passes), graph, provider, error);
+}
+
+gboolean
+ortrain_complete_static_graph (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+{
+  return run (needed_passes, G_N_ELEMENTS (needed_passes), graph, provider, error);
 }

@@ -460,7 +460,7 @@ test_bodies_same_bits (gconstpointer data)
   g_assert_cmpuint (n_calls_with, <, n_calls_without);
 }
 
-/* With and without the passes that fuse: the gradients' own operators are in both. */
+/* With and without the other passes: the gradients' own operators are in both. */
 static void
 test_bodies (gconstpointer data)
 {
@@ -529,8 +529,7 @@ main (int argc, char **argv)
   g_test_add_data_func ("/differential/bodies-moves", "Elementwise,DropoutGrad,SliceGrad,ConcatGrad,SplitGrad,PadGrad",
                         test_bodies_same_bits);
   g_test_add_data_func ("/differential/bodies-all", "", test_bodies);
-  g_test_add_data_func ("/differential/bodies-all-without-fusions", "fuse-elementwise,fuse-attention,fuse-norm",
-                        test_bodies);
+  g_test_add_data_func ("/differential/bodies-all-without-passes", "all", test_bodies);
   g_test_add_func ("/differential/threads", test_threads);
   g_test_add_func ("/differential/micro-batches", test_micro_batches);
   return g_test_run ();
