@@ -24,6 +24,12 @@ typedef guint32 OrtrainDTypeSet;
   (ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_COMPLEX64) |                        \
    ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_COMPLEX128))
 
+/* Of 16 bits: storage for kernels that compute in float32. */
+static inline gboolean
+ortrain_dtype_is_half (OrtrainDType dtype)
+{
+  return dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16;
+}
 gboolean ortrain_dtype_is_valid (int onnx_number);
 gboolean ortrain_dtype_is_integer (OrtrainDType dtype);
 gboolean ortrain_dtype_to_dlpack (OrtrainDType dtype, guint8 *code, guint8 *bits);

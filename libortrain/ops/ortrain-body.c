@@ -15,17 +15,12 @@ is_static (const GPtrArray *values)
   return TRUE;
 }
 
-static gboolean
-is_narrow (OrtrainDType dtype)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16;
-}
-
 OrtrainValue *
 ortrain_body_input (OrtrainBody *self, guint i)
 {
   OrtrainValue *value = ortrain_node_input (self->node, i);
-  return value != NULL && is_narrow (value->dtype) ? ortrain_body_cast (self, value, ORTRAIN_DTYPE_FLOAT32) : value;
+  return value != NULL && ortrain_dtype_is_half (value->dtype) ? ortrain_body_cast (self, value, ORTRAIN_DTYPE_FLOAT32)
+                                                               : value;
 }
 
 gboolean
