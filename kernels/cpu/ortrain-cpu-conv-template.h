@@ -658,7 +658,8 @@ NAME (weight_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* Adds the cuts of the sum in their order: rows of [(c, t)]. */
+/* Adds the cuts of the sum in their order: rows of [(c, t)]. Several rows are stored at once, since each of them alone
+ * would be a column of the weights. */
 static void
 NAME (add_splits) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -666,16 +667,17 @@ NAME (add_splits) (gpointer data, gint64 begin, gint64 end, guint worker)
   const OrtrainConv *conv = job->conv;
   const gint64 m_all = conv->source_channels * conv->phases[0].n_taps, n = conv->dest_channels;
   const gint64 all = conv->n_groups * m_all * n;
-  for (gint64 i = begin; i < end; i++)
+  for (gint64 i = begin, rows; i < end; i += rows)
     {
+      rows = MIN (MIN (32, end - i), m_all - i % m_all);
       REAL *restrict to = job->partial + i * n;
       for (gint64 s = 1; s < conv->n_splits; s++)
         {
           const REAL *restrict from = to + s * all;
-          for (gint64 j = 0; j < n; j++)
+          for (gint64 j = 0; j < rows * n; j++)
             to[j] += from[j];
         }
-      NAME (finish_weights) (job, i / m_all, i % m_all, 1, 0, n, to, n);
+      NAME (finish_weights) (job, i / m_all, i % m_all, rows, 0, n, to, n);
     }
 }
 
