@@ -190,7 +190,9 @@ ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainC
   weights *=
       problem->product == ORTRAIN_CONV_GRAD_WEIGHTS ? (double) (cut->image_cuts * cut->row_cuts) : (double) cut->chunks;
   const double calls = (double) (cut->unit_cuts * cut->image_cuts * cut->row_cuts);
-  return product + large_elements + small_elements + 2 * weights + calls * 4000;
+  /* The input's gradient reads them as they are, or nearly. */
+  weights *= problem->product == ORTRAIN_CONV_GRAD_INPUT ? 1 : 2;
+  return product + large_elements + small_elements + weights + calls * 4000;
 }
 
 /* ---- ours ---- */
@@ -260,6 +262,25 @@ ortrain_conv_estimate_weights (const OrtrainConv *conv)
   return columns * k *
              (round_up (conv->dest_channels) / 32 / 0.76 + (double) conv->n_tiles * gather_cycles (conv, phase) / 16) +
          columns * n * 0.3 * (double) conv->m_tiles + (double) (conv->n_splits * conv->n_groups) * k * n * 0.5;
+}
+
+/* Planes turned round, half a cycle for an element, and about two vectors' sums in a cycle. */
+double
+ortrain_conv_estimate_blocked (const OrtrainConv *conv, gboolean weights)
+{
+  const OrtrainConvBlocked *blocked = &conv->blocked;
+  const double blocks = (double) ceil_div (conv->n_groups, 16), images = (double) conv->n_images;
+  const double turned = (double) (conv->source_plane + conv->dest_plane) * 8 + (double) blocked->padded_plane;
+  double sums = 0;
+  for (guint p = 0; p < conv->n_phases; p++)
+    {
+      const OrtrainConvPhase *phase = &conv->phases[p];
+      const double rows = (double) (phase->grid[0] * phase->grid[1]);
+      sums += rows * phase->n_taps * (double) phase->grid[2] * (weights ? 0.55 : 0.45) +
+              rows * (weights ? 2.5 * phase->n_taps : 40);
+    }
+  return blocks *
+         (images * (turned * (weights ? (double) blocked->tap_cuts : 1) + sums) + 16.0 * (double) conv->n_taps);
 }
 
 /* A library's product, which packs its operands anew for every call, and the additions: whole rows where the stride is 1. */

@@ -29,4 +29,5 @@ gint64 ortrain_conv_kernel_extent (const OrtrainConvGeometry *geometry, guint i)
 double ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainConvCut *cut);
 double ortrain_conv_estimate_product (const OrtrainConv *conv);
 double ortrain_conv_estimate_scatter (const OrtrainConv *conv);
+double ortrain_conv_estimate_blocked (const OrtrainConv *conv, gboolean weights);
 double ortrain_conv_estimate_weights (const OrtrainConv *conv);

@@ -134,6 +134,9 @@ free_conv (gpointer data)
   ortrain_cpu_conv_library_free (conv->library);
   for (guint p = 0; p < conv->n_phases; p++)
     g_free (conv->phases[p].masks);
+  g_free (conv->blocked.offsets);
+  g_free (conv->blocked.runs);
+  g_free (conv->blocked.first_run);
   g_free (conv->taps);
   g_free (conv->phases);
   g_free (conv);
@@ -419,6 +422,98 @@ plan_scatter (OrtrainConv *conv, const OrtrainKernelSetup *setup)
   return TRUE;
 }
 
+#define BLOCKED_MOST_BYTES (1024 * 1024)
+#define BLOCKED_ITEMS 16
+#define BLOCKED_ITEM_SUMS 65536
+
+/* Taps that follow each other, forwards or backwards, where positions do too. */
+static void
+find_tap_runs (OrtrainConv *conv, gint64 lanes)
+{
+  OrtrainConvBlocked *blocked = &conv->blocked;
+  guint n = 0;
+  for (guint p = 0; p < conv->n_phases; p++)
+    {
+      const OrtrainConvPhase *phase = &conv->phases[p];
+      const gint32 *offsets = blocked->offsets + (phase->taps - conv->taps);
+      blocked->first_run[p] = n;
+      for (guint t = 0; t < phase->n_taps;)
+        {
+          const OrtrainConvTap *taps = &phase->taps[t];
+          const gint32 by = t + 1 < phase->n_taps ? offsets[t + 1] - offsets[t] : 0;
+          OrtrainConvTapRun *run = &blocked->runs[n++];
+          gint32 length = 1;
+          if (conv->step[2] == 1 && ABS (by) == lanes)
+            while (length < 3 && t + (guint) length < phase->n_taps &&
+                   offsets[t + (guint) length] == offsets[t] + length * by &&
+                   taps[length].offset[0] == taps[0].offset[0] && taps[length].offset[1] == taps[0].offset[1])
+              length++;
+          *run = (OrtrainConvTapRun){ .offset = { taps[0].offset[0], taps[0].offset[1] }, .n_taps = length };
+          run->first = by >= 0 ? offsets[t] : offsets[t] + (length - 1) * by;
+          for (gint32 k = 0; k < length; k++)
+            run->weights[by >= 0 ? k : length - 1 - k] = taps[k].index * (gint32) lanes;
+          t += (guint) length;
+        }
+    }
+  blocked->first_run[conv->n_phases] = n;
+}
+
+/* Depthwise, a vector of channels at a time: the zeros around the source. FALSE: it would need too much workspace; an
+ * error only where there is no memory. */
+static gboolean
+plan_blocked (OrtrainConv *conv, gboolean weights, gboolean *no_memory)
+{
+  OrtrainConvBlocked *blocked = &conv->blocked;
+  const gint64 lanes = conv->is_double ? 8 : 16;
+  gint64 last[3] = { 0 }, n_used = 0;
+  *blocked = (OrtrainConvBlocked){ .tap_cuts = 1 };
+  for (guint p = 0; p < conv->n_phases; p++)
+    for (guint t = 0; t < conv->phases[p].n_taps; t++)
+      for (guint i = 0; i < 3; i++)
+        {
+          const gint64 offset = conv->phases[p].taps[t].offset[i];
+          blocked->before[i] = MAX (blocked->before[i], -offset);
+          last[i] = MAX (last[i], (conv->phases[p].grid[i] - 1) * conv->step[i] + offset);
+        }
+  const gint64 most = BLOCKED_MOST_BYTES / 64;
+  blocked->padded_plane = 1;
+  for (guint i = 0; i < 3; i++)
+    {
+      blocked->padded[i] = MAX (conv->source[i], last[i] + 1) + blocked->before[i];
+      if (blocked->padded[i] > most)
+        return FALSE;
+      blocked->padded_plane *= blocked->padded[i];
+    }
+  const gint64 vectors = blocked->padded_plane + MAX (conv->source_plane, conv->dest_plane) + conv->n_taps;
+  if (vectors > most)
+    return FALSE;
+  blocked->thread_bytes = (gsize) vectors * 64;
+  for (guint p = 0; p < conv->n_phases; p++)
+    n_used = MAX (n_used, conv->phases[p].taps - conv->taps + conv->phases[p].n_taps);
+  blocked->offsets = g_try_new0 (gint32, (gsize) n_used + 1);
+  *no_memory = blocked->offsets == NULL;
+  if (!weights)
+    {
+      blocked->runs = g_try_new0 (OrtrainConvTapRun, (gsize) n_used + 1);
+      blocked->first_run = g_try_new0 (guint, (gsize) conv->n_phases + 1);
+      *no_memory = *no_memory || blocked->runs == NULL || blocked->first_run == NULL;
+    }
+  for (gint64 t = 0; t < n_used && !*no_memory; t++)
+    {
+      const gint32 *offset = conv->taps[t].offset;
+      gint64 at = 0;
+      for (guint i = 0; i < 3; i++)
+        at = at * blocked->padded[i] + offset[i] + blocked->before[i];
+      blocked->offsets[t] = (gint32) (at * lanes);
+    }
+  if (!weights && !*no_memory)
+    find_tap_runs (conv, lanes);
+  const gint64 n_blocks = ceil_div (conv->n_groups, lanes);
+  blocked->tap_cuts = CLAMP (ceil_div (BLOCKED_ITEMS, n_blocks), 1, MAX (1, conv->n_taps / 64));
+  blocked->grain = CLAMP (BLOCKED_ITEM_SUMS / MAX (conv->dest_plane * conv->n_taps, 1), 1, conv->n_images);
+  return !*no_memory;
+}
+
 /* Whether the environment leaves an algorithm in the choice: ORTRAIN_CONV names one for tests and comparisons, which is
  * taken wherever it can be. */
 static gboolean
@@ -427,6 +522,70 @@ is_wanted (const char *name, gboolean *forced)
   const char *wanted = g_getenv ("ORTRAIN_CONV");
   *forced = g_strcmp0 (wanted, name) == 0;
   return wanted == NULL || *wanted == 0 || *forced;
+}
+
+/* A kernel that sees the whole image from its one position: its taps are channels, of a matrix product. FALSE where it
+ * is not so, or where a bias is no row of the result. */
+static gboolean
+plan_matrix (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct product, gint64 small_per_group,
+             gint64 large_per_group)
+{
+  const gboolean source_is_large = product != ORTRAIN_CONV_GRAD_INPUT;
+  const gint64 *small = source_is_large ? conv->dest : conv->source,
+               *large = source_is_large ? conv->source : conv->dest;
+  const OrtrainConvGeometry *geometry = &conv->geometry;
+  gboolean forced;
+  if (!is_wanted ("matrix", &forced))
+    return FALSE;
+  for (guint i = 0; i < 3; i++)
+    if (small[i] != 1 || large[i] != geometry->kernel[i] || geometry->pad_begin[i] != 0 ||
+        (geometry->kernel[i] > 1 && geometry->dilation[i] > 1))
+      return FALSE;
+  if (conv->has_bias && (conv->n_groups > 1 || (!source_is_large && conv->n_taps > 1)))
+    return FALSE;
+  const gint64 groups = conv->n_groups, wide = large_per_group * conv->n_taps, weights = small_per_group * wide;
+  OrtrainCpuGemm *matrix = &conv->matrix;
+  *matrix = (OrtrainCpuGemm){ .is_double = conv->is_double,
+                              .alpha = 1,
+                              .n_batch = groups,
+                              .has_bias = conv->has_bias,
+                              .bias_column_stride = 1,
+                              .bias_scale = 1 };
+  switch (product)
+    {
+    case ORTRAIN_CONV_FORWARD: /* [n, wide] · [small, wide]ᵀ */
+      matrix->trans_b = TRUE;
+      matrix->m = conv->n_images;
+      matrix->n = matrix->c_stride = small_per_group;
+      matrix->k = matrix->ldb = matrix->a_stride = wide;
+      matrix->lda = groups * wide;
+      matrix->b_stride = weights;
+      matrix->ldc = groups * small_per_group;
+      /* Libraries read long transposed rows against the grain. */
+      matrix->own = matrix->m > 4 && matrix->k >= 2048;
+      break;
+    case ORTRAIN_CONV_GRAD_INPUT: /* [n, small] · [small, wide] */
+      matrix->m = conv->n_images;
+      matrix->n = matrix->ldb = matrix->c_stride = wide;
+      matrix->k = matrix->a_stride = small_per_group;
+      matrix->lda = groups * small_per_group;
+      matrix->b_stride = weights;
+      matrix->ldc = groups * wide;
+      break;
+    case ORTRAIN_CONV_GRAD_WEIGHTS: /* [n, small]ᵀ · [n, wide] */
+      matrix->trans_a = TRUE;
+      matrix->m = matrix->a_stride = small_per_group;
+      matrix->n = matrix->ldc = matrix->b_stride = wide;
+      matrix->k = conv->n_images;
+      matrix->lda = groups * small_per_group;
+      matrix->ldb = groups * wide;
+      matrix->c_stride = weights;
+      break;
+    }
+  ortrain_cpu_gemm_plan (matrix, conv->n_threads, ortrain_cpu_has_fixed_partition (setup));
+  conv->algorithm = ORTRAIN_CONV_MATRIX;
+  setup->flops = 2.0 * (double) conv->n_images * (double) groups * (double) weights;
+  return TRUE;
 }
 
 /* The code that oneDNN generates for a convolution takes some milliseconds to make and memory that no plan shows: it must
@@ -441,7 +600,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
 {
   const gboolean weights = product == ORTRAIN_CONV_GRAD_WEIGHTS, source_is_large = product != ORTRAIN_CONV_GRAD_INPUT;
   double cycles = weights ? ortrain_conv_estimate_weights (conv) : ortrain_conv_estimate_product (conv);
-  gboolean forced, no_memory;
+  gboolean forced, no_memory = FALSE;
   if (!weights && is_wanted ("scatter", &forced) && plan_scatter (conv, setup))
     {
       double scattered = ortrain_conv_estimate_scatter (conv);
@@ -451,6 +610,18 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
           cycles = scattered;
         }
     }
+  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE && is_wanted ("blocked", &forced) &&
+      plan_blocked (conv, weights, &no_memory))
+    {
+      double blocked = ortrain_conv_estimate_blocked (conv, weights);
+      if (forced || blocked < cycles)
+        {
+          conv->algorithm = ORTRAIN_CONV_BLOCKED;
+          cycles = blocked;
+        }
+    }
+  if (no_memory)
+    return ortrain_kernel_refuse_memory (setup, error);
   const double least_cycles = cycles - MIN (cycles * LIBRARY_SAVED_SHARE, LIBRARY_SAVED_CYCLES);
   if (!conv->is_double && is_wanted ("onednn", &forced) && (forced || least_cycles > 0))
     {
@@ -483,7 +654,11 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
     case ORTRAIN_CONV_LIBRARY:
       setup->workspace_bytes = ortrain_cpu_conv_library_get_workspace_bytes (conv->library);
       break;
+    case ORTRAIN_CONV_BLOCKED:
+      setup->workspace_bytes = conv->blocked.thread_bytes * conv->n_threads;
+      break;
     case ORTRAIN_CONV_DEPTHWISE:
+    case ORTRAIN_CONV_MATRIX:
     case ORTRAIN_CONV_N_ALGORITHMS:
       break;
     }
@@ -522,6 +697,9 @@ ortrain_conv_prepare (OrtrainKernelSetup *setup, GError **error)
   if (dest->n_elements == 0)
     return TRUE;
   conv->forward = forward;
+  if (plan_matrix (conv, setup, forward ? ORTRAIN_CONV_FORWARD : ORTRAIN_CONV_GRAD_INPUT, small_per_group,
+                   large_per_group))
+    return TRUE;
   if (forward)
     build_forward (conv, &geometry);
   else
@@ -553,7 +731,8 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
   conv->weight_channel = conv->n_taps;
   conv->weight_row = weights->dims[1] * conv->n_taps;
   conv->weight_group = conv->dest_channels * conv->weight_row;
-  if (weights->n_elements == 0)
+  if (weights->n_elements == 0 ||
+      plan_matrix (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, conv->dest_channels, conv->source_channels))
     return TRUE;
   if (dy->n_elements > 0)
     build_forward (conv, &geometry);

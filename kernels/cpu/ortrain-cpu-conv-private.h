@@ -78,12 +78,36 @@ typedef struct
   gsize thread_bytes;
 } OrtrainConvScatter;
 
+/* Up to three taps beside each other, which share what they read. */
+typedef struct
+{
+  gint32 offset[2]; /* of the source's rows */
+  gint32 first;     /* where the first of them sees the padded source from position 0, in elements */
+  gint32 n_taps;
+  gint32 weights[3]; /* elements, in [tap][channel] */
+} OrtrainConvTapRun;
+
+/* Channels of a depthwise convolution, a vector at a time (see ortrain-cpu-conv-blocked-template.h). */
+typedef struct
+{
+  gint64 padded[3], before[3]; /* the source with all that taps see around it, and what of that is in front */
+  gint64 padded_plane;
+  gint32 *offsets;         /* of the taps in the padded source, from position 0, in elements */
+  OrtrainConvTapRun *runs; /* the same for products, phase after phase */
+  guint *first_run;        /* [n_phases + 1] */
+  gint64 tap_cuts;         /* of the taps of a weights' gradient */
+  gint64 grain;
+  gsize thread_bytes;
+} OrtrainConvBlocked;
+
 typedef enum
 {
-  ORTRAIN_CONV_GATHER,  /* our own blocks, gathered while they are packed */
-  ORTRAIN_CONV_SCATTER, /* products whose columns are added to the places that they reach */
-  ORTRAIN_CONV_DEPTHWISE,
-  ORTRAIN_CONV_LIBRARY, /* oneDNN's primitive */
+  ORTRAIN_CONV_GATHER,    /* our own blocks, gathered while they are packed */
+  ORTRAIN_CONV_SCATTER,   /* products whose columns are added to the places that they reach */
+  ORTRAIN_CONV_DEPTHWISE, /* rows of one channel */
+  ORTRAIN_CONV_BLOCKED,   /* the same for several channels at once */
+  ORTRAIN_CONV_MATRIX,    /* the kernel sees the whole image: one product */
+  ORTRAIN_CONV_LIBRARY,   /* oneDNN's primitive */
   ORTRAIN_CONV_N_ALGORITHMS
 } OrtrainConvAlgorithm;
 
@@ -92,6 +116,8 @@ typedef struct
   OrtrainConvAlgorithm algorithm;
   OrtrainConvGeometry geometry;
   OrtrainConvScatter scatter;
+  OrtrainConvBlocked blocked;
+  OrtrainCpuGemm matrix;
   struct _OrtrainConvLibrary *library; /* or NULL */
   gboolean forward;                    /* dest is the small side */
   gboolean is_double;

@@ -737,6 +737,8 @@ NAME (depthwise_weight_chunks) (gpointer data, gint64 begin, gint64 end, guint w
       }
 }
 
+static void NAME (blocked_weight_items) (gpointer data, gint64 begin, gint64 end, guint worker);
+
 static void
 NAME (conv_grad_weight_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *dest, const void *source,
                              void *weights, gboolean accumulate, void *workspace)
@@ -755,6 +757,12 @@ NAME (conv_grad_weight_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, c
   if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE)
     {
       ortrain_parallel_for (pool, conv->n_groups, 4, NAME (depthwise_weight_chunks), &job);
+      return;
+    }
+  if (conv->algorithm == ORTRAIN_CONV_BLOCKED)
+    {
+      gint64 n_items = (conv->n_groups + CVL - 1) / CVL * conv->blocked.tap_cuts;
+      ortrain_parallel_for (pool, n_items, 1, NAME (blocked_weight_items), &job);
       return;
     }
   gint64 n_chunks = conv->n_groups * conv->n_splits * conv->m_tiles * conv->n_tiles;

@@ -13,6 +13,8 @@
 #define NAME(x) x##_f32
 #include "cpu/ortrain-cpu-conv-scatter-template.h"
 #include "cpu/ortrain-cpu-conv-template.h"
+/* with the types of the loops above */
+#include "cpu/ortrain-cpu-conv-blocked-template.h"
 #undef REAL
 #undef CORE
 #undef NAME
@@ -22,6 +24,8 @@
 #define NAME(x) x##_f64
 #include "cpu/ortrain-cpu-conv-scatter-template.h"
 #include "cpu/ortrain-cpu-conv-template.h"
+/* with the types of the loops above */
+#include "cpu/ortrain-cpu-conv-blocked-template.h"
 #undef REAL
 #undef CORE
 #undef NAME
@@ -63,6 +67,11 @@ run_conv (const OrtrainKernelCall *call)
                                     conv->forward ? dest : source, bias, FALSE, call->workspace);
       return;
     }
+  if (conv->algorithm == ORTRAIN_CONV_MATRIX)
+    {
+      ortrain_cpu_gemm_run (&conv->matrix, ortrain_cpu_get_pool (call), source, weights, bias, dest);
+      return;
+    }
   if (conv->prefill && conv->algorithm == ORTRAIN_CONV_GATHER)
     {
       PrefillJob job = { conv, bias, dest };
@@ -73,6 +82,7 @@ run_conv (const OrtrainKernelCall *call)
     [ORTRAIN_CONV_GATHER] = { gather_run_f32, gather_run_f64 },
     [ORTRAIN_CONV_SCATTER] = { scatter_run_f32, scatter_run_f64 },
     [ORTRAIN_CONV_DEPTHWISE] = { depthwise_run_f32, depthwise_run_f64 },
+    [ORTRAIN_CONV_BLOCKED] = { blocked_run_f32, blocked_run_f64 },
   };
   functions[conv->algorithm][conv->is_double ? 1 : 0](conv, ortrain_cpu_get_pool (call), source, weights, bias, dest,
                                                       call->workspace);
@@ -87,6 +97,14 @@ run_conv_grad_weight (const OrtrainKernelCall *call)
       ortrain_cpu_conv_library_run (conv->library, call, (void *) call->inputs[1], call->outputs[0],
                                     (void *) call->inputs[0], NULL, ortrain_kernel_get_accumulate (call) != 0,
                                     call->workspace);
+      return;
+    }
+  if (conv->algorithm == ORTRAIN_CONV_MATRIX)
+    {
+      OrtrainCpuGemm matrix = conv->matrix;
+      matrix.beta = ortrain_kernel_get_accumulate (call) != 0 ? 1 : 0;
+      ortrain_cpu_gemm_run (&matrix, ortrain_cpu_get_pool (call), call->inputs[0], call->inputs[1], NULL,
+                            call->outputs[0]);
       return;
     }
   OrtrainConvGradWeightRunFunc run = conv->is_double ? conv_grad_weight_run_f64 : conv_grad_weight_run_f32;

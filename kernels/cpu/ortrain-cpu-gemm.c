@@ -228,25 +228,28 @@ ortrain_cpu_gemm_enter_worker (void)
   ortrain_cpu_gemm_scratch ();
 }
 
+static void
+own_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
+         const float *b, gint64 ldb, float beta, float *c, gint64 ldc)
+{
+  void *scratch = ortrain_cpu_gemm_scratch ();
+  if (k <= 0 || alpha == 0)
+    scale_f32 (m, n, beta, c, ldc);
+  else if (scratch != NULL)
+    ortrain_cpu_gemm_get_core (FALSE)->tile.f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
+                                                 scratch);
+  else
+    plain_f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
 void
 ortrain_cpu_gemm_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a,
                       gint64 lda, const float *b, gint64 ldb, float beta, float *c, gint64 ldc)
 {
   if (m <= 0 || n <= 0)
     return;
-  if (k <= 0 || alpha == 0)
-    {
-      scale_f32 (m, n, beta, c, ldc);
-      return;
-    }
-  if (library_f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
-    return;
-  void *scratch = ortrain_cpu_gemm_scratch ();
-  if (scratch != NULL)
-    ortrain_cpu_gemm_get_core (FALSE)->tile.f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
-                                                 scratch);
-  else
-    plain_f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  if (k <= 0 || alpha == 0 || !library_f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc))
+    own_f32 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 void
@@ -338,6 +341,7 @@ typedef struct
                g->ldc);                                                                                                \
   }
 DEFINE_CHUNK (chunk_f32, float, ortrain_cpu_gemm_f32)
+DEFINE_CHUNK (chunk_own_f32, float, own_f32)
 DEFINE_CHUNK (chunk_f64, double, ortrain_cpu_gemm_f64)
 
 /* Cuts on multiples of 16, so that rows of C start on cache lines where they can. */
@@ -362,6 +366,11 @@ run_chunks (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 n0 = cut (g->n, g->grid_n, jn), n1 = cut (g->n, g->grid_n, jn + 1);
       if (g->is_double)
         chunk_f64 (job, batch, m0, m1, n0, n1);
+      else if (g->own)
+        {
+          if (m1 > m0 && n1 > n0)
+            chunk_own_f32 (job, batch, m0, m1, n0, n1);
+        }
       else
         chunk_f32 (job, batch, m0, m1, n0, n1);
     }

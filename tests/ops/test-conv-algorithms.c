@@ -85,6 +85,20 @@ static const Case shapes[] = {
   CONV_3D (1, 1, 3, 20, 4, 14, 14, 1, 7, 7, 2, 0, 3, 3),
   CONV_3D (1, 1, 20, 16, 6, 7, 7, 3, 1, 1, 1, 1, 0, 0),
   CONV_3D (1, 1, 16, 16, 5, 9, 9, 3, 3, 3, 2, 1, 1, 1),
+  /* planes of several channels at once: channels that fill no vector, several taps in one row and more than there are sums
+   * for, strides that leave gaps, a bias where no tap reaches */
+  CONV_2D (3, 37, 1, 1, 7, 7, 5, 5, 1, 1, 2, 2),
+  CONV_2D (2, 17, 1, 1, 9, 21, 3, 11, 2, 1, 1, 5),
+  CONV_2D (2, 20, 1, 1, 11, 13, 2, 2, 3, 1, 0, 0),
+  CONV_2D (1, 16, 1, 1, 12, 19, 3, 9, 1, 2, 2, 8),
+  CONV_3D (2, 18, 1, 1, 4, 5, 6, 3, 2, 3, 1, 1, 0, 1),
+  /* kernels that see the whole image */
+  CONV_2D (5, 1, 18, 20, 1, 1, 1, 1, 1, 1, 0, 0),
+  CONV_2D (3, 4, 5, 6, 3, 4, 3, 4, 1, 1, 0, 0),
+  CONV_1D (70, 1, 12, 100, 40, 40, 3, 1, 0),
+  CONV_3D (4, 2, 3, 8, 2, 3, 4, 2, 3, 4, 1, 0, 0, 0),
+  /* sums in several cuts, of groups whose rows come in no round number */
+  CONV_2D (8, 2, 5, 6, 10, 10, 3, 3, 1, 1, 1, 1),
   /* more than a slab of images, of rows, and of channels */
   CONV_2D (1, 1, 16, 16, 100, 70, 3, 1, 1, 1, 1, 0),
   CONV_2D (2, 1, 160, 176, 4, 4, 3, 3, 1, 1, 1, 1),
@@ -303,7 +317,8 @@ check_shape (const Case *shape, const char *algorithm, OrtrainProvider **provide
     }
   for (Product p = 0; p < N_PRODUCTS; p++)
     {
-      const gboolean forward = p == FORWARD, weights = p == GRAD_WEIGHT, biased = forward || p == TRANSPOSED;
+      const gboolean forward = p == FORWARD, weights = p == GRAD_WEIGHT;
+      const gboolean biased = p == TRANSPOSED || (forward && c.n != 3); /* some without */
       const gint64 *dims = forward   ? y_dims
                            : weights ? w_dims
                                      : x_dims,
@@ -373,6 +388,27 @@ test_scatter (void)
 }
 
 static void
+test_blocked (void)
+{
+  check_shapes ("blocked");
+  for (Product p = 0; p < N_PRODUCTS; p++)
+    {
+      g_assert_cmpuint (n_reached[ORTRAIN_CONV_BLOCKED][p], >=, 60);
+      g_assert_cmpuint (n_reached[ORTRAIN_CONV_DEPTHWISE][p], ==, 0);
+    }
+}
+
+static void
+test_matrix (void)
+{
+  check_shapes ("matrix");
+  g_assert_cmpuint (n_reached[ORTRAIN_CONV_MATRIX][FORWARD], ==, 24);
+  g_assert_cmpuint (n_reached[ORTRAIN_CONV_MATRIX][GRAD_INPUT], ==, 30);
+  g_assert_cmpuint (n_reached[ORTRAIN_CONV_MATRIX][TRANSPOSED], ==, 6);
+  g_assert_cmpuint (n_reached[ORTRAIN_CONV_MATRIX][GRAD_WEIGHT], ==, 30);
+}
+
+static void
 test_library (void)
 {
   check_shapes ("onednn");
@@ -408,7 +444,7 @@ test_edges (void)
     { 1, 1, 16, 16, 2, { 1, 9, 9 }, { 0 }, { 1, 3, 3 }, { 1, 2, 2 }, ONE, { 0, 0, 9, 0, 9, 0 } },
     { 1, 1, 16, 16, 2, { 1, 40, 9 }, { 0 }, { 1, 3, 3 }, { 1, 4, 4 }, ONE, { 0, 12, 0, 0, 0, 7 } },
   };
-  static const char *const algorithms[] = { "gather", "scatter", "onednn", "" };
+  static const char *const algorithms[] = { "gather", "scatter", "blocked", "onednn", "" };
   OrtrainProvider *providers[G_N_ELEMENTS (thread_counts)];
   for (guint t = 0; t < G_N_ELEMENTS (thread_counts); t++)
     providers[t] = new_cpu (thread_counts[t]);
@@ -454,6 +490,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/conv/gather", test_gather);
   g_test_add_func ("/conv/scatter", test_scatter);
+  g_test_add_func ("/conv/blocked", test_blocked);
+  g_test_add_func ("/conv/matrix", test_matrix);
   g_test_add_func ("/conv/library", test_library);
   g_test_add_func ("/conv/chosen", test_chosen);
   g_test_add_func ("/conv/edges", test_edges);
