@@ -3,18 +3,6 @@
 
 #include "core/ortrain-text-private.h"
 
-OrtrainProvider *ortrain_provider_new_cpu (const OrtrainProviderOptions *options); /* built in: kernels/cpu */
-
-OrtrainProvider *
-ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error)
-{
-  if (name == NULL || g_str_equal (name, "auto") || g_str_equal (name, "cpu"))
-    return ortrain_provider_new_cpu (options);
-  g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
-               "There is no provider '%s'; this build has 'cpu'", ortrain_text_show (name));
-  return NULL;
-}
-
 OrtrainProvider *
 ortrain_provider_ref (OrtrainProvider *self)
 {

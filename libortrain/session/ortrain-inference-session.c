@@ -272,7 +272,8 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
     .n_threads = ortrain_session_options_get_threads (defaults),
     .fixed_partition = ortrain_session_options_get_deterministic (defaults),
   };
-  g_autoptr (OrtrainProvider) provider = ortrain_provider_open (NULL, &provider_options, error);
+  g_autoptr (OrtrainProvider) provider =
+      ortrain_provider_open (ortrain_session_options_get_provider (defaults), &provider_options, error);
   if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
     return NULL;
   self->executor = make_executor (self, source, &self->graph, error);

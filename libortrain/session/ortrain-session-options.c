@@ -12,7 +12,7 @@
  * The switches of an inference session.
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY` or `ORTRAIN_MAX_PLANS`. They can be read from a
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`. They can be read from a
  * JSON file too, an object whose members are named like the properties. A session reads them when it is made; later
  * changes do not reach it.
  *
@@ -27,6 +27,7 @@ struct _OrtrainSessionOptions
   gboolean deterministic;
   gboolean optimize;
   gboolean print_memory;
+  char *provider; /* NULL: the best there is */
   guint max_plans;
   char **outputs; /* NULL: all */
 };
@@ -39,6 +40,7 @@ enum
   PROP_DETERMINISTIC,
   PROP_OPTIMIZE,
   PROP_PRINT_MEMORY,
+  PROP_PROVIDER,
   PROP_MAX_PLANS,
   PROP_OUTPUTS,
   N_PROPS
@@ -53,6 +55,7 @@ ortrain_session_options_finalize (GObject *object)
 {
   OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
 
+  g_free (self->provider);
   g_strfreev (self->outputs);
 
   G_OBJECT_CLASS (ortrain_session_options_parent_class)->finalize (object);
@@ -122,6 +125,13 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   properties[PROP_PRINT_MEMORY] =
       ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainSessionOptions, print_memory), FALSE);
   /**
+   * OrtrainSessionOptions:provider: (getter get_provider) (setter set_provider)
+   *
+   * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the best that is
+   * there.
+   */
+  properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainSessionOptions, provider));
+  /**
    * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
    *
    * Number of memory plans that are kept, one for each set of input shapes; the least recently used one goes first.
@@ -148,6 +158,7 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
     { "ORTRAIN_DETERMINISTIC", "deterministic" },
     { "ORTRAIN_OPTIMIZE", "optimize" },
     { "ORTRAIN_PRINT_MEMORY", "print-memory" },
+    { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_PLANS", "max-plans" },
   };
   ortrain_field_init_all (self, properties, N_PROPS);
@@ -222,6 +233,11 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
           if (strings != NULL)
             {
               g_object_set (pass == 0 ? fresh : self, key, strings, NULL);
+              continue;
+            }
+          if (pspec != NULL && pspec->value_type == G_TYPE_STRING && type == G_TYPE_STRING)
+            {
+              g_object_set (pass == 0 ? fresh : self, key, json_node_get_string (node), NULL);
               continue;
             }
           gboolean fits =
@@ -394,6 +410,37 @@ ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean 
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
   ortrain_field_set_boolean (self, properties[PROP_PRINT_MEMORY], print_memory);
+}
+
+/**
+ * ortrain_session_options_get_provider: (get-property provider)
+ * @self: options
+ *
+ * Gets [property@SessionOptions:provider].
+ *
+ * Returns: (nullable): the name of the device
+ */
+const char *
+ortrain_session_options_get_provider (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), NULL);
+
+  return self->provider;
+}
+
+/**
+ * ortrain_session_options_set_provider: (set-property provider)
+ * @self: options
+ * @provider: (nullable): the name of the device
+ *
+ * Sets [property@SessionOptions:provider].
+ */
+void
+ortrain_session_options_set_provider (OrtrainSessionOptions *self, const char *provider)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_string (self, properties[PROP_PROVIDER], provider);
 }
 
 /**

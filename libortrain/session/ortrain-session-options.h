@@ -38,6 +38,10 @@ gboolean ortrain_session_options_get_print_memory (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean print_memory);
 ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_session_options_get_provider (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_provider (OrtrainSessionOptions *self, const char *provider);
+ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_session_options_get_max_plans (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_plans);

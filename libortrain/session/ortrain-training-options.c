@@ -12,7 +12,7 @@
  * Everything that a training session can be told.
  *
  * New options take their defaults from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY` or `ORTRAIN_MAX_GRAD_NORM`. They can be read
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_GRAD_NORM`. They can be read
  * from a JSON file, see [method@TrainingOptions.load_file].
  *
  * `max-grad-norm`, `stop-on-nan` and `print-memory` may be changed between the steps of a session; the rest is read
@@ -32,6 +32,7 @@ struct _OrtrainTrainingOptions
   gboolean deterministic;
   gboolean stop_on_nan;
   gboolean print_memory;
+  char *provider; /* NULL: the best there is */
   guint rank;
   GListStore *losses; /* of OrtrainLoss */
   char **trainable;   /* NULL: all */
@@ -55,6 +56,7 @@ enum
   PROP_DETERMINISTIC,
   PROP_STOP_ON_NAN,
   PROP_PRINT_MEMORY,
+  PROP_PROVIDER,
   PROP_RANK,
   PROP_LOSSES,
   PROP_TRAINABLE,
@@ -69,6 +71,7 @@ ortrain_training_options_finalize (GObject *object)
 {
   OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
 
+  g_free (self->provider);
   g_clear_object (&self->optimizer);
   g_clear_object (&self->schedule);
   g_clear_object (&self->losses);
@@ -207,6 +210,13 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    */
   properties[PROP_PRINT_MEMORY] =
       ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainTrainingOptions, print_memory), FALSE);
+  /**
+   * OrtrainTrainingOptions:provider: (getter get_provider) (setter set_provider)
+   *
+   * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the best that is
+   * there.
+   */
+  properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainTrainingOptions, provider));
 
   /**
    * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
@@ -254,6 +264,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_DETERMINISTIC", "deterministic" },
     { "ORTRAIN_STOP_ON_NAN", "stop-on-nan" },
     { "ORTRAIN_PRINT_MEMORY", "print-memory" },
+    { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
   };
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
@@ -575,6 +586,37 @@ ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolea
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
   ortrain_field_set_boolean (self, properties[PROP_PRINT_MEMORY], print_memory);
+}
+
+/**
+ * ortrain_training_options_get_provider: (get-property provider)
+ * @self: options
+ *
+ * Gets [property@TrainingOptions:provider].
+ *
+ * Returns: (nullable): the name of the device
+ */
+const char *
+ortrain_training_options_get_provider (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return self->provider;
+}
+
+/**
+ * ortrain_training_options_set_provider: (set-property provider)
+ * @self: options
+ * @provider: (nullable): the name of the device
+ *
+ * Sets [property@TrainingOptions:provider].
+ */
+void
+ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char *provider)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_string (self, properties[PROP_PROVIDER], provider);
 }
 
 /**

@@ -78,6 +78,10 @@ ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_options_get_print_memory (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolean print_memory);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_training_options_get_provider (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char *provider);
 
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_rank (OrtrainTrainingOptions *self);

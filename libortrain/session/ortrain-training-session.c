@@ -267,7 +267,8 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
     .n_threads = ortrain_training_options_get_threads (options),
     .fixed_partition = ortrain_training_options_get_deterministic (options),
   };
-  g_autoptr (OrtrainProvider) provider = ortrain_provider_open (NULL, &provider_options, error);
+  g_autoptr (OrtrainProvider) provider =
+      ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
   if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
     return FALSE;
   self->store =

@@ -26,6 +26,7 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
+  g_autofree char *provider = NULL;
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
   g_auto (GStrv) dims = NULL;
@@ -38,6 +39,7 @@ run (int argc, char *argv[])
       "N" },
     { "dim", 0, 0, G_OPTION_ARG_STRING_ARRAY, &dims, "Size of one dimension that is not a number", "NAME=SIZE" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
+    { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
@@ -76,6 +78,8 @@ run (int argc, char *argv[])
   ortrain_training_options_set_stop_on_nan (options, FALSE); /* what is timed need not converge */
   if (threads > 0)                                           /* else the environment's, or all cores */
     ortrain_training_options_set_threads (options, (guint) threads);
+  if (provider != NULL)
+    ortrain_training_options_set_provider (options, provider);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);
   command_tie_equal (model, options, FALSE);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
-#include <unistd.h>
-
 static ExitStatus
 run (int argc, char *argv[])
 {
@@ -14,30 +12,51 @@ run (int argc, char *argv[])
   ExitStatus status;
   if (!command_parse (&command_devices, entries, &argc, &argv, 0, 0, &status))
     return status;
-  guint64 page = (guint64) sysconf (_SC_PAGESIZE);
-  guint64 total = (guint64) sysconf (_SC_PHYS_PAGES) * page, available = (guint64) sysconf (_SC_AVPHYS_PAGES) * page;
-  guint threads = g_get_num_processors ();
-  if (json)
+  const guint threads = g_get_num_processors ();
+  g_autoptr (GListModel) devices = ortrain_device_list ();
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < g_list_model_get_n_items (devices); i++)
     {
-      g_autoptr (JsonBuilder) builder = json_builder_new ();
-      json_builder_begin_array (builder);
-      json_builder_begin_object (builder);
-      json_builder_set_member_name (builder, "name");
-      json_builder_add_string_value (builder, "cpu");
-      json_builder_set_member_name (builder, "threads");
-      json_builder_add_int_value (builder, threads);
-      json_builder_set_member_name (builder, "total_bytes");
-      json_builder_add_int_value (builder, (gint64) total);
-      json_builder_set_member_name (builder, "free_bytes");
-      json_builder_add_int_value (builder, (gint64) available);
-      json_builder_end_object (builder);
-      json_builder_end_array (builder);
-      command_print_json (builder);
-      return EXIT_OK;
+      g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);
+      const char *name = ortrain_device_get_name (device), *reason = ortrain_device_get_reason (device);
+      const guint64 total = ortrain_device_get_total_memory (device);
+      const guint64 available = ortrain_device_get_available_memory (device);
+      const gboolean is_cpu = i == 0;
+      if (json)
+        {
+          json_builder_begin_object (builder);
+          json_builder_set_member_name (builder, "name");
+          json_builder_add_string_value (builder, name);
+          if (is_cpu)
+            {
+              json_builder_set_member_name (builder, "threads");
+              json_builder_add_int_value (builder, threads);
+            }
+          json_builder_set_member_name (builder, "total_bytes");
+          json_builder_add_int_value (builder, (gint64) total);
+          json_builder_set_member_name (builder, "free_bytes");
+          json_builder_add_int_value (builder, (gint64) available);
+          json_builder_set_member_name (builder, "reason");
+          if (reason != NULL)
+            json_builder_add_string_value (builder, reason);
+          else
+            json_builder_add_null_value (builder);
+          json_builder_end_object (builder);
+          continue;
+        }
+      g_autofree char *total_text = command_format_bytes (total);
+      g_autofree char *available_text = command_format_bytes (available);
+      if (reason != NULL)
+        g_print ("%-6s cannot be used: %s\n", name, reason);
+      else if (is_cpu)
+        g_print ("%-6s %u threads, %s of memory, %s available\n", name, threads, total_text, available_text);
+      else
+        g_print ("%-6s %s of memory, %s available\n", name, total_text, available_text);
     }
-  g_autofree char *total_text = command_format_bytes (total);
-  g_autofree char *free_text = command_format_bytes (available);
-  g_print ("cpu    %u threads, %s of memory, %s free\n", threads, total_text, free_text);
+  json_builder_end_array (builder);
+  if (json)
+    command_print_json (builder);
   return EXIT_OK;
 }
 

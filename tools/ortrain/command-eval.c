@@ -112,6 +112,7 @@ run (int argc, char *argv[])
 {
   g_autofree char *data = NULL, *output = NULL, *target = NULL, *header = NULL, *classes_file = NULL;
   gint batch_size = 256, threads = 0;
+  g_autofree char *provider = NULL;
   gboolean json = FALSE;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
@@ -124,6 +125,7 @@ run (int argc, char *argv[])
       "Classes of a table, by their numbers (MODEL.classes.json)", "FILE.json" },
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
+    { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -155,6 +157,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);
+  if (provider != NULL)
+    ortrain_session_options_set_provider (options, provider);
   ortrain_session_options_set_outputs (options, (const char *const[]){ output, NULL });
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   g_autoptr (OrtrainDataset) dataset = NULL;

@@ -48,6 +48,7 @@ run (int argc, char *argv[])
   g_autofree char *directory = NULL, *data = NULL, *header = NULL, *classes = NULL;
   g_autoptr (OrtrainCsvFormat) format = NULL;
   gint threads = 0;
+  g_autofree char *provider = NULL;
   const GOptionEntry entries[] = {
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file", "NAME=FILE.npy" },
     { "data", 0, 0, G_OPTION_ARG_FILENAME, &data, "The inputs, from a table that has no other columns", "FILE.csv" },
@@ -58,6 +59,7 @@ run (int argc, char *argv[])
     { "output", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &names, "Compute this output (all of them)", "NAME" },
     { "save", 's', 0, G_OPTION_ARG_FILENAME, &directory, "Write the outputs here, as NumPy files", "DIR" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
+    { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { NULL },
   };
   ExitStatus status;
@@ -76,6 +78,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
   if (threads > 0) /* else the environment's, or all cores */
     ortrain_session_options_set_threads (options, (guint) threads);
+  if (provider != NULL)
+    ortrain_session_options_set_provider (options, provider);
   ortrain_session_options_set_outputs (options, (const char *const *) names);
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   if (session == NULL)

@@ -203,6 +203,7 @@ run (int argc, char *argv[])
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
+  g_autofree char *provider = NULL;
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
@@ -235,6 +236,7 @@ run (int argc, char *argv[])
     { "patience", 0, 0, G_OPTION_ARG_INT, &patience, "Stop after so many epochs that brought nothing (0: never)", "N" },
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
+    { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { NULL },
   };
@@ -282,6 +284,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_max_grad_norm (options, max_grad_norm);
   if (threads > 0)
     ortrain_training_options_set_threads (options, (guint) threads);
+  if (provider != NULL)
+    ortrain_training_options_set_provider (options, provider);
   if (seed != G_MININT64)
     ortrain_training_options_set_seed (options, (guint64) seed);
   if (deterministic)

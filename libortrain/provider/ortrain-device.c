@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "provider/ortrain-device.h"
+
+#include "core/ortrain-field-private.h"
+#include "provider/ortrain-provider-module-private.h"
+
+/**
+ * OrtrainDevice:
+ *
+ * A device that sessions can run on, as one of the providers sees it. Its name is what
+ * [property@TrainingOptions:provider] and [property@SessionOptions:provider] take.
+ *
+ * ```python
+ * for device in Ortrain.Device.list():
+ *     print(device.props.name, device.props.available_memory, device.props.reason or "")
+ * ```
+ *
+ * Immutable: the figures are those of the moment when the list was made. Safe to use from any thread.
+ */
+struct _OrtrainDevice
+{
+  GObject parent_instance;
+
+  char *name;
+  char *reason;
+  guint64 total_memory;
+  guint64 available_memory;
+};
+
+enum
+{
+  PROP_0,
+  PROP_NAME,
+  PROP_REASON,
+  PROP_TOTAL_MEMORY,
+  PROP_AVAILABLE_MEMORY,
+  N_PROPERTIES
+};
+
+static GParamSpec *properties[N_PROPERTIES];
+
+G_DEFINE_FINAL_TYPE (OrtrainDevice, ortrain_device, G_TYPE_OBJECT)
+
+static void
+ortrain_device_finalize (GObject *object)
+{
+  OrtrainDevice *self = ORTRAIN_DEVICE (object);
+
+  g_free (self->name);
+  g_free (self->reason);
+  G_OBJECT_CLASS (ortrain_device_parent_class)->finalize (object);
+}
+
+static void
+ortrain_device_class_init (OrtrainDeviceClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
+
+  object_class->finalize = ortrain_device_finalize;
+  object_class->get_property = ortrain_field_get_property;
+
+  /**
+   * OrtrainDevice:name: (getter get_name)
+   *
+   * The name of its provider: `cpu`.
+   */
+  properties[PROP_NAME] =
+      ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags), G_STRUCT_OFFSET (OrtrainDevice, name));
+  /**
+   * OrtrainDevice:reason: (getter get_reason)
+   *
+   * Why it cannot be used; %NULL if it can.
+   */
+  properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
+                                              G_STRUCT_OFFSET (OrtrainDevice, reason));
+  /**
+   * OrtrainDevice:total-memory: (getter get_total_memory)
+   *
+   * Bytes of memory that it has.
+   */
+  properties[PROP_TOTAL_MEMORY] =
+      ortrain_field_at (g_param_spec_uint64 ("total-memory", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                        G_STRUCT_OFFSET (OrtrainDevice, total_memory));
+  /**
+   * OrtrainDevice:available-memory: (getter get_available_memory)
+   *
+   * Bytes of memory that can be allocated.
+   */
+  properties[PROP_AVAILABLE_MEMORY] =
+      ortrain_field_at (g_param_spec_uint64 ("available-memory", NULL, NULL, 0, G_MAXUINT64, 0, flags),
+                        G_STRUCT_OFFSET (OrtrainDevice, available_memory));
+  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+}
+
+static void
+ortrain_device_init (OrtrainDevice *self)
+{
+}
+
+/**
+ * ortrain_device_list:
+ *
+ * Lists the devices, the CPU first, then those of other providers that are installed, also where they cannot be used:
+ * [property@Device:reason] then says why.
+ *
+ * Returns: (transfer full): a list model of [class@Device]
+ */
+GListModel *
+ortrain_device_list (void)
+{
+  GListStore *list = g_list_store_new (ORTRAIN_TYPE_DEVICE);
+  const GPtrArray *modules = ortrain_provider_list_modules ();
+  for (guint i = 0; i < modules->len; i++)
+    {
+      const OrtrainProviderModule *module = modules->pdata[i];
+      const OrtrainProviderOptions options = { .n_threads = 1 };
+      g_autoptr (OrtrainDevice) self = g_object_new (ORTRAIN_TYPE_DEVICE, NULL);
+      g_autoptr (GError) error = NULL;
+      self->name = g_strdup (module->name);
+      self->reason = module->get_reason != NULL ? module->get_reason () : NULL;
+      g_autoptr (OrtrainProvider) provider = self->reason == NULL ? module->open (&options, &error) : NULL;
+      if (provider != NULL)
+        provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
+      else if (self->reason == NULL)
+        self->reason = g_strdup (error->message);
+      g_list_store_append (list, self);
+    }
+  return G_LIST_MODEL (list);
+}
+
+/**
+ * ortrain_device_get_name: (get-property name)
+ * @self: a device
+ *
+ * Gets [property@Device:name].
+ *
+ * Returns: the name
+ */
+const char *
+ortrain_device_get_name (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
+
+  return self->name;
+}
+
+/**
+ * ortrain_device_get_reason: (get-property reason)
+ * @self: a device
+ *
+ * Gets [property@Device:reason].
+ *
+ * Returns: (nullable): why it cannot be used
+ */
+const char *
+ortrain_device_get_reason (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
+
+  return self->reason;
+}
+
+/**
+ * ortrain_device_get_total_memory: (get-property total-memory)
+ * @self: a device
+ *
+ * Gets [property@Device:total-memory].
+ *
+ * Returns: bytes; 0 if it cannot be used
+ */
+guint64
+ortrain_device_get_total_memory (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), 0);
+
+  return self->total_memory;
+}
+
+/**
+ * ortrain_device_get_available_memory: (get-property available-memory)
+ * @self: a device
+ *
+ * Gets [property@Device:available-memory].
+ *
+ * Returns: bytes; 0 if it cannot be used
+ */
+guint64
+ortrain_device_get_available_memory (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), 0);
+
+  return self->available_memory;
+}

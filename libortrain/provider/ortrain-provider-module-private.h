@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "provider/ortrain-provider-private.h"
+
+/* Providers outside of the library: shared objects with one exported function,
+ *
+ *   const OrtrainProviderModule *ortrain_provider_module (const OrtrainLibraryFunctions *library);
+ *
+ * in the folders of ORTRAIN_PROVIDER_PATH (separated by colons) and in LIBDIR/ortrain-1.0/providers, loaded when a
+ * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
+ * size are compared, so a module of another version is left out with a reason. */
+
+#define ORTRAIN_MODULE_VERSION 1
+#define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
+
+typedef struct
+{
+  guint32 version, n_bytes; /* of this structure */
+  GQuark (*device_error_quark) (void);
+  GQuark (*plan_error_quark) (void);
+  const char *(*dtype_get_name) (OrtrainDType dtype);
+  gsize (*dtype_get_size) (OrtrainDType dtype);
+  gboolean (*attributes_has) (const OrtrainAttributes *attributes, const char *name);
+  gint64 (*attributes_get_int) (const OrtrainAttributes *attributes, const char *name, gint64 fallback);
+  double (*attributes_get_float) (const OrtrainAttributes *attributes, const char *name, double fallback);
+  const char *(*attributes_get_string) (const OrtrainAttributes *attributes, const char *name, const char *fallback);
+  const gint64 *(*attributes_get_ints) (const OrtrainAttributes *attributes, const char *name, gsize *n);
+  /* The CPU, for what a device leaves to it. */
+  OrtrainProvider *(*new_cpu) (const OrtrainProviderOptions *options);
+} OrtrainLibraryFunctions;
+
+typedef struct
+{
+  guint32 version, n_bytes; /* of this structure */
+  const char *name;         /* "cuda" */
+  gint score;               /* "auto" takes the provider with the highest that is available; the CPU has 0 */
+  /* NULL: it can be opened; else why not. Transfer full. */
+  char *(*get_reason) (void);
+  OrtrainProvider *(*open) (const OrtrainProviderOptions *options, GError **error);
+} OrtrainProviderModule;
+
+typedef const OrtrainProviderModule *(*OrtrainProviderModuleFunc) (const OrtrainLibraryFunctions *library);
+
+/* All that there are, the CPU first: of OrtrainProviderModule; owned by the library, and never changed. */
+const GPtrArray *ortrain_provider_list_modules (void);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "provider/ortrain-provider-module-private.h"
+
+#include "core/ortrain-text-private.h"
+
+#include <gmodule.h>
+
+OrtrainProvider *ortrain_provider_new_cpu (const OrtrainProviderOptions *options); /* kernels/cpu, built in */
+
+static OrtrainProvider *
+open_cpu (const OrtrainProviderOptions *options, GError **error)
+{
+  return ortrain_provider_new_cpu (options);
+}
+
+static const OrtrainProviderModule cpu = {
+  .version = ORTRAIN_MODULE_VERSION,
+  .n_bytes = sizeof (OrtrainProviderModule),
+  .name = "cpu",
+  .open = open_cpu,
+};
+
+static const OrtrainLibraryFunctions library = {
+  .version = ORTRAIN_MODULE_VERSION,
+  .n_bytes = sizeof (OrtrainLibraryFunctions),
+  .device_error_quark = ortrain_device_error_quark,
+  .plan_error_quark = ortrain_plan_error_quark,
+  .dtype_get_name = ortrain_dtype_get_name,
+  .dtype_get_size = ortrain_dtype_get_size,
+  .attributes_has = ortrain_attributes_has,
+  .attributes_get_int = ortrain_attributes_get_int,
+  .attributes_get_float = ortrain_attributes_get_float,
+  .attributes_get_string = ortrain_attributes_get_string,
+  .attributes_get_ints = ortrain_attributes_get_ints,
+  .new_cpu = ortrain_provider_new_cpu,
+};
+
+/* A module stays loaded: its functions are called as long as the process lives. */
+static void
+load_module (GPtrArray *modules, const char *path)
+{
+  OrtrainProviderModuleFunc entry;
+  GModule *file = g_module_open (path, G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL);
+  if (file == NULL || !g_module_symbol (file, ORTRAIN_MODULE_ENTRY, (gpointer *) &entry))
+    {
+      g_message ("The provider in %s is left out: %s", path, g_module_error ());
+      g_clear_pointer (&file, g_module_close);
+      return;
+    }
+  const OrtrainProviderModule *module = entry (&library);
+  if (module == NULL || module->version != ORTRAIN_MODULE_VERSION || module->n_bytes != sizeof *module)
+    {
+      g_message ("The provider in %s is left out: it is of another version of the library", path);
+      g_module_close (file);
+      return;
+    }
+  g_module_make_resident (file);
+  g_ptr_array_add (modules, (gpointer) module);
+}
+
+static int
+compare_names (gconstpointer a, gconstpointer b)
+{
+  return g_strcmp0 (*(char *const *) a, *(char *const *) b);
+}
+
+static void
+load_folder (GPtrArray *modules, const char *folder)
+{
+  g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+  GDir *dir = g_dir_open (folder, 0, NULL);
+  const char *name;
+  if (dir == NULL)
+    return;
+  while ((name = g_dir_read_name (dir)) != NULL)
+    if (g_str_has_suffix (name, "." G_MODULE_SUFFIX))
+      g_ptr_array_add (names, g_build_filename (folder, name, NULL));
+  g_dir_close (dir);
+  g_ptr_array_sort (names, compare_names);
+  for (guint i = 0; i < names->len; i++)
+    load_module (modules, names->pdata[i]);
+}
+
+const GPtrArray *
+ortrain_provider_list_modules (void)
+{
+  static gsize list;
+  if (g_once_init_enter (&list))
+    {
+      GPtrArray *modules = g_ptr_array_new ();
+      g_ptr_array_add (modules, (gpointer) &cpu);
+      const char *path = g_getenv ("ORTRAIN_PROVIDER_PATH");
+      g_auto (GStrv) folders = g_strsplit (path != NULL ? path : "", G_SEARCHPATH_SEPARATOR_S, -1);
+      for (guint i = 0; folders[i] != NULL; i++)
+        if (*folders[i] != '\0')
+          load_folder (modules, folders[i]);
+      load_folder (modules, ORTRAIN_PROVIDER_FOLDER);
+      g_once_init_leave (&list, (gsize) modules);
+    }
+  return (const GPtrArray *) list;
+}
+
+static OrtrainProvider *
+open_best (const OrtrainProviderOptions *options)
+{
+  const GPtrArray *modules = ortrain_provider_list_modules ();
+  const OrtrainProviderModule *best = &cpu;
+  for (guint i = 0; i < modules->len; i++)
+    {
+      const OrtrainProviderModule *module = modules->pdata[i];
+      g_autofree char *reason =
+          module->score > best->score && module->get_reason != NULL ? module->get_reason () : NULL;
+      if (module->score > best->score && reason == NULL)
+        best = module;
+    }
+  g_autoptr (GError) error = NULL;
+  OrtrainProvider *provider = best->open (options, &error);
+  if (provider != NULL)
+    return provider;
+  g_message ("The provider '%s' cannot be opened, and the CPU is used: %s", best->name, error->message);
+  return ortrain_provider_new_cpu (options);
+}
+
+OrtrainProvider *
+ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error)
+{
+  if (name == NULL || *name == '\0' || g_str_equal (name, "auto"))
+    return open_best (options);
+  const GPtrArray *modules = ortrain_provider_list_modules ();
+  g_autoptr (GString) names = g_string_new (NULL);
+  for (guint i = 0; i < modules->len; i++)
+    {
+      const OrtrainProviderModule *module = modules->pdata[i];
+      if (g_str_equal (module->name, name))
+        {
+          g_autofree char *reason = module->get_reason != NULL ? module->get_reason () : NULL;
+          if (reason == NULL)
+            return module->open (options, error);
+          g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
+                       "The provider '%s' cannot be used: %s", module->name, reason);
+          return NULL;
+        }
+      g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "", module->name);
+    }
+  g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE, "There is no provider '%s'; there is %s",
+               ortrain_text_show (name), names->str);
+  return NULL;
+}
