@@ -84,7 +84,22 @@ accumulate_run (const OrtrainKernelCall *call)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), (gint64) job.constants->n_elements, GRAIN, copy_range, &job);
 }
 
+/* Where the host is the device, nothing needs it; providers that stand on these kernels do. */
+static gboolean
+copy_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  accumulate_prepare (setup, error);
+  setup->inplace[0] = 0;
+  setup->can_accumulate = 0;
+  return TRUE;
+}
+
 static const OrtrainKernel rows[] = {
+  { .op_type = "Copy",
+    .domain = "org.ortrain",
+    .prepare = copy_prepare,
+    .run = accumulate_run,
+    .flags = ORTRAIN_KERNEL_ANY_LAYOUT },
   { .op_type = "Accumulate",
     .domain = "org.ortrain",
     .prepare = accumulate_prepare,

@@ -6,8 +6,19 @@
  * its own kernel cannot write to. */
 
 static const OrtrainOpDef rows[] = {
-  /* x → y: y = x, or y += x where the plan or the frame says so */
+  /* x → y: y = x, or y += x where the plan or the step block says so */
   { .name = "Accumulate",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .infer = ortrain_infer_unary,
+    .expand = ortrain_body_same },
+  /* from the memory of the host to that of the device, or back */
+  { .name = "Copy",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,
     .min_inputs = 1,

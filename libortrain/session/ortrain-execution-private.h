@@ -2,6 +2,7 @@
 #pragma once
 
 #include "provider/ortrain-provider-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 /* What the programs of a session run with: a provider, one of its streams, and in the memory of the device the scalars
  * of a step and the fault word. Externally synchronised. */
@@ -15,6 +16,15 @@ OrtrainStream *ortrain_execution_get_stream (OrtrainExecution *self);
 /* For calls; at the same address as long as the execution lives. */
 const OrtrainKernelContext *ortrain_execution_peek_context (OrtrainExecution *self);
 
+/* In the memory of the device: for values without bytes. */
+gpointer ortrain_execution_get_nothing (OrtrainExecution *self);
+
+/* The contents of a tensor of the host, where kernels read them: itself if they can, else a copy that is made once, and
+ * kept until the last reference goes. */
+gboolean ortrain_execution_ref_constant (OrtrainExecution *self, OrtrainTensor *tensor, gpointer *address,
+                                         GError **error);
+void ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor);
+
 /* Writes the scalars for the calls that are submitted from now on, and clears the fault. */
 gboolean ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error);
 /* Calls of one program, in order. */
@@ -26,6 +36,10 @@ gboolean ortrain_execution_read (OrtrainExecution *self, gpointer destination, g
                                  GError **error);
 gboolean ortrain_execution_write (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
                                   GError **error);
+/* What the host reads at once: the device's memory itself if it may, else a copy, which the caller frees; NULL with an
+ * error. copy: NULL if there is none. */
+gconstpointer ortrain_execution_view (OrtrainExecution *self, gconstpointer address, gsize n_bytes, gpointer *copy,
+                                      GError **error);
 gboolean ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byte, gsize n_bytes,
                                  GError **error);
 /* Waits until all of it has happened. fault: the first since begin; may be NULL. */

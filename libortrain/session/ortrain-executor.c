@@ -3,6 +3,7 @@
 
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-insert-copies-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 #include <string.h>
@@ -301,10 +302,10 @@ resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
       gpointer address = self->config.resolve != NULL
                              ? self->config.resolve (value->name, value->region, self->config.resolve_data)
                              : NULL;
-      /* Without a session that owns the state, parameters and buffers are read where the model has them. */
+      /* Without a session that owns the state, parameters and buffers are constants. */
       if (address == NULL && value->region != ORTRAIN_REGION_GRADIENT && value->value->tensor != NULL &&
-          self->config.resolve == NULL)
-        address = (gpointer) ortrain_tensor_peek (value->value->tensor);
+          self->config.resolve == NULL && !ortrain_program_hold (entry->program, value->value->tensor, &address, error))
+        return FALSE;
       if (address == NULL)
         {
           g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "There is no place for '%s'",
@@ -367,7 +368,8 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
         }
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
-  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error)))
+  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error)) ||
+      (!self->provider->klass->reads_host && !ortrain_insert_copies (graph, self->config.training, error)))
     return NULL;
   const OrtrainPlanRequest request = {
     .provider = self->provider,
@@ -377,8 +379,8 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   entry->plan = ortrain_planner_plan (graph, &request, error);
   if (entry->plan != NULL)
     {
-      entry->program = ortrain_program_new (entry->plan, ortrain_execution_peek_context (self->config.execution));
-      if (resolve_persistent (self, entry, error))
+      entry->program = ortrain_program_new (entry->plan, self->config.execution, error);
+      if (entry->program != NULL && resolve_persistent (self, entry, error))
         {
           find_rows (self, entry);
           entry->n_key = self->key->len;
@@ -569,7 +571,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
   guint first = phase == ORTRAIN_PHASE_FORWARD ? 0 : first_backward;
   guint end = phase == ORTRAIN_PHASE_FORWARD ? first_backward : n_steps;
   if (!ortrain_execution_begin (self->config.execution, step, error) ||
-      !ortrain_program_run (entry->program, first, end, self->config.execution, cancellable, item, error))
+      !ortrain_program_run (entry->program, first, end, cancellable, item, error))
     return FALSE;
   for (guint i = 0; i < self->n_inputs; i++)
     if (self->inputs[i].fed != NULL && !ortrain_tensor_check_file (self->inputs[i].fed, error))

@@ -71,11 +71,20 @@ describe_stored (const char *kind, OrtrainNonFinite found, const char *name, con
                           kind, ortrain_text_show (name), kind_of (found.value), index, n_updates);
 }
 
+/* In the memory of the device. What cannot be read is taken to be finite: this looks for reasons only. */
+static OrtrainNonFinite
+find_on_device (OrtrainExecution *execution, OrtrainDType dtype, gconstpointer address, gsize n_bytes)
+{
+  g_autofree gpointer copy = NULL;
+  gconstpointer data = ortrain_execution_view (execution, address, n_bytes, &copy, NULL);
+  return data != NULL ? ortrain_non_finite_find (dtype, data, (gint64) (n_bytes / ortrain_dtype_get_size (dtype)))
+                      : (OrtrainNonFinite){ -1, 0.0 };
+}
+
 char *
 ortrain_non_finite_describe (const OrtrainStored *stored, gconstpointer address)
 {
-  const gint64 n = (gint64) (stored->bytes / ortrain_dtype_get_size (stored->dtype));
-  const OrtrainNonFinite found = ortrain_non_finite_find (stored->dtype, address, n);
+  const OrtrainNonFinite found = find_on_device (stored->execution, stored->dtype, address, stored->bytes);
   if (found.index < 0)
     return NULL;
   g_autofree char *index = describe_index (found.index, stored->dims, stored->rank);
@@ -86,8 +95,7 @@ gboolean
 ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer address, const char *kind, guint64 n_updates,
                           GError **error)
 {
-  OrtrainNonFinite found = ortrain_non_finite_find (stored->dtype, address,
-                                                    (gint64) (stored->bytes / ortrain_dtype_get_size (stored->dtype)));
+  OrtrainNonFinite found = find_on_device (stored->execution, stored->dtype, address, stored->bytes);
   if (found.index < 0)
     return TRUE;
   g_autofree char *text = describe_stored (kind, found, stored->name, stored->dims, stored->rank, n_updates);
@@ -101,6 +109,7 @@ typedef struct
 {
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;
+  OrtrainExecution *execution;
   const OrtrainPlanValue *values;
   const OrtrainPlanStep *steps;
   const guint32 *operands;
@@ -119,8 +128,7 @@ look_at (Trace *trace, guint32 row, gint32 step)
     return;
   gconstpointer data = ortrain_program_get_address (trace->program, row);
   if (data != NULL)
-    trace->found[row] = ortrain_non_finite_find (
-        value->value->dtype, data, (gint64) (value->bytes / ortrain_dtype_get_size (value->value->dtype)));
+    trace->found[row] = find_on_device (trace->execution, value->value->dtype, data, value->bytes);
 }
 
 /* The row of the value that was computed or fed, for a view of it. */
@@ -223,7 +231,7 @@ describe_chain (const Trace *trace, guint32 row, gint64 *item)
 }
 
 static char *
-trace_run (Trace *trace, OrtrainPhase phase, OrtrainExecution *execution, gint64 *item)
+trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
 {
   guint n_values, n_steps;
   trace->values = ortrain_memory_plan_peek_values (trace->plan, &n_values);
@@ -243,7 +251,7 @@ trace_run (Trace *trace, OrtrainPhase phase, OrtrainExecution *execution, gint64
   for (guint s = 0; s < end; s++)
     {
       const OrtrainPlanStep *step = &trace->steps[s];
-      if (!ortrain_program_run (trace->program, s, s + 1, execution, NULL, NULL, NULL))
+      if (!ortrain_program_run (trace->program, s, s + 1, NULL, NULL, NULL))
         return NULL;
       for (guint k = 0; k < step->n_outputs; k++)
         {
@@ -284,6 +292,7 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
     return NULL;
   Trace trace = { .plan = ortrain_executor_get_plan (executor),
                   .program = ortrain_executor_peek_program (executor),
+                  .execution = config->execution,
                   .n_updates = n_updates };
-  return trace_run (&trace, phase, config->execution, item);
+  return trace_run (&trace, phase, item);
 }

@@ -12,7 +12,8 @@
  * way, copies of parameters and state follow the state. Every tensor begins on 64 bytes. */
 typedef struct
 {
-  const char *name; /* owned by the training graph */
+  OrtrainExecution *execution; /* of the store */
+  const char *name;            /* owned by the training graph */
   const char *gradient_name;
   OrtrainDType dtype;
   gint64 *dims;
@@ -51,7 +52,7 @@ OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph,
 void ortrain_parameter_store_free (OrtrainParameterStore *self);
 
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
-void ortrain_parameter_store_save_buffers (OrtrainParameterStore *self);
+gboolean ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error);
 void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self);
 /* Around an update by an optimizer of the user. */
 void ortrain_parameter_store_save_update (OrtrainParameterStore *self);
@@ -60,7 +61,8 @@ void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
 /* Called after each backward pass. */
 void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);
 OrtrainStored *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
-/* A tensor over memory of the store: valid as long as the store is; for use inside the library. */
+/* A tensor over memory of the store, valid as long as the store is, or, where the host does not read it, a copy; for use
+ * inside the library. */
 OrtrainTensor *ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error);
 OrtrainTensor *ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error);
 /* Checks all of `tensors` against the store, then copies them in. Names that are no parameter or buffer:

@@ -52,9 +52,10 @@ release_mapped_pages (OrtrainTrainingGraph *graph)
 /* ---- layout ---- */
 
 static gboolean
-describe (OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **error)
+describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **error)
 {
   OrtrainTensor *tensor = trained->initial;
+  stored->execution = self->execution;
   stored->name = trained->name;
   stored->gradient_name = trained->gradient;
   stored->dtype = ortrain_tensor_get_dtype (tensor);
@@ -167,7 +168,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
   for (guint i = 0; i < self->n_parameters; i++)
     {
       OrtrainStored *stored = &self->parameters[i];
-      if (!describe (stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i), error))
+      if (!describe (self, stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i), error))
         return NULL;
       updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank };
       g_hash_table_insert (self->by_name, (gpointer) stored->name, stored);
@@ -175,7 +176,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
     }
   for (guint i = 0; i < self->n_buffers; i++)
     {
-      if (!describe (&self->buffers[i], &g_array_index (graph->buffers, OrtrainTrainedTensor, i), error))
+      if (!describe (self, &self->buffers[i], &g_array_index (graph->buffers, OrtrainTrainedTensor, i), error))
         return NULL;
       g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
     }
@@ -255,41 +256,46 @@ ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointe
   return stored != NULL ? stored->gradient : NULL;
 }
 
-void
-ortrain_parameter_store_save_buffers (OrtrainParameterStore *self)
+/* Inside of the memory of the device. */
+static gboolean
+copy_bytes (OrtrainParameterStore *self, gpointer destination, gconstpointer source, gsize n_bytes, GError **error)
 {
-  if (self->buffers_bytes > 0)
-    memcpy (self->buffers_copy, self->buffers_begin, self->buffers_bytes);
+  return n_bytes == 0 || ortrain_execution_write (self->execution, destination, source, n_bytes, error);
+}
+
+gboolean
+ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error)
+{
+  return copy_bytes (self, self->buffers_copy, self->buffers_begin, self->buffers_bytes, error);
 }
 
 void
 ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self)
 {
-  if (self->buffers_bytes > 0)
-    memcpy (self->buffers_begin, self->buffers_copy, self->buffers_bytes);
+  copy_bytes (self, self->buffers_begin, self->buffers_copy, self->buffers_bytes, NULL);
 }
 
 void
 ortrain_parameter_store_save_update (OrtrainParameterStore *self)
 {
   const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
-  memcpy (self->update_copy, self->block, parameters_bytes);
-  memcpy (self->update_copy + parameters_bytes, self->states_begin, self->states_bytes);
+  copy_bytes (self, self->update_copy, self->block, parameters_bytes, NULL);
+  copy_bytes (self, self->update_copy + parameters_bytes, self->states_begin, self->states_bytes, NULL);
 }
 
 void
 ortrain_parameter_store_restore_update (OrtrainParameterStore *self)
 {
   const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
-  memcpy (self->block, self->update_copy, parameters_bytes);
-  memcpy (self->states_begin, self->update_copy + parameters_bytes, self->states_bytes);
+  copy_bytes (self, self->block, self->update_copy, parameters_bytes, NULL);
+  copy_bytes (self, self->states_begin, self->update_copy + parameters_bytes, self->states_bytes, NULL);
 }
 
 void
 ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self)
 {
   if (self->gradients_bytes > 0)
-    memset (self->gradients_begin, 0, self->gradients_bytes);
+    ortrain_execution_fill (self->execution, self->gradients_begin, 0, self->gradients_bytes, NULL);
 }
 
 void
@@ -301,7 +307,8 @@ ortrain_parameter_store_zero_padding (OrtrainParameterStore *self)
       if (stored->padding_row < 0)
         continue;
       gsize row_bytes = stored->bytes / (gsize) stored->dims[0];
-      memset ((guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0, row_bytes);
+      ortrain_execution_fill (self->execution, (guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0,
+                              row_bytes, NULL);
     }
 }
 
@@ -314,18 +321,25 @@ ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name)
 OrtrainTensor *
 ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error)
 {
+  if (!ortrain_execution_get_provider (stored->execution)->klass->reads_host)
+    return ortrain_stored_copy (stored, address, error);
   return ortrain_tensor_new_for_address (stored->dtype, stored->dims, stored->rank, (gsize) address, TRUE, NULL, error);
 }
 
 OrtrainTensor *
 ortrain_stored_copy (const OrtrainStored *stored, gconstpointer address, GError **error)
 {
-  OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, stored->dims, stored->rank, error);
-  if (tensor == NULL)
-    g_prefix_error (error, "a copy of '%s': ", ortrain_text_show (stored->name));
-  else if (stored->bytes > 0)
-    memcpy (ortrain_tensor_peek_writable (tensor), address, stored->bytes);
-  return tensor;
+  g_autoptr (OrtrainTensor) tensor =
+      ortrain_tensor_new_uninitialized (stored->dtype, stored->dims, stored->rank, error);
+  if (tensor == NULL ||
+      !ortrain_execution_read (stored->execution, ortrain_tensor_peek_writable (tensor), address,
+                               ortrain_tensor_get_n_bytes (tensor), error) ||
+      !ortrain_execution_wait (stored->execution, NULL, error))
+    {
+      g_prefix_error (error, "a copy of '%s': ", ortrain_text_show (stored->name));
+      return NULL;
+    }
+  return g_steal_pointer (&tensor);
 }
 
 gboolean
@@ -367,8 +381,9 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
     {
       OrtrainStored *stored = ortrain_parameter_store_find (self, ortrain_tensor_dict_get_name (tensors, i));
       OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
-      if (stored->bytes > 0)
-        memmove (stored->address, ortrain_tensor_peek (tensor), stored->bytes);
+      if (stored->bytes > 0 && !ortrain_execution_write (self->execution, stored->address, ortrain_tensor_peek (tensor),
+                                                         stored->bytes, error))
+        return FALSE;
     }
-  return TRUE;
+  return ortrain_execution_wait (self->execution, NULL, error);
 }

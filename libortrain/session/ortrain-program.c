@@ -2,11 +2,14 @@
 #include "session/ortrain-program-private.h"
 
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-text-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
 struct _OrtrainProgram
 {
   OrtrainMemoryPlan *plan;
+  OrtrainExecution *execution;
+  GPtrArray *constants; /* of OrtrainTensor, kept by the plan's graph: those that it holds in the execution */
   const OrtrainPlanValue *values;
   const OrtrainPlanStep *steps;
   const guint32 *operands;
@@ -22,14 +25,42 @@ struct _OrtrainProgram
   guint32 *slots;      /* [n_operands] */
 };
 
-/* What a value without bytes points to: NULL would mean that it is absent. */
-static char nothing[64] __attribute__ ((aligned (64)));
+gboolean
+ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *address, GError **error)
+{
+  if (!ortrain_execution_ref_constant (self->execution, tensor, address, error))
+    return FALSE;
+  g_ptr_array_add (self->constants, tensor);
+  return TRUE;
+}
+
+static gboolean
+place_constants (OrtrainProgram *self, GError **error)
+{
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      gpointer address;
+      if (value->root != i || value->bytes == 0 || value->region != ORTRAIN_REGION_CONSTANT ||
+          value->value->tensor == NULL)
+        continue;
+      if (!ortrain_program_hold (self, value->value->tensor, &address, error))
+        {
+          g_prefix_error (error, "Constant '%s': ", ortrain_text_show (value->name));
+          return FALSE;
+        }
+      ortrain_program_set_address (self, i, address);
+    }
+  return TRUE;
+}
 
 OrtrainProgram *
-ortrain_program_new (OrtrainMemoryPlan *plan, const OrtrainKernelContext *context)
+ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution, GError **error)
 {
-  OrtrainProgram *self = g_new0 (OrtrainProgram, 1);
+  g_autoptr (OrtrainProgram) self = g_new0 (OrtrainProgram, 1);
   self->plan = g_object_ref (plan);
+  self->execution = execution;
+  self->constants = g_ptr_array_new ();
   self->values = ortrain_memory_plan_peek_values (plan, &self->n_values);
   self->steps = ortrain_memory_plan_peek_steps (plan, &self->n_steps);
   self->operands = ortrain_memory_plan_peek_operands (plan, &self->n_operands);
@@ -60,29 +91,32 @@ ortrain_program_new (OrtrainMemoryPlan *plan, const OrtrainKernelContext *contex
         .inputs = (const void *const *) (self->addresses + step->first_operand),
         .outputs = self->addresses + step->first_operand + step->n_inputs,
         .constants = step->constants,
+        .n_inputs = step->n_inputs,
+        .n_outputs = step->n_outputs,
         .plan_step = s,
         .node_number = step->node->number,
         .accumulates = step->accumulates,
         .lands = step->lands,
-        .context = context,
+        .context = ortrain_execution_peek_context (execution),
       };
     }
   for (guint32 i = 0; i < self->n_values; i++)
     {
-      const OrtrainPlanValue *value = &self->values[i];
-      if (value->root != i)
-        continue;
-      if (value->bytes == 0)
-        ortrain_program_set_address (self, i, nothing);
-      else if (value->region == ORTRAIN_REGION_CONSTANT && value->value->tensor != NULL)
-        ortrain_program_set_address (self, i, (gpointer) ortrain_tensor_peek (value->value->tensor));
+      /* NULL would mean that it is absent */
+      if (self->values[i].root == i && self->values[i].bytes == 0)
+        ortrain_program_set_address (self, i, ortrain_execution_get_nothing (execution));
     }
-  return self;
+  if (!place_constants (self, error))
+    return NULL;
+  return g_steal_pointer (&self);
 }
 
 void
 ortrain_program_free (OrtrainProgram *self)
 {
+  for (guint i = 0; i < self->constants->len; i++)
+    ortrain_execution_unref_constant (self->execution, self->constants->pdata[i]);
+  g_ptr_array_unref (self->constants);
   g_free (self->calls);
   g_free (self->addresses);
   g_free (self->places);
@@ -126,9 +160,10 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena)
 }
 
 gboolean
-ortrain_program_run (OrtrainProgram *self, guint first, guint end, OrtrainExecution *execution,
-                     GCancellable *cancellable, gint64 *item, GError **error)
+ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, gint64 *item,
+                     GError **error)
 {
+  OrtrainExecution *execution = self->execution;
   OrtrainFault fault;
   if (item != NULL)
     *item = -1;

@@ -170,9 +170,9 @@ load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainS
   for (guint i = 0; i < n; i++)
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get (dict, list[i].name);
-      memcpy (state < 0 ? list[i].address : list[i].states[state], ortrain_tensor_peek (tensor),
-              ortrain_tensor_get_n_bytes (tensor));
-      if (!ortrain_tensor_check_file (tensor, error))
+      if (!ortrain_execution_write (list[i].execution, state < 0 ? list[i].address : list[i].states[state],
+                                    ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor), error) ||
+          !ortrain_execution_wait (list[i].execution, NULL, error) || !ortrain_tensor_check_file (tensor, error))
         {
           g_prefix_error (error, "'%s' is loaded in part: ", ortrain_text_show (section));
           return FALSE;

@@ -143,8 +143,14 @@ transpose (const OrtrainStored *stored, GError **error)
       g_prefix_error (error, "a transposed copy of '%s': ", ortrain_text_show (stored->name));
       return NULL;
     }
-  const guint8 *from = stored->address;
+  g_autofree gpointer copy = NULL;
+  const guint8 *from = ortrain_execution_view (stored->execution, stored->address, stored->bytes, &copy, error);
   guint8 *to = ortrain_tensor_peek_writable (tensor);
+  if (from == NULL && stored->bytes > 0)
+    {
+      g_object_unref (tensor);
+      return NULL;
+    }
   for (gint64 i = 0; i < rows; i++)
     for (gint64 j = 0; j < columns; j++)
       memcpy (to + (gsize) (j * rows + i) * size, from + (gsize) (i * columns + j) * size, size);

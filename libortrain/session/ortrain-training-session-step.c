@@ -106,8 +106,9 @@ explain (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *f
          const OrtrainStepBlock *step)
 {
   OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
-  ortrain_parameter_store_save_buffers (self->store);
-  char *text = ortrain_non_finite_explain (graph, &config, feeds, phase, step, self->n_updates, &self->failed_item);
+  char *text = NULL;
+  if (ortrain_parameter_store_save_buffers (self->store, NULL))
+    text = ortrain_non_finite_explain (graph, &config, feeds, phase, step, self->n_updates, &self->failed_item);
   ortrain_parameter_store_restore_buffers (self->store);
   return text;
 }
@@ -191,8 +192,8 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   GError *local_error = NULL;
   OrtrainStepBlock step = make_step (self);
   self->in_step = TRUE;
-  ortrain_parameter_store_save_buffers (self->store);
-  gboolean ok = run_phases (self, &step, cancellable, &loss, &local_error);
+  gboolean ok = ortrain_parameter_store_save_buffers (self->store, &local_error) &&
+                run_phases (self, &step, cancellable, &loss, &local_error);
   if (ok && !ortrain_model_check_files (self->model, &local_error))
     {
       /* frozen weights are read where the file is mapped: the gradients cannot be trusted, those of the steps before,

@@ -133,6 +133,13 @@ run({
         assert(binding.copy_output('logits').equal(logits));
     },
 
+    'devices'() {
+        const cpu = Ortrain.Device.list().get_item(0);
+        assert(cpu instanceof Ortrain.Device);
+        equal([cpu.name, cpu.get_reason()], ['cpu', null]);
+        assert(cpu.total_memory > cpu.get_available_memory());
+    },
+
     'session options from JSON'() {
         GLib.file_set_contents(path('o.json'), '{"threads": 2, "deterministic": true}');
         const options = Ortrain.SessionOptions.new_from_file(path('o.json'));

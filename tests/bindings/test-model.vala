@@ -139,6 +139,15 @@ void test_inference () throws Error {
     assert (binding.copy_output ("logits").equal (logits));
 }
 
+void test_devices () throws Error {
+    var cpu = (Device) Device.list ().get_item (0);
+    assert (cpu.name == "cpu" && cpu.get_reason () == null);
+    assert (cpu.total_memory > cpu.get_available_memory ());
+    var options = new TrainingOptions ();
+    options.provider = "cpu";
+    assert (options.get_provider () == "cpu");
+}
+
 int main (string[] args) {
     unowned string[] rest = args;
     start (ref rest);
@@ -147,6 +156,7 @@ int main (string[] args) {
     Test.add_func ("/vala/check-report", () => works (test_check));
     Test.add_func ("/vala/equal-parameters", () => works (test_pairs));
     Test.add_func ("/vala/graph", () => works (test_graph));
+    Test.add_func ("/vala/devices", () => works (test_devices));
     Test.add_func ("/vala/inference", () => works (test_inference));
     return run ();
 }

@@ -18,6 +18,15 @@ class Inference(unittest.TestCase):
     def check(self, outputs):
         np.testing.assert_allclose(outputs["logits"].numpy(), self.expected, rtol=1e-5, atol=1e-6)
 
+    def test_devices(self):
+        devices = Ortrain.Device.list()
+        self.assertIsInstance(devices[0], Ortrain.Device)
+        self.assertEqual((devices[0].get_name(), devices[0].get_reason()), ("cpu", None))
+        self.assertGreater(devices[0].get_total_memory(), devices[0].get_available_memory())
+        self.check(Ortrain.InferenceSession(self.model, Ortrain.SessionOptions(provider="cpu")).run({"x": self.x}))
+        with self.assertRaisesRegex(GLib.Error, "There is no provider 'gpu'; there is 'cpu'"):
+            Ortrain.InferenceSession(self.model, Ortrain.SessionOptions(provider="gpu"))
+
     def test_run(self):
         session = Ortrain.InferenceSession(self.model)
         self.assertEqual((session.get_input_names(), session.get_output_names()), (["x"], ["logits"]))

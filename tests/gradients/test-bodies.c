@@ -28,6 +28,7 @@ static const OrtrainGradientCase more[] = {
   { "Im2Col", "f[2,3,5,4];i[2]{2,3};i[3]{2,18,16}", "pads=[1,1,0,1] dilations=[2,1]", 1, "org.ortrain" },
   { "GatherGrad", "f[2,2,3];i[2,2]{0,-1,1,0};i[2]{4,3}", "axis=0", 1, "org.ortrain" },
   { "Accumulate", "f[2,3]", NULL, 1, "org.ortrain" },
+  { "Copy", "f[2,3]", NULL, 1, "org.ortrain" },
   { "SplitGrad", "i[2]{2,6};_;f[2,2];_;f[2,2]", "axis=1 num_outputs=3", 1, "org.ortrain" },
   { "SplitGrad", "i[2]{5,2};i[2]{1,4};_;f[4,2]", "axis=0 num_outputs=2", 1, "org.ortrain" },
 };
