@@ -161,7 +161,7 @@ measure (const char *title, const Subject *subject)
   if (model == NULL)
     fail (error);
   const double load = lap (&start);
-  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+  g_autoptr (OrtrainCheckReport) report G_GNUC_UNUSED = ortrain_model_check (model);
   const double check = lap (&start);
   g_autoptr (OrtrainTrainingOptions) options = make_options (model, subject);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
@@ -186,9 +186,9 @@ measure (const char *title, const Subject *subject)
   if (!ortrain_training_session_export (session, path, &error))
     fail (error);
   const double export = lap (&start);
-  g_autofree char *json = ortrain_memory_plan_to_json (plan);
+  g_autofree char *json G_GNUC_UNUSED = ortrain_memory_plan_to_json (plan);
   const double json_ms = lap (&start);
-  g_autofree char *svg = ortrain_memory_plan_to_svg (plan);
+  g_autofree char *svg G_GNUC_UNUSED = ortrain_memory_plan_to_svg (plan);
   const double svg_ms = lap (&start);
   g_autofree char *text = ortrain_memory_plan_to_string (plan);
   const double text_ms = lap (&start);

@@ -382,7 +382,7 @@ count (Kind kind, guint n, guint64 *counts)
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_bytes (bytes, NULL, &error);
   g_assert_no_error (error);
   end_stage (counts, STAGE_LOAD);
-  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+  g_autoptr (OrtrainCheckReport) report G_GNUC_UNUSED = ortrain_model_check (model);
   g_assert_true (kind == KIND_ADD || ortrain_check_report_get_trainable (report));
   end_stage (counts, STAGE_CHECK);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
@@ -395,12 +395,12 @@ count (Kind kind, guint n, guint64 *counts)
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
   g_assert_no_error (error);
   end_stage (counts, STAGE_PLAN);
-  g_autoptr (OrtrainMemoryPlan) other = ortrain_training_session_plan (session, others, &error);
+  g_autoptr (OrtrainMemoryPlan) other G_GNUC_UNUSED = ortrain_training_session_plan (session, others, &error);
   g_assert_no_error (error);
   end_stage (counts, STAGE_REPLAN);
-  g_autofree char *json = ortrain_memory_plan_to_json (plan);
+  g_autofree char *json G_GNUC_UNUSED = ortrain_memory_plan_to_json (plan);
   end_stage (counts, STAGE_JSON);
-  g_autofree char *svg = ortrain_memory_plan_to_svg (plan);
+  g_autofree char *svg G_GNUC_UNUSED = ortrain_memory_plan_to_svg (plan);
   end_stage (counts, STAGE_SVG);
   g_assert_true (ortrain_training_session_export (session, path, &error));
   g_assert_no_error (error);
