@@ -55,6 +55,15 @@ ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
 }
 
 OrtrainValue *
+ortrain_graph_new_held (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
+{
+  OrtrainValue *value = ortrain_graph_new_value (self, name);
+  value->kind = ORTRAIN_VALUE_HELD;
+  ortrain_value_set_shape (value, dtype, dims, rank);
+  return value;
+}
+
+OrtrainValue *
 ortrain_graph_const_ints (OrtrainGraph *self, const gint64 *values, gsize n)
 {
   gint64 dims[1] = { (gint64) n };

@@ -21,25 +21,30 @@ typedef enum
   ORTRAIN_VALUE_COMPUTED,
   ORTRAIN_VALUE_INPUT,       /* fed by the user */
   ORTRAIN_VALUE_INITIALIZER, /* contents in `tensor` */
+  ORTRAIN_VALUE_HELD,        /* by a session, from step to step: the graph knows the type and the shape */
 } OrtrainValueKind;
 
 /* What a value is to a training session; the plan's categories come from it. */
 typedef enum
 {
   ORTRAIN_ROLE_NONE,
-  ORTRAIN_ROLE_PARAMETER,     /* trained */
-  ORTRAIN_ROLE_BUFFER,        /* changed by the forward pass: running statistics; an initializer */
-  ORTRAIN_ROLE_FROZEN,        /* an initializer that nothing changes */
-  ORTRAIN_ROLE_GRADIENT,      /* of a parameter: lands in its persistent place (`partner` is the parameter) */
-  ORTRAIN_ROLE_BUFFER_UPDATE, /* the next contents of a buffer: lands in its place (`partner` is the buffer) */
-  ORTRAIN_ROLE_TARGET,        /* an input that a loss added */
-  ORTRAIN_ROLE_LOSS,          /* the scalar that is trained */
+  ORTRAIN_ROLE_PARAMETER, /* trained */
+  ORTRAIN_ROLE_BUFFER,    /* changed by the forward pass: running statistics; an initializer */
+  ORTRAIN_ROLE_STATE,     /* of an optimizer, and the scalars of an update; held */
+  ORTRAIN_ROLE_FROZEN,    /* an initializer that nothing changes */
+  ORTRAIN_ROLE_GRADIENT,  /* of a parameter (`partner`): computed in its persistent place, where it may be added up; one
+                             that an update reads in the backward pass already needs no such place */
+  ORTRAIN_ROLE_UPDATE,    /* the next contents of a parameter, a state or a buffer (`partner`), whose place it takes */
+  ORTRAIN_ROLE_TARGET,    /* an input that a loss added */
+  ORTRAIN_ROLE_LOSS,      /* the scalar that is trained */
 } OrtrainRole;
 
 typedef enum
 {
   ORTRAIN_PHASE_FORWARD,
   ORTRAIN_PHASE_BACKWARD,
+  ORTRAIN_PHASE_UPDATE,
+  ORTRAIN_N_PHASES,
 } OrtrainPhase;
 
 typedef struct
@@ -154,6 +159,9 @@ OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before,
                                         const char *op_type, const char *name, OrtrainValue *const *inputs,
                                         guint n_inputs, guint n_outputs);
 OrtrainValue *ortrain_graph_new_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor);
+/* Of kind HELD; in none of the lists but `values`. */
+OrtrainValue *ortrain_graph_new_held (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims,
+                                      gint rank);
 OrtrainValue *ortrain_graph_new_input (OrtrainGraph *self, const char *name, OrtrainDType dtype, const OrtrainDim *dims,
                                        gint rank);
 /* 1-d int64, 0-d int64, 0-d of a floating type: constants that passes and gradient rules need */

@@ -71,6 +71,11 @@ append_attributes (GString *string, const OrtrainAttributes *attributes)
     g_string_append_c (string, '}');
 }
 
+/* By phase. */
+static const char *const phase_marks[] = { "  > ", "  < ", "  = " };
+static const char *const phase_colors[] = { "#c9ddf7", "#ffd9a8", "#c3ecc8" };
+G_STATIC_ASSERT (G_N_ELEMENTS (phase_marks) == ORTRAIN_N_PHASES && G_N_ELEMENTS (phase_colors) == ORTRAIN_N_PHASES);
+
 static char *
 describe (const OrtrainValue *value, GPtrArray *legend)
 {
@@ -105,10 +110,16 @@ ortrain_graph_to_string (OrtrainGraph *self)
       g_autofree char *text = describe (self->initializers->pdata[i], legend);
       g_string_append_printf (string, "  initializer %s\n", text);
     }
+  for (guint i = 0; i < self->values->len; i++)
+    if (((OrtrainValue *) self->values->pdata[i])->kind == ORTRAIN_VALUE_HELD)
+      {
+        g_autofree char *text = describe (self->values->pdata[i], legend);
+        g_string_append_printf (string, "  held %s\n", text);
+      }
   for (guint i = 0; i < self->nodes->len; i++)
     {
       OrtrainNode *node = self->nodes->pdata[i];
-      g_string_append (string, node->phase == ORTRAIN_PHASE_BACKWARD ? "  < " : "  > ");
+      g_string_append (string, phase_marks[node->phase]);
       for (guint k = 0; k < node->outputs->len; k++)
         {
           OrtrainValue *output = node->outputs->pdata[k];
@@ -161,7 +172,7 @@ quote (const char *text)
  * @self: a graph
  *
  * The graph in the language of Graphviz: nodes of the forward pass in blue, those of the backward pass in orange,
- * weights left out, edges labelled with shapes.
+ * those of the update in green, weights left out, edges labelled with shapes.
  *
  * Returns: (transfer full): the text
  */
@@ -182,8 +193,7 @@ ortrain_graph_to_dot (OrtrainGraph *self)
       OrtrainNode *node = self->nodes->pdata[i];
       node->mark = i;
       g_autofree char *label = quote (node->op_type);
-      g_string_append_printf (string, "  n%u [label=%s, fillcolor=\"%s\"];\n", i, label,
-                              node->phase == ORTRAIN_PHASE_BACKWARD ? "#ffd9a8" : "#c9ddf7");
+      g_string_append_printf (string, "  n%u [label=%s, fillcolor=\"%s\"];\n", i, label, phase_colors[node->phase]);
     }
   for (guint i = 0; i < self->nodes->len; i++)
     {
@@ -191,7 +201,7 @@ ortrain_graph_to_dot (OrtrainGraph *self)
       for (guint k = 0; k < node->inputs->len; k++)
         {
           OrtrainValue *value = node->inputs->pdata[k];
-          if (value == NULL || value->kind == ORTRAIN_VALUE_INITIALIZER)
+          if (value == NULL || value->kind == ORTRAIN_VALUE_INITIALIZER || value->kind == ORTRAIN_VALUE_HELD)
             continue;
           g_autofree char *shape = ortrain_dims_to_readable (value->dims, value->rank, NULL);
           g_autofree char *label = quote (shape);

@@ -3,7 +3,7 @@
 
 #include "memory/ortrain-planned-node-private.h"
 
-/* Gradients and buffer updates get their way into their persistent places, without copies where that can be. */
+/* Gradients and updates get their way into their persistent places, without copies where that can be. */
 
 typedef struct
 {
@@ -17,6 +17,5 @@ void ortrain_landing_free (gpointer landing);
 /* Adds an OrtrainLanding to `landings`. May insert nodes that copy. */
 gboolean ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *landings,
                                          GError **error);
-/* Adds to `direct` the value that is to lie where the buffer does: the update, or a copy of it that is inserted. */
-gboolean ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct,
-                                              GError **error);
+/* Adds to `direct` the value that is to lie where the old contents do: the update, or a copy of it that is inserted. */
+gboolean ortrain_planning_land_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error);

@@ -12,12 +12,16 @@ insert_accumulate (OrtrainPlanning *self, OrtrainValue *from, const OrtrainNode 
   OrtrainGraph *graph = self->graph;
   OrtrainNode *before = ortrain_graph_next_node (graph, after);
   if (before != NULL && before->phase < phase)
-    before = self->first_backward;
+    {
+      before = NULL;
+      for (guint p = phase; p < ORTRAIN_N_PHASES && before == NULL; p++)
+        before = self->first[p];
+    }
   OrtrainNode *node = ortrain_graph_insert_node (graph, before, ORTRAIN_DOMAIN, "Accumulate", "", &from, 1, 1);
   OrtrainValue *to = ortrain_node_output (node, 0);
   node->phase = phase;
-  if (before == self->first_backward && phase == ORTRAIN_PHASE_BACKWARD)
-    self->first_backward = node;
+  if (before == self->first[phase] || self->first[phase] == NULL)
+    self->first[phase] = node;
   if (!ortrain_ops_infer_node (node, error))
     return NULL;
   to->layout = from->layout;
@@ -43,6 +47,22 @@ typedef struct
   guint next; /* term */
 } Frame;
 
+/* What reads a gradient where it ends: it waits for all that is added up there. */
+static gboolean
+reads_in_place (const OrtrainNode *node)
+{
+  return ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES);
+}
+
+static gboolean
+is_read_elsewhere (const OrtrainValue *gradient)
+{
+  for (guint u = 0; u < gradient->uses.n; u++)
+    if (!reads_in_place (gradient->uses.items[u].node))
+      return TRUE;
+  return FALSE;
+}
+
 /* Behind views, the node that makes the value, if the value may be built in place, being read by nobody but the chain
  * that leads to the gradient; or NULL. */
 static OrtrainNode *
@@ -51,8 +71,8 @@ find_maker (OrtrainPlanning *self, const OrtrainValue *value, gboolean top)
   for (;; top = FALSE)
     {
       OrtrainNode *node = value->producer;
-      if (node == NULL || ortrain_planning_is_fixed (value) || value->uses.n != (top ? 0 : 1) ||
-          (!top && value->is_output))
+      if (node == NULL || ortrain_planning_is_fixed (value) ||
+          (top ? is_read_elsewhere (value) : value->uses.n != 1 || value->is_output))
         return NULL;
       const OrtrainFate fate = ortrain_planning_node (self, node)->fate;
       if (fate == ORTRAIN_FATE_RUNS)
@@ -147,7 +167,7 @@ ortrain_landing_free (gpointer data)
   g_free (landing);
 }
 
-/* The new value takes over name, role and place among the outputs. */
+/* The new value takes over name, role, the readers that wait for it, and the place among the outputs. */
 static void
 take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
 {
@@ -160,6 +180,12 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
   from->partner = NULL;
   if (from->is_output)
     ortrain_graph_replace_output (graph, from, to);
+  for (guint u = from->uses.n; u-- > 0;)
+    {
+      const OrtrainUse use = from->uses.items[u];
+      if (reads_in_place (use.node) && use.node != to->producer)
+        ortrain_node_set_input (use.node, use.index, to);
+    }
 }
 
 gboolean
@@ -192,23 +218,23 @@ ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, G
   return TRUE;
 }
 
-/* The next contents of a buffer go straight to its place if their kernel runs after all other readers of the old ones,
- * and may write over what it reads; else a copy does it, after the last of them. */
+/* The next contents of a parameter, a state or a buffer go straight to its place if their kernel runs after all other
+ * readers of the old ones, and may write over what it reads; else a copy does it, after the last of them. */
 gboolean
-ortrain_planning_land_buffer_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error)
+ortrain_planning_land_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error)
 {
-  OrtrainValue *buffer = update->partner;
+  OrtrainValue *place = update->partner;
   OrtrainNode *maker = update->producer;
   const OrtrainNode *last = maker; /* of what has to run before */
   OrtrainPhase phase = maker != NULL ? maker->phase : ORTRAIN_PHASE_FORWARD;
   gboolean possible = maker != NULL && !ortrain_planning_is_fixed (update) &&
                       ortrain_planning_node (self, maker)->fate == ORTRAIN_FATE_RUNS &&
-                      ortrain_planning_same_form (update, buffer);
+                      ortrain_planning_same_form (update, place);
   const gint32 maker_position = maker != NULL ? ortrain_planning_node (self, maker)->position : 0;
 
-  g_autoptr (GPtrArray) readers = g_ptr_array_new (); /* of the buffer, through views too */
+  g_autoptr (GPtrArray) readers = g_ptr_array_new (); /* of the place, through views too */
   g_autoptr (GPtrArray) aliases = g_ptr_array_new ();
-  g_ptr_array_add (aliases, buffer);
+  g_ptr_array_add (aliases, place);
   for (guint a = 0; a < aliases->len; a++)
     {
       const OrtrainValue *alias = aliases->pdata[a];

@@ -3,12 +3,15 @@
 
 #include <glib.h>
 
+#define ORTRAIN_ORDER_MAX_PHASES 3
+
 /* The order of execution as a problem of its own: tasks that make and read blocks of memory. Tasks are numbered in a
- * valid order, in which all tasks of the first phase stand before those of the second. */
+ * valid order, in which all tasks of a phase stand before those of the next. */
 typedef struct
 {
   gsize workspace;
   guint phase;
+  gboolean prompt;    /* runs as soon as it can, whatever the given order says */
   GArray *successors; /* of guint32, may hold one twice; or NULL */
   GArray *makes;      /* of guint32: blocks that exist from here on; or NULL */
   GArray *reads;      /* of guint32, each once; or NULL */
@@ -35,7 +38,8 @@ void ortrain_order_problem_add_edge (OrtrainOrderProblem *self, guint from, guin
 void ortrain_order_problem_add_make (OrtrainOrderProblem *self, guint task, guint block);
 void ortrain_order_problem_add_read (OrtrainOrderProblem *self, guint task, guint block);
 
-/* order: [n_tasks], filled with the best order found: the given one unless another has a lower peak. Deterministic. */
+/* order: [n_tasks], filled with the best order found: the given one, with prompt tasks moved up, unless another has a
+ * lower peak. Deterministic. */
 gsize ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainOrderProblem, ortrain_order_problem_free)

@@ -163,12 +163,12 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
   g_autofree guint32 *waits = g_new0 (guint32, n + 1);
   g_autofree guint32 *ready = g_new (guint32, n + 1);
   guint n_ready = 0, done = 0, phase = 0;
-  guint phase_left[2] = { 0, 0 };
+  guint phase_left[ORTRAIN_ORDER_MAX_PHASES] = { 0 };
   Walk walk;
 
   for (guint t = 0; t < n; t++)
     {
-      phase_left[MIN (self->tasks[t].phase, 1)]++;
+      phase_left[self->tasks[t].phase]++;
       for (guint i = 0; self->tasks[t].successors != NULL && i < self->tasks[t].successors->len; i++)
         waits[g_array_index (self->tasks[t].successors, guint32, i)]++;
     }
@@ -179,8 +179,8 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
   walk_init (&walk, self);
   while (done < n && *work < WORK_LIMIT)
     {
-      if (phase == 0 && phase_left[0] == 0)
-        phase = 1;
+      while (phase + 1 < ORTRAIN_ORDER_MAX_PHASES && phase_left[phase] == 0)
+        phase++;
       guint best = G_MAXUINT;
       gint64 best_net = 0;
       guint64 looked_at = n_ready;
@@ -209,7 +209,7 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
       memmove (ready + best, ready + best + 1, (n_ready - best - 1) * sizeof (guint32));
       n_ready--;
       order[done++] = task;
-      phase_left[MIN (self->tasks[task].phase, 1)]--;
+      phase_left[self->tasks[task].phase]--;
       walk_run (&walk, task);
       for (guint i = 0; self->tasks[task].successors != NULL && i < self->tasks[task].successors->len; i++)
         {
@@ -229,14 +229,47 @@ schedule (const OrtrainOrderProblem *self, Style style, guint64 *work, guint32 *
   return done == n;
 }
 
+/* The given order, but for prompt tasks, which follow the last task that they wait for, in their own phase. */
+static void
+run_promptly (const OrtrainOrderProblem *self, guint32 *order)
+{
+  const guint n = self->n_tasks;
+  g_autofree guint32 *waits = g_new0 (guint32, n + 1);
+  g_autofree gboolean *has_run = g_new0 (gboolean, n + 1);
+  g_autoptr (GArray) next = g_array_new (FALSE, FALSE, sizeof (guint32));
+  guint done = 0;
+  for (guint t = 0; t < n; t++)
+    for (guint i = 0; self->tasks[t].successors != NULL && i < self->tasks[t].successors->len; i++)
+      waits[g_array_index (self->tasks[t].successors, guint32, i)]++;
+  for (guint32 t = 0; t < n; t++)
+    {
+      if (!has_run[t])
+        g_array_append_val (next, t);
+      while (next->len > 0)
+        {
+          const guint32 task = g_array_index (next, guint32, next->len - 1);
+          const GArray *successors = self->tasks[task].successors;
+          g_array_set_size (next, next->len - 1);
+          has_run[task] = TRUE;
+          order[done++] = task;
+          for (guint i = 0; successors != NULL && i < successors->len; i++)
+            {
+              const guint32 after = g_array_index (successors, guint32, i);
+              if (--waits[after] == 0 && self->tasks[after].prompt &&
+                  self->tasks[after].phase == self->tasks[task].phase)
+                g_array_append_val (next, after);
+            }
+        }
+    }
+}
+
 gsize
 ortrain_order_problem_solve (const OrtrainOrderProblem *self, guint32 *order)
 {
   static const Style styles[] = { STYLE_EAGER, STYLE_LIGHTEST };
   g_autofree guint32 *trial = g_new (guint32, self->n_tasks + 1);
   guint64 work = 0;
-  for (guint i = 0; i < self->n_tasks; i++)
-    order[i] = i;
+  run_promptly (self, order);
   gsize best = measure (self, order);
   for (guint k = 0; k < G_N_ELEMENTS (styles); k++)
     {

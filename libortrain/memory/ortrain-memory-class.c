@@ -23,6 +23,8 @@ ortrain_planning_make_classes (OrtrainPlanning *self)
         self->region[i] = ORTRAIN_REGION_INPUT;
       else if (value->role == ORTRAIN_ROLE_PARAMETER && value->kind != ORTRAIN_VALUE_COMPUTED)
         self->region[i] = ORTRAIN_REGION_PARAMETER;
+      else if (value->kind == ORTRAIN_VALUE_HELD)
+        self->region[i] = ORTRAIN_REGION_STATE;
       else if (value->role == ORTRAIN_ROLE_BUFFER && value->kind != ORTRAIN_VALUE_COMPUTED)
         self->region[i] = ORTRAIN_REGION_BUFFER;
       else if (value->tensor != NULL)

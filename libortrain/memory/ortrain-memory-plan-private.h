@@ -18,7 +18,7 @@ struct _OrtrainMemoryPlan
   guint64 *inplace; /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
   guint32 *rows;    /* value->id → row, G_MAXUINT32 when it has none */
   guint n_rows;
-  guint first_backward;
+  guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
 
   gsize arena_bytes, lower_bound_bytes;
   gsize alignment;

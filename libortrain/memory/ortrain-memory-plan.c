@@ -151,6 +151,8 @@ region_nick (OrtrainRegion region)
       return "parameter";
     case ORTRAIN_REGION_GRADIENT:
       return "gradient";
+    case ORTRAIN_REGION_STATE:
+      return "state";
     case ORTRAIN_REGION_BUFFER:
       return "buffer";
     case ORTRAIN_REGION_CONSTANT:
@@ -322,6 +324,12 @@ guint
 ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self)
 {
   return self->first_backward;
+}
+
+guint
+ortrain_memory_plan_get_first_update_step (OrtrainMemoryPlan *self)
+{
+  return self->first_update;
 }
 
 OrtrainGraph *
@@ -499,6 +507,9 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
   return G_LIST_MODEL (self->blocks);
 }
 
+static const char *const phase_names[] = { "forward", "backward", "update" };
+G_STATIC_ASSERT (G_N_ELEMENTS (phase_names) == ORTRAIN_N_PHASES);
+
 static int
 compare_bytes (gconstpointer a, gconstpointer b, gpointer data)
 {
@@ -568,8 +579,7 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
   if (self->steps != NULL)
     {
       g_autofree char *node = ortrain_node_describe (self->steps[peak].node);
-      g_string_append_printf (text, ", %s, %s", node,
-                              self->steps[peak].phase == ORTRAIN_PHASE_BACKWARD ? "backward" : "forward");
+      g_string_append_printf (text, ", %s, %s", node, phase_names[self->steps[peak].phase]);
     }
   g_string_append (text, ": ");
   append_bytes (text, most);

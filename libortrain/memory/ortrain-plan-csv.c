@@ -109,7 +109,7 @@ ortrain_memory_plan_new_from_csv (const char *path, GError **error)
       if (*lines[i] != '\0' && !read_buffer (self, path, i + 1, lines[i], columns, error))
         return NULL;
     }
-  self->first_backward = self->n_steps;
+  self->first_backward = self->first_update = self->n_steps;
 
   g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, self->n_values + 1);
   for (guint i = 0; i < self->n_values; i++)

@@ -23,8 +23,8 @@ add_bytes (JsonBuilder *builder, const char *name, guint64 bytes)
  * @self: a plan
  *
  * The plan as a JSON object with the members `arena_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
- * `n_steps`, `first_backward_step`, `persistent` (bytes by category), `blocks` (a list of objects with `name`,
- * `category`, `offset`, `bytes`, `first` and `last`: the blocks of the arena) and `recompute`.
+ * `n_steps`, `first_backward_step`, `first_update_step`, `persistent` (bytes by category), `blocks` (a list of objects
+ * with `name`, `category`, `offset`, `bytes`, `first` and `last`: the blocks of the arena) and `recompute`.
  *
  * Returns: (transfer full): JSON text
  */
@@ -41,6 +41,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   add_bytes (builder, "peak_bytes", ortrain_memory_plan_get_peak_bytes (self));
   add_bytes (builder, "n_steps", self->n_steps);
   add_bytes (builder, "first_backward_step", self->first_backward);
+  add_bytes (builder, "first_update_step", self->first_update);
   json_builder_set_member_name (builder, "persistent");
   json_builder_begin_object (builder);
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)

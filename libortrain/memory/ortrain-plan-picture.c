@@ -309,6 +309,13 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
       append_text (text, x - 6, TOP - 22, "end", "", "forward");
       append_text (text, x + 6, TOP - 22, "start", "", "backward");
     }
+  if (self->first_update > self->first_backward && self->first_update < self->n_steps)
+    {
+      double x = LEFT + self->first_update * per_step;
+      append_line (text, x, TOP - 14, x, TOP + HEIGHT,
+                   "stroke=\"#1e1e1e\" stroke-width=\"1\" stroke-dasharray=\"6 4\"");
+      append_text (text, x + 6, TOP - 22, "start", "", "update");
+    }
   append_line (text, LEFT, TOP + HEIGHT, LEFT + WIDTH, TOP + HEIGHT, "stroke=\"#77767b\" stroke-width=\"1\"");
   append_legend (text, self);
   g_string_append (text, "</svg>\n");

@@ -10,6 +10,8 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *row, g
       return ORTRAIN_CATEGORY_PARAMETER;
     case ORTRAIN_REGION_GRADIENT:
       return ORTRAIN_CATEGORY_GRADIENT;
+    case ORTRAIN_REGION_STATE:
+      return ORTRAIN_CATEGORY_STATE;
     case ORTRAIN_REGION_BUFFER:
       return ORTRAIN_CATEGORY_BUFFER;
     case ORTRAIN_REGION_CONSTANT:
@@ -23,6 +25,8 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *row, g
     }
   if (row->last >= n_steps)
     return ORTRAIN_CATEGORY_OUTPUT;
+  if (row->value->role == ORTRAIN_ROLE_GRADIENT)
+    return ORTRAIN_CATEGORY_GRADIENT;
   return row->first < first_backward && row->last >= first_backward ? ORTRAIN_CATEGORY_ACTIVATION
                                                                     : ORTRAIN_CATEGORY_TEMPORARY;
 }
@@ -66,7 +70,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
   plan->steps = g_new0 (OrtrainPlanStep, n_steps + 1);
   plan->operands = g_new (guint32, n_operands + 1);
   plan->inplace = g_new0 (guint64, n_operands + 1);
-  plan->first_backward = n_steps;
+  plan->first_backward = plan->first_update = n_steps;
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
@@ -78,8 +82,8 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->node = node;
       step->kernel = info->kernel;
       step->first_operand = plan->n_operands;
-      step->n_inputs = (guint16) node->inputs->len;
-      step->n_outputs = (guint16) node->outputs->len;
+      step->n_inputs = node->inputs->len;
+      step->n_outputs = node->outputs->len;
       step->workspace = ORTRAIN_NO_ROW;
       step->phase = node->phase;
       step->recomputes = node->recomputes != NULL ? ortrain_planning_node (self, node->recomputes)->position : -1;
@@ -88,8 +92,10 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->constants = info->constants;
       step->flops = info->flops;
       step->bytes_moved = info->bytes_moved;
-      if (node->phase == ORTRAIN_PHASE_BACKWARD && plan->first_backward == n_steps)
-        plan->first_backward = (guint) s;
+      if (node->phase >= ORTRAIN_PHASE_BACKWARD)
+        plan->first_backward = MIN (plan->first_backward, (guint) s);
+      if (node->phase >= ORTRAIN_PHASE_UPDATE)
+        plan->first_update = MIN (plan->first_update, (guint) s);
       for (guint i = 0; i < node->inputs->len; i++)
         {
           const OrtrainValue *input = node->inputs->pdata[i];
@@ -181,7 +187,8 @@ ortrain_planning_pack (OrtrainPlanning *self, GError **error)
       if (row->root != i)
         continue;
       if (row->region == ORTRAIN_REGION_PARAMETER || row->region == ORTRAIN_REGION_GRADIENT ||
-          row->region == ORTRAIN_REGION_BUFFER || row->region == ORTRAIN_REGION_CONSTANT)
+          row->region == ORTRAIN_REGION_STATE || row->region == ORTRAIN_REGION_BUFFER ||
+          row->region == ORTRAIN_REGION_CONSTANT)
         plan->persistent[row->category] += row->bytes;
     }
   return TRUE;

@@ -128,7 +128,7 @@ static gboolean
 check_steps (Verifier *self, GError **error)
 {
   guint next_operand = 0;
-  guint first_backward = self->n_steps;
+  guint first[ORTRAIN_N_PHASES] = { 0, self->n_steps, self->n_steps };
   for (guint s = 0; s < self->n_steps; s++)
     {
       const OrtrainPlanStep *step = &self->steps[s];
@@ -159,14 +159,17 @@ check_steps (Verifier *self, GError **error)
         return refuse (error, "step %u (%s) has no proper workspace", s, ortrain_text_show (node->name));
       if (step->phase != node->phase || (s > 0 && step->phase < self->steps[s - 1].phase))
         return refuse (error, "step %u (%s) is in the wrong phase", s, ortrain_text_show (node->name));
-      if (step->phase == ORTRAIN_PHASE_BACKWARD && first_backward == self->n_steps)
-        first_backward = s;
+      for (guint phase = 1; phase <= step->phase; phase++)
+        first[phase] = MIN (first[phase], s);
       if ((step->accumulates & step->lands) != 0)
         return refuse (error, "step %u (%s) both begins and goes on with a sum", s, ortrain_text_show (node->name));
     }
-  if (first_backward != ortrain_memory_plan_get_first_backward_step (self->plan))
-    return refuse (error, "the backward pass begins at step %u, the plan says %u", first_backward,
+  if (first[ORTRAIN_PHASE_BACKWARD] != ortrain_memory_plan_get_first_backward_step (self->plan))
+    return refuse (error, "the backward pass begins at step %u, the plan says %u", first[ORTRAIN_PHASE_BACKWARD],
                    ortrain_memory_plan_get_first_backward_step (self->plan));
+  if (first[ORTRAIN_PHASE_UPDATE] != ortrain_memory_plan_get_first_update_step (self->plan))
+    return refuse (error, "the update begins at step %u, the plan says %u", first[ORTRAIN_PHASE_UPDATE],
+                   ortrain_memory_plan_get_first_update_step (self->plan));
   return TRUE;
 }
 
@@ -297,12 +300,18 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
         return refuse (error, "step %u (%s) accumulates into the gradient '%s', which has begun", s,
                        ortrain_text_show (step->node->name), ortrain_text_show (value->name));
       break;
+    case ORTRAIN_REGION_PARAMETER:
+    case ORTRAIN_REGION_STATE:
     case ORTRAIN_REGION_BUFFER:
       if (adds || lands)
-        return refuse (error, "step %u (%s) adds to the buffer '%s'", s, ortrain_text_show (step->node->name),
+        return refuse (error, "step %u (%s) adds to '%s'", s, ortrain_text_show (step->node->name),
                        ortrain_text_show (value->name));
+      if (value->value == NULL || value->value->role != ORTRAIN_ROLE_UPDATE || value->value->partner == NULL ||
+          ortrain_memory_plan_find_row (self->plan, value->value->partner) != root)
+        return refuse (error, "step %u (%s) writes '%s' over '%s', which it is no update of", s,
+                       ortrain_text_show (step->node->name), ortrain_text_show (value->name),
+                       ortrain_text_show (self->values[root].name));
       break;
-    case ORTRAIN_REGION_PARAMETER:
     case ORTRAIN_REGION_CONSTANT:
     case ORTRAIN_REGION_INPUT:
       return refuse (error, "step %u (%s) writes to '%s', which is not to be changed", s,
@@ -330,6 +339,13 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
       if (self->values[inputs[i]].bytes > 0 &&
           !same_content (&self->meaning[inputs[i]], &self->content[self->values[inputs[i]].root]))
         return refuse (error, "step %u (%s) reads '%s', which is not there at that time", s,
+                       ortrain_text_show (step->node->name), ortrain_text_show (self->values[inputs[i]].name));
+      /* between the backward pass and the update others may use the arena */
+      if (step->phase == ORTRAIN_PHASE_UPDATE && self->values[inputs[i]].region == ORTRAIN_REGION_ARENA &&
+          self->values[inputs[i]].bytes > 0 &&
+          self->values[self->values[inputs[i]].root].first <
+              (gint32) ortrain_memory_plan_get_first_update_step (self->plan))
+        return refuse (error, "step %u (%s) of the update reads '%s', which the backward pass left in the arena", s,
                        ortrain_text_show (step->node->name), ortrain_text_show (self->values[inputs[i]].name));
       if (step->workspace != NONE && touch (self, inputs[i], step->workspace))
         return refuse (error, "the workspace of step %u (%s) lies on its input '%s'", s,
@@ -382,7 +398,7 @@ check_end (Verifier *self, GError **error)
         return refuse (error, "the output '%s' is not there at the end", ortrain_text_show (output->name));
       if (output->role == ORTRAIN_ROLE_GRADIENT && value->region != ORTRAIN_REGION_GRADIENT)
         return refuse (error, "the gradient '%s' does not end in its place", ortrain_text_show (output->name));
-      if (output->role == ORTRAIN_ROLE_BUFFER_UPDATE && output->partner != NULL &&
+      if (output->role == ORTRAIN_ROLE_UPDATE && output->partner != NULL &&
           value->root != ortrain_memory_plan_find_row (self->plan, output->partner))
         return refuse (error, "'%s' does not end in the place of '%s'", ortrain_text_show (output->name),
                        ortrain_text_show (output->partner->name));

@@ -47,10 +47,10 @@ typedef struct
   OrtrainGraph *graph;
   const OrtrainPlanRequest *request;
   OrtrainMemoryPlan *plan;
-  GPtrArray *infos;            /* of OrtrainPlannedNode, at node->mark */
-  GArray *edges;               /* of OrtrainOrderEdge: orders that no value enforces */
-  OrtrainNode *first_backward; /* before the order is chosen; NULL if there is none */
-  guint n;                     /* of values */
+  GPtrArray *infos;                     /* of OrtrainPlannedNode, at node->mark */
+  GArray *edges;                        /* of OrtrainOrderEdge: orders that no value enforces */
+  OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL if there is none */
+  guint n;                              /* of values */
 
   /* Classes of values that share memory, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */

@@ -11,6 +11,7 @@ typedef enum
   ORTRAIN_REGION_ARENA,     /* offset in the step arena */
   ORTRAIN_REGION_PARAMETER, /* persistent, owned by the session: found by the graph value's name */
   ORTRAIN_REGION_GRADIENT,
+  ORTRAIN_REGION_STATE,
   ORTRAIN_REGION_BUFFER,
   ORTRAIN_REGION_CONSTANT, /* contents of graph value->tensor: mapped weights, folded constants */
   ORTRAIN_REGION_INPUT,    /* fed: address bound before a run */
@@ -52,12 +53,12 @@ typedef struct
   OrtrainNode *node;
   const OrtrainKernel *kernel;
   guint32 first_operand; /* in plan->operands: inputs, then outputs; G_MAXUINT32 for an absent operand */
-  guint16 n_inputs, n_outputs;
+  guint32 n_inputs, n_outputs;
   guint32 workspace; /* row of its workspace, or G_MAXUINT32 */
   OrtrainPhase phase;
   gint32 recomputes;   /* step it runs again, or -1 */
   guint64 accumulates; /* bit k: output k is added to what is there in any case */
-  guint64 lands;       /* bit k: output k is a gradient in its persistent place: added when the frame says so */
+  guint64 lands;       /* bit k: output k is a gradient in its persistent place: added when the step block says so */
   gconstpointer constants;
   double flops, bytes_moved;
 } OrtrainPlanStep;
@@ -78,6 +79,7 @@ const guint32 *ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint
 /* Beside the operands: for an output, the inputs that its kernel allows it to be written over. */
 const guint64 *ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);
+guint ortrain_memory_plan_get_first_update_step (OrtrainMemoryPlan *self);
 OrtrainGraph *ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self);
 gsize ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step); /* of the arena, before `step` runs */
 /* Bytes of the arena that the steps before `step` have needed so far: its end if all have run. A report's max_allocated

@@ -3,12 +3,15 @@
 #include "memory/ortrain-liveness-private.h"
 #include "memory/ortrain-memory-class-private.h"
 #include "memory/ortrain-plan-tables-private.h"
+#include "ops/ortrain-op-private.h"
 
 #include <string.h>
 
-/* From a graph with numbers for shapes to a plan, in this order: kernels answer for every node; gradients and buffer
- * updates get their way into their persistent places; the order is chosen; values that may share memory are put into
+/* From a graph with numbers for shapes to a plan, in this order: kernels answer for every node; gradients and updates
+ * get their way into their persistent places; the order is chosen; values that may share memory are put into
  * one class (views, accumulation, in-place); classes are packed. */
+
+G_STATIC_ASSERT (ORTRAIN_N_PHASES <= ORTRAIN_ORDER_MAX_PHASES);
 
 static void
 choose_order (OrtrainPlanning *self)
@@ -30,6 +33,7 @@ choose_order (OrtrainPlanning *self)
       OrtrainNode *node = nodes->pdata[t];
       OrtrainPlannedNode *info = ortrain_planning_node (self, node);
       problem->tasks[t].phase = node->phase;
+      problem->tasks[t].prompt = ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES);
       problem->tasks[t].workspace = info->workspace;
       for (guint i = 0; i < node->inputs->len; i++)
         {
@@ -65,13 +69,13 @@ choose_order (OrtrainPlanning *self)
     }
 }
 
-/* Forward before backward, each in the order it had. */
+/* Forward, backward, update, each in the order it had. */
 static gboolean
 separate_phases (OrtrainGraph *graph, GError **error)
 {
   g_autofree gpointer *sorted = g_new (gpointer, graph->nodes->len + 1);
   guint n = 0;
-  for (guint phase = ORTRAIN_PHASE_FORWARD; phase <= ORTRAIN_PHASE_BACKWARD; phase++)
+  for (guint phase = 0; phase < ORTRAIN_N_PHASES; phase++)
     for (guint t = 0; t < graph->nodes->len; t++)
       {
         OrtrainNode *node = graph->nodes->pdata[t];
@@ -82,13 +86,33 @@ separate_phases (OrtrainGraph *graph, GError **error)
             const OrtrainValue *input = node->inputs->pdata[i];
             if (input != NULL && input->producer != NULL && input->producer->phase > node->phase)
               return ortrain_planning_fail (error, ORTRAIN_PLAN_ERROR_INVALID, node,
-                                            "a node of the forward pass needs the backward pass");
+                                            "it needs what a later phase computes");
           }
         sorted[n++] = node;
       }
   for (guint i = 0; i < n; i++)
     graph->nodes->pdata[i] = sorted[i];
   return TRUE;
+}
+
+/* A gradient that an update reads in the backward pass already is gone behind it. */
+static void
+release_gradients (OrtrainGraph *graph)
+{
+  g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
+  for (guint i = 0; i < outputs->len; i++)
+    {
+      OrtrainValue *gradient = outputs->pdata[i];
+      for (guint u = 0; u < gradient->uses.n && gradient->role == ORTRAIN_ROLE_GRADIENT; u++)
+        {
+          const OrtrainNode *node = gradient->uses.items[u].node;
+          if (node->phase == ORTRAIN_PHASE_BACKWARD && ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES))
+            {
+              ortrain_graph_mark_output (graph, gradient, FALSE);
+              break;
+            }
+        }
+    }
 }
 
 static gboolean
@@ -103,14 +127,15 @@ plan_graph (OrtrainPlanning *self, GError **error)
       if (!ortrain_planning_prepare_node (self, node, error))
         return FALSE;
       ortrain_planning_node (self, node)->position = (gint32) t;
-      if (self->first_backward == NULL && node->phase == ORTRAIN_PHASE_BACKWARD)
-        self->first_backward = node;
+      if (self->first[node->phase] == NULL)
+        self->first[node->phase] = node;
     }
 
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   g_autoptr (GPtrArray) landings = g_ptr_array_new_with_free_func (ortrain_landing_free);
   g_autoptr (GPtrArray) updates = g_ptr_array_new ();
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
+  release_gradients (graph);
   for (guint i = 0; i < outputs->len; i++)
     if (((OrtrainValue *) outputs->pdata[i])->role == ORTRAIN_ROLE_GRADIENT &&
         !ortrain_planning_land_gradient (self, outputs->pdata[i], landings, error))
@@ -118,8 +143,8 @@ plan_graph (OrtrainPlanning *self, GError **error)
   for (guint i = 0; i < outputs->len; i++)
     {
       OrtrainValue *update = outputs->pdata[i];
-      if (update->role == ORTRAIN_ROLE_BUFFER_UPDATE && update->partner != NULL &&
-          !ortrain_planning_land_buffer_update (self, update, updates, error))
+      if (update->role == ORTRAIN_ROLE_UPDATE && update->partner != NULL &&
+          !ortrain_planning_land_update (self, update, updates, error))
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
@@ -128,7 +153,8 @@ plan_graph (OrtrainPlanning *self, GError **error)
   for (guint i = 0; i < landings->len; i++)
     {
       const OrtrainLanding *landing = landings->pdata[i];
-      self->region[landing->gradient->id] = ORTRAIN_REGION_GRADIENT;
+      if (landing->gradient->is_output)
+        self->region[landing->gradient->id] = ORTRAIN_REGION_GRADIENT;
       for (guint k = 0; k < landing->values->len; k++)
         ortrain_planning_join (self, landing->values->pdata[k], landing->gradient);
     }
@@ -144,7 +170,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
   choose_order (self);
   ortrain_planning_measure_classes (self);
 
-  /* Of several contributions to a gradient the first to run lands, the others are added to it. */
+  /* Of several contributions to a gradient the first to run begins it, the others are added to it. */
   for (guint i = 0; i < landings->len; i++)
     {
       const OrtrainLanding *landing = landings->pdata[i];
@@ -159,7 +185,8 @@ plan_graph (OrtrainPlanning *self, GError **error)
         }
       OrtrainPlannedNode *info = ortrain_planning_node (self, first->producer);
       info->accumulates &= ~((guint64) 1 << first->output_index);
-      info->lands |= (guint64) 1 << first->output_index;
+      if (landing->gradient->is_output)
+        info->lands |= (guint64) 1 << first->output_index;
     }
   for (guint t = 0; t < graph->nodes->len; t++)
     if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)

@@ -225,10 +225,13 @@ write_graph (Writer *self, OrtrainGraph *graph, gboolean outermost)
       const OrtrainValue *value = graph->initializers->pdata[i];
       proto->initializer[i] = write_tensor (self, value->name, value->tensor);
     }
-  proto->n_input = graph->inputs->len;
-  proto->input = NEW_ARRAY (self, Ortrain__Ox__ValueInfoProto *, proto->n_input);
-  for (gsize i = 0; i < proto->n_input; i++)
-    proto->input[i] = write_value (self, graph->inputs->pdata[i]);
+  proto->input = NEW_ARRAY (self, Ortrain__Ox__ValueInfoProto *, graph->values->len);
+  for (guint i = 0; i < graph->inputs->len; i++)
+    proto->input[proto->n_input++] = write_value (self, graph->inputs->pdata[i]);
+  /* for whoever runs the file, what a session holds is fed */
+  for (guint i = 0; i < graph->values->len; i++)
+    if (((OrtrainValue *) graph->values->pdata[i])->kind == ORTRAIN_VALUE_HELD)
+      proto->input[proto->n_input++] = write_value (self, graph->values->pdata[i]);
   proto->n_output = graph->outputs->len;
   proto->output = NEW_ARRAY (self, Ortrain__Ox__ValueInfoProto *, proto->n_output);
   for (gsize i = 0; i < proto->n_output; i++)

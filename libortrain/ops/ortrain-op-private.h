@@ -37,6 +37,8 @@ typedef enum
   ORTRAIN_OP_SUM = 1 << 11,          /* output 0 is the sum of all inputs */
   ORTRAIN_OP_CONTRACTS = 1 << 12,    /* sums products up: its kernels may add onto what the output holds */
   ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is made: it needs no kernel */
+  ORTRAIN_OP_UPDATES = 1 << 14,      /* reads gradients in their places, behind all that is added to them; may run as
+                                        soon as nothing else reads what its outputs replace */
 } OrtrainOpFlags;
 
 /* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a kind. */

@@ -16,6 +16,8 @@ typedef struct
 } OrtrainOptimizerDescription;
 
 void ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescription *description);
+/* Of the states of a parameter: numbers of 16 bits would lose what is added up. */
+OrtrainDType ortrain_optimizer_get_state_dtype (OrtrainDType parameter);
 /* The last group that a parameter belongs to, or NULL. transfer none */
 OrtrainParameterGroup *ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name);
 /* Changes whenever groups are added. */

@@ -230,3 +230,9 @@ ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescription 
   if (klass->describe != NULL)
     klass->describe (self, description);
 }
+
+OrtrainDType
+ortrain_optimizer_get_state_dtype (OrtrainDType parameter)
+{
+  return parameter == ORTRAIN_DTYPE_FLOAT64 ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32;
+}

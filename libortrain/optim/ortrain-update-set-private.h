@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "optim/ortrain-optimizer.h"
-#include "provider/ortrain-provider-private.h"
+#include "optim/ortrain-optimizer-private.h"
 
-/* The parameters of one session as an optimizer moves them: where they, their gradients and their state are, cut into
- * spans once. The memory belongs to the session. Nothing is allocated by norm and run, unless groups were added or the
- * optimizer is not one of the library's. */
+/* The parameters of one session as an optimizer moves them: the states that each of them has, and the scalars of an
+ * update. The library's own optimizers move them by nodes of the training graph. Optimizers of users are called here,
+ * once for each parameter, with tensors over memory that the host reads. Nothing is allocated from step to step, unless
+ * groups were added or the optimizer is a user's. */
 typedef struct _OrtrainUpdateSet OrtrainUpdateSet;
 
 typedef struct
@@ -17,8 +17,8 @@ typedef struct
   guint rank;
 } OrtrainUpdateParameter;
 
-OrtrainUpdateSet *ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainProvider *provider,
-                                          const OrtrainUpdateParameter *parameters, guint n_parameters, GError **error);
+OrtrainUpdateSet *ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainUpdateParameter *parameters,
+                                          guint n_parameters, GError **error);
 void ortrain_update_set_free (OrtrainUpdateSet *self);
 
 OrtrainOptimizer *ortrain_update_set_get_optimizer (OrtrainUpdateSet *self); /* transfer none */
@@ -27,24 +27,22 @@ gboolean ortrain_update_set_is_custom (OrtrainUpdateSet *self);
 guint ortrain_update_set_get_n_states (OrtrainUpdateSet *self);
 const char *ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state); /* "exp_avg" */
 gsize ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter);
+OrtrainDType ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter);
+double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self, guint state); /* of all its elements */
 
-/* Tells the addresses of parameter i; states: [n_states]. All parameters must be placed before norm or run. */
+/* The scalars of the next update (provider/ortrain-update-private.h), as the optimizer's properties are now. step counts
+ * from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the states are not
+ * there for. */
+const double *ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor,
+                                               double gradient_scale, double max_norm, GError **error);
+gsize ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self);
+/* As filled in last. */
+double ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter);
+
+/* For a custom optimizer: where parameter i is; states: [n_states]. */
 gboolean ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpointer address, gpointer gradient,
                                    gpointer const *states, GError **error);
-/* Fills the states of all parameters with what they start with. */
-void ortrain_update_set_reset_states (OrtrainUpdateSet *self);
-
-/* The Euclidean norm of all gradients together. Not finite when any gradient is not. */
-double ortrain_update_set_norm (OrtrainUpdateSet *self, const OrtrainKernelContext *context);
-
-/* Moves all parameters. step counts from 1; factor: of the schedule, on the learning rate. Checked before anything is
- * changed, for the library's own optimizers. */
-gboolean ortrain_update_set_run (OrtrainUpdateSet *self, const OrtrainKernelContext *context, guint64 step,
-                                 double factor, double gradient_scale, GError **error);
-
-/* After a run of one of the library's own optimizers: the first parameter with numbers that are not finite, or -1. */
-gint ortrain_update_set_find_broken (OrtrainUpdateSet *self);
-/* What moved it in the last run, with the schedule and the group. */
-double ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter);
+/* Moves all parameters by the custom optimizer, with the scalars as filled in last. */
+gboolean ortrain_update_set_run (OrtrainUpdateSet *self, guint64 step, double gradient_scale, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainUpdateSet, ortrain_update_set_free)

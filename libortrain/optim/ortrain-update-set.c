@@ -5,100 +5,50 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-home-private.h"
 #include "core/ortrain-text-private.h"
-#include "optim/ortrain-optimizer-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct
 {
   char *name;
+  OrtrainDType dtype;
   gint64 *dims;
   guint rank;
+  gint64 n;
   OrtrainParameterGroup *group;        /* no reference: the optimizer keeps it; NULL */
-  OrtrainTensor *parameter, *gradient; /* for optimizers with an update function of their own */
+  OrtrainTensor *parameter, *gradient; /* of a custom optimizer */
   OrtrainTensorDict *state;
 } Entry;
 
 struct _OrtrainUpdateSet
 {
   OrtrainOptimizer *optimizer;
-  const OrtrainKernel *kernel; /* NULL: the class's update function */
-  const OrtrainKernel *norm_kernel;
+  gboolean custom;
   Entry *entries; /* [n] */
   guint n;
   guint n_groups_seen;
   char **state_names; /* NULL-terminated */
   guint n_states;
   double initial_states[ORTRAIN_UPDATE_MAX_STATES];
-  OrtrainUpdateCall call;
-  OrtrainUpdateTensor *tensors; /* [n] */
+  double *scalars;
 };
 
-static gboolean
-cut_into_spans (OrtrainUpdateSet *self)
-{
-  gsize n_spans = 0;
-  for (guint i = 0; i < self->n; i++)
-    n_spans += (gsize) ((self->tensors[i].n + ORTRAIN_UPDATE_SPAN - 1) / ORTRAIN_UPDATE_SPAN);
-  if (n_spans > G_MAXUINT32 / 2)
-    return FALSE;
-  OrtrainUpdateSpan *spans = g_new0 (OrtrainUpdateSpan, MAX (n_spans, 1));
-  guint32 *batches = g_new0 (guint32, n_spans + 1);
-  guint n_batches = 0, k = 0;
-  gint64 in_batch = 0;
-  for (guint i = 0; i < self->n; i++)
-    for (gint64 begin = 0; begin < self->tensors[i].n; begin += ORTRAIN_UPDATE_SPAN)
-      {
-        gint64 end = MIN (begin + ORTRAIN_UPDATE_SPAN, self->tensors[i].n);
-        spans[k++] = (OrtrainUpdateSpan){ i, begin, end };
-        in_batch += end - begin;
-        if (in_batch >= ORTRAIN_UPDATE_BATCH)
-          {
-            batches[++n_batches] = k;
-            in_batch = 0;
-          }
-      }
-  if (in_batch > 0)
-    batches[++n_batches] = k;
-  self->call.tensors = self->tensors;
-  self->call.n_tensors = self->n;
-  self->call.spans = spans;
-  self->call.n_spans = k;
-  self->call.batches = batches;
-  self->call.n_batches = n_batches;
-  self->call.partials = g_new0 (double, 2 * MAX (n_spans, 1));
-  self->call.is_broken = g_new0 (guint8, MAX (n_spans, 1));
-  return TRUE;
-}
-
-static const OrtrainKernel *
-find_kernel (const OrtrainProvider *provider, const char *op_type, OrtrainDType dtype, GError **error)
-{
-  const OrtrainOperand operand = { .dtype = dtype };
-  const OrtrainKernel *kernel = provider->klass->find_kernel (provider, "org.ortrain", op_type, &operand, 1, NULL, 0);
-  if (kernel == NULL)
-    g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                 "The provider '%s' has no kernel for %s on %s", provider->klass->name, op_type,
-                 ortrain_dtype_get_name (dtype));
-  return kernel;
-}
-
 OrtrainUpdateSet *
-ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainProvider *provider,
-                        const OrtrainUpdateParameter *parameters, guint n_parameters, GError **error)
+ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainUpdateParameter *parameters, guint n_parameters,
+                        GError **error)
 {
   g_autoptr (OrtrainUpdateSet) self = g_new0 (OrtrainUpdateSet, 1);
   self->optimizer = g_object_ref (optimizer);
   self->n = n_parameters;
   self->entries = g_new0 (Entry, MAX (n_parameters, 1));
-  self->tensors = g_new0 (OrtrainUpdateTensor, MAX (n_parameters, 1));
+  self->scalars = g_new0 (double, ORTRAIN_UPDATE_N_SCALARS (n_parameters));
   self->n_groups_seen = G_MAXUINT;
 
   OrtrainOptimizerDescription description;
   ortrain_optimizer_describe (optimizer, &description);
-  if (description.op_type != NULL)
+  self->custom = description.op_type == NULL;
+  if (!self->custom)
     {
       self->n_states = description.n_states;
       self->state_names = g_new0 (char *, self->n_states + 1);
@@ -123,7 +73,7 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainProvider *prov
       entry->name = g_strdup (p->name);
       entry->rank = p->rank;
       entry->dims = g_memdup2 (p->dims, p->rank * sizeof (gint64));
-      self->tensors[i].dtype = p->dtype;
+      entry->dtype = p->dtype;
       if (!ortrain_dtype_is_floating (p->dtype))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
@@ -131,26 +81,12 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainProvider *prov
                        ortrain_dtype_get_name (p->dtype));
           return NULL;
         }
-      if (!ortrain_checked_n_elements (p->dims, p->rank, &self->tensors[i].n))
+      if (!ortrain_checked_n_elements (p->dims, p->rank, &entry->n))
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "parameter '%s' is too large",
                        ortrain_text_show (p->name));
           return NULL;
         }
-      self->norm_kernel = find_kernel (provider, "GradientNorm", p->dtype, error);
-      if (self->norm_kernel == NULL)
-        return NULL;
-      if (description.op_type != NULL)
-        {
-          self->kernel = find_kernel (provider, description.op_type, p->dtype, error);
-          if (self->kernel == NULL)
-            return NULL;
-        }
-    }
-  if (!cut_into_spans (self))
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "the parameters together are too large");
-      return NULL;
     }
   return g_steal_pointer (&self);
 }
@@ -169,11 +105,7 @@ ortrain_update_set_free (OrtrainUpdateSet *self)
       g_clear_object (&self->entries[i].state);
     }
   g_free (self->entries);
-  g_free (self->tensors);
-  g_free ((gpointer) self->call.spans);
-  g_free ((gpointer) self->call.batches);
-  g_free (self->call.partials);
-  g_free (self->call.is_broken);
+  g_free (self->scalars);
   g_strfreev (self->state_names);
   g_clear_object (&self->optimizer);
   g_free (self);
@@ -188,7 +120,7 @@ ortrain_update_set_get_optimizer (OrtrainUpdateSet *self)
 gboolean
 ortrain_update_set_is_custom (OrtrainUpdateSet *self)
 {
-  return self->kernel == NULL && self->n > 0;
+  return self->custom && self->n > 0;
 }
 
 guint
@@ -203,47 +135,96 @@ ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state)
   return self->state_names[state];
 }
 
-static OrtrainDType
-state_dtype (OrtrainUpdateSet *self, guint parameter)
+OrtrainDType
+ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter)
 {
-  OrtrainDType dtype = self->tensors[parameter].dtype;
-  return dtype == ORTRAIN_DTYPE_FLOAT64 ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32;
+  return ortrain_optimizer_get_state_dtype (self->entries[parameter].dtype);
 }
 
 gsize
 ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter)
 {
-  return (gsize) self->tensors[parameter].n * ortrain_dtype_get_size (state_dtype (self, parameter));
+  return (gsize) self->entries[parameter].n *
+         ortrain_dtype_get_size (ortrain_update_set_get_state_dtype (self, parameter));
 }
+
+double
+ortrain_update_set_get_initial_state (OrtrainUpdateSet *self, guint state)
+{
+  return self->custom ? 0 : self->initial_states[state];
+}
+
+gsize
+ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self)
+{
+  return ORTRAIN_UPDATE_N_SCALARS (self->n);
+}
+
+double
+ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter)
+{
+  return self->scalars[ORTRAIN_UPDATE_LEARNING_RATE (parameter)];
+}
+
+const double *
+ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor, double gradient_scale,
+                                 double max_norm, GError **error)
+{
+  const guint n_groups = ortrain_optimizer_get_n_groups (self->optimizer);
+  if (n_groups != self->n_groups_seen)
+    {
+      for (guint i = 0; i < self->n; i++)
+        self->entries[i].group = ortrain_optimizer_find_group (self->optimizer, self->entries[i].name);
+      self->n_groups_seen = n_groups;
+    }
+
+  OrtrainOptimizerDescription description;
+  ortrain_optimizer_describe (self->optimizer, &description);
+  if (!self->custom && description.n_states > self->n_states)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                   "%s needs state '%s' now, which it did not when the session was made; set its properties before",
+                   G_OBJECT_TYPE_NAME (self->optimizer), description.state_names[self->n_states]);
+      return NULL;
+    }
+  double *scalars = self->scalars;
+  const double learning_rate = ortrain_optimizer_get_learning_rate (self->optimizer) * factor;
+  scalars[ORTRAIN_UPDATE_GRADIENT_SCALE] = gradient_scale;
+  scalars[ORTRAIN_UPDATE_STEP] = (double) step;
+  scalars[ORTRAIN_UPDATE_MAX_NORM] = max_norm;
+  memcpy (scalars + ORTRAIN_UPDATE_FACTORS, description.factors, sizeof description.factors);
+  for (guint i = 0; i < self->n; i++)
+    {
+      OrtrainParameterGroup *group = self->entries[i].group;
+      const double decay = group != NULL ? ortrain_parameter_group_get_weight_decay (group) : -1;
+      scalars[ORTRAIN_UPDATE_WEIGHT_DECAY (i)] = decay >= 0 ? decay : description.weight_decay;
+      scalars[ORTRAIN_UPDATE_LEARNING_RATE (i)] =
+          learning_rate * (group != NULL ? ortrain_parameter_group_get_learning_rate_multiplier (group) : 1.0);
+    }
+  return scalars;
+}
+
+/* ---- optimizers of users ---- */
 
 gboolean
 ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpointer address, gpointer gradient,
                           gpointer const *states, GError **error)
 {
-  OrtrainUpdateTensor *tensor = &self->tensors[parameter];
   Entry *entry = &self->entries[parameter];
-  tensor->parameter = address;
-  tensor->gradient = gradient;
-  if (self->kernel != NULL)
-    {
-      for (guint k = 0; k < self->n_states; k++)
-        tensor->states[k] = states[k];
-      return TRUE;
-    }
-
+  const OrtrainDType state_dtype = ortrain_update_set_get_state_dtype (self, parameter);
   entry->parameter =
-      ortrain_tensor_new_for_address (tensor->dtype, entry->dims, entry->rank, (gsize) address, TRUE, NULL, error);
+      ortrain_tensor_new_for_address (entry->dtype, entry->dims, entry->rank, (gsize) address, TRUE, NULL, error);
   if (entry->parameter == NULL)
     return FALSE;
   entry->gradient =
-      ortrain_tensor_new_for_address (tensor->dtype, entry->dims, entry->rank, (gsize) gradient, TRUE, NULL, error);
+      ortrain_tensor_new_for_address (entry->dtype, entry->dims, entry->rank, (gsize) gradient, TRUE, NULL, error);
   if (entry->gradient == NULL)
     return FALSE;
   entry->state = ortrain_tensor_dict_new ();
   for (guint k = 0; k < self->n_states; k++)
     {
-      g_autoptr (OrtrainTensor) state = ortrain_tensor_new_for_address (
-          state_dtype (self, parameter), entry->dims, entry->rank, (gsize) states[k], TRUE, NULL, error);
+      g_autoptr (OrtrainTensor) state =
+          ortrain_tensor_new_for_address (state_dtype, entry->dims, entry->rank, (gsize) states[k], TRUE, NULL, error);
       if (state == NULL)
         return FALSE;
       ortrain_tensor_dict_set (entry->state, self->state_names[k], state);
@@ -251,56 +232,7 @@ ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpointer addr
   return TRUE;
 }
 
-void
-ortrain_update_set_reset_states (OrtrainUpdateSet *self)
-{
-  for (guint i = 0; i < self->n; i++)
-    for (guint k = 0; k < self->n_states; k++)
-      {
-        OrtrainTensor *tensor =
-            self->kernel == NULL ? ortrain_tensor_dict_get (self->entries[i].state, self->state_names[k]) : NULL;
-        gpointer state = tensor != NULL ? ortrain_tensor_peek_writable (tensor) : self->tensors[i].states[k];
-        double initial = self->kernel != NULL ? self->initial_states[k] : 0;
-        if (initial == 0)
-          memset (state, 0, ortrain_update_set_get_state_bytes (self, i));
-        else if (state_dtype (self, i) == ORTRAIN_DTYPE_FLOAT64)
-          for (gint64 e = 0; e < self->tensors[i].n; e++)
-            ((double *) state)[e] = initial;
-        else
-          for (gint64 e = 0; e < self->tensors[i].n; e++)
-            ((float *) state)[e] = (float) initial;
-      }
-}
-
-double
-ortrain_update_set_norm (OrtrainUpdateSet *self, const OrtrainKernelContext *context)
-{
-  if (self->n == 0)
-    return 0;
-  OrtrainKernelCall call = { .constants = &self->call, .context = context };
-  self->norm_kernel->run (&call);
-  double sum = 0;
-  for (guint i = 0; i < self->call.n_spans; i++)
-    sum += self->call.partials[i];
-  return sqrt (sum);
-}
-
-gint
-ortrain_update_set_find_broken (OrtrainUpdateSet *self)
-{
-  for (guint i = 0; i < self->call.n_spans; i++)
-    if (self->call.is_broken[i])
-      return (gint) self->call.spans[i].tensor;
-  return -1;
-}
-
-double
-ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter)
-{
-  return self->tensors[parameter].learning_rate;
-}
-
-/* Optimizers of users: one call for each parameter. */
+/* One call for each parameter. */
 static gboolean
 update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, GError **error)
 {
@@ -310,7 +242,8 @@ update_by_method (OrtrainUpdateSet *self, guint64 step, double gradient_scale, G
       Entry *entry = &self->entries[i];
       g_autoptr (GError) local_error = NULL;
       if (!klass->update (self->optimizer, entry->name, entry->parameter, entry->gradient, entry->state, step,
-                          self->tensors[i].learning_rate, self->tensors[i].weight_decay, gradient_scale, &local_error))
+                          self->scalars[ORTRAIN_UPDATE_LEARNING_RATE (i)],
+                          self->scalars[ORTRAIN_UPDATE_WEIGHT_DECAY (i)], gradient_scale, &local_error))
         {
           /* A method written in a scripting language may fail without saying why. */
           if (local_error == NULL)
@@ -345,48 +278,10 @@ update_at_home (gpointer data)
 }
 
 gboolean
-ortrain_update_set_run (OrtrainUpdateSet *self, const OrtrainKernelContext *context, guint64 step, double factor,
-                        double gradient_scale, GError **error)
+ortrain_update_set_run (OrtrainUpdateSet *self, guint64 step, double gradient_scale, GError **error)
 {
   if (self->n == 0)
     return TRUE;
-  guint n_groups = ortrain_optimizer_get_n_groups (self->optimizer);
-  if (n_groups != self->n_groups_seen)
-    {
-      for (guint i = 0; i < self->n; i++)
-        self->entries[i].group = ortrain_optimizer_find_group (self->optimizer, self->entries[i].name);
-      self->n_groups_seen = n_groups;
-    }
-
-  OrtrainOptimizerDescription description;
-  ortrain_optimizer_describe (self->optimizer, &description);
-  if (self->kernel != NULL && description.n_states > self->n_states)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "%s needs state '%s' now, which it did not when the session was made; set its properties before",
-                   G_OBJECT_TYPE_NAME (self->optimizer), description.state_names[self->n_states]);
-      return FALSE;
-    }
-  double learning_rate = ortrain_optimizer_get_learning_rate (self->optimizer) * factor;
-  for (guint i = 0; i < self->n; i++)
-    {
-      OrtrainParameterGroup *group = self->entries[i].group;
-      double decay = group != NULL ? ortrain_parameter_group_get_weight_decay (group) : -1;
-      self->tensors[i].weight_decay = decay >= 0 ? decay : description.weight_decay;
-      self->tensors[i].learning_rate =
-          learning_rate * (group != NULL ? ortrain_parameter_group_get_learning_rate_multiplier (group) : 1.0);
-    }
-
-  if (self->kernel != NULL)
-    {
-      self->call.gradient_scale = gradient_scale;
-      self->call.step = (double) step;
-      memcpy (self->call.factors, description.factors, sizeof description.factors);
-      OrtrainKernelCall call = { .constants = &self->call, .context = context };
-      self->kernel->run (&call);
-      return TRUE;
-    }
-
   if (ortrain_home_is_elsewhere (self->optimizer))
     {
       HomeCall call = { self, step, gradient_scale, error, FALSE };

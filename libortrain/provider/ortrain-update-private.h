@@ -3,17 +3,38 @@
 
 #include "provider/ortrain-kernel-private.h"
 
-/* The seam between optimizers and the kernels that move parameters. An update is one call over all tensors: the kernels
- * SgdUpdate, AdamUpdate, LambUpdate, AdagradUpdate and GradientNorm of the domain org.ortrain are found through the
- * registry like all others, have no operands, and get an OrtrainUpdateCall as their constants. */
+/* The seam between optimizers and the kernels that move parameters: the operators GradientNorm, SgdUpdate, AdamUpdate,
+ * LambUpdate and AdagradUpdate of the domain org.ortrain, whose rows say what their operands are, and the scalars that
+ * all of them read. Those are one tensor in the memory of the device, written by one copy before an update, so that what
+ * a user changes between two steps changes no plan. */
 
 #define ORTRAIN_UPDATE_MAX_STATES 2
 #define ORTRAIN_UPDATE_N_FACTORS 8
+
+/* Tensors that one node may move: its inputs have a bit each in masks of 64. */
+#define ORTRAIN_UPDATE_MAX_TENSORS ((64 - 2) / (2 + ORTRAIN_UPDATE_MAX_STATES))
 
 /* Elements of one span. Spans never cross tensors; results are combined in the order of the spans. */
 #define ORTRAIN_UPDATE_SPAN 16384
 /* Consecutive small spans are handed to one thread together, until they have this many elements. */
 #define ORTRAIN_UPDATE_BATCH 32768
+
+/* Positions in the tensor of scalars, float64. */
+enum
+{
+  ORTRAIN_UPDATE_GRADIENT_SCALE, /* every gradient is multiplied by it: the mean over micro-batches */
+  ORTRAIN_UPDATE_STEP,           /* of this update, counted from 1 */
+  ORTRAIN_UPDATE_MAX_NORM, /* what all gradients together are scaled down to; 0: nothing, and no norm is computed */
+  /* Sgd: momentum, nesterov. Adam: form, beta1, beta2, epsilon, correct bias. Lamb: beta1, beta2,
+   * epsilon, correct bias, least ratio, greatest ratio. Adagrad: epsilon, learning rate decay. */
+  ORTRAIN_UPDATE_FACTORS,
+  ORTRAIN_UPDATE_PARAMETERS = ORTRAIN_UPDATE_FACTORS + ORTRAIN_UPDATE_N_FACTORS,
+};
+
+/* Of each parameter, in the session's order: the learning rate of this step, with schedule and group, and the decay. */
+#define ORTRAIN_UPDATE_LEARNING_RATE(parameter) (ORTRAIN_UPDATE_PARAMETERS + 2 * (gsize) (parameter))
+#define ORTRAIN_UPDATE_WEIGHT_DECAY(parameter) (ORTRAIN_UPDATE_PARAMETERS + 2 * (gsize) (parameter) + 1)
+#define ORTRAIN_UPDATE_N_SCALARS(n_parameters) (ORTRAIN_UPDATE_PARAMETERS + 2 * (gsize) (n_parameters))
 
 /* The forms of AdamUpdate; the numbers of OrtrainAdamMode in the formulas. */
 enum
@@ -23,37 +44,5 @@ enum
   ORTRAIN_UPDATE_ADAMW_DECAY_LAST,
 };
 
-typedef struct
-{
-  void *parameter;                         /* [n] of dtype */
-  void *gradient;                          /* [n] of dtype */
-  void *states[ORTRAIN_UPDATE_MAX_STATES]; /* [n] each, of dtype; float32 where dtype is a half type */
-  gint64 n;
-  OrtrainDType dtype;
-  double learning_rate; /* of this step and this tensor */
-  double weight_decay;
-  double ratio; /* scratch of LambUpdate */
-} OrtrainUpdateTensor;
-
-typedef struct
-{
-  guint32 tensor;
-  gint64 begin, end; /* elements */
-} OrtrainUpdateSpan;
-
-typedef struct
-{
-  OrtrainUpdateTensor *tensors;
-  guint n_tensors;
-  const OrtrainUpdateSpan *spans;
-  guint n_spans;
-  const guint32 *batches; /* [n_batches + 1]: first span of each batch */
-  guint n_batches;
-  double *partials;  /* [2 * n_spans] scratch; GradientNorm leaves the sums of squares of the spans in the first half */
-  guint8 *is_broken; /* [n_spans]: whether an update left numbers in the span that are not finite */
-  double gradient_scale; /* every gradient is multiplied by it: averaging, clipping and unscaling in one */
-  double step;           /* of this update, counted from 1 */
-  /* Sgd: momentum, nesterov. Adam: form, beta1, beta2, epsilon, correct bias. Lamb: beta1, beta2,
-   * epsilon, correct bias, least ratio, greatest ratio. Adagrad: epsilon, learning rate decay. */
-  double factors[ORTRAIN_UPDATE_N_FACTORS];
-} OrtrainUpdateCall;
+/* Instead of the index of a parameter that an update broke. */
+#define ORTRAIN_UPDATE_NONE_BROKEN G_MAXINT64

@@ -19,7 +19,7 @@ OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider);
 void ortrain_step_arena_unref (OrtrainStepArena *self);
 gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
 
-/* Address of a value in a persistent region (PARAMETER, GRADIENT, BUFFER), by the name of the graph value. */
+/* Address of a value in a persistent region (PARAMETER, GRADIENT, STATE, BUFFER), by the name of the graph value. */
 typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, gpointer user_data);
 
 typedef struct
@@ -64,6 +64,10 @@ void ortrain_executor_set_persistent (OrtrainExecutor *self, OrtrainCategory cat
  * fused. */
 gboolean ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
                                 GError **error);
+
+/* The same; it is there after the next wait for the execution. */
+gboolean ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_name, gpointer destination,
+                                       gsize n_bytes, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExecutor, ortrain_executor_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepArena, ortrain_step_arena_unref)

@@ -197,7 +197,7 @@ ortrain_executor_free (OrtrainExecutor *self)
 static gboolean
 is_output_for_user (const Output *output)
 {
-  return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_BUFFER_UPDATE;
+  return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_UPDATE;
 }
 
 /* ---- Feeds ---- */
@@ -297,7 +297,7 @@ resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
       const OrtrainPlanValue *value = &values[i];
       if (value->root != i || value->bytes == 0 ||
           (value->region != ORTRAIN_REGION_PARAMETER && value->region != ORTRAIN_REGION_GRADIENT &&
-           value->region != ORTRAIN_REGION_BUFFER))
+           value->region != ORTRAIN_REGION_STATE && value->region != ORTRAIN_REGION_BUFFER))
         continue;
       gpointer address = self->config.resolve != NULL
                              ? self->config.resolve (value->name, value->region, self->config.resolve_data)
@@ -566,12 +566,14 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
   if (phase == ORTRAIN_PHASE_FORWARD && !place_outputs (self, error))
     return FALSE;
 
-  guint first_backward = ortrain_memory_plan_get_first_backward_step (entry->plan);
-  guint n_steps = ortrain_memory_plan_get_n_steps (entry->plan);
-  guint first = phase == ORTRAIN_PHASE_FORWARD ? 0 : first_backward;
-  guint end = phase == ORTRAIN_PHASE_FORWARD ? first_backward : n_steps;
+  const guint first[ORTRAIN_N_PHASES + 1] = {
+    0,
+    ortrain_memory_plan_get_first_backward_step (entry->plan),
+    ortrain_memory_plan_get_first_update_step (entry->plan),
+    ortrain_memory_plan_get_n_steps (entry->plan),
+  };
   if (!ortrain_execution_begin (self->config.execution, step, error) ||
-      !ortrain_program_run (entry->program, first, end, cancellable, item, error))
+      !ortrain_program_run (entry->program, first[phase], first[phase + 1], cancellable, item, error))
     return FALSE;
   for (guint i = 0; i < self->n_inputs; i++)
     if (self->inputs[i].fed != NULL && !ortrain_tensor_check_file (self->inputs[i].fed, error))
@@ -661,8 +663,8 @@ ortrain_executor_clear_outputs (OrtrainExecutor *self)
 }
 
 gboolean
-ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
-                       GError **error)
+ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
+                              GError **error)
 {
   const Entry *entry = self->current;
   guint32 row = G_MAXUINT32;
@@ -676,6 +678,13 @@ ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer d
                    ortrain_text_show (value_name));
       return FALSE;
     }
-  return ortrain_execution_read (self->config.execution, destination, address, n_bytes, error) &&
+  return ortrain_execution_read (self->config.execution, destination, address, n_bytes, error);
+}
+
+gboolean
+ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
+                       GError **error)
+{
+  return ortrain_executor_submit_read (self, value_name, destination, n_bytes, error) &&
          ortrain_execution_wait (self->config.execution, NULL, error);
 }

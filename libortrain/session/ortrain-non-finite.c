@@ -2,6 +2,7 @@
 #include "session/ortrain-non-finite-private.h"
 
 #include "core/ortrain-text-private.h"
+#include "ops/ortrain-op-private.h"
 #include "session/ortrain-program-private.h"
 
 #include <math.h>
@@ -233,24 +234,28 @@ describe_chain (const Trace *trace, guint32 row, gint64 *item)
 static char *
 trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
 {
-  guint n_values, n_steps;
+  guint n_values;
   trace->values = ortrain_memory_plan_peek_values (trace->plan, &n_values);
-  trace->steps = ortrain_memory_plan_peek_steps (trace->plan, &n_steps);
+  trace->steps = ortrain_memory_plan_peek_steps (trace->plan, NULL);
   trace->operands = ortrain_memory_plan_peek_operands (trace->plan, NULL);
   g_autofree OrtrainNonFinite *found = trace->found = g_new (OrtrainNonFinite, n_values + 1);
   g_autofree gint32 *step_of = trace->step_of = g_new (gint32, n_values + 1);
   guint first_backward = ortrain_memory_plan_get_first_backward_step (trace->plan);
-  guint end = phase == ORTRAIN_PHASE_FORWARD ? first_backward : n_steps;
+  const guint end =
+      phase == ORTRAIN_PHASE_FORWARD ? first_backward : ortrain_memory_plan_get_first_update_step (trace->plan);
   for (guint32 row = 0; row < n_values; row++)
     {
       step_of[row] = -1;
       found[row] = (OrtrainNonFinite){ -1, 0.0 };
-      if (trace->values[row].region != ORTRAIN_REGION_ARENA && trace->values[row].region != ORTRAIN_REGION_GRADIENT)
+      const OrtrainRegion region = trace->values[row].region;
+      if (region != ORTRAIN_REGION_ARENA && region != ORTRAIN_REGION_GRADIENT && region != ORTRAIN_REGION_STATE)
         look_at (trace, row, -1);
     }
   for (guint s = 0; s < end; s++)
     {
       const OrtrainPlanStep *step = &trace->steps[s];
+      if (ortrain_node_has_flag (step->node, ORTRAIN_OP_UPDATES))
+        continue; /* nothing is changed by looking */
       if (!ortrain_program_run (trace->program, s, s + 1, NULL, NULL, NULL))
         return NULL;
       for (guint k = 0; k < step->n_outputs; k++)
@@ -261,7 +266,7 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
           look_at (trace, row, (gint32) s);
           /* An infinity on the way to a gradient may vanish again; a NaN stays. */
           if (s >= first_backward && found[row].index >= 0 &&
-              (isnan (found[row].value) || trace->values[row].region == ORTRAIN_REGION_GRADIENT))
+              (isnan (found[row].value) || trace->values[row].value->role == ORTRAIN_ROLE_GRADIENT))
             return describe_chain (trace, row, item);
         }
     }

@@ -7,8 +7,8 @@
 #include "session/ortrain-training-graph-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* The persistent memory of a training session, one block taken once: parameters | gradients | optimizer state | buffers
- * | copies of the buffers, to which a failed step goes back. With an optimizer of the user, whose update may fail half
+/* The persistent memory of a training session, one block taken once: parameters | gradients, but for those of immediate
+ * updates | optimizer state | buffers | copies of the buffers, to which a failed step goes back. With an optimizer of the user, whose update may fail half
  * way, copies of parameters and state follow the state. Every tensor begins on 64 bytes. */
 typedef struct
 {
@@ -20,9 +20,11 @@ typedef struct
   guint rank;
   gsize bytes; /* of the tensor alone */
   gpointer address;
-  gpointer gradient;
-  gpointer *states;   /* [n_states] */
-  gint64 padding_row; /* whose gradient is not used; -1 */
+  gpointer gradient;              /* NULL: it has no place, the parameter moves in the backward pass */
+  gpointer *states;               /* [n_states] */
+  const char *const *state_names; /* in the training graph; [n_states] */
+  gint64 padding_row;             /* whose gradient is not used; -1 */
+  gboolean immediate;
 } OrtrainStored;
 
 typedef struct
@@ -44,12 +46,18 @@ typedef struct
   OrtrainUpdateSet *updates;
   GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
   GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
+  GHashTable *by_state;    /* name of a state in the training graph → its address */
+  const char *scalars_name;
+  gpointer scalars; /* of updates; apart from the block, as what a step is run with is */
 } OrtrainParameterStore;
 
 /* Takes the block and copies the contents of the file into it. */
 OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer,
                                                     OrtrainExecution *execution, GError **error);
 void ortrain_parameter_store_free (OrtrainParameterStore *self);
+
+/* What the next update is run with. */
+gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error);
 
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
 gboolean ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error);

@@ -63,6 +63,8 @@ describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrain
   stored->dims = g_memdup2 (ortrain_tensor_peek_dims (tensor), stored->rank * sizeof (gint64));
   stored->bytes = ortrain_tensor_get_n_bytes (tensor);
   stored->padding_row = trained->padding_row;
+  stored->immediate = trained->immediate;
+  stored->state_names = (const char *const *) trained->states;
   if (ortrain_tensor_peek_unaligned (tensor) != NULL || stored->bytes == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
@@ -110,6 +112,8 @@ lay_out (OrtrainParameterStore *self, GError **error)
   self->gradients_begin = place (self, self->block_bytes);
   for (guint i = 0; i < self->n_parameters; i++)
     {
+      if (self->parameters[i].immediate)
+        continue;
       if (!reserve (self, self->parameters[i].bytes, ORTRAIN_CATEGORY_GRADIENT, &offset, error))
         return FALSE;
       self->parameters[i].gradient = place (self, offset);
@@ -150,6 +154,41 @@ lay_out (OrtrainParameterStore *self, GError **error)
   return TRUE;
 }
 
+static gsize
+get_scalars_bytes (OrtrainParameterStore *self)
+{
+  return ortrain_update_set_get_n_scalars (self->updates) * sizeof (double);
+}
+
+/* The memory is zeroed; states that begin with something else are written piece by piece. */
+static gboolean
+begin_states (OrtrainParameterStore *self, GError **error)
+{
+  union
+  {
+    float singles[1024];
+    double doubles[512];
+  } piece;
+  for (guint k = 0; k < ortrain_update_set_get_n_states (self->updates); k++)
+    {
+      const double initial = ortrain_update_set_get_initial_state (self->updates, k);
+      for (guint i = 0; i < self->n_parameters && initial != 0; i++)
+        {
+          const gboolean wide = ortrain_update_set_get_state_dtype (self->updates, i) == ORTRAIN_DTYPE_FLOAT64;
+          const gsize bytes = ortrain_update_set_get_state_bytes (self->updates, i);
+          for (guint e = 0; wide && e < G_N_ELEMENTS (piece.doubles); e++)
+            piece.doubles[e] = initial;
+          for (guint e = 0; !wide && e < G_N_ELEMENTS (piece.singles); e++)
+            piece.singles[e] = (float) initial;
+          for (gsize begin = 0; begin < bytes; begin += sizeof piece)
+            if (!ortrain_execution_write (self->execution, (guint8 *) self->parameters[i].states[k] + begin, &piece,
+                                          MIN (sizeof piece, bytes - begin), error))
+              return FALSE;
+        }
+    }
+  return TRUE;
+}
+
 OrtrainParameterStore *
 ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, OrtrainExecution *execution,
                              GError **error)
@@ -163,6 +202,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
   self->buffers = g_new0 (OrtrainStored, self->n_buffers + 1);
   self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
   self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
+  self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
+  self->scalars_name = graph->scalars;
 
   g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
   for (guint i = 0; i < self->n_parameters; i++)
@@ -181,7 +222,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
       g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
     }
 
-  self->updates = ortrain_update_set_new (optimizer, provider, updated, self->n_parameters, error);
+  self->updates = ortrain_update_set_new (optimizer, updated, self->n_parameters, error);
   if (self->updates == NULL)
     return NULL;
   for (guint i = 0; i < self->n_parameters; i++)
@@ -194,6 +235,12 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
       g_prefix_error (error, "parameters, gradients and optimizer state: ");
       return NULL;
     }
+  self->scalars = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, get_scalars_bytes (self), error);
+  if (self->scalars == NULL)
+    {
+      g_prefix_error (error, "the scalars of an update: ");
+      return NULL;
+    }
   if (!lay_out (self, error))
     return NULL;
 
@@ -202,9 +249,13 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
       OrtrainStored *stored = &self->parameters[i];
       OrtrainTensor *initial = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
       if (!ortrain_execution_write (execution, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes,
-                                    error) ||
+                                    error))
+        return NULL;
+      if (ortrain_update_set_is_custom (self->updates) &&
           !ortrain_update_set_place (self->updates, i, stored->address, stored->gradient, stored->states, error))
         return NULL;
+      for (guint k = 0; stored->state_names != NULL && stored->state_names[k] != NULL; k++)
+        g_hash_table_insert (self->by_state, (gpointer) stored->state_names[k], stored->states[k]);
     }
   for (guint i = 0; i < self->n_buffers; i++)
     {
@@ -213,7 +264,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
                                     self->buffers[i].bytes, error))
         return NULL;
     }
-  ortrain_update_set_reset_states (self->updates);
+  if (!begin_states (self, error))
+    return NULL;
   release_mapped_pages (graph);
   return g_steal_pointer (&self);
 }
@@ -223,12 +275,12 @@ ortrain_parameter_store_free (OrtrainParameterStore *self)
 {
   if (self == NULL)
     return;
-  ortrain_update_set_free (self->updates);
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  if (self->scalars != NULL)
+    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
   if (self->block != NULL)
-    {
-      OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-      provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
-    }
+    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
+  ortrain_update_set_free (self->updates);
   for (guint i = 0; i < self->n_parameters; i++)
     {
       g_free (self->parameters[i].dims);
@@ -240,7 +292,14 @@ ortrain_parameter_store_free (OrtrainParameterStore *self)
   g_free (self->buffers);
   g_hash_table_unref (self->by_name);
   g_hash_table_unref (self->by_gradient);
+  g_hash_table_unref (self->by_state);
   g_free (self);
+}
+
+gboolean
+ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error)
+{
+  return ortrain_execution_write (self->execution, self->scalars, scalars, get_scalars_bytes (self), error);
 }
 
 gpointer
@@ -248,6 +307,8 @@ ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointe
 {
   OrtrainParameterStore *self = user_data;
   OrtrainStored *stored = g_hash_table_lookup (self->by_name, name);
+  if (region == ORTRAIN_REGION_STATE)
+    return g_strcmp0 (name, self->scalars_name) == 0 ? self->scalars : g_hash_table_lookup (self->by_state, name);
   if (region != ORTRAIN_REGION_GRADIENT)
     return stored != NULL ? stored->address : NULL;
   OrtrainStored *by_gradient = g_hash_table_lookup (self->by_gradient, name);
@@ -304,7 +365,7 @@ ortrain_parameter_store_zero_padding (OrtrainParameterStore *self)
   for (guint i = 0; i < self->n_parameters; i++)
     {
       const OrtrainStored *stored = &self->parameters[i];
-      if (stored->padding_row < 0)
+      if (stored->padding_row < 0 || stored->gradient == NULL)
         continue;
       gsize row_bytes = stored->bytes / (gsize) stored->dims[0];
       ortrain_execution_fill (self->execution, (guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/ortrain-graph-private.h"
+#include "optim/ortrain-optimizer-private.h"
 #include "session/ortrain-training-options.h"
 
 /* What a session trains: the model's graph with roles for its initializers, ties resolved, and from it the training
@@ -12,8 +13,18 @@ typedef struct
   char *name;
   OrtrainTensor *initial; /* contents in the file */
   char *gradient;         /* name of its gradient in the training graph; NULL for a buffer */
+  GStrv states;           /* names of the optimizer's states of it in the training graph, or NULL */
   gint64 padding_row;     /* of an embedding: the row that does not train; -1 */
+  gboolean immediate;     /* it moves in the backward pass, and its gradient has no place of its own */
 } OrtrainTrainedTensor;
+
+/* How parameters are updated, as decided when a session is made. */
+typedef struct
+{
+  OrtrainOptimizerDescription optimizer; /* op_type NULL: a user's, which runs outside of the graph */
+  gboolean immediate;                    /* in the backward pass, where that can be */
+  const char *kept_because;              /* why not, though it was asked for; or NULL */
+} OrtrainUpdateRule;
 
 typedef struct
 {
@@ -30,6 +41,11 @@ typedef struct
   GArray *buffers;               /* of OrtrainTrainedTensor */
   GArray *ties;                  /* of OrtrainTrainingTie */
   char *loss;                    /* name of the trained scalar in `training` */
+  char *scalars;                 /* names of what an update reads in `training`, or NULL … */
+  char *norm;                    /* … and of its results: the norm of all gradients, or NULL; */
+  char *broken, *broken_at_once; /* the first parameter that is not finite behind the update, or behind the backward
+                                    pass, or NULL */
+  gboolean immediate;            /* some parameters are */
   char *evaluation_loss_name;    /* and in `evaluation_loss` */
   OrtrainDType loss_dtype;
   char **targets; /* names of the inputs that losses added; NULL-terminated */
@@ -39,7 +55,8 @@ typedef struct
 
 /* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. */
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
-                                                  GHashTable *padding_rows, GError **error);
+                                                  const OrtrainUpdateRule *rule, GHashTable *padding_rows,
+                                                  GError **error);
 void ortrain_training_graph_free (OrtrainTrainingGraph *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingGraph, ortrain_training_graph_free)

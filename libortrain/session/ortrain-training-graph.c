@@ -8,6 +8,7 @@
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-training-options-private.h"
+#include "session/ortrain-update-graph-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <string.h>
@@ -205,7 +206,7 @@ train_statistics (OrtrainGraph *graph, GHashTable *current, OrtrainNode *node, G
         ortrain_value_replace_uses (old, update);
       g_autofree char *name = g_strconcat (buffer->name, ".next", NULL);
       ortrain_value_rename (update, name);
-      update->role = ORTRAIN_ROLE_BUFFER_UPDATE;
+      update->role = ORTRAIN_ROLE_UPDATE;
       update->partner = buffer;
       if (!update->is_output)
         ortrain_graph_mark_output (graph, update, TRUE);
@@ -318,6 +319,7 @@ trained_tensor_clear (gpointer data)
   g_free (tensor->name);
   g_clear_object (&tensor->initial);
   g_free (tensor->gradient);
+  g_strfreev (tensor->states);
 }
 
 static void
@@ -345,7 +347,8 @@ is_trained_output (OrtrainValue *value, gpointer data)
 }
 
 static gboolean
-build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GError **error)
+build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
+                GError **error)
 {
   OrtrainGraph *graph = self->training;
   gboolean batch_norm = ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN;
@@ -385,7 +388,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
     return FALSE;
   for (guint i = 0; i < self->parameters->len; i++)
     g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
-  if (!ortrain_optimize_gradient_graph (graph, error))
+  if (!ortrain_optimize_gradient_graph (graph, error) || !ortrain_update_graph_add (self, rule, error))
     return FALSE;
   self->loss = g_strdup (loss->name);
   self->loss_dtype = loss->dtype;
@@ -393,8 +396,8 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GEr
 }
 
 OrtrainTrainingGraph *
-ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, GHashTable *padding_rows,
-                            GError **error)
+ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
+                            GHashTable *padding_rows, GError **error)
 {
   g_autoptr (OrtrainTrainingGraph) self = g_new0 (OrtrainTrainingGraph, 1);
   self->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
@@ -478,7 +481,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     return NULL;
 
   self->training = ortrain_graph_clone (base, NULL);
-  if (!build_training (self, options, error))
+  if (!build_training (self, options, rule, error))
     return NULL;
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   OrtrainGraph *const noted[] = { self->training, model_graph, self->evaluation };
@@ -501,6 +504,10 @@ ortrain_training_graph_free (OrtrainTrainingGraph *self)
   g_clear_pointer (&self->buffers, g_array_unref);
   g_clear_pointer (&self->ties, g_array_unref);
   g_free (self->loss);
+  g_free (self->scalars);
+  g_free (self->norm);
+  g_free (self->broken);
+  g_free (self->broken_at_once);
   g_free (self->evaluation_loss_name);
   g_strfreev (self->targets);
   g_strfreev (self->outputs);

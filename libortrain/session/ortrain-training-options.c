@@ -12,8 +12,8 @@
  * Everything that a training session can be told.
  *
  * New options take their defaults from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_GRAD_NORM`. They can be read
- * from a JSON file, see [method@TrainingOptions.load_file].
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM` or
+ * `ORTRAIN_IMMEDIATE_UPDATES`. They can be read from a JSON file, see [method@TrainingOptions.load_file].
  *
  * `max-grad-norm`, `stop-on-nan` and `print-memory` may be changed between the steps of a session; the rest is read
  * when a session is made. Externally synchronised.
@@ -33,6 +33,7 @@ struct _OrtrainTrainingOptions
   gboolean stop_on_nan;
   gboolean print_memory;
   char *provider; /* NULL: the best there is */
+  gboolean immediate_updates;
   guint rank;
   GListStore *losses; /* of OrtrainLoss */
   char **trainable;   /* NULL: all */
@@ -57,6 +58,7 @@ enum
   PROP_STOP_ON_NAN,
   PROP_PRINT_MEMORY,
   PROP_PROVIDER,
+  PROP_IMMEDIATE_UPDATES,
   PROP_RANK,
   PROP_LOSSES,
   PROP_TRAINABLE,
@@ -219,6 +221,25 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainTrainingOptions, provider));
 
   /**
+   * OrtrainTrainingOptions:immediate-updates: (getter get_immediate_updates) (setter set_immediate_updates)
+   *
+   * Whether each parameter moves in [method@TrainingSession.train_step] already, as soon as its gradient is there. The
+   * gradient then needs no memory of its own; with AdamW that is a quarter of what parameters, gradients and state take.
+   * The parameters are the same, to the bit.
+   *
+   * [method@TrainingSession.optimizer_step] has to follow each training step: it counts the update and emits the
+   * signals. Between the two, no checkpoint can be saved and the gradients can be neither read nor dropped; properties
+   * of the optimizer count as they are before the forward pass.
+   *
+   * Gradients are kept as ever, all of them with clipping ([property@TrainingOptions:max-grad-norm]), several
+   * [property@TrainingOptions:accumulation-steps] or an optimizer of your own, and those of parameters with a row of
+   * padding; [method@TrainingSession.get_notes] says so. A session that was made with immediate updates refuses to
+   * train when `max-grad-norm` is set later.
+   */
+  properties[PROP_IMMEDIATE_UPDATES] =
+      ortrain_field_boolean ("immediate-updates", G_STRUCT_OFFSET (OrtrainTrainingOptions, immediate_updates), FALSE);
+
+  /**
    * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
    *
    * The number of this process among those that train together.
@@ -266,6 +287,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_PRINT_MEMORY", "print-memory" },
     { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
+    { "ORTRAIN_IMMEDIATE_UPDATES", "immediate-updates" },
   };
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }
@@ -617,6 +639,37 @@ ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char 
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
   ortrain_field_set_string (self, properties[PROP_PROVIDER], provider);
+}
+
+/**
+ * ortrain_training_options_get_immediate_updates: (get-property immediate-updates)
+ * @self: the object
+ *
+ * Gets whether each parameter moves in the training step, as soon as its gradient is there.
+ *
+ * Returns: whether they do
+ */
+gboolean
+ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  return self->immediate_updates;
+}
+
+/**
+ * ortrain_training_options_set_immediate_updates: (set-property immediate-updates)
+ * @self: the object
+ * @immediate_updates: whether each parameter moves in the training step, as soon as its gradient is there
+ *
+ * Sets whether each parameter moves in the training step, as soon as its gradient is there. A session reads it when it is
+ * made.
+ */
+void
+ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, gboolean immediate_updates)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_boolean (self, properties[PROP_IMMEDIATE_UPDATES], immediate_updates);
 }
 
 /**

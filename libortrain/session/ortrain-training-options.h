@@ -84,6 +84,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char *provider);
 
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, gboolean immediate_updates);
+
+ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_rank (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank);

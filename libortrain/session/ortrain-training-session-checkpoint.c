@@ -106,6 +106,12 @@ gboolean
 ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path, GCancellable *cancellable,
                                               GError **error)
 {
+  if (self->graph->immediate && self->n_accumulated > 0)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                   "With immediate-updates the parameters are between two updates: call optimizer_step first");
+      return FALSE;
+    }
   g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (self, error);
   if (checkpoint == NULL)
     return FALSE;

@@ -25,10 +25,12 @@ struct _OrtrainTrainingSession
   OrtrainModel *model;
   OrtrainTrainingOptions *options;
   OrtrainTrainingGraph *graph; /* NULL: not made by a constructor, or disposed of */
+  OrtrainUpdateRule rule;
   OrtrainParameterStore *store;
   OrtrainExecution *execution;
   OrtrainStepArena *arena;
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
+  OrtrainExecutor *last_trained;        /* the one of the last training step, which may be kept for its update alone */
   OrtrainTrainingGraph *declared_graph; /* NULL, or `graph` is one without the file's declarations, and this is the
                                            first one, which others may hold */
   OrtrainMailbox *mailbox;
@@ -54,6 +56,7 @@ struct _OrtrainTrainingSession
   gboolean has_gradients;
   guint64 seed;
   double last_gradient_norm;
+  gint64 broken_at_once; /* the first parameter that the backward pass left with numbers that are not finite */
   double last_loss;
   gint64 failed_item;      /* the row of the batch that made the last step fail, -1: none did */
   OrtrainMemoryPlan *plan; /* of the last training step */

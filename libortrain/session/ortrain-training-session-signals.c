@@ -76,6 +76,8 @@ boundary (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
     return 0;
   if (phase == ORTRAIN_TRAINING_POST_FORWARD || phase == ORTRAIN_TRAINING_PRE_BACKWARD)
     return ortrain_memory_plan_get_first_backward_step (self->plan);
+  if (phase == ORTRAIN_TRAINING_POST_BACKWARD || phase == ORTRAIN_TRAINING_PRE_UPDATE)
+    return ortrain_memory_plan_get_first_update_step (self->plan);
   return ortrain_memory_plan_get_n_steps (self->plan);
 }
 
@@ -91,9 +93,8 @@ ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrain
 {
   OrtrainMemoryPlan *plan = self->plan;
   guint position = boundary (self, phase);
-  gboolean updating = phase == ORTRAIN_TRAINING_PRE_UPDATE || phase == ORTRAIN_TRAINING_POST_UPDATE;
   guint64 persistent = self->store->block_bytes;
-  guint64 live = updating ? 0 : ortrain_memory_plan_get_live_bytes (plan, position);
+  guint64 live = ortrain_memory_plan_get_live_bytes (plan, position);
   guint64 peak = persistent + ortrain_memory_plan_get_high_water (plan, position);
   guint64 cached = persistent + ortrain_step_arena_get_size (self->arena);
   OrtrainMemoryReport report = {
@@ -110,14 +111,11 @@ ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrain
     .state = self->store->bytes[ORTRAIN_CATEGORY_STATE],
     .constant = ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_CONSTANT),
     .input = self->input_bytes,
+    .activation = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_ACTIVATION, position),
+    .temporary = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_TEMPORARY, position),
+    .workspace = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_WORKSPACE, position),
+    .output = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_OUTPUT, position),
   };
-  if (!updating)
-    {
-      report.activation = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_ACTIVATION, position);
-      report.temporary = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_TEMPORARY, position);
-      report.workspace = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_WORKSPACE, position);
-      report.output = ortrain_memory_plan_get_category_bytes (plan, ORTRAIN_CATEGORY_OUTPUT, position);
-    }
   self->max_allocated = MAX (self->max_allocated, peak);
   self->max_cached = MAX (self->max_cached, cached);
   self->max_inactive = MAX (self->max_inactive, report.inactive);

@@ -23,6 +23,8 @@ copy_into (OrtrainTensorDict *dict, const OrtrainStored *stored, gconstpointer a
  *
  * Gets copies of the gradients: the sums over the steps since the last update, or those that the last update used.
  *
+ * Fails with [error@SessionError.STATE] where [property@TrainingOptions:immediate-updates] leaves none of them.
+ *
  * Returns: (transfer full): the gradients by the names of their parameters, %NULL on error
  */
 OrtrainTensorDict *
@@ -33,8 +35,11 @@ ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **e
   if (!ortrain_training_session_enter (self, TRUE, error))
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  gboolean ok = self->has_gradients;
-  if (!ok)
+  gboolean ok = self->has_gradients && !self->graph->immediate;
+  if (self->graph->immediate)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "The gradients are not kept: immediate-updates is set in the options");
+  else if (!ok)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                  "there are no gradients: call train_step first");
   for (guint i = 0; i < self->store->n_parameters && ok; i++)

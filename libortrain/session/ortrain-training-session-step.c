@@ -61,13 +61,54 @@ make_step (OrtrainTrainingSession *self)
 }
 
 static gboolean
+current_factor (OrtrainTrainingSession *self, guint64 step, double *factor, GError **error)
+{
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
+  *factor = 1.0;
+  return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, step, factor, error);
+}
+
+/* Parameters that move in the backward pass do so once for each update, and nothing holds their gradients. */
+static gboolean
+check_immediate (OrtrainTrainingSession *self, GError **error)
+{
+  if (!self->graph->immediate)
+    return TRUE;
+  if (self->n_accumulated > 0)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "With immediate-updates the parameters have moved already: call optimizer_step before the next step");
+  else if (ortrain_training_options_get_max_grad_norm (self->options) > 0)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "max-grad-norm is set, but the session was made with immediate-updates and without it: "
+                 "it does not keep the gradients");
+  else
+    return TRUE;
+  return FALSE;
+}
+
+/* For updates in the backward pass. */
+static gboolean
+write_scalars_at_once (OrtrainTrainingSession *self, double factor, GError **error)
+{
+  const double *scalars =
+      ortrain_update_set_fill_scalars (self->store->updates, self->n_updates + 1, factor, 1.0, 0.0, error);
+  return scalars != NULL && ortrain_parameter_store_write_scalars (self->store, scalars, error);
+}
+
+static gboolean
 run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *cancellable, double *loss,
             GError **error)
 {
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  const gboolean immediate = self->graph->immediate;
+  double factor;
+  if (immediate && !current_factor (self, self->n_updates, &factor, error))
+    return FALSE;
   step->accumulate_gradients = self->n_accumulated > 0;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_FORWARD, step, cancellable,
-                             &self->failed_item, error) ||
+  if (immediate && !write_scalars_at_once (self, factor, error))
+    return FALSE;
+  if (!ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, step, cancellable, &self->failed_item, error) ||
       !read_loss (self, loss, error))
     return FALSE;
   if (!isfinite (*loss))
@@ -85,13 +126,20 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_BACKWARD);
-  /* Gradients of earlier steps are added to in place and cannot be restored: then the backward pass, whose errors the
-   * forward pass would have met before, is not interrupted. Otherwise what an interruption leaves behind is never used.
-   */
+  /* Gradients of earlier steps are added to in place and cannot be restored, nor can parameters that move: then the
+   * backward pass, whose errors the forward pass would have met before, is not interrupted. Otherwise what an
+   * interruption leaves behind is never used. */
   if (self->n_accumulated == 0)
     self->has_gradients = FALSE;
-  if (!ortrain_executor_run (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], ORTRAIN_PHASE_BACKWARD, step,
-                             self->n_accumulated == 0 ? cancellable : NULL, &self->failed_item, error))
+  if (immediate && !ortrain_model_check_files (self->model, error))
+    return FALSE;
+  const gboolean whole = immediate || self->n_accumulated > 0;
+  if (!ortrain_executor_run (executor, ORTRAIN_PHASE_BACKWARD, step, whole ? NULL : cancellable, &self->failed_item,
+                             error))
+    return FALSE;
+  self->broken_at_once = ORTRAIN_UPDATE_NONE_BROKEN;
+  if (immediate && !ortrain_executor_read (executor, self->graph->broken_at_once, &self->broken_at_once,
+                                           sizeof self->broken_at_once, error))
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
   self->has_gradients = TRUE;
@@ -174,10 +222,17 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
                                          GCancellable *cancellable, GError **error)
 {
   self->failed_item = -1;
+  if (!check_immediate (self, error))
+    return NAN;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
       !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     return NAN;
+  if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
+    {
+      g_clear_pointer (&self->last_trained, ortrain_executor_free);
+      self->last_trained = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+    }
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
     {
@@ -258,14 +313,6 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
   return loss;
 }
 
-static gboolean
-current_factor (OrtrainTrainingSession *self, guint64 step, double *factor, GError **error)
-{
-  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
-  *factor = 1.0;
-  return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, step, factor, error);
-}
-
 /**
  * ortrain_training_session_get_current_learning_rate:
  * @self: a session
@@ -303,28 +350,74 @@ refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error)
   return FALSE;
 }
 
+/* The phase `update` of the last training step's plan. norm: NULL when it is not asked for; *broken: the first parameter
+ * that is left with numbers that are not finite. */
+static gboolean
+run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GError **error)
+{
+  const OrtrainStepBlock step = make_step (self);
+  *broken = ORTRAIN_UPDATE_NONE_BROKEN;
+  if (norm == NULL && self->graph->broken == NULL)
+    return TRUE;
+  return ortrain_executor_run (self->last_trained, ORTRAIN_PHASE_UPDATE, &step, NULL, NULL, error) &&
+         (norm == NULL ||
+          ortrain_executor_submit_read (self->last_trained, self->graph->norm, norm, sizeof *norm, error)) &&
+         (self->graph->broken == NULL ||
+          ortrain_executor_submit_read (self->last_trained, self->graph->broken, broken, sizeof *broken, error)) &&
+         ortrain_execution_wait (self->execution, NULL, error);
+}
+
 /* An optimizer of the user may fail half way, or write what no training goes on with: then nothing has happened. */
 static gboolean
-run_update (OrtrainTrainingSession *self, double factor, double scale, GError **error)
+run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
 {
-  const gboolean custom = ortrain_update_set_is_custom (self->store->updates);
-  if (custom)
-    ortrain_parameter_store_save_update (self->store);
-  gboolean ok = ortrain_update_set_run (self->store->updates, ortrain_execution_peek_context (self->execution),
-                                        self->n_updates + 1, factor, scale, error);
-  if (!custom)
-    return ok;
+  OrtrainUpdateSet *updates = self->store->updates;
+  ortrain_parameter_store_save_update (self->store);
+  gboolean ok = ortrain_update_set_run (updates, self->n_updates + 1, scale, error);
   if (ok && ortrain_training_options_get_stop_on_nan (self->options) &&
       !ortrain_training_session_run_check_finite (self, error))
     {
       g_prefix_error (error, "%s in update %" G_GUINT64_FORMAT ": ",
-                      G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (self->store->updates)),
-                      self->n_updates + 1);
+                      G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (updates)), self->n_updates + 1);
       ok = FALSE;
     }
   if (!ok)
     ortrain_parameter_store_restore_update (self->store);
   return ok;
+}
+
+/* Moves what has not moved yet. overflow: the gradients are not finite, and nothing has moved. */
+static gboolean
+run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean *overflow, gint64 *broken,
+            GError **error)
+{
+  OrtrainUpdateSet *updates = self->store->updates;
+  const double max_norm = ortrain_training_options_get_max_grad_norm (self->options);
+  const double mean =
+      ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
+  const gboolean clips = max_norm > 0 && self->graph->norm != NULL;
+  *overflow = FALSE;
+  if (!self->graph->immediate)
+    {
+      const double *scalars =
+          ortrain_update_set_fill_scalars (updates, self->n_updates + 1, factor, mean, max_norm, error);
+      if (scalars == NULL || !ortrain_parameter_store_write_scalars (self->store, scalars, error))
+        return FALSE;
+    }
+  if (!run_update_phase (self, clips ? norm : NULL, broken, error))
+    return FALSE;
+  if (self->graph->immediate)
+    *broken = MIN (*broken, self->broken_at_once);
+  if (clips)
+    {
+      g_mutex_lock (&self->lock);
+      self->last_gradient_norm = normalize (*norm);
+      g_mutex_unlock (&self->lock);
+      *overflow = !isfinite (*norm);
+    }
+  if (*overflow || !ortrain_update_set_is_custom (updates))
+    return TRUE;
+  return run_custom_update (self, clips ? mean * MIN (1.0, max_norm / (*norm + 1e-6)) : mean, error);
 }
 
 /* An update that left numbers that are not finite, when that is an error. The parameters are what it made of them. */
@@ -333,10 +426,11 @@ refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
 {
   const OrtrainStored *stored = &self->store->parameters[broken];
   const double learning_rate = ortrain_update_set_get_learning_rate (self->store->updates, broken);
-  g_autofree char *cause = ortrain_non_finite_describe (stored, stored->gradient);
-  g_autofree char *text = cause != NULL ? g_strdup_printf ("its gradient holds %s", cause)
-                                        : g_strdup_printf ("its gradient is finite, and the learning rate is %g",
-                                                           normalize (learning_rate));
+  g_autofree char *cause = stored->gradient != NULL ? ortrain_non_finite_describe (stored, stored->gradient) : NULL;
+  g_autofree char *text =
+      cause != NULL ? g_strdup_printf ("its gradient holds %s", cause)
+                    : g_strdup_printf ("its gradient is %s, and the learning rate is %g",
+                                       stored->gradient != NULL ? "finite" : "not kept", normalize (learning_rate));
   g_autofree char *held = ortrain_non_finite_describe (stored, stored->address);
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
                "Parameter '%s' holds %s after update %" G_GUINT64_FORMAT
@@ -358,23 +452,12 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   double factor;
   if (!current_factor (self, self->n_updates, &factor, error))
     return FALSE;
-  double scale = ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
-  double max_norm = ortrain_training_options_get_max_grad_norm (self->options), norm = 0;
-  gboolean overflow = FALSE, ok = TRUE;
+  double norm = 0;
+  gint64 broken = ORTRAIN_UPDATE_NONE_BROKEN;
+  gboolean overflow = FALSE;
   self->in_step = TRUE;
   ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_UPDATE);
-  if (max_norm > 0)
-    {
-      norm = ortrain_update_set_norm (self->store->updates, ortrain_execution_peek_context (self->execution)) * scale;
-      g_mutex_lock (&self->lock);
-      self->last_gradient_norm = normalize (norm);
-      g_mutex_unlock (&self->lock);
-      overflow = !isfinite (norm);
-      scale *= MIN (1.0, max_norm / (norm + 1e-6));
-    }
-  /* Gradients that are not finite would make every parameter so: the update is left out, and reported. */
-  if (!overflow)
-    ok = run_update (self, factor, scale, error);
+  gboolean ok = run_update (self, factor, &norm, &overflow, &broken, error);
   if (ok)
     {
       self->n_accumulated = 0;
@@ -389,10 +472,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
         ortrain_training_session_tell (self, ORTRAIN_TRAINING_OVERFLOW);
       if (overflow && ortrain_training_options_get_stop_on_nan (self->options))
         ok = refuse_gradients (self, norm, error);
-      const gint broken = overflow || ortrain_update_set_is_custom (self->store->updates)
-                              ? -1
-                              : ortrain_update_set_find_broken (self->store->updates);
-      if (broken >= 0 && ortrain_training_options_get_stop_on_nan (self->options))
+      if (broken != ORTRAIN_UPDATE_NONE_BROKEN && ortrain_training_options_get_stop_on_nan (self->options))
         ok = refuse_parameters (self, (guint) broken, error);
     }
   self->in_step = FALSE;
@@ -461,10 +541,17 @@ ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return FALSE;
-  ortrain_parameter_store_zero_gradients (self->store);
-  self->n_accumulated = 0;
+  const gboolean ok = !self->graph->immediate || self->n_accumulated == 0;
+  if (!ok)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "With immediate-updates the parameters have moved already: call optimizer_step");
+  else
+    {
+      ortrain_parameter_store_zero_gradients (self->store);
+      self->n_accumulated = 0;
+    }
   ortrain_training_session_leave (self);
-  return TRUE;
+  return ok;
 }
 
 OrtrainTensorDict *

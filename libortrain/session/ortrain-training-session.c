@@ -8,6 +8,7 @@
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-training-session-signals-private.h"
+#include "session/ortrain-update-graph-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <string.h>
@@ -166,12 +167,15 @@ make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph, Ortra
 }
 
 static gboolean
-same_names (GArray *a, GArray *b)
+same_tensors (GArray *a, GArray *b)
 {
   gboolean same = a->len == b->len;
   for (guint i = 0; i < a->len && same; i++)
-    same =
-        g_str_equal (g_array_index (a, OrtrainTrainedTensor, i).name, g_array_index (b, OrtrainTrainedTensor, i).name);
+    {
+      const OrtrainTrainedTensor *x = &g_array_index (a, OrtrainTrainedTensor, i);
+      const OrtrainTrainedTensor *y = &g_array_index (b, OrtrainTrainedTensor, i);
+      same = g_str_equal (x->name, y->name) && x->immediate == y->immediate;
+    }
   return same;
 }
 
@@ -184,15 +188,17 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (self->model);
   g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
   g_autoptr (OrtrainTrainingGraph) graph =
-      source != NULL ? ortrain_training_graph_new (source, self->options, padding_rows, NULL) : NULL;
-  if (graph == NULL || !same_names (graph->parameters, self->graph->parameters) ||
-      !same_names (graph->buffers, self->graph->buffers) || !make_executors (self, graph, executors, NULL))
+      source != NULL ? ortrain_training_graph_new (source, self->options, &self->rule, padding_rows, NULL) : NULL;
+  if (graph == NULL || !same_tensors (graph->parameters, self->graph->parameters) ||
+      !same_tensors (graph->buffers, self->graph->buffers) || !make_executors (self, graph, executors, NULL))
     return FALSE;
   if (!ortrain_executor_bind (executors[run], feeds, NULL, NULL))
     {
       free_executors (executors);
       return FALSE;
     }
+  if (self->last_trained == self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
+    self->executors[ORTRAIN_TRAINING_RUN_TRAIN] = NULL; /* its update may not have run yet */
   free_executors (self->executors);
   memcpy (self->executors, executors, sizeof executors);
   g_mutex_lock (&self->lock);
@@ -252,16 +258,17 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
   if (model_graph == NULL)
     return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (model);
-  g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new (model_graph, options, padding_rows, error);
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_training_options_get_optimizer (options) != NULL
+                                               ? g_object_ref (ortrain_training_options_get_optimizer (options))
+                                               : ortrain_adamw_new (1e-3);
+  ortrain_update_rule_init (&self->rule, options, optimizer);
+  g_autoptr (OrtrainTrainingGraph) graph =
+      ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, error);
   if (graph == NULL)
     return FALSE;
   self->model = g_object_ref (model);
   self->options = g_object_ref (options);
-  if (ortrain_training_options_get_optimizer (options) == NULL)
-    {
-      g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
-      ortrain_training_options_set_optimizer (options, optimizer);
-    }
+  ortrain_training_options_set_optimizer (options, optimizer);
   self->seed = ortrain_training_options_get_seed (options);
   const OrtrainProviderOptions provider_options = {
     .n_threads = ortrain_training_options_get_threads (options),
@@ -271,8 +278,7 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
       ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
   if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
     return FALSE;
-  self->store =
-      ortrain_parameter_store_new (graph, ortrain_training_options_get_optimizer (options), self->execution, error);
+  self->store = ortrain_parameter_store_new (graph, optimizer, self->execution, error);
   if (self->store == NULL)
     return FALSE;
   self->arena = ortrain_step_arena_new (provider);
@@ -545,7 +551,10 @@ ortrain_training_session_dispose (GObject *object)
       return;
     }
   g_clear_pointer (&self->worker, ortrain_training_worker_free);
+  if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
+    g_clear_pointer (&self->last_trained, ortrain_executor_free);
   free_executors (self->executors);
+  self->last_trained = NULL;
   g_mutex_lock (&self->lock);
   g_clear_object (&self->plan);
   OrtrainTrainingGraph *graph = g_steal_pointer (&self->graph);

@@ -49,7 +49,7 @@ leads_to_gradient (const OrtrainNode *node)
   for (guint depth = 0; depth < 64; depth++)
     {
       const OrtrainValue *output = ortrain_node_output (node, 0);
-      if (output->role == ORTRAIN_ROLE_GRADIENT || output->role == ORTRAIN_ROLE_BUFFER_UPDATE)
+      if (output->role == ORTRAIN_ROLE_GRADIENT || output->role == ORTRAIN_ROLE_UPDATE)
         return TRUE;
       if (!is_sum (node) || output->uses.n != 1)
         return FALSE;

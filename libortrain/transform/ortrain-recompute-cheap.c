@@ -213,7 +213,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
   for (guint i = 0; i < n; i++)
     {
       OrtrainValue *value = graph->values->pdata[i];
-      if (value->producer != NULL && value->producer->phase == ORTRAIN_PHASE_BACKWARD)
+      if (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD)
         continue;
       add_edge (&net, 2 * i, 2 * i + 1, lives_anyhow (value) ? 0 : bytes_of (value));
       if (value->producer != NULL && may_run_again (value->producer))
@@ -263,7 +263,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
     {
       OrtrainValue *value = graph->values->pdata[i];
       kept[i] = work >= limit || !near_sink[2 * i] || lives_anyhow (value) ||
-                (value->producer != NULL && value->producer->phase == ORTRAIN_PHASE_BACKWARD);
+                (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD);
     }
   for (guint v = 0; v < net.n; v++)
     g_array_unref (net.out[v]);

@@ -2,6 +2,7 @@
 #include "../session/training-graph.h"
 
 #include "memory/ortrain-memory-plan-private.h"
+#include "session/ortrain-update-graph-private.h"
 
 #include <json-glib/json-glib.h>
 
@@ -224,7 +225,7 @@ test_buffer_updates (Fixture *fixture, gconstpointer data)
   for (guint k = 1; k <= 2; k++)
     {
       OrtrainValue *update = ortrain_node_output (norm, k);
-      update->role = ORTRAIN_ROLE_BUFFER_UPDATE;
+      update->role = ORTRAIN_ROLE_UPDATE;
       update->partner = k == 1 ? mean : var;
       ortrain_graph_mark_output (graph, update, TRUE);
     }
@@ -258,10 +259,121 @@ test_buffer_updates (Fixture *fixture, gconstpointer data)
   g_hash_table_unref (memory.places);
 }
 
+/* ---- Updates ---- */
+
+typedef enum
+{
+  UPDATES_NONE,
+  UPDATES_LATER,
+  UPDATES_IMMEDIATE,
+} Updates;
+
+static void
+trained_clear (gpointer data)
+{
+  OrtrainTrainedTensor *trained = data;
+  g_free (trained->name);
+  g_free (trained->gradient);
+  g_strfreev (trained->states);
+  g_clear_object (&trained->initial);
+}
+
+/* SGD with momentum behind the gradients of a training graph. scalars: its numbers, all 0 as yet. */
+static void
+add_updates (OrtrainGraph *graph, Memory *memory, Updates updates, double **scalars)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainUpdateRule rule = {
+    .optimizer = { .op_type = "SgdUpdate", .n_states = 1, .state_names = { "momentum" } },
+    .immediate = updates == UPDATES_IMMEDIATE,
+  };
+  OrtrainTrainingGraph *training = g_new0 (OrtrainTrainingGraph, 1);
+  training->training = g_object_ref (graph);
+  training->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
+  g_array_set_clear_func (training->parameters, trained_clear);
+  for (guint i = 0; i < graph->outputs->len; i++)
+    {
+      const OrtrainValue *gradient = graph->outputs->pdata[i];
+      if (gradient->role != ORTRAIN_ROLE_GRADIENT)
+        continue;
+      const OrtrainTrainedTensor trained = { .name = g_strdup (gradient->partner->name),
+                                             .initial = g_object_ref (gradient->partner->tensor),
+                                             .gradient = g_strdup (gradient->name),
+                                             .padding_row = -1 };
+      g_array_append_val (training->parameters, trained);
+    }
+  g_assert_true (ortrain_update_graph_add (training, &rule, &error));
+  g_assert_no_error (error);
+  for (guint i = 0; i < training->parameters->len; i++)
+    add_place (
+        memory,
+        ortrain_graph_find_value (graph, g_array_index (training->parameters, OrtrainTrainedTensor, i).states[0]),
+        FALSE);
+  add_place (memory, ortrain_graph_find_value (graph, training->scalars), FALSE);
+  *scalars = g_hash_table_lookup (memory->places, training->scalars);
+  ortrain_training_graph_free (training);
+}
+
+/* A parameter that is read three times, in the backward pass last, and an activation that is made again there. */
+static OrtrainExecutor *
+make_updated (Fixture *fixture, Memory *memory, Updates updates, double **scalars)
+{
+  OrtrainGraph *graph = fixture->graph;
+  OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 6);
+  OrtrainValue *bias = add_parameter (graph, fixture->rand, "bias", 6, 0);
+  OrtrainValue *a = add_op (graph, "", "Gemm", "a", fixture->x, w, bias);
+  OrtrainValue *t = add_op (graph, "", "Tanh", "t", a, NULL, NULL);
+  OrtrainValue *b = add_op (graph, "", "MatMul", "b", t, w, NULL);
+  OrtrainValue *c = add_op (graph, "", "Add", "c", b, bias, NULL);
+  make_training_graph (graph, add_loss (graph, add_op (graph, "", "MatMul", "d", c, w, NULL)));
+  make_places (memory, graph);
+  add_updates (graph, memory, updates, scalars);
+  return make_executor (graph, memory, get_execution ());
+}
+
+/* Updates write over what they replace, behind all that reads it; gradients that they read at once need no place. */
+static void
+test_updates (Fixture *fixture, gconstpointer data)
+{
+  const Updates updates = GPOINTER_TO_UINT (data);
+  Memory memory;
+  double *scalars;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainExecutor) executor = make_updated (fixture, &memory, updates, &scalars);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
+  const double first = run_step (executor, feeds, FALSE);
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
+  g_assert_cmpuint (count_steps (plan, "Accumulate"), ==, 0);
+  g_assert_cmpuint (count_steps (plan, "SgdUpdate"), ==, 1);
+  g_assert_cmpuint (root_of (plan, "w.next"), ==, row_of (plan, "w"));
+  g_assert_cmpuint (root_of (plan, "w.momentum.next"), ==, row_of (plan, "w.momentum"));
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (plan, NULL);
+  g_assert_cmpint (values[row_of (plan, "w")].region, ==, ORTRAIN_REGION_PARAMETER);
+  g_assert_cmpint (values[row_of (plan, "w.momentum")].region, ==, ORTRAIN_REGION_STATE);
+  g_assert_cmpint (values[row_of (plan, "w.grad")].region, ==,
+                   updates == UPDATES_IMMEDIATE ? ORTRAIN_REGION_ARENA : ORTRAIN_REGION_GRADIENT);
+  g_assert_cmpint (values[row_of (plan, "w.grad")].category, ==, ORTRAIN_CATEGORY_GRADIENT);
+  g_assert_cmpuint (ortrain_memory_plan_get_first_update_step (plan), ==,
+                    ortrain_memory_plan_get_n_steps (plan) - (updates == UPDATES_IMMEDIATE ? 0 : 2));
+
+  /* one step down the slope: each parameter by its own learning rate */
+  const OrtrainStepBlock step = { 0 };
+  double *w = g_hash_table_lookup (memory.places, "w");
+  const double kept = w[7];
+  scalars[ORTRAIN_UPDATE_GRADIENT_SCALE] = scalars[ORTRAIN_UPDATE_STEP] = 1;
+  scalars[ORTRAIN_UPDATE_LEARNING_RATE (0)] = scalars[ORTRAIN_UPDATE_LEARNING_RATE (1)] = 1e-3;
+  g_assert_cmpfloat (run_step (executor, feeds, FALSE), ==, first);
+  ortrain_executor_run (executor, ORTRAIN_PHASE_UPDATE, &step, NULL, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpfloat (w[7], !=, kept);
+  g_assert_cmpfloat (run_step (executor, feeds, FALSE), <, first);
+  g_hash_table_unref (memory.places);
+}
+
 /* ---- The verifier ---- */
 
 static OrtrainMemoryPlan *
-make_plan (Fixture *fixture, OrtrainExecutor **executor, Memory *memory)
+make_plan (Fixture *fixture, OrtrainExecutor **executor, Memory *memory, Updates updates)
 {
   OrtrainGraph *graph = fixture->graph;
   OrtrainValue *w = add_parameter (graph, fixture->rand, "w", 6, 6),
@@ -276,6 +388,9 @@ make_plan (Fixture *fixture, OrtrainExecutor **executor, Memory *memory)
   OrtrainValue *d = add_op (graph, "", "Mul", "d", b, c, NULL);
   make_training_graph (graph, add_loss (graph, d));
   make_places (memory, graph);
+  double *scalars;
+  if (updates != UPDATES_NONE)
+    add_updates (graph, memory, updates, &scalars);
   *executor = make_executor (graph, memory, get_execution ());
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
   run_step (*executor, feeds, FALSE);
@@ -322,7 +437,7 @@ test_verifier (Fixture *fixture, gconstpointer data)
   Memory memory;
   OrtrainExecutor *executor;
   g_autoptr (GError) error = NULL;
-  OrtrainMemoryPlan *plan = make_plan (fixture, &executor, &memory);
+  OrtrainMemoryPlan *plan = make_plan (fixture, &executor, &memory, GPOINTER_TO_UINT (data));
   g_assert_true (ortrain_plan_verify (plan, &error));
   g_assert_no_error (error);
 
@@ -411,6 +526,16 @@ test_verifier (Fixture *fixture, gconstpointer data)
         }
     }
   MUTATE (plan->first_backward, plan->first_backward - 1, "an earlier backward pass", 0);
+  MUTATE (plan->first_update, plan->first_update - 1, "an earlier update", 0);
+  for (guint32 i = 0; i < plan->n_values; i++)
+    if (plan->values[i].value != NULL && plan->values[i].value->role == ORTRAIN_ROLE_UPDATE &&
+        plan->values[i].value->partner != NULL)
+      {
+        MUTATE (plan->values[i].value->partner, NULL, "an update of nothing", i);
+        plan->values[i].value->role = ORTRAIN_ROLE_NONE;
+        expect_refused (plan, "a write that is no update", i);
+        plan->values[i].value->role = ORTRAIN_ROLE_UPDATE;
+      }
   MUTATE (plan->n_steps, plan->n_steps - 1, "a step left out", 0);
   MUTATE (plan->arena_bytes, plan->arena_bytes - 64, "a smaller arena", 0);
   MUTATE (plan->lower_bound_bytes, plan->lower_bound_bytes - 64, "a lower bound", 0);
@@ -428,7 +553,7 @@ test_output (Fixture *fixture, gconstpointer data)
   Memory memory;
   OrtrainExecutor *executor;
   g_autoptr (GError) error = NULL;
-  OrtrainMemoryPlan *plan = make_plan (fixture, &executor, &memory);
+  OrtrainMemoryPlan *plan = make_plan (fixture, &executor, &memory, UPDATES_NONE);
   g_assert_cmpuint (ortrain_memory_plan_get_high_water (plan, plan->n_steps), ==, plan->arena_bytes);
   g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), ==,
                     plan->arena_bytes + 2 * (36 + 36 + 6 + 6) * sizeof (double));
@@ -475,13 +600,19 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
-#define ADD(path, function) g_test_add (path, Fixture, NULL, fixture_set_up, function, fixture_tear_down)
+#define ADD_WITH(path, data, function)                                                                                 \
+  g_test_add (path, Fixture, GUINT_TO_POINTER (data), fixture_set_up, function, fixture_tear_down)
+#define ADD(path, function) ADD_WITH (path, 0, function)
   ADD ("/planner/views-and-in-place", test_views_and_in_place);
   ADD ("/planner/accumulation", test_accumulation);
   ADD ("/planner/norm", test_norm);
   ADD ("/planner/awkward-gradients", test_awkward_gradients);
   ADD ("/planner/buffer-updates", test_buffer_updates);
-  ADD ("/planner/verifier", test_verifier);
+  ADD_WITH ("/planner/updates", UPDATES_LATER, test_updates);
+  ADD_WITH ("/planner/updates/immediate", UPDATES_IMMEDIATE, test_updates);
+  ADD_WITH ("/planner/verifier", UPDATES_NONE, test_verifier);
+  ADD_WITH ("/planner/verifier/updates", UPDATES_LATER, test_verifier);
+  ADD_WITH ("/planner/verifier/immediate-updates", UPDATES_IMMEDIATE, test_verifier);
   ADD ("/planner/output", test_output);
   return g_test_run ();
 }

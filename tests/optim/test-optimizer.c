@@ -2,7 +2,11 @@
 #include "ortrain.h"
 
 #include "host-context.h"
+#include "ops/ortrain-op-private.h"
 #include "optim/ortrain-update-set-private.h"
+#include "session/ortrain-executor-private.h"
+#include "session/ortrain-update-graph-private.h"
+#include "tensor/ortrain-tensor-private.h"
 
 #include <json-glib/json-glib.h>
 #include <math.h>
@@ -36,13 +40,24 @@ load_expected (void)
   return json_node_get_object (json_parser_get_root (parser));
 }
 
+/* Parameters that are moved by a planned graph: their gradients are fed. */
 typedef struct
 {
   OrtrainDType dtype;
+  guint n;
   void *parameters[N], *gradients[N], *states[N][2];
+  OrtrainTensor *fed[N];
+  OrtrainTensorDict *feeds;
   OrtrainUpdateSet *set;
+  OrtrainUpdateRule rule;
+  OrtrainTrainingGraph *graph;
   OrtrainProvider *provider;
-  OrtrainHostContext context;
+  OrtrainExecution *execution;
+  OrtrainExecutor *executor;
+  GHashTable *places; /* by the names of values */
+  double *scalars;
+  double norm;   /* of the last update */
+  gint64 broken; /* by it */
 } Fixture;
 
 static void
@@ -60,45 +75,170 @@ get (OrtrainDType dtype, const void *array, gint64 i)
   return dtype == ORTRAIN_DTYPE_FLOAT64 ? ((const double *) array)[i] : ((const float *) array)[i];
 }
 
+static gpointer
+resolve (const char *name, OrtrainRegion region, gpointer user_data)
+{
+  return g_hash_table_lookup (((Fixture *) user_data)->places, name);
+}
+
 static void
-fixture_set_up (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, guint n_threads)
+trained_clear (gpointer data)
+{
+  OrtrainTrainedTensor *trained = data;
+  g_free (trained->name);
+  g_free (trained->gradient);
+  g_strfreev (trained->states);
+  g_clear_object (&trained->initial);
+}
+
+/* A parameter, and its gradient, which the backward pass copies out of an input. */
+static void
+add_tensor (Fixture *f, const char *name, gint64 n)
 {
   g_autoptr (GError) error = NULL;
-  gsize size = ortrain_dtype_get_size (dtype);
-  OrtrainUpdateParameter parameters[N];
-  f->dtype = dtype;
+  OrtrainGraph *graph = f->graph->training;
+  const guint t = f->n++;
+  const gsize size = ortrain_dtype_get_size (f->dtype);
+  g_autofree char *input_name = g_strconcat (name, ".fed", NULL), *gradient_name = g_strconcat (name, ".grad", NULL);
+  g_autoptr (OrtrainTensor) initial = ortrain_tensor_new (f->dtype, &n, 1, NULL);
+  f->parameters[t] = g_malloc0 (n * size);
+  f->gradients[t] = g_malloc0 (n * size);
+  for (guint k = 0; k < 2; k++)
+    f->states[t][k] = g_malloc0 (n * sizeof (double));
+  f->fed[t] = ortrain_tensor_new (f->dtype, &n, 1, NULL);
+  ortrain_tensor_dict_set (f->feeds, input_name, f->fed[t]);
+
+  OrtrainValue *parameter = ortrain_graph_new_initializer (graph, name, initial);
+  parameter->role = ORTRAIN_ROLE_PARAMETER;
+  const OrtrainDim dims[] = { ortrain_dim_int (n) };
+  OrtrainValue *input = ortrain_graph_new_input (graph, input_name, f->dtype, dims, 1);
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", "Identity", NULL, &input, 1, 1);
+  OrtrainValue *gradient = ortrain_node_output (node, 0);
+  node->phase = ORTRAIN_PHASE_BACKWARD;
+  g_assert_true (ortrain_ops_infer_node (node, &error));
+  ortrain_value_rename (gradient, gradient_name);
+  gradient->role = ORTRAIN_ROLE_GRADIENT;
+  gradient->partner = parameter;
+  ortrain_graph_mark_output (graph, gradient, TRUE);
+  const OrtrainTrainedTensor trained = {
+    .name = g_strdup (name), .initial = g_object_ref (initial), .gradient = g_strdup (gradient_name), .padding_row = -1
+  };
+  g_array_append_val (f->graph->parameters, trained);
+}
+
+/* immediate: in the backward pass, without a place for the gradients. */
+static void
+fixture_begin (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, guint n_threads, gboolean immediate)
+{
+  *f = (Fixture){ .dtype = dtype, .feeds = ortrain_tensor_dict_new () };
+  ortrain_optimizer_describe (optimizer, &f->rule.optimizer);
+  f->rule.immediate = immediate;
+  f->graph = g_new0 (OrtrainTrainingGraph, 1);
+  f->graph->training = ortrain_graph_new ("update");
+  f->graph->training->opset = 23;
+  f->graph->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
+  g_array_set_clear_func (f->graph->parameters, trained_clear);
   f->provider = new_cpu (n_threads);
-  init_context (&f->context, f->provider);
-  for (guint t = 0; t < N; t++)
-    parameters[t] = (OrtrainUpdateParameter){ names[t], dtype, &sizes[t], 1 };
-  f->set = ortrain_update_set_new (optimizer, ortrain_provider_get_host (), parameters, N, &error);
+  f->execution = ortrain_execution_new (f->provider, NULL);
+  f->places = g_hash_table_new (g_str_hash, g_str_equal);
+}
+
+static void
+fixture_end (Fixture *f, OrtrainOptimizer *optimizer)
+{
+  g_autoptr (GError) error = NULL;
+  OrtrainUpdateParameter parameters[N];
+  g_assert_true (ortrain_update_graph_add (f->graph, &f->rule, &error));
   g_assert_no_error (error);
+  for (guint t = 0; t < f->n; t++)
+    {
+      const OrtrainTrainedTensor *trained = &g_array_index (f->graph->parameters, OrtrainTrainedTensor, t);
+      parameters[t] =
+          (OrtrainUpdateParameter){ trained->name, f->dtype, ortrain_tensor_peek_dims (trained->initial), 1 };
+      g_hash_table_insert (f->places, trained->name, f->parameters[t]);
+      if (!trained->immediate)
+        g_hash_table_insert (f->places, trained->gradient, f->gradients[t]);
+      for (guint k = 0; trained->states != NULL && trained->states[k] != NULL; k++)
+        g_hash_table_insert (f->places, trained->states[k], f->states[t][k]);
+    }
+  f->set = ortrain_update_set_new (optimizer, parameters, f->n, &error);
+  g_assert_no_error (error);
+  f->scalars = g_new0 (double, ortrain_update_set_get_n_scalars (f->set));
+  g_hash_table_insert (f->places, f->graph->scalars, f->scalars);
+  for (guint t = 0; t < f->n; t++)
+    for (guint k = 0; k < ortrain_update_set_get_n_states (f->set); k++)
+      for (gint64 i = 0; i < parameters[t].dims[0]; i++)
+        put (ortrain_update_set_get_state_dtype (f->set, t), f->states[t][k], i,
+             ortrain_update_set_get_initial_state (f->set, k));
+  const OrtrainExecutorConfig config = {
+    .execution = f->execution, .training = TRUE, .resolve = resolve, .resolve_data = f
+  };
+  f->executor = ortrain_executor_new (f->graph->training, &config, &error);
+  g_assert_no_error (error);
+}
+
+static void
+fixture_set_up (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, guint n_threads, gboolean immediate)
+{
+  fixture_begin (f, optimizer, dtype, n_threads, immediate);
   for (guint t = 0; t < N; t++)
     {
-      f->parameters[t] = g_malloc0 (sizes[t] * size);
-      f->gradients[t] = g_malloc0 (sizes[t] * size);
-      for (guint k = 0; k < 2; k++)
-        f->states[t][k] = g_malloc0 (sizes[t] * size);
+      add_tensor (f, names[t], sizes[t]);
       for (gint64 i = 0; i < sizes[t]; i++)
         put (dtype, f->parameters[t], i, number (i + 31 * t, 0));
-      ortrain_update_set_place (f->set, t, f->parameters[t], f->gradients[t], f->states[t], &error);
-      g_assert_no_error (error);
     }
-  ortrain_update_set_reset_states (f->set);
+  fixture_end (f, optimizer);
 }
 
 static void
 fixture_tear_down (Fixture *f)
 {
-  for (guint t = 0; t < N; t++)
+  for (guint t = 0; t < f->n; t++)
     {
       g_free (f->parameters[t]);
       g_free (f->gradients[t]);
       g_free (f->states[t][0]);
       g_free (f->states[t][1]);
+      g_object_unref (f->fed[t]);
     }
+  ortrain_executor_free (f->executor);
+  ortrain_execution_free (f->execution);
   ortrain_update_set_free (f->set);
+  ortrain_training_graph_free (f->graph);
   ortrain_provider_unref (f->provider);
+  g_object_unref (f->feeds);
+  g_hash_table_unref (f->places);
+  g_free (f->scalars);
+}
+
+/* FALSE: the optimizer refuses. */
+static gboolean
+run_update (Fixture *f, guint64 step, double factor, double max_norm, GError **error)
+{
+  g_autoptr (GError) local_error = NULL;
+  const OrtrainStepBlock block = { 0 };
+  const double *scalars = ortrain_update_set_fill_scalars (f->set, step, factor, 1.0, max_norm, error);
+  if (scalars == NULL)
+    return FALSE;
+  memcpy (f->scalars, scalars, ortrain_update_set_get_n_scalars (f->set) * sizeof (double));
+  ortrain_executor_bind (f->executor, f->feeds, NULL, &local_error);
+  g_assert_no_error (local_error);
+  for (guint phase = 0; phase < ORTRAIN_N_PHASES; phase++)
+    {
+      ortrain_executor_run (f->executor, (OrtrainPhase) phase, &block, NULL, NULL, &local_error);
+      g_assert_no_error (local_error);
+    }
+  if (f->graph->norm != NULL)
+    g_assert_true (ortrain_executor_read (f->executor, f->graph->norm, &f->norm, sizeof f->norm, NULL));
+  const char *broken = f->graph->immediate ? f->graph->broken_at_once : f->graph->broken;
+  g_assert_true (broken == NULL || ortrain_executor_read (f->executor, broken, &f->broken, sizeof f->broken, NULL));
+  return TRUE;
+}
+
+static void
+feed (Fixture *f, guint t, gint64 i, double value)
+{
+  put (f->dtype, ortrain_tensor_peek_writable (f->fed[t]), i, value);
 }
 
 static void
@@ -107,15 +247,12 @@ run_steps (Fixture *f, double clip)
   g_autoptr (GError) error = NULL;
   for (guint s = 0; s < STEPS; s++)
     {
-      for (guint t = 0; t < N; t++)
+      for (guint t = 0; t < f->n; t++)
         for (gint64 i = 0; i < sizes[t]; i++)
-          put (f->dtype, f->gradients[t], i, number (i + 31 * t, s + 1));
-      double scale = 1.0;
-      if (clip > 0)
-        scale = MIN (1.0, clip / (ortrain_update_set_norm (f->set, &f->context.context) + 1e-6));
-      gboolean ok = ortrain_update_set_run (f->set, &f->context.context, s + 1, 1.0, scale, &error);
+          feed (f, t, i, number (i + 31 * t, s + 1));
+      run_update (f, s + 1, 1.0, clip, &error);
       g_assert_no_error (error);
-      g_assert_true (ok);
+      g_assert_cmpint (f->broken, ==, ORTRAIN_UPDATE_NONE_BROKEN);
     }
 }
 
@@ -196,28 +333,42 @@ make (const char *name)
 }
 
 static void
+assert_same_parameters (Fixture *a, Fixture *b)
+{
+  for (guint t = 0; t < N; t++)
+    g_assert_cmpmem (a->parameters[t], sizes[t] * sizeof (float), b->parameters[t], sizes[t] * sizeof (float));
+}
+
+static void
 test_optimizer (gconstpointer data)
 {
   const char *name = data;
   double clip = g_str_equal (name, "clipped") ? 0.5 : 0.0;
-  Fixture f = { 0 };
+  Fixture f, other;
   g_autoptr (OrtrainOptimizer) optimizer = make (name);
-  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT64, 2);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT64, 2, FALSE);
   run_steps (&f, clip);
   compare (&f, name, 1e-12);
   fixture_tear_down (&f);
 
-  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 2);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 2, FALSE);
   run_steps (&f, clip);
   compare (&f, name, 3e-6);
 
   /* the same bits at another number of threads */
-  Fixture one = { 0 };
-  fixture_set_up (&one, optimizer, ORTRAIN_DTYPE_FLOAT32, 1);
-  run_steps (&one, clip);
-  for (guint t = 0; t < N; t++)
-    g_assert_cmpmem (f.parameters[t], sizes[t] * sizeof (float), one.parameters[t], sizes[t] * sizeof (float));
-  fixture_tear_down (&one);
+  fixture_set_up (&other, optimizer, ORTRAIN_DTYPE_FLOAT32, 1, FALSE);
+  run_steps (&other, clip);
+  assert_same_parameters (&f, &other);
+  fixture_tear_down (&other);
+
+  /* and in the backward pass */
+  if (clip == 0)
+    {
+      fixture_set_up (&other, optimizer, ORTRAIN_DTYPE_FLOAT32, 2, TRUE);
+      run_steps (&other, clip);
+      assert_same_parameters (&f, &other);
+      fixture_tear_down (&other);
+    }
   fixture_tear_down (&f);
 }
 
@@ -225,78 +376,85 @@ static void
 test_half (void)
 {
   /* One SGD step in bfloat16 is the float step, rounded; the momentum is kept in float32. */
-  guint16 parameter[700], gradient[700];
-  float momentum[700], want[700];
   const gint64 n = 700;
-  g_autoptr (GError) error = NULL;
+  float want[700];
+  Fixture f;
+  g_autoptr (OrtrainOptimizer) optimizer = make ("clipped");
+  fixture_begin (&f, optimizer, ORTRAIN_DTYPE_BFLOAT16, 1, FALSE);
+  add_tensor (&f, "w", n);
+  guint16 *parameter = f.parameters[0], *gradient = ortrain_tensor_peek_writable (f.fed[0]);
   for (guint i = 0; i < n; i++)
     {
       parameter[i] = ortrain_float_to_bfloat16 ((float) number (i, 0));
       gradient[i] = ortrain_float_to_bfloat16 ((float) number (i, 1));
       want[i] = ortrain_bfloat16_to_float (parameter[i]) - 0.1f * ortrain_bfloat16_to_float (gradient[i]);
     }
-  OrtrainHostContext context;
-  init_context (&context, NULL);
-  g_autoptr (OrtrainOptimizer) optimizer = make ("clipped");
-  OrtrainUpdateParameter p = { "w", ORTRAIN_DTYPE_BFLOAT16, &n, 1 };
-  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_host (), &p, 1, &error);
-  g_assert_no_error (error);
-  g_assert_cmpuint (ortrain_update_set_get_state_bytes (set, 0), ==, sizeof momentum);
-  gpointer states[] = { momentum };
-  ortrain_update_set_place (set, 0, parameter, gradient, states, &error);
-  ortrain_update_set_reset_states (set);
-  g_assert_true (ortrain_update_set_run (set, &context.context, 1, 1.0, 1.0, &error));
+  fixture_end (&f, optimizer);
+  g_assert_cmpuint (ortrain_update_set_get_state_bytes (f.set, 0), ==, n * sizeof (float));
+  g_assert_true (run_update (&f, 1, 1.0, 0, NULL));
   for (guint i = 0; i < n; i++)
     g_assert_cmpuint (parameter[i], ==, ortrain_float_to_bfloat16 (want[i]));
-  ortrain_update_set_free (set);
+  fixture_tear_down (&f);
 }
 
 static void
 test_live_properties (void)
 {
   g_autoptr (GError) error = NULL;
-  double w = 1.0, g = 1.0;
-  const gint64 n = 1;
-  OrtrainHostContext context;
-  init_context (&context, NULL);
+  Fixture f;
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.5);
-  OrtrainUpdateParameter p = { "w", ORTRAIN_DTYPE_FLOAT64, &n, 1 };
-  OrtrainUpdateSet *set = ortrain_update_set_new (optimizer, ortrain_provider_get_host (), &p, 1, &error);
-  ortrain_update_set_place (set, 0, &w, &g, NULL, &error);
-  g_assert_true (ortrain_update_set_run (set, &context.context, 1, 1.0, 1.0, &error));
-  g_assert_cmpfloat (w, ==, 0.5);
+  fixture_begin (&f, optimizer, ORTRAIN_DTYPE_FLOAT64, 1, FALSE);
+  add_tensor (&f, "w", 1);
+  fixture_end (&f, optimizer);
+  double *w = f.parameters[0];
+  *w = 1.0;
+  feed (&f, 0, 0, 1.0);
+  g_assert_true (run_update (&f, 1, 1.0, 0, &error));
+  g_assert_cmpfloat (*w, ==, 0.5);
   ortrain_optimizer_set_learning_rate (optimizer, 0.25);
-  g_assert_true (ortrain_update_set_run (set, &context.context, 2, 0.5, 1.0, &error));
-  g_assert_cmpfloat (w, ==, 0.375);
+  g_assert_true (run_update (&f, 2, 0.5, 0, &error));
+  g_assert_cmpfloat (*w, ==, 0.375);
   ortrain_optimizer_add_group (optimizer, "w", 2.0, -1);
-  g_assert_true (ortrain_update_set_run (set, &context.context, 3, 0.5, 1.0, &error));
-  g_assert_cmpfloat (w, ==, 0.125);
+  g_assert_true (run_update (&f, 3, 0.5, 0, &error));
+  g_assert_cmpfloat (*w, ==, 0.125);
 
   /* There is no room for a momentum that was not there when the set was made: told, and nothing moves. */
   g_object_set (optimizer, "momentum", 0.9, NULL);
-  g_assert_false (ortrain_update_set_run (set, &context.context, 4, 1.0, 1.0, &error));
+  g_assert_false (run_update (&f, 4, 1.0, 0, &error));
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE);
-  g_assert_cmpfloat (w, ==, 0.125);
-  ortrain_update_set_free (set);
+  g_assert_cmpfloat (*w, ==, 0.125);
+  fixture_tear_down (&f);
 }
 
 static void
 test_norm (void)
 {
-  Fixture f = { 0 };
+  Fixture f;
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.5);
-  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 2);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 2, FALSE);
   double sum = 0;
   for (guint t = 0; t < N; t++)
     for (gint64 i = 0; i < sizes[t]; i++)
       {
         float x = (float) number (i, 3);
-        ((float *) f.gradients[t])[i] = x;
+        feed (&f, t, i, x);
         sum += (double) x * x;
       }
-  assert_near (ortrain_update_set_norm (f.set, &f.context.context), sqrt (sum), 1e-13);
-  ((float *) f.gradients[2])[123] = NAN;
-  g_assert_true (isnan (ortrain_update_set_norm (f.set, &f.context.context)));
+  g_assert_true (run_update (&f, 1, 1.0, 1.0, NULL));
+  assert_near (f.norm, sqrt (sum), 1e-13);
+
+  /* With a norm that is not finite nothing moves; without clipping it is the first such parameter that is told. */
+  g_autofree float *before = g_memdup2 (f.parameters[0], sizes[0] * sizeof (float));
+  feed (&f, 2, 123, NAN);
+  feed (&f, 1, 0, INFINITY);
+  g_assert_true (run_update (&f, 2, 1.0, 1.0, NULL));
+  g_assert_false (isfinite (f.norm));
+  g_assert_cmpint (f.broken, ==, ORTRAIN_UPDATE_NONE_BROKEN);
+  g_assert_cmpmem (f.parameters[0], sizes[0] * sizeof (float), before, sizes[0] * sizeof (float));
+  g_assert_true (run_update (&f, 2, 1.0, 0, NULL));
+  g_assert_cmpfloat (f.norm, ==, 0);
+  g_assert_cmpint (f.broken, ==, 1);
+  g_assert_cmpfloat (((float *) f.parameters[0])[0], !=, before[0]);
   fixture_tear_down (&f);
 }
 
@@ -348,16 +506,30 @@ test_sign_init (TestSign *self)
 static void
 test_derived (void)
 {
-  Fixture f = { 0 };
+  Fixture f;
+  g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainOptimizer) optimizer = g_object_new (TEST_TYPE_SIGN, "learning-rate", 0.25, NULL);
-  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 1);
+  fixture_set_up (&f, optimizer, ORTRAIN_DTYPE_FLOAT32, 1, FALSE);
+  g_assert_true (ortrain_update_set_is_custom (f.set));
+  g_assert_null (f.graph->broken);
   g_assert_cmpuint (ortrain_update_set_get_n_states (f.set), ==, 1);
   g_assert_cmpstr (ortrain_update_set_get_state_name (f.set, 0), ==, "count");
+  for (guint t = 0; t < N; t++)
+    {
+      gpointer states[] = { f.states[t][0] };
+      g_assert_true (ortrain_update_set_place (f.set, t, f.parameters[t], f.gradients[t], states, &error));
+    }
   float before = ((float *) f.parameters[2])[5];
   float move = 0;
   for (guint s = 0; s < STEPS; s++)
-    move += number (5 + 62, s + 1) > 0 ? -0.25f : 0.25f;
-  run_steps (&f, 0);
+    {
+      for (guint t = 0; t < N; t++)
+        for (gint64 i = 0; i < sizes[t]; i++)
+          put (f.dtype, f.gradients[t], i, number (i + 31 * t, s + 1));
+      move += number (5 + 62, s + 1) > 0 ? -0.25f : 0.25f;
+      g_assert_nonnull (ortrain_update_set_fill_scalars (f.set, s + 1, 1.0, 1.0, 0, &error));
+      g_assert_true (ortrain_update_set_run (f.set, s + 1, 1.0, &error));
+    }
   assert_near (((float *) f.parameters[2])[5], before + move, 1e-6);
   g_assert_cmpfloat (((float *) f.states[2][0])[5], ==, STEPS);
   fixture_tear_down (&f);

@@ -317,6 +317,51 @@ test_training (void)
     }
 }
 
+/* y = x w + z. Where an evaluation has feeds that the names of sizes do not allow, the session goes on with other graphs:
+ * the update of the step before is made all the same. */
+static void
+test_update_after_evaluation (void)
+{
+  g_autoptr (GError) error = NULL;
+  const float weights[16] = { .5f, -1, .25f, 2, 1, .125f, -.5f, 1, -2, 1, .75f, -.25f, 1, -1, .5f, 2 };
+  Proto *graph = proto_new ();
+  proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+  proto_message (graph, 1, proto_node ("Add", "h,z", "y"));
+  proto_message (graph, 5, proto_tensor ("w", 1, (const gint64[]){ 4, 4, -1 }, weights, sizeof weights));
+  add_input (graph, "x", FLOAT, "b,4");
+  add_input (graph, "z", FLOAT, "b,4");
+  add_output (graph, "y", FLOAT, "b,4");
+  g_autoptr (OrtrainModel) model = load (graph);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new (), odd = ortrain_tensor_dict_new ();
+  feed_floats (feeds, "x", 6, 4);
+  feed_floats (feeds, "z", 6, 4);
+  feed_floats (feeds, "t", 6, 4);
+  feed_floats (odd, "x", 3, 4);
+  feed_floats (odd, "z", 1, 4);
+  double losses[2][3];
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+      g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "t");
+      ortrain_training_options_add_loss (options, loss);
+      ortrain_training_options_set_max_grad_norm (options, 1.0);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_assert_no_error (error);
+      for (guint k = 0; k < 3; k++)
+        {
+          losses[i][k] = ortrain_training_session_train_step (session, feeds, &error);
+          g_assert_no_error (error);
+          g_autoptr (OrtrainTensorDict) outputs G_GNUC_UNUSED =
+              i > 0 ? ortrain_training_session_eval_step (session, odd, &error) : NULL;
+          g_assert_no_error (error);
+          ortrain_training_session_optimizer_step (session, &error);
+          g_assert_no_error (error);
+        }
+    }
+  g_assert_cmpmem (losses[0], sizeof losses[0], losses[1], sizeof losses[1]);
+  g_assert_cmpfloat (losses[0][2], <, losses[0][0]);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -327,5 +372,6 @@ main (int argc, char **argv)
   g_test_add_func ("/declarations/shared-names", test_shared_names);
   g_test_add_func ("/declarations/unknown-ranks", test_unknown_ranks);
   g_test_add_func ("/declarations/training", test_training);
+  g_test_add_func ("/declarations/update-after-evaluation", test_update_after_evaluation);
   return g_test_run ();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 #include "memory/ortrain-planner-private.h"
+#include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /* Random models, trained in several ways that must come to the same: with a pass and without it, at any number of
@@ -307,7 +308,7 @@ copy_dict (OrtrainTensorDict *from)
   return copy;
 }
 
-/* Nothing is left of our own operators but what the planner itself wrote. */
+/* Nothing is left of our own operators but what the planner itself wrote, and the update. */
 static void
 assert_expanded (OrtrainTrainingSession *session)
 {
@@ -315,7 +316,7 @@ assert_expanded (OrtrainTrainingSession *session)
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       const OrtrainNode *node = graph->nodes->pdata[i];
-      if (!g_str_equal (node->op_type, "Accumulate"))
+      if (!g_str_equal (node->op_type, "Accumulate") && !ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES))
         g_assert_cmpstr (node->domain, ==, "");
     }
 }
@@ -324,7 +325,7 @@ assert_expanded (OrtrainTrainingSession *session)
  * one step */
 static Result
 train_in_form (OrtrainModel *model, guint32 seed, const char *disabled, const char *expanded, guint threads,
-               guint micro)
+               guint micro, gboolean immediate)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
@@ -337,6 +338,7 @@ train_in_form (OrtrainModel *model, guint32 seed, const char *disabled, const ch
   ortrain_training_options_set_deterministic (options, TRUE);
   ortrain_training_options_set_seed (options, seed);
   ortrain_training_options_set_accumulation_steps (options, micro);
+  ortrain_training_options_set_immediate_updates (options, immediate);
   g_setenv ("ORTRAIN_DISABLE_PASSES", disabled, TRUE);
   g_setenv ("ORTRAIN_EXPAND", expanded, TRUE);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
@@ -351,10 +353,11 @@ train_in_form (OrtrainModel *model, guint32 seed, const char *disabled, const ch
           g_assert_no_error (error);
         }
       if (step == 0)
+        result.loss = sum;
+      if (step == 0 && !immediate)
         {
           g_autoptr (OrtrainTensorDict) gradients = ortrain_training_session_get_gradients (session, &error);
           g_assert_no_error (error);
-          result.loss = sum;
           result.gradients = copy_dict (gradients);
         }
       ortrain_training_session_optimizer_step (session, &error);
@@ -374,7 +377,7 @@ train_in_form (OrtrainModel *model, guint32 seed, const char *disabled, const ch
 static Result
 train (OrtrainModel *model, guint32 seed, const char *disabled, guint threads, guint micro)
 {
-  return train_in_form (model, seed, disabled, "", threads, micro);
+  return train_in_form (model, seed, disabled, "", threads, micro, FALSE);
 }
 
 static void
@@ -452,7 +455,7 @@ test_bodies_same_bits (gconstpointer data)
       g_test_message ("seed %u", seed);
       g_autoptr (OrtrainModel) model = make_model (seed, FALSE);
       g_auto (Result) with = train (model, seed, "", 1, 1);
-      g_auto (Result) without = train_in_form (model, seed, "", data, 1, 1);
+      g_auto (Result) without = train_in_form (model, seed, "", data, 1, 1, FALSE);
       assert_same (&with, &without);
       n_calls_with += with.n_calls;
       n_calls_without += without.n_calls;
@@ -470,7 +473,7 @@ test_bodies (gconstpointer data)
       g_test_message ("seed %u", seed);
       g_autoptr (OrtrainModel) model = make_model (seed, FALSE);
       g_auto (Result) with = train (model, seed, "", 1, 1);
-      g_auto (Result) without = train_in_form (model, seed, data, "all", 1, 1);
+      g_auto (Result) without = train_in_form (model, seed, data, "all", 1, 1, FALSE);
       g_assert_cmpfloat_with_epsilon (with.loss, without.loss, 1e-5);
       assert_near (with.gradients, without.gradients);
       n_calls_with += with.n_calls;
@@ -509,6 +512,22 @@ test_micro_batches (void)
     }
 }
 
+/* The update in optimizer_step, and in the backward pass, with passes and without. */
+static void
+test_immediate_updates (void)
+{
+  for (guint32 seed = 1; seed <= N_MODELS; seed++)
+    {
+      const char *const disabled = seed % 2 ? "" : "all";
+      g_test_message ("seed %u", seed);
+      g_autoptr (OrtrainModel) model = make_model (seed, FALSE);
+      g_auto (Result) kept = train (model, seed, disabled, 2, 1);
+      g_auto (Result) immediate = train_in_form (model, seed, disabled, "", 2, 1, TRUE);
+      g_assert_cmpmem (&kept.loss, sizeof kept.loss, &immediate.loss, sizeof immediate.loss);
+      test_assert_same_bits (kept.state, immediate.state);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -532,5 +551,6 @@ main (int argc, char **argv)
   g_test_add_data_func ("/differential/bodies-all-without-passes", "all", test_bodies);
   g_test_add_func ("/differential/threads", test_threads);
   g_test_add_func ("/differential/micro-batches", test_micro_batches);
+  g_test_add_func ("/differential/immediate-updates", test_immediate_updates);
   return g_test_run ();
 }

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-update-graph-private.h"
+
+#include "core/ortrain-text-private.h"
+#include "ops/ortrain-op-private.h"
+
+/* Of immediate updates: tensors with no more elements share a node, larger ones move as soon as they can. */
+#define SMALL_TENSOR 32768
+
+void
+ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer)
+{
+  *rule = (OrtrainUpdateRule){ 0 };
+  ortrain_optimizer_describe (optimizer, &rule->optimizer);
+  if (!ortrain_training_options_get_immediate_updates (options))
+    return;
+  if (rule->optimizer.op_type == NULL)
+    rule->kept_because = "the optimizer is not one of the library's";
+  else if (ortrain_training_options_get_max_grad_norm (options) > 0)
+    rule->kept_because = "max-grad-norm needs all of them together";
+  else if (ortrain_training_options_get_accumulation_steps (options) > 1)
+    rule->kept_because = "they are accumulated over several steps";
+  else
+    rule->immediate = TRUE;
+}
+
+/* Nodes under construction. */
+typedef struct
+{
+  OrtrainTrainingGraph *self;
+  const OrtrainUpdateRule *rule;
+  OrtrainValue *scalars, *norm;
+  OrtrainPhase phase;
+  GPtrArray *broken; /* of the nodes of the phase */
+} Building;
+
+static OrtrainTrainedTensor *
+get_trained (const Building *building, guint index)
+{
+  return &g_array_index (building->self->parameters, OrtrainTrainedTensor, index);
+}
+
+static OrtrainValue *
+new_held (OrtrainGraph *graph, const char *name, OrtrainDType dtype, const OrtrainDim *dims, gint rank)
+{
+  OrtrainValue *value = ortrain_graph_new_held (graph, name, dtype, dims, rank);
+  value->role = ORTRAIN_ROLE_STATE;
+  return value;
+}
+
+/* `to` takes the place of `from`. */
+static void
+mark_update (OrtrainGraph *graph, OrtrainValue *to, OrtrainValue *from)
+{
+  g_autofree char *name = g_strconcat (from->name, ".next", NULL);
+  ortrain_value_rename (to, name);
+  to->role = ORTRAIN_ROLE_UPDATE;
+  to->partner = from;
+  ortrain_graph_mark_output (graph, to, TRUE);
+}
+
+/* A number that the session reads. */
+static char *
+mark_result (OrtrainGraph *graph, OrtrainValue *value, const char *name)
+{
+  ortrain_value_rename (value, name);
+  value->role = ORTRAIN_ROLE_UPDATE;
+  ortrain_graph_mark_output (graph, value, TRUE);
+  return g_strdup (value->name);
+}
+
+/* members: of guint, the parameters that one node moves; emptied. */
+static gboolean
+add_node (Building *building, GArray *members, GError **error)
+{
+  OrtrainGraph *graph = building->self->training;
+  const OrtrainOptimizerDescription *optimizer = &building->rule->optimizer;
+  const guint n = members->len, n_states = optimizer->n_states;
+  if (n == 0)
+    return TRUE;
+  g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
+  g_autofree gint64 *indices = g_new (gint64, n);
+  g_ptr_array_add (inputs, building->scalars);
+  g_ptr_array_add (inputs, building->norm);
+  for (guint t = 0; t < n; t++)
+    {
+      indices[t] = g_array_index (members, guint, t);
+      OrtrainTrainedTensor *trained = get_trained (building, (guint) indices[t]);
+      OrtrainValue *parameter = ortrain_graph_find_value (graph, trained->name);
+      const OrtrainDType dtype = ortrain_optimizer_get_state_dtype (parameter->dtype);
+      g_ptr_array_add (inputs, parameter);
+      g_ptr_array_add (inputs, ortrain_graph_find_value (graph, trained->gradient));
+      trained->states = g_new0 (char *, n_states + 1);
+      for (guint k = 0; k < n_states; k++)
+        {
+          g_autofree char *name = g_strconcat (trained->name, ".", optimizer->state_names[k], NULL);
+          OrtrainValue *state = new_held (graph, name, dtype, parameter->dims, parameter->rank);
+          trained->states[k] = g_strdup (state->name);
+          g_ptr_array_add (inputs, state);
+        }
+    }
+  g_autofree char *name =
+      n > 1 ? g_strdup ("update") : g_strconcat ("update/", get_trained (building, (guint) indices[0])->name, NULL);
+  OrtrainNode *node =
+      ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, optimizer->op_type, name, (OrtrainValue *const *) inputs->pdata,
+                              inputs->len, n * (1 + n_states) + 1);
+  node->phase = building->phase;
+  ortrain_attributes_set_ints (node->attributes, "parameters", indices, n);
+  ortrain_attributes_set_int (node->attributes, "states", n_states);
+  if (!ortrain_ops_infer_node (node, error))
+    return FALSE;
+  for (guint t = 0; t < n; t++)
+    for (guint k = 0; k <= n_states; k++)
+      mark_update (graph, ortrain_node_output (node, t * (1 + n_states) + k),
+                   inputs->pdata[2 + t * (2 + n_states) + (k > 0 ? 1 + k : 0)]);
+  g_ptr_array_add (building->broken, ortrain_node_output (node, n * (1 + n_states)));
+  g_array_set_size (members, 0);
+  return TRUE;
+}
+
+/* All nodes of a phase; *broken: the name of the index of the first parameter that they break, NULL if there are none. */
+static gboolean
+add_phase (Building *building, OrtrainPhase phase, const char *name, char **broken, GError **error)
+{
+  OrtrainGraph *graph = building->self->training;
+  const gboolean immediate = phase == ORTRAIN_PHASE_BACKWARD;
+  g_autoptr (GArray) members = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_autoptr (GArray) alone = g_array_new (FALSE, FALSE, sizeof (guint));
+  building->phase = phase;
+  g_ptr_array_set_size (building->broken, 0);
+  for (guint i = 0; i < building->self->parameters->len; i++)
+    {
+      const OrtrainTrainedTensor *trained = get_trained (building, i);
+      if (trained->immediate != immediate)
+        continue;
+      const gboolean large = immediate && ortrain_tensor_get_n_elements (trained->initial) > SMALL_TENSOR;
+      GArray *of = large ? alone : members;
+      g_array_append_val (of, i);
+      if ((large || of->len == ORTRAIN_UPDATE_MAX_TENSORS) && !add_node (building, of, error))
+        return FALSE;
+    }
+  if (!add_node (building, members, error))
+    return FALSE;
+  if (building->broken->len == 0)
+    return TRUE;
+  OrtrainValue *first = building->broken->pdata[0];
+  if (building->broken->len > 1)
+    {
+      OrtrainNode *node = ortrain_graph_new_node (
+          graph, "", "Min", "update/broken", (OrtrainValue *const *) building->broken->pdata, building->broken->len, 1);
+      node->phase = phase;
+      if (!ortrain_ops_infer_node (node, error))
+        return FALSE;
+      first = ortrain_node_output (node, 0);
+    }
+  *broken = mark_result (graph, first, name);
+  return TRUE;
+}
+
+/* Which parameters move at once. The gradient of rows of padding is put to zero behind the backward pass. */
+static void
+choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
+{
+  for (guint i = 0; i < self->parameters->len; i++)
+    {
+      OrtrainTrainedTensor *trained = &g_array_index (self->parameters, OrtrainTrainedTensor, i);
+      trained->immediate = rule->immediate && trained->padding_row < 0;
+      self->immediate = self->immediate || trained->immediate;
+      if (rule->immediate && !trained->immediate)
+        {
+          g_autofree char *note =
+              g_strdup_printf ("the gradient of '%s' is kept until the update: it has a row of padding",
+                               ortrain_text_show (trained->name));
+          ortrain_graph_add_note (self->training, note);
+        }
+    }
+  if (rule->kept_because != NULL)
+    {
+      g_autofree char *note = g_strconcat (
+          "gradients are kept until the update, in spite of immediate-updates: ", rule->kept_because, NULL);
+      ortrain_graph_add_note (self->training, note);
+    }
+}
+
+static gboolean
+add_norm (Building *building, GError **error)
+{
+  OrtrainTrainingGraph *self = building->self;
+  g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
+  g_ptr_array_add (inputs, building->scalars);
+  for (guint i = 0; i < self->parameters->len; i++)
+    g_ptr_array_add (inputs, ortrain_graph_find_value (self->training, get_trained (building, i)->gradient));
+  OrtrainNode *node = ortrain_graph_new_node (self->training, ORTRAIN_DOMAIN, "GradientNorm", "update/norm",
+                                              (OrtrainValue *const *) inputs->pdata, inputs->len, 1);
+  node->phase = ORTRAIN_PHASE_UPDATE;
+  if (!ortrain_ops_infer_node (node, error))
+    return FALSE;
+  building->norm = ortrain_node_output (node, 0);
+  self->norm = mark_result (self->training, building->norm, "update.norm");
+  return TRUE;
+}
+
+gboolean
+ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule, GError **error)
+{
+  if (self->parameters->len == 0)
+    return TRUE;
+  choose_immediate (self, rule);
+  const OrtrainDim dims[] = { ortrain_dim_int ((gint64) ORTRAIN_UPDATE_N_SCALARS (self->parameters->len)) };
+  Building building = { .self = self, .rule = rule };
+  building.scalars = new_held (self->training, "update.scalars", ORTRAIN_DTYPE_FLOAT64, dims, 1);
+  self->scalars = g_strdup (building.scalars->name);
+  if (!self->immediate && !add_norm (&building, error))
+    return FALSE;
+  if (rule->optimizer.op_type != NULL)
+    {
+      building.broken = g_ptr_array_new ();
+      const gboolean ok =
+          add_phase (&building, ORTRAIN_PHASE_BACKWARD, "update.broken-at-once", &self->broken_at_once, error) &&
+          add_phase (&building, ORTRAIN_PHASE_UPDATE, "update.broken", &self->broken, error);
+      g_ptr_array_unref (building.broken);
+      if (!ok)
+        return FALSE;
+    }
+  return ortrain_graph_sort (self->training, error);
+}
