@@ -488,7 +488,7 @@ ortrain_checkpoint_set_value (OrtrainCheckpoint *self, const char *key, GVariant
  * @self: a checkpoint
  * @key: a name
  *
- * A value.
+ * Looks up one of the small values that were set with [method@Checkpoint.set_value].
  *
  * Returns: (transfer none) (nullable): the value, or %NULL if there is none of that name
  */

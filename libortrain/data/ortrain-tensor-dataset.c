@@ -146,7 +146,7 @@ ortrain_tensor_dataset_class_init (OrtrainTensorDatasetClass *klass)
   /**
    * OrtrainTensorDataset:tensors: (getter get_tensors)
    *
-   * The tensors.
+   * All items, by name: row `i` of each is item `i`. They are not copied.
    */
   properties[PROP_TENSORS] = g_param_spec_object ("tensors", NULL, NULL, ORTRAIN_TYPE_TENSOR_DICT,
                                                   G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);

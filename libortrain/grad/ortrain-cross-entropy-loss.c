@@ -95,7 +95,7 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:label-smoothing: (getter get_label_smoothing) (setter set_label_smoothing)
    *
-   * The part of the target that is spread over all classes.
+   * The part of the target that is spread over all classes. Default: 0, from 0 to 1.
    */
   properties[PROP_LABEL_SMOOTHING] = ortrain_field_double (
       "label-smoothing", G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, label_smoothing), 0.0, 1.0, 0.0);

@@ -63,7 +63,7 @@ ortrain_huber_loss_class_init (OrtrainHuberLossClass *klass)
   /**
    * OrtrainHuberLoss:delta: (getter get_delta) (setter set_delta)
    *
-   * The difference at which the square becomes a line.
+   * The difference at which the square becomes a line. Default: 1, not negative.
    */
   properties[PROP_DELTA] =
       ortrain_field_double ("delta", G_STRUCT_OFFSET (OrtrainHuberLoss, delta), 0.0, G_MAXDOUBLE, 1.0);

@@ -172,7 +172,7 @@ ortrain_graph_new (const char *name)
  * ortrain_graph_get_name:
  * @self: a graph
  *
- * The name of the graph.
+ * What the file calls the graph; exporters write `main_graph` and the like.
  *
  * Returns: (transfer none): the name
  */
@@ -187,7 +187,7 @@ ortrain_graph_get_name (OrtrainGraph *self)
  * ortrain_graph_get_nodes:
  * @self: a graph
  *
- * The nodes.
+ * A list model of [class@Node], which follows changes. The order is one of execution once the graph is sorted.
  *
  * Returns: (transfer none): a list of [class@Node]
  */
@@ -303,7 +303,7 @@ name_is_free (OrtrainGraph *self, const char *name, GError **error)
  * @n_dims: the number of dimensions
  * @error: return location for an error
  *
- * Adds an input.
+ * Adds a value that is fed at each run, behind the inputs that there are.
  *
  * Returns: (transfer none) (nullable): the new value, or %NULL with an error of [error@GraphError]
  */
@@ -338,7 +338,7 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
  * @tensor: its contents
  * @error: return location for an error
  *
- * Adds an initializer.
+ * Adds a value with contents, such as a weight. The tensor is not copied.
  *
  * Returns: (transfer none) (nullable): the new value, or %NULL with an error of [error@GraphError]
  */
@@ -414,7 +414,7 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
  * @name: the name of a value
  * @error: return location for an error
  *
- * Makes a value an output of the graph.
+ * Lets runs compute a value and give it out, behind the outputs that there are.
  *
  * Returns: %FALSE with an error of [error@GraphError] when there is no such value
  */

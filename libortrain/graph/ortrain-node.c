@@ -177,7 +177,7 @@ ortrain_node_get_n_outputs (OrtrainNode *self)
  * @self: a node
  * @index: which input, counted from 0
  *
- * An input of the node.
+ * The value that is read at a position.
  *
  * Returns: (transfer none) (nullable): the value, or %NULL when the optional input is absent
  */
@@ -193,7 +193,7 @@ ortrain_node_get_input (OrtrainNode *self, guint index)
  * @self: a node
  * @index: which output, counted from 0
  *
- * An output of the node.
+ * The value that is computed at a position.
  *
  * Returns: (transfer none) (nullable): the value, or %NULL when the optional output is absent
  */

@@ -63,14 +63,14 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
   /**
    * OrtrainModelLimits:max-model-bytes:
    *
-   * The largest model file, in bytes, without external data.
+   * The largest model file, in bytes, without external data. Default: 2147483647.
    */
   properties[PROP_MAX_MODEL_BYTES] = ortrain_field_uint64 (
       "max-model-bytes", G_STRUCT_OFFSET (OrtrainModelLimits, max_model_bytes), 0, G_MAXUINT64, 2147483647);
   /**
    * OrtrainModelLimits:max-tensor-bytes:
    *
-   * The largest tensor, in bytes.
+   * The largest tensor, in bytes. Default: 64 TiB.
    */
   properties[PROP_MAX_TENSOR_BYTES] =
       ortrain_field_uint64 ("max-tensor-bytes", G_STRUCT_OFFSET (OrtrainModelLimits, max_tensor_bytes), 0, G_MAXUINT64,
@@ -78,63 +78,63 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
   /**
    * OrtrainModelLimits:max-nodes:
    *
-   * The largest number of nodes, those in subgraphs and inlined functions included.
+   * The largest number of nodes, those in subgraphs and inlined functions included. Default: 1000000.
    */
   properties[PROP_MAX_NODES] =
       ortrain_field_uint64 ("max-nodes", G_STRUCT_OFFSET (OrtrainModelLimits, max_nodes), 0, G_MAXUINT64, 1000000);
   /**
    * OrtrainModelLimits:max-tensors:
    *
-   * The largest number of tensors.
+   * The largest number of tensors. Default: 1000000.
    */
   properties[PROP_MAX_TENSORS] =
       ortrain_field_uint64 ("max-tensors", G_STRUCT_OFFSET (OrtrainModelLimits, max_tensors), 0, G_MAXUINT64, 1000000);
   /**
    * OrtrainModelLimits:max-items:
    *
-   * The largest number of names, attributes, numbers in attributes and other small parts together.
+   * The largest number of names, attributes, numbers in attributes and other small parts together. Default: 16000000.
    */
   properties[PROP_MAX_ITEMS] =
       ortrain_field_uint64 ("max-items", G_STRUCT_OFFSET (OrtrainModelLimits, max_items), 0, G_MAXUINT64, 16000000);
   /**
    * OrtrainModelLimits:max-name-bytes:
    *
-   * The longest name, in bytes.
+   * The longest name, in bytes. Default: 65536.
    */
   properties[PROP_MAX_NAME_BYTES] = ortrain_field_uint64 (
       "max-name-bytes", G_STRUCT_OFFSET (OrtrainModelLimits, max_name_bytes), 0, G_MAXUINT64, 65536);
   /**
    * OrtrainModelLimits:max-rank:
    *
-   * The largest number of dimensions of a tensor.
+   * The largest number of dimensions of a tensor. Default: 16, from 0 to 16.
    */
   properties[PROP_MAX_RANK] =
       ortrain_field_uint ("max-rank", G_STRUCT_OFFSET (OrtrainModelLimits, max_rank), 0, 16, 16);
   /**
    * OrtrainModelLimits:max-depth:
    *
-   * How deep messages in the file may nest.
+   * How deep messages in the file may nest. Default: 64, from 0 to 256.
    */
   properties[PROP_MAX_DEPTH] =
       ortrain_field_uint ("max-depth", G_STRUCT_OFFSET (OrtrainModelLimits, max_depth), 0, 256, 64);
   /**
    * OrtrainModelLimits:max-graph-depth:
    *
-   * How deep graphs may nest in graphs.
+   * How deep graphs may nest in graphs. Default: 16, from 0 to 64.
    */
   properties[PROP_MAX_GRAPH_DEPTH] =
       ortrain_field_uint ("max-graph-depth", G_STRUCT_OFFSET (OrtrainModelLimits, max_graph_depth), 0, 64, 16);
   /**
    * OrtrainModelLimits:max-function-depth:
    *
-   * How deep functions may call functions.
+   * How deep functions may call functions. Default: 16, from 0 to 64.
    */
   properties[PROP_MAX_FUNCTION_DEPTH] =
       ortrain_field_uint ("max-function-depth", G_STRUCT_OFFSET (OrtrainModelLimits, max_function_depth), 0, 64, 16);
   /**
    * OrtrainModelLimits:allow-external-data:
    *
-   * Whether weights may be read from files beside the model, below its directory.
+   * Whether weights may be read from files beside the model, below its directory. Default: %TRUE.
    */
   properties[PROP_ALLOW_EXTERNAL_DATA] =
       ortrain_field_boolean ("allow-external-data", G_STRUCT_OFFSET (OrtrainModelLimits, allow_external_data), TRUE);
@@ -143,7 +143,7 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
    *
    * Whether files with weights may be reached through symbolic links, or have several names. A model that
    * nobody trusts could use such links to read a file that its author may not read; caches of model hubs are made of
-   * them.
+   * them. Default: %FALSE.
    */
   properties[PROP_ALLOW_LINKS] =
       ortrain_field_boolean ("allow-links", G_STRUCT_OFFSET (OrtrainModelLimits, allow_links), FALSE);

@@ -59,7 +59,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero.
+   * The term that keeps the division from zero. Default: 1e-10, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdagrad, epsilon), 0.0, G_MAXDOUBLE, 1e-10);
@@ -67,7 +67,8 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay.
+   * How much of the parameter is added to its gradient (L2 regularization); a [class@ParameterGroup] may have its own.
+   * Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdagrad, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -75,7 +76,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:learning-rate-decay: (getter get_learning_rate_decay) (setter set_learning_rate_decay)
    *
-   * The decay of the learning rate by the step.
+   * The decay of the learning rate by the step. Default: 0, not negative.
    */
   properties[PROP_LEARNING_RATE_DECAY] = ortrain_field_double (
       "learning-rate-decay", G_STRUCT_OFFSET (OrtrainAdagrad, learning_rate_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -83,7 +84,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:initial-accumulator: (getter get_initial_accumulator) (setter set_initial_accumulator)
    *
-   * The value that the sums of squares start with.
+   * The value that the sums of squares start with. Default: 0, not negative.
    */
   properties[PROP_INITIAL_ACCUMULATOR] = ortrain_field_double (
       "initial-accumulator", G_STRUCT_OFFSET (OrtrainAdagrad, initial_accumulator), 0.0, G_MAXDOUBLE, 0.0);

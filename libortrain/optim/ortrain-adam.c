@@ -64,21 +64,21 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
   /**
    * OrtrainAdam:beta1: (getter get_beta1) (setter set_beta1)
    *
-   * The decay of the running mean of gradients.
+   * The decay of the running mean of gradients. Default: 0.9, from 0 to 1.
    */
   properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainAdam, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainAdam:beta2: (getter get_beta2) (setter set_beta2)
    *
-   * The decay of the running mean of squared gradients.
+   * The decay of the running mean of squared gradients. Default: 0.999, from 0 to 1.
    */
   properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainAdam, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainAdam:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero.
+   * The term that keeps the division from zero. Default: 1e-8, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdam, epsilon), 0.0, G_MAXDOUBLE, 1e-8);
@@ -86,7 +86,8 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
   /**
    * OrtrainAdam:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay.
+   * How much of the parameter is added to its gradient (L2 regularization); a [class@ParameterGroup] may have its own.
+   * Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdam, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -94,7 +95,7 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
   /**
    * OrtrainAdam:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
-   * Whether the moments are corrected for their start at zero.
+   * Whether the moments are corrected for their start at zero. Default: %TRUE.
    */
   properties[PROP_BIAS_CORRECTION] =
       ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainAdam, bias_correction), TRUE);

@@ -68,21 +68,21 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:beta1: (getter get_beta1) (setter set_beta1)
    *
-   * The decay of the running mean of gradients.
+   * The decay of the running mean of gradients. Default: 0.9, from 0 to 1.
    */
   properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainAdamW, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainAdamW:beta2: (getter get_beta2) (setter set_beta2)
    *
-   * The decay of the running mean of squared gradients.
+   * The decay of the running mean of squared gradients. Default: 0.999, from 0 to 1.
    */
   properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainAdamW, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainAdamW:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero.
+   * The term that keeps the division from zero. Default: 1e-8, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdamW, epsilon), 0.0, G_MAXDOUBLE, 1e-8);
@@ -90,7 +90,8 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay.
+   * How much of the parameter is taken off in each update, times the learning rate, apart from the gradient; a
+   * [class@ParameterGroup] may have its own. Default: 0.01, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdamW, weight_decay), 0.0, G_MAXDOUBLE, 0.01);
@@ -98,7 +99,7 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
-   * Whether the moments are corrected for their start at zero.
+   * Whether the moments are corrected for their start at zero. Default: %TRUE.
    */
   properties[PROP_BIAS_CORRECTION] =
       ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainAdamW, bias_correction), TRUE);
@@ -106,7 +107,7 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:mode: (getter get_mode) (setter set_mode)
    *
-   * The order of decay and step.
+   * The order of decay and step. Default: %ORTRAIN_ADAMW_MODE_DECAY_FIRST.
    */
   properties[PROP_MODE] = ortrain_field_enum ("mode", G_STRUCT_OFFSET (OrtrainAdamW, mode), ORTRAIN_TYPE_ADAMW_MODE,
                                               ORTRAIN_ADAMW_MODE_DECAY_FIRST);

@@ -46,7 +46,7 @@ ortrain_constant_schedule_class_init (OrtrainConstantScheduleClass *klass)
   /**
    * OrtrainConstantSchedule:factor: (getter get_factor) (setter set_factor)
    *
-   * The factor.
+   * What the learning rate is multiplied by at every step. Default: 1, not negative.
    */
   properties[PROP_FACTOR] =
       ortrain_field_double ("factor", G_STRUCT_OFFSET (OrtrainConstantSchedule, factor), 0.0, G_MAXDOUBLE, 1.0);

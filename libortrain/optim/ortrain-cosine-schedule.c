@@ -55,7 +55,7 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
   /**
    * OrtrainCosineSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end.
+   * The step at which the schedule has come to its end. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] =
       ortrain_field_uint64 ("total-steps", G_STRUCT_OFFSET (OrtrainCosineSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -63,7 +63,7 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
   /**
    * OrtrainCosineSchedule:cycles: (getter get_cycles) (setter set_cycles)
    *
-   * The number of waves.
+   * The number of waves. Default: 0.5, not negative.
    */
   properties[PROP_CYCLES] =
       ortrain_field_double ("cycles", G_STRUCT_OFFSET (OrtrainCosineSchedule, cycles), 0.0, G_MAXDOUBLE, 0.5);
@@ -71,7 +71,8 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
   /**
    * OrtrainCosineSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
    *
-   * The factor at the end.
+   * What the learning rate is multiplied by from step `total-steps` on, where it begins with 1.
+   * Default: 0, not negative.
    */
   properties[PROP_END_FACTOR] =
       ortrain_field_double ("end-factor", G_STRUCT_OFFSET (OrtrainCosineSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);

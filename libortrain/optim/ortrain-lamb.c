@@ -70,21 +70,21 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:beta1: (getter get_beta1) (setter set_beta1)
    *
-   * The decay of the running mean of gradients.
+   * The decay of the running mean of gradients. Default: 0.9, from 0 to 1.
    */
   properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainLamb, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainLamb:beta2: (getter get_beta2) (setter set_beta2)
    *
-   * The decay of the running mean of squared gradients.
+   * The decay of the running mean of squared gradients. Default: 0.999, from 0 to 1.
    */
   properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainLamb, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainLamb:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero.
+   * The term that keeps the division from zero. Default: 1e-6, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainLamb, epsilon), 0.0, G_MAXDOUBLE, 1e-6);
@@ -92,7 +92,8 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay.
+   * How much of the parameter is added to the step of Adam, before the ratio of norms is taken; a
+   * [class@ParameterGroup] may have its own. Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainLamb, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -100,7 +101,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
-   * Whether the moments are corrected for their start at zero.
+   * Whether the moments are corrected for their start at zero. Default: %FALSE.
    */
   properties[PROP_BIAS_CORRECTION] =
       ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainLamb, bias_correction), FALSE);
@@ -108,7 +109,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:ratio-min: (getter get_ratio_min) (setter set_ratio_min)
    *
-   * The least ratio of norms.
+   * The least ratio of norms. Default: 0, not negative.
    */
   properties[PROP_RATIO_MIN] =
       ortrain_field_double ("ratio-min", G_STRUCT_OFFSET (OrtrainLamb, ratio_min), 0.0, G_MAXDOUBLE, 0.0);
@@ -116,7 +117,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:ratio-max: (getter get_ratio_max) (setter set_ratio_max)
    *
-   * The greatest ratio of norms.
+   * The greatest ratio of norms. Default: no limit, not negative.
    */
   properties[PROP_RATIO_MAX] =
       ortrain_field_double ("ratio-max", G_STRUCT_OFFSET (OrtrainLamb, ratio_max), 0.0, G_MAXDOUBLE, G_MAXDOUBLE);

@@ -66,7 +66,7 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
   /**
    * OrtrainOneCycleSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end.
+   * The step at which the schedule has come to its end. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] = ortrain_field_uint64 (
       "total-steps", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -74,14 +74,14 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
   /**
    * OrtrainOneCycleSchedule:rise: (getter get_rise) (setter set_rise)
    *
-   * The part of the steps on which the factor rises.
+   * The part of the steps on which the factor rises. Default: 0.3, from 0 to 1.
    */
   properties[PROP_RISE] = ortrain_field_double ("rise", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, rise), 0.0, 1.0, 0.3);
 
   /**
    * OrtrainOneCycleSchedule:initial-divisor: (getter get_initial_divisor) (setter set_initial_divisor)
    *
-   * The greatest factor over the first.
+   * The greatest factor over the first. Default: 25, at least 1.
    */
   properties[PROP_INITIAL_DIVISOR] = ortrain_field_double (
       "initial-divisor", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, initial_divisor), 1.0, G_MAXDOUBLE, 25.0);
@@ -89,7 +89,7 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
   /**
    * OrtrainOneCycleSchedule:final-divisor: (getter get_final_divisor) (setter set_final_divisor)
    *
-   * The first factor over the last.
+   * The first factor over the last. Default: 10000, at least 1.
    */
   properties[PROP_FINAL_DIVISOR] = ortrain_field_double (
       "final-divisor", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, final_divisor), 1.0, G_MAXDOUBLE, 10000.0);

@@ -54,7 +54,7 @@ ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
   /**
    * OrtrainParameterGroup:learning-rate-multiplier: (getter get_learning_rate_multiplier) (setter set_learning_rate_multiplier)
    *
-   * The factor on the optimizer's learning rate.
+   * The factor on the optimizer's learning rate. Default: 1, not negative.
    */
   properties[PROP_LEARNING_RATE_MULTIPLIER] =
       ortrain_field_double ("learning-rate-multiplier",
@@ -63,7 +63,7 @@ ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
   /**
    * OrtrainParameterGroup:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay of the group; -1 for that of the optimizer.
+   * The weight decay of the group; -1 for that of the optimizer. Default: -1, at least -1.
    */
   properties[PROP_WEIGHT_DECAY] = ortrain_field_double (
       "weight-decay", G_STRUCT_OFFSET (OrtrainParameterGroup, weight_decay), -1.0, G_MAXDOUBLE, -1.0);
@@ -159,7 +159,7 @@ ortrain_parameter_group_set_weight_decay (OrtrainParameterGroup *self, double we
  * ortrain_parameter_group_get_pattern:
  * @self: a group
  *
- * Gets the pattern that the group was made with.
+ * The names of parameters that belong to it: `*` stands for any characters, `?` for one.
  *
  * Returns: (transfer none) (nullable): the pattern
  */

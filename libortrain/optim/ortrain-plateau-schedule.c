@@ -134,7 +134,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
-   * The factor of each change.
+   * The factor of each change. Default: 0.1, from 0 to 1.
    */
   properties[PROP_GAMMA] =
       ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainPlateauSchedule, gamma), 0.0, 1.0, 0.1);
@@ -142,7 +142,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:patience: (getter get_patience) (setter set_patience)
    *
-   * The number of observations without improvement that are borne.
+   * The number of observations without improvement that are borne. Default: 10.
    */
   properties[PROP_PATIENCE] =
       ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainPlateauSchedule, patience), 0, G_MAXUINT, 10);
@@ -150,7 +150,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:threshold: (getter get_threshold) (setter set_threshold)
    *
-   * The relative change that counts as an improvement.
+   * The relative change that counts as an improvement. Default: 1e-4, not negative.
    */
   properties[PROP_THRESHOLD] =
       ortrain_field_double ("threshold", G_STRUCT_OFFSET (OrtrainPlateauSchedule, threshold), 0.0, G_MAXDOUBLE, 1e-4);
@@ -158,7 +158,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:least-factor: (getter get_least_factor) (setter set_least_factor)
    *
-   * The factor that is not gone below.
+   * The factor that is not gone below. Default: 0, from 0 to 1.
    */
   properties[PROP_LEAST_FACTOR] =
       ortrain_field_double ("least-factor", G_STRUCT_OFFSET (OrtrainPlateauSchedule, least_factor), 0.0, 1.0, 0.0);

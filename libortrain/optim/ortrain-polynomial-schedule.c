@@ -53,7 +53,7 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
   /**
    * OrtrainPolynomialSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end.
+   * The step at which the schedule has come to its end. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] = ortrain_field_uint64 (
       "total-steps", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -61,7 +61,8 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
   /**
    * OrtrainPolynomialSchedule:power: (getter get_power) (setter set_power)
    *
-   * The power.
+   * The exponent of the part of the steps that remain: 1 is a straight line, more falls faster at the beginning.
+   * Default: 1, not negative.
    */
   properties[PROP_POWER] =
       ortrain_field_double ("power", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, power), 0.0, G_MAXDOUBLE, 1.0);
@@ -69,7 +70,8 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
   /**
    * OrtrainPolynomialSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
    *
-   * The factor at the end.
+   * What the learning rate is multiplied by from step `total-steps` on, where it begins with 1.
+   * Default: 0, not negative.
    */
   properties[PROP_END_FACTOR] = ortrain_field_double (
       "end-factor", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);

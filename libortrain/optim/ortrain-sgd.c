@@ -62,21 +62,23 @@ ortrain_sgd_class_init (OrtrainSgdClass *klass)
   /**
    * OrtrainSgd:momentum: (getter get_momentum) (setter set_momentum)
    *
-   * The momentum.
+   * How much of the step before is kept in the next one; 0 for plain gradient descent, without a buffer.
+   * Default: 0, from 0 to 1.
    */
   properties[PROP_MOMENTUM] = ortrain_field_double ("momentum", G_STRUCT_OFFSET (OrtrainSgd, momentum), 0.0, 1.0, 0.0);
 
   /**
    * OrtrainSgd:nesterov: (getter get_nesterov) (setter set_nesterov)
    *
-   * Whether Nesterov's form of momentum is used.
+   * Whether Nesterov's form of momentum is used. Default: %FALSE.
    */
   properties[PROP_NESTEROV] = ortrain_field_boolean ("nesterov", G_STRUCT_OFFSET (OrtrainSgd, nesterov), FALSE);
 
   /**
    * OrtrainSgd:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay.
+   * How much of the parameter is added to its gradient (L2 regularization); a [class@ParameterGroup] may have its own.
+   * Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainSgd, weight_decay), 0.0, G_MAXDOUBLE, 0.0);

@@ -50,7 +50,7 @@ ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
   /**
    * OrtrainStepSchedule:step-size: (getter get_step_size) (setter set_step_size)
    *
-   * The number of steps between two changes.
+   * The number of steps between two changes. Default: 1000, at least 1.
    */
   properties[PROP_STEP_SIZE] =
       ortrain_field_uint64 ("step-size", G_STRUCT_OFFSET (OrtrainStepSchedule, step_size), 1, G_MAXUINT64, 1000);
@@ -58,7 +58,7 @@ ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
   /**
    * OrtrainStepSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
-   * The factor of each change.
+   * The factor of each change. Default: 0.1, not negative.
    */
   properties[PROP_GAMMA] =
       ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainStepSchedule, gamma), 0.0, G_MAXDOUBLE, 0.1);

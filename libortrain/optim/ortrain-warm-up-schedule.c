@@ -111,7 +111,8 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
   /**
    * OrtrainWarmUpSchedule:steps: (getter get_steps) (setter set_steps)
    *
-   * The number of steps of the warm-up.
+   * The number of updates until the factor is 1; 0 for none. The schedule after it counts its steps from there.
+   * Default: 0.
    */
   properties[PROP_STEPS] =
       ortrain_field_uint64 ("steps", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, steps), 0, G_MAXUINT64, 0);
@@ -119,7 +120,7 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
   /**
    * OrtrainWarmUpSchedule:start-factor: (getter get_start_factor) (setter set_start_factor)
    *
-   * The factor of the first step.
+   * The factor of the first step. Default: 0, not negative.
    */
   properties[PROP_START_FACTOR] = ortrain_field_double (
       "start-factor", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, start_factor), 0.0, G_MAXDOUBLE, 0.0);

@@ -102,7 +102,7 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
   /**
    * OrtrainParameterInfo:n-elements: (getter get_n_elements)
    *
-   * The number of its elements.
+   * The product of its dimensions.
    */
   properties[PROP_N_ELEMENTS] =
       ortrain_field_at (g_param_spec_uint64 ("n-elements", NULL, NULL, 0, G_MAXUINT64, 0, flags),

@@ -91,14 +91,14 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:threads: (getter get_threads) (setter set_threads)
    *
-   * Number of threads that kernels run on, 0 for one per core that the process may use.
+   * Number of threads that kernels run on, 0 for one per core that the process may use. Default: 0, from 0 to 1024.
    */
   properties[PROP_THREADS] =
       ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainSessionOptions, threads), 0, 1024, 0);
   /**
    * OrtrainSessionOptions:seed: (getter get_seed) (setter set_seed)
    *
-   * Seed of the random operators.
+   * Seed of the random operators. Default: 0.
    */
   properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainSessionOptions, seed), 0, G_MAXUINT64, 0);
@@ -106,14 +106,14 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * OrtrainSessionOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
    * Whether the bits of the results are the same at any number of threads, at a small cost. From run to run they are
-   * the same in any case.
+   * the same in any case. Default: %FALSE.
    */
   properties[PROP_DETERMINISTIC] =
       ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainSessionOptions, deterministic), FALSE);
   /**
    * OrtrainSessionOptions:optimize: (getter get_optimize) (setter set_optimize)
    *
-   * Whether passes rewrite the graph: fusion, layouts, and so on.
+   * Whether passes rewrite the graph: fusion, layouts, and so on. Default: %TRUE.
    */
   properties[PROP_OPTIMIZE] =
       ortrain_field_boolean ("optimize", G_STRUCT_OFFSET (OrtrainSessionOptions, optimize), TRUE);
@@ -121,6 +121,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * OrtrainSessionOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
    *
    * Whether the memory line is printed, through the log domain `Ortrain-Memory`, when a plan runs for the first time.
+   * Default: %FALSE.
    */
   properties[PROP_PRINT_MEMORY] =
       ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainSessionOptions, print_memory), FALSE);
@@ -135,6 +136,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
    *
    * Number of memory plans that are kept, one for each set of input shapes; the least recently used one goes first.
+   * Default: 16, from 1 to 4096.
    */
   properties[PROP_MAX_PLANS] =
       ortrain_field_uint ("max-plans", G_STRUCT_OFFSET (OrtrainSessionOptions, max_plans), 1, 4096, 16);

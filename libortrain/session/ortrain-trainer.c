@@ -104,14 +104,14 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:epochs: (getter get_epochs) (setter set_epochs)
    *
-   * The number of epochs.
+   * How often the training data are gone through, those before a resumed checkpoint included. Default: 1, at least 1.
    */
   properties[PROP_EPOCHS] = ortrain_field_uint ("epochs", G_STRUCT_OFFSET (OrtrainTrainer, epochs), 1, G_MAXUINT, 1);
 
   /**
    * OrtrainTrainer:batch-size: (getter get_batch_size) (setter set_batch_size)
    *
-   * The number of items of a batch.
+   * The number of items of a batch. Default: 32, at least 1.
    */
   properties[PROP_BATCH_SIZE] =
       ortrain_field_uint ("batch-size", G_STRUCT_OFFSET (OrtrainTrainer, batch_size), 1, G_MAXUINT, 32);
@@ -119,21 +119,21 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:shuffle: (getter get_shuffle) (setter set_shuffle)
    *
-   * Whether each epoch takes the items in a new order.
+   * Whether each epoch takes the items in a new order. Default: %TRUE.
    */
   properties[PROP_SHUFFLE] = ortrain_field_boolean ("shuffle", G_STRUCT_OFFSET (OrtrainTrainer, shuffle), TRUE);
 
   /**
    * OrtrainTrainer:drop-last: (getter get_drop_last) (setter set_drop_last)
    *
-   * Whether a last batch that is not full is left out.
+   * Whether a last batch that is not full is left out. Default: %FALSE.
    */
   properties[PROP_DROP_LAST] = ortrain_field_boolean ("drop-last", G_STRUCT_OFFSET (OrtrainTrainer, drop_last), FALSE);
 
   /**
    * OrtrainTrainer:seed: (getter get_seed) (setter set_seed)
    *
-   * The seed of the orders.
+   * The seed of the orders. Default: 0.
    */
   properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainer, seed), 0, G_MAXUINT64, 0);
 
@@ -156,7 +156,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:checkpoint-steps: (getter get_checkpoint_steps) (setter set_checkpoint_steps)
    *
-   * The number of updates between two checkpoints inside an epoch; 0 for none.
+   * The number of updates between two checkpoints inside an epoch; 0 for none. Default: 0.
    */
   properties[PROP_CHECKPOINT_STEPS] =
       ortrain_field_uint ("checkpoint-steps", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_steps), 0, G_MAXUINT, 0);
@@ -165,7 +165,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * OrtrainTrainer:checkpoint-epochs: (getter get_checkpoint_epochs) (setter set_checkpoint_epochs)
    *
    * The number of epochs between two checkpoints at their ends; 0 for none: then one is saved when training is
-   * cancelled, and nowhere else.
+   * cancelled, and nowhere else. Default: 1.
    */
   properties[PROP_CHECKPOINT_EPOCHS] =
       ortrain_field_uint ("checkpoint-epochs", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_epochs), 0, G_MAXUINT, 1);
@@ -173,14 +173,14 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:resume: (getter get_resume) (setter set_resume)
    *
-   * Whether training goes on from the checkpoint, if there is one.
+   * Whether training goes on from the checkpoint, if there is one. Default: %FALSE.
    */
   properties[PROP_RESUME] = ortrain_field_boolean ("resume", G_STRUCT_OFFSET (OrtrainTrainer, resume), FALSE);
 
   /**
    * OrtrainTrainer:patience: (getter get_patience) (setter set_patience)
    *
-   * The number of epochs without a lesser loss after which training ends; 0 for no such end.
+   * The number of epochs without a lesser loss after which training ends; 0 for no such end. Default: 0.
    */
   properties[PROP_PATIENCE] =
       ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainTrainer, patience), 0, G_MAXUINT, 0);
@@ -228,7 +228,7 @@ ortrain_trainer_init (OrtrainTrainer *self)
  * @session: a session
  * @dataset: the data to train on: one tensor for each input of the model and each target
  *
- * Makes a trainer.
+ * A loop for one epoch, unless [property@Trainer:epochs] says otherwise. The session is kept by a reference.
  *
  * Returns: (transfer full): the new object
  */
@@ -579,7 +579,7 @@ ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience)
  * ortrain_trainer_get_session:
  * @self: a trainer
  *
- * Gets the session.
+ * What the loop trains; it may be used by others while no training runs.
  *
  * Returns: (transfer none) (nullable): the session
  */

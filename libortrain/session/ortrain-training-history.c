@@ -86,7 +86,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:n-steps: (getter get_n_steps)
    *
-   * The number of training steps.
+   * How many batches went forward and backward in all epochs; updates are fewer where gradients are accumulated.
    */
   properties[PROP_N_STEPS] = ortrain_field_at (g_param_spec_uint64 ("n-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags),
                                                G_STRUCT_OFFSET (OrtrainTrainingHistory, n_steps));

@@ -151,6 +151,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:max-grad-norm: (getter get_max_grad_norm) (setter set_max_grad_norm)
    *
    * The norm of all gradients together that they are scaled down to before an update; 0 for none.
+   * Default: 0, not negative.
    */
   properties[PROP_MAX_GRAD_NORM] = ortrain_field_double (
       "max-grad-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, max_grad_norm), 0.0, G_MAXDOUBLE, 0.0);
@@ -158,7 +159,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
    *
-   * The way of batch normalisation while training.
+   * The way of batch normalisation while training. Default: %ORTRAIN_BATCH_NORM_MODE_TRAIN.
    */
   properties[PROP_BATCH_NORM] = ortrain_field_enum ("batch-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, batch_norm),
                                                     ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN);
@@ -167,7 +168,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:accumulation-steps: (getter get_accumulation_steps) (setter set_accumulation_steps)
    *
    * The number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged over
-   * the steps that were made.
+   * the steps that were made. Default: 1, at least 1.
    */
   properties[PROP_ACCUMULATION_STEPS] = ortrain_field_uint (
       "accumulation-steps", G_STRUCT_OFFSET (OrtrainTrainingOptions, accumulation_steps), 1, G_MAXUINT, 1);
@@ -175,7 +176,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:threads: (getter get_threads) (setter set_threads)
    *
-   * The number of threads; 0 for one per core.
+   * The number of threads; 0 for one per core. Default: 0, from 0 to 1024.
    */
   properties[PROP_THREADS] =
       ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainTrainingOptions, threads), 0, 1024, 0);
@@ -183,7 +184,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:seed: (getter get_seed) (setter set_seed)
    *
-   * The seed of all random numbers.
+   * The seed of all random numbers. Default: 0.
    */
   properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainingOptions, seed), 0, G_MAXUINT64, 0);
@@ -191,7 +192,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
-   * Whether results have the same bits at any number of threads; from run to run they always have.
+   * Whether results have the same bits at any number of threads; from run to run they always have. Default: %FALSE.
    */
   properties[PROP_DETERMINISTIC] =
       ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainTrainingOptions, deterministic), FALSE);
@@ -200,7 +201,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:stop-on-nan: (getter get_stop_on_nan) (setter set_stop_on_nan)
    *
    * Whether a loss that is not a finite number is an error, which names the value that became so first. So are, where
-   * they are clipped, gradients that are not finite.
+   * they are clipped, gradients that are not finite. Default: %TRUE.
    */
   properties[PROP_STOP_ON_NAN] =
       ortrain_field_boolean ("stop-on-nan", G_STRUCT_OFFSET (OrtrainTrainingOptions, stop_on_nan), TRUE);
@@ -209,6 +210,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
    *
    * Whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
+   * Default: %FALSE.
    */
   properties[PROP_PRINT_MEMORY] =
       ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainTrainingOptions, print_memory), FALSE);
@@ -234,7 +236,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * Gradients are kept as ever, all of them with clipping ([property@TrainingOptions:max-grad-norm]), several
    * [property@TrainingOptions:accumulation-steps] or an optimizer of your own, and those of parameters with a row of
    * padding; [method@TrainingSession.get_notes] says so. A session that was made with immediate updates refuses to
-   * train when `max-grad-norm` is set later.
+   * train when `max-grad-norm` is set later. Default: %FALSE.
    */
   properties[PROP_IMMEDIATE_UPDATES] =
       ortrain_field_boolean ("immediate-updates", G_STRUCT_OFFSET (OrtrainTrainingOptions, immediate_updates), FALSE);
@@ -242,7 +244,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
    *
-   * The number of this process among those that train together.
+   * The number of this process among those that train together. Default: 0.
    */
   properties[PROP_RANK] = ortrain_field_uint ("rank", G_STRUCT_OFFSET (OrtrainTrainingOptions, rank), 0, G_MAXINT, 0);
 
@@ -836,7 +838,7 @@ ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const ch
  * @name: the name of an initializer
  * @row: (out): the row that does not train; -1 if all do
  *
- * Gets what was set with [method@TrainingOptions.set_padding_row].
+ * The row of an embedding that [method@TrainingOptions.set_padding_row] keeps from being trained.
  *
  * Returns: whether anything was
  */
@@ -880,7 +882,7 @@ ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, c
  * ortrain_training_options_get_n_ties:
  * @self: options
  *
- * Gets the number of ties.
+ * How many pairs of initializers are trained as one parameter.
  *
  * Returns: the number
  */
@@ -898,7 +900,7 @@ ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self)
  * @index: the number of a tie
  * @second: (out) (optional) (transfer none): the initializer that follows
  *
- * Gets a tie.
+ * The names of a pair of initializers that are trained as one parameter.
  *
  * Returns: (transfer none) (nullable): the initializer that is followed, %NULL if there are not so many ties
  */

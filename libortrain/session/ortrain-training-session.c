@@ -631,13 +631,13 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
   /**
    * OrtrainTrainingSession:model: (getter get_model)
    *
-   * The model that is trained.
+   * The model as its file has it. Its weights stay as they are; [method@TrainingSession.export] writes the trained ones.
    */
   properties[PROP_MODEL] = g_param_spec_object ("model", NULL, NULL, ORTRAIN_TYPE_MODEL, flags);
   /**
    * OrtrainTrainingSession:options: (getter get_options)
    *
-   * The options.
+   * What the session was made with. The optimizer, its groups and the schedule may be changed between steps.
    */
   properties[PROP_OPTIONS] = g_param_spec_object ("options", NULL, NULL, ORTRAIN_TYPE_TRAINING_OPTIONS, flags);
   /**
@@ -661,7 +661,7 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
   /**
    * OrtrainTrainingSession:training-graph: (getter get_training_graph)
    *
-   * The training graph.
+   * The forward pass, the losses, the gradients and the updates as one graph, before passes that need shapes.
    */
   properties[PROP_TRAINING_GRAPH] = g_param_spec_object ("training-graph", NULL, NULL, ORTRAIN_TYPE_GRAPH, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);

@@ -111,7 +111,7 @@ ortrain_tensor_dict_class_init (OrtrainTensorDictClass *klass)
   /**
    * OrtrainTensorDict:size: (getter get_size)
    *
-   * The number of tensors.
+   * How many names there are: each has one tensor.
    */
   properties[PROP_SIZE] = g_param_spec_uint ("size", NULL, NULL, 0, G_MAXUINT, 0, flags);
 

@@ -110,7 +110,7 @@ ortrain_tensor_class_init (OrtrainTensorClass *klass)
   /**
    * OrtrainTensor:n-elements: (getter get_n_elements)
    *
-   * The number of elements.
+   * The product of the dimensions: 1 for a scalar, 0 if a dimension is 0.
    */
   properties[PROP_N_ELEMENTS] = g_param_spec_int64 ("n-elements", NULL, NULL, 0, G_MAXINT64, 0, flags);
 
