@@ -11,7 +11,7 @@
 gboolean ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *const *wanted, guint n_wanted,
                                  OrtrainValue **gradients, GError **error);
 
-/* The obstacles alone: nodes between wanted values and losses that have no gradient. free: [n_losses], or NULL; filled:
- * whether a loss depends on some wanted value, and there is no obstacle before it. transfer container, of OrtrainNode */
-GPtrArray *ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
-                                            OrtrainValue *const *wanted, guint n_wanted, gboolean *free);
+/* The diagnostics alone: nodes between wanted values and losses that have no gradient. free: [n_losses], or NULL; filled:
+ * whether a loss depends on some wanted value, and there is no diagnostic before it. transfer container, of OrtrainNode */
+GPtrArray *ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
+                                              OrtrainValue *const *wanted, guint n_wanted, gboolean *free);

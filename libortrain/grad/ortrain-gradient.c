@@ -89,13 +89,13 @@ is_on_the_way (const Activity *activity, OrtrainNode *node)
 }
 
 GPtrArray *
-ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
-                                 OrtrainValue *const *wanted, guint n_wanted, gboolean *free)
+ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses,
+                                   OrtrainValue *const *wanted, guint n_wanted, gboolean *free)
 {
-  GPtrArray *obstacles = g_ptr_array_new ();
+  GPtrArray *diagnostics = g_ptr_array_new ();
   Activity activity;
   find_active (graph, losses, n_losses, wanted, n_wanted, &activity);
-  g_autofree gboolean *blocked = g_new0 (gboolean, graph->values->len + 1); /* there is an obstacle before it */
+  g_autofree gboolean *blocked = g_new0 (gboolean, graph->values->len + 1); /* there is a diagnostic before it */
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
@@ -103,7 +103,7 @@ ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *const *losse
         continue;
       gboolean is_blocked = node->op == NULL || node->op->gradient == NULL;
       if (is_blocked)
-        g_ptr_array_add (obstacles, node);
+        g_ptr_array_add (diagnostics, node);
       for (guint i = 0; i < node->inputs->len && !is_blocked; i++)
         is_blocked = carries (node, i) && blocked[((OrtrainValue *) node->inputs->pdata[i])->id];
       for (guint k = 0; k < node->outputs->len && is_blocked; k++)
@@ -113,21 +113,21 @@ ortrain_gradient_find_obstacles (OrtrainGraph *graph, OrtrainValue *const *losse
   for (guint i = 0; i < n_losses && free != NULL; i++)
     free[i] = is_active (&activity, losses[i]) && !blocked[losses[i]->id];
   activity_clear (&activity);
-  return obstacles;
+  return diagnostics;
 }
 
 static gboolean
-refuse (GPtrArray *obstacles, GError **error)
+refuse (GPtrArray *diagnostics, GError **error)
 {
   g_autoptr (GString) list = g_string_new (NULL);
-  for (guint i = 0; i < obstacles->len; i++)
+  for (guint i = 0; i < diagnostics->len; i++)
     {
-      g_autofree char *text = ortrain_node_describe (obstacles->pdata[i]);
+      g_autofree char *text = ortrain_node_describe (diagnostics->pdata[i]);
       g_string_append_printf (list, "%s%s", i > 0 ? ", " : "", text);
     }
   g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
-               "There is no gradient for %u node%s between the trained values and the loss: %s", obstacles->len,
-               obstacles->len == 1 ? "" : "s", ortrain_text_show_list (list->str));
+               "There is no gradient for %u node%s between the trained values and the loss: %s", diagnostics->len,
+               diagnostics->len == 1 ? "" : "s", ortrain_text_show_list (list->str));
   return FALSE;
 }
 
@@ -161,9 +161,9 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
     }
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
-  g_autoptr (GPtrArray) obstacles = ortrain_gradient_find_obstacles (graph, &loss, 1, wanted, n_wanted, NULL);
-  if (obstacles->len > 0)
-    return refuse (obstacles, error);
+  g_autoptr (GPtrArray) diagnostics = ortrain_gradient_find_diagnostics (graph, &loss, 1, wanted, n_wanted, NULL);
+  if (diagnostics->len > 0)
+    return refuse (diagnostics, error);
 
   Activity activity;
   find_active (graph, &loss, 1, wanted, n_wanted, &activity);

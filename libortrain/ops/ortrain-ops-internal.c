@@ -25,6 +25,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
+    .kind = ORTRAIN_OP_KIND_COPY,
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
     .expand = ortrain_body_same },

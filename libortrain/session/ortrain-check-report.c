@@ -9,8 +9,8 @@
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
+#include "session/ortrain-diagnostic-private.h"
 #include "session/ortrain-enclosed-tensors-private.h"
-#include "session/ortrain-obstacle-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-parameter-info-private.h"
@@ -26,7 +26,7 @@ struct _OrtrainCheckReport
   GObject parent_instance;
 
   gboolean trainable;
-  GListModel *obstacles;
+  GListModel *diagnostics;
   GListModel *parameters;
   char **notes;
   guint n_trainable;
@@ -38,7 +38,7 @@ enum
 {
   PROP_0,
   PROP_TRAINABLE,
-  PROP_OBSTACLES,
+  PROP_DIAGNOSTICS,
   PROP_PARAMETERS,
   N_PROPERTIES
 };
@@ -53,7 +53,7 @@ typedef struct
 } Check;
 
 static void
-add (Check *check, const OrtrainNode *node, const char *dtype, const char *reason, const char *way_out)
+add (Check *check, const OrtrainNode *node, const char *dtype, const char *reason, const char *hint)
 {
   char *key = g_strdup_printf ("%s|%s|%s", node != NULL ? node->name : "", node != NULL ? node->op_type : "", reason);
   if (node != NULL && *node->name == '\0')
@@ -64,10 +64,10 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   if (!g_hash_table_add (check->told, key))
     return;
   gint64 opset = node != NULL ? ortrain_model_get_opset_version (check->model, node->domain) : 0;
-  g_autoptr (OrtrainObstacle) obstacle =
-      ortrain_obstacle_new (node != NULL ? node->name : "", node != NULL ? node->op_type : "",
-                            node != NULL ? node->domain : "", (guint) MAX (opset, 0), dtype, reason, way_out);
-  g_list_store_append (check->list, obstacle);
+  g_autoptr (OrtrainDiagnostic) diagnostic =
+      ortrain_diagnostic_new (node != NULL ? node->name : "", node != NULL ? node->op_type : "",
+                              node != NULL ? node->domain : "", (guint) MAX (opset, 0), dtype, reason, hint);
+  g_list_store_append (check->list, diagnostic);
 }
 
 /* Returns whether there were any. */
@@ -111,7 +111,7 @@ find_branches (Check *check, OrtrainGraph *graph)
     }
 }
 
-/* For each output that a loss can be taken of. Returns whether there is one without an obstacle. trained: the weights
+/* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
  * that such outputs reach. */
 static gboolean
 find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained)
@@ -126,11 +126,11 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
 
   g_autofree gboolean *is_free = g_new (gboolean, outputs->len + 1);
   g_autofree guint *blocked = ortrain_graph_find_blocked (graph);
-  g_autoptr (GPtrArray) obstacles =
-      ortrain_gradient_find_obstacles (graph, (OrtrainValue *const *) outputs->pdata, outputs->len,
-                                       (OrtrainValue *const *) weights->pdata, weights->len, is_free);
-  for (guint k = 0; k < obstacles->len; k++)
-    add_without_gradient (check, obstacles->pdata[k]);
+  g_autoptr (GPtrArray) diagnostics =
+      ortrain_gradient_find_diagnostics (graph, (OrtrainValue *const *) outputs->pdata, outputs->len,
+                                         (OrtrainValue *const *) weights->pdata, weights->len, is_free);
+  for (guint k = 0; k < diagnostics->len; k++)
+    add_without_gradient (check, diagnostics->pdata[k]);
   for (guint i = 0; i < outputs->len; i++)
     if (is_free[i] && blocked[((OrtrainValue *) outputs->pdata[i])->id] == G_MAXUINT)
       g_ptr_array_add (free_outputs, outputs->pdata[i]);
@@ -288,7 +288,7 @@ ortrain_check_report_finalize (GObject *object)
 {
   OrtrainCheckReport *self = ORTRAIN_CHECK_REPORT (object);
 
-  g_clear_object (&self->obstacles);
+  g_clear_object (&self->diagnostics);
   g_clear_object (&self->parameters);
   g_strfreev (self->notes);
 
@@ -312,13 +312,13 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
   properties[PROP_TRAINABLE] = ortrain_field_at (g_param_spec_boolean ("trainable", NULL, NULL, FALSE, flags),
                                                  G_STRUCT_OFFSET (OrtrainCheckReport, trainable));
   /**
-   * OrtrainCheckReport:obstacles: (getter get_obstacles)
+   * OrtrainCheckReport:diagnostics: (getter get_diagnostics)
    *
-   * The obstacles, a list of [class@Obstacle].
+   * The diagnostics, a list of [class@Diagnostic].
    */
-  properties[PROP_OBSTACLES] =
-      ortrain_field_at (g_param_spec_object ("obstacles", NULL, NULL, G_TYPE_LIST_MODEL, flags),
-                        G_STRUCT_OFFSET (OrtrainCheckReport, obstacles));
+  properties[PROP_DIAGNOSTICS] =
+      ortrain_field_at (g_param_spec_object ("diagnostics", NULL, NULL, G_TYPE_LIST_MODEL, flags),
+                        G_STRUCT_OFFSET (OrtrainCheckReport, diagnostics));
   /**
    * OrtrainCheckReport:parameters: (getter get_parameters)
    *
@@ -333,7 +333,7 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
 static void
 ortrain_check_report_init (OrtrainCheckReport *self)
 {
-  self->obstacles = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_OBSTACLE));
+  self->diagnostics = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_DIAGNOSTIC));
   self->parameters = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_PARAMETER_INFO));
 }
 
@@ -353,18 +353,18 @@ ortrain_check_report_get_trainable (OrtrainCheckReport *self)
 }
 
 /**
- * ortrain_check_report_get_obstacles: (get-property obstacles)
+ * ortrain_check_report_get_diagnostics: (get-property diagnostics)
  * @self: the object
  *
- * Gets the obstacles, a list of [class@Obstacle].
+ * Gets the diagnostics, a list of [class@Diagnostic].
  *
- * Returns: (transfer none) (nullable): the obstacles, a list of [class@Obstacle]
+ * Returns: (transfer none) (nullable): the diagnostics, a list of [class@Diagnostic]
  */
 GListModel *
-ortrain_check_report_get_obstacles (OrtrainCheckReport *self)
+ortrain_check_report_get_diagnostics (OrtrainCheckReport *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_CHECK_REPORT (self), NULL);
-  return self->obstacles;
+  return self->diagnostics;
 }
 
 /**
@@ -429,16 +429,16 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
   g_return_val_if_fail (ORTRAIN_IS_CHECK_REPORT (self), NULL);
 
   GString *text = g_string_new (NULL);
-  guint n = g_list_model_get_n_items (self->obstacles);
+  guint n = g_list_model_get_n_items (self->diagnostics);
   if (self->trainable)
     g_string_append_printf (text, "trainable: %u parameters%s", self->n_trainable,
-                            n > 0 ? "; other outputs have obstacles" : "");
+                            n > 0 ? "; other outputs have diagnostics" : "");
   else
-    g_string_append_printf (text, "not trainable: %u obstacle%s", n, n == 1 ? "" : "s");
+    g_string_append_printf (text, "not trainable: %u diagnostic%s", n, n == 1 ? "" : "s");
   for (guint i = 0; i < n; i++)
     {
-      g_autoptr (OrtrainObstacle) obstacle = g_list_model_get_item (self->obstacles, i);
-      g_autofree char *line = ortrain_obstacle_to_string (obstacle);
+      g_autoptr (OrtrainDiagnostic) diagnostic = g_list_model_get_item (self->diagnostics, i);
+      g_autofree char *line = ortrain_diagnostic_to_string (diagnostic);
       g_string_append_printf (text, "\n  %s", line);
     }
   append_untrained (text, self->parameters);
@@ -462,7 +462,7 @@ ortrain_model_check (OrtrainModel *self)
   g_return_val_if_fail (ORTRAIN_IS_MODEL (self), NULL);
 
   OrtrainCheckReport *report = g_object_new (ORTRAIN_TYPE_CHECK_REPORT, NULL);
-  Check check = { .model = self, .list = G_LIST_STORE (report->obstacles) };
+  Check check = { .model = self, .list = G_LIST_STORE (report->diagnostics) };
   check.told = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   g_autoptr (GError) error = NULL;

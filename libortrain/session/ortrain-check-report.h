@@ -4,7 +4,7 @@
 #include <gio/gio.h>
 
 #include "model/ortrain-model.h"
-#include "session/ortrain-obstacle.h"
+#include "session/ortrain-diagnostic.h"
 
 G_BEGIN_DECLS
 
@@ -16,7 +16,7 @@ G_DECLARE_FINAL_TYPE (OrtrainCheckReport, ortrain_check_report, ORTRAIN, CHECK_R
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_check_report_get_trainable (OrtrainCheckReport *self);
 ORTRAIN_AVAILABLE_IN_ALL
-GListModel *ortrain_check_report_get_obstacles (OrtrainCheckReport *self);
+GListModel *ortrain_check_report_get_diagnostics (OrtrainCheckReport *self);
 ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_check_report_get_parameters (OrtrainCheckReport *self);
 ORTRAIN_AVAILABLE_IN_ALL

@@ -15,6 +15,8 @@ find_fed_indices (const OrtrainNode *node)
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const OrtrainValue *value = node->inputs->pdata[i];
+      if (value != NULL && value->producer != NULL && ortrain_node_get_kind (value->producer) == ORTRAIN_OP_KIND_COPY)
+        value = ortrain_node_input (value->producer, 0);
       if (value != NULL && value->kind == ORTRAIN_VALUE_INPUT && ortrain_dtype_is_integer (value->dtype))
         return value;
     }

@@ -46,7 +46,7 @@ run({
 
     'check report'() {
         const good = linearModel().check();
-        assert(good instanceof Ortrain.CheckReport && good.trainable && good.obstacles.get_n_items() === 0);
+        assert(good instanceof Ortrain.CheckReport && good.trainable && good.diagnostics.get_n_items() === 0);
         const graph = Ortrain.Graph.new('g');
         graph.add_input('x', Ortrain.DType.FLOAT32, [2]);
         graph.add_initializer('w', Ortrain.Tensor.from([1, 2]));
@@ -55,9 +55,9 @@ run({
         graph.add_output('y');
         const report = Ortrain.Model.new_from_graph(graph).check();
         equal(report.trainable, false);
-        const obstacles = [...report.obstacles];
-        equal(obstacles.map(o => [o.node, o.operator]), [['one', 'Mystery'], ['two', 'Riddle']]);
-        assert(obstacles.every(o => o instanceof Ortrain.Obstacle));
+        const diagnostics = [...report.diagnostics];
+        equal(diagnostics.map(o => [o.node, o.operator]), [['one', 'Mystery'], ['two', 'Riddle']]);
+        assert(diagnostics.every(o => o instanceof Ortrain.Diagnostic));
         assert(`${report}`.includes('Riddle'));
     },
 

@@ -43,7 +43,7 @@ async Model load (string path, Cancellable? cancellable) throws Error {
 
 void test_check () throws Error {
     CheckReport good = linear_model ().check ();
-    assert (good.trainable && good.obstacles.get_n_items () == 0);
+    assert (good.trainable && good.diagnostics.get_n_items () == 0);
     var info = (ParameterInfo) good.parameters.get_item (1);
     assert (info.name == "fc.bias" && info.dtype == DType.FLOAT32 && info.shape == "[3]" && info.n_elements == 3);
     assert (info.trained && "bias of Gemm" in info.reason && "trained" in info.to_string ());
@@ -53,9 +53,9 @@ void test_check () throws Error {
     graph.add_node ("Mystery", "com.example", "one", { "x", "w" }, { "y" });
     graph.add_output ("y");
     var report = new Model.from_graph (graph).check ();
-    assert (!report.trainable && report.obstacles.get_n_items () == 1);
-    var obstacle = (Obstacle) report.obstacles.get_item (0);
-    assert (obstacle.node == "one" && obstacle.operator == "Mystery" && obstacle.domain == "com.example");
+    assert (!report.trainable && report.diagnostics.get_n_items () == 1);
+    var diagnostic = (Diagnostic) report.diagnostics.get_item (0);
+    assert (diagnostic.node == "one" && diagnostic.operator == "Mystery" && diagnostic.domain == "com.example");
     assert ("Mystery" in report.to_string ());
 }
 

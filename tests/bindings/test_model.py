@@ -113,7 +113,7 @@ class Checks(unittest.TestCase):
         self.assertIsInstance(report, Ortrain.CheckReport)
         self.assertTrue(report.trainable)
         self.assertEqual(report.get_n_trainable(), 2)
-        self.assertEqual(list(report.obstacles), [])
+        self.assertEqual(list(report.diagnostics), [])
         self.assertEqual(report.get_notes(), [])
         self.assertIn("trainable", str(report))
 
@@ -138,7 +138,7 @@ class Checks(unittest.TestCase):
         self.assertEqual(info.to_string(), "scale: float32 [1], not trained: one number: operand of Mul 'scaled'")
         self.assertIn("constants of one number, not trained: 1", str(report))
 
-    def test_every_obstacle_at_once(self):
+    def test_every_diagnostic_at_once(self):
         graph = Ortrain.Graph.new("g")
         graph.add_input("x", Ortrain.DType.FLOAT32, [2, 3])
         graph.add_initializer("w", Ortrain.Tensor(np.ones((2, 3), np.float32)))
@@ -147,14 +147,14 @@ class Checks(unittest.TestCase):
         graph.add_output("y")
         report = Ortrain.Model.new_from_graph(graph).check()
         self.assertFalse(report.trainable)
-        obstacles = list(report.obstacles)
-        self.assertEqual([(o.node, o.operator, o.domain) for o in obstacles],
+        diagnostics = list(report.diagnostics)
+        self.assertEqual([(o.node, o.operator, o.domain) for o in diagnostics],
                          [("one", "Mystery", "com.example"), ("two", "Riddle", "com.example")])
-        for obstacle in obstacles:
-            self.assertIsInstance(obstacle, Ortrain.Obstacle)
-            self.assertTrue(obstacle.reason)
-            self.assertIn(obstacle.operator, str(obstacle))
-            self.assertIn(obstacle.operator, str(report))
+        for diagnostic in diagnostics:
+            self.assertIsInstance(diagnostic, Ortrain.Diagnostic)
+            self.assertTrue(diagnostic.reason)
+            self.assertIn(diagnostic.operator, str(diagnostic))
+            self.assertIn(diagnostic.operator, str(report))
 
 
 class Graphs(unittest.TestCase):

@@ -189,7 +189,7 @@ test_unknown_operators (void)
   g_assert_nonnull (strstr (text, "x: float32 [4]"));
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
   g_assert_false (ortrain_check_report_get_trainable (report));
-  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_obstacles (report)), >=, 3);
+  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_diagnostics (report)), >=, 3);
 }
 
 static void

@@ -316,7 +316,8 @@ assert_expanded (OrtrainTrainingSession *session)
   for (guint i = 0; i < graph->nodes->len; i++)
     {
       const OrtrainNode *node = graph->nodes->pdata[i];
-      if (!g_str_equal (node->op_type, "Accumulate") && !ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES))
+      if (!g_str_equal (node->op_type, "Copy") && !g_str_equal (node->op_type, "Accumulate") &&
+          !ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES))
         g_assert_cmpstr (node->domain, ==, "");
     }
 }

@@ -90,7 +90,7 @@ test_refused (gconstpointer data)
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
   g_autofree char *text = ortrain_check_report_to_string (report);
   g_assert_false (ortrain_check_report_get_trainable (report));
-  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_obstacles (report)), ==, 1);
+  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_diagnostics (report)), ==, 1);
   g_assert_nonnull (strstr (text, reason));
 
   g_autoptr (OrtrainTrainingOptions) options = make_options ();

@@ -564,7 +564,7 @@ test_check (void)
   g_autoptr (TestModel) model = test_model_load ("gpt2");
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model->model);
   g_assert_true (ortrain_check_report_get_trainable (report));
-  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_obstacles (report)), ==, 0);
+  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_diagnostics (report)), ==, 0);
   g_autofree char *text = ortrain_check_report_to_string (report);
   g_assert_nonnull (strstr (text, "tie (\"model.lm_head.weight\", \"val_469\")"));
 }

@@ -421,7 +421,7 @@ class Errors(unittest.TestCase):
         self.assertNotIn("kept", ortrain(*TRAIN, "--export", "told.onnx")[0])
         self.assertNotIn("kept", ortrain(*TRAIN, "--checkpoint", "told")[0])
 
-    def test_obstacles(self):
+    def test_diagnostics(self):
         """A model that cannot be trained: told by the status, with every reason."""
         graph = (node(b"Mystery", [b"x", b"w"], b"y", b"com.example") + field(2, b"g")
                  + field(5, b"\x08\x02\x10\x01" + field(8, b"w") + field(9, bytes(8))) + field(11, value(b"x", 2)) + field(12, value(b"y", 2)))
@@ -430,7 +430,7 @@ class Errors(unittest.TestCase):
         out, err = ortrain("check", "mystery.onnx", status=1)
         self.assertIn("Mystery", out)
         report = json.loads(ortrain("check", "mystery.onnx", "--json", status=1)[0])
-        self.assertEqual((report["trainable"], report["obstacles"][0]["operator"]), (False, "Mystery"))
+        self.assertEqual((report["trainable"], report["diagnostics"][0]["operator"]), (False, "Mystery"))
         self.assertIn("Mystery", self.fails(1, "train", "mystery.onnx", "--data", "train.images,train.labels"))
 
 

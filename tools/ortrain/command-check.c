@@ -28,21 +28,21 @@ run (int argc, char *argv[])
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "trainable");
   json_builder_add_boolean_value (builder, trainable);
-  json_builder_set_member_name (builder, "obstacles");
+  json_builder_set_member_name (builder, "diagnostics");
   json_builder_begin_array (builder);
-  GListModel *obstacles = ortrain_check_report_get_obstacles (report);
-  for (guint i = 0; i < g_list_model_get_n_items (obstacles); i++)
+  GListModel *diagnostics = ortrain_check_report_get_diagnostics (report);
+  for (guint i = 0; i < g_list_model_get_n_items (diagnostics); i++)
     {
-      g_autoptr (OrtrainObstacle) obstacle = g_list_model_get_item (obstacles, i);
+      g_autoptr (OrtrainDiagnostic) diagnostic = g_list_model_get_item (diagnostics, i);
       json_builder_begin_object (builder);
       json_builder_set_member_name (builder, "node");
-      json_builder_add_string_value (builder, ortrain_obstacle_get_node (obstacle));
+      json_builder_add_string_value (builder, ortrain_diagnostic_get_node (diagnostic));
       json_builder_set_member_name (builder, "operator");
-      json_builder_add_string_value (builder, ortrain_obstacle_get_operator (obstacle));
+      json_builder_add_string_value (builder, ortrain_diagnostic_get_operator (diagnostic));
       json_builder_set_member_name (builder, "reason");
-      json_builder_add_string_value (builder, ortrain_obstacle_get_reason (obstacle));
-      json_builder_set_member_name (builder, "way_out");
-      json_builder_add_string_value (builder, ortrain_obstacle_get_way_out (obstacle));
+      json_builder_add_string_value (builder, ortrain_diagnostic_get_reason (diagnostic));
+      json_builder_set_member_name (builder, "hint");
+      json_builder_add_string_value (builder, ortrain_diagnostic_get_hint (diagnostic));
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);

@@ -1,7 +1,0 @@
-/* SPDX-License-Identifier: LGPL-2.1-or-later */
-#pragma once
-
-#include "session/ortrain-obstacle.h"
-
-OrtrainObstacle *ortrain_obstacle_new (const char *node, const char *op_type, const char *domain, guint opset,
-                                       const char *dtype, const char *reason, const char *way_out);
