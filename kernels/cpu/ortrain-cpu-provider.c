@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-available-memory-private.h"
 #include "cpu/ortrain-cpu-device-private.h"
 #include "cpu/ortrain-cpu-gemm.h"
 #include "cpu/ortrain-cpu-level-private.h"
 #include "ortrain-cpu-families.h"
 #include "provider/ortrain-provider-private.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -112,22 +112,11 @@ pages (int name)
   return n < 0 ? 0 : (guint64) n * (guint64) sysconf (_SC_PAGESIZE);
 }
 
-/* Memory that the system can give without swapping: what is free, and what it only keeps files in. */
-static guint64
-read_available_memory (void)
-{
-  g_autofree char *text = NULL;
-  guint64 kilobytes;
-  const char *line = g_file_get_contents ("/proc/meminfo", &text, NULL, NULL) ? strstr (text, "MemAvailable:") : NULL;
-  return line != NULL && sscanf (line, "MemAvailable: %" G_GUINT64_FORMAT, &kilobytes) == 1 ? kilobytes * 1024
-                                                                                            : pages (_SC_AVPHYS_PAGES);
-}
-
 static void
 cpu_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
 {
   *total = pages (_SC_PHYS_PAGES);
-  *available = read_available_memory ();
+  *available = ortrain_get_available_memory ();
 }
 
 /* Fresh pages are zero. Huge pages are asked for: one arena is touched once and used for the life of a session. */
@@ -136,13 +125,15 @@ cpu_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GE
 {
   if (n_bytes == 0)
     n_bytes = 1;
-  void *address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *address = MAP_FAILED;
+  if (ortrain_can_allocate (n_bytes))
+    address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     {
       guint64 total, available;
       cpu_get_memory (self, &total, &available);
       g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
-                   "Cannot allocate %" G_GSIZE_FORMAT " bytes; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                   "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
                    " bytes are available",
                    n_bytes, available, total);
       return NULL;

@@ -20,7 +20,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_TENSOR_ERROR_SHAPE: the shape is not what is needed, or too large
  * @ORTRAIN_TENSOR_ERROR_LAYOUT: the memory is misaligned or not contiguous
  * @ORTRAIN_TENSOR_ERROR_RELEASED: the storage was released
- * @ORTRAIN_TENSOR_ERROR_NO_MEMORY: the memory could not be had
+ * @ORTRAIN_TENSOR_ERROR_NO_MEMORY: the memory cannot be allocated
  * @ORTRAIN_TENSOR_ERROR_INVALID: a file or a foreign tensor is malformed
  * @ORTRAIN_TENSOR_ERROR_CHANGED: a file was changed while its contents were in use
  *

@@ -302,7 +302,7 @@ ortrain_graph_write (OrtrainGraph *graph, GError **error)
   if (bytes == NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                   size <= G_MAXINT32 ? "%" G_GSIZE_FORMAT " bytes of memory for the model could not be had"
+                   size <= G_MAXINT32 ? "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory for the model"
                                       : "the model would have %" G_GSIZE_FORMAT " bytes, and 2147483647 are possible",
                    size);
       return NULL;

@@ -810,7 +810,7 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
   if (bytes == NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                   "%" G_GUINT64_FORMAT " bytes of memory for the model could not be had", model.n_bytes);
+                   "Cannot allocate %" G_GUINT64_FORMAT " bytes of memory for the model", model.n_bytes);
       return NULL;
     }
   gsize at = 0;

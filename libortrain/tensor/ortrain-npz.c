@@ -144,7 +144,7 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
       if (unpacked == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                       "%" G_GUINT64_FORMAT " bytes of memory could not be had", entry->unpacked);
+                       "Cannot allocate %" G_GUINT64_FORMAT " bytes of memory", entry->unpacked);
           return NULL;
         }
       contents = g_bytes_new_take (unpacked, entry->unpacked);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "tensor/ortrain-storage-private.h"
 
+#include "core/ortrain-available-memory-private.h"
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
 
@@ -180,7 +181,8 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
   gsize rounded;
   if (n_bytes >= MAPPING_THRESHOLD)
     {
-      if (ortrain_checked_align (n_bytes, MAPPING_ALIGNMENT, &rounded) && rounded <= G_MAXSSIZE)
+      if (ortrain_checked_align (n_bytes, MAPPING_ALIGNMENT, &rounded) && rounded <= G_MAXSSIZE &&
+          ortrain_can_allocate (rounded))
         {
           address = mmap (NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
           if (address == MAP_FAILED)
@@ -206,7 +208,7 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
   if (address == NULL)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                   "%" G_GSIZE_FORMAT " bytes of memory could not be had", n_bytes);
+                   "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory", n_bytes);
       return NULL;
     }
   memory->data = address;

@@ -63,7 +63,7 @@ static gpointer
 refuse_memory (gsize n_bytes, GError **error)
 {
   g_set_error (error, library->device_error_quark (), ORTRAIN_DEVICE_ERROR_NO_MEMORY,
-               "Cannot allocate %" G_GSIZE_FORMAT " bytes on the device 'late'", n_bytes);
+               "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory on the device 'late'", n_bytes);
   return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 static OrtrainTensor *
 floats (const char *shape, ...)
@@ -584,6 +585,17 @@ test_ints (void)
   g_assert_null (ortrain_tensor_dup_ints (d, &n));
 }
 
+/* More than there is, though the system would promise it: whoever touched it would be killed. */
+static void
+test_memory_that_is_not_there (void)
+{
+  g_autoptr (GError) error = NULL;
+  const gint64 n = (gint64) sysconf (_SC_PHYS_PAGES) * sysconf (_SC_PAGESIZE) - ((gint64) 16 << 20);
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (ORTRAIN_DTYPE_UINT8, &n, 1, &error);
+  g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY);
+  g_assert_null (tensor);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -599,5 +611,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/tensor/ints", test_ints);
   g_test_add_func ("/tensor/dict", test_dict);
   g_test_add_func ("/tensor/attributes", test_attributes);
+  g_test_add_func ("/tensor/memory-that-is-not-there", test_memory_that_is_not_there);
   return g_test_run ();
 }
