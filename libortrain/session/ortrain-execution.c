@@ -20,6 +20,7 @@ struct _OrtrainExecution
 {
   OrtrainProvider *provider;
   OrtrainStream *stream;
+  gboolean has_stream;
   DeviceBlock *block;  /* the device's */
   OrtrainFault *fault; /* the host's copy, in memory that the device copies to */
   OrtrainKernelContext context;
@@ -33,7 +34,8 @@ ortrain_execution_new (OrtrainProvider *provider, GError **error)
   const OrtrainProviderClass *klass = provider->klass;
   self->provider = ortrain_provider_ref (provider);
   self->constants = g_hash_table_new (NULL, NULL);
-  if (!klass->new_stream (provider, &self->stream, error))
+  self->has_stream = klass->new_stream (provider, &self->stream, error);
+  if (!self->has_stream)
     return NULL;
   self->block = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
   if (self->block == NULL)
@@ -53,8 +55,11 @@ void
 ortrain_execution_free (OrtrainExecution *self)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
-  klass->wait (self->provider, self->stream, NULL);
-  klass->free_stream (self->provider, self->stream);
+  if (self->has_stream)
+    {
+      klass->wait (self->provider, self->stream, NULL);
+      klass->free_stream (self->provider, self->stream);
+    }
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
   ortrain_provider_unref (self->provider);

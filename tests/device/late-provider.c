@@ -28,7 +28,7 @@ static guint8 *memory;  /* what kernels see */
 static int memory_file;
 static GMutex memory_lock;
 static GArray *blocks; /* of Block, by offset */
-static gint n_allocations;
+static gint n_allocations, fail_from;
 
 typedef struct
 {
@@ -67,12 +67,19 @@ refuse_memory (gsize n_bytes, GError **error)
   return NULL;
 }
 
-/* Whether this allocation is to fail. */
+/* Whether this allocation is to fail. They are counted from when the variable changed. */
 static gboolean
 is_failing (void)
 {
   const char *text = g_getenv ("ORTRAIN_LATE_FAIL");
-  return g_atomic_int_add (&n_allocations, 1) + 1 >= (text != NULL && *text != '\0' ? atoi (text) : G_MAXINT);
+  const gint limit = text != NULL && *text != '\0' ? atoi (text) : G_MAXINT;
+  g_mutex_lock (&memory_lock);
+  if (limit != fail_from)
+    n_allocations = 0;
+  fail_from = limit;
+  const gboolean failing = ++n_allocations >= limit;
+  g_mutex_unlock (&memory_lock);
+  return failing;
 }
 
 static gpointer

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/fixture.h"
+
+#include "provider/ortrain-provider-private.h"
+
+/* The device on the host: it is run with ORTRAIN_PROVIDER=late. */
+
+#define MEGABYTE ((gsize) 1 << 20)
+
+static guint64
+get_available (void)
+{
+  g_autoptr (GListModel) devices = ortrain_device_list ();
+  for (guint i = 0; i < g_list_model_get_n_items (devices); i++)
+    {
+      g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);
+      if (g_str_equal (ortrain_device_get_name (device), "late"))
+        return ortrain_device_get_available_memory (device);
+    }
+  g_error ("There is no device 'late'");
+}
+
+/* Three steps; NULL with an error. */
+static OrtrainTensorDict *
+train (TestModel *model, const char *provider, GError **error)
+{
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_provider (options, provider);
+  ortrain_training_options_set_max_grad_norm (options, 1.0);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, error);
+  for (guint step = 0; session != NULL && step < 3; step++)
+    if (isnan (ortrain_training_session_train_step (session, test_model_feeds (model, step), error)) ||
+        !ortrain_training_session_optimizer_step (session, error))
+      return NULL;
+  return session != NULL ? ortrain_training_session_get_state (session, error) : NULL;
+}
+
+static void
+test_same_bits (void)
+{
+  static const char *const names[] = { "cnn", "bert", "lstm" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (TestModel) model = test_model_load (names[i]);
+      const guint64 before = get_available ();
+      g_autoptr (OrtrainTensorDict) late = train (model, "late", &error);
+      g_assert_no_error (error);
+      g_autoptr (OrtrainTensorDict) cpu = train (model, "cpu", &error);
+      g_assert_no_error (error);
+      test_assert_same_bits (late, cpu);
+      g_assert_cmpuint (get_available (), ==, before); /* all of it is given back */
+    }
+}
+
+static void
+test_failing_allocations (void)
+{
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  const guint64 before = get_available ();
+  guint n_failed = 0;
+  for (guint n = 1; n < 1000; n++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autofree char *text = g_strdup_printf ("%u", n);
+      g_setenv ("ORTRAIN_LATE_FAIL", text, TRUE);
+      g_autoptr (OrtrainTensorDict) state = train (model, "late", &error);
+      g_unsetenv ("ORTRAIN_LATE_FAIL");
+      g_assert_cmpuint (get_available (), ==, before);
+      if (state != NULL)
+        break;
+      g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY);
+      n_failed++;
+    }
+  g_assert_cmpuint (n_failed, >=, 4); /* control block, fault, state, arena */
+}
+
+/* What one stream does becomes visible to another where it waits for an event, and to the host where it waits. */
+static void
+test_streams (void)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open ("late", &options, &error);
+  g_assert_no_error (error);
+  const OrtrainProviderClass *klass = provider->klass;
+  OrtrainStream *first, *second;
+  g_assert_true (klass->new_stream (provider, &first, &error) && klass->new_stream (provider, &second, &error));
+  OrtrainEvent *event = klass->new_event (provider, &error);
+  guint8 *from = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, MEGABYTE, &error);
+  guint8 *to = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, MEGABYTE, &error);
+  guint8 *host = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, MEGABYTE, &error);
+  for (guint round = 1; round < 200; round++)
+    {
+      gboolean ok = klass->fill (provider, first, from, (guint8) round, MEGABYTE, &error) &&
+                    klass->record (provider, first, event, &error) &&
+                    klass->wait_event (provider, second, event, &error) &&
+                    klass->copy (provider, second, to, from, MEGABYTE, &error) &&
+                    klass->copy (provider, second, host, to, MEGABYTE, &error) && klass->wait (provider, second, &error);
+      g_assert_no_error (error);
+      g_assert_true (ok);
+      for (gsize i = 0; i < MEGABYTE; i += 4095)
+        g_assert_cmpuint (host[i], ==, (guint8) round);
+    }
+  klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, from, MEGABYTE);
+  klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, to, MEGABYTE);
+  klass->free (provider, ORTRAIN_MEMORY_SPACE_HOST, host, MEGABYTE);
+  klass->free_event (provider, event);
+  klass->free_stream (provider, first);
+  klass->free_stream (provider, second);
+}
+
+/* The host cannot read it. */
+static void
+test_unreadable (void)
+{
+  if (g_test_subprocess ())
+    {
+      const OrtrainProviderOptions options = { .n_threads = 1 };
+      OrtrainProvider *provider = ortrain_provider_open ("late", &options, NULL);
+      volatile char *address = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, 64, NULL);
+      g_print ("%d", *address);
+      return;
+    }
+  g_test_trap_subprocess (NULL, 0, 0);
+  g_test_trap_assert_failed ();
+  g_test_trap_assert_stdout_unmatched ("*0*");
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/device/same-bits", test_same_bits);
+  g_test_add_func ("/device/failing-allocations", test_failing_allocations);
+  g_test_add_func ("/device/streams", test_streams);
+  g_test_add_func ("/device/unreadable", test_unreadable);
+  return g_test_run ();
+}
