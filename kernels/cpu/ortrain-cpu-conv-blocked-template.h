@@ -93,13 +93,13 @@ NAME (is_row_inside) (const OrtrainConv *conv, const gint32 *offset, gint64 d, g
  * elements, which addresses can be scaled by. */
 static inline __attribute__ ((always_inline)) void
 NAME (blocked_sums) (const int n, const REAL *source, const REAL *weights, const OrtrainConvTapRun *run,
-                     const OrtrainConvTapRun *end, gint64 step, NAME (W) bias, REAL *to, gint64 stride)
+                     const OrtrainConvTapRun *end, gint64 step, const NAME (W) * bias, REAL *to, gint64 stride)
 {
   typedef NAME (W) W;
   W sums[BLOCKED_SUMS];
 #pragma GCC unroll 16
   for (int i = 0; i < n; i++)
-    sums[i] = bias;
+    sums[i] = *bias;
   for (; run < end; run++)
     {
       const REAL *from = source + run->first;
@@ -198,7 +198,7 @@ NAME (run_blocked) (gpointer data, gint64 begin, gint64 end, guint worker)
                     n = least + (cut < n_longer ? 1 : 0);
                     switch (n)
                       {
-                        BLOCKED_CASES (BLOCKED_CASE, blocked_sums, from, memory.weights, run, end, step, bias, to,
+                        BLOCKED_CASES (BLOCKED_CASE, blocked_sums, from, memory.weights, run, end, step, &bias, to,
                                        stride)
                       default:
                         break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "data/ortrain-dataset.h"
 
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-errors.h"
-#include "core/ortrain-home-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -160,33 +160,33 @@ typedef struct
   guint64 length;
   gboolean filled;
   GError **error;
-} HomeCall;
+} ContextCall;
 
 static void
-get_length_at_home (gpointer data)
+get_length_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->length = ortrain_dataset_get_length (call->self);
 }
 
 static void
-get_item_at_home (gpointer data)
+get_item_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->batch = ortrain_dataset_get_item (call->self, call->indices[0], call->error);
 }
 
 static void
-get_batch_at_home (gpointer data)
+get_batch_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->batch = ortrain_dataset_get_batch (call->self, call->indices, call->n_indices, call->error);
 }
 
 static void
-fill_batch_at_home (gpointer data)
+fill_batch_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->filled = ortrain_dataset_fill_batch (call->self, call->indices, call->n_indices, call->batch, call->error);
 }
 
@@ -202,10 +202,10 @@ guint64
 ortrain_dataset_get_length (OrtrainDataset *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), 0);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self };
-      ortrain_home_call (get_length_at_home, &call);
+      ContextCall call = { .self = self };
+      ortrain_dispatch_call (get_length_in_context, &call);
       return call.length;
     }
   return ORTRAIN_DATASET_GET_CLASS (self)->get_length (self);
@@ -237,10 +237,10 @@ ortrain_dataset_get_item (OrtrainDataset *self, guint64 index, GError **error)
 {
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self, .indices = &index, .n_indices = 1, .error = error };
-      ortrain_home_call (get_item_at_home, &call);
+      ContextCall call = { .self = self, .indices = &index, .n_indices = 1, .error = error };
+      ortrain_dispatch_call (get_item_in_context, &call);
       return call.batch;
     }
   if (!check_index (self, index, error))
@@ -268,10 +268,10 @@ ortrain_dataset_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), NULL);
   g_return_val_if_fail (indices != NULL || n_indices == 0, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self, .indices = indices, .n_indices = n_indices, .error = error };
-      ortrain_home_call (get_batch_at_home, &call);
+      ContextCall call = { .self = self, .indices = indices, .n_indices = n_indices, .error = error };
+      ortrain_dispatch_call (get_batch_in_context, &call);
       return call.batch;
     }
   for (gsize i = 0; i < n_indices; i++)
@@ -304,10 +304,10 @@ ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize 
   g_return_val_if_fail (indices != NULL || n_indices == 0, FALSE);
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (batch), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self, .indices = indices, .n_indices = n_indices, .batch = batch, .error = error };
-      ortrain_home_call (fill_batch_at_home, &call);
+      ContextCall call = { .self = self, .indices = indices, .n_indices = n_indices, .batch = batch, .error = error };
+      ortrain_dispatch_call (fill_batch_in_context, &call);
       return call.filled;
     }
   OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);

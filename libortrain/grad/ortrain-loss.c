@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "grad/ortrain-loss-private.h"
 
-#include "core/ortrain-home-private.h"
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -349,12 +349,12 @@ typedef struct
   OrtrainValue *output, *loss;
   GError **error;
   gboolean ok;
-} HomeCall;
+} ContextCall;
 
 static void
-build_at_home (gpointer data)
+build_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   OrtrainLossClass *klass = ORTRAIN_LOSS_GET_CLASS (call->self);
   call->ok = klass->build != NULL && klass->build (call->self, call->graph, call->output, &call->loss, call->error);
 }
@@ -367,11 +367,11 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
   if (output == NULL)
     return NULL;
   g_autoptr (GError) local_error = NULL;
-  HomeCall call = { .self = self, .graph = graph, .output = output, .error = &local_error };
-  if (ortrain_home_is_elsewhere (self))
-    ortrain_home_call (build_at_home, &call);
+  ContextCall call = { .self = self, .graph = graph, .output = output, .error = &local_error };
+  if (ortrain_dispatch_is_needed (self))
+    ortrain_dispatch_call (build_in_context, &call);
   else
-    build_at_home (&call);
+    build_in_context (&call);
   OrtrainValue *loss = call.loss;
   if (!call.ok || loss == NULL)
     {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-lr-schedule.h"
 
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-errors.h"
-#include "core/ortrain-home-private.h"
 
 #include <math.h>
 
@@ -35,33 +35,33 @@ typedef struct
   GVariant *state;
   gboolean ok;
   GError **error;
-} HomeCall;
+} ContextCall;
 
 static void
-evaluate_at_home (gpointer data)
+evaluate_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->ok = ortrain_lr_schedule_evaluate (call->self, call->step, &call->number, call->error);
 }
 
 static void
-observe_at_home (gpointer data)
+observe_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   ortrain_lr_schedule_observe (call->self, call->number);
 }
 
 static void
-save_state_at_home (gpointer data)
+save_state_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->state = ortrain_lr_schedule_save_state (call->self);
 }
 
 static void
-load_state_at_home (gpointer data)
+load_state_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->ok = ortrain_lr_schedule_load_state (call->self, call->state);
 }
 
@@ -82,10 +82,10 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
   g_return_val_if_fail (factor != NULL, FALSE);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self, .step = step, .number = 1.0, .error = error };
-      ortrain_home_call (evaluate_at_home, &call);
+      ContextCall call = { .self = self, .step = step, .number = 1.0, .error = error };
+      ortrain_dispatch_call (evaluate_in_context, &call);
       *factor = call.number;
       return call.ok;
     }
@@ -126,10 +126,10 @@ void
 ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
 {
   g_return_if_fail (ORTRAIN_IS_LR_SCHEDULE (self));
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self, .number = metric };
-      ortrain_home_call (observe_at_home, &call);
+      ContextCall call = { .self = self, .number = metric };
+      ortrain_dispatch_call (observe_in_context, &call);
       return;
     }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
@@ -149,10 +149,10 @@ GVariant *
 ortrain_lr_schedule_save_state (OrtrainLrSchedule *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), NULL);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self };
-      ortrain_home_call (save_state_at_home, &call);
+      ContextCall call = { .self = self };
+      ortrain_dispatch_call (save_state_in_context, &call);
       return call.state;
     }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);
@@ -174,10 +174,10 @@ ortrain_lr_schedule_load_state (OrtrainLrSchedule *self, GVariant *state)
 {
   g_return_val_if_fail (ORTRAIN_IS_LR_SCHEDULE (self), FALSE);
   g_return_val_if_fail (state != NULL, FALSE);
-  if (ortrain_home_is_elsewhere (self))
+  if (ortrain_dispatch_is_needed (self))
     {
-      HomeCall call = { .self = self, .state = state };
-      ortrain_home_call (load_state_at_home, &call);
+      ContextCall call = { .self = self, .state = state };
+      ortrain_dispatch_call (load_state_in_context, &call);
       return call.ok;
     }
   OrtrainLrScheduleClass *klass = ORTRAIN_LR_SCHEDULE_GET_CLASS (self);

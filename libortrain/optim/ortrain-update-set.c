@@ -2,8 +2,8 @@
 #include "optim/ortrain-update-set-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-errors.h"
-#include "core/ortrain-home-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -268,12 +268,12 @@ typedef struct
   double gradient_scale;
   GError **error;
   gboolean ok;
-} HomeCall;
+} ContextCall;
 
 static void
-update_at_home (gpointer data)
+update_in_context (gpointer data)
 {
-  HomeCall *call = data;
+  ContextCall *call = data;
   call->ok = update_by_method (call->self, call->step, call->gradient_scale, call->error);
 }
 
@@ -282,10 +282,10 @@ ortrain_update_set_run (OrtrainUpdateSet *self, guint64 step, double gradient_sc
 {
   if (self->n == 0)
     return TRUE;
-  if (ortrain_home_is_elsewhere (self->optimizer))
+  if (ortrain_dispatch_is_needed (self->optimizer))
     {
-      HomeCall call = { self, step, gradient_scale, error, FALSE };
-      ortrain_home_call (update_at_home, &call);
+      ContextCall call = { self, step, gradient_scale, error, FALSE };
+      ortrain_dispatch_call (update_in_context, &call);
       return call.ok;
     }
   return update_by_method (self, step, gradient_scale, error);

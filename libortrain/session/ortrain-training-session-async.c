@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-fork-private.h"
-#include "core/ortrain-home-private.h"
 
 #include <math.h>
 
@@ -34,9 +34,9 @@ work (gpointer data)
       g_free (job);
       if (task == NULL)
         break;
-      ortrain_home_enter (g_task_get_context (task));
+      ortrain_dispatch_set_context (g_task_get_context (task));
       func (task);
-      ortrain_home_enter (NULL);
+      ortrain_dispatch_set_context (NULL);
       g_object_unref (task); /* may be the last reference of the session, which then frees the worker: nothing of it is
                                 touched after this but the queue */
     }

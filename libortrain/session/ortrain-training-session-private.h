@@ -2,8 +2,8 @@
 #pragma once
 
 #include "session/ortrain-executor-private.h"
-#include "session/ortrain-mailbox-private.h"
 #include "session/ortrain-parameter-store-private.h"
+#include "session/ortrain-signal-queue-private.h"
 #include "session/ortrain-training-graph-private.h"
 #include "session/ortrain-training-session.h"
 
@@ -33,7 +33,7 @@ struct _OrtrainTrainingSession
   OrtrainExecutor *last_trained;        /* the one of the last training step, which may be kept for its update alone */
   OrtrainTrainingGraph *declared_graph; /* NULL, or `graph` is one without the file's declarations, and this is the
                                            first one, which others may hold */
-  OrtrainMailbox *mailbox;
+  OrtrainSignalQueue *signal_queue;
   OrtrainTrainingWorker *worker; /* made when first needed */
 
   /* Who uses the session: one thread at a time, told by a claim. */

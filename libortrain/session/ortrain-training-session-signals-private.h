@@ -21,7 +21,7 @@ typedef enum
 } OrtrainTrainingSignal;
 
 void ortrain_training_session_install_signals (OrtrainTrainingSessionClass *klass);
-/* Emits a signal that the session's mailbox brought. */
+/* Emits a signal that the session's signal queue brought. */
 void ortrain_training_session_emit (GObject *session, guint slot, gpointer message);
 /* At a phase boundary: makes the report, prints its line and emits it, each if somebody wants it. */
 void ortrain_training_session_reach (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);

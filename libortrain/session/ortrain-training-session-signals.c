@@ -43,14 +43,15 @@ static void
 post (OrtrainTrainingSession *self, OrtrainTrainingSignal signal, OrtrainMemoryReport *report, OrtrainMemoryPlan *plan)
 {
   Message message = { signal, report, plan };
-  if (ortrain_mailbox_is_on_owner (self->mailbox))
+  if (ortrain_signal_queue_is_on_owner (self->signal_queue))
     {
       ortrain_training_session_emit (G_OBJECT (self), 0, &message);
       g_clear_pointer (&message.report, ortrain_memory_report_free);
       g_clear_object (&message.plan);
     }
   else
-    ortrain_mailbox_post (self->mailbox, G_OBJECT (self), 0, g_memdup2 (&message, sizeof message), message_free);
+    ortrain_signal_queue_post (self->signal_queue, G_OBJECT (self), 0, g_memdup2 (&message, sizeof message),
+                               message_free);
 }
 
 static gboolean

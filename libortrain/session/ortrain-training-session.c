@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-fork-private.h"
-#include "core/ortrain-home-private.h"
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
 #include "session/ortrain-blocked-outputs-private.h"
@@ -337,9 +337,9 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
 {
   NewData *data = task_data;
   GError *error = NULL;
-  ortrain_home_enter (g_task_get_context (task));
+  ortrain_dispatch_set_context (g_task_get_context (task));
   gboolean made = make (data->session, data->model, data->options, &error);
-  ortrain_home_enter (NULL);
+  ortrain_dispatch_set_context (NULL);
   if (made)
     g_task_return_pointer (task, g_object_ref (data->session), g_object_unref);
   else
@@ -576,7 +576,7 @@ ortrain_training_session_finalize (GObject *object)
 
   g_clear_object (&self->model);
   g_clear_object (&self->options);
-  g_clear_pointer (&self->mailbox, ortrain_mailbox_unref);
+  g_clear_pointer (&self->signal_queue, ortrain_signal_queue_unref);
   g_clear_pointer (&self->metadata, g_hash_table_unref);
   g_clear_pointer (&self->texts, g_hash_table_unref);
   g_clear_pointer (&self->handed_out, g_ptr_array_unref);
@@ -672,7 +672,7 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
 static void
 ortrain_training_session_init (OrtrainTrainingSession *self)
 {
-  self->mailbox = ortrain_mailbox_new (ortrain_training_session_emit, MAX_REPORTS);
+  self->signal_queue = ortrain_signal_queue_new (ortrain_training_session_emit, MAX_REPORTS);
   self->metadata = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   self->texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->handed_out = g_ptr_array_new_with_free_func (g_object_unref);

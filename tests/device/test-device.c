@@ -92,11 +92,11 @@ test_streams (void)
   guint8 *host = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, MEGABYTE, &error);
   for (guint round = 1; round < 200; round++)
     {
-      gboolean ok = klass->fill (provider, first, from, (guint8) round, MEGABYTE, &error) &&
-                    klass->record (provider, first, event, &error) &&
-                    klass->wait_event (provider, second, event, &error) &&
-                    klass->copy (provider, second, to, from, MEGABYTE, &error) &&
-                    klass->copy (provider, second, host, to, MEGABYTE, &error) && klass->wait (provider, second, &error);
+      gboolean ok =
+          klass->fill (provider, first, from, (guint8) round, MEGABYTE, &error) &&
+          klass->record (provider, first, event, &error) && klass->wait_event (provider, second, event, &error) &&
+          klass->copy (provider, second, to, from, MEGABYTE, &error) &&
+          klass->copy (provider, second, host, to, MEGABYTE, &error) && klass->wait (provider, second, &error);
       g_assert_no_error (error);
       g_assert_true (ok);
       for (gsize i = 0; i < MEGABYTE; i += 4095)

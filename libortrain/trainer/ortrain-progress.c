@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-progress.h"
+#include "trainer/ortrain-progress.h"
 
 G_DEFINE_BOXED_TYPE (OrtrainProgress, ortrain_progress, ortrain_progress_copy, ortrain_progress_free)
 

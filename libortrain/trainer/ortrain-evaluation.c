@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-evaluation-private.h"
+#include "trainer/ortrain-evaluation-private.h"
 
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "grad/ortrain-nll-loss.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "session/ortrain-epoch-record-private.h"
-#include "session/ortrain-training-history.h"
+#include "trainer/ortrain-epoch-record-private.h"
+#include "trainer/ortrain-training-history.h"
 
 struct _OrtrainTrainingHistory
 {

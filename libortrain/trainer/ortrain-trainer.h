@@ -2,9 +2,9 @@
 #pragma once
 
 #include "data/ortrain-dataset.h"
-#include "session/ortrain-progress.h"
-#include "session/ortrain-training-history.h"
 #include "session/ortrain-training-session.h"
+#include "trainer/ortrain-progress.h"
+#include "trainer/ortrain-training-history.h"
 
 G_BEGIN_DECLS
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "session/ortrain-mailbox-private.h"
-#include "session/ortrain-trainer.h"
+#include "session/ortrain-signal-queue-private.h"
+#include "trainer/ortrain-trainer.h"
 
 struct _OrtrainTrainer
 {
@@ -20,10 +20,10 @@ struct _OrtrainTrainer
   guint patience;
   OrtrainTrainingSession *session;
   OrtrainDataset *dataset;
-  OrtrainMailbox *mailbox;
+  OrtrainSignalQueue *signal_queue;
 };
 
-/* Slots of the mailbox. */
+/* Slots of the signal queue. */
 #define ORTRAIN_TRAINER_EVENT 0    /* each one arrives */
 #define ORTRAIN_TRAINER_PROGRESS 1 /* the latest counts */
 

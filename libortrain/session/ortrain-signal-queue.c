@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-mailbox-private.h"
+#include "session/ortrain-signal-queue-private.h"
 
 typedef struct
 {
@@ -9,22 +9,22 @@ typedef struct
   GDestroyNotify free_message;
 } Letter;
 
-struct _OrtrainMailbox
+struct _OrtrainSignalQueue
 {
   gatomicrefcount ref_count;
   GMainContext *context;
   GThread *thread; /* that made it */
-  OrtrainMailboxFunc deliver;
+  OrtrainSignalQueueFunc deliver;
   guint max_messages;
   GMutex lock; /* guards what follows */
   GQueue letters;
   gboolean pending; /* a source is attached */
 };
 
-OrtrainMailbox *
-ortrain_mailbox_new (OrtrainMailboxFunc deliver, guint max_messages)
+OrtrainSignalQueue *
+ortrain_signal_queue_new (OrtrainSignalQueueFunc deliver, guint max_messages)
 {
-  OrtrainMailbox *self = g_new0 (OrtrainMailbox, 1);
+  OrtrainSignalQueue *self = g_new0 (OrtrainSignalQueue, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->context = g_main_context_ref_thread_default ();
   self->thread = g_thread_self ();
@@ -45,7 +45,7 @@ letter_free (Letter *letter)
 }
 
 void
-ortrain_mailbox_unref (OrtrainMailbox *self)
+ortrain_signal_queue_unref (OrtrainSignalQueue *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
@@ -56,7 +56,7 @@ ortrain_mailbox_unref (OrtrainMailbox *self)
 }
 
 gboolean
-ortrain_mailbox_is_on_owner (OrtrainMailbox *self)
+ortrain_signal_queue_is_on_owner (OrtrainSignalQueue *self)
 {
   return g_thread_self () == self->thread || g_main_context_is_owner (self->context);
 }
@@ -65,7 +65,7 @@ ortrain_mailbox_is_on_owner (OrtrainMailbox *self)
 static gboolean
 deliver (gpointer user_data)
 {
-  OrtrainMailbox *self = user_data;
+  OrtrainSignalQueue *self = user_data;
   g_mutex_lock (&self->lock);
   GQueue letters = self->letters;
   g_queue_init (&self->letters);
@@ -80,7 +80,8 @@ deliver (gpointer user_data)
 }
 
 void
-ortrain_mailbox_post (OrtrainMailbox *self, GObject *object, guint slot, gpointer message, GDestroyNotify free_message)
+ortrain_signal_queue_post (OrtrainSignalQueue *self, GObject *object, guint slot, gpointer message,
+                           GDestroyNotify free_message)
 {
   Letter *letter = g_new (Letter, 1), *dropped = NULL;
   *letter = (Letter){ g_object_ref (object), slot, message, free_message };
@@ -112,7 +113,7 @@ ortrain_mailbox_post (OrtrainMailbox *self, GObject *object, guint slot, gpointe
     {
       GSource *source = g_idle_source_new ();
       g_source_set_priority (source, G_PRIORITY_DEFAULT);
-      g_source_set_callback (source, deliver, self, (GDestroyNotify) ortrain_mailbox_unref);
+      g_source_set_callback (source, deliver, self, (GDestroyNotify) ortrain_signal_queue_unref);
       g_source_attach (source, self->context);
       g_source_unref (source);
     }

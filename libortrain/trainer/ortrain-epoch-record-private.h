@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "session/ortrain-epoch-record.h"
+#include "trainer/ortrain-epoch-record.h"
 
 struct _OrtrainEpochRecord
 {

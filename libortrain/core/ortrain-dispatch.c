@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "core/ortrain-home-private.h"
+#include "core/ortrain-dispatch-private.h"
 
 typedef struct
 {
@@ -8,26 +8,26 @@ typedef struct
   GMutex lock;
   GCond done_cond;
   gboolean done;
-} Visit;
+} Call;
 
-static GPrivate home = G_PRIVATE_INIT ((GDestroyNotify) g_main_context_unref);
+static GPrivate owner = G_PRIVATE_INIT ((GDestroyNotify) g_main_context_unref);
 
 void
-ortrain_home_enter (GMainContext *context)
+ortrain_dispatch_set_context (GMainContext *context)
 {
-  g_private_replace (&home, context != NULL ? g_main_context_ref (context) : NULL);
+  g_private_replace (&owner, context != NULL ? g_main_context_ref (context) : NULL);
 }
 
 gboolean
-ortrain_home_is_elsewhere (gpointer object)
+ortrain_dispatch_is_needed (gpointer object)
 {
-  return g_private_get (&home) != NULL && !g_str_has_prefix (G_OBJECT_TYPE_NAME (object), "Ortrain");
+  return g_private_get (&owner) != NULL && !g_str_has_prefix (G_OBJECT_TYPE_NAME (object), "Ortrain");
 }
 
 static gboolean
-visit (gpointer user_data)
+run_call (gpointer user_data)
 {
-  Visit *self = user_data;
+  Call *self = user_data;
   self->func (self->data);
   g_mutex_lock (&self->lock);
   self->done = TRUE;
@@ -37,16 +37,16 @@ visit (gpointer user_data)
 }
 
 void
-ortrain_home_call (void (*func) (gpointer data), gpointer data)
+ortrain_dispatch_call (void (*func) (gpointer data), gpointer data)
 {
-  Visit self = { .func = func, .data = data };
+  Call self = { .func = func, .data = data };
   g_autoptr (GSource) source = g_idle_source_new ();
 
   g_mutex_init (&self.lock);
   g_cond_init (&self.done_cond);
   g_source_set_priority (source, G_PRIORITY_DEFAULT);
-  g_source_set_callback (source, visit, &self, NULL);
-  g_source_attach (source, g_private_get (&home));
+  g_source_set_callback (source, run_call, &self, NULL);
+  g_source_attach (source, g_private_get (&owner));
   g_mutex_lock (&self.lock);
   while (!self.done)
     g_cond_wait (&self.done_cond, &self.lock);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-trainer-private.h"
+#include "trainer/ortrain-trainer-private.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
-#include "core/ortrain-home-private.h"
+#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-text-private.h"
-#include "session/ortrain-evaluation-private.h"
-#include "session/ortrain-training-history-private.h"
 #include "session/ortrain-training-session-private.h"
+#include "trainer/ortrain-evaluation-private.h"
+#include "trainer/ortrain-training-history-private.h"
 
 #include <math.h>
 
@@ -418,7 +418,7 @@ fit_in_thread (gpointer data)
   GTask *task = data;
   OrtrainTrainer *self = g_task_get_source_object (task);
   GError *error = NULL;
-  ortrain_home_enter (g_task_get_context (task));
+  ortrain_dispatch_set_context (g_task_get_context (task));
   ortrain_training_session_adopt (self->session);
   OrtrainTrainingHistory *history = run_fit (self, g_task_get_cancellable (task), &error);
   ortrain_training_session_leave (self->session);
@@ -509,7 +509,7 @@ evaluate_in_thread (gpointer data)
   OrtrainTrainer *self = g_task_get_source_object (task);
   GError *error = NULL;
   double *found = g_new (double, 2);
-  ortrain_home_enter (g_task_get_context (task));
+  ortrain_dispatch_set_context (g_task_get_context (task));
   ortrain_training_session_adopt (self->session);
   gboolean ok = ortrain_evaluate_dataset (self->session, g_task_get_task_data (task), self->batch_size,
                                           g_task_get_cancellable (task), &found[0], &found[1], &error);

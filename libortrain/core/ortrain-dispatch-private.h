@@ -9,7 +9,7 @@
  * needs it. Classes of this library, and threads of the user's own, are called directly. */
 
 /* From now on this thread works for the owner of `context` (NULL: for itself). */
-void ortrain_home_enter (GMainContext *context);
-/* Whether methods of `object` are to be called through ortrain_home_call(). */
-gboolean ortrain_home_is_elsewhere (gpointer object);
-void ortrain_home_call (void (*func) (gpointer data), gpointer data);
+void ortrain_dispatch_set_context (GMainContext *context);
+/* Whether methods of `object` are to be called through ortrain_dispatch_call(). */
+gboolean ortrain_dispatch_is_needed (gpointer object);
+void ortrain_dispatch_call (void (*func) (gpointer data), gpointer data);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-training-history-private.h"
+#include "trainer/ortrain-training-history-private.h"
 
 #include "core/ortrain-field-private.h"
 

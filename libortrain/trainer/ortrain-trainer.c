@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-trainer-private.h"
+#include "trainer/ortrain-trainer-private.h"
 
 #include "core/ortrain-field-private.h"
 
@@ -63,9 +63,9 @@ deliver (GObject *object, guint slot, gpointer message)
 void
 ortrain_trainer_tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message)
 {
-  if (!ortrain_mailbox_is_on_owner (self->mailbox))
+  if (!ortrain_signal_queue_is_on_owner (self->signal_queue))
     {
-      ortrain_mailbox_post (self->mailbox, G_OBJECT (self), slot, message, free_message);
+      ortrain_signal_queue_post (self->signal_queue, G_OBJECT (self), slot, message, free_message);
       return;
     }
   deliver (G_OBJECT (self), slot, message);
@@ -87,7 +87,7 @@ ortrain_trainer_finalize (GObject *object)
   g_clear_object (&self->validation);
   g_clear_object (&self->session);
   g_clear_object (&self->dataset);
-  ortrain_mailbox_unref (self->mailbox);
+  ortrain_signal_queue_unref (self->signal_queue);
 
   G_OBJECT_CLASS (ortrain_trainer_parent_class)->finalize (object);
 }
@@ -220,7 +220,7 @@ static void
 ortrain_trainer_init (OrtrainTrainer *self)
 {
   ortrain_field_init_all (self, properties, N_PROPERTIES);
-  self->mailbox = ortrain_mailbox_new (deliver, G_MAXUINT); /* the ends of epochs are counted on */
+  self->signal_queue = ortrain_signal_queue_new (deliver, G_MAXUINT); /* the ends of epochs are counted on */
 }
 
 /**

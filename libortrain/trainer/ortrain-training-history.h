@@ -3,7 +3,7 @@
 
 #include <gio/gio.h>
 
-#include "session/ortrain-epoch-record.h"
+#include "trainer/ortrain-epoch-record.h"
 
 G_BEGIN_DECLS
 
