@@ -185,9 +185,9 @@ test_session (void)
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
       g_autoptr (OrtrainCheckpoint) checkpoint = load (good);
-      ortrain_checkpoint_set_value (checkpoint, cases[i].key,
-                                    g_variant_parse (NULL, cases[i].value, NULL, NULL, &error));
+      g_autoptr (GVariant) value = g_variant_parse (NULL, cases[i].value, NULL, NULL, &error);
       g_assert_no_error (error);
+      ortrain_checkpoint_set_value (checkpoint, cases[i].key, value);
       expect_refusal (model, dataset, checkpoint, folder, cases[i].words);
     }
   test_remove_folder (folder);
