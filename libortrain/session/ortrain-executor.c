@@ -430,14 +430,11 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
   Entry *entry = find_entry (self, feeds, error);
   if (entry == NULL)
     return FALSE;
-  if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
-    return FALSE;
   entry->stamp = ++self->clock;
   if (self->current != entry)
     for (guint k = 0; k < self->n_outputs; k++)
       g_clear_object (&self->outputs[k].fresh);
   self->current = entry;
-  ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
   for (guint i = 0; i < self->n_inputs; i++)
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
@@ -550,6 +547,16 @@ place_outputs (OrtrainExecutor *self, GError **error)
 }
 
 gboolean
+ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
+{
+  const Entry *entry = self->current;
+  if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+    return FALSE;
+  ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
+  return TRUE;
+}
+
+gboolean
 ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainStepBlock *step,
                       GCancellable *cancellable, gint64 *item, GError **error)
 {
@@ -559,10 +566,8 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
       g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been fed");
       return FALSE;
     }
-  /* The arena may have grown for another program since the bind, or failed to. */
-  if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+  if (!ortrain_executor_take_memory (self, error))
     return FALSE;
-  ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
   if (phase == ORTRAIN_PHASE_FORWARD && !place_outputs (self, error))
     return FALSE;
 

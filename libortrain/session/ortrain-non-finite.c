@@ -293,7 +293,7 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
     return NULL;
   OrtrainStepBlock own = *step;
   own.accumulate_gradients = FALSE;
-  if (!ortrain_execution_begin (config->execution, &own, NULL))
+  if (!ortrain_executor_take_memory (executor, NULL) || !ortrain_execution_begin (config->execution, &own, NULL))
     return NULL;
   Trace trace = { .plan = ortrain_executor_get_plan (executor),
                   .program = ortrain_executor_peek_program (executor),
