@@ -36,15 +36,18 @@ floats_to_halves (OrtrainDType dtype, guint16 *restrict to, const float *restric
 
 /* ---- numbers that are not finite ---- */
 
-/* Looked for while they are in the cache. All bits of the exponent are set. */
+/* Looked for while they are in the cache: the largest magnitude has all bits of the exponent set. */
 #define ANY_BROKEN(NAME, BITS, EXPONENT)                                                                               \
   static guint8 any_broken_##NAME (const void *data, gint64 n)                                                         \
   {                                                                                                                    \
     const guint##BITS *x = data;                                                                                       \
-    guint##BITS any = 0;                                                                                               \
+    guint##BITS most = 0;                                                                                              \
     for (gint64 i = 0; i < n; i++)                                                                                     \
-      any |= (guint##BITS) ((x[i] & (EXPONENT)) == (EXPONENT));                                                        \
-    return any != 0;                                                                                                   \
+      {                                                                                                                \
+        const guint##BITS magnitude = x[i] & (guint##BITS) (G_MAXUINT##BITS >> 1);                                     \
+        most = magnitude > most ? magnitude : most;                                                                    \
+      }                                                                                                                \
+    return most >= (EXPONENT);                                                                                         \
   }
 ANY_BROKEN (f16, 16, 0x7c00u)
 ANY_BROKEN (bf16, 16, 0x7f80u)
