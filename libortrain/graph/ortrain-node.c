@@ -44,6 +44,27 @@ ortrain_node_get_property (GObject *object, guint id, GValue *value, GParamSpec 
     }
 }
 
+/* Names of operators are shared by all nodes of a process. GLib (2.74 at least) hands out an interned string that another
+ * thread is just giving back: both take this lock. */
+static GMutex names_lock;
+
+static char *
+intern_name (const char *name)
+{
+  g_mutex_lock (&names_lock);
+  char *interned = g_ref_string_new_intern (name);
+  g_mutex_unlock (&names_lock);
+  return interned;
+}
+
+static void
+release_name (char *name)
+{
+  g_mutex_lock (&names_lock);
+  g_ref_string_release (name);
+  g_mutex_unlock (&names_lock);
+}
+
 static void
 ortrain_node_finalize (GObject *object)
 {
@@ -54,8 +75,8 @@ ortrain_node_finalize (GObject *object)
   g_ptr_array_unref (self->outputs);
   if (*self->name != '\0')
     g_free (self->name);
-  g_ref_string_release (self->op_type);
-  g_ref_string_release (self->domain);
+  release_name (self->op_type);
+  release_name (self->domain);
   G_OBJECT_CLASS (ortrain_node_parent_class)->finalize (object);
 }
 
@@ -338,10 +359,10 @@ ortrain_node_set_name (OrtrainNode *self, const char *name)
 void
 ortrain_node_set_operator (OrtrainNode *self, const char *domain, const char *op_type)
 {
-  char *new_domain = g_ref_string_new_intern (domain != NULL ? domain : "");
-  char *new_op_type = g_ref_string_new_intern (op_type);
-  g_clear_pointer (&self->domain, g_ref_string_release);
-  g_clear_pointer (&self->op_type, g_ref_string_release);
+  char *new_domain = intern_name (domain != NULL ? domain : "");
+  char *new_op_type = intern_name (op_type);
+  g_clear_pointer (&self->domain, release_name);
+  g_clear_pointer (&self->op_type, release_name);
   self->domain = new_domain;
   self->op_type = new_op_type;
 }
