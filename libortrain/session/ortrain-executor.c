@@ -9,6 +9,8 @@
 #include <string.h>
 
 #define DEFAULT_MAX_PLANS 16
+#define DIGEST_WORDS 4       /* SHA-256 */
+#define MAX_KEY_CONTENTS 256 /* bytes of an input that stand in a key as they are; of longer ones it is the digest */
 
 struct _OrtrainStepArena
 {
@@ -94,7 +96,11 @@ typedef struct
   char *name;
   OrtrainDType dtype;
   gboolean decides;
-  OrtrainTensor *fed; /* held until the next bind */
+  OrtrainTensor *fed;  /* held until the next bind */
+  GChecksum *checksum; /* of contents that are too long for a key; made when first needed */
+  guint8 *contents;    /* those of the last digest, as comparing is many times faster; NULL: none */
+  gsize n_contents;
+  gint64 digest[DIGEST_WORDS];
 } Input;
 
 typedef struct
@@ -178,6 +184,8 @@ ortrain_executor_free (OrtrainExecutor *self)
     {
       g_free (self->inputs[i].name);
       g_clear_object (&self->inputs[i].fed);
+      g_clear_pointer (&self->inputs[i].checksum, g_checksum_free);
+      g_free (self->inputs[i].contents);
     }
   for (guint k = 0; k < self->n_outputs; k++)
     {
@@ -254,27 +262,53 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
   return TRUE;
 }
 
-/* Types, shapes, and the contents of the inputs that decide shapes. */
+/* Nothing is computed or allocated while the contents stay the same. */
+static const gint64 *
+get_digest (Input *input, gconstpointer contents, gsize n_bytes)
+{
+  if (input->contents != NULL && input->n_contents == n_bytes && memcmp (input->contents, contents, n_bytes) == 0)
+    return input->digest;
+  if (input->checksum == NULL)
+    input->checksum = g_checksum_new (G_CHECKSUM_SHA256);
+  else
+    g_checksum_reset (input->checksum);
+  gsize n_digest = sizeof input->digest;
+  g_checksum_update (input->checksum, contents, (gssize) n_bytes);
+  g_checksum_get_digest (input->checksum, (guint8 *) input->digest, &n_digest);
+  if (input->contents == NULL || input->n_contents != n_bytes)
+    {
+      g_free (input->contents);
+      input->contents = g_try_malloc (n_bytes); /* without it each step computes the digest */
+      input->n_contents = n_bytes;
+    }
+  if (input->contents != NULL)
+    memcpy (input->contents, contents, n_bytes);
+  return input->digest;
+}
+
+/* Types, shapes, and the contents of the inputs that decide shapes; long contents by their digest. */
 static void
 make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds)
 {
   g_array_set_size (self->key, 0);
   for (guint i = 0; i < self->n_inputs; i++)
     {
-      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
+      Input *input = &self->inputs[i];
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
       gint64 head[2] = { ortrain_tensor_get_dtype (tensor), (gint64) ortrain_tensor_get_rank (tensor) };
       g_array_append_vals (self->key, head, 2);
       g_array_append_vals (self->key, ortrain_tensor_peek_dims (tensor), (guint) head[1]);
-      if (!self->inputs[i].decides)
+      const gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
+      if (!input->decides || n_bytes == 0)
         continue;
-      gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
-      guint start = self->key->len, words = (guint) ((n_bytes + 7) / 8);
-      g_array_set_size (self->key, start + words);
-      if (words > 0)
+      gint64 words[MAX_KEY_CONTENTS / sizeof (gint64)] = { 0 };
+      if (n_bytes > MAX_KEY_CONTENTS)
         {
-          memset (&g_array_index (self->key, gint64, start), 0, words * sizeof (gint64));
-          memcpy (&g_array_index (self->key, gint64, start), ortrain_tensor_peek (tensor), n_bytes);
+          g_array_append_vals (self->key, get_digest (input, ortrain_tensor_peek (tensor), n_bytes), DIGEST_WORDS);
+          continue;
         }
+      memcpy (words, ortrain_tensor_peek (tensor), n_bytes);
+      g_array_append_vals (self->key, words, (guint) ((n_bytes + sizeof *words - 1) / sizeof *words));
     }
 }
 

@@ -4,6 +4,8 @@
 
 #include "../host-context.h"
 
+#include <malloc.h>
+
 /* x [batch, 6] → Gemm (w1) → LayerNormalization → MatMul (w2) → + b2, added to a second branch that reads w2 again
  * → CrossEntropy. A parameter with two uses, gradients whose kernels cannot add, sums in the backward pass. */
 static OrtrainGraph *
@@ -219,6 +221,118 @@ test_many_shapes (Fixture *fixture, gconstpointer data)
   g_assert_cmpfloat (run_step (fixture->executor, first, FALSE), ==, loss);
 }
 
+/* y [sizes[0]] of x [1]: what `sizes` holds decides a shape, whatever its length. */
+static OrtrainGraph *
+make_sized_graph (void)
+{
+  g_autoptr (GError) error = NULL;
+  const gint64 first = 0;
+  OrtrainGraph *graph = ortrain_graph_new ("sized");
+  OrtrainDim dims[1] = { ortrain_dim_int (1) };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT64, dims, 1);
+  dims[0] = ortrain_dim_symbol (graph->dims, "n");
+  OrtrainValue *sizes = ortrain_graph_new_input (graph, "sizes", ORTRAIN_DTYPE_INT64, dims, 1);
+  OrtrainValue *shape = add_op (graph, "", "Gather", "shape", sizes, ortrain_graph_const_ints (graph, &first, 1), NULL);
+  ortrain_graph_mark_output (graph, add_op (graph, "", "Expand", "y", x, shape, NULL), TRUE);
+  graph->opset = 23;
+  ortrain_ops_bind (graph, &error);
+  g_assert_no_error (error);
+  ortrain_ops_infer (graph, &error);
+  g_assert_no_error (error);
+  return graph;
+}
+
+static OrtrainTensorDict *
+make_sized_feeds (gint64 n)
+{
+  const gint64 one = 1;
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, &one, 1, NULL);
+  g_autoptr (OrtrainTensor) sizes = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, &n, 1, NULL);
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "sizes", sizes);
+  return feeds;
+}
+
+/* sizes[0] and what follows at `index` are written over. */
+static void
+run_sized (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 size, gint64 index, gint64 value)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainStepBlock step = { 0 };
+  gint64 *sizes = ortrain_tensor_peek_writable (ortrain_tensor_dict_get (feeds, "sizes"));
+  sizes[index] = value;
+  sizes[0] = size;
+  ortrain_executor_bind (executor, feeds, NULL, &error);
+  g_assert_no_error (error);
+  ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &step, NULL, NULL, &error);
+  g_assert_no_error (error);
+}
+
+static void
+check_sized (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gint64 size, gint64 index, gint64 value,
+             guint n_plans)
+{
+  run_sized (executor, feeds, size, index, value);
+  g_autoptr (OrtrainTensorDict) outputs = ortrain_executor_take_outputs (executor, NULL);
+  g_assert_cmpint (ortrain_tensor_get_n_elements (ortrain_tensor_dict_get_tensor (outputs, 0)), ==, size);
+  g_assert_cmpuint (ortrain_executor_get_n_plans (executor), ==, n_plans);
+}
+
+static void
+test_contents (gconstpointer data)
+{
+  const gint64 n = *(const gint64 *) data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = make_sized_graph ();
+  const OrtrainExecutorConfig config = { .execution = get_execution () };
+  g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &config, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = make_sized_feeds (n), others = make_sized_feeds (n + 1);
+  check_sized (executor, feeds, 2, n - 1, 0, 1);
+  check_sized (executor, feeds, 3, n - 1, 0, 2);
+  check_sized (executor, feeds, 3, n - 1, 7, 3); /* the last element, and the type's last byte */
+  check_sized (executor, feeds, 3, n - 1, 7 | G_MININT64, 4);
+  check_sized (executor, others, 3, n - 1, 7, 5); /* another length */
+  check_sized (executor, feeds, 2, n - 1, 0, 5);
+  check_sized (executor, feeds, 3, n - 1, 7 | G_MININT64, 5);
+  check_sized (executor, others, 3, n - 1, 7, 5);
+#ifndef __SANITIZE_THREAD__
+  run_sized (executor, others, 3, n - 1, 7); /* its output is taken by nobody, and used again */
+  const guint before = count_all_allocations ();
+  for (guint i = 0; i < 4; i++)
+    run_sized (executor, others, 3, n - 1, 7);
+  g_assert_cmpuint (count_all_allocations () - before, ==, 0);
+#endif
+}
+
+#if defined __GLIBC__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+static gsize
+count_held_bytes (void)
+{
+  const struct mallinfo2 info = mallinfo2 ();
+  return info.uordblks + info.hblkhd;
+}
+
+/* Plans are found by digests of long contents, and hold none of them. */
+static void
+test_long_contents (void)
+{
+  const gint64 n = 1 << 17;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = make_sized_graph ();
+  const OrtrainExecutorConfig config = { .execution = get_execution () };
+  g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &config, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = make_sized_feeds (n);
+  check_sized (executor, feeds, 1, n - 1, 0, 1);
+  const gsize before = count_held_bytes ();
+  for (guint i = 1; i < 9; i++)
+    check_sized (executor, feeds, 1, n - 1, i, i + 1);
+  g_assert_cmpuint (count_held_bytes (), <, before + (gsize) n * sizeof (gint64));
+}
+#endif
+
 int
 main (int argc, char *argv[])
 {
@@ -236,5 +350,12 @@ main (int argc, char *argv[])
   ADD ("/executor/fault", test_fault);
   ADD ("/executor/cancelled", test_cancelled);
   ADD ("/executor/many-shapes", test_many_shapes);
+  static const gint64 short_length = 2, longest_length = 32, long_length = 4000; /* 32 numbers stand in a key */
+  g_test_add_data_func ("/executor/contents/short", &short_length, test_contents);
+  g_test_add_data_func ("/executor/contents/longest", &longest_length, test_contents);
+  g_test_add_data_func ("/executor/contents/long", &long_length, test_contents);
+#if defined __GLIBC__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+  g_test_add_func ("/executor/contents/not-held", test_long_contents);
+#endif
   return g_test_run ();
 }
