@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/ortrain-thread-pool-private.h"
+#include "cpu/ortrain-cpu-isa-private.h"
 #include "provider/ortrain-provider-private.h"
 
 /* The CPU as a device. Its streams are its thread pool: what is submitted has run when submit returns. A provider that

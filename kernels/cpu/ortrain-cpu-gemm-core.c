@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "provider/ortrain-kernel-private.h"
-
 #include "cpu/ortrain-cpu-gemm.h"
+#include "cpu/ortrain-cpu-isa-private.h"
 
 #include <string.h>
 
@@ -38,12 +37,9 @@
 #define LANES_8(F, s) LANES_4 (F, s), F (4, s), F (5, s), F (6, s), F (7, s)
 #define LANES_16(F, s)                                                                                                 \
   LANES_8 (F, s), F (8, s), F (9, s), F (10, s), F (11, s), F (12, s), F (13, s), F (14, s), F (15, s)
-#define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_ (a, b)
-#define WITH_ISA(name, type) PASTE (PASTE (name, type), ORTRAIN_CPU_ISA)
 
 #define REAL float
-#define NAME(x) WITH_ISA (x, _f32)
+#define NAME(x) ORTRAIN_CPU_SYMBOL (x##_f32)
 #if VECTOR_BYTES == 64
 #define VL 16
 #define LANES LANES_16
@@ -76,7 +72,7 @@ const OrtrainCpuGemmCore NAME (ortrain_cpu_gemm_core) = {
 #undef LANES
 
 #define REAL double
-#define NAME(x) WITH_ISA (x, _f64)
+#define NAME(x) ORTRAIN_CPU_SYMBOL (x##_f64)
 #if VECTOR_BYTES == 64
 #define VL 8
 #define LANES LANES_8

@@ -3,17 +3,12 @@
 
 #include "common/ortrain-formulas.h"
 #include "common/ortrain-math-half.h"
-#include "provider/ortrain-kernel-private.h"
+#include "cpu/ortrain-cpu-isa-private.h"
 
 /* Element-wise operators are loops over tiles: runs of at most ORTRAIN_TILE elements. One operator alone and a fused
- * chain use the same loops, and so give the same bits. The files of these families are compiled once per instruction
- * set, with contraction off; names that cross files carry the instruction set's suffix. */
+ * chain use the same loops, and so give the same bits: the files of these families are compiled with contraction off. */
 
 #define ORTRAIN_TILE 2048
-
-#define ORTRAIN_CPU_SYMBOL__(name, isa) name##isa
-#define ORTRAIN_CPU_SYMBOL_(name, isa) ORTRAIN_CPU_SYMBOL__ (name, isa)
-#define ORTRAIN_CPU_SYMBOL(name) ORTRAIN_CPU_SYMBOL_ (name, ORTRAIN_CPU_ISA)
 
 /* Numbers that a loop needs besides its operands: attributes. */
 typedef struct

@@ -134,22 +134,6 @@ enum
   ORTRAIN_KERNEL_CHANNELS_LAST = 1 << 1, /* handles, and wishes for, channels-last on inputs and outputs of rank 3-5 */
 };
 
-typedef struct
-{
-  const OrtrainKernel *kernels;
-  guint n_kernels;
-} OrtrainKernelTable;
-
-/* A family's file is compiled once per instruction set; ORTRAIN_CPU_ISA is then the suffix of its table. */
-#ifndef ORTRAIN_CPU_ISA
-#define ORTRAIN_CPU_ISA
-#endif
-#define ORTRAIN_KERNEL_TABLE_NAME_(family, isa) ortrain_cpu_kernels_##family##isa
-#define ORTRAIN_KERNEL_TABLE_NAME(family, isa) ORTRAIN_KERNEL_TABLE_NAME_ (family, isa)
-#define ORTRAIN_KERNEL_TABLE(family, rows)                                                                             \
-  extern const OrtrainKernelTable ORTRAIN_KERNEL_TABLE_NAME (family, ORTRAIN_CPU_ISA);                                 \
-  const OrtrainKernelTable ORTRAIN_KERNEL_TABLE_NAME (family, ORTRAIN_CPU_ISA) = { (rows), G_N_ELEMENTS (rows) }
-
 /* Bit k: this run adds output k to what is there. For kernels on the host. */
 static inline guint64
 ortrain_kernel_get_accumulate (const OrtrainKernelCall *call)
