@@ -19,7 +19,8 @@ OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider);
 void ortrain_step_arena_unref (OrtrainStepArena *self);
 gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
 
-/* Address of a value in a persistent region (PARAMETER, GRADIENT, STATE, BUFFER), by the name of the graph value. */
+/* Address of a value in a persistent region (PARAMETER, GRADIENT, STATE, BUFFER), by the name of the graph value. Asked
+ * for once, when the memory of a plan is taken. */
 typedef gpointer (*OrtrainResolveFunc) (const char *name, OrtrainRegion region, gpointer user_data);
 
 typedef struct

@@ -89,6 +89,7 @@ typedef struct
   guint32 *output_rows; /* beside its outputs */
   gboolean *owns;       /* [n_outputs]: the output's tensor is where the steps write it */
   guint64 stamp;        /* of the last use */
+  gboolean placed;      /* constants and persistent values have their addresses */
 } Entry;
 
 typedef struct
@@ -409,24 +410,19 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     .provider = self->provider,
     .keep_outputs_in_arena = self->config.training,
   };
+  OrtrainMemoryPlan *plan = ortrain_planner_plan (graph, &request, error);
+  if (plan == NULL)
+    return NULL;
   Entry *entry = g_new0 (Entry, 1);
-  entry->plan = ortrain_planner_plan (graph, &request, error);
-  if (entry->plan != NULL)
-    {
-      entry->program = ortrain_program_new (entry->plan, self->config.execution, error);
-      if (entry->program != NULL && resolve_persistent (self, entry, error))
-        {
-          find_rows (self, entry);
-          entry->n_key = self->key->len;
-          entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
-          for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
-            if (self->persistent[c] >= 0)
-              ortrain_memory_plan_set_persistent (entry->plan, (OrtrainCategory) c, (gsize) self->persistent[c]);
-          return entry;
-        }
-    }
-  entry_free (entry);
-  return NULL;
+  entry->plan = plan;
+  entry->program = ortrain_program_new (plan, self->config.execution);
+  find_rows (self, entry);
+  entry->n_key = self->key->len;
+  entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
+  for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
+    if (self->persistent[c] >= 0)
+      ortrain_memory_plan_set_persistent (plan, (OrtrainCategory) c, (gsize) self->persistent[c]);
+  return entry;
 }
 
 static Entry *
@@ -583,7 +579,11 @@ place_outputs (OrtrainExecutor *self, GError **error)
 gboolean
 ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
 {
-  const Entry *entry = self->current;
+  Entry *entry = self->current;
+  if (!entry->placed &&
+      (!ortrain_program_place_constants (entry->program, error) || !resolve_persistent (self, entry, error)))
+    return FALSE;
+  entry->placed = TRUE;
   if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
     return FALSE;
   ortrain_program_set_arena (entry->program, arena_address (self->config.arena));

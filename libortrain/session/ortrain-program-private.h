@@ -9,10 +9,12 @@
 /* A plan with addresses: a flat array of kernel calls. Running it is a loop that allocates nothing. */
 typedef struct _OrtrainProgram OrtrainProgram;
 
-/* execution: runs it, and lives longer. */
-OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution, GError **error);
+/* execution: runs it, and lives longer. No memory of the device is taken. */
+OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution);
 void ortrain_program_free (OrtrainProgram *self);
 
+/* Puts the constants of the plan where kernels read them, before the first run. */
+gboolean ortrain_program_place_constants (OrtrainProgram *self, GError **error);
 /* A constant that the plan does not name as one; kept as long as the program. */
 gboolean ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *address, GError **error);
 /* Puts all values of the arena where it is now. */

@@ -34,8 +34,8 @@ ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *add
   return TRUE;
 }
 
-static gboolean
-place_constants (OrtrainProgram *self, GError **error)
+gboolean
+ortrain_program_place_constants (OrtrainProgram *self, GError **error)
 {
   for (guint32 i = 0; i < self->n_values; i++)
     {
@@ -55,9 +55,9 @@ place_constants (OrtrainProgram *self, GError **error)
 }
 
 OrtrainProgram *
-ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution, GError **error)
+ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
 {
-  g_autoptr (OrtrainProgram) self = g_new0 (OrtrainProgram, 1);
+  OrtrainProgram *self = g_new0 (OrtrainProgram, 1);
   self->plan = g_object_ref (plan);
   self->execution = execution;
   self->constants = g_ptr_array_new ();
@@ -106,9 +106,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution, GErro
       if (self->values[i].root == i && self->values[i].bytes == 0)
         ortrain_program_set_address (self, i, ortrain_execution_get_nothing (execution));
     }
-  if (!place_constants (self, error))
-    return NULL;
-  return g_steal_pointer (&self);
+  return self;
 }
 
 void

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/fixture.h"
 
+#include "memory/ortrain-planner-private.h"
 #include "provider/ortrain-provider-private.h"
 
 /* The device on the host: it is run with ORTRAIN_PROVIDER=late. */
@@ -51,6 +52,27 @@ test_same_bits (void)
       test_assert_same_bits (late, cpu);
       g_assert_cmpuint (get_available (), ==, before); /* all of it is given back */
     }
+}
+
+/* Neither constants nor frozen parameters are copied to the device for a plan. */
+static void
+test_planning (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("bert");
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_provider (options, "late");
+  ortrain_training_options_set_frozen (options, (const char *const[]){ "*embed*", NULL });
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  const guint64 before = get_available ();
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_CONSTANT), >, 0);
+  g_assert_cmpuint (get_available (), ==, before);
+  ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (get_available (), <, before);
 }
 
 static void
@@ -132,6 +154,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/device/same-bits", test_same_bits);
+  g_test_add_func ("/device/planning", test_planning);
   g_test_add_func ("/device/failing-allocations", test_failing_allocations);
   g_test_add_func ("/device/streams", test_streams);
   g_test_add_func ("/device/unreadable", test_unreadable);
