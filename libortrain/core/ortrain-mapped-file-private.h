@@ -24,6 +24,9 @@ void ortrain_mapped_file_guard_thread (void);
 
 /* The mapping that an address is in, or NULL. Only for addresses of memory that the caller keeps alive. */
 OrtrainMappedFile *ortrain_mapped_file_find (gconstpointer address);
+/* For after contents were read that are not needed soon: their pages need not stay in memory, and come back from the
+ * file. Memory that is no mapping of a file stays as it is. */
+void ortrain_mapped_file_trim (gconstpointer address, gsize n_bytes);
 OrtrainMappedFile *ortrain_mapped_file_ref (OrtrainMappedFile *self);
 void ortrain_mapped_file_unref (OrtrainMappedFile *self);
 

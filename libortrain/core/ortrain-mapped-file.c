@@ -273,6 +273,21 @@ ortrain_mapped_file_find (gconstpointer address)
   return slot != NULL ? atomic_load_explicit (&slot->file, memory_order_acquire) : NULL;
 }
 
+void
+ortrain_mapped_file_trim (gconstpointer address, gsize n_bytes)
+{
+  Slot *slot = find_slot ((gsize) address);
+  if (slot == NULL)
+    return;
+  const gsize begin = (gsize) address, last = atomic_load_explicit (&slot->end, memory_order_acquire);
+  const gsize end = begin + MIN (n_bytes, last - begin);
+  /* whole pages; the last one of the mapping is ours as well */
+  const gsize from = (begin + page_size - 1) & ~(page_size - 1);
+  const gsize to = (end == last ? end + page_size - 1 : end) & ~(page_size - 1);
+  if (to > from)
+    madvise ((gpointer) from, to - from, MADV_DONTNEED);
+}
+
 OrtrainMappedFile *
 ortrain_mapped_file_ref (OrtrainMappedFile *self)
 {

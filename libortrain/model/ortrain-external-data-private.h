@@ -18,6 +18,5 @@ GBytes *ortrain_external_data_open (OrtrainExternalData *self, const char *locat
 gboolean ortrain_external_data_check_files (OrtrainExternalData *self, GError **error);
 guint64 ortrain_external_data_get_n_bytes (OrtrainExternalData *self); /* of all files opened so far */
 void ortrain_external_data_trim (OrtrainExternalData *self);
-void ortrain_trim_mapping (GBytes *bytes); /* of a mapped file, and of nothing else */
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExternalData, ortrain_external_data_free)

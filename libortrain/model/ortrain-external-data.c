@@ -9,7 +9,6 @@
 #include <glib/gstdio.h>
 #include <linux/openat2.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -225,16 +224,6 @@ ortrain_external_data_get_n_bytes (OrtrainExternalData *self)
 }
 
 void
-ortrain_trim_mapping (GBytes *bytes)
-{
-  gsize size;
-  gconstpointer data = g_bytes_get_data (bytes, &size);
-
-  if (size > 0)
-    madvise ((gpointer) data, size, MADV_DONTNEED);
-}
-
-void
 ortrain_external_data_trim (OrtrainExternalData *self)
 {
   GHashTableIter iter;
@@ -243,6 +232,6 @@ ortrain_external_data_trim (OrtrainExternalData *self)
   g_mutex_lock (&self->lock);
   g_hash_table_iter_init (&iter, self->files);
   while (g_hash_table_iter_next (&iter, NULL, &bytes))
-    ortrain_trim_mapping (bytes);
+    ortrain_mapped_file_trim (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes));
   g_mutex_unlock (&self->lock);
 }

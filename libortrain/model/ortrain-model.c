@@ -669,8 +669,8 @@ ortrain_model_explain_error (OrtrainModel *self, GError **error)
 void
 ortrain_model_trim (OrtrainModel *self)
 {
-  if (self->path != NULL)
-    ortrain_trim_mapping (self->file);
+  if (self->file != NULL)
+    ortrain_mapped_file_trim (g_bytes_get_data (self->file, NULL), g_bytes_get_size (self->file));
   if (self->tensors.external != NULL)
     ortrain_external_data_trim (self->tensors.external);
 }

@@ -2,52 +2,13 @@
 #include "session/ortrain-parameter-store-private.h"
 
 #include "core/ortrain-checked-private.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define ALIGNMENT 64
-
-/* ---- giving mapped pages back ---- */
-
-/* The weights were copied out of the mapped file; its pages need not be in memory any more. Only for mappings of files
- * that this process cannot write to: there, and nowhere else, the contents come back from the file. */
-static void
-release_mapped_pages (OrtrainTrainingGraph *graph)
-{
-  const gsize least = (gsize) 1 << 20, page = (gsize) sysconf (_SC_PAGESIZE);
-  gboolean any = FALSE;
-  for (guint i = 0; i < graph->parameters->len; i++)
-    any |= ortrain_tensor_get_n_bytes (g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial) >= least;
-  if (!any)
-    return;
-  FILE *maps = fopen ("/proc/self/maps", "re");
-  if (maps == NULL)
-    return;
-  char line[512];
-  while (fgets (line, sizeof line, maps) != NULL)
-    {
-      unsigned long long begin, end, inode;
-      char permissions[8];
-      if (sscanf (line, "%llx-%llx %7s %*s %*s %llu", &begin, &end, permissions, &inode) != 4 || inode == 0 ||
-          permissions[0] != 'r' || permissions[1] != '-')
-        continue;
-      for (guint i = 0; i < graph->parameters->len; i++)
-        {
-          OrtrainTensor *tensor = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-          gsize bytes = ortrain_tensor_get_n_bytes (tensor), address = (gsize) ortrain_tensor_peek_unaligned (tensor);
-          if (bytes < least || address < begin || address + bytes > end)
-            continue;
-          gsize from = (address + page - 1) / page * page, to = (address + bytes) / page * page;
-          if (to > from)
-            madvise ((void *) from, to - from, MADV_DONTNEED);
-        }
-    }
-  fclose (maps);
-}
+#define MIN_TRIMMED_BYTES ((gsize) 1 << 20)
 
 /* ---- layout ---- */
 
@@ -189,6 +150,18 @@ begin_states (OrtrainParameterStore *self, GError **error)
   return TRUE;
 }
 
+/* What was copied out of mapped files need not be in memory twice. */
+static void
+trim_files (OrtrainTrainingGraph *graph)
+{
+  for (guint i = 0; i < graph->parameters->len; i++)
+    {
+      OrtrainTensor *tensor = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
+      if (ortrain_tensor_get_n_bytes (tensor) >= MIN_TRIMMED_BYTES)
+        ortrain_mapped_file_trim (ortrain_tensor_peek_unaligned (tensor), ortrain_tensor_get_n_bytes (tensor));
+    }
+}
+
 OrtrainParameterStore *
 ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, OrtrainExecution *execution,
                              GError **error)
@@ -266,7 +239,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
     }
   if (!begin_states (self, error))
     return NULL;
-  release_mapped_pages (graph);
+  trim_files (graph);
   return g_steal_pointer (&self);
 }
 

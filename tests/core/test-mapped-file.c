@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-mapped-file-private.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAGE ((gsize) sysconf (_SC_PAGESIZE))
+
+/* Pages of files that this process has in memory. */
+static glong
+count_file_pages (void)
+{
+  g_autofree char *text = NULL;
+  glong size, resident, shared;
+  g_assert_true (g_file_get_contents ("/proc/self/statm", &text, NULL, NULL));
+  g_assert_cmpint (sscanf (text, "%ld %ld %ld", &size, &resident, &shared), ==, 3);
+  return shared;
+}
+
+static guint
+sum (const guint8 *data, gsize n)
+{
+  guint total = 0;
+  for (gsize i = 0; i < n; i++)
+    total += data[i];
+  return total;
+}
+
+/* What is trimmed leaves memory, as far as whole pages go, and comes back from the file. */
+static void
+test_trim (void)
+{
+  const gsize n = 4096 * PAGE + 100;
+  g_autoptr (GError) error = NULL;
+  g_autofree char *path = NULL;
+  const int fd = g_file_open_tmp ("ortrain-XXXXXX", &path, &error);
+  g_assert_no_error (error);
+  g_autofree guint8 *contents = g_malloc (n);
+  for (gsize i = 0; i < n; i++)
+    contents[i] = (guint8) (i % 251);
+  g_assert_cmpint (write (fd, contents, n), ==, n);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_new_bytes (fd, path, &error);
+  g_assert_no_error (error);
+  const guint8 *data = g_bytes_get_data (bytes, NULL);
+
+  const glong before = count_file_pages ();
+  const guint total = sum (data, n);
+  g_assert_cmpint (count_file_pages () - before, >, 4000);
+  ortrain_mapped_file_trim (data + 1, n / 2);
+  const glong half = count_file_pages () - before;
+  g_assert_cmpint (half, <, 2200);
+  g_assert_cmpint (half, >, 1800);
+  ortrain_mapped_file_trim (data + 1, G_MAXSIZE); /* no further than the mapping */
+  g_assert_cmpint (count_file_pages () - before, <, 100);
+  g_assert_cmpuint (sum (data, n), ==, total);
+  g_assert_cmpmem (data, n, contents, n);
+
+  ortrain_mapped_file_trim (contents, n); /* memory of the heap stays */
+  g_assert_cmpmem (data, n, contents, n);
+  close (fd);
+  unlink (path);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/mapped-file/trim", test_trim);
+  return g_test_run ();
+}
