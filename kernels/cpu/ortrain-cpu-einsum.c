@@ -2,7 +2,7 @@
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-half.h"
-#include "provider/ortrain-einsum-private.h"
+#include "tensor/ortrain-einsum-private.h"
 
 #include <string.h>
 

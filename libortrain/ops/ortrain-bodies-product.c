@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
 
-#include "provider/ortrain-einsum-private.h"
+#include "tensor/ortrain-einsum-private.h"
 
 #include <math.h>
 

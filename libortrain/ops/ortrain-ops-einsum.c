@@ -3,7 +3,7 @@
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
-#include "provider/ortrain-einsum-private.h"
+#include "tensor/ortrain-einsum-private.h"
 
 /* Einsum. What is a matrix product in disguise is written as one when a graph is made; the rest has a kernel of loops.
  */
