@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Tensors made from nothing: Shape, Size, Constant, ConstantOfShape, Range, EyeLike. */
+/* Tensors made from nothing: Shape, Size, ConstantOfShape, Range, EyeLike. */
 
 typedef struct
 {
@@ -85,44 +85,6 @@ run_numbers (const OrtrainKernelCall *call)
 {
   const Numbers *numbers = call->constants;
   memcpy (call->outputs[0], numbers->values, (gsize) numbers->n * sizeof (gint64));
-}
-
-static gboolean
-prepare_constant (OrtrainKernelSetup *setup, GError **error)
-{
-  static const char *const names[] = { "value", "value_float", "value_int", "value_floats", "value_ints" };
-  const OrtrainAttribute *attribute = NULL;
-  for (guint i = 0; i < G_N_ELEMENTS (names) && attribute == NULL; i++)
-    attribute = ortrain_attributes_lookup (setup->attributes, names[i]);
-  gsize n_bytes = setup->outputs[0].n_bytes;
-  float single;
-  gconstpointer from = NULL;
-  if (attribute != NULL && attribute->kind == ORTRAIN_ATTRIBUTE_TENSOR)
-    from = ortrain_tensor_get_n_bytes (attribute->v.t) == n_bytes ? ortrain_tensor_peek (attribute->v.t) : NULL;
-  else if (attribute != NULL && attribute->kind == ORTRAIN_ATTRIBUTE_FLOAT)
-    {
-      single = (float) attribute->v.f;
-      from = &single;
-    }
-  else if (attribute != NULL && attribute->kind == ORTRAIN_ATTRIBUTE_INT)
-    from = &attribute->v.i;
-  else if (attribute != NULL)
-    from = attribute->v.ints;
-  if (from == NULL && n_bytes > 0)
-    return ortrain_kernel_refuse (setup, error, "the value is missing or of an unsupported kind");
-  GBytes *bytes = g_bytes_new (from, n_bytes);
-  setup->constants = bytes;
-  setup->constants_free = (GDestroyNotify) g_bytes_unref;
-  return TRUE;
-}
-
-static void
-run_constant (const OrtrainKernelCall *call)
-{
-  gsize n_bytes;
-  gconstpointer data = g_bytes_get_data ((GBytes *) call->constants, &n_bytes);
-  if (n_bytes > 0)
-    memcpy (call->outputs[0], data, n_bytes);
 }
 
 /* ---- Range, EyeLike ---- */
@@ -252,7 +214,6 @@ run_eye_like (const OrtrainKernelCall *call)
 static const OrtrainKernel rows[] = {
   { .op_type = "Shape", .domain = "", .prepare = prepare_shape, .run = run_numbers },
   { .op_type = "Size", .domain = "", .prepare = prepare_size, .run = run_numbers },
-  { .op_type = "Constant", .domain = "", .prepare = prepare_constant, .run = run_constant },
   { .op_type = "ConstantOfShape", .domain = "", .prepare = prepare_constant_of_shape, .run = run_constant_of_shape },
   { .op_type = "Range", .domain = "", .dtypes = RANGE_TYPES, .prepare = prepare_range, .run = run_range },
   { .op_type = "EyeLike", .domain = "", .prepare = prepare_eye_like, .run = run_eye_like },

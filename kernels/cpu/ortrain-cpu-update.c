@@ -56,6 +56,11 @@ ANY_BROKEN (f64, 64, G_GUINT64_CONSTANT (0x7ff0000000000000))
 
 /* ---- spans and batches ---- */
 
+/* Elements of one span. Spans never cross tensors; results are combined in the order of the spans. */
+#define SPAN 16384
+/* Consecutive small spans are handed to one thread together, until they have this many elements. */
+#define BATCH 32768
+
 typedef struct
 {
   gint64 n;
@@ -96,17 +101,17 @@ cut_into_spans (Layout *self)
 {
   gsize n_spans = 0;
   for (guint i = 0; i < self->n_tensors; i++)
-    n_spans += (gsize) ((self->tensors[i].n + ORTRAIN_UPDATE_SPAN - 1) / ORTRAIN_UPDATE_SPAN);
+    n_spans += (gsize) ((self->tensors[i].n + SPAN - 1) / SPAN);
   self->spans = g_new0 (Span, MAX (n_spans, 1));
   self->batches = g_new0 (guint32, n_spans + 1);
   gint64 in_batch = 0;
   for (guint i = 0; i < self->n_tensors; i++)
-    for (gint64 begin = 0; begin < self->tensors[i].n; begin += ORTRAIN_UPDATE_SPAN)
+    for (gint64 begin = 0; begin < self->tensors[i].n; begin += SPAN)
       {
-        const gint64 end = MIN (begin + ORTRAIN_UPDATE_SPAN, self->tensors[i].n);
+        const gint64 end = MIN (begin + SPAN, self->tensors[i].n);
         self->spans[self->n_spans++] = (Span){ i, begin, end };
         in_batch += end - begin;
-        if (in_batch >= ORTRAIN_UPDATE_BATCH)
+        if (in_batch >= BATCH)
           {
             self->batches[++self->n_batches] = self->n_spans;
             in_batch = 0;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
-#include "provider/ortrain-suppression-private.h"
 
 #include <math.h>
 #include <string.h>
 
-/* GridSample and its gradient, NonMaxSuppression, Det. */
+/* GridSample and its gradient, Det. */
 
 #define MAX_AXES 3
 
@@ -348,51 +347,6 @@ run_grid_sample_grad (const OrtrainKernelCall *call)
                           sample_dgrid_range, &job);
 }
 
-/* ---- NonMaxSuppression ---- */
-
-typedef struct
-{
-  OrtrainSuppression suppression; /* without addresses */
-  gboolean has_most, has_iou;
-  gint64 n;
-} Suppression;
-
-static gboolean
-prepare_suppression (OrtrainKernelSetup *setup, GError **error)
-{
-  const OrtrainOperand *boxes = &setup->inputs[0], *scores = &setup->inputs[1];
-  if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 || boxes->dims[0] != scores->dims[0] ||
-      boxes->dims[1] != scores->dims[2])
-    return ortrain_kernel_refuse (setup, error, "boxes and scores do not fit together");
-  Suppression *s = g_new0 (Suppression, 1);
-  setup->constants = s;
-  setup->constants_free = g_free;
-  s->suppression.n_batches = boxes->dims[0];
-  s->suppression.n_boxes = boxes->dims[1];
-  s->suppression.n_classes = scores->dims[1];
-  s->suppression.center = ortrain_attributes_get_int (setup->attributes, "center_point_box", 0) != 0;
-  s->has_most =
-      setup->n_inputs > 2 && setup->inputs[2].n_elements == 1 && setup->inputs[2].dtype == ORTRAIN_DTYPE_INT64;
-  s->has_iou = setup->n_inputs > 3 && setup->inputs[3].n_elements == 1;
-  s->suppression.has_score_threshold = setup->n_inputs > 4 && setup->inputs[4].n_elements == 1;
-  s->n = setup->outputs[0].dims[0];
-  setup->workspace_bytes = (gsize) boxes->dims[1] * sizeof (gint64);
-  return TRUE;
-}
-
-static void
-run_suppression (const OrtrainKernelCall *call)
-{
-  const Suppression *constants = call->constants;
-  OrtrainSuppression s = constants->suppression;
-  s.boxes = call->inputs[0];
-  s.scores = call->inputs[1];
-  s.max_per_class = constants->has_most ? *(const gint64 *) call->inputs[2] : 0;
-  s.iou_threshold = constants->has_iou ? *(const float *) call->inputs[3] : 0;
-  s.score_threshold = s.has_score_threshold ? *(const float *) call->inputs[4] : 0;
-  ortrain_suppression_run (&s, call->workspace, call->outputs[0], constants->n);
-}
-
 /* ---- Det: elimination with row pivots, in double ---- */
 
 typedef struct
@@ -472,11 +426,6 @@ static const OrtrainKernel rows[] = {
     .dtypes = ORTRAIN_DTYPES_F32F64,
     .prepare = prepare_grid_sample_grad,
     .run = run_grid_sample_grad },
-  { .op_type = "NonMaxSuppression",
-    .domain = "",
-    .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT32),
-    .prepare = prepare_suppression,
-    .run = run_suppression },
   { .op_type = "Det", .domain = "", .dtypes = ORTRAIN_DTYPES_F32F64, .prepare = prepare_det, .run = run_det },
 };
 

@@ -143,6 +143,17 @@ ortrain_infer_set_content (OrtrainInferContext *ctx, guint k, const OrtrainDim *
     ortrain_value_set_content (value, content, n);
 }
 
+void
+ortrain_infer_set_tensor (OrtrainInferContext *ctx, guint k, OrtrainTensor *tensor)
+{
+  OrtrainValue *value = ortrain_node_output (ctx->node, k);
+  const gsize rank = ortrain_tensor_get_rank (tensor);
+  if (rank > ORTRAIN_MAX_RANK)
+    ctx->excess_rank = (gint) MIN (rank, G_MAXINT);
+  else if (value != NULL)
+    ortrain_value_set_tensor (value, tensor);
+}
+
 gboolean
 ortrain_infer_fail (OrtrainInferContext *ctx, GError **error, OrtrainGraphError code, const char *format, ...)
 {

@@ -36,7 +36,7 @@ typedef enum
   ORTRAIN_OP_VIEW_IF_SAME = 1 << 10, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */
   ORTRAIN_OP_SUM = 1 << 11,          /* output 0 is the sum of all inputs */
   ORTRAIN_OP_CONTRACTS = 1 << 12,    /* sums products up: its kernels may add onto what the output holds */
-  ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is made: it needs no kernel */
+  ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is made: it needs no kernel of a device */
   ORTRAIN_OP_UPDATES = 1 << 14,      /* reads gradients in their places, behind all that is added to them; may run as
                                         soon as nothing else reads what its outputs replace */
 } OrtrainOpFlags;
@@ -231,6 +231,8 @@ void ortrain_infer_set_unknown (OrtrainInferContext *ctx, guint k, OrtrainDType 
                                 gint rank);                               /* rank -1: unknown */
 void ortrain_infer_set_like (OrtrainInferContext *ctx, guint k, guint i); /* type and shape of input i */
 void ortrain_infer_set_content (OrtrainInferContext *ctx, guint k, const OrtrainDim *content, gint n);
+/* Type, shape and elements, of an operator that needs no kernel (HOST). */
+void ortrain_infer_set_tensor (OrtrainInferContext *ctx, guint k, OrtrainTensor *tensor);
 /* Negative axes counted from the end; GRAPH_ERROR_ATTRIBUTE with the node's name when out of range. */
 gboolean ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *result, GError **error);
 gboolean

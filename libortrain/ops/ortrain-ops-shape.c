@@ -361,20 +361,9 @@ static gboolean
 infer_constant (OrtrainInferContext *ctx, GError **error)
 {
   g_autoptr (OrtrainTensor) tensor = constant_tensor (ctx->node, error);
-  if (tensor == NULL)
-    return FALSE;
-  OrtrainDim dims[ORTRAIN_MAX_RANK];
-  gint rank = (gint) ortrain_tensor_get_rank (tensor);
-  const gint64 *sizes = ortrain_tensor_peek_dims (tensor);
-  OrtrainValue *output = ortrain_node_output (ctx->node, 0);
-  if (!ortrain_infer_rank_limit (ctx, rank, error))
-    return FALSE;
-  for (gint i = 0; i < rank; i++)
-    dims[i] = ortrain_dim_int (sizes[i]);
-  ortrain_infer_set (ctx, 0, ortrain_tensor_get_dtype (tensor), dims, rank);
-  if (output != NULL && output->tensor != tensor)
-    ortrain_value_set_tensor (output, tensor);
-  return TRUE;
+  if (tensor != NULL)
+    ortrain_infer_set_tensor (ctx, 0, tensor);
+  return tensor != NULL;
 }
 
 static gboolean

@@ -3,7 +3,7 @@
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-shape-helpers-private.h"
-#include "provider/ortrain-suppression-private.h"
+#include "ops/ortrain-suppression-private.h"
 
 #include <string.h>
 
@@ -96,7 +96,7 @@ grad_grid_sample (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* ---- NonMaxSuppression: the number of boxes depends on all elements ---- */
+/* ---- NonMaxSuppression (boxes [batch, n, 4], scores [batch, classes, n], most of a class, overlap, least score) ---- */
 
 static gconstpointer
 peek (OrtrainInferContext *ctx, guint i, OrtrainDType dtype)
@@ -109,36 +109,53 @@ peek (OrtrainInferContext *ctx, guint i, OrtrainDType dtype)
 }
 
 static gboolean
+has_contents (OrtrainInferContext *ctx, guint i)
+{
+  const OrtrainValue *value = ortrain_infer_input (ctx, i);
+  return value != NULL && value->tensor != NULL &&
+         (ortrain_tensor_get_n_elements (value->tensor) == 0 || ortrain_tensor_peek (value->tensor) != NULL);
+}
+
+static gboolean
+suppress (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDim *boxes = ortrain_infer_get_dims (ctx, 0), *scores = ortrain_infer_get_dims (ctx, 1);
+  const gint64 *most = peek (ctx, 2, ORTRAIN_DTYPE_INT64);
+  const float *overlap = peek (ctx, 3, ORTRAIN_DTYPE_FLOAT32), *threshold = peek (ctx, 4, ORTRAIN_DTYPE_FLOAT32);
+  if (boxes[0].value != scores[0].value || boxes[1].value != scores[2].value || boxes[2].value != 4)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "boxes and scores do not fit together");
+  const OrtrainSuppression suppression = {
+    .boxes = peek (ctx, 0, ORTRAIN_DTYPE_FLOAT32),
+    .scores = peek (ctx, 1, ORTRAIN_DTYPE_FLOAT32),
+    .n_batches = boxes[0].value,
+    .n_boxes = boxes[1].value,
+    .n_classes = scores[1].value,
+    .max_per_class = most != NULL ? *most : 0,
+    .iou_threshold = overlap != NULL ? *overlap : 0,
+    .has_score_threshold = threshold != NULL,
+    .score_threshold = threshold != NULL ? *threshold : 0,
+    .center = ortrain_node_get_int (ctx->node, "center_point_box", 0) != 0,
+  };
+  g_autoptr (OrtrainTensor) selected = ortrain_suppression_run (&suppression, error);
+  if (selected == NULL)
+    return FALSE;
+  ortrain_infer_set_tensor (ctx, 0, selected);
+  return TRUE;
+}
+
+static gboolean
 infer_suppression (OrtrainInferContext *ctx, GError **error)
 {
   OrtrainDim out[2] = { ortrain_dim_unknown (ctx->dims), ortrain_dim_int (3) };
-  const OrtrainDim *boxes = ortrain_infer_get_dims (ctx, 0), *scores = ortrain_infer_get_dims (ctx, 1);
   if ((ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 3) ||
       (ortrain_infer_get_rank (ctx, 1) >= 0 && ortrain_infer_get_rank (ctx, 1) != 3))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "boxes and scores must have rank 3");
-  OrtrainSuppression s = { .boxes = peek (ctx, 0, ORTRAIN_DTYPE_FLOAT32),
-                           .scores = peek (ctx, 1, ORTRAIN_DTYPE_FLOAT32) };
-  const gint64 *most = peek (ctx, 2, ORTRAIN_DTYPE_INT64);
-  const float *iou = peek (ctx, 3, ORTRAIN_DTYPE_FLOAT32), *threshold = peek (ctx, 4, ORTRAIN_DTYPE_FLOAT32);
-  if (s.boxes != NULL && s.scores != NULL && (most != NULL || !ortrain_infer_has_input (ctx, 2)))
-    {
-      if (boxes[0].value != scores[0].value || boxes[1].value != scores[2].value || boxes[2].value != 4)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "boxes and scores do not fit together");
-      s.n_batches = boxes[0].value;
-      s.n_boxes = boxes[1].value;
-      s.n_classes = scores[1].value;
-      s.max_per_class = most != NULL ? *most : 0;
-      s.iou_threshold = iou != NULL ? *iou : 0;
-      s.has_score_threshold = threshold != NULL;
-      s.score_threshold = threshold != NULL ? *threshold : 0;
-      s.center = ortrain_node_get_int (ctx->node, "center_point_box", 0) != 0;
-      g_autofree gint64 *kept = g_try_new (gint64, MAX (s.n_boxes, 1));
-      if (kept == NULL)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "there is no memory for %" G_GINT64_FORMAT " boxes", s.n_boxes);
-      out[0] = ortrain_dim_int (ortrain_suppression_run (&s, kept, NULL, 0));
-    }
-  else if (ortrain_infer_get_n_elements (ctx, 0) == 0 || ortrain_infer_get_n_elements (ctx, 1) == 0)
+  gboolean known = TRUE;
+  for (guint i = 0; i < ortrain_infer_get_n_inputs (ctx); i++)
+    known = known && (!ortrain_infer_has_input (ctx, i) || has_contents (ctx, i));
+  if (known)
+    return suppress (ctx, error);
+  if (ortrain_infer_get_n_elements (ctx, 0) == 0 || ortrain_infer_get_n_elements (ctx, 1) == 0)
     out[0] = ortrain_dim_int (0);
   ortrain_infer_set (ctx, 0, ORTRAIN_DTYPE_INT64, out, 2);
   return TRUE;
@@ -349,7 +366,7 @@ static const OrtrainOpDef rows[] = {
   { .name = "GridSampleGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3,
     .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 1, .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
+    .max_outputs = 1, .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
     .types = "sslss", .scalar_inputs = 0x1c, .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .infer = infer_det },

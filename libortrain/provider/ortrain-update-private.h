@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-kernel-private.h"
+#include <glib.h>
 
 /* The seam between optimizers and the kernels that move parameters: the operators GradientNorm, SgdUpdate, AdamUpdate,
  * LambUpdate and AdagradUpdate of the domain org.ortrain, whose rows say what their operands are, and the scalars that
@@ -13,11 +13,6 @@
 
 /* Tensors that one node may move: its inputs have a bit each in masks of 64. */
 #define ORTRAIN_UPDATE_MAX_TENSORS ((64 - 2) / (2 + ORTRAIN_UPDATE_MAX_STATES))
-
-/* Elements of one span. Spans never cross tensors; results are combined in the order of the spans. */
-#define ORTRAIN_UPDATE_SPAN 16384
-/* Consecutive small spans are handed to one thread together, until they have this many elements. */
-#define ORTRAIN_UPDATE_BATCH 32768
 
 /* Positions in the tensor of scalars, float64. */
 enum
