@@ -296,13 +296,13 @@ cum_grad_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (cum_grad)
 
 static const OrtrainKernel kernels[] = {
-  { "ArgMax", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run, 0 },
-  { "ArgMin", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run, 0 },
-  { "CumSum", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run, 0 },
-  { "CumSum", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run, 0 },
-  { "CumProd", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run, 0 },
-  { "CumProd", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run, 0 },
-  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, cum_grad_prepare, cum_grad_run, 0 },
-  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, cum_grad_half_prepare, cum_grad_half_run, 0 },
+  { "ArgMax", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run },
+  { "ArgMin", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run },
+  { "CumSum", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run },
+  { "CumSum", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run },
+  { "CumProd", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run },
+  { "CumProd", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, cum_grad_prepare, cum_grad_run },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, cum_grad_half_prepare, cum_grad_half_run },
 };
 ORTRAIN_KERNEL_TABLE (along_axis, kernels);

@@ -247,9 +247,9 @@ attention_grad_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (attention_grad)
 
 static const OrtrainKernel kernels[] = {
-  { "Attention", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_prepare, attention_run, 0 },
-  { "Attention", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_half_prepare, attention_half_run, 0 },
-  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_grad_prepare, attention_grad_run, 0 },
-  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_grad_half_prepare, attention_grad_half_run, 0 },
+  { "Attention", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_prepare, attention_run },
+  { "Attention", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_half_prepare, attention_half_run },
+  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_grad_prepare, attention_grad_run },
+  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_grad_half_prepare, attention_grad_half_run },
 };
 ORTRAIN_KERNEL_TABLE (attention, kernels);

@@ -3,8 +3,8 @@
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
-/* Batch normalisation in three forms (inference, training, and the gradients of both), in both layouts: x is
- * [rows, C, inner] with planes of `inner` neighbours, or [rows, C] with inner 1 (channels last, and rank 2).
+/* Batch normalisation in three forms (inference, training, and the gradients of both), x: [rows, C, inner]
+ * with planes of `inner` neighbours, or [rows, C] with inner 1.
  * Statistics are taken in one pass over memory: each unit of work (a plane, or a chunk of rows that fits the cache)
  * gives mean and squared deviation, and the units are joined in order, in double. */
 
@@ -74,11 +74,6 @@ build_plan (OrtrainKernelSetup *setup, guint x_input, guint first, GError **erro
   plan->inner = 1;
   for (guint d = 2; d < x->rank; d++)
     plan->inner *= x->dims[d];
-  if (x->layout == ORTRAIN_LAYOUT_CHANNELS_LAST)
-    {
-      plan->rows *= plan->inner;
-      plan->inner = 1;
-    }
   plan->planes = plan->inner > 1;
   plan->epsilon = ortrain_attributes_get_float (setup->attributes, "epsilon", 1e-5);
   plan->momentum = ortrain_attributes_get_float (setup->attributes, "momentum", 0.9);
@@ -242,9 +237,9 @@ grad_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (grad)
 
 #define ROWS(name, domain, prefix)                                                                                     \
-  { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run, ORTRAIN_KERNEL_CHANNELS_LAST },               \
+  { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                             \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run, ORTRAIN_KERNEL_CHANNELS_LAST          \
+    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                        \
   }
 
 static const OrtrainKernel kernels[] = {

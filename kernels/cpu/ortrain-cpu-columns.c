@@ -145,9 +145,9 @@ columns_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (columns)
 
 static const OrtrainKernel kernels[] = {
-  { "Col2Im", "", ORTRAIN_DTYPES_F32F64, columns_prepare, columns_run, 0 },
-  { "Col2Im", "", ORTRAIN_DTYPES_HALF, columns_half_prepare, columns_half_run, 0 },
-  { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_F32F64, columns_prepare, columns_run, 0 },
-  { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_HALF, columns_half_prepare, columns_half_run, 0 },
+  { "Col2Im", "", ORTRAIN_DTYPES_F32F64, columns_prepare, columns_run },
+  { "Col2Im", "", ORTRAIN_DTYPES_HALF, columns_half_prepare, columns_half_run },
+  { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_F32F64, columns_prepare, columns_run },
+  { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_HALF, columns_half_prepare, columns_half_run },
 };
 ORTRAIN_KERNEL_TABLE (columns, kernels);

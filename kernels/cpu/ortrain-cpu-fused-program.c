@@ -96,23 +96,11 @@ struct _OrtrainTileBuilder
 
 /* ---- Shapes ---- */
 
-/* Strides of an operand in ONNX's order of dimensions, by its own layout. */
+/* Strides of an operand, in elements. */
 static void
 operand_strides (const OrtrainOperand *operand, gint64 *strides)
 {
   gint64 step = 1;
-  if (operand->layout == ORTRAIN_LAYOUT_CHANNELS_LAST && operand->rank >= 3)
-    {
-      strides[1] = 1;
-      step = operand->dims[1];
-      for (guint d = operand->rank - 1; d >= 2; d--)
-        {
-          strides[d] = step;
-          step *= operand->dims[d];
-        }
-      strides[0] = step;
-      return;
-    }
   for (guint d = operand->rank; d-- > 0;)
     {
       strides[d] = step;
@@ -142,22 +130,17 @@ plan_space (OrtrainTileBuilder *self, GError **error)
     }
   for (guint k = 1; k < setup->n_outputs; k++)
     if (setup->outputs[k].dtype != ORTRAIN_DTYPE_UNDEFINED &&
-        (setup->outputs[k].rank != rank || setup->outputs[k].layout != out->layout ||
-         memcmp (setup->outputs[k].dims, out->dims, rank * sizeof (gint64)) != 0))
+        (setup->outputs[k].rank != rank || memcmp (setup->outputs[k].dims, out->dims, rank * sizeof (gint64)) != 0))
       {
         g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                     "output %u does not have the shape and layout of output 0", k);
+                     "output %u does not have the shape of output 0", k);
         return FALSE;
       }
 
-  /* dimensions in the order of memory; those of one element do not count */
-  gboolean last = out->layout == ORTRAIN_LAYOUT_CHANNELS_LAST && rank >= 3;
+  /* dimensions of one element do not count */
   for (guint d = 0; d < rank; d++)
-    {
-      guint at = !last || d == 0 ? d : d == rank - 1 ? 1 : d + 1;
-      if (out->dims[at] != 1)
-        order[n++] = at;
-    }
+    if (out->dims[d] != 1)
+      order[n++] = d;
   for (guint i = 0; i < setup->n_inputs; i++)
     {
       const OrtrainOperand *in = &setup->inputs[i];

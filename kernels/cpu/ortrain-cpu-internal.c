@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* org.ortrain::Accumulate: y = x or y += x, element by element in any layout. */
+/* org.ortrain::Accumulate: y = x or y += x, element by element. */
 
 #define GRAIN 32768
 
@@ -95,16 +95,8 @@ copy_prepare (OrtrainKernelSetup *setup, GError **error)
 }
 
 static const OrtrainKernel rows[] = {
-  { .op_type = "Copy",
-    .domain = "org.ortrain",
-    .prepare = copy_prepare,
-    .run = accumulate_run,
-    .flags = ORTRAIN_KERNEL_ANY_LAYOUT },
-  { .op_type = "Accumulate",
-    .domain = "org.ortrain",
-    .prepare = accumulate_prepare,
-    .run = accumulate_run,
-    .flags = ORTRAIN_KERNEL_ANY_LAYOUT },
+  { .op_type = "Copy", .domain = "org.ortrain", .prepare = copy_prepare, .run = accumulate_run },
+  { .op_type = "Accumulate", .domain = "org.ortrain", .prepare = accumulate_prepare, .run = accumulate_run },
 };
 
 ORTRAIN_KERNEL_TABLE (internal, rows);

@@ -326,16 +326,8 @@ run_slice_grad (const OrtrainKernelCall *call)
   }
 
 static const OrtrainKernel rows[] = {
-  { .op_type = "Identity",
-    .domain = "",
-    .prepare = prepare_identity,
-    .run = run_identity,
-    .flags = ORTRAIN_KERNEL_ANY_LAYOUT },
-  { .op_type = "BitCast",
-    .domain = "",
-    .prepare = prepare_identity,
-    .run = run_identity,
-    .flags = ORTRAIN_KERNEL_ANY_LAYOUT },
+  { .op_type = "Identity", .domain = "", .prepare = prepare_identity, .run = run_identity },
+  { .op_type = "BitCast", .domain = "", .prepare = prepare_identity, .run = run_identity },
   ROW ("Reshape", "", prepare_identity, run_identity),
   ROW ("Flatten", "", prepare_identity, run_identity),
   ROW ("Squeeze", "", prepare_identity, run_identity),

@@ -289,9 +289,9 @@ lrn_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (lrn)
 
 #define ROWS(name, domain, prefix)                                                                                     \
-  { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run, 0 },                                          \
+  { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                             \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run, 0                                     \
+    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                        \
   }
 
 static const OrtrainKernel kernels[] = {

@@ -343,15 +343,15 @@ random_run (const OrtrainKernelCall *call)
 }
 
 static const OrtrainKernel kernels[] = {
-  { "Dropout", "", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run, 0 },
-  { "Dropout", "", ORTRAIN_DTYPES_HALF, dropout_half_prepare, dropout_half_run, 0 },
-  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run, 0 },
-  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, dropout_half_prepare, dropout_half_run, 0 },
-  { "RandomNormal", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run, 0 },
-  { "RandomUniform", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run, 0 },
-  { "RandomNormalLike", "", 0, random_prepare, random_run, 0 },
-  { "RandomUniformLike", "", 0, random_prepare, random_run, 0 },
-  { "Bernoulli", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run, 0 },
-  { "Multinomial", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run, 0 },
+  { "Dropout", "", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run },
+  { "Dropout", "", ORTRAIN_DTYPES_HALF, dropout_half_prepare, dropout_half_run },
+  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run },
+  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, dropout_half_prepare, dropout_half_run },
+  { "RandomNormal", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
+  { "RandomUniform", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
+  { "RandomNormalLike", "", 0, random_prepare, random_run },
+  { "RandomUniformLike", "", 0, random_prepare, random_run },
+  { "Bernoulli", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
+  { "Multinomial", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
 };
 ORTRAIN_KERNEL_TABLE (random, kernels);

@@ -4,7 +4,7 @@
 #include "ortrain-cpu-integer-cases.h"
 #include "ortrain-cpu-lanes.h"
 
-/* Reductions over any set of axes, in either layout. Neighbouring axes of one kind are merged, so that what remains is
+/* Reductions over any set of axes. Neighbouring axes of one kind are merged, so that what remains is
  * a few kept and reduced dimensions and an innermost one that is either kept ([N, C] → [C]: columns) or reduced
  * ([N, C] → [N]: rows). Long reductions are split by shape alone, and the parts joined in order, in double. */
 
@@ -173,21 +173,13 @@ static const struct
   { "ReduceLogSumExp", REDUCE_EXP, FINISH_LOG_SHIFT },
 };
 
-/* Strides in elements of an operand as it lies in memory, for axes in ONNX's order. */
+/* Strides of an operand, in elements. */
 static void
 strides_of (const OrtrainOperand *op, gint64 *strides)
 {
   gint64 step = 1;
-  gboolean channels_last = op->layout == ORTRAIN_LAYOUT_CHANNELS_LAST && op->rank >= 3;
-  if (channels_last)
-    {
-      strides[1] = 1;
-      step = op->dims[1];
-    }
   for (gint d = (gint) op->rank - 1; d >= 0; d--)
     {
-      if (channels_last && d == 1)
-        continue;
       strides[d] = step;
       step *= op->dims[d];
     }
@@ -606,10 +598,10 @@ prod_grad_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (prod_grad)
 
 #define REDUCTION(name)                                                                                                \
-  { name, "", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run, ORTRAIN_KERNEL_CHANNELS_LAST },                       \
-      { name, "", ORTRAIN_DTYPES_HALF, reduce_half_prepare, reduce_half_run, 0 },                                      \
+  { name, "", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run },                                                     \
+      { name, "", ORTRAIN_DTYPES_HALF, reduce_half_prepare, reduce_half_run },                                         \
   {                                                                                                                    \
-    name, "", ORTRAIN_DTYPES_INTEGER | ORTRAIN_DTYPES_BOOL, reduce_integer_prepare, reduce_integer_run, 0              \
+    name, "", ORTRAIN_DTYPES_INTEGER | ORTRAIN_DTYPES_BOOL, reduce_integer_prepare, reduce_integer_run                 \
   }
 
 static const OrtrainKernel kernels[] = {
@@ -623,9 +615,9 @@ static const OrtrainKernel kernels[] = {
   REDUCTION ("ReduceSumSquare"),
   REDUCTION ("ReduceLogSum"),
   REDUCTION ("ReduceLogSumExp"),
-  { "SumTo", "org.ortrain", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run, ORTRAIN_KERNEL_CHANNELS_LAST },
-  { "SumTo", "org.ortrain", ORTRAIN_DTYPES_HALF, reduce_half_prepare, reduce_half_run, 0 },
-  { "ReduceProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, prod_grad_prepare, prod_grad_run, 0 },
-  { "ReduceProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, prod_grad_half_prepare, prod_grad_half_run, 0 },
+  { "SumTo", "org.ortrain", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run },
+  { "SumTo", "org.ortrain", ORTRAIN_DTYPES_HALF, reduce_half_prepare, reduce_half_run },
+  { "ReduceProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, prod_grad_prepare, prod_grad_run },
+  { "ReduceProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, prod_grad_half_prepare, prod_grad_half_run },
 };
 ORTRAIN_KERNEL_TABLE (reduction, kernels);

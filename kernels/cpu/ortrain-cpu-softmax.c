@@ -90,9 +90,9 @@ softmax_run (const OrtrainKernelCall *call)
 ORTRAIN_DEFINE_HALF_KERNEL (softmax)
 
 #define ROWS(name, domain)                                                                                             \
-  { name, domain, ORTRAIN_DTYPES_F32F64, softmax_prepare, softmax_run, 0 },                                            \
+  { name, domain, ORTRAIN_DTYPES_F32F64, softmax_prepare, softmax_run },                                               \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, softmax_half_prepare, softmax_half_run, 0                                       \
+    name, domain, ORTRAIN_DTYPES_HALF, softmax_half_prepare, softmax_half_run                                          \
   }
 
 static const OrtrainKernel kernels[] = {

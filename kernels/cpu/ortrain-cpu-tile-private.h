@@ -81,7 +81,7 @@ void ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run) (const OrtrainKernelCall *ca
 #define ORTRAIN_POINTWISE_KERNEL(op_type, domain, dtypes)                                                              \
   {                                                                                                                    \
     op_type, domain, dtypes, ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare),                                       \
-        ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run), ORTRAIN_KERNEL_ANY_LAYOUT                                      \
+        ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run)                                                                 \
   }
 
 /* Loops may run in place, which `restrict` would forbid; no iteration reads what another one wrote. */

@@ -27,7 +27,6 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
       ortrain_value_set_content (to, from->content, from->n_content);
       g_set_object (&to->tensor, from->tensor);
       ortrain_value_set_enclosure (to, from->enclosure);
-      to->layout = from->layout;
       to->role = from->role;
       to->relies_on_declaration = from->relies_on_declaration;
       values[i] = to;

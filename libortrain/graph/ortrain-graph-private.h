@@ -78,7 +78,6 @@ struct _OrtrainValue
   /* A graph has a hundred thousand values: what is small is kept small. */
   OrtrainValueKind kind : 8;
   OrtrainDType dtype : 8;
-  OrtrainLayout layout : 8;
   OrtrainRole role : 8;
   guint is_named : 1; /* by somebody: not a name that was made up for it */
   guint is_output : 1;

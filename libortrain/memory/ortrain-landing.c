@@ -24,7 +24,6 @@ insert_accumulate (OrtrainPlanning *self, OrtrainValue *from, const OrtrainNode 
     self->first[phase] = node;
   if (!ortrain_ops_infer_node (node, error))
     return NULL;
-  to->layout = from->layout;
   if (!ortrain_planning_prepare_node (self, node, error))
     return NULL;
   ortrain_planning_node (self, node)->position = after != NULL ? ortrain_planning_node (self, after)->position : 0;

@@ -177,8 +177,7 @@ static gboolean
 is_renaming (const OrtrainNode *node)
 {
   const OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
-  if (x == NULL || y == NULL || x->dtype != y->dtype || x->layout != y->layout ||
-      product_of_dims (x) != product_of_dims (y))
+  if (x == NULL || y == NULL || x->dtype != y->dtype || product_of_dims (x) != product_of_dims (y))
     return FALSE;
   return node->op != NULL && (node->op->flags & (ORTRAIN_OP_VIEW | ORTRAIN_OP_VIEW_IF_SAME)) != 0;
 }
@@ -192,7 +191,7 @@ is_plain_sum (const OrtrainNode *node)
   for (guint i = 0; i < node->inputs->len; i++)
     {
       const OrtrainValue *x = node->inputs->pdata[i];
-      if (x == NULL || x->dtype != y->dtype || x->layout != y->layout || !ortrain_value_same_shape (x, y))
+      if (x == NULL || x->dtype != y->dtype || !ortrain_value_same_shape (x, y))
         return FALSE;
     }
   return TRUE;

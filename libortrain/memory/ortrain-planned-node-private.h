@@ -78,7 +78,7 @@ void ortrain_planned_node_free (gpointer info);
 
 /* FALSE if there are no numbers for its shape, or memory cannot be that large. dims: [ORTRAIN_MAX_RANK] */
 gboolean ortrain_planning_measure_value (const OrtrainValue *value, gint64 *dims, gint64 *n_elements, gsize *bytes);
-gboolean ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b); /* type, layout and shape */
+gboolean ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b); /* type and shape */
 /* A sum of floating-point terms that all have the form of the result. */
 gboolean ortrain_planning_is_addition (const OrtrainNode *node);
 

@@ -43,7 +43,7 @@ is_constant (const OrtrainValue *value)
 gboolean
 ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b)
 {
-  return a->dtype == b->dtype && a->layout == b->layout && ortrain_value_same_shape (a, b);
+  return a->dtype == b->dtype && ortrain_value_same_shape (a, b);
 }
 
 static gboolean
@@ -57,7 +57,7 @@ is_view (const OrtrainNode *node)
       return FALSE;
   if (ortrain_node_has_flag (node, ORTRAIN_OP_VIEW_IF_SAME))
     return ortrain_planning_same_form (x, y);
-  return node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) != 0 && x->layout == y->layout;
+  return node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) != 0;
 }
 
 gboolean
@@ -90,7 +90,6 @@ fill_operand (const OrtrainNode *node, const OrtrainValue *value, gint64 **dims,
   operand->dtype = value->dtype;
   operand->rank = (guint) value->rank;
   operand->dims = *dims;
-  operand->layout = value->layout;
   if (is_constant (value))
     operand->constant = ortrain_tensor_peek (value->tensor);
   *dims += ORTRAIN_MAX_RANK;

@@ -14,13 +14,6 @@
  * device, nor fails for a reason that prepare could have found. Kernels see operators in their newest form only (see
  * OrtrainOpDef.upgrade), and shapes as numbers. */
 
-/* The physical order of a value's elements. dims are in ONNX's order in any case. */
-typedef enum
-{
-  ORTRAIN_LAYOUT_PLAIN,         /* row-major in ONNX's order: [N, C, d1, …] */
-  ORTRAIN_LAYOUT_CHANNELS_LAST, /* row-major as [N, d1, …, C]; ranks 3 to 5 only */
-} OrtrainLayout;
-
 typedef struct
 {
   OrtrainDType dtype; /* UNDEFINED: the optional operand is absent */
@@ -28,7 +21,6 @@ typedef struct
   const gint64 *dims;
   gint64 n_elements;
   gsize n_bytes;
-  OrtrainLayout layout;
   gconstpointer constant; /* the contents, on the host, when they are known before the first step; else NULL */
 } OrtrainOperand;
 
@@ -124,14 +116,7 @@ struct _OrtrainKernel
   OrtrainDTypeSet dtypes; /* of the first operand: input 0 if present, else output 0. 0: any */
   OrtrainKernelPrepareFunc prepare;
   OrtrainKernelRunFunc run;
-  guint32 flags;
   OrtrainDTypeSet output_dtypes; /* of output 0. 0: any */
-};
-
-enum
-{
-  ORTRAIN_KERNEL_ANY_LAYOUT = 1 << 0,    /* element-wise: right in any layout if all operands of full shape share it */
-  ORTRAIN_KERNEL_CHANNELS_LAST = 1 << 1, /* handles, and wishes for, channels-last on inputs and outputs of rank 3-5 */
 };
 
 /* Bit k: this run adds output k to what is there. For kernels on the host. */

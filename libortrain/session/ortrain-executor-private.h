@@ -30,7 +30,7 @@ typedef struct
   OrtrainStepArena *arena;
   OrtrainResolveFunc resolve;
   gpointer resolve_data;
-  /* Passes over the graph once its shapes are numbers (fusion, layouts, …); may be NULL. */
+  /* Passes over the graph once its shapes are numbers (fusion, expansion); may be NULL. */
   gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
   guint max_plans; /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;

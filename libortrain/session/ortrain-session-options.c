@@ -113,7 +113,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:optimize: (getter get_optimize) (setter set_optimize)
    *
-   * Whether passes rewrite the graph: fusion, layouts, and so on. Default: %TRUE.
+   * Whether passes rewrite the graph: fusion, elimination, and so on. Default: %TRUE.
    */
   properties[PROP_OPTIMIZE] =
       ortrain_field_boolean ("optimize", G_STRUCT_OFFSET (OrtrainSessionOptions, optimize), TRUE);

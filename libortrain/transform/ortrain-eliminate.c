@@ -21,7 +21,7 @@ find_passed (const OrtrainNode *node)
   else if (node->op->find_passed_input != NULL)
     i = node->op->find_passed_input (node);
   OrtrainValue *x = i >= 0 ? ortrain_node_input (node, (guint) i) : NULL;
-  return x != NULL && x->dtype == y->dtype && x->layout == y->layout && ortrain_value_same_shape (x, y) ? x : NULL;
+  return x != NULL && x->dtype == y->dtype && ortrain_value_same_shape (x, y) ? x : NULL;
 }
 
 gboolean

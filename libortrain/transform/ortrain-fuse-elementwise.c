@@ -5,7 +5,7 @@
 #include "provider/ortrain-provider-private.h"
 
 /* Nodes are gathered into groups along the edges between them, one edge at a time in the graph's order. A group has one
- * output shape, layout and phase, and is convex: no path leaves it and comes back, so that it can run as one. */
+ * output shape and phase, and is convex: no path leaves it and comes back, so that it can run as one. */
 
 #define MAX_NODES 48
 #define MAX_OPERANDS 40 /* inputs and outputs together */
@@ -104,7 +104,7 @@ static gboolean
 same_form (const OrtrainNode *a, const OrtrainNode *b)
 {
   const OrtrainValue *x = ortrain_node_output (a, 0), *y = ortrain_node_output (b, 0);
-  return a->phase == b->phase && x->layout == y->layout && ortrain_value_same_shape (x, y);
+  return a->phase == b->phase && ortrain_value_same_shape (x, y);
 }
 
 static guint
@@ -403,7 +403,7 @@ bypass_expand (OrtrainNode *node)
       OrtrainValue *input = ortrain_node_input (node, i);
       if (input == NULL || input->producer == NULL ||
           ortrain_node_get_kind (input->producer) != ORTRAIN_OP_KIND_EXPAND ||
-          !ortrain_value_same_shape (input, output) || input->layout != ORTRAIN_LAYOUT_PLAIN)
+          !ortrain_value_same_shape (input, output))
         continue;
       OrtrainValue *source = ortrain_node_input (input->producer, 0);
       gint64 dims[ORTRAIN_MAX_RANK];
@@ -411,8 +411,7 @@ bypass_expand (OrtrainNode *node)
       for (guint j = 0; j < count_inputs (node) && !whole; j++)
         whole = j != i && node->inputs->pdata[j] != NULL && node->inputs->pdata[j] != input &&
                 ortrain_value_same_shape (node->inputs->pdata[j], output);
-      if (whole && source->dtype == input->dtype && source->layout == ORTRAIN_LAYOUT_PLAIN &&
-          ortrain_value_get_static_dims (source, dims))
+      if (whole && source->dtype == input->dtype && ortrain_value_get_static_dims (source, dims))
         ortrain_node_set_input (node, i, source);
     }
 }

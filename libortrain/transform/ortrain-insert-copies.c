@@ -28,7 +28,6 @@ copy_input (OrtrainGraph *graph, OrtrainValue *input, GError **error)
   if (!ortrain_ops_infer_node (copy, error))
     return FALSE;
   OrtrainValue *here = ortrain_node_output (copy, 0);
-  here->layout = input->layout;
   for (guint u = 0; u < uses->len; u++)
     {
       OrtrainUse use = g_array_index (uses, OrtrainUse, u);
@@ -49,7 +48,6 @@ copy_output (OrtrainGraph *graph, OrtrainValue *output, GError **error)
   if (!ortrain_ops_infer_node (copy, error))
     return FALSE;
   OrtrainValue *there = ortrain_node_output (copy, 0);
-  there->layout = output->layout;
   ortrain_graph_replace_output (graph, output, there);
   if (output->kind == ORTRAIN_VALUE_COMPUTED)
     {

@@ -184,7 +184,6 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, GHashTable *copies)
           continue;
         }
       ortrain_value_set_shape (to, from->dtype, from->dims, from->rank);
-      to->layout = from->layout;
       g_hash_table_insert (copies, from, to);
     }
 }

@@ -518,67 +518,6 @@ test_division_by_zero (void)
   g_assert_nonnull (strstr (error->message, "element 1"));
 }
 
-/* ---- Layouts ---- */
-
-/* [N, C, H, W] channels last, plus a plain [C, 1, 1] and a plain [H, W] operand. */
-static void
-test_channels_last (void)
-{
-  enum
-  {
-    N = 2,
-    C = 5,
-    H = 3,
-    W = 4
-  };
-  static const gint64 full[] = { N, C, H, W }, channel[] = { C, 1, 1 }, image[] = { H, W };
-  float x[N * C * H * W], y[N * C * H * W], c[C], p[H * W];
-  for (guint i = 0; i < G_N_ELEMENTS (x); i++)
-    x[i] = (float) i;
-  for (guint i = 0; i < C; i++)
-    c[i] = 1000.0f * (float) i;
-  for (guint i = 0; i < H * W; i++)
-    p[i] = 0.01f * (float) i;
-  OrtrainOperand out = { ORTRAIN_DTYPE_FLOAT32, 4, full, N * C * H * W, sizeof y, ORTRAIN_LAYOUT_CHANNELS_LAST, NULL };
-  OrtrainOperand in[3] = { out,
-                           { ORTRAIN_DTYPE_FLOAT32, 3, channel, C, sizeof c, ORTRAIN_LAYOUT_PLAIN, NULL },
-                           { ORTRAIN_DTYPE_FLOAT32, 2, image, H * W, sizeof p, ORTRAIN_LAYOUT_PLAIN, NULL } };
-  g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
-  g_autoptr (GError) error = NULL;
-  const OrtrainKernel *kernel = ortrain_provider_find (ortrain_provider_get_host (), "", "Sum", in, 3, &out, 1, &error);
-  g_assert_no_error (error);
-  g_assert_true (kernel->flags & ORTRAIN_KERNEL_ANY_LAYOUT);
-  OrtrainKernelSetup setup = { .op_type = "Sum",
-                               .domain = "",
-                               .attributes = attributes,
-                               .inputs = in,
-                               .outputs = &out,
-                               .n_inputs = 3,
-                               .n_outputs = 1,
-                               .provider = ortrain_provider_get_host () };
-  g_assert_true (kernel->prepare (&setup, &error));
-  g_autofree void *workspace = g_malloc0 (setup.workspace_bytes + 1);
-  OrtrainHostContext context;
-  init_context (&context, NULL);
-  const void *inputs[] = { x, c, p };
-  void *outputs[] = { y };
-  OrtrainKernelCall call = { .inputs = inputs,
-                             .outputs = outputs,
-                             .workspace = workspace,
-                             .constants = setup.constants,
-                             .context = &context.context };
-  kernel->run (&call);
-  for (guint n = 0; n < N; n++)
-    for (guint h = 0; h < H; h++)
-      for (guint w = 0; w < W; w++)
-        for (guint k = 0; k < C; k++)
-          {
-            guint at = ((n * H + h) * W + w) * C + k;
-            g_assert_cmpfloat (y[at], ==, x[at] + c[k] + p[h * W + w]);
-          }
-  setup.constants_free (setup.constants);
-}
-
 int
 main (int argc, char **argv)
 {
@@ -590,6 +529,5 @@ main (int argc, char **argv)
   g_test_add_func ("/pointwise/cast-corners", test_cast_corners);
   g_test_add_func ("/pointwise/integers", test_integers);
   g_test_add_func ("/pointwise/division-by-zero", test_division_by_zero);
-  g_test_add_func ("/pointwise/channels-last", test_channels_last);
   return g_test_run ();
 }

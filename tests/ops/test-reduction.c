@@ -169,62 +169,6 @@ test_precision (void)
   g_assert_cmpfloat (fabs (got - sum), <=, 1e-7 * sum);
 }
 
-/* The same kernel on channels-last memory gives the same numbers. */
-static void
-test_channels_last (void)
-{
-  const gint64 dims[] = { 5, 37, 6, 7 }, channels[] = { 37 };
-  const gint64 axes[] = { 0, 2, 3 };
-  const OrtrainProvider *provider = ortrain_provider_get_host ();
-  g_autofree float *plain = g_new (float, 5 * 37 * 42), *last = g_new (float, 5 * 37 * 42);
-  float y[2][37];
-  for (gint64 i = 0; i < 5 * 37 * 42; i++)
-    plain[i] = sinf ((float) i);
-  for (gint64 b = 0; b < 5; b++)
-    for (gint64 c = 0; c < 37; c++)
-      for (gint64 s = 0; s < 42; s++)
-        last[(b * 42 + s) * 37 + c] = plain[(b * 37 + c) * 42 + s];
-  for (int layout = 0; layout < 2; layout++)
-    {
-      OrtrainOperand in[2] = {
-        { ORTRAIN_DTYPE_FLOAT32, 4, dims, 5 * 37 * 42, 5 * 37 * 42 * 4, (OrtrainLayout) layout, NULL },
-        { ORTRAIN_DTYPE_INT64, 1, (gint64[]){ 3 }, 3, 24, ORTRAIN_LAYOUT_PLAIN, axes },
-      };
-      OrtrainOperand out = { ORTRAIN_DTYPE_FLOAT32, 1, channels, 37, 37 * 4, ORTRAIN_LAYOUT_PLAIN, NULL };
-      g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
-      ortrain_attributes_set_int (attributes, "keepdims", 0);
-      const OrtrainKernel *kernel = ortrain_provider_find (provider, "", "ReduceSum", in, 2, &out, 1, NULL);
-      OrtrainKernelSetup setup = { .op_type = "ReduceSum",
-                                   .domain = "",
-                                   .attributes = attributes,
-                                   .inputs = in,
-                                   .outputs = &out,
-                                   .n_inputs = 2,
-                                   .n_outputs = 1,
-                                   .provider = provider };
-      g_autoptr (GError) error = NULL;
-      g_assert_true (kernel->prepare (&setup, &error));
-      g_autofree guint8 *workspace = g_malloc0 (setup.workspace_bytes + 64);
-      OrtrainHostContext context;
-      init_context (&context, NULL);
-      const void *inputs[] = { layout ? last : plain, axes };
-      void *outputs[] = { y[layout] };
-      OrtrainKernelCall call = {
-        .inputs = inputs, .outputs = outputs, .constants = setup.constants, .context = &context.context
-      };
-      call.workspace = (void *) (((gsize) workspace + 63) & ~(gsize) 63);
-      kernel->run (&call);
-      if (layout == 1) /* and once more, added to what is there */
-        {
-          call.accumulates = TRUE;
-          kernel->run (&call);
-        }
-      setup.constants_free (setup.constants);
-    }
-  for (int c = 0; c < 37; c++)
-    g_assert_cmpfloat (fabsf (2 * y[0][c] - y[1][c]), <=, 1e-5f);
-}
-
 static void
 test_gradients (void)
 {
@@ -400,7 +344,6 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/ops/reduction/forward", test_forward);
   g_test_add_func ("/ops/reduction/precision", test_precision);
-  g_test_add_func ("/ops/reduction/channels-last", test_channels_last);
   g_test_add_func ("/ops/reduction/gradients", test_gradients);
   g_test_add_func ("/ops/reduction/product-with-zeros", test_product_with_zeros);
   g_test_add_func ("/ops/reduction/cum-sum", test_cum_sum);
