@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "graph/ortrain-dim-private.h"
 #include "graph/ortrain-graph.h"
-#include "provider/ortrain-kernel-private.h"
 #include "tensor/ortrain-attributes-private.h"
 #include "tensor/ortrain-tensor-private.h"
 

@@ -16,8 +16,8 @@ struct _OrtrainMemoryPlan
   guint32 *operands;
   guint n_operands;
   guint64 *inplace; /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
-  guint32 *rows;    /* value->id → row, G_MAXUINT32 when it has none */
-  guint n_rows;
+  guint32 *buffers; /* value->id → buffer, G_MAXUINT32 when it has none */
+  guint n_buffers;
   guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
 
   gsize arena_bytes, lower_bound_bytes;
@@ -45,9 +45,9 @@ const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" 
 
 /* A root that takes memory of the step: in the arena, with bytes. */
 static inline gboolean
-ortrain_plan_value_is_block (const OrtrainPlanValue *values, guint row)
+ortrain_plan_value_is_block (const OrtrainPlanValue *values, guint buffer)
 {
-  return values[row].root == row && values[row].region == ORTRAIN_REGION_ARENA && values[row].bytes > 0;
+  return values[buffer].root == buffer && values[buffer].region == ORTRAIN_REGION_ARENA && values[buffer].bytes > 0;
 }
 
 OrtrainMemoryBlock *ortrain_memory_block_new (const char *name, const char *category, const char *region,

@@ -49,7 +49,7 @@ ortrain_memory_plan_finalize (GObject *object)
   g_free (self->steps);
   g_free (self->operands);
   g_free (self->inplace);
-  g_free (self->rows);
+  g_free (self->buffers);
   g_free (self->live);
   g_free (self->high_water);
   g_clear_object (&self->graph);
@@ -377,12 +377,12 @@ ortrain_memory_plan_get_persistent (OrtrainMemoryPlan *self, OrtrainCategory cat
 }
 
 guint32
-ortrain_memory_plan_find_row (OrtrainMemoryPlan *self, const OrtrainValue *value)
+ortrain_memory_plan_find_buffer (OrtrainMemoryPlan *self, const OrtrainValue *value)
 {
-  if (value == NULL || value->id >= self->n_rows)
+  if (value == NULL || value->id >= self->n_buffers)
     return G_MAXUINT32;
-  guint32 row = self->rows[value->id];
-  return row != G_MAXUINT32 && self->values[row].value == value ? row : G_MAXUINT32;
+  guint32 buffer = self->buffers[value->id];
+  return buffer != G_MAXUINT32 && self->values[buffer].value == value ? buffer : G_MAXUINT32;
 }
 
 /**
@@ -585,15 +585,15 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
   append_bytes (text, most);
   g_string_append (text, " live");
 
-  g_autoptr (GArray) rows = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autoptr (GArray) buffers = g_array_new (FALSE, FALSE, sizeof (guint32));
   for (guint32 i = 0; i < self->n_values; i++)
     if (ortrain_plan_value_is_block (self->values, i) && self->values[i].first <= (gint32) peak &&
         self->values[i].last >= (gint32) peak)
-      g_array_append_val (rows, i);
-  g_array_sort_with_data (rows, compare_bytes, self->values);
-  for (guint i = 0; i < MIN (rows->len, 5); i++)
+      g_array_append_val (buffers, i);
+  g_array_sort_with_data (buffers, compare_bytes, self->values);
+  for (guint i = 0; i < MIN (buffers->len, 5); i++)
     {
-      const OrtrainPlanValue *value = &self->values[g_array_index (rows, guint32, i)];
+      const OrtrainPlanValue *value = &self->values[g_array_index (buffers, guint32, i)];
       g_string_append (text, "\n    ");
       append_bytes (text, value->bytes);
       g_autofree char *name = ortrain_text_quote (value->name);

@@ -95,37 +95,37 @@ compare_areas (gconstpointer pa, gconstpointer pb, gpointer data)
 }
 
 static int
-compare_rows (gconstpointer pa, gconstpointer pb)
+compare_ids (gconstpointer pa, gconstpointer pb)
 {
   const guint a = *(const guint *) pa, b = *(const guint *) pb;
   return (a > b) - (a < b);
 }
 
-/* The rows of the blocks to draw, the largest if there are too many for a picture; n_left_out: the others. */
+/* The buffers of the blocks to draw, the largest if there are too many for a picture; n_left_out: the others. */
 static GArray *
 choose_blocks (OrtrainMemoryPlan *self, guint *n_left_out)
 {
-  GArray *rows = g_array_new (FALSE, FALSE, sizeof (guint));
+  GArray *buffers = g_array_new (FALSE, FALSE, sizeof (guint));
   for (guint i = 0; i < self->n_values; i++)
     if (ortrain_plan_value_is_block (self->values, i) && self->values[i].last >= self->values[i].first)
-      g_array_append_val (rows, i);
-  *n_left_out = rows->len > ORTRAIN_PICTURE_MAX_BLOCKS ? rows->len - ORTRAIN_PICTURE_MAX_BLOCKS : 0;
+      g_array_append_val (buffers, i);
+  *n_left_out = buffers->len > ORTRAIN_PICTURE_MAX_BLOCKS ? buffers->len - ORTRAIN_PICTURE_MAX_BLOCKS : 0;
   if (*n_left_out > 0)
     {
-      g_array_sort_with_data (rows, compare_areas, self);
-      g_array_set_size (rows, ORTRAIN_PICTURE_MAX_BLOCKS);
-      g_array_sort (rows, compare_rows);
+      g_array_sort_with_data (buffers, compare_areas, self);
+      g_array_set_size (buffers, ORTRAIN_PICTURE_MAX_BLOCKS);
+      g_array_sort (buffers, compare_ids);
     }
-  return rows;
+  return buffers;
 }
 
 static void
-append_blocks (GString *text, OrtrainMemoryPlan *self, const GArray *rows, double per_step, double per_byte)
+append_blocks (GString *text, OrtrainMemoryPlan *self, const GArray *buffers, double per_step, double per_byte)
 {
   g_string_append (text, "<g id=\"blocks\" stroke=\"#ffffff\" stroke-width=\"0.4\">\n");
-  for (guint i = 0; i < rows->len; i++)
+  for (guint i = 0; i < buffers->len; i++)
     {
-      const OrtrainPlanValue *value = &self->values[g_array_index (rows, guint, i)];
+      const OrtrainPlanValue *value = &self->values[g_array_index (buffers, guint, i)];
       double first = MAX (value->first, 0), last = MIN (value->last, (gint32) self->n_steps - 1);
       g_string_append (text, "<rect");
       append_attribute (text, "x", LEFT + first * per_step);
@@ -280,11 +280,11 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
   append_text (text, LEFT + WIDTH / 2.0, TOP + HEIGHT + 44, "middle", " fill=\"#5e5c64\"", "step");
 
   guint n_left_out;
-  g_autoptr (GArray) rows = choose_blocks (self, &n_left_out);
-  append_blocks (text, self, rows, per_step, per_byte);
+  g_autoptr (GArray) buffers = choose_blocks (self, &n_left_out);
+  append_blocks (text, self, buffers, per_step, per_byte);
   if (n_left_out > 0)
     {
-      g_autofree char *left_out = g_strdup_printf ("the %u largest blocks; %u are not drawn", rows->len, n_left_out);
+      g_autofree char *left_out = g_strdup_printf ("the %u largest blocks; %u are not drawn", buffers->len, n_left_out);
       append_text (text, LEFT + WIDTH, 50, "end", " fill=\"#5e5c64\"", left_out);
     }
   if (self->n_steps > 0)

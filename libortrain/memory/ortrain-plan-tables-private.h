@@ -3,7 +3,7 @@
 
 #include "memory/ortrain-planned-node-private.h"
 
-/* Writes the plan down: rows of values and steps, from classes, kernels and the order. */
+/* Writes the tables of values and steps, from alias sets, kernels and the order. */
 void ortrain_planning_make_tables (OrtrainPlanning *self);
 /* Gives every block of the arena its offset. */
 gboolean ortrain_planning_pack (OrtrainPlanning *self, GError **error);

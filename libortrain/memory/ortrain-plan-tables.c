@@ -2,7 +2,7 @@
 #include "memory/ortrain-plan-tables-private.h"
 
 static OrtrainCategory
-category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *row, gint32 first_backward, gint32 n_steps)
+category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer, gint32 first_backward, gint32 n_steps)
 {
   switch (self->region[root])
     {
@@ -23,12 +23,12 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *row, g
     case ORTRAIN_REGION_ARENA:
       break;
     }
-  if (row->last >= n_steps)
+  if (buffer->last >= n_steps)
     return ORTRAIN_CATEGORY_OUTPUT;
-  if (row->value->role == ORTRAIN_ROLE_GRADIENT)
+  if (buffer->value->role == ORTRAIN_ROLE_GRADIENT)
     return ORTRAIN_CATEGORY_GRADIENT;
-  return row->first < first_backward && row->last >= first_backward ? ORTRAIN_CATEGORY_ACTIVATION
-                                                                    : ORTRAIN_CATEGORY_TEMPORARY;
+  return buffer->first < first_backward && buffer->last >= first_backward ? ORTRAIN_CATEGORY_ACTIVATION
+                                                                          : ORTRAIN_CATEGORY_TEMPORARY;
 }
 
 void
@@ -47,23 +47,23 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       n_workspaces += info->workspace > 0;
     }
 
-  plan->rows = g_new (guint32, self->n + 1);
-  plan->n_rows = self->n;
+  plan->buffers = g_new (guint32, self->n + 1);
+  plan->n_buffers = self->n;
   plan->values = g_new0 (OrtrainPlanValue, self->n + n_workspaces + 1);
   for (guint i = 0; i < self->n; i++)
     {
       OrtrainValue *value = graph->values->pdata[i];
-      plan->rows[i] = i;
-      OrtrainPlanValue *row = &plan->values[i];
-      row->root = self->root[i];
-      row->bytes = self->bytes[i];
-      row->region = self->region[self->root[i]];
-      row->value = value;
-      row->name = value->name;
-      row->first = ortrain_planning_is_fixed (value) ? -1 : G_MAXINT32;
-      row->last = value->is_output ? (gint32) n_steps : -1;
-      if (row->region == ORTRAIN_REGION_GRADIENT)
-        row->last = (gint32) n_steps;
+      plan->buffers[i] = i;
+      OrtrainPlanValue *buffer = &plan->values[i];
+      buffer->root = self->root[i];
+      buffer->bytes = self->bytes[i];
+      buffer->region = self->region[self->root[i]];
+      buffer->value = value;
+      buffer->name = value->name;
+      buffer->first = ortrain_planning_is_fixed (value) ? -1 : G_MAXINT32;
+      buffer->last = value->is_output ? (gint32) n_steps : -1;
+      if (buffer->region == ORTRAIN_REGION_GRADIENT)
+        buffer->last = (gint32) n_steps;
     }
   plan->n_values = self->n;
 
@@ -84,11 +84,11 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->first_operand = plan->n_operands;
       step->n_inputs = node->inputs->len;
       step->n_outputs = node->outputs->len;
-      step->workspace = ORTRAIN_NO_ROW;
+      step->workspace = ORTRAIN_NO_BUFFER;
       step->phase = node->phase;
       step->recomputes = node->recomputes != NULL ? ortrain_planning_node (self, node->recomputes)->position : -1;
       step->accumulates = info->accumulates;
-      step->lands = info->lands;
+      step->gradients = info->gradients;
       step->constants = info->constants;
       step->flops = info->flops;
       step->bytes_moved = info->bytes_moved;
@@ -99,7 +99,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       for (guint i = 0; i < node->inputs->len; i++)
         {
           const OrtrainValue *input = node->inputs->pdata[i];
-          plan->operands[plan->n_operands++] = input != NULL ? input->id : ORTRAIN_NO_ROW;
+          plan->operands[plan->n_operands++] = input != NULL ? input->id : ORTRAIN_NO_BUFFER;
           if (input != NULL)
             plan->values[input->id].last = MAX (plan->values[input->id].last, s);
         }
@@ -107,12 +107,12 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
         {
           const OrtrainValue *output = node->outputs->pdata[k];
           plan->inplace[plan->n_operands] = info->inplace[k];
-          plan->operands[plan->n_operands++] = output != NULL ? output->id : ORTRAIN_NO_ROW;
+          plan->operands[plan->n_operands++] = output != NULL ? output->id : ORTRAIN_NO_BUFFER;
           if (output == NULL)
             continue;
-          OrtrainPlanValue *row = &plan->values[output->id];
-          row->first = s;
-          row->last = MAX (row->last, s);
+          OrtrainPlanValue *buffer = &plan->values[output->id];
+          buffer->first = s;
+          buffer->last = MAX (buffer->last, s);
         }
       if (info->workspace > 0)
         {
@@ -133,22 +133,22 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
   /* A root lives as long as all that lie in it. */
   for (guint i = 0; i < self->n; i++)
     {
-      OrtrainPlanValue *row = &plan->values[i], *root = &plan->values[row->root];
-      if (row->root != i)
+      OrtrainPlanValue *buffer = &plan->values[i], *root = &plan->values[buffer->root];
+      if (buffer->root != i)
         {
-          if (row->first != G_MAXINT32)
-            root->first = MIN (root->first, row->first);
-          root->last = MAX (root->last, row->last);
+          if (buffer->first != G_MAXINT32)
+            root->first = MIN (root->first, buffer->first);
+          root->last = MAX (root->last, buffer->last);
         }
     }
   for (guint i = 0; i < self->n; i++)
     {
-      OrtrainPlanValue *row = &plan->values[i];
-      const OrtrainPlanValue *root = &plan->values[row->root];
-      if (row->first == G_MAXINT32)
-        row->first = root->first == G_MAXINT32 ? -1 : root->first;
-      if (row->root == i)
-        row->category = category_of (self, i, row, (gint32) plan->first_backward, (gint32) n_steps);
+      OrtrainPlanValue *buffer = &plan->values[i];
+      const OrtrainPlanValue *root = &plan->values[buffer->root];
+      if (buffer->first == G_MAXINT32)
+        buffer->first = root->first == G_MAXINT32 ? -1 : root->first;
+      if (buffer->root == i)
+        buffer->category = category_of (self, i, buffer, (gint32) plan->first_backward, (gint32) n_steps);
     }
   for (guint i = 0; i < self->n; i++)
     plan->values[i].category = plan->values[plan->values[i].root].category;
@@ -159,17 +159,17 @@ ortrain_planning_pack (OrtrainPlanning *self, GError **error)
 {
   OrtrainMemoryPlan *plan = self->plan;
   g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, plan->n_values + 1);
-  g_autofree guint32 *rows = g_new (guint32, plan->n_values + 1);
+  g_autofree guint32 *buffers = g_new (guint32, plan->n_values + 1);
   gsize n = 0;
   for (guint32 i = 0; i < plan->n_values; i++)
     {
-      const OrtrainPlanValue *row = &plan->values[i];
-      if (!ortrain_plan_value_is_block (plan->values, i) || row->last < row->first)
+      const OrtrainPlanValue *buffer = &plan->values[i];
+      if (!ortrain_plan_value_is_block (plan->values, i) || buffer->last < buffer->first)
         continue;
       items[n] = (OrtrainPackItem){
-        .first = row->first, .last = row->last, .bytes = row->bytes, .alignment = plan->alignment
+        .first = buffer->first, .last = buffer->last, .bytes = buffer->bytes, .alignment = plan->alignment
       };
-      rows[n++] = i;
+      buffers[n++] = i;
     }
   plan->arena_bytes = ortrain_pack (items, n, &plan->lower_bound_bytes);
   if (plan->arena_bytes == G_MAXSIZE || plan->arena_bytes > G_MAXSSIZE)
@@ -179,17 +179,17 @@ ortrain_planning_pack (OrtrainPlanning *self, GError **error)
       return FALSE;
     }
   for (gsize k = 0; k < n; k++)
-    plan->values[rows[k]].offset = items[k].offset;
+    plan->values[buffers[k]].offset = items[k].offset;
   for (guint i = 0; i < plan->n_values; i++)
     {
-      OrtrainPlanValue *row = &plan->values[i];
-      row->offset = plan->values[row->root].offset;
-      if (row->root != i)
+      OrtrainPlanValue *buffer = &plan->values[i];
+      buffer->offset = plan->values[buffer->root].offset;
+      if (buffer->root != i)
         continue;
-      if (row->region == ORTRAIN_REGION_PARAMETER || row->region == ORTRAIN_REGION_GRADIENT ||
-          row->region == ORTRAIN_REGION_STATE || row->region == ORTRAIN_REGION_BUFFER ||
-          row->region == ORTRAIN_REGION_CONSTANT)
-        plan->persistent[row->category] += row->bytes;
+      if (buffer->region == ORTRAIN_REGION_PARAMETER || buffer->region == ORTRAIN_REGION_GRADIENT ||
+          buffer->region == ORTRAIN_REGION_STATE || buffer->region == ORTRAIN_REGION_BUFFER ||
+          buffer->region == ORTRAIN_REGION_CONSTANT)
+        plan->persistent[buffer->category] += buffer->bytes;
     }
   return TRUE;
 }

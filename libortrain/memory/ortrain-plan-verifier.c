@@ -58,9 +58,9 @@ mix (guint64 x)
 }
 
 static Content
-one_row (guint32 row)
+one_buffer (guint32 buffer)
 {
-  return (Content){ mix (2 * (guint64) row), mix (2 * (guint64) row + 1), TRUE };
+  return (Content){ mix (2 * (guint64) buffer), mix (2 * (guint64) buffer + 1), TRUE };
 }
 
 static Content
@@ -100,24 +100,24 @@ check_values (Verifier *self, GError **error)
     {
       const OrtrainPlanValue *value = &self->values[i];
       if (value->root >= self->n_values || self->values[value->root].root != value->root)
-        return refuse (error, "row %u (%s) shares the memory of row %u, which is no root", i,
+        return refuse (error, "buffer %u (%s) shares the memory of buffer %u, which is no root", i,
                        ortrain_text_show (value->name), value->root);
       const OrtrainPlanValue *root = &self->values[value->root];
       if (value->region != root->region || value->offset != root->offset || value->bytes != root->bytes)
-        return refuse (error, "row %u (%s) does not lie exactly where its root %s does", i,
+        return refuse (error, "buffer %u (%s) does not lie exactly where its root %s does", i,
                        ortrain_text_show (value->name), ortrain_text_show (root->name));
       if (value->value != NULL && value->value->rank >= 0 && value->bytes != product_of_dims (value->value))
-        return refuse (error, "row %u (%s) has %" G_GSIZE_FORMAT " bytes, its shape says %" G_GSIZE_FORMAT, i,
+        return refuse (error, "buffer %u (%s) has %" G_GSIZE_FORMAT " bytes, its shape says %" G_GSIZE_FORMAT, i,
                        ortrain_text_show (value->name), value->bytes, product_of_dims (value->value));
       if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
         continue;
       if (value->offset % 64 != 0)
-        return refuse (error, "row %u (%s) lies at %" G_GSIZE_FORMAT ", which is not a multiple of 64", i,
+        return refuse (error, "buffer %u (%s) lies at %" G_GSIZE_FORMAT ", which is not a multiple of 64", i,
                        ortrain_text_show (value->name), value->offset);
       if (value->offset > self->arena_bytes || value->bytes > self->arena_bytes - value->offset)
-        return refuse (error, "row %u (%s) ends after the arena", i, ortrain_text_show (value->name));
+        return refuse (error, "buffer %u (%s) ends after the arena", i, ortrain_text_show (value->name));
       if (value->value != NULL && (value->value->tensor != NULL || value->value->kind != ORTRAIN_VALUE_COMPUTED))
-        return refuse (error, "row %u (%s) is there before the first step, and not in the arena", i,
+        return refuse (error, "buffer %u (%s) is there before the first step, and not in the arena", i,
                        ortrain_text_show (value->name));
     }
   return TRUE;
@@ -145,11 +145,11 @@ check_steps (Verifier *self, GError **error)
         return refuse (error, "step %u (%s) has operands beyond the table", s, ortrain_text_show (node->name));
       for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
         {
-          guint32 row = self->operands[step->first_operand + i];
+          guint32 buffer = self->operands[step->first_operand + i];
           const OrtrainValue *value =
               i < step->n_inputs ? node->inputs->pdata[i] : node->outputs->pdata[i - step->n_inputs];
-          if ((row == NONE) != (value == NULL) ||
-              (row != NONE && (row >= self->n_values || self->values[row].value != value)))
+          if ((buffer == NONE) != (value == NULL) ||
+              (buffer != NONE && (buffer >= self->n_values || self->values[buffer].value != value)))
             return refuse (error, "operand %u of step %u (%s) is not the one of its node", i, s,
                            ortrain_text_show (node->name));
         }
@@ -161,7 +161,7 @@ check_steps (Verifier *self, GError **error)
         return refuse (error, "step %u (%s) is in the wrong phase", s, ortrain_text_show (node->name));
       for (guint phase = 1; phase <= step->phase; phase++)
         first[phase] = MIN (first[phase], s);
-      if ((step->accumulates & step->lands) != 0)
+      if ((step->accumulates & step->gradients) != 0)
         return refuse (error, "step %u (%s) both begins and goes on with a sum", s, ortrain_text_show (node->name));
     }
   if (first[ORTRAIN_PHASE_BACKWARD] != ortrain_memory_plan_get_first_backward_step (self->plan))
@@ -209,7 +209,7 @@ find_meanings (Verifier *self, GError **error)
       if (value == NULL || value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL ||
           product_of_dims (value) == 0 ||
           (value->producer != NULL && g_hash_table_contains (self->step_of, value->producer)))
-        self->meaning[i] = one_row (i);
+        self->meaning[i] = one_buffer (i);
     }
   for (guint n = 0; n < graph->nodes->len; n++)
     {
@@ -217,8 +217,8 @@ find_meanings (Verifier *self, GError **error)
       for (guint k = 0; k < node->outputs->len && !g_hash_table_contains (self->step_of, node); k++)
         {
           const OrtrainValue *output = node->outputs->pdata[k];
-          guint32 row = ortrain_memory_plan_find_row (self->plan, output);
-          if (row == NONE || self->meaning[row].known)
+          guint32 buffer = ortrain_memory_plan_find_buffer (self->plan, output);
+          if (buffer == NONE || self->meaning[buffer].known)
             continue;
           const gboolean sum = !is_renaming (node) && is_plain_sum (node);
           if (k > 0 || (!sum && !is_renaming (node)))
@@ -227,20 +227,20 @@ find_meanings (Verifier *self, GError **error)
           Content all = { 0 };
           for (guint i = 0; i < (sum ? node->inputs->len : 1); i++)
             {
-              guint32 term = ortrain_memory_plan_find_row (self->plan, node->inputs->pdata[i]);
+              guint32 term = ortrain_memory_plan_find_buffer (self->plan, node->inputs->pdata[i]);
               if (term == NONE)
                 return refuse (error, "an input of '%s' is in no table", ortrain_text_show (node->name));
               if (!self->meaning[term].known)
                 return refuse (error, "nothing makes '%s'", ortrain_text_show (self->values[term].name));
               all = add (all, self->meaning[term]);
             }
-          self->meaning[row] = all;
+          self->meaning[buffer] = all;
         }
     }
   return TRUE;
 }
 
-/* Whether two rows touch the same bytes. */
+/* Whether two buffers touch the same bytes. */
 static gboolean
 touch (const Verifier *self, guint32 a, guint32 b)
 {
@@ -253,11 +253,11 @@ touch (const Verifier *self, guint32 a, guint32 b)
          y->offset < x->offset + x->bytes;
 }
 
-/* Everything that lies where `row` is about to be written is gone, but for what is in that very place. */
+/* Everything that lies where `buffer` is about to be written is gone, but for what is in that very place. */
 static void
-clobber (Verifier *self, guint32 row)
+clobber (Verifier *self, guint32 buffer)
 {
-  const OrtrainPlanValue *value = &self->values[row];
+  const OrtrainPlanValue *value = &self->values[buffer];
   if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
     return;
   const gsize end = value->offset + value->bytes;
@@ -269,7 +269,7 @@ clobber (Verifier *self, guint32 row)
       while (node != NULL && GPOINTER_TO_UINT (g_tree_node_value (node)) - 1 == value->root)
         node = g_tree_node_previous (node);
       const guint32 root = node != NULL ? GPOINTER_TO_UINT (g_tree_node_value (node)) - 1 : NONE;
-      if (root == NONE || !touch (self, root, row))
+      if (root == NONE || !touch (self, root, buffer))
         return;
       self->content[root].known = FALSE;
       g_tree_remove (self->filled, GSIZE_TO_POINTER (self->values[root].offset));
@@ -277,36 +277,36 @@ clobber (Verifier *self, guint32 row)
 }
 
 static gboolean
-write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
+write_output (Verifier *self, guint s, guint k, guint32 buffer, GError **error)
 {
   const OrtrainPlanStep *step = &self->steps[s];
-  const OrtrainPlanValue *value = &self->values[row];
+  const OrtrainPlanValue *value = &self->values[buffer];
   const guint32 root = value->root;
-  const gboolean adds = k < 64 && (step->accumulates >> k & 1), lands = k < 64 && (step->lands >> k & 1);
+  const gboolean adds = k < 64 && (step->accumulates >> k & 1), gradient = k < 64 && (step->gradients >> k & 1);
   switch (value->region)
     {
     case ORTRAIN_REGION_ARENA:
     case ORTRAIN_REGION_OUTPUT:
-      if (lands)
+      if (gradient)
         return refuse (error, "step %u (%s) accumulates outside of the gradients", s,
                        ortrain_text_show (step->node->name));
       break;
     case ORTRAIN_REGION_GRADIENT:
-      if (!lands && !adds)
+      if (!gradient && !adds)
         return refuse (error, "step %u (%s) overwrites the gradient '%s'", s, ortrain_text_show (step->node->name),
                        ortrain_text_show (value->name));
-      if (lands && self->content[root].known)
+      if (gradient && self->content[root].known)
         return refuse (error, "step %u (%s) accumulates into the gradient '%s', which has begun", s,
                        ortrain_text_show (step->node->name), ortrain_text_show (value->name));
       break;
     case ORTRAIN_REGION_PARAMETER:
     case ORTRAIN_REGION_STATE:
     case ORTRAIN_REGION_BUFFER:
-      if (adds || lands)
+      if (adds || gradient)
         return refuse (error, "step %u (%s) adds to '%s'", s, ortrain_text_show (step->node->name),
                        ortrain_text_show (value->name));
       if (value->value == NULL || value->value->role != ORTRAIN_ROLE_UPDATE || value->value->partner == NULL ||
-          ortrain_memory_plan_find_row (self->plan, value->value->partner) != root)
+          ortrain_memory_plan_find_buffer (self->plan, value->value->partner) != root)
         return refuse (error, "step %u (%s) writes '%s' over '%s', which it is no update of", s,
                        ortrain_text_show (step->node->name), ortrain_text_show (value->name),
                        ortrain_text_show (self->values[root].name));
@@ -319,10 +319,11 @@ write_output (Verifier *self, guint s, guint k, guint32 row, GError **error)
   if (adds && !self->content[root].known && value->bytes > 0)
     return refuse (error, "step %u (%s) adds to '%s', where nothing is", s, ortrain_text_show (step->node->name),
                    ortrain_text_show (value->name));
-  clobber (self, row);
+  clobber (self, buffer);
   if (value->region == ORTRAIN_REGION_ARENA && value->bytes > 0)
     g_tree_insert (self->filled, GSIZE_TO_POINTER (value->offset), GUINT_TO_POINTER (root + 1));
-  self->content[root] = adds && self->content[root].known ? add (self->content[root], one_row (row)) : one_row (row);
+  self->content[root] =
+      adds && self->content[root].known ? add (self->content[root], one_buffer (buffer)) : one_buffer (buffer);
   return TRUE;
 }
 
@@ -360,7 +361,7 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
             continue;
           const gboolean allowed = self->values[inputs[i]].root == self->values[outputs[k]].root && i < 64 &&
                                    (inplace[step->first_operand + step->n_inputs + k] >> i & 1) &&
-                                   !(k < 64 && ((step->accumulates | step->lands) >> k & 1));
+                                   !(k < 64 && ((step->accumulates | step->gradients) >> k & 1));
           if (!allowed)
             return refuse (error, "step %u (%s) writes '%s' over its input '%s'", s,
                            ortrain_text_show (step->node->name), ortrain_text_show (self->values[outputs[k]].name),
@@ -389,16 +390,16 @@ check_end (Verifier *self, GError **error)
   for (guint i = 0; i < graph->outputs->len; i++)
     {
       const OrtrainValue *output = graph->outputs->pdata[i];
-      guint32 row = ortrain_memory_plan_find_row (self->plan, output);
-      if (row == NONE)
+      guint32 buffer = ortrain_memory_plan_find_buffer (self->plan, output);
+      if (buffer == NONE)
         return refuse (error, "the output '%s' is in no table", ortrain_text_show (output->name));
-      const OrtrainPlanValue *value = &self->values[row];
-      if (value->bytes > 0 && !same_content (&self->meaning[row], &self->content[value->root]))
+      const OrtrainPlanValue *value = &self->values[buffer];
+      if (value->bytes > 0 && !same_content (&self->meaning[buffer], &self->content[value->root]))
         return refuse (error, "the output '%s' is not there at the end", ortrain_text_show (output->name));
       if (output->role == ORTRAIN_ROLE_GRADIENT && value->region != ORTRAIN_REGION_GRADIENT)
         return refuse (error, "the gradient '%s' does not end in its place", ortrain_text_show (output->name));
       if (output->role == ORTRAIN_ROLE_UPDATE && output->partner != NULL &&
-          value->root != ortrain_memory_plan_find_row (self->plan, output->partner))
+          value->root != ortrain_memory_plan_find_buffer (self->plan, output->partner))
         return refuse (error, "'%s' does not end in the place of '%s'", ortrain_text_show (output->name),
                        ortrain_text_show (output->partner->name));
     }
@@ -409,21 +410,21 @@ typedef struct
 {
   gint32 first, last;
   gsize offset, end;
-  guint32 row;
+  guint32 buffer;
 } Span;
 
 static int
 compare_spans (gconstpointer a, gconstpointer b)
 {
   const Span *x = a, *y = b;
-  return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->row < y->row ? -1 : x->row > y->row);
+  return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->buffer < y->buffer ? -1 : x->buffer > y->buffer);
 }
 
 static int
 compare_ends (gconstpointer a, gconstpointer b)
 {
   const Span *x = a, *y = b;
-  return x->last != y->last ? (x->last < y->last ? -1 : 1) : (x->row < y->row ? -1 : x->row > y->row);
+  return x->last != y->last ? (x->last < y->last ? -1 : 1) : (x->buffer < y->buffer ? -1 : x->buffer > y->buffer);
 }
 
 /* Lifetimes, from the steps alone, against the table; no two of them meet in time and place; the sums. */
@@ -438,22 +439,22 @@ check_lifetimes (Verifier *self, GError **error)
   for (gint32 s = 0; s < n; s++)
     {
       const OrtrainPlanStep *step = &self->steps[s];
-      guint n_rows = (guint) step->n_inputs + step->n_outputs;
-      for (guint i = 0; i <= n_rows; i++)
+      guint n_buffers = (guint) step->n_inputs + step->n_outputs;
+      for (guint i = 0; i <= n_buffers; i++)
         {
-          guint32 row = i < n_rows ? self->operands[step->first_operand + i] : step->workspace;
-          if (row == NONE)
+          guint32 buffer = i < n_buffers ? self->operands[step->first_operand + i] : step->workspace;
+          if (buffer == NONE)
             continue;
-          Span *span = &spans[self->values[row].root];
+          Span *span = &spans[self->values[buffer].root];
           span->first = MIN (span->first, s);
           span->last = MAX (span->last, s);
         }
     }
   for (guint i = 0; i < graph->outputs->len; i++)
     {
-      guint32 row = ortrain_memory_plan_find_row (self->plan, graph->outputs->pdata[i]);
-      if (row != NONE)
-        spans[self->values[row].root].last = n;
+      guint32 buffer = ortrain_memory_plan_find_buffer (self->plan, graph->outputs->pdata[i]);
+      if (buffer != NONE)
+        spans[self->values[buffer].root].last = n;
     }
   g_autofree gsize *live = g_new0 (gsize, self->n_steps + 2);
   guint n_spans = 0;
@@ -499,8 +500,8 @@ check_lifetimes (Verifier *self, GError **error)
       const Span *other = node != NULL ? g_tree_node_value (node) : NULL;
       if (other != NULL && other->end > spans[i].offset)
         return refuse (error, "'%s' and '%s' lie on each other at step %d",
-                       ortrain_text_show (self->values[spans[i].row].name),
-                       ortrain_text_show (self->values[other->row].name), spans[i].first);
+                       ortrain_text_show (self->values[spans[i].buffer].name),
+                       ortrain_text_show (self->values[other->buffer].name), spans[i].first);
       g_tree_insert (alive, GSIZE_TO_POINTER (spans[i].offset), &spans[i]);
       sum += (spans[i].end - spans[i].offset + 63) / 64 * 64;
       most = MAX (most, sum);
@@ -530,7 +531,7 @@ ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
       const OrtrainPlanValue *value = &self.values[i];
       if (value->root == i && value->value != NULL &&
           (value->value->kind != ORTRAIN_VALUE_COMPUTED || value->value->tensor != NULL))
-        self.content[i] = one_row (i);
+        self.content[i] = one_buffer (i);
     }
   for (guint s = 0; ok && s < self.n_steps; s++)
     ok = run_step (&self, s, ortrain_memory_plan_peek_inplace (plan), error);

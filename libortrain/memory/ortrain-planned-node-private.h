@@ -17,7 +17,7 @@ typedef struct
 {
   OrtrainNode *node;
   OrtrainFate fate;
-  guint64 can_accumulate, accumulates, lands; /* bit k: output k; see OrtrainPlanStep */
+  guint64 can_accumulate, accumulates, gradients; /* bit k: output k; see OrtrainPlanStep */
   const OrtrainKernel *kernel;
   guint64 *inplace; /* [n_outputs] */
   gsize workspace;
@@ -31,16 +31,16 @@ typedef struct
   OrtrainNode *from, *to;
 } OrtrainOrderEdge;
 
-/* What happens to the memory of a class of values, by positions in the chosen order. Of its readers, the last two: one of
+/* What happens to the memory of an alias set, by positions in the chosen order. Of its readers, the last two: one of
  * them may be about to go. */
 typedef struct
 {
   gint32 last_write, last_read, read_before;
   const OrtrainNode *last_reader;
   gboolean kept; /* a member is a graph output */
-} OrtrainClassUse;
+} OrtrainAliasSetUse;
 
-#define ORTRAIN_NO_ROW G_MAXUINT32
+#define ORTRAIN_NO_BUFFER G_MAXUINT32
 
 typedef struct
 {
@@ -52,10 +52,10 @@ typedef struct
   OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL if there is none */
   guint n;                              /* of values */
 
-  /* Classes of values that share memory, by value id. */
+  /* Alias sets, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
   OrtrainRegion *region;       /* of a root */
-  OrtrainClassUse *use;        /* of a root, once the order is chosen */
+  OrtrainAliasSetUse *use;     /* of a root, once the order is chosen */
   gsize *bytes;
 } OrtrainPlanning;
 

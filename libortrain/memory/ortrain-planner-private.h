@@ -32,11 +32,11 @@ typedef enum
   ORTRAIN_CATEGORY_OUTPUT,
 } OrtrainCategory;
 
-/* Row of the value table. Views and in-place results share their root's row (`root`); the root's lifetime covers all.
+/* Entry of the value table. Views and in-place results share their root's buffer (`root`); the root's lifetime covers all.
  */
 typedef struct
 {
-  guint32 root; /* index of the row whose memory this one is; itself for a root */
+  guint32 root; /* index of the buffer whose memory this one is; itself for a root */
   gsize bytes;
   OrtrainRegion region;
   gsize offset; /* in the region, for ARENA; for a view: of its root */
@@ -47,18 +47,18 @@ typedef struct
   const char *name;
 } OrtrainPlanValue;
 
-/* Row of the step table. */
+/* Entry of the step table. */
 typedef struct
 {
   OrtrainNode *node;
   const OrtrainKernel *kernel;
   guint32 first_operand; /* in plan->operands: inputs, then outputs; G_MAXUINT32 for an absent operand */
   guint32 n_inputs, n_outputs;
-  guint32 workspace; /* row of its workspace, or G_MAXUINT32 */
+  guint32 workspace; /* buffer of its workspace, or G_MAXUINT32 */
   OrtrainPhase phase;
   gint32 recomputes;   /* step it runs again, or -1 */
   guint64 accumulates; /* bit k: output k is added to what is there in any case */
-  guint64 lands;       /* bit k: output k is a gradient in its persistent place: added when the step block says so */
+  guint64 gradients;   /* bit k: output k is a gradient in its persistent place: added when the step block says so */
   gconstpointer constants;
   double flops, bytes_moved;
 } OrtrainPlanStep;
@@ -69,7 +69,7 @@ typedef struct
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
 } OrtrainPlanRequest;
 
-/* graph: numbers for shapes, rows bound; the plan keeps a reference and may reorder its nodes. Verified before it is
+/* graph: numbers for shapes; the plan keeps a reference and may reorder its nodes. Verified before it is
  * returned. */
 OrtrainMemoryPlan *ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error);
 
@@ -91,8 +91,8 @@ gsize ortrain_memory_plan_get_category_bytes (OrtrainMemoryPlan *self, OrtrainCa
  * it says so, they are the sums over the graph. */
 void ortrain_memory_plan_set_persistent (OrtrainMemoryPlan *self, OrtrainCategory category, gsize bytes);
 gsize ortrain_memory_plan_get_persistent (OrtrainMemoryPlan *self, OrtrainCategory category);
-/* Row of a graph value, G_MAXUINT32 when it has none (folded away, or fused). */
-guint32 ortrain_memory_plan_find_row (OrtrainMemoryPlan *self, const OrtrainValue *value);
+/* Entry of a graph value, G_MAXUINT32 when it has none (folded away, or fused). */
+guint32 ortrain_memory_plan_find_buffer (OrtrainMemoryPlan *self, const OrtrainValue *value);
 
 /* memory/ortrain-plan-verifier.c; shares no code with the planner: lifetimes from the steps alone, no two live values
  * overlap, everything inside its region, every operand made before it is read, in-place and views only as allowed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-landing-private.h"
+#include "memory/ortrain-accumulation-private.h"
+#include "memory/ortrain-alias-set-private.h"
 #include "memory/ortrain-liveness-private.h"
-#include "memory/ortrain-memory-class-private.h"
 #include "memory/ortrain-plan-tables-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -9,7 +9,7 @@
 
 /* From a graph with numbers for shapes to a plan, in this order: kernels answer for every node; gradients and updates
  * get their way into their persistent places; the order is chosen; values that may share memory are put into
- * one class (views, accumulation, in-place); classes are packed. */
+ * one alias set (views, accumulation, in-place); alias sets are packed. */
 
 G_STATIC_ASSERT (ORTRAIN_N_PHASES <= ORTRAIN_ORDER_MAX_PHASES);
 
@@ -132,52 +132,52 @@ plan_graph (OrtrainPlanning *self, GError **error)
     }
 
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
-  g_autoptr (GPtrArray) landings = g_ptr_array_new_with_free_func (ortrain_landing_free);
+  g_autoptr (GPtrArray) accumulations = g_ptr_array_new_with_free_func (ortrain_accumulation_free);
   g_autoptr (GPtrArray) updates = g_ptr_array_new ();
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
   release_gradients (graph);
   for (guint i = 0; i < outputs->len; i++)
     if (((OrtrainValue *) outputs->pdata[i])->role == ORTRAIN_ROLE_GRADIENT &&
-        !ortrain_planning_land_gradient (self, outputs->pdata[i], landings, error))
+        !ortrain_planning_accumulate_gradient (self, outputs->pdata[i], accumulations, error))
       return FALSE;
   for (guint i = 0; i < outputs->len; i++)
     {
       OrtrainValue *update = outputs->pdata[i];
       if (update->role == ORTRAIN_ROLE_UPDATE && update->partner != NULL &&
-          !ortrain_planning_land_update (self, update, updates, error))
+          !ortrain_planning_write_update (self, update, updates, error))
         return FALSE;
     }
   g_clear_pointer (&edit, ortrain_graph_end_edit);
 
-  ortrain_planning_make_classes (self);
-  for (guint i = 0; i < landings->len; i++)
+  ortrain_planning_make_alias_sets (self);
+  for (guint i = 0; i < accumulations->len; i++)
     {
-      const OrtrainLanding *landing = landings->pdata[i];
-      if (landing->gradient->is_output)
-        self->region[landing->gradient->id] = ORTRAIN_REGION_GRADIENT;
-      for (guint k = 0; k < landing->values->len; k++)
-        ortrain_planning_join (self, landing->values->pdata[k], landing->gradient);
+      const OrtrainAccumulation *accumulation = accumulations->pdata[i];
+      if (accumulation->gradient->is_output)
+        self->region[accumulation->gradient->id] = ORTRAIN_REGION_GRADIENT;
+      for (guint k = 0; k < accumulation->values->len; k++)
+        ortrain_planning_alias (self, accumulation->values->pdata[k], accumulation->gradient);
     }
   for (guint i = 0; i < updates->len; i++)
-    ortrain_planning_join (self, updates->pdata[i], ((OrtrainValue *) updates->pdata[i])->partner);
+    ortrain_planning_alias (self, updates->pdata[i], ((OrtrainValue *) updates->pdata[i])->partner);
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
       if (ortrain_planning_node (self, node)->fate == ORTRAIN_FATE_VIEW)
-        ortrain_planning_join (self, node->outputs->pdata[0], node->inputs->pdata[0]);
+        ortrain_planning_alias (self, node->outputs->pdata[0], node->inputs->pdata[0]);
     }
 
   choose_order (self);
-  ortrain_planning_measure_classes (self);
+  ortrain_planning_measure_alias_sets (self);
 
   /* Of several contributions to a gradient the first to run begins it, the others are added to it. */
-  for (guint i = 0; i < landings->len; i++)
+  for (guint i = 0; i < accumulations->len; i++)
     {
-      const OrtrainLanding *landing = landings->pdata[i];
+      const OrtrainAccumulation *accumulation = accumulations->pdata[i];
       const OrtrainValue *first = NULL;
-      for (guint k = 0; k < landing->leaves->len; k++)
+      for (guint k = 0; k < accumulation->leaves->len; k++)
         {
-          const OrtrainValue *leaf = landing->leaves->pdata[k];
+          const OrtrainValue *leaf = accumulation->leaves->pdata[k];
           OrtrainPlannedNode *info = ortrain_planning_node (self, leaf->producer);
           info->accumulates |= (guint64) 1 << leaf->output_index;
           if (first == NULL || info->position < ortrain_planning_node (self, first->producer)->position)
@@ -185,8 +185,8 @@ plan_graph (OrtrainPlanning *self, GError **error)
         }
       OrtrainPlannedNode *info = ortrain_planning_node (self, first->producer);
       info->accumulates &= ~((guint64) 1 << first->output_index);
-      if (landing->gradient->is_output)
-        info->lands |= (guint64) 1 << first->output_index;
+      if (accumulation->gradient->is_output)
+        info->gradients |= (guint64) 1 << first->output_index;
     }
   for (guint t = 0; t < graph->nodes->len; t++)
     if (ortrain_planning_node (self, graph->nodes->pdata[t])->fate == ORTRAIN_FATE_RUNS)

@@ -2,7 +2,7 @@
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to land somewhere
+/* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to be added somewhere
  * its own kernel cannot write to. */
 
 static const OrtrainOpDef rows[] = {

@@ -103,7 +103,7 @@ struct _OrtrainKernelCall
   guint32 plan_step;   /* for faults */
   guint32 node_number; /* for random numbers: the same for a node and its recomputation */
   guint64 accumulates; /* bit k: output k is added to what is there; only where can_accumulate allows it */
-  guint64 lands;       /* bit k: it is if the step block says that gradients are */
+  guint64 gradients;   /* bit k: it is if the step block says that gradients are */
   const OrtrainKernelContext *context;
 };
 
@@ -123,7 +123,7 @@ struct _OrtrainKernel
 static inline guint64
 ortrain_kernel_get_accumulate (const OrtrainKernelCall *call)
 {
-  return call->accumulates | (call->lands != 0 && call->context->step->accumulate_gradients ? call->lands : 0);
+  return call->accumulates | (call->gradients != 0 && call->context->step->accumulate_gradients ? call->gradients : 0);
 }
 
 /* For kernels on the host. Several threads may come here at once; whoever is first reports, whole. */

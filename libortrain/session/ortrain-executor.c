@@ -85,11 +85,11 @@ typedef struct
   guint n_key;
   OrtrainMemoryPlan *plan;
   OrtrainProgram *program;
-  guint32 *input_rows;  /* beside the executor's inputs; G_MAXUINT32: not needed by any step */
-  guint32 *output_rows; /* beside its outputs */
-  gboolean *owns;       /* [n_outputs]: the output's tensor is where the steps write it */
-  guint64 stamp;        /* of the last use */
-  gboolean placed;      /* constants and persistent values have their addresses */
+  guint32 *input_buffers;  /* beside the executor's inputs; G_MAXUINT32: not needed by any step */
+  guint32 *output_buffers; /* beside its outputs */
+  gboolean *owns;          /* [n_outputs]: the output's tensor is where the steps write it */
+  guint64 stamp;           /* of the last use */
+  gboolean placed;         /* constants and persistent values have their addresses */
 } Entry;
 
 typedef struct
@@ -135,8 +135,8 @@ entry_free (gpointer data)
   g_clear_pointer (&entry->program, ortrain_program_free);
   g_clear_object (&entry->plan);
   g_free (entry->key);
-  g_free (entry->input_rows);
-  g_free (entry->output_rows);
+  g_free (entry->input_buffers);
+  g_free (entry->output_buffers);
   g_free (entry->owns);
   g_free (entry);
 }
@@ -353,30 +353,32 @@ resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
 }
 
 static void
-find_rows (OrtrainExecutor *self, Entry *entry)
+find_buffers (OrtrainExecutor *self, Entry *entry)
 {
   OrtrainGraph *graph = ortrain_memory_plan_peek_graph (entry->plan);
   guint n_values;
   const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, &n_values);
   g_autofree gboolean *owned = g_new0 (gboolean, n_values + 1);
-  entry->input_rows = g_new (guint32, self->n_inputs + 1);
-  entry->output_rows = g_new (guint32, self->n_outputs + 1);
+  entry->input_buffers = g_new (guint32, self->n_inputs + 1);
+  entry->output_buffers = g_new (guint32, self->n_outputs + 1);
   entry->owns = g_new0 (gboolean, self->n_outputs + 1);
   for (guint i = 0; i < self->n_inputs; i++)
     {
-      guint32 row = ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->inputs[i].name));
-      if (row != G_MAXUINT32 && values[row].region != ORTRAIN_REGION_INPUT)
-        row = G_MAXUINT32;
-      entry->input_rows[i] = row;
+      guint32 buffer =
+          ortrain_memory_plan_find_buffer (entry->plan, ortrain_graph_find_value (graph, self->inputs[i].name));
+      if (buffer != G_MAXUINT32 && values[buffer].region != ORTRAIN_REGION_INPUT)
+        buffer = G_MAXUINT32;
+      entry->input_buffers[i] = buffer;
     }
   for (guint k = 0; k < self->n_outputs; k++)
     {
-      guint32 row = ortrain_memory_plan_find_row (entry->plan, ortrain_graph_find_value (graph, self->outputs[k].name));
-      entry->output_rows[k] = row;
-      if (row == G_MAXUINT32 || values[row].region != ORTRAIN_REGION_OUTPUT)
+      guint32 buffer =
+          ortrain_memory_plan_find_buffer (entry->plan, ortrain_graph_find_value (graph, self->outputs[k].name));
+      entry->output_buffers[k] = buffer;
+      if (buffer == G_MAXUINT32 || values[buffer].region != ORTRAIN_REGION_OUTPUT)
         continue;
-      entry->owns[k] = !owned[values[row].root];
-      owned[values[row].root] = TRUE;
+      entry->owns[k] = !owned[values[buffer].root];
+      owned[values[buffer].root] = TRUE;
     }
 }
 
@@ -416,7 +418,7 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   Entry *entry = g_new0 (Entry, 1);
   entry->plan = plan;
   entry->program = ortrain_program_new (plan, self->config.execution);
-  find_rows (self, entry);
+  find_buffers (self, entry);
   entry->n_key = self->key->len;
   entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
@@ -469,8 +471,8 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
       g_set_object (&self->inputs[i].fed, tensor);
-      if (entry->input_rows[i] != G_MAXUINT32 && ortrain_tensor_get_n_bytes (tensor) > 0)
-        ortrain_program_set_address (entry->program, entry->input_rows[i], (gpointer) ortrain_tensor_peek (tensor));
+      if (entry->input_buffers[i] != G_MAXUINT32 && ortrain_tensor_get_n_bytes (tensor) > 0)
+        ortrain_program_set_address (entry->program, entry->input_buffers[i], (gpointer) ortrain_tensor_peek (tensor));
     }
   return TRUE;
 }
@@ -559,19 +561,19 @@ place_outputs (OrtrainExecutor *self, GError **error)
   for (guint k = 0; k < self->n_outputs; k++)
     {
       Output *output = &self->outputs[k];
-      guint32 row = entry->output_rows[k];
-      if (row == G_MAXUINT32 || !is_output_for_user (output))
+      guint32 buffer = entry->output_buffers[k];
+      if (buffer == G_MAXUINT32 || !is_output_for_user (output))
         continue;
-      if (output->bound != NULL && !output_fits (&values[row], output->name, output->bound, error))
+      if (output->bound != NULL && !output_fits (&values[buffer], output->name, output->bound, error))
         return FALSE;
       if (!entry->owns[k])
         continue;
       if (output->bound == NULL && output->fresh == NULL &&
-          (output->fresh = new_output_tensor (&values[row], error)) == NULL)
+          (output->fresh = new_output_tensor (&values[buffer], error)) == NULL)
         return FALSE;
       OrtrainTensor *tensor = output->bound != NULL ? output->bound : output->fresh;
-      if (values[row].bytes > 0)
-        ortrain_program_set_address (entry->program, values[row].root, ortrain_tensor_peek_writable (tensor));
+      if (values[buffer].bytes > 0)
+        ortrain_program_set_address (entry->program, values[buffer].root, ortrain_tensor_peek_writable (tensor));
     }
   return TRUE;
 }
@@ -626,11 +628,11 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
   for (guint k = 0; k < self->n_outputs; k++)
     {
       Output *output = &self->outputs[k];
-      guint32 row = entry->output_rows[k];
-      if (row == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
+      guint32 buffer = entry->output_buffers[k];
+      if (buffer == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
         continue;
       if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (output->bound),
-                                   ortrain_program_get_address (entry->program, row),
+                                   ortrain_program_get_address (entry->program, buffer),
                                    ortrain_tensor_get_n_bytes (output->bound), error))
         return FALSE;
       copied = TRUE;
@@ -652,8 +654,8 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
   for (guint k = 0; k < self->n_outputs; k++)
     {
       Output *output = &self->outputs[k];
-      guint32 row = entry->output_rows[k];
-      if (row == G_MAXUINT32 || !is_output_for_user (output))
+      guint32 buffer = entry->output_buffers[k];
+      if (buffer == G_MAXUINT32 || !is_output_for_user (output))
         continue;
       g_autoptr (OrtrainTensor) tensor = NULL;
       if (output->bound != NULL)
@@ -662,10 +664,10 @@ ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
         tensor = g_steal_pointer (&output->fresh);
       if (tensor == NULL)
         {
-          tensor = new_output_tensor (&values[row], error);
-          if (tensor == NULL ||
-              !ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (tensor),
-                                       ortrain_program_get_address (entry->program, row), values[row].bytes, error))
+          tensor = new_output_tensor (&values[buffer], error);
+          if (tensor == NULL || !ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (tensor),
+                                                         ortrain_program_get_address (entry->program, buffer),
+                                                         values[buffer].bytes, error))
             return NULL;
         }
       ortrain_tensor_dict_set (dict, output->name, tensor);
@@ -683,9 +685,9 @@ ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTe
       Output *output = &self->outputs[k];
       if (!g_str_equal (output->name, name) || !is_output_for_user (output))
         continue;
-      guint32 row = self->current != NULL ? self->current->output_rows[k] : G_MAXUINT32;
-      if (tensor != NULL && row != G_MAXUINT32 &&
-          !output_fits (&ortrain_memory_plan_peek_values (self->current->plan, NULL)[row], name, tensor, error))
+      guint32 buffer = self->current != NULL ? self->current->output_buffers[k] : G_MAXUINT32;
+      if (tensor != NULL && buffer != G_MAXUINT32 &&
+          !output_fits (&ortrain_memory_plan_peek_values (self->current->plan, NULL)[buffer], name, tensor, error))
         return FALSE;
       g_set_object (&output->bound, tensor);
       return TRUE;
@@ -706,12 +708,12 @@ ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_name, gpo
                               GError **error)
 {
   const Entry *entry = self->current;
-  guint32 row = G_MAXUINT32;
+  guint32 buffer = G_MAXUINT32;
   if (entry != NULL)
-    row = ortrain_memory_plan_find_row (
+    buffer = ortrain_memory_plan_find_buffer (
         entry->plan, ortrain_graph_find_value (ortrain_memory_plan_peek_graph (entry->plan), value_name));
-  gconstpointer address = row != G_MAXUINT32 ? ortrain_program_get_address (entry->program, row) : NULL;
-  if (address == NULL || ortrain_memory_plan_peek_values (entry->plan, NULL)[row].bytes != n_bytes)
+  gconstpointer address = buffer != G_MAXUINT32 ? ortrain_program_get_address (entry->program, buffer) : NULL;
+  if (address == NULL || ortrain_memory_plan_peek_values (entry->plan, NULL)[buffer].bytes != n_bytes)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The plan does not compute '%s'",
                    ortrain_text_show (value_name));

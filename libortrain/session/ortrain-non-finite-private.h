@@ -25,7 +25,7 @@ gboolean ortrain_non_finite_check (const OrtrainStored *stored, gconstpointer ad
  * are finite". The training program itself checks nothing, so that a step in which all is well costs nothing more.
  *
  * phase: FORWARD follows the loss, BACKWARD the gradients of parameters, which are computed again in place. item: the
- * row of the batch that brought it in, -1 if no input did. NULL: all values are finite this time, or the step could not
+ * buffer of the batch that brought it in, -1 if no input did. NULL: all values are finite this time, or the step could not
  * be run again. */
 char *ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *config, OrtrainTensorDict *feeds,
                                   OrtrainPhase phase, const OrtrainStepBlock *step, guint64 n_updates, gint64 *item);

@@ -114,38 +114,38 @@ typedef struct
   const OrtrainPlanValue *values;
   const OrtrainPlanStep *steps;
   const guint32 *operands;
-  OrtrainNonFinite *found; /* [n_values], by row */
-  gint32 *step_of;         /* [n_values]: the step that computed the row, -1: none */
+  OrtrainNonFinite *found; /* [n_values], by buffer */
+  gint32 *step_of;         /* [n_values]: the step that computed the buffer, -1: none */
   guint64 n_updates;
 } Trace;
 
 static void
-look_at (Trace *trace, guint32 row, gint32 step)
+look_at (Trace *trace, guint32 buffer, gint32 step)
 {
-  const OrtrainPlanValue *value = &trace->values[row];
-  trace->step_of[row] = step;
-  trace->found[row] = (OrtrainNonFinite){ -1, 0.0 };
+  const OrtrainPlanValue *value = &trace->values[buffer];
+  trace->step_of[buffer] = step;
+  trace->found[buffer] = (OrtrainNonFinite){ -1, 0.0 };
   if (value->value == NULL || value->bytes == 0 || !ortrain_dtype_is_floating (value->value->dtype))
     return;
-  gconstpointer data = ortrain_program_get_address (trace->program, row);
+  gconstpointer data = ortrain_program_get_address (trace->program, buffer);
   if (data != NULL)
-    trace->found[row] = find_on_device (trace->execution, value->value->dtype, data, value->bytes);
+    trace->found[buffer] = find_on_device (trace->execution, value->value->dtype, data, value->bytes);
 }
 
-/* The row of the value that was computed or fed, for a view of it. */
+/* The buffer of the value that was computed or fed, for a view of it. */
 static guint32
-find_source (const Trace *trace, guint32 row)
+find_source (const Trace *trace, guint32 buffer)
 {
-  const OrtrainValue *value = trace->values[row].value;
-  while (trace->step_of[row] < 0 && value != NULL && value->producer != NULL && value->producer->inputs->len > 0)
+  const OrtrainValue *value = trace->values[buffer].value;
+  while (trace->step_of[buffer] < 0 && value != NULL && value->producer != NULL && value->producer->inputs->len > 0)
     {
       value = value->producer->inputs->pdata[0];
-      guint32 next = value != NULL ? ortrain_memory_plan_find_row (trace->plan, value) : G_MAXUINT32;
+      guint32 next = value != NULL ? ortrain_memory_plan_find_buffer (trace->plan, value) : G_MAXUINT32;
       if (next == G_MAXUINT32)
         break;
-      row = next;
+      buffer = next;
     }
-  return row;
+  return buffer;
 }
 
 static gboolean
@@ -162,70 +162,70 @@ find_bad_input (const Trace *trace, gint32 step)
   guint32 worst = G_MAXUINT32;
   for (guint i = 0; i < s->n_inputs; i++)
     {
-      guint32 row = trace->operands[s->first_operand + i];
-      if (row == G_MAXUINT32)
+      guint32 buffer = trace->operands[s->first_operand + i];
+      if (buffer == G_MAXUINT32)
         continue;
-      row = find_source (trace, row);
+      buffer = find_source (trace, buffer);
       /* what the same step writes over an input of its own is not where it comes from */
-      if (trace->step_of[row] >= step)
+      if (trace->step_of[buffer] >= step)
         continue;
-      if (worst == G_MAXUINT32 ? trace->found[row].index >= 0 : is_worse (trace->found[row], trace->found[worst]))
-        worst = row;
+      if (worst == G_MAXUINT32 ? trace->found[buffer].index >= 0 : is_worse (trace->found[buffer], trace->found[worst]))
+        worst = buffer;
     }
   return worst;
 }
 
 static char *
-describe_origin (const Trace *trace, guint32 row)
+describe_origin (const Trace *trace, guint32 buffer)
 {
-  const OrtrainPlanValue *value = &trace->values[row];
+  const OrtrainPlanValue *value = &trace->values[buffer];
   gint64 dims[ORTRAIN_MAX_RANK] = { 0 };
   guint rank = value->value->rank > 0 ? (guint) value->value->rank : 0;
   ortrain_value_get_static_dims (value->value, dims);
-  if (trace->step_of[row] >= 0)
+  if (trace->step_of[buffer] >= 0)
     {
-      g_autofree char *node = ortrain_node_describe (trace->steps[trace->step_of[row]].node);
-      g_autofree char *index = describe_index (trace->found[row].index, dims, rank);
+      g_autofree char *node = ortrain_node_describe (trace->steps[trace->step_of[buffer]].node);
+      g_autofree char *index = describe_index (trace->found[buffer].index, dims, rank);
       return g_strdup_printf ("%s: output '%s' is %s%s; its inputs are finite", node, ortrain_text_show (value->name),
-                              kind_of (trace->found[row].value), index);
+                              kind_of (trace->found[buffer].value), index);
     }
   if (value->region == ORTRAIN_REGION_PARAMETER || value->region == ORTRAIN_REGION_BUFFER)
     return describe_stored (value->region == ORTRAIN_REGION_PARAMETER ? "the parameter" : "the buffer",
-                            trace->found[row], value->name, dims, rank, trace->n_updates);
+                            trace->found[buffer], value->name, dims, rank, trace->n_updates);
   const char *kind = value->region != ORTRAIN_REGION_INPUT       ? "constant"
                      : value->value->role == ORTRAIN_ROLE_TARGET ? "target"
                                                                  : "input";
-  g_autofree char *index = describe_index (trace->found[row].index, dims, rank);
+  g_autofree char *index = describe_index (trace->found[buffer].index, dims, rank);
   return g_strdup_printf ("the %s '%s' holds %s%s", kind, ortrain_text_show (value->name),
-                          kind_of (trace->found[row].value), index);
+                          kind_of (trace->found[buffer].value), index);
 }
 
 /* From a bad value upwards to where it begins. An infinity may be meant, as in a mask: where a NaN was made of one,
  * both ends are named. */
 static char *
-describe_chain (const Trace *trace, guint32 row, gint64 *item)
+describe_chain (const Trace *trace, guint32 buffer, gint64 *item)
 {
   guint32 first_nan = G_MAXUINT32;
-  row = find_source (trace, row);
+  buffer = find_source (trace, buffer);
   for (;;)
     {
-      if (isnan (trace->found[row].value))
-        first_nan = row;
-      guint32 above = trace->step_of[row] >= 0 ? find_bad_input (trace, trace->step_of[row]) : G_MAXUINT32;
+      if (isnan (trace->found[buffer].value))
+        first_nan = buffer;
+      guint32 above = trace->step_of[buffer] >= 0 ? find_bad_input (trace, trace->step_of[buffer]) : G_MAXUINT32;
       if (above == G_MAXUINT32)
         break;
-      row = above;
+      buffer = above;
     }
-  const OrtrainPlanValue *origin = &trace->values[row];
-  if (origin->region == ORTRAIN_REGION_INPUT && trace->step_of[row] < 0 && origin->value->rank > 0)
+  const OrtrainPlanValue *origin = &trace->values[buffer];
+  if (origin->region == ORTRAIN_REGION_INPUT && trace->step_of[buffer] < 0 && origin->value->rank > 0)
     {
       gint64 dims[ORTRAIN_MAX_RANK] = { 0 };
       gint64 n = (gint64) (origin->bytes / ortrain_dtype_get_size (origin->value->dtype));
       if (ortrain_value_get_static_dims (origin->value, dims) && dims[0] > 0)
-        *item = trace->found[row].index / (n / dims[0]);
+        *item = trace->found[buffer].index / (n / dims[0]);
     }
-  g_autofree char *text = describe_origin (trace, row);
-  if (first_nan == G_MAXUINT32 || first_nan == row || trace->step_of[first_nan] < 0)
+  g_autofree char *text = describe_origin (trace, buffer);
+  if (first_nan == G_MAXUINT32 || first_nan == buffer || trace->step_of[first_nan] < 0)
     return g_steal_pointer (&text);
   g_autofree char *node = ortrain_node_describe (trace->steps[trace->step_of[first_nan]].node);
   return g_strdup_printf ("%s; %s computes nan from it", text, node);
@@ -243,13 +243,13 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
   guint first_backward = ortrain_memory_plan_get_first_backward_step (trace->plan);
   const guint end =
       phase == ORTRAIN_PHASE_FORWARD ? first_backward : ortrain_memory_plan_get_first_update_step (trace->plan);
-  for (guint32 row = 0; row < n_values; row++)
+  for (guint32 buffer = 0; buffer < n_values; buffer++)
     {
-      step_of[row] = -1;
-      found[row] = (OrtrainNonFinite){ -1, 0.0 };
-      const OrtrainRegion region = trace->values[row].region;
+      step_of[buffer] = -1;
+      found[buffer] = (OrtrainNonFinite){ -1, 0.0 };
+      const OrtrainRegion region = trace->values[buffer].region;
       if (region != ORTRAIN_REGION_ARENA && region != ORTRAIN_REGION_GRADIENT && region != ORTRAIN_REGION_STATE)
-        look_at (trace, row, -1);
+        look_at (trace, buffer, -1);
     }
   for (guint s = 0; s < end; s++)
     {
@@ -260,20 +260,20 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
         return NULL;
       for (guint k = 0; k < step->n_outputs; k++)
         {
-          guint32 row = trace->operands[step->first_operand + step->n_inputs + k];
-          if (row == G_MAXUINT32)
+          guint32 buffer = trace->operands[step->first_operand + step->n_inputs + k];
+          if (buffer == G_MAXUINT32)
             continue;
-          look_at (trace, row, (gint32) s);
+          look_at (trace, buffer, (gint32) s);
           /* An infinity on the way to a gradient may vanish again; a NaN stays. */
-          if (s >= first_backward && found[row].index >= 0 &&
-              (isnan (found[row].value) || trace->values[row].value->role == ORTRAIN_ROLE_GRADIENT))
-            return describe_chain (trace, row, item);
+          if (s >= first_backward && found[buffer].index >= 0 &&
+              (isnan (found[buffer].value) || trace->values[buffer].value->role == ORTRAIN_ROLE_GRADIENT))
+            return describe_chain (trace, buffer, item);
         }
     }
-  for (guint32 row = 0; row < n_values && phase == ORTRAIN_PHASE_FORWARD; row++)
-    if (trace->values[row].value != NULL && trace->values[row].value->role == ORTRAIN_ROLE_LOSS)
+  for (guint32 buffer = 0; buffer < n_values && phase == ORTRAIN_PHASE_FORWARD; buffer++)
+    if (trace->values[buffer].value != NULL && trace->values[buffer].value->role == ORTRAIN_ROLE_LOSS)
       {
-        guint32 source = find_source (trace, row); /* the loss may be a view of what was computed */
+        guint32 source = find_source (trace, buffer); /* the loss may be a view of what was computed */
         return found[source].index >= 0 ? describe_chain (trace, source, item) : NULL;
       }
   return NULL;

@@ -20,11 +20,11 @@ gboolean ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpoi
 /* Puts all values of the arena where it is now. */
 void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena);
 /* Of a root outside of the arena, and all that share its memory. */
-void ortrain_program_set_address (OrtrainProgram *self, guint32 row, gpointer address);
-gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 row);
+void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
+gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);
 
 /* Runs steps [first, end) and waits for them. When it fails or is cancelled, nobody may use what they computed. item:
- * the row of the batch that a fault came with, -1: not known; may be NULL. */
+ * the buffer of the batch that a fault came with, -1: not known; may be NULL. */
 gboolean ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, gint64 *item,
                               GError **error);
 

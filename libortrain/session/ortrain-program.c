@@ -96,7 +96,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         .plan_step = s,
         .node_number = step->node->number,
         .accumulates = step->accumulates,
-        .lands = step->lands,
+        .gradients = step->gradients,
         .context = ortrain_execution_peek_context (execution),
       };
     }
@@ -125,19 +125,19 @@ ortrain_program_free (OrtrainProgram *self)
 }
 
 void
-ortrain_program_set_address (OrtrainProgram *self, guint32 row, gpointer address)
+ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address)
 {
-  if (self->places[row] == address)
+  if (self->places[buffer] == address)
     return;
-  self->places[row] = address;
-  for (guint32 k = self->first_slot[row]; k < self->first_slot[row + 1]; k++)
+  self->places[buffer] = address;
+  for (guint32 k = self->first_slot[buffer]; k < self->first_slot[buffer + 1]; k++)
     self->addresses[self->slots[k]] = address;
 }
 
 gpointer
-ortrain_program_get_address (const OrtrainProgram *self, guint32 row)
+ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer)
 {
-  return self->places[self->values[row].root];
+  return self->places[self->values[buffer].root];
 }
 
 void

@@ -136,11 +136,11 @@ ortrain_training_session_set_state (OrtrainTrainingSession *self, OrtrainTensorD
   return ortrain_training_session_set_parameters (self, state, error);
 }
 
-/* [rows, columns] → [columns, rows] */
+/* [buffers, columns] → [columns, buffers] */
 static OrtrainTensor *
 transpose (const OrtrainStored *stored, GError **error)
 {
-  const gint64 rows = stored->dims[0], columns = stored->dims[1], dims[] = { columns, rows };
+  const gint64 buffers = stored->dims[0], columns = stored->dims[1], dims[] = { columns, buffers };
   const gsize size = ortrain_dtype_get_size (stored->dtype);
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, dims, 2, error);
   if (tensor == NULL)
@@ -156,9 +156,9 @@ transpose (const OrtrainStored *stored, GError **error)
       g_object_unref (tensor);
       return NULL;
     }
-  for (gint64 i = 0; i < rows; i++)
+  for (gint64 i = 0; i < buffers; i++)
     for (gint64 j = 0; j < columns; j++)
-      memcpy (to + (gsize) (j * rows + i) * size, from + (gsize) (i * columns + j) * size, size);
+      memcpy (to + (gsize) (j * buffers + i) * size, from + (gsize) (i * columns + j) * size, size);
   return tensor;
 }
 

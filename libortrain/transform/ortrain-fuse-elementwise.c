@@ -42,7 +42,7 @@ is_sum (const OrtrainNode *node)
   return ortrain_node_has_flag (node, ORTRAIN_OP_SUM);
 }
 
-/* Gradients land in their persistent places: what makes them, and sums on the way to them, are the planner's. */
+/* Gradients are accumulated in place: what computes them, and sums on the way to them, are the planner's. */
 static gboolean
 leads_to_gradient (const OrtrainNode *node)
 {

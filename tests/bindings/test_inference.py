@@ -104,7 +104,7 @@ class Inference(unittest.TestCase):
         np.testing.assert_allclose(out, self.expected, rtol=1e-5, atol=1e-6)
         self.assertEqual(binding.get_inputs()["x"].get_address(), self.x.ctypes.data)
         for bad in (np.zeros((3, 8), np.float32).T, np.broadcast_to(np.float32(0), (8, 3))):
-            with self.assertRaises(ValueError):         # the results would land in a copy
+            with self.assertRaises(ValueError):         # the results would be written to a copy
                 binding.bind_output("logits", bad)
         binding.bind_output("logits")                   # the library's memory
         session.run_with_binding(binding)

@@ -85,7 +85,7 @@ count_steps (OrtrainMemoryPlan *plan, const char *op_type)
 static guint32
 row_of (OrtrainMemoryPlan *plan, const char *name)
 {
-  return ortrain_memory_plan_find_row (plan, ortrain_graph_find_value (ortrain_memory_plan_peek_graph (plan), name));
+  return ortrain_memory_plan_find_buffer (plan, ortrain_graph_find_value (ortrain_memory_plan_peek_graph (plan), name));
 }
 
 static guint32
@@ -122,7 +122,7 @@ test_views_and_in_place (Fixture *fixture, gconstpointer data)
   g_hash_table_unref (memory.places);
 }
 
-/* A normalisation's kernel makes three gradients at once: scale and bias land like any other, also when both are used
+/* A normalisation's kernel makes three gradients at once: scale and bias accumulate in place like any other, also when both are used
  * twice. */
 static void
 test_norm (Fixture *fixture, gconstpointer data)
@@ -140,13 +140,13 @@ test_norm (Fixture *fixture, gconstpointer data)
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
   g_autoptr (OrtrainExecutor) executor = check_training (fixture, &memory, feeds);
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
-  guint accumulating = 0, landing = 0;
+  guint accumulating = 0, accumulation = 0;
   for (guint s = 0; s < plan->n_steps; s++)
     {
       accumulating += (guint) __builtin_popcountll (plan->steps[s].accumulates);
-      landing += (guint) __builtin_popcountll (plan->steps[s].lands);
+      accumulation += (guint) __builtin_popcountll (plan->steps[s].gradients);
     }
-  g_assert_cmpuint (landing, ==, 3);
+  g_assert_cmpuint (accumulation, ==, 3);
   g_assert_cmpuint (accumulating, ==, 2);
   g_assert_cmpuint (count_steps (plan, "Accumulate"), ==, 0);
   g_hash_table_unref (memory.places);
@@ -170,13 +170,13 @@ test_accumulation (Fixture *fixture, gconstpointer data)
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (fixture);
   g_autoptr (OrtrainExecutor) executor = check_training (fixture, &memory, feeds);
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (executor);
-  guint accumulating = 0, landing = 0;
+  guint accumulating = 0, accumulation = 0;
   for (guint s = 0; s < plan->n_steps; s++)
     {
       accumulating += (guint) __builtin_popcountll (plan->steps[s].accumulates);
-      landing += (guint) __builtin_popcountll (plan->steps[s].lands);
+      accumulation += (guint) __builtin_popcountll (plan->steps[s].gradients);
     }
-  g_assert_cmpuint (landing, ==, 2);
+  g_assert_cmpuint (accumulation, ==, 2);
   g_assert_cmpuint (accumulating, ==, 3);              /* two further uses of w, and where both branches meet at t */
   g_assert_cmpuint (count_steps (plan, "Add"), ==, 1); /* of the square's two sides, which no product makes */
   g_assert_cmpuint (count_steps (plan, "Accumulate"), ==, 0);
@@ -487,7 +487,7 @@ test_verifier (Fixture *fixture, gconstpointer data)
     {
       OrtrainPlanStep *step = &plan->steps[s];
       MUTATE (step->accumulates, !step->accumulates, "adding or not", s);
-      MUTATE (step->lands, !step->lands, "landing or not", s);
+      MUTATE (step->gradients, !step->gradients, "accumulation or not", s);
       MUTATE (step->node, plan->steps[(s + 1) % plan->n_steps].node, "another node", s);
       MUTATE (step->phase, step->phase == ORTRAIN_PHASE_FORWARD ? ORTRAIN_PHASE_BACKWARD : ORTRAIN_PHASE_FORWARD,
               "another phase", s);

@@ -10,12 +10,12 @@ typedef struct
   OrtrainValue *gradient;
   GPtrArray *leaves; /* values that add up to it, each of another node */
   GPtrArray *values; /* that share its place */
-} OrtrainLanding;
+} OrtrainAccumulation;
 
-void ortrain_landing_free (gpointer landing);
+void ortrain_accumulation_free (gpointer accumulation);
 
-/* Adds an OrtrainLanding to `landings`. May insert nodes that copy. */
-gboolean ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *landings,
-                                         GError **error);
+/* Adds an OrtrainAccumulation to `accumulations`. May insert nodes that copy. */
+gboolean ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *accumulations,
+                                               GError **error);
 /* Adds to `direct` the value that is to lie where the old contents do: the update, or a copy of it that is inserted. */
-gboolean ortrain_planning_land_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error);
+gboolean ortrain_planning_write_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-landing-private.h"
+#include "memory/ortrain-accumulation-private.h"
 
 #include "ops/ortrain-op-private.h"
 
@@ -158,12 +158,12 @@ gather (Gathering *self, OrtrainValue *gradient, gboolean *taken, GError **error
 }
 
 void
-ortrain_landing_free (gpointer data)
+ortrain_accumulation_free (gpointer data)
 {
-  OrtrainLanding *landing = data;
-  g_ptr_array_unref (landing->leaves);
-  g_ptr_array_unref (landing->values);
-  g_free (landing);
+  OrtrainAccumulation *accumulation = data;
+  g_ptr_array_unref (accumulation->leaves);
+  g_ptr_array_unref (accumulation->values);
+  g_free (accumulation);
 }
 
 /* The new value takes over name, role, the readers that wait for it, and the place among the outputs. */
@@ -188,15 +188,16 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
 }
 
 gboolean
-ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *landings, GError **error)
+ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *accumulations,
+                                      GError **error)
 {
-  OrtrainLanding *landing = g_new0 (OrtrainLanding, 1);
-  landing->leaves = g_ptr_array_new ();
-  landing->values = g_ptr_array_new ();
-  g_ptr_array_add (landings, landing);
+  OrtrainAccumulation *accumulation = g_new0 (OrtrainAccumulation, 1);
+  accumulation->leaves = g_ptr_array_new ();
+  accumulation->values = g_ptr_array_new ();
+  g_ptr_array_add (accumulations, accumulation);
   g_autoptr (GPtrArray) merged = g_ptr_array_new ();
   g_autoptr (GHashTable) makers = g_hash_table_new (NULL, NULL);
-  Gathering gathering = { self, landing->leaves, merged, landing->values, makers };
+  Gathering gathering = { self, accumulation->leaves, merged, accumulation->values, makers };
   gboolean taken;
   if (!gather (&gathering, gradient, &taken, error))
     return FALSE;
@@ -207,20 +208,20 @@ ortrain_planning_land_gradient (OrtrainPlanning *self, OrtrainValue *gradient, G
       if (copy == NULL)
         return FALSE;
       take_over (self->graph, gradient, copy);
-      g_ptr_array_add (landing->leaves, copy);
-      g_ptr_array_add (landing->values, copy);
+      g_ptr_array_add (accumulation->leaves, copy);
+      g_ptr_array_add (accumulation->values, copy);
       gradient = copy;
     }
   for (guint i = 0; i < merged->len; i++)
     ortrain_planning_node (self, merged->pdata[i])->fate = ORTRAIN_FATE_MERGED;
-  landing->gradient = gradient;
+  accumulation->gradient = gradient;
   return TRUE;
 }
 
 /* The next contents of a parameter, a state or a buffer go straight to its place if their kernel runs after all other
  * readers of the old ones, and may write over what it reads; else a copy does it, after the last of them. */
 gboolean
-ortrain_planning_land_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error)
+ortrain_planning_write_update (OrtrainPlanning *self, OrtrainValue *update, GPtrArray *direct, GError **error)
 {
   OrtrainValue *place = update->partner;
   OrtrainNode *maker = update->producer;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-memory-class-private.h"
+#include "memory/ortrain-alias-set-private.h"
 
 void
-ortrain_planning_make_classes (OrtrainPlanning *self)
+ortrain_planning_make_alias_sets (OrtrainPlanning *self)
 {
   OrtrainGraph *graph = self->graph;
   self->n = graph->values->len;
@@ -16,7 +16,7 @@ ortrain_planning_make_classes (OrtrainPlanning *self)
       const OrtrainValue *value = graph->values->pdata[i];
       gint64 dims[ORTRAIN_MAX_RANK], n_elements;
       self->root[i] = self->tail[i] = i;
-      self->next[i] = ORTRAIN_NO_ROW;
+      self->next[i] = ORTRAIN_NO_BUFFER;
       if (value->rank <= ORTRAIN_MAX_RANK)
         ortrain_planning_measure_value (value, dims, &n_elements, &self->bytes[i]);
       if (value->kind == ORTRAIN_VALUE_INPUT && value->tensor == NULL)
@@ -35,7 +35,7 @@ ortrain_planning_make_classes (OrtrainPlanning *self)
 }
 
 static void
-add_reader (OrtrainClassUse *use, const OrtrainNode *node, gint32 position)
+add_reader (OrtrainAliasSetUse *use, const OrtrainNode *node, gint32 position)
 {
   if (position < 0 || (node != NULL && node == use->last_reader))
     return;
@@ -51,7 +51,7 @@ add_reader (OrtrainClassUse *use, const OrtrainNode *node, gint32 position)
 
 /* The last reader does not read any more; of those before, one is known. */
 static void
-forget_reader (OrtrainClassUse *use, const OrtrainNode *node)
+forget_reader (OrtrainAliasSetUse *use, const OrtrainNode *node)
 {
   if (use->last_reader != node)
     return;
@@ -60,19 +60,19 @@ forget_reader (OrtrainClassUse *use, const OrtrainNode *node)
 }
 
 void
-ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to)
+ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to)
 {
   guint32 from = self->root[value->id], root = self->root[to->id];
   if (from == root)
     return;
-  for (guint32 i = from; i != ORTRAIN_NO_ROW; i = self->next[i])
+  for (guint32 i = from; i != ORTRAIN_NO_BUFFER; i = self->next[i])
     self->root[i] = root;
   self->next[self->tail[root]] = from;
   self->tail[root] = self->tail[from];
   if (self->use == NULL)
     return;
-  OrtrainClassUse *use = &self->use[root];
-  const OrtrainClassUse *more = &self->use[from];
+  OrtrainAliasSetUse *use = &self->use[root];
+  const OrtrainAliasSetUse *more = &self->use[from];
   use->kept = use->kept || more->kept;
   use->last_write = MAX (use->last_write, more->last_write);
   add_reader (use, more->last_reader, more->last_read);
@@ -80,15 +80,15 @@ ortrain_planning_join (OrtrainPlanning *self, const OrtrainValue *value, const O
 }
 
 void
-ortrain_planning_measure_classes (OrtrainPlanning *self)
+ortrain_planning_measure_alias_sets (OrtrainPlanning *self)
 {
-  self->use = g_new (OrtrainClassUse, self->n + 1);
+  self->use = g_new (OrtrainAliasSetUse, self->n + 1);
   for (guint32 i = 0; i < self->n; i++)
-    self->use[i] = (OrtrainClassUse){ -1, -1, -1, NULL, FALSE };
+    self->use[i] = (OrtrainAliasSetUse){ -1, -1, -1, NULL, FALSE };
   for (guint32 i = 0; i < self->n; i++)
     {
       const OrtrainValue *value = self->graph->values->pdata[i];
-      OrtrainClassUse *use = &self->use[self->root[i]];
+      OrtrainAliasSetUse *use = &self->use[self->root[i]];
       use->kept = use->kept || value->is_output;
       if (value->producer != NULL && ortrain_planning_node (self, value->producer)->fate == ORTRAIN_FATE_RUNS)
         use->last_write = MAX (use->last_write, ortrain_planning_node (self, value->producer)->position);
@@ -102,7 +102,7 @@ ortrain_planning_measure_classes (OrtrainPlanning *self)
 }
 
 static gboolean
-reads_class (OrtrainPlanning *self, const OrtrainNode *node, guint32 root)
+reads_alias_set (OrtrainPlanning *self, const OrtrainNode *node, guint32 root)
 {
   for (guint i = 0; i < node->inputs->len; i++)
     if (node->inputs->pdata[i] != NULL && self->root[((OrtrainValue *) node->inputs->pdata[i])->id] == root)
@@ -121,11 +121,11 @@ accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *ter
   OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
   guint32 root = self->root[base->id];
   if (info->fate != ORTRAIN_FATE_RUNS || !(info->can_accumulate >> term->output_index & 1) ||
-      ((info->accumulates | info->lands) >> term->output_index & 1) || self->root[term->id] != term->id ||
+      ((info->accumulates | info->gradients) >> term->output_index & 1) || self->root[term->id] != term->id ||
       self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[term->id] ||
-      reads_class (self, maker, root))
+      reads_alias_set (self, maker, root))
     return FALSE;
-  OrtrainClassUse use = self->use[root];
+  OrtrainAliasSetUse use = self->use[root];
   forget_reader (&use, addition);
   return !use.kept && use.last_write >= 0 && use.last_write < info->position && use.last_read < info->position;
 }
@@ -150,8 +150,8 @@ ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
       forget_reader (&self->use[self->root[base->id]], node);
       forget_reader (&self->use[self->root[term->id]], node);
       self->use[sum].last_write = -1;
-      ortrain_planning_join (self, term, base);
-      ortrain_planning_join (self, node->outputs->pdata[0], base);
+      ortrain_planning_alias (self, term, base);
+      ortrain_planning_alias (self, node->outputs->pdata[0], base);
       return;
     }
 }
@@ -189,10 +189,10 @@ ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
             }
           if (!fits)
             continue;
-          const OrtrainClassUse *use = &self->use[root];
+          const OrtrainAliasSetUse *use = &self->use[root];
           if (use->kept || use->last_read != info->position || use->last_write >= info->position)
             continue;
-          ortrain_planning_join (self, output, input);
+          ortrain_planning_alias (self, output, input);
           break;
         }
     }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "memory/ortrain-planned-node-private.h"
+
+/* Values that share memory are an alias set: views, what is added onto another value, what is computed in place. */
+
+/* Every value alone in a set, in the region that it belongs to. */
+void ortrain_planning_make_alias_sets (OrtrainPlanning *self);
+/* The set of `value` becomes part of the set of `to`. */
+void ortrain_planning_alias (OrtrainPlanning *self, const OrtrainValue *value, const OrtrainValue *to);
+/* Positions are known from here on. */
+void ortrain_planning_measure_alias_sets (OrtrainPlanning *self);
+
+/* For nodes in the chosen order: an addition whose one term can be added onto the other; results in the place of
+ * operands that are not needed any more. */
+void ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node);
+void ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node);
