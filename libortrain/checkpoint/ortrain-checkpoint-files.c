@@ -28,7 +28,7 @@
  *
  * A save writes a data folder with a new name, the new manifest within it, brings it to the disk, and then moves the
  * manifest over the old one. That rename is the one step in which the old checkpoint becomes the new one. Data folders
- * that no manifest names are what a killed save has left, or what this one has made superfluous: the next save removes
+ * that no manifest names are what a killed save has left, or what this one has replaced: the next save removes
  * those of their files that a save has written. A lock on the folder keeps two saves apart; it goes away with the
  * process that holds it.
  *
@@ -37,7 +37,7 @@
 void (*ortrain_checkpoint_save_hook) (const char *where);
 
 static void
-reached (const char *where)
+fault_point (const char *where)
 {
   if (ortrain_checkpoint_save_hook != NULL)
     ortrain_checkpoint_save_hook (where);
@@ -75,7 +75,7 @@ add_file (JsonBuilder *builder, const char *name, OrtrainFileWriter *writer)
   json_builder_set_member_name (builder, "file");
   json_builder_add_string_value (builder, name);
   json_builder_set_member_name (builder, "bytes");
-  json_builder_add_int_value (builder, (gint64) ortrain_file_writer_tell (writer));
+  json_builder_add_int_value (builder, (gint64) ortrain_file_writer_get_position (writer));
   json_builder_set_member_name (builder, "crc32");
   json_builder_add_string_value (builder, crc);
   json_builder_end_object (builder);
@@ -179,7 +179,7 @@ save_section (const OrtrainCheckpointContents *self, guint index, const char *fo
           !ortrain_file_writer_commit (writer, error))
         return FALSE;
       add_file (builder, name, writer);
-      reached (name);
+      fault_point (name);
     }
   while (end < ortrain_tensor_dict_get_size (tensors));
   json_builder_end_array (builder);
@@ -210,7 +210,7 @@ save_data (const OrtrainCheckpointContents *self, const char *folder, JsonBuilde
           !ortrain_file_writer_commit (writer, error))
         return FALSE;
       add_file (builder, self->file_names->pdata[i], writer);
-      reached (self->file_names->pdata[i]);
+      fault_point (self->file_names->pdata[i]);
     }
   json_builder_end_array (builder);
   return TRUE;
@@ -224,7 +224,7 @@ write_manifest (const char *folder, JsonBuilder *builder, GError **error)
   if (writer == NULL || !ortrain_file_writer_write (writer, text, strlen (text), error) ||
       !ortrain_file_writer_commit (writer, error))
     return FALSE;
-  reached ("manifest written");
+  fault_point ("manifest written");
   return sync_folder (folder, error);
 }
 
@@ -267,8 +267,8 @@ save_locked (const OrtrainCheckpointContents *self, const char *path, int root, 
   if (names == NULL)
     return FALSE;
   if (mkdirat (root, name, 0777) != 0)
-    return fail_errno (error, folder, "making it", errno);
-  reached ("data folder made");
+    return fail_errno (error, folder, "creating it", errno);
+  fault_point ("data folder made");
 
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   json_builder_begin_object (builder);
@@ -287,15 +287,15 @@ save_locked (const OrtrainCheckpointContents *self, const char *path, int root, 
   json_builder_end_object (builder);
 
   gboolean written = ortrain_checkpoint_write_list (folder, names, error);
-  reached ("list written");
+  fault_point ("list written");
   written = written && save_data (self, folder, builder, cancellable, error) &&
             write_manifest (folder, builder, error) && !g_cancellable_set_error_if_cancelled (cancellable, error);
   g_autofree char *old_name = NULL;
   g_autoptr (GPtrArray) old_names = written ? ortrain_manifest_read_names (path, root, &old_name) : NULL;
   if (written)
     {
-      g_autofree char *from = g_build_filename (name, ORTRAIN_CHECKPOINT_NEW_MANIFEST, NULL);
-      written = renameat (root, from, root, ORTRAIN_MANIFEST_NAME) == 0 ||
+      g_autofree char *source = g_build_filename (name, ORTRAIN_CHECKPOINT_NEW_MANIFEST, NULL);
+      written = renameat (root, source, root, ORTRAIN_MANIFEST_NAME) == 0 ||
                 fail_errno (error, path, "replacing the manifest", errno);
     }
   if (!written)
@@ -303,12 +303,12 @@ save_locked (const OrtrainCheckpointContents *self, const char *path, int root, 
       ortrain_checkpoint_remove_data (root, name, names);
       return FALSE;
     }
-  reached ("manifest replaced");
+  fault_point ("manifest replaced");
   gboolean synced = sync_folder (path, error);
   /* Until the rename is known to be on the disk, a power cut may bring the old manifest back: its data stay. */
   if (synced)
     ortrain_checkpoint_sweep (root, name, old_name, old_names);
-  reached ("swept");
+  fault_point ("swept");
   return synced;
 }
 
@@ -318,10 +318,10 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
 {
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  gboolean made = mkdir (path, 0777) == 0;
-  if (!made && errno != EEXIST)
-    return fail_errno (error, path, "making the folder", errno);
-  if (made)
+  gboolean created = mkdir (path, 0777) == 0;
+  if (!created && errno != EEXIST)
+    return fail_errno (error, path, "creating the folder", errno);
+  if (created)
     {
       g_autofree char *parent = g_path_get_dirname (path);
       if (!sync_folder (parent, error))
@@ -330,12 +330,12 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
           return FALSE;
         }
     }
-  reached ("folder made");
+  fault_point ("folder made");
   int root = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (root < 0)
     {
       fail_errno (error, path, "opening the folder", errno);
-      if (made)
+      if (created)
         rmdir (path);
       return FALSE;
     }
@@ -345,7 +345,7 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
   else
     g_set_error (error, G_IO_ERROR, G_IO_ERROR_BUSY, "%s: another save is going on", path);
   close (root);
-  if (!saved && made)
+  if (!saved && created)
     rmdir (path); /* fails if anything is in it */
   return saved;
 }

@@ -22,7 +22,7 @@
 void (*ortrain_checkpoint_load_hook) (const char *where);
 
 static void
-reached (const char *where)
+fault_point (const char *where)
 {
   if (ortrain_checkpoint_load_hook != NULL)
     ortrain_checkpoint_load_hook (where);
@@ -173,7 +173,7 @@ read_data (OrtrainCheckpointContents *self, const OrtrainFolder *data, JsonObjec
     }
   if (!add_files (other_files, data, files, error))
     return FALSE;
-  reached ("files opened");
+  fault_point ("files opened");
 
   guint begin = 0, s = 0;
   json_object_iter_init_ordered (&iter, sections);
@@ -210,7 +210,7 @@ read_manifest (OrtrainCheckpointContents *self, JsonObject *manifest, const Ortr
     return ortrain_manifest_fail (error, "is incomplete");
   if (!read_metadata (self, json_node_get_object (metadata), error))
     return FALSE;
-  reached ("manifest read");
+  fault_point ("manifest read");
   const char *name = json_node_get_string (data_node);
   OrtrainFolder data = { openat (root->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), NULL };
   if (data.fd < 0)

@@ -126,7 +126,7 @@ ortrain_checkpoint_init (OrtrainCheckpoint *self)
 /**
  * ortrain_checkpoint_new:
  *
- * Makes an empty checkpoint.
+ * Creates an empty checkpoint.
  *
  * Returns: (transfer full): the checkpoint
  */
@@ -151,8 +151,8 @@ load (const char *path, GCancellable *cancellable, GError **error)
  * @error: return location for an error
  *
  * Reads a checkpoint. Tensors are mapped, not copied; they stay valid when the checkpoint is saved over. If it is saved
- * over while it is read, the new one is read; with saves that follow one another too fast for that, it is an error after
- * half a minute.
+ * over while it is read, the new one is read; with saves that follow one another too fast for that, it is an error
+ * after half a minute.
  *
  * Returns: (transfer full): the checkpoint, or %NULL with a [error@CheckpointError] or a [error@Gio.IOErrorEnum]
  */
@@ -231,7 +231,7 @@ ortrain_checkpoint_exists (const char *path)
 /**
  * ortrain_checkpoint_save:
  * @self: a checkpoint
- * @path: (type filename): the folder to save it in; it is made if it is not there
+ * @path: (type filename): the folder to save it in; it is created if it does not exist
  * @cancellable: (nullable): to cancel it with
  * @error: return location for an error
  *
@@ -278,17 +278,18 @@ save_thread (GTask *task, gpointer source, gpointer data, GCancellable *cancella
 static gpointer
 copy_tensors (gconstpointer source, gpointer user_data)
 {
-  OrtrainTensorDict *from = (gpointer) source, *to = ortrain_tensor_dict_new ();
-  for (guint i = 0; i < ortrain_tensor_dict_get_size (from); i++)
-    ortrain_tensor_dict_set (to, ortrain_tensor_dict_get_name (from, i), ortrain_tensor_dict_get_tensor (from, i));
-  return to;
+  OrtrainTensorDict *original = (gpointer) source, *copy = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (original); i++)
+    ortrain_tensor_dict_set (copy, ortrain_tensor_dict_get_name (original, i),
+                             ortrain_tensor_dict_get_tensor (original, i));
+  return copy;
 }
 
 static void
-append_strings (GPtrArray *to, GPtrArray *from)
+append_strings (GPtrArray *destination, GPtrArray *source)
 {
-  for (guint i = 0; i < from->len; i++)
-    g_ptr_array_add (to, g_strdup (from->pdata[i]));
+  for (guint i = 0; i < source->len; i++)
+    g_ptr_array_add (destination, g_strdup (source->pdata[i]));
 }
 
 /**
@@ -309,19 +310,19 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
   g_return_if_fail (ORTRAIN_IS_CHECKPOINT (self));
   g_return_if_fail (path != NULL);
   SaveJob *job = g_new0 (SaveJob, 1);
-  OrtrainCheckpointContents *to = &job->contents, *from = &self->contents;
-  ortrain_checkpoint_contents_init (to);
+  OrtrainCheckpointContents *copy = &job->contents, *original = &self->contents;
+  ortrain_checkpoint_contents_init (copy);
   job->path = g_strdup (path);
-  append_strings (to->section_names, from->section_names);
-  append_strings (to->file_names, from->file_names);
-  append_strings (to->keys, from->keys);
-  for (guint i = 0; i < from->sections->len; i++)
-    g_ptr_array_add (to->sections, copy_tensors (from->sections->pdata[i], NULL));
-  for (guint i = 0; i < from->files->len; i++)
-    g_ptr_array_add (to->files, g_bytes_ref (from->files->pdata[i]));
-  for (guint i = 0; i < from->values->len; i++)
-    g_ptr_array_add (to->values, g_variant_ref (from->values->pdata[i]));
-  to->max_shard_bytes = from->max_shard_bytes;
+  append_strings (copy->section_names, original->section_names);
+  append_strings (copy->file_names, original->file_names);
+  append_strings (copy->keys, original->keys);
+  for (guint i = 0; i < original->sections->len; i++)
+    g_ptr_array_add (copy->sections, copy_tensors (original->sections->pdata[i], NULL));
+  for (guint i = 0; i < original->files->len; i++)
+    g_ptr_array_add (copy->files, g_bytes_ref (original->files->pdata[i]));
+  for (guint i = 0; i < original->values->len; i++)
+    g_ptr_array_add (copy->values, g_variant_ref (original->values->pdata[i]));
+  copy->max_shard_bytes = original->max_shard_bytes;
 
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_checkpoint_save_async);

@@ -68,7 +68,7 @@ typedef enum
  * @ORTRAIN_GRAPH_ERROR_DTYPE: an operand has the wrong element type
  * @ORTRAIN_GRAPH_ERROR_SHAPE: the shapes of the operands do not fit
  * @ORTRAIN_GRAPH_ERROR_NAME: a name is missing, unknown or taken
- * @ORTRAIN_GRAPH_ERROR_CYCLE: the change would make a cycle
+ * @ORTRAIN_GRAPH_ERROR_CYCLE: the change would create a cycle
  * @ORTRAIN_GRAPH_ERROR_NO_GRADIENT: an operator on the way has no gradient
  * @ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT: a shape depends on computed data
  * @ORTRAIN_GRAPH_ERROR_DECLARATION: a shape that the file declares, and that nothing else tells, is wrong
@@ -106,7 +106,7 @@ typedef enum
 
 /**
  * OrtrainDeviceError:
- * @ORTRAIN_DEVICE_ERROR_UNAVAILABLE: the device or its provider is not there
+ * @ORTRAIN_DEVICE_ERROR_UNAVAILABLE: the device or its provider is not available
  * @ORTRAIN_DEVICE_ERROR_NO_MEMORY: the device has not enough memory
  * @ORTRAIN_DEVICE_ERROR_FAILED: the device failed
  *
@@ -121,7 +121,7 @@ typedef enum
 
 /**
  * OrtrainSessionError:
- * @ORTRAIN_SESSION_ERROR_NOT_INITIALIZED: the object was not made by its constructor
+ * @ORTRAIN_SESSION_ERROR_NOT_INITIALIZED: the object was not created by its constructor
  * @ORTRAIN_SESSION_ERROR_FEED: an input is missing, unknown, or of the wrong type or shape
  * @ORTRAIN_SESSION_ERROR_INDEX: an index or a label is out of range
  * @ORTRAIN_SESSION_ERROR_STATE: the call is not possible now

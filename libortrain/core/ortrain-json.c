@@ -72,7 +72,7 @@ check (const char *text, gsize size, guint max_depth, GError **error)
   return TRUE;
 }
 
-/* json-glib keeps the last of two members of one name, and does not tell. */
+/* json-glib silently keeps the last of two members of one name. */
 static void
 begin_object (JsonParser *parser, gpointer user_data)
 {

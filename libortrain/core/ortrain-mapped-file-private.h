@@ -8,9 +8,9 @@
  *
  * - Reading never ends the process. A handler of SIGBUS, installed with the first mapping, puts zeros in the place of a
  *   mapping that lost its file and marks it; every other SIGBUS goes to the handler that was there before.
- * - What was read is used only after a check that the file is still the one that was mapped: same size, same time of the
- *   last write, nothing lost. A result, an export or a batch that was made from the mapping is checked after the last
- *   read and before it is given to anybody. A check costs one fstat().
+ * - What was read is used only after a check that the file is still the one that was mapped: same size, same time of
+ *   the last write, nothing lost. A result, an export or a batch that was read from the mapping is checked after the
+ *   last read and before it is given to anybody. A check costs one fstat().
  *
  * The file is the inode: replacing it by a rename, as writers do that know of readers, changes nothing. */
 typedef struct _OrtrainMappedFile OrtrainMappedFile;

@@ -23,18 +23,18 @@ is_harmless (gunichar c)
 
 /* One character, or one byte that is part of none; returns what follows. */
 static const char *
-append (GString *to, const char *text, const char *end)
+append (GString *out, const char *text, const char *end)
 {
   const gunichar c = g_utf8_get_char_validated (text, end - text);
   if (c == (gunichar) -1 || c == (gunichar) -2)
     {
-      g_string_append_printf (to, "\\x%02x", (guint8) *text);
+      g_string_append_printf (out, "\\x%02x", (guint8) *text);
       return text + 1;
     }
   if (is_harmless (c))
-    g_string_append_unichar (to, c);
+    g_string_append_unichar (out, c);
   else
-    g_string_append_printf (to, "\\u{%x}", c);
+    g_string_append_printf (out, "\\u{%x}", c);
   return g_utf8_next_char (text);
 }
 
@@ -115,11 +115,11 @@ show (const char *text, gsize max)
       shown = g_new0 (Shown, 1);
       g_private_set (&shown_of_thread, shown);
     }
-  char **place = &shown->texts[shown->next];
+  char **slot = &shown->texts[shown->next];
   shown->next = (shown->next + 1) % ORTRAIN_TEXT_N_SHOWN;
   char *quoted = ortrain_text_quote_within (text, max);
-  g_free (*place);
-  *place = quoted;
+  g_free (*slot);
+  *slot = quoted;
   return quoted;
 }
 

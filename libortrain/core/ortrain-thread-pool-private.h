@@ -18,7 +18,7 @@ OrtrainThreadPool *ortrain_thread_pool_ref (OrtrainThreadPool *pool);
 void ortrain_thread_pool_unref (OrtrainThreadPool *pool);
 guint ortrain_thread_pool_get_n_threads (const OrtrainThreadPool *pool); /* NULL: 1 */
 
-/* A function that each worker calls once when it starts; for pools that are made later. */
+/* A function that each worker calls once when it starts; for pools that are created later. */
 void ortrain_thread_pool_set_worker_init (void (*func) (void));
 
 /* Calls func for [0, n) cut into chunks of `grain` (the last one shorter). pool NULL: on the calling thread, in the

@@ -176,7 +176,7 @@ worker_main (gpointer user_data)
   OrtrainThreadPool *pool = args->pool;
 
   /* Signals belong to the threads of the application, but for those that a thread sends itself by what it does: a page
-   * of a mapped file that is no longer there must reach the handler of ortrain-mapped-file.c. */
+   * of a mapped file that was cut off must reach the handler of ortrain-mapped-file.c. */
   static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP };
   sigset_t all;
   sigfillset (&all);
@@ -226,7 +226,7 @@ start_workers (OrtrainThreadPool *pool, guint n_threads)
       WorkerArgs *args = g_new (WorkerArgs, 1);
       *args = (WorkerArgs){ pool, i };
       GThread *thread = g_thread_try_new ("ortrain-worker", worker_main, args, NULL);
-      if (thread == NULL) /* no more threads to be had: fewer will do */
+      if (thread == NULL) /* no more threads can be started: fewer will do */
         {
           g_free (args);
           break;
@@ -239,8 +239,8 @@ start_workers (OrtrainThreadPool *pool, guint n_threads)
     futex_wait (&pool->n_started, n_started);
 }
 
-/* In the child of a fork there are no workers: new ones, with nothing of the old ones' state. FALSE while another thread
- * does it. The old threads' handles belong to nobody now. */
+/* In the child of a fork there are no workers: new ones, with nothing of the old ones' state. FALSE while another
+ * thread does it. The old threads' handles belong to nobody now. */
 static gboolean
 restart_workers (OrtrainThreadPool *pool, guint32 generation)
 {

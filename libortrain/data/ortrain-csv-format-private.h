@@ -3,7 +3,7 @@
 
 #include "data/ortrain-csv-format.h"
 
-/* A tensor of the batches, and the columns that it is made of. */
+/* A tensor of the batches, and the columns that it consists of. */
 typedef struct
 {
   char *name;

@@ -11,7 +11,7 @@
 /**
  * OrtrainCsvFormat:
  *
- * How tables of comma-separated values are read by [ctor@TensorDataset.new_from_csv]: which columns make which tensor,
+ * How tables of comma-separated values are read by [ctor@TensorDataset.new_from_csv]: which columns form which tensor,
  * whether the first line is a header, and which text is which class.
  *
  * The types are those of the model and its loss, never guessed from the cells: a target of a floating type takes the
@@ -112,7 +112,8 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
   /**
    * OrtrainCsvFormat:classes: (getter get_classes) (setter set_classes)
    *
-   * The texts of the classes, by their numbers; %NULL as long as no file was read, and if the classes are whole numbers.
+   * The texts of the classes, by their numbers; %NULL as long as no file was read, and if the classes are whole
+   * numbers.
    */
   properties[PROP_CLASSES] = g_param_spec_boxed ("classes", NULL, NULL, G_TYPE_STRV, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
@@ -128,7 +129,7 @@ ortrain_csv_format_init (OrtrainCsvFormat *self)
 /**
  * ortrain_csv_format_new:
  *
- * Makes a format without tensors: see [method@CsvFormat.add_input] and [method@CsvFormat.add_target].
+ * Creates a format without tensors: see [method@CsvFormat.add_input] and [method@CsvFormat.add_target].
  *
  * Returns: (transfer full): the format
  */
@@ -153,12 +154,12 @@ add_tensor (OrtrainCsvFormat *self, const char *name, OrtrainDType dtype, gboole
 
 /**
  * ortrain_csv_format_new_for_graph:
- * @graph: the graph of a model, or [property@TrainingSession:training-graph] of a session, whose inputs are those of the
- *   model and the targets of its losses
- * @target_columns: (nullable) (array zero-terminated=1): the columns of the target; %NULL for the column of its name, or
- *   else the last one
+ * @graph: the graph of a model, or [property@TrainingSession:training-graph] of a session, whose inputs are those of
+ *   the model and the targets of its losses
+ * @target_columns: (nullable) (array zero-terminated=1): the columns of the target; %NULL for the column of its name,
+ *   or else the last one
  *
- * Makes a format with one tensor for each input of a graph, of its type and shape. If there is one input beside the
+ * Creates a format with one tensor for each input of a graph, of its type and shape. If there is one input beside the
  * targets, it takes all columns but those of the targets; of several, each takes the column of its name.
  *
  * Returns: (transfer full): the format

@@ -535,11 +535,11 @@ parse (Reader *r, GError **error)
 /**
  * ortrain_tensor_dataset_new_from_csv:
  * @path: (type filename): a file of comma-separated values
- * @format: which columns make which tensor; it keeps the classes that it finds for the files that are read after it
+ * @format: which columns form which tensor; it keeps the classes that it finds for the files that are read after it
  * @error: return location for an error
  *
- * Makes a dataset of a table. Fields may stand in double quotes, lines end as on any system. Errors name the line and the
- * column.
+ * Creates a dataset of a table. Fields may stand in double quotes, lines end as on any system. Errors name the line and
+ * the column.
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError] or a file error
  */

@@ -62,7 +62,7 @@ static GParamSpec *properties[N_PROPERTIES];
 /* Whoever trains holds one batch, whoever prefetches another. */
 #define MAX_POOLED 4
 
-/* The word that tells shuffling from the other users of random numbers with the same seed. */
+/* The word that separates shuffling from the other users of random numbers with the same seed. */
 #define SHUFFLE_NODE 0x73687566u
 
 static void
@@ -223,7 +223,7 @@ ortrain_data_loader_init (OrtrainDataLoader *self)
  * @dataset: where the items come from
  * @batch_size: the number of items of a batch
  *
- * Makes a loader that gives the items in order; see [property@DataLoader:shuffle].
+ * Creates a loader that gives the items in order; see [property@DataLoader:shuffle].
  *
  * Returns: (transfer full): the loader
  */

@@ -81,38 +81,38 @@ stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize 
     }
   for (guint i = 0; i < ortrain_tensor_dict_get_size (item); i++)
     {
-      OrtrainTensor *from = ortrain_tensor_dict_get_tensor (item, i);
+      OrtrainTensor *source = ortrain_tensor_dict_get_tensor (item, i);
       const char *name = ortrain_tensor_dict_get_name (item, i);
       gsize rank;
-      const gint64 *dims = ortrain_tensor_get_dims (from, &rank);
-      gconstpointer data = ortrain_tensor_peek_checked (from, error);
+      const gint64 *dims = ortrain_tensor_get_dims (source, &rank);
+      gconstpointer data = ortrain_tensor_peek_checked (source, error);
       if (data == NULL)
         return FALSE;
       if (row == 0)
         {
           gint64 stacked[ORTRAIN_MAX_RANK + 1] = { (gint64) n };
           memcpy (stacked + 1, dims, rank * sizeof *dims);
-          g_autoptr (OrtrainTensor) to =
-              ortrain_tensor_new_uninitialized (ortrain_tensor_get_dtype (from), stacked, rank + 1, error);
-          if (to == NULL)
+          g_autoptr (OrtrainTensor) destination =
+              ortrain_tensor_new_uninitialized (ortrain_tensor_get_dtype (source), stacked, rank + 1, error);
+          if (destination == NULL)
             return FALSE;
-          ortrain_tensor_dict_set (batch, name, to);
+          ortrain_tensor_dict_set (batch, name, destination);
         }
-      OrtrainTensor *to = ortrain_tensor_dict_get (batch, name);
-      if (to == NULL || ortrain_tensor_get_dtype (to) != ortrain_tensor_get_dtype (from) ||
-          ortrain_tensor_get_rank (to) != rank + 1 ||
-          memcmp (ortrain_tensor_peek_dims (to) + 1, dims, rank * sizeof *dims) != 0)
+      OrtrainTensor *destination = ortrain_tensor_dict_get (batch, name);
+      if (destination == NULL || ortrain_tensor_get_dtype (destination) != ortrain_tensor_get_dtype (source) ||
+          ortrain_tensor_get_rank (destination) != rank + 1 ||
+          memcmp (ortrain_tensor_peek_dims (destination) + 1, dims, rank * sizeof *dims) != 0)
         {
-          g_autofree char *text = ortrain_tensor_to_string (from);
+          g_autofree char *text = ortrain_tensor_to_string (source);
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
                        "item %" G_GUINT64_FORMAT " has %s: %s, which does not fit the others of its batch", index,
                        ortrain_text_show (name), text);
           return FALSE;
         }
-      gsize n_bytes = ortrain_tensor_get_n_bytes (from);
+      gsize n_bytes = ortrain_tensor_get_n_bytes (source);
       if (n_bytes > 0)
-        memcpy ((guint8 *) ortrain_tensor_peek_writable (to) + row * n_bytes, data, n_bytes);
-      if (!ortrain_tensor_check_file (from, error))
+        memcpy ((guint8 *) ortrain_tensor_peek_writable (destination) + row * n_bytes, data, n_bytes);
+      if (!ortrain_tensor_check_file (source, error))
         return FALSE;
     }
   return TRUE;

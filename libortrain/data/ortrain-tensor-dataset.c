@@ -81,22 +81,22 @@ ortrain_tensor_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indic
       gint64 row = dims[0] > 0 ? ortrain_tensor_get_n_elements (tensor) / dims[0] : 0;
       dims[0] = (gint64) n_indices;
 
-      const guint8 *from = ortrain_tensor_peek_checked (tensor, error);
-      OrtrainTensor *out = from != NULL ? prepare (batch, name, conversion.dtype, dims, rank, error) : NULL;
+      const guint8 *source = ortrain_tensor_peek_checked (tensor, error);
+      OrtrainTensor *out = source != NULL ? prepare (batch, name, conversion.dtype, dims, rank, error) : NULL;
       if (out == NULL)
         {
           g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
         }
-      guint8 *to = ortrain_tensor_peek_writable (out);
-      gsize row_from = (gsize) row * ortrain_dtype_get_size (dtype);
-      gsize row_to = (gsize) row * ortrain_dtype_get_size (conversion.dtype);
+      guint8 *destination = ortrain_tensor_peek_writable (out);
+      gsize source_row = (gsize) row * ortrain_dtype_get_size (dtype);
+      gsize destination_row = (gsize) row * ortrain_dtype_get_size (conversion.dtype);
       for (gsize i = 0; i < n_indices; i++)
         if (conversion.dtype == dtype && conversion.scale == 1)
-          memcpy (to + i * row_to, from + indices[i] * row_from, row_to);
+          memcpy (destination + i * destination_row, source + indices[i] * source_row, destination_row);
         else
-          ortrain_convert_elements (dtype, from + indices[i] * row_from, conversion.dtype, to + i * row_to, row,
-                                    conversion.scale);
+          ortrain_convert_elements (dtype, source + indices[i] * source_row, conversion.dtype,
+                                    destination + i * destination_row, row, conversion.scale);
       if (!ortrain_tensor_check_file (tensor, error))
         return FALSE;
     }
@@ -163,7 +163,7 @@ ortrain_tensor_dataset_init (OrtrainTensorDataset *self)
  * @tensors: tensors whose first dimensions are equal
  * @error: return location for an error
  *
- * Makes a dataset of tensors. They are not copied; the set itself is, so that later changes to @tensors do no harm.
+ * Creates a dataset of tensors. They are not copied; the set itself is, so that later changes to @tensors do no harm.
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError]
  */
@@ -215,7 +215,7 @@ ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
  * @path: (type filename): a file that NumPy's `savez` wrote
  * @error: return location for an error
  *
- * Makes a dataset of the arrays of a `.npz` file.
+ * Creates a dataset of the arrays of a `.npz` file.
  *
  * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError], a
  *   [error@TensorError] or a file error
@@ -242,7 +242,7 @@ ortrain_tensor_dataset_new_from_npz (const char *path, GError **error)
  * @label_name: the name of the labels in batches, for instance `labels`
  * @error: return location for an error
  *
- * Makes a dataset of images and labels. Batches have the images as float32 [n, 1, height, width] from 0 to 1, and the
+ * Creates a dataset of images and labels. Batches have the images as float32 [n, 1, height, width] from 0 to 1, and the
  * labels as int64 [n]; in memory both stay as small as they are in the files. See
  * [method@TensorDataset.set_conversion] for other types and ranges.
  *

@@ -57,10 +57,10 @@ ortrain_token_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indice
         tensor = g_object_ref (old);
       else if ((tensor = ortrain_tensor_new_uninitialized (ORTRAIN_DTYPE_INT64, dims, 2, error)) == NULL)
         return FALSE;
-      gint64 *to = ortrain_tensor_peek_writable (tensor);
+      gint64 *destination = ortrain_tensor_peek_writable (tensor);
       for (gsize i = 0; i < n_indices; i++)
         ortrain_convert_elements (dtype, tokens + (indices[i] * self->sequence_length + k) * size, ORTRAIN_DTYPE_INT64,
-                                  to + i * self->sequence_length, self->sequence_length, 1);
+                                  destination + i * self->sequence_length, self->sequence_length, 1);
       ortrain_tensor_dict_set (batch, self->names[k], tensor);
     }
   return ortrain_tensor_check_file (self->tokens, error);
@@ -107,7 +107,7 @@ ortrain_token_dataset_init (OrtrainTokenDataset *self)
  * @label_name: the name of the labels in batches, for instance `labels`
  * @error: return location for an error
  *
- * Makes a dataset of tokens in memory.
+ * Creates a dataset of tokens in memory.
  *
  * Returns: (transfer full) (type OrtrainTokenDataset): the dataset, or %NULL with a [error@DataError]
  */
@@ -157,7 +157,7 @@ ortrain_token_dataset_new (OrtrainTensor *tokens, guint sequence_length, const c
  * @label_name: the name of the labels in batches, for instance `labels`
  * @error: return location for an error
  *
- * Makes a dataset of a file of tokens, which is mapped.
+ * Creates a dataset of a file of tokens, which is mapped.
  *
  * Returns: (transfer full) (type OrtrainTokenDataset): the dataset, or %NULL with a [error@DataError] or a file error
  */

@@ -85,7 +85,8 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
    *
-   * The label that does not count: -100, as in PyTorch and its data sets, unless set; the least 64-bit integer for none.
+   * The label that does not count: -100, as in PyTorch and its data sets, unless set; the least 64-bit integer for
+   * none.
    */
   properties[PROP_IGNORE_INDEX] =
       ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, -100,
@@ -121,7 +122,7 @@ ortrain_cross_entropy_loss_init (OrtrainCrossEntropyLoss *self)
  * @output: the name of an output of the model
  * @target: the name of the input for the target
  *
- * Makes a loss, with the defaults in all else.
+ * Creates a loss, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

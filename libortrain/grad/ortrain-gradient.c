@@ -19,15 +19,15 @@ carries (const OrtrainNode *node, guint i)
 
 typedef struct
 {
-  gboolean *reached; /* depends on a wanted value */
+  gboolean *depends; /* depends on a wanted value */
   gboolean *needed;  /* the loss depends on it */
-  guint n;           /* values made later are never active */
+  guint n;           /* values created later are never active */
 } Activity;
 
 static void
 activity_clear (Activity *activity)
 {
-  g_free (activity->reached);
+  g_free (activity->depends);
   g_free (activity->needed);
 }
 
@@ -36,21 +36,21 @@ find_active (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses, O
              guint n_wanted, Activity *activity)
 {
   activity->n = graph->values->len;
-  activity->reached = g_new0 (gboolean, graph->values->len + 1);
+  activity->depends = g_new0 (gboolean, graph->values->len + 1);
   activity->needed = g_new0 (gboolean, graph->values->len + 1);
   for (guint i = 0; i < n_wanted; i++)
-    activity->reached[wanted[i]->id] = TRUE;
+    activity->depends[wanted[i]->id] = TRUE;
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      gboolean reached = FALSE;
-      for (guint i = 0; i < node->inputs->len && !reached; i++)
-        reached = carries (node, i) && activity->reached[((OrtrainValue *) node->inputs->pdata[i])->id];
-      for (guint k = 0; k < node->outputs->len && reached; k++)
+      gboolean depends = FALSE;
+      for (guint i = 0; i < node->inputs->len && !depends; i++)
+        depends = carries (node, i) && activity->depends[((OrtrainValue *) node->inputs->pdata[i])->id];
+      for (guint k = 0; k < node->outputs->len && depends; k++)
         {
           OrtrainValue *output = node->outputs->pdata[k];
           if (output != NULL && ortrain_dtype_is_floating (output->dtype))
-            activity->reached[output->id] = TRUE;
+            activity->depends[output->id] = TRUE;
         }
     }
   for (guint i = 0; i < n_losses; i++)
@@ -62,7 +62,7 @@ find_active (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses, O
       for (guint k = 0; k < node->outputs->len && !needed; k++)
         {
           OrtrainValue *output = node->outputs->pdata[k];
-          needed = output != NULL && activity->needed[output->id] && activity->reached[output->id];
+          needed = output != NULL && activity->needed[output->id] && activity->depends[output->id];
         }
       for (guint i = 0; i < node->inputs->len && needed; i++)
         if (carries (node, i))
@@ -73,12 +73,12 @@ find_active (OrtrainGraph *graph, OrtrainValue *const *losses, guint n_losses, O
 static gboolean
 is_active (const Activity *activity, const OrtrainValue *value)
 {
-  return value->id < activity->n && activity->reached[value->id] && activity->needed[value->id];
+  return value->id < activity->n && activity->depends[value->id] && activity->needed[value->id];
 }
 
 /* Some output active and some input active: the gradient passes through. */
 static gboolean
-is_on_the_way (const Activity *activity, OrtrainNode *node)
+needs_gradient (const Activity *activity, OrtrainNode *node)
 {
   gboolean out = FALSE, in = FALSE;
   for (guint k = 0; k < node->outputs->len && !out; k++)
@@ -99,7 +99,7 @@ ortrain_gradient_find_diagnostics (OrtrainGraph *graph, OrtrainValue *const *los
   for (guint n = 0; n < graph->nodes->len; n++)
     {
       OrtrainNode *node = graph->nodes->pdata[n];
-      if (!is_on_the_way (&activity, node))
+      if (!needs_gradient (&activity, node))
         continue;
       gboolean is_blocked = node->op == NULL || node->op->gradient == NULL;
       if (is_blocked)
@@ -194,12 +194,12 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
   for (guint n = nodes->len; n-- > 0 && ok;)
     {
       OrtrainNode *node = nodes->pdata[n];
-      if (!is_on_the_way (&activity, node))
+      if (!needs_gradient (&activity, node))
         continue;
       const guint n_inputs = node->inputs->len, n_outputs = node->outputs->len;
-      g_autofree OrtrainValue **from = g_new0 (OrtrainValue *, n_outputs + 1);
-      g_autofree OrtrainValue **to = g_new0 (OrtrainValue *, n_inputs + 1);
-      g_autofree gboolean *asked = g_new0 (gboolean, n_inputs + 1);
+      g_autofree OrtrainValue **output_gradients = g_new0 (OrtrainValue *, n_outputs + 1);
+      g_autofree OrtrainValue **input_gradients = g_new0 (OrtrainValue *, n_inputs + 1);
+      g_autofree gboolean *requires_grad = g_new0 (gboolean, n_inputs + 1);
       gboolean any = FALSE;
       for (guint k = 0; k < n_outputs && ok; k++)
         {
@@ -207,20 +207,20 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
           GPtrArray *list = output != NULL ? g_hash_table_lookup (contributions, output) : NULL;
           if (list == NULL)
             continue;
-          from[k] = add_up (graph, list, error);
-          ok = from[k] != NULL;
+          output_gradients[k] = add_up (graph, list, error);
+          ok = output_gradients[k] != NULL;
           any = TRUE;
         }
       if (!ok || !any)
         continue;
       for (guint i = 0; i < n_inputs; i++)
-        asked[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
+        requires_grad[i] = carries (node, i) && is_active (&activity, node->inputs->pdata[i]);
 
-      OrtrainGradContext ctx = { graph, node, from, asked, to, n_outputs, NULL };
+      OrtrainGradContext ctx = { graph, node, output_gradients, requires_grad, input_gradients, n_outputs, NULL };
       ok = ortrain_grad_run (&ctx, error);
       for (guint i = 0; i < n_inputs && ok; i++)
         {
-          if (!asked[i])
+          if (!requires_grad[i])
             continue;
           /* A rule may have put other inputs on the node; contributions belong to the value that was there. */
           OrtrainValue *input = node->inputs->pdata[i];
@@ -238,7 +238,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
               list = g_ptr_array_new ();
               g_hash_table_insert (contributions, input, list);
             }
-          g_ptr_array_add (list, to[i]);
+          g_ptr_array_add (list, input_gradients[i]);
         }
     }
 
@@ -259,7 +259,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
           break;
         }
       /* A gradient that is somebody else's value too (an output, a forward value, the gradient of another parameter)
-       * gets a node of its own, so that it can be placed. */
+       * gets a node of its own, so that it can have a buffer of its own. */
       if (sum->is_output || sum->producer == NULL || sum->producer->phase == ORTRAIN_PHASE_FORWARD ||
           sum->role != ORTRAIN_ROLE_NONE)
         {

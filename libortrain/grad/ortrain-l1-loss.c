@@ -49,7 +49,7 @@ ortrain_l1_loss_init (OrtrainL1Loss *self)
  * @output: the name of an output of the model
  * @target: the name of the input for the target
  *
- * Makes a loss, with the defaults in all else.
+ * Creates a loss, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -13,7 +13,7 @@
  * What is to become less: a function of one output of a model and a target. A loss adds its nodes to the training
  * graph, and its target as a new input of that graph. Several losses are summed, each times its `weight`.
  *
- * The properties are read when a session is made. To write a loss in C, implement `build`.
+ * The properties are read when a session is created. To write a loss in C, implement `build`.
  *
  * Externally synchronised.
  */
@@ -323,7 +323,7 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   return value;
 }
 
-/* The output may be any value of the graph; but what people mean is told in the message. */
+/* The output may be any value of the graph; the message lists the outputs, which are what is usually meant. */
 static OrtrainValue *
 find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
 {

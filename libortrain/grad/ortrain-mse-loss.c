@@ -49,7 +49,7 @@ ortrain_mse_loss_init (OrtrainMseLoss *self)
  * @output: the name of an output of the model
  * @target: the name of the input for the target
  *
- * Makes a loss, with the defaults in all else.
+ * Creates a loss, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -158,7 +158,7 @@ ortrain_nll_loss_init (OrtrainNllLoss *self)
  * @output: the name of an output of the model
  * @target: the name of the input for the target
  *
- * Makes a loss, with the defaults in all else.
+ * Creates a loss, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -55,7 +55,7 @@ ortrain_output_loss_init (OrtrainOutputLoss *self)
  * ortrain_output_loss_new:
  * @output: the name of an output of the model
  *
- * Makes a loss, with the defaults in all else.
+ * Creates a loss, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -38,15 +38,16 @@ product (OrtrainDimSpace *space, const OrtrainValue *value, gint first)
 
 /* Which axis of `from` is axis `axis` of `to`, a view of it; -1 if none is, provably. */
 static gint
-map_axis (OrtrainDimSpace *space, const OrtrainValue *from, const OrtrainValue *to, gint axis)
+map_axis (OrtrainDimSpace *space, const OrtrainValue *source, const OrtrainValue *view, gint axis)
 {
-  if (ortrain_value_same_shape (from, to))
+  if (ortrain_value_same_shape (source, view))
     return axis;
-  if (from->rank < 0 || to->rank < 0 || axis < 0)
+  if (source->rank < 0 || view->rank < 0 || axis < 0)
     return -1;
-  const OrtrainDim after = product (space, to, axis + 1);
-  for (gint i = from->rank - 1; i >= 0; i--)
-    if (ortrain_dim_equal (from->dims[i], to->dims[axis]) && ortrain_dim_equal (product (space, from, i + 1), after))
+  const OrtrainDim after = product (space, view, axis + 1);
+  for (gint i = source->rank - 1; i >= 0; i--)
+    if (ortrain_dim_equal (source->dims[i], view->dims[axis]) &&
+        ortrain_dim_equal (product (space, source, i + 1), after))
       return i;
   return -1;
 }

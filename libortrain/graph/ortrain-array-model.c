@@ -6,7 +6,7 @@ struct _OrtrainArrayModel
   GObject parent_instance;
   GType item_type;
   GPtrArray *array;
-  guint n_told; /* the number of items that observers know of */
+  guint n_reported; /* the number of items that observers know of */
 };
 
 static void ortrain_array_model_list_init (GListModelInterface *iface);
@@ -65,14 +65,14 @@ ortrain_array_model_new (GType item_type, GPtrArray *array)
   OrtrainArrayModel *self = g_object_new (ORTRAIN_TYPE_ARRAY_MODEL, NULL);
   self->item_type = item_type;
   self->array = g_ptr_array_ref (array);
-  self->n_told = array->len;
+  self->n_reported = array->len;
   return self;
 }
 
 void
 ortrain_array_model_refresh (OrtrainArrayModel *self)
 {
-  guint before = self->n_told;
-  self->n_told = self->array->len;
-  g_list_model_items_changed (G_LIST_MODEL (self), 0, before, self->n_told);
+  guint before = self->n_reported;
+  self->n_reported = self->array->len;
+  g_list_model_items_changed (G_LIST_MODEL (self), 0, before, self->n_reported);
 }

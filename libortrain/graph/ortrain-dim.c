@@ -7,8 +7,8 @@
 #include <string.h>
 
 /* An expression is a sum of terms, a term a coefficient times a sorted list of symbols (a power is a repetition). The
- * terms are sorted by their symbols, none has coefficient 0, and an expression without symbols is a number and not made
- * at all. Expressions are interned in their space, so that equality is equality of pointers. */
+ * terms are sorted by their symbols, none has coefficient 0, and an expression without symbols is a number and has no
+ * object at all. Expressions are interned in their space, so that equality is equality of pointers. */
 
 typedef struct
 {
@@ -179,7 +179,7 @@ is_long (OrtrainDimSpace *space, const Term *terms, guint n)
 
 /* Takes the terms: sorts, merges, drops zeros, interns. */
 static OrtrainDim
-make (OrtrainDimSpace *space, Term *terms, guint n)
+intern (OrtrainDimSpace *space, Term *terms, guint n)
 {
   qsort (terms, n, sizeof (Term), sort_terms);
   guint kept = 0;
@@ -268,7 +268,7 @@ add_symbol (OrtrainDimSpace *space, char *name, SymbolKind kind, OrtrainDim a, O
   g_hash_table_insert (space->by_name, name, GUINT_TO_POINTER (index + 1));
   Term *term = g_new (Term, 1);
   *term = (Term){ 1, 1, g_memdup2 (&index, sizeof index) };
-  symbol->self = make (space, term, 1);
+  symbol->self = intern (space, term, 1);
   return symbol->self;
 }
 
@@ -322,7 +322,7 @@ combine (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, gint64 sign)
       terms_free (ta, na + nb);
       return ortrain_dim_unknown (space);
     }
-  return make (space, ta, na + nb);
+  return intern (space, ta, na + nb);
 }
 
 OrtrainDim
@@ -374,7 +374,7 @@ ortrain_dim_mul (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b)
       terms_free (terms, na * nb);
       return ortrain_dim_unknown (space);
     }
-  return make (space, terms, na * nb);
+  return intern (space, terms, na * nb);
 }
 
 /* a divided by the single term b without remainder, if it comes out. */
@@ -414,7 +414,7 @@ divide_exactly (OrtrainDimSpace *space, OrtrainDim a, OrtrainDim b, OrtrainDim *
       terms_free (ta, na);
       return FALSE;
     }
-  *result = make (space, ta, na);
+  *result = intern (space, ta, na);
   return TRUE;
 }
 
@@ -507,7 +507,7 @@ divide_by_number (OrtrainDimSpace *space, OrtrainDim a, gint64 n, OrtrainDim *re
         }
     }
   terms_free (terms, n_terms);
-  const OrtrainDim whole = make (space, even, n_even), left = make (space, rest, n_rest);
+  const OrtrainDim whole = intern (space, even, n_even), left = intern (space, rest, n_rest);
   gint64 product, rest_value, shift;
   const Symbol *inner = find_quotient (left, &rest_value);
   OrtrainDim quotient;

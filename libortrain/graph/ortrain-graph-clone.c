@@ -19,22 +19,23 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
   g_autofree OrtrainValue **values = g_new (OrtrainValue *, self->values->len + 1);
   for (guint i = 0; i < self->values->len; i++)
     {
-      OrtrainValue *from = self->values->pdata[i];
-      OrtrainValue *to = ortrain_graph_new_value (copy, from->name);
-      to->is_named = from->is_named;
-      to->kind = from->kind;
-      ortrain_value_set_shape (to, from->dtype, from->dims, from->rank);
-      ortrain_value_set_content (to, from->content, from->n_content);
-      g_set_object (&to->tensor, from->tensor);
-      ortrain_value_set_enclosure (to, from->enclosure);
-      to->role = from->role;
-      to->relies_on_declaration = from->relies_on_declaration;
-      values[i] = to;
+      OrtrainValue *source = self->values->pdata[i];
+      OrtrainValue *clone = ortrain_graph_new_value (copy, source->name);
+      clone->is_named = source->is_named;
+      clone->kind = source->kind;
+      ortrain_value_set_shape (clone, source->dtype, source->dims, source->rank);
+      ortrain_value_set_content (clone, source->content, source->n_content);
+      g_set_object (&clone->tensor, source->tensor);
+      ortrain_value_set_enclosure (clone, source->enclosure);
+      clone->role = source->role;
+      clone->relies_on_declaration = source->relies_on_declaration;
+      values[i] = clone;
     }
   for (guint i = 0; i < self->values->len; i++)
     {
-      OrtrainValue *from = self->values->pdata[i];
-      values[i]->partner = from->partner != NULL && from->partner->graph == self ? values[from->partner->id] : NULL;
+      OrtrainValue *source = self->values->pdata[i];
+      values[i]->partner =
+          source->partner != NULL && source->partner->graph == self ? values[source->partner->id] : NULL;
     }
   GPtrArray *const lists[][2] = { { self->inputs, copy->inputs }, { self->initializers, copy->initializers } };
   for (guint l = 0; l < G_N_ELEMENTS (lists); l++)
@@ -46,34 +47,34 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
   g_autoptr (GHashTable) nodes = g_hash_table_new (NULL, NULL);
   for (guint i = 0; i < self->nodes->len; i++)
     {
-      OrtrainNode *from = self->nodes->pdata[i];
-      OrtrainNode *to = ortrain_graph_new_node (copy, from->domain, from->op_type, from->name, NULL, 0, 0);
-      for (guint k = 0; k < from->inputs->len; k++)
+      OrtrainNode *source = self->nodes->pdata[i];
+      OrtrainNode *clone = ortrain_graph_new_node (copy, source->domain, source->op_type, source->name, NULL, 0, 0);
+      for (guint k = 0; k < source->inputs->len; k++)
         {
-          OrtrainValue *input = from->inputs->pdata[k];
-          ortrain_node_set_input (to, k, input != NULL ? values[input->id] : NULL);
+          OrtrainValue *input = source->inputs->pdata[k];
+          ortrain_node_set_input (clone, k, input != NULL ? values[input->id] : NULL);
         }
-      g_ptr_array_set_size (to->outputs, (gint) from->outputs->len);
-      for (guint k = 0; k < from->outputs->len; k++)
+      g_ptr_array_set_size (clone->outputs, (gint) source->outputs->len);
+      for (guint k = 0; k < source->outputs->len; k++)
         {
-          OrtrainValue *output = from->outputs->pdata[k];
-          to->outputs->pdata[k] = NULL;
+          OrtrainValue *output = source->outputs->pdata[k];
+          clone->outputs->pdata[k] = NULL;
           if (output != NULL)
-            ortrain_node_set_output (to, k, values[output->id]);
+            ortrain_node_set_output (clone, k, values[output->id]);
         }
-      ortrain_attributes_free (to->attributes);
-      to->attributes = ortrain_attributes_copy (from->attributes);
-      g_set_object (&to->body, from->body);
-      to->op = from->op;
-      to->phase = from->phase;
-      to->number = from->number;
-      g_hash_table_insert (nodes, from, to);
+      ortrain_attributes_free (clone->attributes);
+      clone->attributes = ortrain_attributes_copy (source->attributes);
+      g_set_object (&clone->body, source->body);
+      clone->op = source->op;
+      clone->phase = source->phase;
+      clone->number = source->number;
+      g_hash_table_insert (nodes, source, clone);
     }
   for (guint i = 0; i < self->nodes->len; i++)
     {
-      OrtrainNode *from = self->nodes->pdata[i];
-      if (from->recomputes != NULL)
-        ((OrtrainNode *) copy->nodes->pdata[i])->recomputes = g_hash_table_lookup (nodes, from->recomputes);
+      OrtrainNode *source = self->nodes->pdata[i];
+      if (source->recomputes != NULL)
+        ((OrtrainNode *) copy->nodes->pdata[i])->recomputes = g_hash_table_lookup (nodes, source->recomputes);
     }
   copy->next_number = self->next_number;
 

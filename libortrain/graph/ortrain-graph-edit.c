@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "graph/ortrain-graph-private.h"
 
-/* The steps that every change of a graph is made of: they keep uses, producers, names and ids in step. */
+/* The steps that every change of a graph is created of: they keep uses, producers, names and ids in step. */
 
 #define MANY_OUTPUTS 128
 
-/* ---- Making ---- */
+/* ---- Creating ---- */
 
 static char *
 unique_name (OrtrainGraph *self, const char *name)
@@ -93,34 +93,34 @@ static guint
 find_output (OrtrainGraph *self, const OrtrainValue *value)
 {
   guint end = self->outputs->len;
-  if (end >= MANY_OUTPUTS && self->output_places == NULL)
+  if (end >= MANY_OUTPUTS && self->output_positions == NULL)
     {
-      self->output_places = g_hash_table_new (NULL, NULL);
+      self->output_positions = g_hash_table_new (NULL, NULL);
       for (guint i = 0; i < end; i++)
-        g_hash_table_insert (self->output_places, self->outputs->pdata[i], GUINT_TO_POINTER (i));
+        g_hash_table_insert (self->output_positions, self->outputs->pdata[i], GUINT_TO_POINTER (i));
     }
-  if (self->output_places != NULL)
-    end = MIN (end, GPOINTER_TO_UINT (g_hash_table_lookup (self->output_places, value)) + 1);
+  if (self->output_positions != NULL)
+    end = MIN (end, GPOINTER_TO_UINT (g_hash_table_lookup (self->output_positions, value)) + 1);
   while (self->outputs->pdata[end - 1] != value)
     end--;
   return end - 1;
 }
 
 static void
-set_output_place (OrtrainGraph *self, OrtrainValue *value, guint place)
+set_output_position (OrtrainGraph *self, OrtrainValue *value, guint position)
 {
-  self->outputs->pdata[place] = value;
-  if (self->output_places != NULL)
-    g_hash_table_insert (self->output_places, value, GUINT_TO_POINTER (place));
+  self->outputs->pdata[position] = value;
+  if (self->output_positions != NULL)
+    g_hash_table_insert (self->output_positions, value, GUINT_TO_POINTER (position));
 }
 
 void
 ortrain_graph_replace_output (OrtrainGraph *self, OrtrainValue *value, OrtrainValue *replacement)
 {
-  const guint place = find_output (self, value);
-  if (self->output_places != NULL)
-    g_hash_table_remove (self->output_places, value);
-  set_output_place (self, replacement, place);
+  const guint position = find_output (self, value);
+  if (self->output_positions != NULL)
+    g_hash_table_remove (self->output_positions, value);
+  set_output_position (self, replacement, position);
   value->is_output = FALSE;
   replacement->is_output = TRUE;
 }
@@ -137,7 +137,7 @@ ortrain_graph_filter_outputs (OrtrainGraph *self, gboolean (*keep) (OrtrainValue
         self->outputs->pdata[n++] = value;
     }
   g_ptr_array_set_size (self->outputs, (gint) n);
-  g_clear_pointer (&self->output_places, g_hash_table_unref);
+  g_clear_pointer (&self->output_positions, g_hash_table_unref);
 }
 
 void
@@ -150,13 +150,13 @@ ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_
   if (is_output)
     {
       g_ptr_array_add (self->outputs, value);
-      set_output_place (self, value, self->outputs->len - 1);
+      set_output_position (self, value, self->outputs->len - 1);
     }
   else
     {
       g_ptr_array_remove_index (self->outputs, find_output (self, value));
-      if (self->output_places != NULL)
-        g_hash_table_remove (self->output_places, value);
+      if (self->output_positions != NULL)
+        g_hash_table_remove (self->output_positions, value);
     }
 }
 
@@ -237,7 +237,7 @@ delete_value (OrtrainGraph *self, OrtrainValue *value)
 {
   if (g_hash_table_lookup (self->by_name, value->name) == value)
     g_hash_table_remove (self->by_name, value->name);
-  /* The last value takes the place, so that ids stay dense. */
+  /* The last value moves to the free id, so that ids stay dense. */
   guint id = value->id;
   OrtrainValue *last = self->values->pdata[self->values->len - 1];
   ortrain_value_detach (value);
@@ -306,7 +306,8 @@ ortrain_value_replace_uses (OrtrainValue *self, OrtrainValue *replacement)
         }
       return;
     }
-  /* The graph's output keeps its place and its name, unless the replacement is one that others know by its own name. */
+  /* The graph's output keeps its position and its name, unless the replacement is one that others know by its own
+   * name. */
   OrtrainGraph *graph = self->graph;
   if (replacement->is_output || replacement->kind != ORTRAIN_VALUE_COMPUTED)
     {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* The list of nodes. Passes insert and delete a node at a time, and a model may have a hundred thousand: while a graph is
- * edited, its order is a linked list, which becomes the array again at the end. */
+/* The list of nodes. Passes insert and delete a node at a time, and a model may have a hundred thousand: while a graph
+ * is edited, its order is a linked list, which becomes the array again at the end. */
 
 typedef struct
 {
@@ -21,20 +21,20 @@ struct _OrtrainGraphEdit
 };
 
 static Link *
-get_link (OrtrainGraphEdit *edit, guint32 place)
+get_link (OrtrainGraphEdit *edit, guint32 link_index)
 {
-  return &g_array_index (edit->links, Link, place);
+  return &g_array_index (edit->links, Link, link_index);
 }
 
 static void
 link_before (OrtrainGraphEdit *edit, guint32 next, OrtrainNode *node)
 {
-  const guint32 place = edit->links->len, previous = get_link (edit, next)->previous;
+  const guint32 link_index = edit->links->len, previous = get_link (edit, next)->previous;
   Link link = { node, previous, next };
   g_array_append_val (edit->links, link);
-  get_link (edit, previous)->next = place;
-  get_link (edit, next)->previous = place;
-  node->place = place;
+  get_link (edit, previous)->next = link_index;
+  get_link (edit, next)->previous = link_index;
+  node->link_index = link_index;
 }
 
 OrtrainGraphEdit *
@@ -67,11 +67,11 @@ ortrain_graph_end_edit (OrtrainGraphEdit *edit)
   g_ptr_array_set_free_func (graph->nodes, NULL);
   g_ptr_array_set_size (graph->nodes, 0);
   g_ptr_array_set_free_func (graph->nodes, g_object_unref);
-  for (guint32 place = get_link (edit, 0)->next; place != 0; place = get_link (edit, place)->next)
-    g_ptr_array_add (graph->nodes, get_link (edit, place)->node);
-  for (guint32 place = 1; edit->deleted && place < n; place++)
+  for (guint32 link_index = get_link (edit, 0)->next; link_index != 0; link_index = get_link (edit, link_index)->next)
+    g_ptr_array_add (graph->nodes, get_link (edit, link_index)->node);
+  for (guint32 link_index = 1; edit->deleted && link_index < n; link_index++)
     {
-      OrtrainNode *node = get_link (edit, place)->node;
+      OrtrainNode *node = get_link (edit, link_index)->node;
       if (node->graph != graph)
         g_ptr_array_add (deleted, node);
       else if (node->recomputes != NULL && node->recomputes->graph != graph)
@@ -84,7 +84,7 @@ ortrain_graph_end_edit (OrtrainGraphEdit *edit)
 OrtrainNode *
 ortrain_graph_next_node (OrtrainGraph *self, const OrtrainNode *node)
 {
-  return get_link (self->edit, get_link (self->edit, node != NULL ? node->place : 0)->next)->node;
+  return get_link (self->edit, get_link (self->edit, node != NULL ? node->link_index : 0)->next)->node;
 }
 
 OrtrainNode *
@@ -99,7 +99,7 @@ ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *
   for (guint i = 0; i < n_inputs; i++)
     ortrain_node_set_input (node, i, inputs[i]);
   if (self->edit != NULL)
-    link_before (self->edit, before != NULL ? before->place : 0, node);
+    link_before (self->edit, before != NULL ? before->link_index : 0, node);
   else
     {
       guint position;
@@ -126,7 +126,7 @@ ortrain_graph_delete_node (OrtrainGraph *self, OrtrainNode *node)
     ortrain_node_set_input (node, i, NULL);
   for (guint i = 0; i < node->outputs->len; i++)
     ortrain_node_drop_output (node, i);
-  const Link link = *get_link (edit, node->place);
+  const Link link = *get_link (edit, node->link_index);
   get_link (edit, link.previous)->next = link.next;
   get_link (edit, link.next)->previous = link.previous;
   node->graph = NULL;

@@ -32,11 +32,11 @@ typedef enum
   ORTRAIN_ROLE_BUFFER,    /* changed by the forward pass: running statistics; an initializer */
   ORTRAIN_ROLE_STATE,     /* of an optimizer, and the scalars of an update; held */
   ORTRAIN_ROLE_FROZEN,    /* an initializer that nothing changes */
-  ORTRAIN_ROLE_GRADIENT,  /* of a parameter (`partner`): computed in its persistent place, where it may be added up; one
-                             that an update reads in the backward pass already needs no such place */
-  ORTRAIN_ROLE_UPDATE,    /* the next contents of a parameter, a state or a buffer (`partner`), whose place it takes */
-  ORTRAIN_ROLE_TARGET,    /* an input that a loss added */
-  ORTRAIN_ROLE_LOSS,      /* the scalar that is trained */
+  ORTRAIN_ROLE_GRADIENT,  /* of a parameter (`partner`): computed in its persistent buffer, where it may be accumulated;
+                             one that an update reads in the backward pass already needs none */
+  ORTRAIN_ROLE_UPDATE, /* the next contents of a parameter, a state or a buffer (`partner`), at the address of that */
+  ORTRAIN_ROLE_TARGET, /* an input that a loss added */
+  ORTRAIN_ROLE_LOSS,   /* the scalar that is trained */
 } OrtrainRole;
 
 typedef enum
@@ -119,7 +119,7 @@ struct _OrtrainNode
   guint number;            /* the node's own number, unique and stable in clones: random numbers hang on it */
   OrtrainNode *recomputes; /* no reference; the node that this one runs again, or NULL. Shares its number */
   guint mark;              /* scratch for passes */
-  guint32 place;           /* while the graph is edited: in its list of nodes */
+  guint32 link_index;      /* while the graph is edited: its link in the list of nodes */
 };
 
 typedef struct _OrtrainGraphEdit OrtrainGraphEdit;
@@ -145,11 +145,12 @@ struct _OrtrainGraph
   GHashTable *known_notes; /* the same, as a set; or NULL */
   guint n_contradicted;    /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;
-  GHashTable *many_uses;     /* value with many readers → where each of them stands in `uses`; or NULL */
-  GHashTable *output_places; /* of many outputs: value → where it stood in `outputs`, it may have moved down; or NULL */
+  GHashTable *many_uses; /* value with many readers → the position of each in `uses`; or NULL */
+  GHashTable
+      *output_positions; /* of many outputs: value → its position in `outputs`, which may be lower by now; or NULL */
 };
 
-/* Making. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
+/* Creating. Names are made unique when taken, so that passes need not care; NULL or "" gives a fresh one. */
 OrtrainValue *ortrain_graph_new_value (OrtrainGraph *self, const char *name);
 OrtrainNode *ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
                                      OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
@@ -169,7 +170,7 @@ OrtrainValue *ortrain_graph_const_int (OrtrainGraph *self, gint64 value);
 OrtrainValue *ortrain_graph_const_scalar (OrtrainGraph *self, OrtrainDType dtype, double value);
 void ortrain_graph_add_note (OrtrainGraph *self, const char *note); /* once each */
 void ortrain_graph_mark_output (OrtrainGraph *self, OrtrainValue *value, gboolean is_output);
-/* Another value in an output's place in the list; names and roles are the caller's. */
+/* Replaces an output in the list; names and roles are the caller's. */
 void ortrain_graph_replace_output (OrtrainGraph *self, OrtrainValue *value, OrtrainValue *replacement);
 /* Those for which keep () is FALSE are no outputs any more. */
 void ortrain_graph_filter_outputs (OrtrainGraph *self, gboolean (*keep) (OrtrainValue *value, gpointer data),
@@ -219,8 +220,8 @@ gboolean ortrain_graph_sort (OrtrainGraph *self,
  * only read: other threads may be reading the graph of a model too. */
 gboolean *ortrain_graph_find_needed (OrtrainGraph *self, OrtrainValue *const *values, guint n_values);
 gboolean ortrain_node_is_needed (const OrtrainNode *self, const gboolean *needed);
-/* By the ids of the values of a sorted graph: the position of the first of the marked nodes (marked[], by position) that
- * a value is computed from, G_MAXUINT without one. It only reads too. */
+/* By the ids of the values of a sorted graph: the position of the first of the marked nodes (marked[], by position)
+ * that a value is computed from, G_MAXUINT without one. It only reads too. */
 guint *ortrain_graph_find_first_marked (OrtrainGraph *self, const gboolean *marked);
 guint ortrain_graph_remove_dead (OrtrainGraph *self); /* nodes and values that no output needs; inputs and
                                                          parameters stay; returns the number of nodes */

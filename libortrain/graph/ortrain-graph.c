@@ -6,10 +6,10 @@
 /**
  * OrtrainGraph:
  *
- * A graph of operators: the model's own, or the training graph made from it.
+ * A graph of operators: the model's own, or the training graph built from it.
  *
  * The lists of nodes, inputs, outputs and initializers are list models that follow changes. Each value has at most one
- * producer. Not thread-safe: one thread at a time, and none while a session is being made from it.
+ * producer. Not thread-safe: one thread at a time, and none while a session is being created from it.
  */
 
 typedef enum
@@ -59,7 +59,7 @@ get_model (OrtrainGraph *self, List list)
 
 /* Called by the public functions that change a graph; passes change graphs that nobody looks at yet. */
 static void
-tell (OrtrainGraph *self)
+refresh_lists (OrtrainGraph *self)
 {
   OrtrainArrayModel **models = g_object_get_qdata (G_OBJECT (self), models_quark ());
   for (guint i = 0; models != NULL && i < N_LISTS; i++)
@@ -104,7 +104,7 @@ ortrain_graph_finalize (GObject *object)
   g_hash_table_unref (self->by_name);
   g_hash_table_unref (self->opsets);
   g_clear_pointer (&self->many_uses, g_hash_table_unref);
-  g_clear_pointer (&self->output_places, g_hash_table_unref);
+  g_clear_pointer (&self->output_positions, g_hash_table_unref);
   ortrain_dim_space_unref (self->dims);
   g_clear_pointer (&self->known_notes, g_hash_table_unref);
   g_clear_pointer (&self->notes, g_ptr_array_unref);
@@ -156,7 +156,7 @@ ortrain_graph_add_note (OrtrainGraph *self, const char *note)
  * ortrain_graph_new:
  * @name: a name
  *
- * Makes an empty graph in the form of operator set 23.
+ * Creates an empty graph in the form of operator set 23.
  *
  * Returns: (transfer full): the graph
  */
@@ -327,7 +327,7 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
   for (gsize i = 0; i < n_dims; i++)
     expressions[i] = dims[i] >= 0 ? ortrain_dim_int (dims[i]) : ortrain_dim_unknown (self->dims);
   OrtrainValue *value = ortrain_graph_new_input (self, name, dtype, expressions, (gint) n_dims);
-  tell (self);
+  refresh_lists (self);
   return value;
 }
 
@@ -351,7 +351,7 @@ ortrain_graph_add_initializer (OrtrainGraph *self, const char *name, OrtrainTens
   if (!name_is_free (self, name, error))
     return NULL;
   OrtrainValue *value = ortrain_graph_new_initializer (self, name, tensor);
-  tell (self);
+  refresh_lists (self);
   return value;
 }
 
@@ -404,7 +404,7 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
   for (guint i = 0; i < n_outputs; i++)
     if (outputs[i][0] != '\0')
       ortrain_node_set_output (node, i, ortrain_graph_new_value (self, outputs[i]));
-  tell (self);
+  refresh_lists (self);
   return node;
 }
 
@@ -431,7 +431,7 @@ ortrain_graph_add_output (OrtrainGraph *self, const char *name, GError **error)
       return FALSE;
     }
   ortrain_graph_mark_output (self, value, TRUE);
-  tell (self);
+  refresh_lists (self);
   return TRUE;
 }
 
@@ -461,7 +461,7 @@ ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error
         }
     }
   ortrain_graph_delete_node (self, node);
-  tell (self);
+  refresh_lists (self);
   return TRUE;
 }
 
@@ -474,7 +474,7 @@ ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error
  *
  * Lets everybody who reads @value read @replacement.
  *
- * Returns: %FALSE with an error of [error@GraphError] when that would make a cycle; the graph is then as it was
+ * Returns: %FALSE with an error of [error@GraphError] when that would create a cycle; the graph is then as it was
  */
 gboolean
 ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainValue *replacement, GError **error)
@@ -498,6 +498,6 @@ ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainVal
       return FALSE;
     }
   ortrain_value_replace_uses (value, replacement);
-  tell (self);
+  refresh_lists (self);
   return TRUE;
 }

@@ -2,7 +2,8 @@
 #include "graph/ortrain-graph-private.h"
 
 /* Who reads a value. A list, searched from its end, since what was added last mostly goes first. Of a value with many
- * readers a table says where in the list each of them stands, and the last one takes the place of one that goes. */
+ * readers a table holds the position of each in the list, and the last one moves to the position of one that is
+ * removed. */
 
 #define MANY 128
 
@@ -10,7 +11,7 @@ typedef struct
 {
   OrtrainUse use;
   guint position;
-} Place;
+} UsePosition;
 
 static guint
 use_hash (gconstpointer key)
@@ -27,45 +28,45 @@ use_equal (gconstpointer a, gconstpointer b)
 }
 
 static void
-set_place (GHashTable *places, OrtrainUse use, guint position)
+set_position (GHashTable *positions, OrtrainUse use, guint position)
 {
-  Place *place = g_hash_table_lookup (places, &use);
-  if (place == NULL)
+  UsePosition *entry = g_hash_table_lookup (positions, &use);
+  if (entry == NULL)
     {
-      place = g_new (Place, 1);
-      place->use = use;
-      g_hash_table_add (places, place);
+      entry = g_new (UsePosition, 1);
+      entry->use = use;
+      g_hash_table_add (positions, entry);
     }
-  place->position = position;
+  entry->position = position;
 }
 
 static GHashTable *
-find_places (OrtrainValue *value)
+find_positions (OrtrainValue *value)
 {
   GHashTable *many = value->graph != NULL ? value->graph->many_uses : NULL;
   return many != NULL ? g_hash_table_lookup (many, value) : NULL;
 }
 
 static GHashTable *
-make_places (OrtrainValue *value)
+create_positions (OrtrainValue *value)
 {
   OrtrainGraph *graph = value->graph;
-  GHashTable *places = g_hash_table_new_full (use_hash, use_equal, g_free, NULL);
+  GHashTable *positions = g_hash_table_new_full (use_hash, use_equal, g_free, NULL);
   for (guint i = 0; i < value->uses.n; i++)
-    set_place (places, value->uses.items[i], i);
+    set_position (positions, value->uses.items[i], i);
   if (graph->many_uses == NULL)
     graph->many_uses = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_hash_table_unref);
-  g_hash_table_insert (graph->many_uses, value, places);
-  return places;
+  g_hash_table_insert (graph->many_uses, value, positions);
+  return positions;
 }
 
 void
 ortrain_value_add_use (OrtrainValue *self, OrtrainNode *node, guint index)
 {
   OrtrainUse use = { node, index };
-  GHashTable *places = find_places (self);
-  if (places != NULL)
-    set_place (places, use, self->uses.n);
+  GHashTable *positions = find_positions (self);
+  if (positions != NULL)
+    set_position (positions, use, self->uses.n);
   OrtrainUses *uses = &self->uses;
   if (uses->items == NULL)
     {
@@ -94,10 +95,10 @@ void
 ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint index)
 {
   const OrtrainUse use = { node, index };
-  GHashTable *places = find_places (self);
-  if (places == NULL && self->uses.n >= MANY && self->graph != NULL)
-    places = make_places (self);
-  if (places == NULL)
+  GHashTable *positions = find_positions (self);
+  if (positions == NULL && self->uses.n >= MANY && self->graph != NULL)
+    positions = create_positions (self);
+  if (positions == NULL)
     {
       for (guint i = self->uses.n; i-- > 0;)
         if (use_equal (&self->uses.items[i], &use))
@@ -109,14 +110,14 @@ ortrain_value_remove_use (OrtrainValue *self, OrtrainNode *node, guint index)
           }
       return;
     }
-  const Place *place = g_hash_table_lookup (places, &use);
-  if (place == NULL)
+  const UsePosition *entry = g_hash_table_lookup (positions, &use);
+  if (entry == NULL)
     return;
-  const guint position = place->position;
-  g_hash_table_remove (places, &use);
+  const guint position = entry->position;
+  g_hash_table_remove (positions, &use);
   self->uses.items[position] = self->uses.items[--self->uses.n];
   if (position < self->uses.n)
-    set_place (places, self->uses.items[position], position);
+    set_position (positions, self->uses.items[position], position);
   if (self->uses.n == 0)
     g_hash_table_remove (self->graph->many_uses, self);
 }

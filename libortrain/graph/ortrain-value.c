@@ -194,7 +194,7 @@ ortrain_value_get_shape_string (OrtrainValue *self)
  * ortrain_value_get_producer:
  * @self: a value
  *
- * The node that makes this value.
+ * The node that computes this value.
  *
  * Returns: (transfer none) (nullable): the node, or %NULL for inputs and initializers
  */

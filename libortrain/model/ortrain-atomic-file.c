@@ -12,13 +12,13 @@
 
 #define BUFFER_BYTES ((gsize) 1 << 16)
 
-/* What a commit that can be taken back has done. */
+/* What a commit that can be undone has done. */
 typedef enum
 {
-  PLACED_NOT,
-  PLACED_FIRST,     /* there was no file of that name */
-  PLACED_EXCHANGED, /* the old file has the temporary name */
-} Placed;
+  COMMIT_NONE,
+  COMMIT_CREATED,   /* there was no file of that name */
+  COMMIT_EXCHANGED, /* the old file has the temporary name */
+} Commit;
 
 struct _OrtrainAtomicFile
 {
@@ -27,7 +27,7 @@ struct _OrtrainAtomicFile
   guint8 *buffer;
   gsize n_buffered;
   OrtrainMappedSources sources; /* files that what is written comes from */
-  Placed placed;
+  Commit committed;
 };
 
 static gboolean
@@ -95,7 +95,7 @@ ortrain_atomic_file_new (const char *path, GError **error)
       fail (self, error, "write");
       return NULL;
     }
-  /* who may read the old file may read the new one; where that cannot be had, the defaults do */
+  /* who may read the old file may read the new one; where the mode cannot be set, the default stays */
   if (replaces && S_ISREG (st.st_mode) && fchmod (self->fd, st.st_mode & 0777) != 0)
     errno = 0;
   self->buffer = g_malloc (BUFFER_BYTES);
@@ -183,14 +183,14 @@ ortrain_atomic_file_commit_for_now (OrtrainAtomicFile *self, GError **error)
   if (self->temporary == NULL)
     return TRUE;
   if (renameat2 (self->directory, self->temporary, self->directory, self->name, RENAME_EXCHANGE) == 0)
-    self->placed = PLACED_EXCHANGED;
+    self->committed = COMMIT_EXCHANGED;
   else
     {
       /* there is no old file, or the file system cannot exchange two */
-      self->placed = errno == ENOENT ? PLACED_FIRST : PLACED_NOT;
+      self->committed = errno == ENOENT ? COMMIT_CREATED : COMMIT_NONE;
       if (renameat (self->directory, self->temporary, self->directory, self->name) != 0)
         {
-          self->placed = PLACED_NOT;
+          self->committed = COMMIT_NONE;
           return fail (self, error, "replace");
         }
       g_clear_pointer (&self->temporary, g_free);
@@ -201,13 +201,13 @@ ortrain_atomic_file_commit_for_now (OrtrainAtomicFile *self, GError **error)
 }
 
 void
-ortrain_atomic_file_take_back (OrtrainAtomicFile *self)
+ortrain_atomic_file_restore (OrtrainAtomicFile *self)
 {
-  if (self->placed == PLACED_EXCHANGED)
+  if (self->committed == COMMIT_EXCHANGED)
     renameat2 (self->directory, self->temporary, self->directory, self->name, RENAME_EXCHANGE);
-  else if (self->placed == PLACED_FIRST)
+  else if (self->committed == COMMIT_CREATED)
     unlinkat (self->directory, self->name, 0);
-  self->placed = PLACED_NOT;
+  self->committed = COMMIT_NONE;
 }
 
 void

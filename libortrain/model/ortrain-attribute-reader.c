@@ -53,38 +53,38 @@ make_enclosure (const Ortrain__Ox__NodeProto *node, const char *attribute)
 
 static gboolean
 read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char *name,
-                const Ortrain__Ox__AttributeProto *from, const Ortrain__Ox__NodeProto *node, const char *owner,
-                OrtrainAttributes *to, GError **error)
+                const Ortrain__Ox__AttributeProto *proto, const Ortrain__Ox__NodeProto *node, const char *owner,
+                OrtrainAttributes *attributes, GError **error)
 {
-  switch (kind_of (from))
+  switch (kind_of (proto))
     {
     case ORTRAIN_ATTRIBUTE_FLOAT:
-      ortrain_attributes_set_float (to, name, from->f);
+      ortrain_attributes_set_float (attributes, name, proto->f);
       return TRUE;
     case ORTRAIN_ATTRIBUTE_INT:
-      ortrain_attributes_set_int (to, name, from->i);
+      ortrain_attributes_set_int (attributes, name, proto->i);
       return TRUE;
     case ORTRAIN_ATTRIBUTE_FLOATS:
-      ortrain_attributes_set_floats (to, name, from->floats, from->n_floats);
+      ortrain_attributes_set_floats (attributes, name, proto->floats, proto->n_floats);
       return TRUE;
     case ORTRAIN_ATTRIBUTE_INTS:
-      ortrain_attributes_set_ints (to, name, (const gint64 *) from->ints, from->n_ints);
+      ortrain_attributes_set_ints (attributes, name, (const gint64 *) proto->ints, proto->n_ints);
       return TRUE;
     case ORTRAIN_ATTRIBUTE_STRING:
       {
-        g_autofree char *string = attribute_string (&from->s);
+        g_autofree char *string = attribute_string (&proto->s);
         if (string == NULL)
           ortrain_reader_unsupported (state, "attribute “%s” of %s is not text", ortrain_text_show (name), owner);
         else
-          ortrain_attributes_set_string (to, name, string);
+          ortrain_attributes_set_string (attributes, name, string);
         return TRUE;
       }
     case ORTRAIN_ATTRIBUTE_STRINGS:
       {
         g_autoptr (GPtrArray) strings = g_ptr_array_new_with_free_func (g_free);
-        for (gsize i = 0; i < from->n_strings; i++)
+        for (gsize i = 0; i < proto->n_strings; i++)
           {
-            char *string = attribute_string (&from->strings[i]);
+            char *string = attribute_string (&proto->strings[i]);
             if (string == NULL)
               {
                 ortrain_reader_unsupported (state, "attribute “%s” of %s is not text", ortrain_text_show (name), owner);
@@ -92,21 +92,21 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
               }
             g_ptr_array_add (strings, string);
           }
-        ortrain_attributes_set_strings (to, name, (const char *const *) strings->pdata, strings->len);
+        ortrain_attributes_set_strings (attributes, name, (const char *const *) strings->pdata, strings->len);
         return TRUE;
       }
     case ORTRAIN_ATTRIBUTE_TENSOR:
     case ORTRAIN_ATTRIBUTE_TENSORS:
       {
         g_autoptr (GPtrArray) tensors = g_ptr_array_new ();
-        gboolean one = kind_of (from) == ORTRAIN_ATTRIBUTE_TENSOR;
-        if (one && from->t == NULL)
+        gboolean one = kind_of (proto) == ORTRAIN_ATTRIBUTE_TENSOR;
+        if (one && proto->t == NULL)
           return ortrain_reader_invalid (error, "attribute “%s” of %s has no tensor", ortrain_text_show (name), owner);
-        for (gsize i = 0; i < (one ? 1 : from->n_tensors); i++)
+        for (gsize i = 0; i < (one ? 1 : proto->n_tensors); i++)
           {
             GError *local_error = NULL;
-            OrtrainTensor *tensor = ortrain_proto_tensors_get (state->reader->tensors, one ? from->t : from->tensors[i],
-                                                               owner, &local_error);
+            OrtrainTensor *tensor = ortrain_proto_tensors_get (state->reader->tensors,
+                                                               one ? proto->t : proto->tensors[i], owner, &local_error);
             if (tensor == NULL)
               {
                 if (ortrain_reader_postpone (state, &local_error))
@@ -117,45 +117,45 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
             g_ptr_array_add (tensors, tensor);
           }
         if (one)
-          ortrain_attributes_set_tensor (to, name, tensors->pdata[0]);
+          ortrain_attributes_set_tensor (attributes, name, tensors->pdata[0]);
         else
-          ortrain_attributes_set_tensors (to, name, (OrtrainTensor *const *) tensors->pdata, tensors->len);
+          ortrain_attributes_set_tensors (attributes, name, (OrtrainTensor *const *) tensors->pdata, tensors->len);
         return TRUE;
       }
     case ORTRAIN_ATTRIBUTE_GRAPH:
       {
-        if (from->g == NULL)
+        if (proto->g == NULL)
           return ortrain_reader_invalid (error, "attribute “%s” of %s has no graph", ortrain_text_show (name), owner);
         g_autoptr (GRefString) enclosure = make_enclosure (node, name);
-        g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, from->g, enclosure, error);
+        g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, proto->g, enclosure, error);
         if (graph == NULL)
           return FALSE;
-        ortrain_attributes_set_graph (to, name, G_OBJECT (graph));
+        ortrain_attributes_set_graph (attributes, name, G_OBJECT (graph));
         return TRUE;
       }
     case ORTRAIN_ATTRIBUTE_GRAPHS:
       {
         g_autoptr (GRefString) enclosure = make_enclosure (node, name);
         g_autoptr (GPtrArray) graphs = g_ptr_array_new_with_free_func (g_object_unref);
-        for (gsize i = 0; i < from->n_graphs; i++)
+        for (gsize i = 0; i < proto->n_graphs; i++)
           {
-            OrtrainGraph *graph = ortrain_reader_read_graph (state, scope, from->graphs[i], enclosure, error);
+            OrtrainGraph *graph = ortrain_reader_read_graph (state, scope, proto->graphs[i], enclosure, error);
             if (graph == NULL)
               return FALSE;
             g_ptr_array_add (graphs, graph);
           }
-        ortrain_attributes_set_graphs (to, name, (GObject *const *) graphs->pdata, graphs->len);
+        ortrain_attributes_set_graphs (attributes, name, (GObject *const *) graphs->pdata, graphs->len);
         return TRUE;
       }
     }
   /* sparse tensors and types */
-  if (from->sparse_tensor != NULL)
+  if (proto->sparse_tensor != NULL)
     {
       GError *local_error = NULL;
       g_autoptr (OrtrainTensor) dense =
-          ortrain_proto_tensors_densify (state->reader->tensors, from->sparse_tensor, owner, &local_error);
+          ortrain_proto_tensors_densify (state->reader->tensors, proto->sparse_tensor, owner, &local_error);
       if (dense != NULL)
-        ortrain_attributes_set_tensor (to, name, dense);
+        ortrain_attributes_set_tensor (attributes, name, dense);
       else if (!ortrain_reader_postpone (state, &local_error))
         {
           g_propagate_error (error, local_error);
@@ -164,13 +164,13 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
       return TRUE;
     }
   ortrain_reader_unsupported (state, "attribute “%s” of %s has kind %d, which is not supported",
-                              ortrain_text_show (name), owner, (int) kind_of (from));
+                              ortrain_text_show (name), owner, (int) kind_of (proto));
   return TRUE;
 }
 
 gboolean
 ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
-                                const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error)
+                                const Ortrain__Ox__NodeProto *node, OrtrainAttributes *attributes, GError **error)
 {
   g_autofree char *owner = ortrain_reader_describe (node);
   for (gsize i = 0; i < node->n_attribute; i++)
@@ -179,7 +179,7 @@ ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *s
       OrtrainReaderScope *where = scope;
       if (ortrain_reader_text (attribute->name)[0] == '\0')
         return ortrain_reader_invalid (error, "an attribute of %s has no name", owner);
-      if (ortrain_attributes_has (to, attribute->name))
+      if (ortrain_attributes_has (attributes, attribute->name))
         return ortrain_reader_invalid (error, "attribute “%s” of %s is given twice",
                                        ortrain_text_show (attribute->name), owner);
       if (ortrain_reader_text (attribute->ref_attr_name)[0] != '\0')
@@ -191,10 +191,10 @@ ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *s
           const Ortrain__Ox__AttributeProto *meant = ortrain_reader_follow_reference (attribute->ref_attr_name, &where);
           if (meant == NULL)
             continue;
-          if (!read_attribute (state, where, attribute->name, meant, node, owner, to, error))
+          if (!read_attribute (state, where, attribute->name, meant, node, owner, attributes, error))
             return FALSE;
         }
-      else if (!read_attribute (state, where, attribute->name, attribute, node, owner, to, error))
+      else if (!read_attribute (state, where, attribute->name, attribute, node, owner, attributes, error))
         return FALSE;
     }
   return TRUE;

@@ -10,7 +10,7 @@
 /**
  * OrtrainGraphBuilder:
  *
- * Makes a model, layer by layer, without another program.
+ * Creates a model, layer by layer, without another program.
  *
  * Each call adds nodes and gives back the value that they compute, to be used in the next call. Parameters start as
  * PyTorch's layers start, with random numbers that depend on [property@GraphBuilder:seed] alone. Nothing fails on the
@@ -106,7 +106,7 @@ ortrain_graph_builder_init (OrtrainGraphBuilder *self)
  * ortrain_graph_builder_new:
  * @name: (nullable): a name for the graph
  *
- * Makes a builder with nothing in it.
+ * Creates a builder with nothing in it.
  *
  * Returns: (transfer full): the builder
  */
@@ -668,7 +668,7 @@ ortrain_graph_builder_transpose (OrtrainGraphBuilder *self, OrtrainValue *x, con
  * @value: (nullable): a value
  * @name: (nullable): the name of the output; %NULL to keep the one of @value
  *
- * Makes a value an output of the model.
+ * Creates a value an output of the model.
  */
 void
 ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value, const char *name)
@@ -697,10 +697,10 @@ ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value
  * @self: a builder
  * @error: return location for an error
  *
- * Makes the model: a real ONNX file in memory, that can be trained, saved, and opened by others. The builder may be
+ * Creates the model: a real ONNX file in memory, that can be trained, saved, and opened by others. The builder may be
  * used further.
  *
- * Returns: (transfer full): the model, or %NULL with the first error that was made on the way
+ * Returns: (transfer full): the model, or %NULL with the first error of all calls so far
  */
 OrtrainModel *
 ortrain_graph_builder_build (OrtrainGraphBuilder *self, GError **error)

@@ -8,13 +8,13 @@
 typedef enum
 {
   ORTRAIN_ORIGIN_INITIALIZER,
-  ORTRAIN_ORIGIN_SPARSE,    /* a sparse initializer, made dense */
+  ORTRAIN_ORIGIN_SPARSE,    /* a sparse initializer, as a dense tensor */
   ORTRAIN_ORIGIN_CONSTANT,  /* the attribute of a Constant node */
   ORTRAIN_ORIGIN_IDENTITY,  /* an Identity node of `of`: an exporter merged what had equal values */
   ORTRAIN_ORIGIN_SEPARATED, /* an Identity node of `of`, an initializer that export wrote for this value alone */
 } OrtrainOriginKind;
 
-/* Where an exporter merged initializers that training has made different, each Identity node gets an initializer of its
+/* Where an exporter merged initializers that differ after training, each Identity node gets an initializer of its
  * own, named after its output. */
 #define ORTRAIN_SEPARATED_SUFFIX ".value"
 
@@ -24,7 +24,7 @@ typedef struct
   char *of;
 } OrtrainOrigin;
 
-/* Makes the graph of a parsed model, in the operator set of the file, functions inlined. */
+/* Builds the graph of a parsed model, in the operator set of the file, functions inlined. */
 typedef struct
 {
   const Ortrain__Ox__ModelProto *proto;

@@ -4,7 +4,7 @@
 #include "model/ortrain-graph-reader-private.h"
 #include "model/ortrain-proto-parts-private.h"
 
-/* What the files that read a graph share: where they are in the file, and how they tell what is wrong. */
+/* What the files that read a graph share: their position in the model file, and how they report errors. */
 
 typedef struct
 {

@@ -11,8 +11,8 @@
 static gboolean read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__NodeProto **nodes,
                             gsize n, GError **error);
 
-/* The nodes of the model's own graph (nodes is NULL) are unpacked when they are asked for: a pointer to one is good until
- * the next is. */
+/* The nodes of the model's own graph (nodes is NULL) are unpacked when they are asked for: a pointer to one is good
+ * until the next is. */
 static const Ortrain__Ox__NodeProto *
 get_node (OrtrainReaderState *state, Ortrain__Ox__NodeProto **nodes, gsize index, GError **error)
 {
@@ -134,8 +134,8 @@ read_type (OrtrainReaderState *state, OrtrainGraph *graph, const Ortrain__Ox__Va
   return TRUE;
 }
 
-/* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name; not
- * one of those that functions add, though, which come after all others. */
+/* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name;
+ * not one of those that functions add, though, which come after all others. */
 static gboolean
 find (const OrtrainReaderScope *scope, const char *name, OrtrainValue **value)
 {
@@ -174,11 +174,11 @@ resolve (OrtrainReaderScope *scope, const char *name, OrtrainValue **value)
     return FALSE;
   if (outer == NULL)
     return TRUE;
-  OrtrainValue *in_the_way = g_hash_table_lookup (scope->graph->by_name, outer->name);
-  if (in_the_way != NULL)
+  OrtrainValue *other_value = g_hash_table_lookup (scope->graph->by_name, outer->name);
+  if (other_value != NULL)
     {
       g_autofree char *other = g_strconcat (outer->name, ".inner", NULL);
-      ortrain_value_rename (in_the_way, other);
+      ortrain_value_rename (other_value, other);
     }
   *value = ortrain_graph_new_value (scope->graph, outer->name);
   ortrain_value_set_shape (*value, outer->dtype, outer->dims, outer->rank);
@@ -496,7 +496,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
 static gboolean
 read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, GError **error)
 {
-  /* Functions that call functions make many nodes of few bytes: what is made stays in proportion to the file. */
+  /* Functions that call functions expand a few bytes to many nodes: their number stays in proportion to the file. */
   guint64 max_nodes = MIN (ortrain_model_limits_get_max_nodes (state->reader->limits),
                            10000 + 256 * state->reader->tensors->scan->n_nodes);
   if (++state->n_nodes > max_nodes)
@@ -517,21 +517,21 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
       return FALSE;
   g_autofree char *name = scope->prefix != NULL ? scoped_name (scope, ortrain_reader_text (node->name))
                                                 : g_strdup (ortrain_reader_text (node->name));
-  OrtrainNode *made = ortrain_graph_new_node (scope->graph, ortrain_reader_domain (node->domain), node->op_type, name,
-                                              inputs, (guint) node->n_input, 0);
+  OrtrainNode *created = ortrain_graph_new_node (scope->graph, ortrain_reader_domain (node->domain), node->op_type,
+                                                 name, inputs, (guint) node->n_input, 0);
   for (gsize i = 0; i < node->n_output; i++)
     {
       OrtrainValue *value = *node->output[i] != '\0' ? lookup (scope, node->output[i]) : NULL;
       if (value == NULL)
         continue;
-      if (!ortrain_node_set_output (made, (guint) i, value))
+      if (!ortrain_node_set_output (created, (guint) i, value))
         {
           g_autofree char *owner = ortrain_reader_describe (node);
           return ortrain_reader_invalid (error, "output “%s” of %s has two producers",
                                          ortrain_text_show (node->output[i]), owner);
         }
     }
-  return ortrain_reader_read_attributes (state, scope, node, made->attributes, error);
+  return ortrain_reader_read_attributes (state, scope, node, created->attributes, error);
 }
 
 static gboolean
@@ -716,7 +716,7 @@ count_uses (GHashTable *uses, const Ortrain__Ox__NodeProto *node)
     }
 }
 
-/* How often the model's graph and those in it read its initializers, and what Constant nodes and Identity nodes make,
+/* How often the model's graph and those in it read its initializers, and what Constant nodes and Identity nodes give,
  * which may become initializers. */
 static gboolean
 find_uses (OrtrainReaderState *state, GError **error)

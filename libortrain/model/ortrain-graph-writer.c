@@ -107,61 +107,61 @@ bytes_of (Writer *self, const char *string)
 }
 
 static Ortrain__Ox__AttributeProto *
-write_attribute (Writer *self, const OrtrainAttribute *from)
+write_attribute (Writer *self, const OrtrainAttribute *attribute)
 {
-  Ortrain__Ox__AttributeProto *to = NEW (self, Ortrain__Ox__AttributeProto, ortrain__ox__attribute_proto);
+  Ortrain__Ox__AttributeProto *proto = NEW (self, Ortrain__Ox__AttributeProto, ortrain__ox__attribute_proto);
 
-  to->name = copy_string (self, from->name);
-  to->has_type = TRUE;
-  to->type = (Ortrain__Ox__AttributeProto__AttributeType) from->kind;
-  switch (from->kind)
+  proto->name = copy_string (self, attribute->name);
+  proto->has_type = TRUE;
+  proto->type = (Ortrain__Ox__AttributeProto__AttributeType) attribute->kind;
+  switch (attribute->kind)
     {
     case ORTRAIN_ATTRIBUTE_FLOAT:
-      to->has_f = TRUE;
-      to->f = (float) from->v.f;
+      proto->has_f = TRUE;
+      proto->f = (float) attribute->v.f;
       break;
     case ORTRAIN_ATTRIBUTE_INT:
-      to->has_i = TRUE;
-      to->i = from->v.i;
+      proto->has_i = TRUE;
+      proto->i = attribute->v.i;
       break;
     case ORTRAIN_ATTRIBUTE_STRING:
-      to->has_s = TRUE;
-      to->s = bytes_of (self, from->v.s);
+      proto->has_s = TRUE;
+      proto->s = bytes_of (self, attribute->v.s);
       break;
     case ORTRAIN_ATTRIBUTE_TENSOR:
-      to->t = write_tensor (self, NULL, from->v.t);
+      proto->t = write_tensor (self, NULL, attribute->v.t);
       break;
     case ORTRAIN_ATTRIBUTE_GRAPH:
-      to->g = write_graph (self, ORTRAIN_GRAPH (from->v.g), FALSE);
+      proto->g = write_graph (self, ORTRAIN_GRAPH (attribute->v.g), FALSE);
       break;
     case ORTRAIN_ATTRIBUTE_FLOATS:
-      to->n_floats = from->n;
-      to->floats = from->v.floats;
+      proto->n_floats = attribute->n;
+      proto->floats = attribute->v.floats;
       break;
     case ORTRAIN_ATTRIBUTE_INTS:
-      to->n_ints = from->n;
-      to->ints = (int64_t *) from->v.ints;
+      proto->n_ints = attribute->n;
+      proto->ints = (int64_t *) attribute->v.ints;
       break;
     case ORTRAIN_ATTRIBUTE_STRINGS:
-      to->n_strings = from->n;
-      to->strings = NEW_ARRAY (self, ProtobufCBinaryData, from->n);
-      for (gsize i = 0; i < from->n; i++)
-        to->strings[i] = bytes_of (self, from->v.strings[i]);
+      proto->n_strings = attribute->n;
+      proto->strings = NEW_ARRAY (self, ProtobufCBinaryData, attribute->n);
+      for (gsize i = 0; i < attribute->n; i++)
+        proto->strings[i] = bytes_of (self, attribute->v.strings[i]);
       break;
     case ORTRAIN_ATTRIBUTE_TENSORS:
-      to->n_tensors = from->n;
-      to->tensors = NEW_ARRAY (self, Ortrain__Ox__TensorProto *, from->n);
-      for (gsize i = 0; i < from->n; i++)
-        to->tensors[i] = write_tensor (self, NULL, from->v.tensors[i]);
+      proto->n_tensors = attribute->n;
+      proto->tensors = NEW_ARRAY (self, Ortrain__Ox__TensorProto *, attribute->n);
+      for (gsize i = 0; i < attribute->n; i++)
+        proto->tensors[i] = write_tensor (self, NULL, attribute->v.tensors[i]);
       break;
     case ORTRAIN_ATTRIBUTE_GRAPHS:
-      to->n_graphs = from->n;
-      to->graphs = NEW_ARRAY (self, Ortrain__Ox__GraphProto *, from->n);
-      for (gsize i = 0; i < from->n; i++)
-        to->graphs[i] = write_graph (self, ORTRAIN_GRAPH (from->v.graphs[i]), FALSE);
+      proto->n_graphs = attribute->n;
+      proto->graphs = NEW_ARRAY (self, Ortrain__Ox__GraphProto *, attribute->n);
+      for (gsize i = 0; i < attribute->n; i++)
+        proto->graphs[i] = write_graph (self, ORTRAIN_GRAPH (attribute->v.graphs[i]), FALSE);
       break;
     }
-  return to;
+  return proto;
 }
 
 static Ortrain__Ox__NodeProto *

@@ -140,19 +140,19 @@ rope_add_message (Rope *self, guint32 field, const Rope *body)
 
 typedef enum
 {
-  AT_MODEL,
-  AT_OUTER_GRAPH, /* the outermost graph */
-  AT_GRAPH,       /* any other */
-  AT_OUTER_NODE,
-  AT_NODE,
-  AT_ATTRIBUTE,
-  AT_INITIALIZER, /* a TensorProto directly in a graph */
-  AT_TENSOR,
-  AT_SPARSE,
-  AT_FUNCTION,
-  AT_TRAINING,
-  AT_NOWHERE,
-} Place;
+  MESSAGE_MODEL,
+  MESSAGE_OUTER_GRAPH, /* the outermost graph */
+  MESSAGE_GRAPH,       /* any other */
+  MESSAGE_OUTER_NODE,
+  MESSAGE_NODE,
+  MESSAGE_ATTRIBUTE,
+  MESSAGE_INITIALIZER, /* a TensorProto directly in a graph */
+  MESSAGE_TENSOR,
+  MESSAGE_SPARSE,
+  MESSAGE_FUNCTION,
+  MESSAGE_TRAINING,
+  MESSAGE_OTHER,
+} MessageKind;
 
 typedef struct
 {
@@ -186,45 +186,45 @@ added_clear (gpointer data)
 /* protobuf's limit for one message */
 #define MAX_MODEL_BYTES ((guint64) G_MAXINT32)
 
-static Place
-place_of (Place place, guint32 field)
+static MessageKind
+kind_of_field (MessageKind kind, guint32 field)
 {
-  switch (place)
+  switch (kind)
     {
-    case AT_MODEL:
-      return field == ORTRAIN_MODEL_GRAPH ? AT_OUTER_GRAPH
-             : field == 25                ? AT_FUNCTION
-             : field == 20                ? AT_TRAINING
-                                          : AT_NOWHERE;
-    case AT_OUTER_GRAPH:
+    case MESSAGE_MODEL:
+      return field == ORTRAIN_MODEL_GRAPH ? MESSAGE_OUTER_GRAPH
+             : field == 25                ? MESSAGE_FUNCTION
+             : field == 20                ? MESSAGE_TRAINING
+                                          : MESSAGE_OTHER;
+    case MESSAGE_OUTER_GRAPH:
       if (field == ORTRAIN_GRAPH_NODE)
-        return AT_OUTER_NODE;
+        return MESSAGE_OUTER_NODE;
       G_GNUC_FALLTHROUGH;
-    case AT_GRAPH:
-      return field == ORTRAIN_GRAPH_NODE          ? AT_NODE
-             : field == ORTRAIN_GRAPH_INITIALIZER ? AT_INITIALIZER
-             : field == 15                        ? AT_SPARSE
-                                                  : AT_NOWHERE;
-    case AT_OUTER_NODE:
-    case AT_NODE:
-      return field == ORTRAIN_NODE_ATTRIBUTE ? AT_ATTRIBUTE : AT_NOWHERE;
-    case AT_ATTRIBUTE:
-      return field == 5 || field == 10    ? AT_TENSOR
-             : field == 6 || field == 11  ? AT_GRAPH
-             : field == 22 || field == 23 ? AT_SPARSE
-                                          : AT_NOWHERE;
-    case AT_SPARSE:
-      return field == 1 || field == 2 ? AT_TENSOR : AT_NOWHERE;
-    case AT_FUNCTION:
-      return field == 7 ? AT_NODE : field == 11 ? AT_ATTRIBUTE : AT_NOWHERE;
-    case AT_TRAINING:
-      return field == 1 || field == 2 ? AT_GRAPH : AT_NOWHERE;
-    case AT_INITIALIZER:
-    case AT_TENSOR:
-    case AT_NOWHERE:
+    case MESSAGE_GRAPH:
+      return field == ORTRAIN_GRAPH_NODE          ? MESSAGE_NODE
+             : field == ORTRAIN_GRAPH_INITIALIZER ? MESSAGE_INITIALIZER
+             : field == 15                        ? MESSAGE_SPARSE
+                                                  : MESSAGE_OTHER;
+    case MESSAGE_OUTER_NODE:
+    case MESSAGE_NODE:
+      return field == ORTRAIN_NODE_ATTRIBUTE ? MESSAGE_ATTRIBUTE : MESSAGE_OTHER;
+    case MESSAGE_ATTRIBUTE:
+      return field == 5 || field == 10    ? MESSAGE_TENSOR
+             : field == 6 || field == 11  ? MESSAGE_GRAPH
+             : field == 22 || field == 23 ? MESSAGE_SPARSE
+                                          : MESSAGE_OTHER;
+    case MESSAGE_SPARSE:
+      return field == 1 || field == 2 ? MESSAGE_TENSOR : MESSAGE_OTHER;
+    case MESSAGE_FUNCTION:
+      return field == 7 ? MESSAGE_NODE : field == 11 ? MESSAGE_ATTRIBUTE : MESSAGE_OTHER;
+    case MESSAGE_TRAINING:
+      return field == 1 || field == 2 ? MESSAGE_GRAPH : MESSAGE_OTHER;
+    case MESSAGE_INITIALIZER:
+    case MESSAGE_TENSOR:
+    case MESSAGE_OTHER:
       break;
     }
-  return AT_NOWHERE;
+  return MESSAGE_OTHER;
 }
 
 static char *
@@ -324,7 +324,7 @@ is_payload (guint32 number)
 }
 
 static gboolean
-rewrite_tensor (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *replacement, Rope *out,
+rewrite_tensor (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *replacement, Rope *out,
                 gboolean *changed, GError **error)
 {
   OrtrainWireField field, raw = { 0 };
@@ -350,7 +350,7 @@ rewrite_tensor (Export *self, Place place, OrtrainWireRange range, OrtrainTensor
     }
   gboolean external =
       self->data_name != NULL &&
-      (was_external || (self->all_external && place == AT_INITIALIZER && n_bytes >= MIN_EXTERNAL_BYTES));
+      (was_external || (self->all_external && kind == MESSAGE_INITIALIZER && n_bytes >= MIN_EXTERNAL_BYTES));
   if (replacement == NULL && !external)
     {
       rope_add (out, self->file + range.begin, range.end - range.begin);
@@ -423,7 +423,7 @@ write_tensor (Export *self, const char *name, OrtrainTensor *tensor, Rope *out)
 
 /* ---- Messages around them ---- */
 
-static gboolean rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *constant, Rope *out,
+static gboolean rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *constant, Rope *out,
                          gboolean *changed, GError **error);
 
 /* The attribute of a Constant node that holds numbers and not a tensor. Its list of floats may be in several pieces. */
@@ -452,7 +452,7 @@ rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents,
 {
   g_autofree char *name = read_name (self, range, ORTRAIN_ATTRIBUTE_NAME);
   if (g_str_equal (name, "value"))
-    return rewrite (self, AT_ATTRIBUTE, range, contents, out, changed, error);
+    return rewrite (self, MESSAGE_ATTRIBUTE, range, contents, out, changed, error);
   if (g_str_equal (name, "value_floats") || g_str_equal (name, "value_float"))
     {
       rewrite_floats (self, range, contents, g_str_equal (name, "value_floats"), out);
@@ -494,18 +494,18 @@ add_initializer (Export *self, const char *value, const char *name)
 
 /* One part of the outermost graph. *gone: it is left out. *input: what the node reads instead, or NULL. */
 static void
-rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone,
+rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor **contents, gboolean *gone,
                char **input)
 {
   g_autofree char *name = NULL;
-  if (place == AT_INITIALIZER)
+  if (kind == MESSAGE_INITIALIZER)
     {
       name = read_name (self, range, ORTRAIN_TENSOR_NAME);
       const char *value = g_hash_table_lookup (self->separated, name);
       *contents = value != NULL ? replacement_for (self, value, ORTRAIN_ORIGIN_SEPARATED)
                                 : replacement_for (self, name, ORTRAIN_ORIGIN_INITIALIZER);
     }
-  else if (place == AT_OUTER_NODE)
+  else if (kind == MESSAGE_OUTER_NODE)
     {
       name = read_name (self, range, ORTRAIN_NODE_OUTPUT);
       *contents = replacement_for (self, name, ORTRAIN_ORIGIN_CONSTANT);
@@ -517,7 +517,7 @@ rewrite_outer (Export *self, Place place, OrtrainWireRange range, OrtrainTensor 
           add_initializer (self, name, *input);
         }
     }
-  else if (place == AT_SPARSE)
+  else if (kind == MESSAGE_SPARSE)
     {
       OrtrainWireField field;
       for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL) && name == NULL;)
@@ -586,28 +586,28 @@ write_added (Export *self, Rope *out)
 /* Appends the new form of a message's body. constant: contents for the tensor of a Constant node's attribute, on the
  * way to it. Recursion is as deep as messages nest, which was limited when the file was read. */
 static gboolean
-rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *constant, Rope *out, gboolean *changed,
+rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *constant, Rope *out, gboolean *changed,
          GError **error)
 {
   OrtrainWireField field;
 
-  if (place == AT_INITIALIZER || place == AT_TENSOR)
-    return rewrite_tensor (self, place, range, constant, out, changed, error);
+  if (kind == MESSAGE_INITIALIZER || kind == MESSAGE_TENSOR)
+    return rewrite_tensor (self, kind, range, constant, out, changed, error);
   for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
     {
       OrtrainWireRange body = { field.body, field.end };
-      Place inner = field.type == ORTRAIN_WIRE_BYTES ? place_of (place, field.number) : AT_NOWHERE;
+      MessageKind inner = field.type == ORTRAIN_WIRE_BYTES ? kind_of_field (kind, field.number) : MESSAGE_OTHER;
       OrtrainTensor *contents = constant;
       gboolean gone = FALSE, inner_changed = FALSE;
       g_auto (Rope) part = { 0 };
       g_autofree char *input = NULL;
 
-      if (inner == AT_NOWHERE)
+      if (inner == MESSAGE_OTHER)
         {
           rope_add (out, self->file + field.begin, field.end - field.begin);
           continue;
         }
-      if (place == AT_OUTER_GRAPH)
+      if (kind == MESSAGE_OUTER_GRAPH)
         rewrite_outer (self, inner, body, &contents, &gone, &input);
       if (gone)
         {
@@ -620,7 +620,7 @@ rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *const
           rewrite_input (self, body, input, &part);
           inner_changed = TRUE;
         }
-      else if (inner == AT_ATTRIBUTE && constant != NULL)
+      else if (inner == MESSAGE_ATTRIBUTE && constant != NULL)
         {
           if (!rewrite_constant (self, body, constant, &part, &inner_changed, error))
             return FALSE;
@@ -635,7 +635,7 @@ rewrite (Export *self, Place place, OrtrainWireRange range, OrtrainTensor *const
       else
         rope_add (out, self->file + field.begin, field.end - field.begin);
     }
-  if (place == AT_OUTER_GRAPH)
+  if (kind == MESSAGE_OUTER_GRAPH)
     {
       write_added (self, out);
       g_array_set_size (self->added, 0);
@@ -652,7 +652,7 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
   if (model->file == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "the model was not made by one of its constructors");
+                           "the model was not created by one of its constructors");
       return FALSE;
     }
   if (tensors == NULL)
@@ -713,7 +713,7 @@ build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean
 
   rope_init (out);
   rope_init (&self.data);
-  gboolean ok = rewrite (&self, AT_MODEL, (OrtrainWireRange){ 0, size }, NULL, out, &changed, error);
+  gboolean ok = rewrite (&self, MESSAGE_MODEL, (OrtrainWireRange){ 0, size }, NULL, out, &changed, error);
   *data = self.data;
   return ok;
 }
@@ -776,7 +776,7 @@ static gboolean export(OrtrainModel *self, const char *path, GHashTable *tensors
   if (ortrain_atomic_file_commit (file, error))
     return TRUE;
   if (data_file != NULL) /* an old model with new weights would be neither */
-    ortrain_atomic_file_take_back (data_file);
+    ortrain_atomic_file_restore (data_file);
   return FALSE;
 }
 
@@ -787,7 +787,7 @@ ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors,
   if (!ok)
     {
       ortrain_model_explain_error (self, error);
-      ortrain_model_mend_error (error);
+      ortrain_model_complete_error (error);
     }
   return ok;
 }
@@ -799,7 +799,7 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
 
   if (!check_tensors (self, tensors, error))
     {
-      ortrain_model_mend_error (error);
+      ortrain_model_complete_error (error);
       return NULL;
     }
   if (tensors == NULL || g_hash_table_size (tensors) == 0)

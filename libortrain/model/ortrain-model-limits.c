@@ -159,7 +159,7 @@ ortrain_model_limits_init (OrtrainModelLimits *self)
 /**
  * ortrain_model_limits_new:
  *
- * Makes limits with the default values.
+ * Creates limits with the default values.
  *
  * Returns: (transfer full): the new limits
  */

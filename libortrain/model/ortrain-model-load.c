@@ -59,7 +59,7 @@ load (OrtrainModel *self, GError **error)
 }
 
 void
-ortrain_model_mend_error (GError **error)
+ortrain_model_complete_error (GError **error)
 {
   if (error == NULL || *error == NULL || g_utf8_validate ((*error)->message, -1, NULL))
     return;
@@ -80,10 +80,10 @@ new_from_bytes (GBytes *bytes, const char *path, const char *directory, OrtrainM
   if (!load (self, error))
     {
       ortrain_model_explain_error (self, error);
-      ortrain_model_mend_error (error);
+      ortrain_model_complete_error (error);
       return NULL;
     }
-  ortrain_model_mend_error (&self->reader.unsupported);
+  ortrain_model_complete_error (&self->reader.unsupported);
   return g_steal_pointer (&self);
 }
 
@@ -278,8 +278,8 @@ ortrain_model_new_from_file_finish (GAsyncResult *result, GError **error)
  * @graph: a graph
  * @error: return location for an error
  *
- * Makes a model of a graph: one made by [class@GraphBuilder], or a training graph, to look at it or to save it. Nodes
- * of Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
+ * Creates a model of a graph: one created by [class@GraphBuilder], or a training graph, to look at it or to save it.
+ * Nodes of Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
  *
  * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
  */

@@ -9,7 +9,7 @@ struct _OrtrainModel
 {
   GObject parent_instance;
 
-  GBytes *file; /* NULL: not made by a constructor */
+  GBytes *file; /* NULL: not created by a constructor */
   char *path;
   char *directory; /* of external data; or NULL */
   OrtrainModelLimits *limits;
@@ -29,8 +29,9 @@ struct _OrtrainModel
 gboolean ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error);
 /* The same in memory, external data left where it is. */
 GBytes *ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error);
-/* The graph as ortrain_model_get_graph() makes it, but from the types and sizes of the inputs alone: what the file declares
- * of computed values is not read, and names of sizes are no promise that two sizes are the same. transfer full */
+/* The graph as ortrain_model_get_graph() builds it, but from the types and sizes of the inputs alone: what the file
+ * declares of computed values is not read, and names of sizes are no promise that two sizes are the same. transfer
+ * full */
 OrtrainGraph *ortrain_model_make_undeclared_graph (OrtrainModel *self, GError **error);
 /* FALSE if the model's file, or one with its weights, was changed since it was mapped: for after something was computed
  * or copied from the weights. */
@@ -44,4 +45,4 @@ OrtrainGraph *ortrain_model_make_graph_of (OrtrainModel *self, const char *const
  * read again when they are needed. */
 void ortrain_model_trim (OrtrainModel *self);
 /* Names in messages are cut to a length in bytes, perhaps in the middle of a character. */
-void ortrain_model_mend_error (GError **error);
+void ortrain_model_complete_error (GError **error);

@@ -55,7 +55,7 @@ ortrain_model_save_async (OrtrainModel *self, const char *path, GCancellable *ca
 
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_model_save_async);
-  g_task_set_check_cancellable (task, FALSE); /* what was written is told */
+  g_task_set_check_cancellable (task, FALSE); /* a file that was written is reported as written */
   g_task_set_task_data (task, g_strdup (path), g_free);
   ortrain_task_run_in_thread (task, save_in_thread);
 }

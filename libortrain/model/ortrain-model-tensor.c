@@ -7,17 +7,17 @@
 
 /* A field of wire type 2: tag, length, bytes. */
 static void
-append_field (GByteArray *to, guint8 tag, gconstpointer data, gsize n)
+append_field (GByteArray *bytes, guint8 tag, gconstpointer data, gsize n)
 {
-  g_byte_array_append (to, &tag, 1);
+  g_byte_array_append (bytes, &tag, 1);
   for (gsize rest = n;; rest >>= 7)
     {
       guint8 byte = (guint8) ((rest & 0x7f) | (rest > 0x7f ? 0x80 : 0));
-      g_byte_array_append (to, &byte, 1);
+      g_byte_array_append (bytes, &byte, 1);
       if (rest <= 0x7f)
         break;
     }
-  g_byte_array_append (to, data, (guint) n);
+  g_byte_array_append (bytes, data, (guint) n);
 }
 
 /**

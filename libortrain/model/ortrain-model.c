@@ -120,7 +120,7 @@ ortrain_model_class_init (OrtrainModelClass *klass)
   /**
    * OrtrainModel:path: (getter get_path)
    *
-   * The file that the model was read from; %NULL if it was made otherwise.
+   * The file that the model was read from; %NULL if it was created otherwise.
    */
   properties[PROP_PATH] = g_param_spec_string ("path", NULL, NULL, NULL, flags);
   /**
@@ -200,7 +200,7 @@ ortrain_model_init (OrtrainModel *self)
  *
  * The file that the model was read from.
  *
- * Returns: (nullable) (type filename): the path, or %NULL if the model was made otherwise
+ * Returns: (nullable) (type filename): the path, or %NULL if the model was created otherwise
  */
 const char *
 ortrain_model_get_path (OrtrainModel *self)
@@ -372,8 +372,8 @@ ortrain_model_get_n_nodes (OrtrainModel *self)
  * @self: a model
  *
  * The number of elements of all weights and running statistics: of the tensors of floating types, in initializers or
- * Constant nodes, that are no constants of formulas by where they are used. What a training session trains may be less. Of a model with operators that are not
- * known, all floating tensors count.
+ * Constant nodes, that are no constants of formulas by where they are used. What a training session trains may be less.
+ * Of a model with operators that are not known, all floating tensors count.
  *
  * Returns: the number
  */
@@ -469,7 +469,7 @@ ortrain_model_get_metadata (OrtrainModel *self, const char *key)
  *
  * What was found in the file that somebody who trains the model should know: initializers that an exporter merged,
  * weights in Constant nodes, functions, declared shapes that are not those that the operators compute. One sentence
- * each. Makes the graph of the model if there is none yet.
+ * each. Builds the graph of the model if there is none yet.
  *
  * Returns: (transfer full) (array zero-terminated=1): the sentences
  */
@@ -495,7 +495,7 @@ ortrain_model_get_notes (OrtrainModel *self)
  * initializers. It is there for every model that could be read, also if some of its operators are not known. Do not
  * change it.
  *
- * Returns: (transfer none) (nullable): the graph; %NULL if the model was not made by a constructor
+ * Returns: (transfer none) (nullable): the graph; %NULL if the model was not created by a constructor
  */
 OrtrainGraph *
 ortrain_model_get_file_graph (OrtrainModel *self)
@@ -616,7 +616,7 @@ make_hinted_graph (OrtrainModel *self, GError **error)
  * @error: return location for an error
  *
  * The graph of the model, as everything in Ortrain works with it: functions inlined, every node in the form that it has
- * in operator set 23, types and shapes inferred. It is made when it is first asked for. Do not change it; copy it.
+ * in operator set 23, types and shapes inferred. It is built when it is first asked for. Do not change it; copy it.
  *
  * Returns: (transfer none): the graph, or %NULL with an error of [error@GraphError] or [error@ModelError]; operators
  * that are not known are all listed in one
@@ -629,7 +629,7 @@ ortrain_model_get_graph (OrtrainModel *self, GError **error)
   if (self->file == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "the model was not made by one of its constructors");
+                           "the model was not created by one of its constructors");
       return NULL;
     }
   g_mutex_lock (&self->lock);

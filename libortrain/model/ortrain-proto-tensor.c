@@ -54,14 +54,14 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
 }
 
 /* Elements that stand in the file as they stand in memory: a part of the mapping, or, where they are misaligned for
- * their type, a copy that is only made when somebody reads them. */
+ * their type, a copy that is only taken when somebody reads them. */
 static OrtrainTensor *
 from_slice (OrtrainDType dtype, const int64_t *dims, gsize n_dims, GBytes *bytes, gsize offset, gsize n_bytes,
             GError **error)
 {
   const guint8 *data = (const guint8 *) g_bytes_get_data (bytes, NULL) + offset;
-  /* Small integers are shapes, axes and indices: addresses follow from them, so they must not change in the file between
-   * the moment when they are checked and the moment when they are used. */
+  /* Small integers are shapes, axes and indices: addresses follow from them, so they must not change in the file
+   * between the moment when they are checked and the moment when they are used. */
   gboolean copy = G_BYTE_ORDER != G_LITTLE_ENDIAN || (ortrain_dtype_is_integer (dtype) && n_bytes <= MAX_COPIED_BYTES);
 
   if (dtype == ORTRAIN_DTYPE_BOOL)
@@ -459,8 +459,8 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
       return NULL;
     }
   const gint64 *at = ortrain_tensor_peek (indices);
-  const guint8 *from = ortrain_tensor_peek (values);
-  guint8 *to = ortrain_tensor_peek_writable (dense);
+  const guint8 *source = ortrain_tensor_peek (values);
+  guint8 *destination = ortrain_tensor_peek_writable (dense);
   const gsize size = ortrain_dtype_get_size (dtype);
   for (gint64 i = 0; i < n; i++)
     {
@@ -477,7 +477,7 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
           invalid (error, owner, "index %" G_GINT64_FORMAT " of the sparse tensor is out of range", i);
           return NULL;
         }
-      memcpy (to + (gsize) flat * size, from + (gsize) i * size, size);
+      memcpy (destination + (gsize) flat * size, source + (gsize) i * size, size);
     }
   return g_steal_pointer (&dense);
 }

@@ -12,7 +12,7 @@
  * @n_sizes: their number, at least 2
  * @seed: what the parameters depend on
  *
- * Makes a multi-layer perceptron: input `x` [batch, features], linear layers `fc1`… with ReLU between them, output
+ * Creates a multi-layer perceptron: input `x` [batch, features], linear layers `fc1`… with ReLU between them, output
  * `logits`.
  *
  * Returns: (transfer full): a builder with the model in it
@@ -46,7 +46,7 @@ ortrain_graph_builder_new_mlp (const char *name, const gint64 *sizes, gsize n_si
  * @n_classes: how many classes there are
  * @seed: what the parameters depend on
  *
- * Makes a small convolutional network: input `image` [batch, channels, height, width], two convolutions (16 and 32
+ * Creates a small convolutional network: input `image` [batch, channels, height, width], two convolutions (16 and 32
  * channels) with batch normalisation, ReLU and pooling, a linear layer, output `logits`.
  *
  * Returns: (transfer full): a builder with the model in it
@@ -122,7 +122,7 @@ transformer (OrtrainGraphBuilder *self, OrtrainValue *ids, gint64 n_tokens, gint
  * @n_heads: the number of heads of each attention
  * @seed: what the parameters depend on
  *
- * Makes a language model of the GPT kind: input `input_ids` [batch, seq], output `logits` [batch, seq, n_tokens].
+ * Creates a language model of the GPT kind: input `input_ids` [batch, seq], output `logits` [batch, seq, n_tokens].
  *
  * Returns: (transfer full): a builder with the model in it
  */
@@ -151,7 +151,7 @@ ortrain_graph_builder_new_gpt (const char *name, gint64 n_tokens, gint64 n_posit
  * @n_classes: how many classes there are
  * @seed: what the parameters depend on
  *
- * Makes a classifier of texts of the BERT kind: input `input_ids` [batch, seq], output `logits` [batch, n_classes],
+ * Creates a classifier of texts of the BERT kind: input `input_ids` [batch, seq], output `logits` [batch, n_classes],
  * from the first position.
  *
  * Returns: (transfer full): a builder with the model in it

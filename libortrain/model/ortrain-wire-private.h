@@ -5,7 +5,7 @@
 #include "model/ortrain-model-limits.h"
 
 /* The wire format of protocol buffers, as far as ONNX needs it. A model file is hostile until it has been scanned: the
- * scan walks the whole file once, iteratively, with the limits applied, and makes a compact copy without the elements
+ * scan walks the whole file once, iteratively, with the limits applied, and writes a compact copy without the elements
  * of tensors for protobuf-c, which has no depth limit and would copy every weight. */
 
 typedef enum

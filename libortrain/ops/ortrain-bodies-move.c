@@ -28,11 +28,11 @@ add_back (OrtrainBody *self, const char *op_type, OrtrainValue *const *operands,
   inputs[0] = ortrain_body_count (self, dims, rank);
   for (guint i = 0; i < n; i++)
     inputs[1 + i] = operands[i];
-  OrtrainNode *places = ortrain_body_node (self, op_type, inputs, 1 + n, 1, attributes);
-  if (places != NULL)
+  OrtrainNode *indices = ortrain_body_node (self, op_type, inputs, 1 + n, 1, attributes);
+  if (indices != NULL)
     ortrain_body_set (
         self, 0,
-        ortrain_body_scatter (self, ortrain_body_input (self, 0), ortrain_node_output (places, 0), dims, rank));
+        ortrain_body_scatter (self, ortrain_body_input (self, 0), ortrain_node_output (indices, 0), dims, rank));
   return TRUE;
 }
 
@@ -256,7 +256,7 @@ ortrain_body_cum_prod_grad (OrtrainBody *self)
   axis += axis < 0 ? x->rank : 0;
   ortrain_body_dims (x, dims);
   const gint64 n = dims[axis], column[] = { n, 1 };
-  OrtrainValue *place = ortrain_body_ints (self, &axis, 1);
+  OrtrainValue *axis_value = ortrain_body_ints (self, &axis, 1);
   OrtrainValue *products = ortrain_body_count (self, &n, 1), *elements = ortrain_body_count (self, column, 2);
   const char *compare = reverse ? (exclusive ? "Less" : "LessOrEqual") : exclusive ? "Greater" : "GreaterOrEqual";
   for (gint i = 0; i <= x->rank; i++)
@@ -264,12 +264,12 @@ ortrain_body_cum_prod_grad (OrtrainBody *self)
   OrtrainValue *own = ortrain_body_reshape (self, OP2 ("Equal", products, elements), square, x->rank + 1);
   OrtrainValue *stands = ortrain_body_reshape (self, OP2 (compare, products, elements), square, x->rank + 1);
   OrtrainValue *one = ortrain_body_number (self, x, 1), *zero = ortrain_body_number (self, x, 0);
-  OrtrainValue *others = OP3 ("Where", own, one, OP2 ("Unsqueeze", x, place));
+  OrtrainValue *others = OP3 ("Where", own, one, OP2 ("Unsqueeze", x, axis_value));
   OrtrainAttributes *attributes = ortrain_body_attribute ("exclusive", exclusive);
   ortrain_attributes_set_int (attributes, "reverse", reverse);
   others =
       ortrain_body_op_with (self, "CumProd", attributes, others, ortrain_graph_const_int (self->graph, axis + 1), NULL);
-  OrtrainValue *terms = OP3 ("Where", stands, MUL (others, OP2 ("Unsqueeze", dy, place)), zero);
+  OrtrainValue *terms = OP3 ("Where", stands, MUL (others, OP2 ("Unsqueeze", dy, axis_value)), zero);
   ortrain_body_set (self, 0, ortrain_body_reduce (self, "ReduceSum", terms, 1u << (axis + 1), FALSE));
   return TRUE;
 }

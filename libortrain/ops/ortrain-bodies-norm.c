@@ -150,7 +150,8 @@ ortrain_body_rms_norm_grad (OrtrainBody *self)
   return TRUE;
 }
 
-/* (dy, x, scale) → (dx, dscale, dbias): over each sample's groups of channels; without num_groups each channel is one */
+/* (dy, x, scale) → (dx, dscale, dbias): over each sample's groups of channels; without num_groups each channel is
+ * one */
 gboolean
 ortrain_body_group_norm_grad (OrtrainBody *self)
 {
@@ -197,14 +198,14 @@ ortrain_body_lrn_grad (OrtrainBody *self)
                               OP2 ("LessOrEqual", distance, ortrain_graph_const_int (self->graph, last)));
   OrtrainValue *window = ortrain_body_cast (self, inside, dy->dtype);
   static const gint64 swap[] = { 1, 0 };
-  OrtrainValue *from = ortrain_body_reshape (self, x, flat, 3), *g = ortrain_body_reshape (self, dy, flat, 3);
-  OrtrainValue *sum = OP2 ("MatMul", window, MUL (from, from));
+  OrtrainValue *flat_x = ortrain_body_reshape (self, x, flat, 3), *g = ortrain_body_reshape (self, dy, flat, 3);
+  OrtrainValue *sum = OP2 ("MatMul", window, MUL (flat_x, flat_x));
   OrtrainValue *s = ADD (MUL (sum, ortrain_body_number (self, dy, alpha / (double) size)),
                          ortrain_body_number (self, dy, ortrain_body_float (self, "bias", 1)));
-  OrtrainValue *term = MUL (MUL (g, from), OP2 ("Pow", s, ortrain_body_number (self, dy, -beta - 1)));
+  OrtrainValue *term = MUL (MUL (g, flat_x), OP2 ("Pow", s, ortrain_body_number (self, dy, -beta - 1)));
   OrtrainValue *back = OP2 ("MatMul", ortrain_body_transpose (self, window, swap, 2), term);
   OrtrainValue *factor = ortrain_body_number (self, dy, 2 * alpha * beta / (double) size);
   ortrain_body_set (
-      self, 0, SUB (MUL (g, OP2 ("Pow", s, ortrain_body_number (self, dy, -beta))), MUL (factor, MUL (from, back))));
+      self, 0, SUB (MUL (g, OP2 ("Pow", s, ortrain_body_number (self, dy, -beta))), MUL (factor, MUL (flat_x, back))));
   return TRUE;
 }

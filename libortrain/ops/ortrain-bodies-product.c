@@ -16,7 +16,7 @@
 #define WHERE(condition, a, b) OP3 ("Where", condition, a, b)
 #define NUMBER(like, number) ortrain_body_number (self, like, number)
 
-/* The attribute `name` is a permutation of x's axes; after it, the last two change places if `swap`. */
+/* The attribute `name` is a permutation of x's axes; after it, the last two are swapped if `swap`. */
 static OrtrainValue *
 permute (OrtrainBody *self, OrtrainValue *x, const char *name, gboolean swap)
 {

@@ -92,16 +92,16 @@ ortrain_body_conv_grad_input (OrtrainBody *self)
   return TRUE;
 }
 
-/* (dy, x, shape of w): a convolution over the batch, whose filters are dy: strides and dilations change places. */
+/* (dy, x, shape of w): a convolution over the batch, whose filters are dy: strides and dilations are swapped. */
 gboolean
 ortrain_body_conv_grad_weight (OrtrainBody *self)
 {
-  OrtrainValue *dy = ortrain_body_input (self, 0), *from = ortrain_body_input (self, 1);
+  OrtrainValue *dy = ortrain_body_input (self, 0), *x_value = ortrain_body_input (self, 1);
   const gint rank = dy->rank;
   const gint64 group = ortrain_body_int (self, "group", 1), zeros[MAX_SPATIAL] = { 0 };
   gint64 x[ORTRAIN_MAX_RANK], y[ORTRAIN_MAX_RANK], k[ORTRAIN_MAX_RANK], pads[2 * MAX_SPATIAL];
   gint64 split[ORTRAIN_MAX_RANK + 1], joined[ORTRAIN_MAX_RANK], perm[ORTRAIN_MAX_RANK + 1], swap[ORTRAIN_MAX_RANK];
-  ortrain_body_dims (from, x);
+  ortrain_body_dims (x_value, x);
   ortrain_body_dims (dy, y);
   ortrain_body_dims (ortrain_node_output (self->node, 0), k);
   if (rank >= ORTRAIN_MAX_RANK)
@@ -132,24 +132,24 @@ ortrain_body_conv_grad_weight (OrtrainBody *self)
     }
   swap[0] = 1;
   swap[1] = 0;
-  from = ortrain_body_transpose (self, ortrain_body_reshape (self, from, split, rank + 1), perm, rank + 1);
-  from = ortrain_body_reshape (self, from, joined, rank);
+  x_value = ortrain_body_transpose (self, ortrain_body_reshape (self, x_value, split, rank + 1), perm, rank + 1);
+  x_value = ortrain_body_reshape (self, x_value, joined, rank);
   OrtrainAttributes *attributes = window_attributes (w.out, w.dilation, w.stride, w.n, group);
   ortrain_attributes_set_ints (attributes, "pads", pads, 2 * (gsize) w.n);
   OrtrainValue *filters = ortrain_body_transpose (self, dy, swap, rank);
-  OrtrainValue *dw = ortrain_body_op_with (self, "Conv", attributes, from, filters, NULL);
+  OrtrainValue *dw = ortrain_body_op_with (self, "Conv", attributes, x_value, filters, NULL);
   dw = ortrain_body_window (self, dw, zeros, w.kernel, w.n);
   ortrain_body_set (self, 0, ortrain_body_transpose (self, dw, swap, rank));
   return TRUE;
 }
 
-/* (x [batch, channels, …], shape of a block, shape of the result): a convolution with a filter for each place. */
+/* (x [batch, channels, …], shape of a block, shape of the result): a convolution with a filter for each position. */
 gboolean
 ortrain_body_im2col (OrtrainBody *self)
 {
   OrtrainValue *x = ortrain_body_input (self, 0), *block = ortrain_node_input (self->node, 1);
   const gint rank = x->rank;
-  gint64 dims[ORTRAIN_MAX_RANK], filters[ORTRAIN_MAX_RANK], each[ORTRAIN_MAX_RANK + 1], places = 1;
+  gint64 dims[ORTRAIN_MAX_RANK], filters[ORTRAIN_MAX_RANK], each[ORTRAIN_MAX_RANK + 1], positions = 1;
   gsize n;
   g_autofree gint64 *kernel =
       block != NULL && block->tensor != NULL ? ortrain_tensor_dup_ints (block->tensor, &n) : NULL;
@@ -158,14 +158,14 @@ ortrain_body_im2col (OrtrainBody *self)
   ortrain_body_dims (x, dims);
   for (gint i = 0; i < rank - 2; i++)
     {
-      places *= kernel[i];
+      positions *= kernel[i];
       filters[2 + i] = kernel[i];
     }
-  const gint64 column[] = { places, 1 };
-  OrtrainValue *one = OP2 ("Equal", ortrain_body_count (self, &places, 1), ortrain_body_count (self, column, 2));
+  const gint64 column[] = { positions, 1 };
+  OrtrainValue *one = OP2 ("Equal", ortrain_body_count (self, &positions, 1), ortrain_body_count (self, column, 2));
   each[0] = dims[1];
-  each[1] = each[2] = places;
-  filters[0] = dims[1] * places;
+  each[1] = each[2] = positions;
+  filters[0] = dims[1] * positions;
   filters[1] = 1;
   one = OP2 ("Expand", ortrain_body_cast (self, one, x->dtype), ortrain_body_ints (self, each, 3));
   one = ortrain_body_reshape (self, one, filters, rank);
@@ -178,7 +178,7 @@ ortrain_body_im2col (OrtrainBody *self)
 /* ---- pooling ---- */
 
 static gint64
-count_places (const Window *w)
+count_positions (const Window *w)
 {
   gint64 n = 1;
   for (gint i = 0; i < w->n; i++)
@@ -186,13 +186,13 @@ count_places (const Window *w)
   return n;
 }
 
-/* [batch, channels, place in the window, …]: what each window reads; `outside` in the padding. */
+/* [batch, channels, position in the window, …]: what each window reads; `outside` in the padding. */
 static OrtrainValue *
-read_places (OrtrainBody *self, const Window *w, OrtrainValue *x, double outside)
+read_positions (OrtrainBody *self, const Window *w, OrtrainValue *x, double outside)
 {
   gint64 pads[2 * ORTRAIN_MAX_RANK] = { 0 }, axes[MAX_SPATIAL], starts[MAX_SPATIAL], ends[MAX_SPATIAL];
   static const gint64 third = 2;
-  const gint64 n = count_places (w);
+  const gint64 n = count_positions (w);
   g_autofree OrtrainValue **parts = g_new0 (OrtrainValue *, (gsize) n + 1);
   for (gint i = 0; i < w->n; i++)
     {
@@ -202,9 +202,9 @@ read_places (OrtrainBody *self, const Window *w, OrtrainValue *x, double outside
       pads[2 * 2 + w->n + i] = MAX (0, reach - w->in[i] - w->begin[i]);
     }
   x = OP3 ("Pad", x, ortrain_body_ints (self, pads, 2 * (w->n + 2)), NUMBER (x, outside));
-  for (gint64 place = 0; place < n; place++)
+  for (gint64 position = 0; position < n; position++)
     {
-      gint64 rest = place;
+      gint64 rest = position;
       for (gint i = w->n; i-- > 0; rest /= w->kernel[i])
         {
           starts[i] = rest % w->kernel[i] * w->dilation[i];
@@ -215,7 +215,7 @@ read_places (OrtrainBody *self, const Window *w, OrtrainValue *x, double outside
       OrtrainNode *node = ortrain_body_node (self, "Slice", slice, 5, 1, NULL);
       if (node == NULL)
         return NULL;
-      parts[place] = OP2 ("Unsqueeze", ortrain_node_output (node, 0), ortrain_body_ints (self, &third, 1));
+      parts[position] = OP2 ("Unsqueeze", ortrain_node_output (node, 0), ortrain_body_ints (self, &third, 1));
     }
   OrtrainNode *joined = ortrain_body_node (self, "Concat", parts, (guint) n, 1, ortrain_body_attribute ("axis", 2));
   return joined != NULL ? ortrain_node_output (joined, 0) : NULL;
@@ -240,7 +240,7 @@ has_empty_window (const Window *w)
   return FALSE;
 }
 
-/* x → (the largest of each window, its place: one byte; 255: nothing but padding) */
+/* x → (the largest of each window, its position: one byte; 255: nothing but padding) */
 gboolean
 ortrain_body_max_pool_train (OrtrainBody *self)
 {
@@ -251,48 +251,48 @@ ortrain_body_max_pool_train (OrtrainBody *self)
   if (x->rank >= ORTRAIN_MAX_RANK)
     return FALSE;
   const Window w = read_window (self, in, out, x->rank, NULL);
-  OrtrainValue *read = read_places (self, &w, x, -INFINITY);
+  OrtrainValue *read = read_positions (self, &w, x, -INFINITY);
   ortrain_body_set (self, 0, ortrain_body_reduce (self, "ReduceMax", read, 1u << 2, FALSE));
   if (!ortrain_body_wants (self, 1))
     return TRUE;
   OrtrainAttributes *attributes = ortrain_body_attribute ("axis", 2);
   ortrain_attributes_set_int (attributes, "keepdims", 0);
-  OrtrainValue *place = ortrain_body_op_with (self, "ArgMax", attributes, read, NULL, NULL);
+  OrtrainValue *position = ortrain_body_op_with (self, "ArgMax", attributes, read, NULL, NULL);
   if (has_empty_window (&w))
     {
-      OrtrainValue *inside = read_places (self, &w, ortrain_body_fill (self, x, 1, in, x->rank), 0);
+      OrtrainValue *inside = read_positions (self, &w, ortrain_body_fill (self, x, 1, in, x->rank), 0);
       inside = ortrain_body_reduce (self, "ReduceMax", inside, 1u << 2, FALSE);
-      place = WHERE (OP2 ("Greater", inside, NUMBER (x, 0)), place, ortrain_graph_const_int (self->graph, 255));
+      position = WHERE (OP2 ("Greater", inside, NUMBER (x, 0)), position, ortrain_graph_const_int (self->graph, 255));
     }
-  ortrain_body_set (self, 1, place);
+  ortrain_body_set (self, 1, position);
   return TRUE;
 }
 
-/* (dy, places in windows or ONNX's indices, shape of x) */
+/* (dy, positions in windows or ONNX's indices, shape of x) */
 gboolean
 ortrain_body_max_pool_grad (OrtrainBody *self)
 {
-  OrtrainValue *dy = ortrain_body_input (self, 0), *places = ortrain_body_input (self, 1);
+  OrtrainValue *dy = ortrain_body_input (self, 0), *positions = ortrain_body_input (self, 1);
   gint64 in[ORTRAIN_MAX_RANK], out[ORTRAIN_MAX_RANK], n = 1;
   static const gint64 third = 2;
   ortrain_body_dims (ortrain_node_output (self->node, 0), in);
   ortrain_body_dims (dy, out);
   if (dy->rank >= ORTRAIN_MAX_RANK || ortrain_body_int (self, "storage_order", 0) != 0)
     return FALSE;
-  if (places->dtype == ORTRAIN_DTYPE_INT64)
+  if (positions->dtype == ORTRAIN_DTYPE_INT64)
     {
-      ortrain_body_set (self, 0, ortrain_body_scatter (self, dy, places, in, dy->rank));
+      ortrain_body_set (self, 0, ortrain_body_scatter (self, dy, positions, in, dy->rank));
       return TRUE;
     }
   for (gint i = 0; i < dy->rank; i++)
     n *= in[i];
   const Window w = read_window (self, in, out, dy->rank, NULL);
   const gint64 all = n + 1; /* the last one takes what lies in the padding */
-  OrtrainValue *read = read_places (self, &w, ortrain_body_count (self, in, dy->rank), (double) n);
-  places = ortrain_body_cast (self, places, ORTRAIN_DTYPE_INT64);
-  places = OP2 ("Min", places, ortrain_graph_const_int (self->graph, count_places (&w) - 1));
-  places = OP2 ("Unsqueeze", places, ortrain_body_ints (self, &third, 1));
-  read = ortrain_body_op_with (self, "GatherElements", ortrain_body_attribute ("axis", 2), read, places, NULL);
+  OrtrainValue *read = read_positions (self, &w, ortrain_body_count (self, in, dy->rank), (double) n);
+  positions = ortrain_body_cast (self, positions, ORTRAIN_DTYPE_INT64);
+  positions = OP2 ("Min", positions, ortrain_graph_const_int (self->graph, count_positions (&w) - 1));
+  positions = OP2 ("Unsqueeze", positions, ortrain_body_ints (self, &third, 1));
+  read = ortrain_body_op_with (self, "GatherElements", ortrain_body_attribute ("axis", 2), read, positions, NULL);
   OrtrainValue *dx = ortrain_body_scatter (self, dy, read, &all, 1);
   ortrain_body_set (self, 0, ortrain_body_slice (self, dx, 0, 0, n, 1));
   return TRUE;
@@ -314,7 +314,7 @@ spread_alike (OrtrainBody *self, const Window *w, OrtrainValue *y, const gint64 
   return spread (self, w, y, ortrain_body_fill (self, y, 1, filter, w->n + 2), 1);
 }
 
-/* (dy, shape of x): dy / the number of places that count */
+/* (dy, shape of x): dy / the number of positions that count */
 gboolean
 ortrain_body_average_pool_grad (OrtrainBody *self)
 {

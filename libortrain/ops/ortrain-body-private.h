@@ -3,9 +3,9 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Bodies: what a node of an operator of our own computes, written in standard ONNX operators. A provider without a kernel
- * for the operator runs its body; a test compares the two. A row's `expand` writes the nodes of the body in front of the
- * node and says which value is which output; all shapes are numbers.
+/* Bodies: what a node of an operator of our own computes, written in standard ONNX operators. A provider without a
+ * kernel for the operator runs its body; a test compares the two. A row's `expand` writes the nodes of the body in
+ * front of the node and says which value is which output; all shapes are numbers.
  *
  * 16-bit operands come in float32, and results go back to their types: kernels of 16-bit types compute in float32 too.
  * After an error all functions here return NULL, and take NULL, so that a body need look at nothing in between. */
@@ -54,14 +54,14 @@ OrtrainValue *ortrain_body_reduce (OrtrainBody *self, const char *op_type, Ortra
                                    gboolean keep);
 /* Along one axis, from … to in steps of `step`. */
 OrtrainValue *ortrain_body_slice (OrtrainBody *self, OrtrainValue *x, gint axis, gint64 from, gint64 to, gint64 step);
-/* Each spatial axis (from 2 on) of x begins `begin[i]` elements later, with zeros in front of it where that is negative,
- * and has `length[i]` elements, with zeros at its end. */
+/* Each spatial axis (from 2 on) of x begins `begin[i]` elements later, with zeros in front of it where that is
+ * negative, and has `length[i]` elements, with zeros at its end. */
 OrtrainValue *ortrain_body_window (OrtrainBody *self, OrtrainValue *x, const gint64 *begin, const gint64 *length,
                                    gint n);
 /* The sum over what was broadcast from the shape `dims`. */
 OrtrainValue *ortrain_body_sum_to (OrtrainBody *self, OrtrainValue *x, const gint64 *dims, gint rank);
 /* Zeros in the shape of `dims`, to whose elements (counted in order) those of `x` are added. */
-OrtrainValue *ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *places, const gint64 *dims,
+OrtrainValue *ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *indices, const gint64 *dims,
                                     gint rank);
 
 /* The bodies, by the file that they stand in. */

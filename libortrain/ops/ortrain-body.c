@@ -232,7 +232,7 @@ ortrain_body_sum_to (OrtrainBody *self, OrtrainValue *x, const gint64 *dims, gin
 }
 
 OrtrainValue *
-ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *places, const gint64 *dims, gint rank)
+ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *indices, const gint64 *dims, gint rank)
 {
   static const gint64 flat = -1;
   gint64 n;
@@ -242,10 +242,10 @@ ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *places, 
   ortrain_attributes_set_string (attributes, "reduction", "add");
   OrtrainValue *shape = ortrain_body_ints (self, &flat, 1);
   OrtrainValue *zeros = ortrain_body_fill (self, x, 0, &n, 1);
-  places = ortrain_body_op_with (self, "Reshape", ortrain_attributes_copy (reshape), places, shape, NULL);
+  indices = ortrain_body_op_with (self, "Reshape", ortrain_attributes_copy (reshape), indices, shape, NULL);
   x = ortrain_body_op_with (self, "Reshape", reshape, x, shape, NULL);
-  return ortrain_body_reshape (self, ortrain_body_op_with (self, "ScatterElements", attributes, zeros, places, x), dims,
-                               rank);
+  return ortrain_body_reshape (self, ortrain_body_op_with (self, "ScatterElements", attributes, zeros, indices, x),
+                               dims, rank);
 }
 
 gboolean

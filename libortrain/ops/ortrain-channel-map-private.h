@@ -4,14 +4,14 @@
 #include "graph/ortrain-graph-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* Where each value of a graph has its channels: the axes along which a weight made one feature for each index. Filled by
- * one sweep in the graph's order. */
+/* Where each value of a graph has its channels: the axes along which a weight computed one feature for each index.
+ * Filled by one sweep in the graph's order. */
 
 #define ORTRAIN_CHANNELS_UNKNOWN_AXIS (1u << 31) /* there are some, along an axis that is not known */
 
 typedef struct
 {
-  guint32 channels;         /* bit i: the indices along axis i are features that a weight made */
+  guint32 channels;         /* bit i: the indices along axis i are features that a weight computed */
   guint32 reduced;          /* bit i: axis i had channels, and a reduction left one index */
   const OrtrainNode *maker; /* the node with that weight */
   gboolean stored;          /* computed from the file alone, not from data */

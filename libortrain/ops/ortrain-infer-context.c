@@ -70,7 +70,7 @@ ortrain_infer_get_content (OrtrainInferContext *ctx, guint i, const OrtrainDim *
     return FALSE;
   if (value->n_content < 0 && value->tensor != NULL)
     {
-      /* Contents of constants, made the first time somebody asks. */
+      /* Contents of constants, read when they are first needed. */
       gsize n_elements;
       OrtrainDType dtype = ortrain_tensor_get_dtype (value->tensor);
       if ((dtype != ORTRAIN_DTYPE_INT64 && dtype != ORTRAIN_DTYPE_INT32) ||

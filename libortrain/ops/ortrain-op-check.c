@@ -7,8 +7,8 @@
 #include <math.h>
 
 /* What is held against every node before its row's own functions see it, and against what they found. A node is checked
- * each time its shapes are inferred: when a graph is made from a file and ranks may be unknown, when a gradient rule
- * writes it, and again when a plan is made and all shapes are numbers. */
+ * each time its shapes are inferred: when a graph is created from a file and ranks may be unknown, when a gradient rule
+ * writes it, and again when a plan is created and all shapes are numbers. */
 
 /* ---- Attributes ---- */
 

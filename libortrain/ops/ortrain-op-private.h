@@ -6,7 +6,7 @@
 /* The operator table: one row per operator. A row knows no kernel and no provider.
  *
  * Old versions: `upgrade` rewrites a node as it stood in the model's operator set (1 to 28) into the newest form, once,
- * when a graph is made from a file (axes and the like become inputs; removed behaviours become several nodes).
+ * when a graph is created from a file (axes and the like become inputs; removed behaviours become several nodes).
  * Inference, gradients, passes and kernels therefore know one form only, that of operator set 23. The file itself is
  * not changed: export writes the user's own nodes. */
 
@@ -36,12 +36,13 @@ typedef enum
   ORTRAIN_OP_VIEW_IF_SAME = 1 << 10, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */
   ORTRAIN_OP_SUM = 1 << 11,          /* output 0 is the sum of all inputs */
   ORTRAIN_OP_CONTRACTS = 1 << 12,    /* sums products up: its kernels may add onto what the output holds */
-  ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is made: it needs no kernel of a device */
+  ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is created: it needs no kernel of a device */
   ORTRAIN_OP_UPDATES = 1 << 14,      /* reads gradients in their places, behind all that is added to them; may run as
                                         soon as nothing else reads what its outputs replace */
 } OrtrainOpFlags;
 
-/* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a kind. */
+/* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a
+ * kind. */
 typedef enum
 {
   ORTRAIN_OP_KIND_OTHER,
@@ -73,13 +74,13 @@ typedef enum
 typedef enum
 {
   ORTRAIN_SCORES_NONE,
-  ORTRAIN_SCORES_KEPT,    /* the same elements in their order, in another type; views are told by their flag */
+  ORTRAIN_SCORES_KEPT,    /* the same elements in their order, in another type; views have a flag of their own */
   ORTRAIN_SCORES_SOFTMAX, /* probabilities, along the attribute `axis` */
   ORTRAIN_SCORES_LOG_SOFTMAX,
   ORTRAIN_SCORES_SIGMOID,
 } OrtrainScores;
 
-/* Where an output has its channels: the axes along which a weight made one feature for each index. */
+/* Where an output has its channels: the axes along which a weight computed one feature for each index. */
 typedef enum
 {
   ORTRAIN_CHANNELS_NONE,     /* nowhere, or not known. Element-wise rows and views need not say */
@@ -104,14 +105,14 @@ struct _OrtrainOpDef
   gint min_outputs, max_outputs;
   OrtrainDTypeSet dtypes; /* of input 0 (of output 0 when there is no input); 0: any */
   guint32 flags;          /* OrtrainOpFlags */
-  guint32 host_inputs;    /* bit i: the elements of input i decide shapes, and are needed when a plan is made */
+  guint32 shape_inputs;   /* bit i: the elements of input i decide shapes, and are needed when a plan is created */
   guint32 no_grad_inputs; /* bit i: input i never carries a gradient (indices, axes, shapes, conditions) */
   OrtrainInferFunc infer;
   OrtrainGradientFunc gradient; /* NULL with NO_GRADIENT: none is needed; NULL without: not differentiable */
   OrtrainUpgradeFunc upgrade;   /* NULL: the form never changed */
-  /* The type of each input: one letter per input, the last one for all inputs after it. A digit: the type of that input.
-   * b: bool, f: floating, s: float32, i: int32 or int64, l: int64, n: numeric, q: int8 or uint8, *: any; a dot: what
-   * `dtypes` says, for input 0. NULL: there is no second input. */
+  /* The type of each input: one letter per input, the last one for all inputs after it. A digit: the type of that
+   * input. b: bool, f: floating, s: float32, i: int32 or int64, l: int64, n: numeric, q: int8 or uint8, *: any; a dot:
+   * what `dtypes` says, for input 0. NULL: there is no second input. */
   const char *types;
   OrtrainScores scores;
   /* What operands must be, beside its type. Bit i: input i … */
@@ -136,7 +137,8 @@ struct _OrtrainOpDef
   gint (*find_passed_input) (const OrtrainNode *node);
   /* Of SHAPE_ONLY rows: output 0, from the shape of input 0. */
   OrtrainTensor *(*evaluate_shape) (const OrtrainNode *node, const gint64 *dims, gsize rank, GError **error);
-  /* Of rows that gradients are computed with: which sums of the outputs are exactly zero; ortrain-zero-sums-private.h */
+  /* Of rows that gradients are computed with: which sums of the outputs are exactly zero;
+   * ortrain-zero-sums-private.h */
   void (*zero_sums) (OrtrainZeroSums *sums, OrtrainNode *node);
 
   /* Of our own operators: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */

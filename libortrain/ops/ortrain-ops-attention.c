@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-/* Attention (q, k, v[, mask]) → (y, lse): softmax (scale · q·kᵀ + mask) · v, made by a pass from what exporters write.
+/* Attention (q, k, v[, mask]) → (y, lse): softmax (scale · q·kᵀ + mask) · v, created by a pass from what exporters
+ * write.
  *
  * Attributes: scale; packed, whose bits 0 to 3 say that q, k, v, y are [batch, length, heads, width] instead of [batch,
  * heads, length, width]; masked_value, what is added where a bool mask is false; guard: 1, rows that come out as NaN
@@ -264,7 +265,7 @@ write_count (Writer *self, OrtrainValue *length)
   return ortrain_upgrade_insert (self->graph, self->node, "Range", operands, 3, NULL);
 }
 
-/* Rows look at keys up to their own place, and at all past ones: bool [queries, keys]. */
+/* Rows look at keys up to their own position, and at all past ones: bool [queries, keys]. */
 static OrtrainValue *
 write_causal (Writer *self, GError **error)
 {
@@ -289,10 +290,10 @@ write_and (Writer *self, OrtrainValue *a, OrtrainValue *b)
   return a == NULL ? b : write_op (self, "And", a, b, NULL);
 }
 
-/* What place alone decides: bool [queries, keys], or [batch, 1, queries, keys] when each sample has its own number of
- * valid keys; *none: there is nothing to decide. NULL with an error. */
+/* The mask that follows from positions alone: bool [queries, keys], or [batch, 1, queries, keys] when each sample has
+ * its own number of valid keys; *none: there is nothing to decide. NULL with an error. */
 static OrtrainValue *
-write_places (Writer *self, gboolean *none, GError **error)
+write_position_mask (Writer *self, gboolean *none, GError **error)
 {
   const OrtrainAttributes *attributes = self->node->attributes;
   gboolean causal = ortrain_attributes_get_int (attributes, "is_causal", 0) != 0;
@@ -307,26 +308,27 @@ write_places (Writer *self, gboolean *none, GError **error)
     return write_causal (self, error);
 
   OrtrainValue *keys = write_count (self, write_length (self, TRUE));
-  OrtrainValue *place =
+  OrtrainValue *position =
       write_op (self, "Unsqueeze", write_count (self, write_length (self, FALSE)), write_ints (self, 1), NULL);
   if (valid != NULL)
     {
       valid = write_reshape (self, valid, per_sample, 4);
-      place = write_op (self, "Add", place, write_op (self, "Sub", valid, write_length (self, FALSE), NULL), NULL);
+      position =
+          write_op (self, "Add", position, write_op (self, "Sub", valid, write_length (self, FALSE), NULL), NULL);
       allowed = write_op (self, "Less", keys, valid, NULL);
     }
   else if (past != NULL)
-    place = write_op (self, "Add", place, write_dim (self, past, 2), NULL);
+    position = write_op (self, "Add", position, write_dim (self, past, 2), NULL);
   if (causal)
-    allowed = write_and (self, allowed, write_op (self, "LessOrEqual", keys, place, NULL));
+    allowed = write_and (self, allowed, write_op (self, "LessOrEqual", keys, position, NULL));
   if (left >= 0)
     allowed = write_and (
         self, allowed,
-        write_op (self, "GreaterOrEqual", keys, write_op (self, "Sub", place, write_ints (self, left), NULL), NULL));
+        write_op (self, "GreaterOrEqual", keys, write_op (self, "Sub", position, write_ints (self, left), NULL), NULL));
   if (right >= 0)
     allowed = write_and (
         self, allowed,
-        write_op (self, "LessOrEqual", keys, write_op (self, "Add", place, write_ints (self, right), NULL), NULL));
+        write_op (self, "LessOrEqual", keys, write_op (self, "Add", position, write_ints (self, right), NULL), NULL));
   return allowed;
 }
 
@@ -350,19 +352,19 @@ static OrtrainValue *
 write_mask (Writer *self, gint64 opset, gboolean *none, gboolean *additive, GError **error)
 {
   OrtrainValue *mask = ortrain_node_input (self->node, 3);
-  gboolean no_places;
+  gboolean no_position_mask;
   *additive = mask != NULL && mask->dtype != ORTRAIN_DTYPE_BOOL;
-  OrtrainValue *places = write_places (self, &no_places, error);
-  *none = mask == NULL && no_places;
-  if (places == NULL && !no_places)
+  OrtrainValue *position_mask = write_position_mask (self, &no_position_mask, error);
+  *none = mask == NULL && no_position_mask;
+  if (position_mask == NULL && !no_position_mask)
     return NULL;
   if (mask != NULL && opset >= 24)
     mask = write_longer_mask (self, mask, *additive);
-  if (mask == NULL || places == NULL)
-    return mask != NULL ? mask : places;
+  if (mask == NULL || position_mask == NULL)
+    return mask != NULL ? mask : position_mask;
   if (!*additive)
-    return write_op (self, "And", places, mask, NULL);
-  return write_where (self, places, mask, write_like (self, -INFINITY, self->q));
+    return write_op (self, "And", position_mask, mask, NULL);
+  return write_where (self, position_mask, mask, write_like (self, -INFINITY, self->q));
 }
 
 /* In single operators: scores, cap, mask, softmax, product. Rows whose mask lets nothing through are zeros; they take a

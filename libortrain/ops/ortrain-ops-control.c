@@ -4,12 +4,12 @@
 #include "ops/ortrain-upgrade-private.h"
 
 /* If. Exporters write it where they did not know a rank or an extent, and some models choose a branch by an input, such
- * as a sampling rate. A condition that follows from shapes and constants is decided when the graph is made from its file,
- * one that follows from the shapes and shape inputs of a run when that run is planned: the branch that is taken then
- * stands in the node's place. A condition that is computed from data is decided by the interpreter, node by node.
+ * as a sampling rate. A condition that follows from shapes and constants is decided when the graph is created from its
+ * file, one that follows from the shapes and shape inputs of a run when that run is planned: the branch that is taken
+ * then stands in the node's place. A condition that is computed from data is decided by the interpreter, node by node.
  *
- * A branch reads values of the graphs around it by name. While a graph is upgraded, values are replaced, so these become
- * inputs: input 1 + i of the node is input i of both branches. */
+ * A branch reads values of the graphs around it by name. While a graph is upgraded, values are replaced, so these
+ * become inputs: input 1 + i of the node is input i of both branches. */
 
 static OrtrainGraph *
 get_branch (OrtrainNode *node, gboolean taken)
@@ -76,7 +76,7 @@ ortrain_upgrade_hold_captures (OrtrainGraph *graph)
 #define MAX_DEPTH 32
 
 static gboolean
-hands_on (const OrtrainNode *node)
+is_forwarding (const OrtrainNode *node)
 {
   static const char *const types[] = { "Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape", NULL };
   return node != NULL && node->domain[0] == '\0' && g_strv_contains (types, node->op_type);
@@ -93,7 +93,7 @@ get_dim (OrtrainValue *value, OrtrainDim *dim, guint depth)
   else if (value->n_content == 1 && value->content != NULL)
     *dim = value->content[0];
   else
-    return hands_on (value->producer) && get_dim (ortrain_node_input (value->producer, 0), dim, depth + 1);
+    return is_forwarding (value->producer) && get_dim (ortrain_node_input (value->producer, 0), dim, depth + 1);
   return TRUE;
 }
 
@@ -111,7 +111,7 @@ get_truth (OrtrainValue *value, guint depth)
     return -1;
   OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_input (node, 1);
   const char *type = node->op_type;
-  if (hands_on (node))
+  if (is_forwarding (node))
     return get_truth (x, depth + 1);
   if (g_str_equal (type, "Not"))
     {
@@ -120,8 +120,8 @@ get_truth (OrtrainValue *value, guint depth)
     }
   if (g_str_equal (type, "And") || g_str_equal (type, "Or"))
     {
-      const gint deciding = g_str_equal (type, "Or"), p = get_truth (x, depth + 1), q = get_truth (y, depth + 1);
-      return p == deciding || q == deciding ? deciding : p < 0 || q < 0 ? -1 : !deciding;
+      const gint dominant = g_str_equal (type, "Or"), p = get_truth (x, depth + 1), q = get_truth (y, depth + 1);
+      return p == dominant || q == dominant ? dominant : p < 0 || q < 0 ? -1 : !dominant;
     }
   if (!get_dim (x, &a, depth + 1) || !get_dim (y, &b, depth + 1))
     return -1;
@@ -315,7 +315,7 @@ infer_if (OrtrainInferContext *ctx, GError **error)
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
   { .name = "If", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = -1, .min_outputs = 1, .max_outputs = -1,
-    .flags = ORTRAIN_OP_CONTROL, .host_inputs = 1 << 0, .no_grad_inputs = 1 << 0, .types = "b*", .infer = infer_if,
+    .flags = ORTRAIN_OP_CONTROL, .shape_inputs = 1 << 0, .no_grad_inputs = 1 << 0, .types = "b*", .infer = infer_if,
     .upgrade = upgrade_if },
 };
 /* clang-format on */

@@ -219,7 +219,8 @@ get_constant (OrtrainValue *value, double *number)
   return TRUE;
 }
 
-/* dx = dy b x^(b-1), nothing where b is 0; db = dy y log x where x > 0, else 0. A known exponent makes it short. */
+/* dx = dy b x^(b-1), nothing where b is 0; db = dy y log x where x > 0, else 0. A known exponent leaves a shorter
+ * form. */
 static gboolean
 grad_pow (OrtrainGradContext *ctx, GError **error)
 {
@@ -479,7 +480,7 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
   OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, flags, ortrain_infer_unary, gradient, ".0", .weight_through = 0)
 #define EVERY ~(guint32) 0
 #define LIMITS "limit", "limit", "limit", "limit", "limit", "limit", "limit", "limit"
-/* Of very many operands, trees are made. */
+/* Very many operands become trees. */
 #define VARIADIC(name, dtypes, flags, infer, gradient, upgrade, ...)                                                   \
   {                                                                                                                    \
     name, "", 7, 1, -1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, infer, gradient,        \

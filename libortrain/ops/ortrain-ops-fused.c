@@ -25,7 +25,7 @@ flat_body_free (gpointer data)
   g_free (flat);
 }
 
-/* NULL if something in the body is not what a chain is made of: single results, constants of one element. */
+/* NULL if something in the body is not what a chain consists of: single results, constants of one element. */
 static FlatBody *
 flatten (OrtrainGraph *graph)
 {
@@ -68,7 +68,7 @@ flatten (OrtrainGraph *graph)
         {
           const OrtrainValue *input = ortrain_node_input (node, i);
           *edge = input != NULL ? number[input->id] : G_MAXUINT;
-          ok = ok && (input == NULL || *edge != G_MAXUINT); /* made before it is read */
+          ok = ok && (input == NULL || *edge != G_MAXUINT); /* computed before it is read */
           edge++;
         }
       number[output->id] = next++;

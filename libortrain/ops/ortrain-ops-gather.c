@@ -381,7 +381,7 @@ grad_scatter_nd (OrtrainGradContext *ctx, GError **error)
 #define ARITY(ins, outs) .min_inputs = ins, .max_inputs = ins, .min_outputs = outs, .max_outputs = outs
 #define GRAD_ROW(op, gradient_of, sums, body)                                                                          \
   {                                                                                                                    \
-    .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 1), .host_inputs = 1 << 2, .no_grad_inputs = 6,        \
+    .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 1), .shape_inputs = 1 << 2, .no_grad_inputs = 6,       \
     .vector_inputs = 4, .types = ".il", .infer = infer_gather_grad, .gradient = gradient_of, .zero_sums = sums,        \
     .expand = body                                                                                                     \
   }

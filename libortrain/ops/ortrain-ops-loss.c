@@ -257,7 +257,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_nll,
     .gradient = gradient_nll, .input_roles = { [2] = "class weights" } },
   { .name = "NegativeLogLikelihoodLossGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4,
-    .min_outputs = 1, .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2,
+    .min_outputs = 1, .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2,
     .types = ".il0", .infer = infer_nll_grad, .expand = ortrain_body_nll_grad },
 };
 /* clang-format on */

@@ -240,7 +240,7 @@ gradient_matmul (OrtrainGradContext *ctx, GError **error)
   if (a->rank < 1 || b->rank < 1)
     return ortrain_grad_fail (ctx, error, "the ranks of the operands are not known");
   if (has_perm (ctx->node))
-    return ortrain_grad_fail (ctx, error, "gradients are made before transpositions are folded in");
+    return ortrain_grad_fail (ctx, error, "gradients are built before transpositions are folded in");
   double alpha = ortrain_attributes_get_float (ctx->node->attributes, "alpha", 1);
   gboolean trans_a = flag (ctx->node, "transA") && a->rank > 1, trans_b = flag (ctx->node, "transB") && b->rank > 1;
   if (a->rank == 1 && b->rank == 1)

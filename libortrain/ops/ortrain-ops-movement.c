@@ -333,7 +333,7 @@ upgrade_slice (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **er
 }
 
 /* The number of elements that start:end:step picks of `dim`. Symbols are taken to be at least as large as the numbers
- * that stand beside them; when a plan is made, this is done again with numbers. */
+ * that stand beside them; when a plan is created, this is done again with numbers. */
 static OrtrainDim
 slice_length (OrtrainDimSpace *space, OrtrainDim dim, OrtrainDim start, OrtrainDim end, gint64 step, OrtrainDim *first)
 {
@@ -571,7 +571,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = -1,
     .min_outputs = 1,
     .max_outputs = -1,
-    .host_inputs = ~(guint32) 1,
+    .shape_inputs = ~(guint32) 1,
     .no_grad_inputs = ~(guint32) 1,
 
     .vector_inputs = ~1u,
@@ -585,7 +585,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 2,
     .min_outputs = 1,
     .max_outputs = -1,
-    .host_inputs = 1 << 1,
+    .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
     .vector_inputs = 2,
@@ -603,7 +603,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = -1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .host_inputs = 3,
+    .shape_inputs = 3,
     .no_grad_inputs = 3,
 
     .vector_inputs = 3,
@@ -618,7 +618,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 5,
     .min_outputs = 1,
     .max_outputs = 1,
-    .host_inputs = 0x1e,
+    .shape_inputs = 0x1e,
     .no_grad_inputs = 0x1e,
 
     .vector_inputs = 0x1e,
@@ -635,7 +635,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 6,
     .min_outputs = 1,
     .max_outputs = 1,
-    .host_inputs = 0x3e,
+    .shape_inputs = 0x3e,
     .no_grad_inputs = 0x3e,
 
     .vector_inputs = 0x3e,

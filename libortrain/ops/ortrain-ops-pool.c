@@ -4,11 +4,11 @@
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
-/* Pooling. For training, MaxPool becomes org.ortrain::MaxPoolTrain, whose second output is the winner's place in its
- * window (one byte per element: neither the input nor the output need be kept); MaxPoolGrad (dy, places or ONNX's
+/* Pooling. For training, MaxPool becomes org.ortrain::MaxPoolTrain, whose second output is the winner's position in its
+ * window (one byte per element: neither the input nor the output need be kept); MaxPoolGrad (dy, positions or ONNX's
  * indices, shape of x) spreads by it. The global forms are those without kernel_shape. */
 
-#define MAX_WINDOW 254 /* places in a window that one byte can name; 255: the window is all padding */
+#define MAX_WINDOW 254 /* positions in a window that fit into one byte; 255: the window is all padding */
 
 static OrtrainDim
 dim_int (gint64 value)
@@ -191,7 +191,7 @@ check_pooled (OrtrainInferContext *ctx, const OrtrainDim *x, gint rank, gboolean
   return ortrain_infer_expect (ctx, 0, dims, rank, error);
 }
 
-/* (dy, places in x, shape of x) */
+/* (dy, positions in x, shape of x) */
 static gboolean
 infer_max_pool_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -337,13 +337,13 @@ static const OrtrainOpDef rows[] = {
        .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("MaxPoolTrain", ORTRAIN_DOMAIN, 1, 1, 1, 2, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool_train,
        .expand = ortrain_body_max_pool_train),
-  ROW ("MaxPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 6,
+  ROW ("MaxPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2, .no_grad_inputs = 6,
        .types = ".*l", .infer = infer_max_pool_grad, .expand = ortrain_body_max_pool_grad),
   ROW ("AveragePool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_max_pool, .gradient = gradient_average_pool,
        .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("GlobalAveragePool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
        .gradient = gradient_average_pool, .channels = ORTRAIN_CHANNELS_ALIGNED),
-  ROW ("AveragePoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 2,
+  ROW ("AveragePoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 1, .no_grad_inputs = 2,
        .types = ".l", .infer = infer_average_pool_grad, .expand = ortrain_body_average_pool_grad),
   ROW ("GlobalMaxPool", "", 7, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, .infer = infer_global,
        .gradient = gradient_global_max_pool, .channels = ORTRAIN_CHANNELS_ALIGNED),
@@ -355,7 +355,7 @@ static const OrtrainOpDef rows[] = {
        .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("LpPoolGrad", ORTRAIN_DOMAIN, 1, 3, 3, 1, ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_lp_grad,
        .expand = ortrain_body_lp_pool_grad),
-  ROW ("MaxUnpool", "", 9, 2, 3, 1, ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 6, .types = ".l",
+  ROW ("MaxUnpool", "", 9, 2, 3, 1, ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2, .no_grad_inputs = 6, .types = ".l",
        .infer = infer_max_unpool, .gradient = gradient_max_unpool, .channels = ORTRAIN_CHANNELS_ALIGNED),
   ROW ("MaxUnpoolGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 2, .types = ".l",
        .infer = infer_max_unpool_grad, .expand = ortrain_body_max_unpool_grad),

@@ -2,8 +2,8 @@
 #include "ops/ortrain-shape-helpers-private.h"
 
 /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear: forward only. They have no gradient, and are not declared
- * piecewise constant either: a model with quantised weights on the way is told to be untrainable, not trained with
- * zeros. */
+ * piecewise constant either: a model with quantised weights is reported as one that cannot be trained, not
+ * trained with zeros. */
 
 static gboolean
 check_scale (OrtrainInferContext *ctx, GError **error)

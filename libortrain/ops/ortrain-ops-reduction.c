@@ -342,7 +342,7 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
 /* clang-format off */
 #define REDUCTION(op, rule, ...)                                                                                            \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 2, .min_outputs = 1, .max_outputs = 1,        \
-    .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
+    .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .shape_inputs = 1 << 1, .no_grad_inputs = 1 << 1,           \
  .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED, __VA_ARGS__ }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
@@ -370,10 +370,10 @@ static const OrtrainOpDef ops[] = {
   { .name = "CumProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .scalar_inputs = 2, .shaped_inputs = 4, .types = ".i0", .infer = infer_cumulative, .expand = ortrain_body_cum_prod_grad },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to,
     .flags = ORTRAIN_OP_VIEW_IF_SAME, .zero_sums = ortrain_zero_sums_sum_to, .expand = ortrain_body_sum_to_shape },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_prod_grad, .expand = ortrain_body_reduce_prod_grad },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_prod_grad, .expand = ortrain_body_reduce_prod_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (reduction, ops);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Operators that pick elements by their value: TopK, OneHot, Compress, NonZero, Unique. The shapes of what the last
- * three give depend on elements, which therefore must be known when a plan is made. */
+ * three give depend on elements, which therefore must be known when a plan is created. */
 
 /* ---- TopK ---- */
 
@@ -304,18 +304,18 @@ infer_unique (OrtrainInferContext *ctx, GError **error)
 
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
-  { .name = "TopK", .domain = "", .since = 7, ARITY (2, 2, 1, 2), .host_inputs = 2, .no_grad_inputs = 2,
+  { .name = "TopK", .domain = "", .since = 7, ARITY (2, 2, 1, 2), .shape_inputs = 2, .no_grad_inputs = 2,
  .scalar_inputs = 2, .types = ".l", .infer = infer_top_k, .gradient = grad_top_k, .upgrade = upgrade_top_k, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
-  { .name = "OneHot", .domain = "", .since = 9, ARITY (3, 3, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT, .host_inputs = 2,
+  { .name = "OneHot", .domain = "", .since = 9, ARITY (3, 3, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT, .shape_inputs = 2,
     .no_grad_inputs = 7, .scalar_inputs = 2, .vector_inputs = 4, .types = "nn*", .infer = infer_one_hot, .input_roles = { [2] = "value" } },
-  { .name = "Compress", .domain = "", .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .host_inputs = 2, .no_grad_inputs = 2,
+  { .name = "Compress", .domain = "", .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 2, .no_grad_inputs = 2,
     .vector_inputs = 2, .types = ".b", .infer = infer_compress, .gradient = grad_compress },
-  { .name = "CompressGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 3, 1, 1), .host_inputs = 6,
+  { .name = "CompressGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 3, 1, 1), .shape_inputs = 6,
     .no_grad_inputs = 6, .vector_inputs = 6, .types = ".bl", .infer = infer_compress_grad, .expand = ortrain_body_compress_grad },
-  { .name = "NonZero", .domain = "", .since = 9, ARITY (1, 1, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 1,
+  { .name = "NonZero", .domain = "", .since = 9, ARITY (1, 1, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 1,
     .no_grad_inputs = 1, .infer = infer_non_zero },
-  { .name = "Unique", .domain = "", .since = 11, ARITY (1, 1, 1, 4), .flags = ORTRAIN_OP_DATA_SHAPED, .host_inputs = 1, .infer = infer_unique },
+  { .name = "Unique", .domain = "", .since = 11, ARITY (1, 1, 1, 4), .flags = ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 1, .infer = infer_unique },
 };
 /* clang-format on */
 

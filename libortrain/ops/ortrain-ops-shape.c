@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Operators that change or read shapes, and those that make tensors from nothing: Identity, Reshape, Flatten, Squeeze,
- * Unsqueeze, Shape, Size, Constant, ConstantOfShape, Expand, Range, EyeLike. Integer contents are followed through all
- * of them, so that the shape arithmetic that exporters write resolves to symbols. */
+/* Operators that change or read shapes, and those that create tensors from nothing: Identity, Reshape, Flatten,
+ * Squeeze, Unsqueeze, Shape, Size, Constant, ConstantOfShape, Expand, Range, EyeLike. Integer contents are followed
+ * through all of them, so that the shape arithmetic that exporters write resolves to symbols. */
 
 /* The content of input 0, unchanged, becomes that of output 0 if its new rank lets it. */
 static void
@@ -631,7 +631,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = VIEW,
-    .host_inputs = 1 << 1,
+    .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
     .vector_inputs = 1 << 1,
@@ -659,7 +659,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = VIEW,
-    .host_inputs = 1 << 1,
+    .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
     .vector_inputs = 1 << 1,
@@ -676,7 +676,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = VIEW,
-    .host_inputs = 1 << 1,
+    .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
     .vector_inputs = 1 << 1,
@@ -726,7 +726,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
-    .host_inputs = 1,
+    .shape_inputs = 1,
     .no_grad_inputs = 1,
 
     .vector_inputs = 1,
@@ -750,7 +750,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
-    .host_inputs = 7,
+    .shape_inputs = 7,
     .no_grad_inputs = 7,
     .scalar_inputs = 7,
     .types = ".0",
@@ -764,7 +764,7 @@ static const OrtrainOpDef rows[] = {
     .min_outputs = 1,
     .max_outputs = 1,
     .flags = ORTRAIN_OP_VIEW_IF_SAME | ORTRAIN_OP_CHEAP,
-    .host_inputs = 1 << 1,
+    .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
     .vector_inputs = 1 << 1,

@@ -40,7 +40,7 @@ infer_softmax (OrtrainInferContext *ctx, GError **error)
   return ortrain_infer_unary (ctx, error);
 }
 
-/* Both gradients are made from the output. */
+/* Both gradients are computed from the output. */
 static gboolean
 gradient_softmax (OrtrainGradContext *ctx, GError **error)
 {

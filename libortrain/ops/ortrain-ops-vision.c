@@ -22,7 +22,7 @@ upgrade_grid_sample (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
   return TRUE;
 }
 
-/* The shape of samples of input x at the places of another input; *out_rank is -1 while it is not known. */
+/* The shape of samples of input x at the coordinates of another input; *out_rank is -1 while it is not known. */
 static gboolean
 sample (OrtrainInferContext *ctx, guint x, guint grid_input, OrtrainDim *out, gint *out_rank, GError **error)
 {
@@ -179,7 +179,7 @@ infer_det (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* ---- AffineGrid: theta [N, r, r + 1], size [N, C, D1 … Dr] → [N, D1 … Dr, r]: places in [-1, 1], mapped ---- */
+/* ---- AffineGrid: theta [N, r, r + 1], size [N, C, D1 … Dr] → [N, D1 … Dr, r]: coordinates in [-1, 1], mapped ---- */
 
 static OrtrainValue *
 write_op (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, OrtrainValue *a, OrtrainValue *b,
@@ -195,9 +195,9 @@ write_op (OrtrainGraph *graph, OrtrainNode *before, const char *op_type, Ortrain
   return ortrain_upgrade_insert (graph, before, op_type, operands, b != NULL ? 2 : 1, attributes);
 }
 
-/* The places along a dimension of `length` [1] elements, as floats like theta. */
+/* The coordinates along a dimension of `length` [1] elements, as floats like theta. */
 static OrtrainValue *
-write_places (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *length)
+write_coordinates (OrtrainGraph *graph, OrtrainNode *node, OrtrainValue *length)
 {
   const gboolean align = ortrain_attributes_get_int (node->attributes, "align_corners", 0) != 0;
   OrtrainValue *theta = ortrain_node_input (node, 0);
@@ -241,8 +241,8 @@ upgrade_affine_grid (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
       gint64 shape[3] = { 1, 1, 1 };
       shape[axis] = -1;
       OrtrainValue *length = WRITE ("Gather", extents, ortrain_graph_const_ints (graph, &index, 1));
-      OrtrainValue *x =
-          WRITE ("Reshape", write_places (graph, node, length), ortrain_graph_const_ints (graph, shape, (gsize) r));
+      OrtrainValue *x = WRITE ("Reshape", write_coordinates (graph, node, length),
+                               ortrain_graph_const_ints (graph, shape, (gsize) r));
       columns[d] = WRITE ("Expand", x, extents);
     }
   columns[r] = WRITE ("Expand", NUMBER (1), extents);
@@ -250,12 +250,12 @@ upgrade_affine_grid (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
     columns[d] = WRITE ("Unsqueeze", columns[d], ortrain_graph_const_ints (graph, &minus, 1));
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_int (attributes, "axis", r);
-  OrtrainValue *places = ortrain_upgrade_insert (graph, node, "Concat", columns, (guint) r + 1, attributes);
-  places = WRITE ("Reshape", places, ortrain_graph_const_ints (graph, flat, 3));
+  OrtrainValue *coordinates = ortrain_upgrade_insert (graph, node, "Concat", columns, (guint) r + 1, attributes);
+  coordinates = WRITE ("Reshape", coordinates, ortrain_graph_const_ints (graph, flat, 3));
   attributes = ortrain_attributes_new ();
   ortrain_attributes_set_ints (attributes, "perm", (const gint64[]){ 0, 2, 1 }, 3);
   OrtrainValue *turned = ortrain_upgrade_insert (graph, node, "Transpose", &theta, 1, attributes);
-  OrtrainValue *mapped = WRITE ("MatMul", places, turned);
+  OrtrainValue *mapped = WRITE ("MatMul", coordinates, turned);
   OrtrainValue *first[] = { size, ortrain_graph_const_ints (graph, &zero, 1),
                             ortrain_graph_const_ints (graph, &one, 1) };
   OrtrainValue *shape[] = { ortrain_upgrade_insert (graph, node, "Slice", first, 3, NULL), extents,
@@ -366,17 +366,17 @@ static const OrtrainOpDef rows[] = {
   { .name = "GridSampleGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3,
     .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 1, .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .host_inputs = 0x1f, .no_grad_inputs = 0x1f,
+    .max_outputs = 1, .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 0x1f, .no_grad_inputs = 0x1f,
     .types = "sslss", .scalar_inputs = 0x1c, .infer = infer_suppression },
   { .name = "Det", .domain = "", .since = 11, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,
     .infer = infer_det },
   { .name = "AffineGrid", .domain = "", .since = 20, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".l", .upgrade = upgrade_affine_grid },
   { .name = "Col2Im", .domain = "", .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1, .max_outputs = 1,
-    .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_col2im,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_col2im,
     .gradient = grad_col2im },
   { .name = "Im2Col", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .host_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_im2col, .expand = ortrain_body_im2col },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 6, .no_grad_inputs = 6, .types = ".l", .infer = infer_im2col, .expand = ortrain_body_im2col },
 };
 /* clang-format on */
 

@@ -12,9 +12,9 @@
  *
  * - an operator's row has inputs that are weights (the kernel of Conv, the table of Gather) and inputs that are none
  *   (limits, exponents, initial states);
- * - an element-wise operator whose other operand has channels that a weight made, scales or shifts those channels: a
- *   bias, a gain, an embedding of positions. One number does not, nor does what varies along other axes alone, as masks
- *   do.
+ * - an element-wise operator whose other operand has channels that a weight computed, scales or shifts those channels:
+ *   a bias, a gain, an embedding of positions. One number does not, nor does what varies along other axes alone, as
+ *   masks do.
  *
  * Where values have their channels is found in the same sweep (ortrain-channel-map.c). Operands that are computed from
  * the file alone are followed back to the initializers, through rows that say so. */
@@ -29,8 +29,8 @@ typedef enum
 typedef struct
 {
   OrtrainChannelMap map;
-  guint8 *followed;   /* Followed, by the ids of values */
-  GHashTable *places; /* initializer → its position in `roles`, plus one */
+  guint8 *followed;         /* Followed, by the ids of values */
+  GHashTable *role_indices; /* initializer → its position in `roles`, plus one */
   GArray *roles;
   GArray *stack; /* of Step */
 } Analysis;
@@ -58,8 +58,8 @@ count_bits (guint32 mask)
 static OrtrainParameterRole *
 get_role (Analysis *self, const OrtrainValue *value)
 {
-  guint place = GPOINTER_TO_UINT (g_hash_table_lookup (self->places, value));
-  return place > 0 ? &g_array_index (self->roles, OrtrainParameterRole, place - 1) : NULL;
+  guint index = GPOINTER_TO_UINT (g_hash_table_lookup (self->role_indices, value));
+  return index > 0 ? &g_array_index (self->roles, OrtrainParameterRole, index - 1) : NULL;
 }
 
 static void
@@ -80,7 +80,8 @@ typedef enum
   OPERAND_OF_SCORES, /* added to the products of positions with positions */
 } OperandKind;
 
-/* All initializers that a stored operand is computed from become weights, but for those whose values are of no weight. */
+/* All initializers that a stored operand is computed from become weights, but for those whose values are of no
+ * weight. */
 static void
 follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean is_weight, gboolean may_be_one_number,
         OperandKind kind, const char *reason)
@@ -128,20 +129,20 @@ follow (Analysis *self, const OrtrainNode *of, OrtrainValue *operand, gboolean i
     }
 }
 
-/* ---- operands that have a place of their own ---- */
+/* ---- operands that are weights of their operator ---- */
 
 static void
-visit_places (Analysis *self, OrtrainNode *node)
+visit_weight_inputs (Analysis *self, OrtrainNode *node)
 {
   for (guint i = 0; i < node->inputs->len; i++)
     {
       OrtrainValue *value = node->inputs->pdata[i];
-      const char *place = get_input_role (node, i), *other = NULL;
+      const char *input_role = get_input_role (node, i), *other = NULL;
       if (value == NULL || !ortrain_channel_map_is_stored_operand (&self->map, value))
         continue;
       gboolean is_weight = ortrain_channels_has_bit (node->op->weight_inputs, i);
       OperandKind kind = OPERAND_SLOT;
-      if (!is_weight && place == NULL)
+      if (!is_weight && input_role == NULL)
         continue;
       if (is_weight && ortrain_channels_get_weight_through (node) != 0)
         {
@@ -152,8 +153,9 @@ visit_places (Analysis *self, OrtrainNode *node)
       g_autofree char *text = ortrain_node_describe (node);
       if (is_weight && node->op->channels == ORTRAIN_CHANNELS_PRODUCT && i < 2)
         is_weight = ortrain_channel_map_is_factor (&self->map, node, i, &other);
-      g_autofree char *reason = other != NULL ? g_strdup_printf ("%s: operand of %s", other, text)
-                                              : g_strdup_printf ("%s of %s", place != NULL ? place : "weight", text);
+      g_autofree char *reason = other != NULL
+                                    ? g_strdup_printf ("%s: operand of %s", other, text)
+                                    : g_strdup_printf ("%s of %s", input_role != NULL ? input_role : "weight", text);
       follow (self, node, value, is_weight, TRUE, kind, reason);
     }
 }
@@ -165,7 +167,7 @@ static OrtrainValue *
 before_expansion (OrtrainValue *value)
 {
   while (value->producer != NULL && ortrain_channels_get_weight_through (value->producer) == 1 &&
-         value->producer->op->host_inputs == 2 && value->producer->op->channels == ORTRAIN_CHANNELS_ALIGNED &&
+         value->producer->op->shape_inputs == 2 && value->producer->op->channels == ORTRAIN_CHANNELS_ALIGNED &&
          value->producer->outputs->len == 1 && ortrain_node_input (value->producer, 0) != NULL &&
          ortrain_node_input (value->producer, 0)->rank >= 0 && !(value->producer->op->flags & ORTRAIN_OP_VIEW))
     value = ortrain_node_input (value->producer, 0);
@@ -338,7 +340,7 @@ visit_operands (Analysis *self, OrtrainNode *node)
 {
   if (node->op == NULL || (node->op->flags & ORTRAIN_OP_NO_GRADIENT))
     return;
-  visit_places (self, node);
+  visit_weight_inputs (self, node);
   const guint32 broadcast = node->op->scale_inputs | node->op->shift_inputs | node->op->join_inputs;
   for (guint i = 0; broadcast != 0 && i < node->inputs->len; i++)
     if (ortrain_channels_has_bit (broadcast, i) && node->inputs->pdata[i] != NULL &&
@@ -395,7 +397,7 @@ visit_uses (OrtrainParameterRole *role)
       if ((use->node->op->flags & ORTRAIN_OP_NORMALIZES) &&
           ortrain_channels_has_bit (use->node->op->no_grad_inputs, use->index))
         role->is_statistic = TRUE;
-      if (!ortrain_channels_has_bit (use->node->op->host_inputs, use->index))
+      if (!ortrain_channels_has_bit (use->node->op->shape_inputs, use->index))
         continue;
       g_autofree char *text = ortrain_node_describe (use->node);
       const char *name = get_input_role (use->node, use->index);
@@ -416,7 +418,8 @@ visit_uses (OrtrainParameterRole *role)
   role->reason = g_strdup_printf ("%soperand of %s", one ? "one number: " : "", text);
 }
 
-/* What stands inside a function or a branch cannot be written back: a function's body is stored once for all its calls. */
+/* What stands inside a function or a branch cannot be written back: a function's body is stored once for all its
+ * calls. */
 static void
 visit_enclosure (OrtrainParameterRole *role)
 {
@@ -435,7 +438,7 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
   Analysis self = { 0 };
   ortrain_channel_map_init (&self.map, graph);
   self.followed = g_new0 (guint8, graph->values->len + 1);
-  self.places = g_hash_table_new (NULL, NULL);
+  self.role_indices = g_hash_table_new (NULL, NULL);
   self.roles = g_array_new (FALSE, TRUE, sizeof (OrtrainParameterRole));
   self.stack = g_array_new (FALSE, FALSE, sizeof (Step));
   g_array_set_clear_func (self.roles, role_clear);
@@ -446,7 +449,7 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
         continue;
       OrtrainParameterRole role = { .value = value };
       g_array_append_val (self.roles, role);
-      g_hash_table_insert (self.places, value, GUINT_TO_POINTER (self.roles->len));
+      g_hash_table_insert (self.role_indices, value, GUINT_TO_POINTER (self.roles->len));
     }
   for (guint n = 0; n < graph->nodes->len; n++)
     {
@@ -467,7 +470,7 @@ ortrain_parameter_roles_find (OrtrainGraph *graph)
     }
   ortrain_channel_map_clear (&self.map);
   g_free (self.followed);
-  g_hash_table_unref (self.places);
+  g_hash_table_unref (self.role_indices);
   g_array_unref (self.stack);
   return self.roles;
 }

@@ -3,7 +3,8 @@
 
 #include "tensor/ortrain-tensor-private.h"
 
-/* What the values of a stored tensor say about it, where its place does not. Each gives a noun for reports, or NULL. */
+/* What the values of a stored tensor say about it, where its role as an operand does not. Each gives a noun for
+ * reports, or NULL. */
 
 /* A mask (minus infinity, or zeros and large negative numbers), or sines and cosines of positions. broadcast: a grid of
  * positions as well, and any value that is no number. */

@@ -5,9 +5,9 @@
 
 /* Brings a node of operator sets 1 to 6 into the form of 7, from which its row's own upgrade goes on. */
 gboolean ortrain_upgrade_from_before_7 (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
-/* Rows' upgrades: writes an operator with very many operands out as a tree. Of equal maxima or minima in different parts,
- * the parts share the gradient. */
+/* Rows' upgrades: writes an operator with very many operands out as a tree. Of equal maxima or minima in different
+ * parts, the parts share the gradient. */
 gboolean ortrain_upgrade_many_operands (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
 gboolean ortrain_upgrade_many_means (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
-/* Makes what the bodies of an If read inputs of it, before values are replaced. */
+/* Turns the values that the bodies of an If capture into inputs of it, before values are replaced. */
 void ortrain_upgrade_hold_captures (OrtrainGraph *graph);

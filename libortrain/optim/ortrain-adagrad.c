@@ -7,7 +7,7 @@
 /**
  * OrtrainAdagrad:
  *
- * Adagrad, as PyTorch defines it. `initial-accumulator` is read when a session is made.
+ * Adagrad, as PyTorch defines it. `initial-accumulator` is read when a session is created.
  */
 
 struct _OrtrainAdagrad
@@ -101,7 +101,7 @@ ortrain_adagrad_init (OrtrainAdagrad *self)
  * ortrain_adagrad_new:
  * @learning_rate: the learning rate
  *
- * Makes an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with the given learning rate, and the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -112,7 +112,7 @@ ortrain_adam_init (OrtrainAdam *self)
  * ortrain_adam_new:
  * @learning_rate: the learning rate
  *
- * Makes an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with the given learning rate, and the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -124,7 +124,7 @@ ortrain_adamw_init (OrtrainAdamW *self)
  * ortrain_adamw_new:
  * @learning_rate: the learning rate
  *
- * Makes an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with the given learning rate, and the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

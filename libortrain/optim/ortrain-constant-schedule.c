@@ -63,7 +63,7 @@ ortrain_constant_schedule_init (OrtrainConstantSchedule *self)
  * ortrain_constant_schedule_new:
  * @factor: the factor
  *
- * Makes a schedule, with the defaults in all else.
+ * Creates a schedule, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

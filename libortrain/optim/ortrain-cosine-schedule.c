@@ -89,7 +89,7 @@ ortrain_cosine_schedule_init (OrtrainCosineSchedule *self)
  * ortrain_cosine_schedule_new:
  * @total_steps: the number of steps
  *
- * Makes a schedule, with the defaults in all else.
+ * Creates a schedule, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

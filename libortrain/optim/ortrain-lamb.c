@@ -134,7 +134,7 @@ ortrain_lamb_init (OrtrainLamb *self)
  * ortrain_lamb_new:
  * @learning_rate: the learning rate
  *
- * Makes an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with the given learning rate, and the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -75,7 +75,7 @@ ortrain_linear_schedule_init (OrtrainLinearSchedule *self)
  * ortrain_linear_schedule_new:
  * @total_steps: the number of steps
  *
- * Makes a schedule, with the defaults in all else.
+ * Creates a schedule, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

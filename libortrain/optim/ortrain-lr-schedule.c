@@ -10,7 +10,7 @@
  * OrtrainLrSchedule:
  *
  * A factor on the learning rate that is a function of the step, so that a restart is exact. The step is the number of
- * updates made so far: the first update is made with the factor of step 0.
+ * updates so far: the first update uses the factor of step 0.
  *
  * To write one in C, implement `evaluate`. Externally synchronised.
  */
@@ -68,12 +68,12 @@ load_state_in_context (gpointer data)
 /**
  * ortrain_lr_schedule_evaluate:
  * @self: a schedule
- * @step: the number of updates made so far
+ * @step: the number of updates so far
  * @factor: (out): the factor on the learning rate; 1 on error
  * @error: return location for an error
  *
  * Computes the factor at a step. A schedule that fails, or gives a factor that is not a finite number, is an error: the
- * update that asks for it is not made.
+ * update that asks for it fails.
  *
  * Returns: %FALSE on error
  */

@@ -29,7 +29,7 @@ struct _OrtrainLrScheduleClass
   /**
    * OrtrainLrScheduleClass::evaluate:
    * @self: a schedule
-   * @step: the number of updates made so far
+   * @step: the number of updates so far
    * @factor: (out): the factor on the learning rate
    * @error: return location for an error
    *

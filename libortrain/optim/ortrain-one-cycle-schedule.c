@@ -43,14 +43,14 @@ ortrain_one_cycle_schedule_evaluate (OrtrainLrSchedule *schedule, guint64 step, 
   double top = self->rise * (double) self->total_steps - 1.0;
   double t = MIN ((double) step, last);
   double first_factor = 1.0 / self->initial_divisor, last_factor = first_factor / self->final_divisor;
-  double from = first_factor, to = 1.0, p = top > 0 ? t / top : 1.0;
+  double begin = first_factor, end = 1.0, p = top > 0 ? t / top : 1.0;
   if (t > top || top <= 0)
     {
-      from = 1.0;
-      to = last_factor;
+      begin = 1.0;
+      end = last_factor;
       p = last > top ? (t - MAX (top, 0.0)) / (last - MAX (top, 0.0)) : 1.0;
     }
-  *factor = to + (from - to) * 0.5 * (1.0 + cos (G_PI * p));
+  *factor = end + (begin - end) * 0.5 * (1.0 + cos (G_PI * p));
   return TRUE;
 }
 
@@ -106,7 +106,7 @@ ortrain_one_cycle_schedule_init (OrtrainOneCycleSchedule *self)
  * ortrain_one_cycle_schedule_new:
  * @total_steps: the number of steps
  *
- * Makes a schedule, with the defaults in all else.
+ * Creates a schedule, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

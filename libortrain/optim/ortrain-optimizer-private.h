@@ -4,7 +4,7 @@
 #include "optim/ortrain-optimizer.h"
 #include "provider/ortrain-update-private.h"
 
-/* What a built-in optimizer tells of itself, read anew before each step, so that its properties are live. */
+/* How a built-in optimizer describes itself; read again before each step, so that its properties are live. */
 typedef struct
 {
   const char *op_type; /* of the update kernel; NULL: the class's update function moves one tensor at a time */

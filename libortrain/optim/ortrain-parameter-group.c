@@ -80,7 +80,7 @@ ortrain_parameter_group_init (OrtrainParameterGroup *self)
  * ortrain_parameter_group_new:
  * @pattern: a name, or a glob pattern
  *
- * Makes a group of the parameters whose names fit @pattern.
+ * Creates a group of the parameters whose names fit @pattern.
  *
  * Returns: (transfer full): the new object
  */

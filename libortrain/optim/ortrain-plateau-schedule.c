@@ -178,7 +178,7 @@ ortrain_plateau_schedule_init (OrtrainPlateauSchedule *self)
  * @gamma: the factor of each change
  * @patience: the number of observations without improvement that are borne
  *
- * Makes a schedule that looks at a metric.
+ * Creates a schedule that looks at a metric.
  *
  * Returns: (transfer full): the new object
  */

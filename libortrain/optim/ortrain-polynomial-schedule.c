@@ -89,7 +89,7 @@ ortrain_polynomial_schedule_init (OrtrainPolynomialSchedule *self)
  * @total_steps: the number of steps
  * @power: the power
  *
- * Makes a schedule, with the defaults in all else.
+ * Creates a schedule, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -10,7 +10,7 @@
  * Gradient descent, as PyTorch defines it: the gradient plus `weight-decay` times the weight goes into a momentum
  * buffer (which starts as the first gradient); with `nesterov`, the step looks ahead along the momentum.
  *
- * A session keeps a momentum buffer only if `momentum` was not zero when it was made.
+ * A session keeps a momentum buffer only if `momentum` was not zero when it was created.
  */
 
 struct _OrtrainSgd
@@ -95,7 +95,7 @@ ortrain_sgd_init (OrtrainSgd *self)
  * ortrain_sgd_new:
  * @learning_rate: the learning rate
  *
- * Makes an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with the given learning rate, and the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

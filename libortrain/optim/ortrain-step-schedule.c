@@ -76,7 +76,7 @@ ortrain_step_schedule_init (OrtrainStepSchedule *self)
  * @step_size: the number of steps between two changes
  * @gamma: the factor of each change
  *
- * Makes a schedule, with the defaults in all else.
+ * Creates a schedule, with the defaults in all else.
  *
  * Returns: (transfer full): the new object
  */

@@ -30,9 +30,9 @@ gsize ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint paramete
 OrtrainDType ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter);
 double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self, guint state); /* of all its elements */
 
-/* The scalars of the next update (provider/ortrain-update-private.h), as the optimizer's properties are now. step counts
- * from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the states are not
- * there for. */
+/* The scalars of the next update (provider/ortrain-update-private.h), as the optimizer's properties are now. step
+ * counts from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the states
+ * are not there for. */
 const double *ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor,
                                                double gradient_scale, double max_norm, GError **error);
 gsize ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self);
@@ -40,8 +40,8 @@ gsize ortrain_update_set_get_n_scalars (OrtrainUpdateSet *self);
 double ortrain_update_set_get_learning_rate (OrtrainUpdateSet *self, guint parameter);
 
 /* For a custom optimizer: where parameter i is; states: [n_states]. */
-gboolean ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpointer address, gpointer gradient,
-                                   gpointer const *states, GError **error);
+gboolean ortrain_update_set_bind_parameter (OrtrainUpdateSet *self, guint parameter, gpointer address,
+                                            gpointer gradient, gpointer const *states, GError **error);
 /* Moves all parameters by the custom optimizer, with the scalars as filled in last. */
 gboolean ortrain_update_set_run (OrtrainUpdateSet *self, guint64 step, double gradient_scale, GError **error);
 

@@ -183,7 +183,7 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
   if (!self->custom && description.n_states > self->n_states)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "%s needs state '%s' now, which it did not when the session was made; set its properties before",
+                   "%s needs state '%s' now, which it did not when the session was created; set its properties before",
                    G_OBJECT_TYPE_NAME (self->optimizer), description.state_names[self->n_states]);
       return NULL;
     }
@@ -207,8 +207,8 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
 /* ---- optimizers of users ---- */
 
 gboolean
-ortrain_update_set_place (OrtrainUpdateSet *self, guint parameter, gpointer address, gpointer gradient,
-                          gpointer const *states, GError **error)
+ortrain_update_set_bind_parameter (OrtrainUpdateSet *self, guint parameter, gpointer address, gpointer gradient,
+                                   gpointer const *states, GError **error)
 {
   Entry *entry = &self->entries[parameter];
   const OrtrainDType state_dtype = ortrain_update_set_get_state_dtype (self, parameter);

@@ -146,7 +146,7 @@ ortrain_warm_up_schedule_init (OrtrainWarmUpSchedule *self)
  * @steps: the number of steps of the warm-up
  * @after: (nullable): the schedule that follows; %NULL for a factor of 1
  *
- * Makes a schedule that warms up, then follows @after.
+ * Creates a schedule that warms up, then follows @after.
  *
  * Returns: (transfer full): the new object
  */

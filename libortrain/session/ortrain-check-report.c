@@ -49,7 +49,7 @@ typedef struct
 {
   OrtrainModel *model;
   GListStore *list;
-  GHashTable *told; /* what was said of which node already */
+  GHashTable *reported; /* which message about which node already */
 } Check;
 
 static void
@@ -61,7 +61,7 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
       g_free (key);
       key = g_strdup_printf ("%p|%s", (const void *) node, reason);
     }
-  if (!g_hash_table_add (check->told, key))
+  if (!g_hash_table_add (check->reported, key))
     return;
   gint64 opset = node != NULL ? ortrain_model_get_opset_version (check->model, node->domain) : 0;
   g_autoptr (OrtrainDiagnostic) diagnostic =
@@ -112,7 +112,7 @@ find_branches (Check *check, OrtrainGraph *graph)
 }
 
 /* For each output that a loss can be taken of. Returns whether there is one without a diagnostic. trained: the weights
- * that such outputs reach. */
+ * that such outputs are differentiable with respect to. */
 static gboolean
 find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTable *trained)
 {
@@ -134,10 +134,10 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
   for (guint i = 0; i < outputs->len; i++)
     if (is_free[i] && blocked[((OrtrainValue *) outputs->pdata[i])->id] == G_MAXUINT)
       g_ptr_array_add (free_outputs, outputs->pdata[i]);
-  g_autoptr (GHashTable) reached =
-      ortrain_parameter_choice_find_reached ((OrtrainValue *const *) free_outputs->pdata, free_outputs->len);
+  g_autoptr (GHashTable) differentiable =
+      ortrain_parameter_choice_find_differentiable ((OrtrainValue *const *) free_outputs->pdata, free_outputs->len);
   for (guint i = 0; i < weights->len; i++)
-    if (g_hash_table_contains (reached, ((OrtrainValue *) weights->pdata[i])->name))
+    if (g_hash_table_contains (differentiable, ((OrtrainValue *) weights->pdata[i])->name))
       g_hash_table_add (trained, weights->pdata[i]);
   const gboolean some = free_outputs->len > 0;
   if (!some)
@@ -151,8 +151,8 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
   return some;
 }
 
-/* A model whose parameters need master weights, which do not exist yet, is refused, not trained badly. Returns whether it
- * is one. */
+/* A model whose parameters need master weights, which do not exist yet, is refused, not trained badly. Returns whether
+ * it is one. */
 static gboolean
 find_half_parameters (Check *check, const GArray *roles, GHashTable *trained)
 {
@@ -190,9 +190,10 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
       if (origin == NULL)
         continue;
       const gboolean is_trained = g_hash_table_contains (trained, role->value);
-      const gboolean is_unreached = role->is_weight && !is_trained;
+      const gboolean is_not_differentiable = role->is_weight && !is_trained;
       g_autofree char *reason =
-          is_unreached ? g_strdup_printf ("%s, which no gradient of an output reaches", role->reason) : NULL;
+          is_not_differentiable ? g_strdup_printf ("%s, but no output has a gradient with respect to it", role->reason)
+                                : NULL;
       g_autoptr (OrtrainParameterInfo) info = ortrain_parameter_info_new (
           role->value->name, role->value->tensor, is_trained, reason != NULL ? reason : role->reason);
       g_list_store_append (G_LIST_STORE (self->parameters), info);
@@ -463,7 +464,7 @@ ortrain_model_check (OrtrainModel *self)
 
   OrtrainCheckReport *report = g_object_new (ORTRAIN_TYPE_CHECK_REPORT, NULL);
   Check check = { .model = self, .list = G_LIST_STORE (report->diagnostics) };
-  check.told = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  check.reported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   g_autoptr (GError) error = NULL;
   OrtrainGraph *whole = ortrain_model_get_graph (self, &error);
@@ -492,6 +493,6 @@ ortrain_model_check (OrtrainModel *self)
   for (guint i = 0; model_notes != NULL && model_notes[i] != NULL; i++)
     g_strv_builder_add (notes, model_notes[i]);
   report->notes = g_strv_builder_end (notes);
-  g_hash_table_unref (check.told);
+  g_hash_table_unref (check.reported);
   return report;
 }

@@ -18,11 +18,11 @@ transpose (OrtrainTensor *tensor, GError **error)
   if (result == NULL)
     return NULL;
   const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
-  const guint8 *from = ortrain_tensor_peek (tensor);
-  guint8 *to = ortrain_tensor_peek_writable (result);
+  const guint8 *source = ortrain_tensor_peek (tensor);
+  guint8 *destination = ortrain_tensor_peek_writable (result);
   for (gint64 i = 0; i < dims[0]; i++)
     for (gint64 k = 0; k < dims[1]; k++)
-      memcpy (to + (gsize) (i * dims[1] + k) * size, from + (gsize) (k * dims[0] + i) * size, size);
+      memcpy (destination + (gsize) (i * dims[1] + k) * size, source + (gsize) (k * dims[0] + i) * size, size);
   if (!ortrain_tensor_check_file (tensor, error))
     g_clear_object (&result);
   return result;
@@ -119,7 +119,7 @@ ortrain_checkpoint_export_async (OrtrainCheckpoint *self, const char *path, GCan
 
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_checkpoint_export_async);
-  g_task_set_check_cancellable (task, FALSE); /* what was written is told */
+  g_task_set_check_cancellable (task, FALSE); /* a file that was written is reported as written */
   g_task_set_task_data (task, g_strdup (path), g_free);
   ortrain_task_run_in_thread (task, export_in_thread);
 }

@@ -19,8 +19,8 @@ const OrtrainKernelContext *ortrain_execution_peek_context (OrtrainExecution *se
 /* In the memory of the device: for values without bytes. */
 gpointer ortrain_execution_get_nothing (OrtrainExecution *self);
 
-/* The contents of a tensor of the host, where kernels read them: itself if they can, else a copy that is made once, and
- * kept until the last reference goes. */
+/* The contents of a tensor of the host, where kernels read them: itself if they can, else a copy that is created once,
+ * and kept until the last reference goes. */
 gboolean ortrain_execution_ref_constant (OrtrainExecution *self, OrtrainTensor *tensor, gpointer *address,
                                          GError **error);
 void ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor);

@@ -8,7 +8,7 @@
 #include "tensor/ortrain-tensor-dict.h"
 
 /* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding
- * inputs). Inference and training sessions are made of it; a training session has two (training graph, evaluation
+ * inputs). Inference and training sessions are created of it; a training session has two (training graph, evaluation
  * graph) over one arena. Externally synchronised: one call at a time. */
 typedef struct _OrtrainExecutor OrtrainExecutor;
 
@@ -38,9 +38,10 @@ typedef struct
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
 void ortrain_executor_free (OrtrainExecutor *self);
 
-/* Finds or makes the plan for these feeds, checks them against the graph's inputs (missing, unknown, wrong type, wrong
- * shape: SESSION_ERROR_FEED with the name), and binds their addresses. Feeds that the graph does not have are refused
- * unless listed in `ignore` (NULL-terminated, may be NULL). No allocation when the key is the same as the last one. */
+/* Finds or creates the plan for these feeds, checks them against the graph's inputs (missing, unknown, wrong type,
+ * wrong shape: SESSION_ERROR_FEED with the name), and binds their addresses. Feeds that the graph does not have are
+ * refused unless listed in `ignore` (NULL-terminated, may be NULL). No allocation when the key is the same as the last
+ * one. */
 gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore,
                                 GError **error);
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */

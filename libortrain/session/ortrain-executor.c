@@ -96,9 +96,9 @@ typedef struct
 {
   char *name;
   OrtrainDType dtype;
-  gboolean decides;
+  gboolean is_shape_input;
   OrtrainTensor *fed;  /* held until the next bind */
-  GChecksum *checksum; /* of contents that are too long for a key; made when first needed */
+  GChecksum *checksum; /* of contents that are too long for a key; created when first needed */
   guint8 *contents;    /* those of the last digest, as comparing is many times faster; NULL: none */
   gsize n_contents;
   gint64 digest[DIGEST_WORDS];
@@ -109,7 +109,7 @@ typedef struct
   char *name;
   OrtrainRole role;
   OrtrainTensor *bound; /* the caller's, or NULL */
-  OrtrainTensor *fresh; /* made for the next or by the last run */
+  OrtrainTensor *fresh; /* created for the next or by the last run */
 } Output;
 
 struct _OrtrainExecutor
@@ -156,7 +156,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
     self->persistent[c] = -1;
 
-  g_autoptr (GHashTable) deciding = ortrain_specialize_find_deciding_inputs (graph);
+  g_autoptr (GHashTable) shape_inputs = ortrain_specialize_find_shape_inputs (graph);
   self->inputs = g_new0 (Input, graph->inputs->len + 1);
   for (guint i = 0; i < graph->inputs->len; i++)
     {
@@ -166,7 +166,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
       self->inputs[self->n_inputs++] = (Input){
         .name = g_strdup (value->name),
         .dtype = value->dtype,
-        .decides = g_hash_table_contains (deciding, value),
+        .is_shape_input = g_hash_table_contains (shape_inputs, value),
       };
     }
   self->outputs = g_new0 (Output, graph->outputs->len + 1);
@@ -300,7 +300,7 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds)
       g_array_append_vals (self->key, head, 2);
       g_array_append_vals (self->key, ortrain_tensor_peek_dims (tensor), (guint) head[1]);
       const gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
-      if (!input->decides || n_bytes == 0)
+      if (!input->is_shape_input || n_bytes == 0)
         continue;
       gint64 words[MAX_KEY_CONTENTS / sizeof (gint64)] = { 0 };
       if (n_bytes > MAX_KEY_CONTENTS)
@@ -394,9 +394,9 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
       inputs[i].dtype = ortrain_tensor_get_dtype (tensor);
       inputs[i].dims = ortrain_tensor_peek_dims (tensor);
       inputs[i].rank = (guint) ortrain_tensor_get_rank (tensor);
-      if (self->inputs[i].decides)
+      if (self->inputs[i].is_shape_input)
         {
-          /* The caller may change the memory later; the plan is made for what is in it now. */
+          /* The caller may change the memory later; the plan is created for what is in it now. */
           OrtrainTensor *copy = ortrain_tensor_copy (tensor, error);
           if (copy == NULL)
             return NULL;

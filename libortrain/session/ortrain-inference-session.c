@@ -15,15 +15,15 @@
 /**
  * OrtrainInferenceSession:
  *
- * Runs a model. For each set of input shapes a memory plan is made once; a run with known shapes allocates nothing but
- * the outputs it hands over, and not even those with an [class@IoBinding]. Weights are read where they lie in the
+ * Runs a model. For each set of input shapes a memory plan is created once; a run with known shapes allocates nothing
+ * but the outputs it hands over, and not even those with an [class@IoBinding]. Weights are read where they lie in the
  * mapped file.
  *
  * A session may be used from several threads: runs wait for one another. [method@InferenceSession.run_async] runs on a
  * thread of the session's own and calls back on the caller's main context. `g_object_run_dispose()` gives the memory
  * back at once; calls after it fail with %ORTRAIN_SESSION_ERROR_STATE.
  *
- * Make it with [ctor@InferenceSession.new] alone: one made by `g_object_new()` fails every call with
+ * Create it with [ctor@InferenceSession.new] alone: one created by `g_object_new()` fails every call with
  * %ORTRAIN_SESSION_ERROR_NOT_INITIALIZED.
  */
 struct _OrtrainInferenceSession
@@ -45,8 +45,8 @@ struct _OrtrainInferenceSession
   guint32 n_runs;
   gboolean print_memory;
   guint64 max_allocated;
-  GThreadPool *worker;  /* one thread, made when it is first needed */
-  gint fork_generation; /* atomic: in which mutex and worker were made */
+  GThreadPool *worker;  /* one thread, created when it is first needed */
+  gint fork_generation; /* atomic: in which mutex and worker were created */
 };
 
 enum
@@ -61,8 +61,8 @@ static GParamSpec *properties[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (OrtrainInferenceSession, ortrain_inference_session, G_TYPE_OBJECT)
 
-/* In the child of a fork the worker is not there, and the mutex may be held by a thread that is not there either: both
- * begin anew. What a run in the parent has left half done is only scratch memory. */
+/* In the child of a fork the worker does not exist, and the mutex may be held by a thread that does not exist either:
+ * both are created again. A run that the parent had not finished leaves only scratch memory behind. */
 static void
 lock (OrtrainInferenceSession *self)
 {
@@ -215,7 +215,7 @@ bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *fee
   return TRUE;
 }
 
-/* The whole graph; where that cannot be made, the part of it that the outputs need. */
+/* The whole graph; where that cannot be built, the part of it that the outputs need. */
 static OrtrainGraph *
 get_source (OrtrainModel *model, const char *const *outputs, GError **error)
 {
@@ -245,7 +245,7 @@ get_source (OrtrainModel *model, const char *const *outputs, GError **error)
  * @options: (nullable): switches, or %NULL for the default ones
  * @error: return location for a #GError
  *
- * Makes a session. The model may be used by several.
+ * Creates a session. The model may be used by several.
  *
  * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError], [error@GraphError] or
  * [error@SessionError]; operators that are not known are all listed in one
@@ -312,10 +312,10 @@ new_in_thread (GTask *task, gpointer source, gpointer task_data, GCancellable *c
  * @model: a model
  * @options: (nullable): switches, or %NULL for the default ones
  * @cancellable: (nullable): a cancellable
- * @callback: (scope async): called when the session is made
+ * @callback: (scope async): called when the session is created
  * @user_data: data for @callback
  *
- * Makes a session in another thread, see [ctor@InferenceSession.new].
+ * Creates a session in another thread, see [ctor@InferenceSession.new].
  */
 void
 ortrain_inference_session_new_async (OrtrainModel *model, OrtrainSessionOptions *options, GCancellable *cancellable,
@@ -359,7 +359,7 @@ check_ready (OrtrainInferenceSession *self, GError **error)
     g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The session has been disposed of");
   else if (self->executor == NULL)
     g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
-                         "The session was not made by InferenceSession.new");
+                         "The session was not created by InferenceSession.new");
   return !self->disposed && self->executor != NULL;
 }
 
@@ -449,21 +449,21 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
       for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
         {
           const char *name = ortrain_tensor_dict_get_name (bound, k);
-          OrtrainTensor *to = ortrain_tensor_dict_get_tensor (bound, k);
-          OrtrainTensor *from = ortrain_tensor_dict_get (outputs, name);
-          if (from == NULL)
+          OrtrainTensor *destination = ortrain_tensor_dict_get_tensor (bound, k);
+          OrtrainTensor *source = ortrain_tensor_dict_get (outputs, name);
+          if (source == NULL)
             {
               g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output",
                            ortrain_text_show (name));
               return FALSE;
             }
-          g_autoptr (GBytes) bytes = ortrain_tensor_get_bytes (from, error);
-          if (bytes == NULL || !ortrain_tensor_set_bytes (to, bytes, error))
+          g_autoptr (GBytes) bytes = ortrain_tensor_get_bytes (source, error);
+          if (bytes == NULL || !ortrain_tensor_set_bytes (destination, bytes, error))
             {
               g_prefix_error (error, "Output '%s': ", ortrain_text_show (name));
               return FALSE;
             }
-          ortrain_tensor_dict_set (outputs, name, to);
+          ortrain_tensor_dict_set (outputs, name, destination);
         }
       self->n_runs++;
       *results = g_steal_pointer (&outputs);
@@ -604,7 +604,7 @@ ortrain_inference_session_run_finish (OrtrainInferenceSession *self, GAsyncResul
  * ortrain_inference_session_bind:
  * @self: a session
  *
- * Makes an empty binding, to be filled and given to [method@InferenceSession.run_with_binding].
+ * Creates an empty binding, to be filled and given to [method@InferenceSession.run_with_binding].
  *
  * Returns: (transfer full): a new binding
  */

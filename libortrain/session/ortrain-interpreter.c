@@ -25,8 +25,8 @@ run_node (OrtrainNode *node, OrtrainGraph *source, OrtrainHostContext *context, 
       if (input != NULL && input->tensor == NULL)
         {
           g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s: nothing makes its input '%s'", text,
-                       ortrain_text_show (input->name));
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s: no node computes its input '%s'",
+                       text, ortrain_text_show (input->name));
           return FALSE;
         }
     }
@@ -126,7 +126,7 @@ ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, Ortrain
       g_autoptr (OrtrainTensor) tensor = NULL;
       if (output->tensor == NULL)
         {
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "Nothing makes the output '%s'",
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "No node computes the output '%s'",
                        ortrain_text_show (output->name));
           return NULL;
         }

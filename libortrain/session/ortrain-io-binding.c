@@ -8,7 +8,7 @@
  * OrtrainIoBinding:
  *
  * Inputs and outputs of an inference session that stay where they are from run to run: the session reads the bound
- * inputs and writes the bound outputs in place, and a run allocates nothing. Made by [method@InferenceSession.bind].
+ * inputs and writes the bound outputs in place, and a run allocates nothing. Created by [method@InferenceSession.bind].
  *
  * Use an object of this class from one thread at a time.
  */
@@ -100,7 +100,7 @@ ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, Ortrain
  * ortrain_io_binding_bind_output:
  * @self: a binding
  * @name: name of an output of the model
- * @tensor: (nullable): what to write at each run, or %NULL to have a new tensor made at each
+ * @tensor: (nullable): what to write at each run, or %NULL to get a new tensor from each
  *
  * Binds an output. Type and shape must be those of the output for the bound inputs, which is checked at the run.
  */

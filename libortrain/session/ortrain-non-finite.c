@@ -200,7 +200,7 @@ describe_origin (const Trace *trace, guint32 buffer)
                           kind_of (trace->found[buffer].value), index);
 }
 
-/* From a bad value upwards to where it begins. An infinity may be meant, as in a mask: where a NaN was made of one,
+/* From a bad value upwards to where it begins. An infinity may be meant, as in a mask: where one became a NaN,
  * both ends are named. */
 static char *
 describe_chain (const Trace *trace, guint32 buffer, gint64 *item)
@@ -264,7 +264,7 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
           if (buffer == G_MAXUINT32)
             continue;
           look_at (trace, buffer, (gint32) s);
-          /* An infinity on the way to a gradient may vanish again; a NaN stays. */
+          /* An infinity may disappear again before a gradient is computed; a NaN stays. */
           if (s >= first_backward && found[buffer].index >= 0 &&
               (isnan (found[buffer].value) || trace->values[buffer].value->role == ORTRAIN_ROLE_GRADIENT))
             return describe_chain (trace, buffer, item);
@@ -285,7 +285,7 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
 {
   OrtrainExecutorConfig plain = *config;
   plain.arena = NULL;    /* one of its own, which goes with it */
-  plain.optimize = NULL; /* nodes are told by the names that the model has for them */
+  plain.optimize = NULL; /* nodes keep the names that the model has for them */
   plain.training = TRUE; /* outputs stay in the arena */
   *item = -1;
   g_autoptr (OrtrainExecutor) executor = ortrain_executor_new (graph, &plain, NULL);

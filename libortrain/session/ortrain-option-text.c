@@ -106,7 +106,7 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
   return ortrain_option_set_checked (object, pspec, &value, error);
 }
 
-/* What cannot be read as a value is told, and left alone. */
+/* A value that cannot be parsed is reported in a warning, and ignored. */
 void
 ortrain_options_read_environment (GObject *object, const OrtrainOptionVariable *variables, guint n)
 {

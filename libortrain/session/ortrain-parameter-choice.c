@@ -6,19 +6,19 @@
 #include "ops/ortrain-parameter-roles-private.h"
 
 GHashTable *
-ortrain_parameter_choice_find_reached (OrtrainValue *const *from, guint n)
+ortrain_parameter_choice_find_differentiable (OrtrainValue *const *outputs, guint n)
 {
-  GHashTable *reached = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  GHashTable *differentiable = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
   g_autoptr (GPtrArray) stack = g_ptr_array_new ();
   for (guint i = 0; i < n; i++)
-    g_ptr_array_add (stack, from[i]);
+    g_ptr_array_add (stack, outputs[i]);
   while (stack->len > 0)
     {
       OrtrainValue *value = g_ptr_array_steal_index (stack, stack->len - 1);
       if (value == NULL || !ortrain_dtype_is_floating (value->dtype) || !g_hash_table_add (seen, value))
         continue;
-      g_hash_table_add (reached, g_strdup (value->name));
+      g_hash_table_add (differentiable, g_strdup (value->name));
       OrtrainNode *node = value->producer;
       if (node == NULL || (node->op != NULL && (node->op->flags & ORTRAIN_OP_NO_GRADIENT)))
         continue;
@@ -26,7 +26,7 @@ ortrain_parameter_choice_find_reached (OrtrainValue *const *from, guint n)
         if (node->op == NULL || i >= 32 || !(node->op->no_grad_inputs >> i & 1))
           g_ptr_array_add (stack, node->inputs->pdata[i]);
     }
-  return reached;
+  return differentiable;
 }
 
 /* ---- the options ---- */
@@ -69,10 +69,10 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 static gboolean
 names_exactly (Choice *self, const char *name)
 {
-  guint place = GPOINTER_TO_UINT (g_hash_table_lookup (self->exact, name));
-  if (place > 0)
-    self->used[place - 1] = TRUE;
-  return place > 0;
+  guint index = GPOINTER_TO_UINT (g_hash_table_lookup (self->exact, name));
+  if (index > 0)
+    self->used[index - 1] = TRUE;
+  return index > 0;
 }
 
 static void
@@ -136,7 +136,7 @@ find_refusal (const OrtrainValue *value)
   for (guint u = 0; u < value->uses.n; u++)
     {
       const OrtrainUse *use = &value->uses.items[u];
-      if (use->node->op != NULL && use->index < 32 && (use->node->op->host_inputs >> use->index & 1))
+      if (use->node->op != NULL && use->index < 32 && (use->node->op->shape_inputs >> use->index & 1))
         return g_strdup ("it decides a shape");
     }
   return NULL;
@@ -152,7 +152,7 @@ ortrain_parameter_choice_describe_half (const OrtrainValue *first, guint n)
 }
 
 gboolean
-ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, OrtrainTrainingOptions *options,
+ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable, OrtrainTrainingOptions *options,
                                 GError **error)
 {
   g_auto (Choice) trainable = { 0 }, frozen = { 0 };
@@ -172,19 +172,19 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *reached, Ortrai
       if (value->tensor == NULL || value->producer != NULL)
         continue;
       const gboolean is_weight = role != NULL && role->is_weight;
-      gboolean chosen = is_weight && g_hash_table_contains (reached, value->name);
+      gboolean chosen = is_weight && g_hash_table_contains (differentiable, value->name);
       if (trainable.patterns != NULL)
         {
           /* A pattern chooses among the weights, if it fits one; a name is meant, whatever it names. */
           const gboolean exact = names_exactly (&trainable, value->name);
           g_autofree char *refusal = find_refusal (value);
-          const gboolean possible =
-              role != NULL && refusal == NULL && !role->is_statistic && g_hash_table_contains (reached, value->name);
+          const gboolean possible = role != NULL && refusal == NULL && !role->is_statistic &&
+                                    g_hash_table_contains (differentiable, value->name);
           const gboolean fitting = fits (&trainable, value->name, is_weight, possible ? role->reason : NULL, refusal);
           const char *why = exact ? refusal : NULL;
           /* such as a statistic of batch normalisation */
-          if (exact && why == NULL && role != NULL && !is_weight && !g_hash_table_contains (reached, value->name) &&
-              value->uses.n > 0)
+          if (exact && why == NULL && role != NULL && !is_weight &&
+              !g_hash_table_contains (differentiable, value->name) && value->uses.n > 0)
             why = role->reason;
           if (why != NULL)
             g_string_append_printf (refused, "%s'%s' (%s)", refused->len > 0 ? ", " : "",

@@ -225,7 +225,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
                                     error))
         return NULL;
       if (ortrain_update_set_is_custom (self->updates) &&
-          !ortrain_update_set_place (self->updates, i, stored->address, stored->gradient, stored->states, error))
+          !ortrain_update_set_bind_parameter (self->updates, i, stored->address, stored->gradient, stored->states,
+                                              error))
         return NULL;
       for (guint k = 0; stored->state_names != NULL && stored->state_names[k] != NULL; k++)
         g_hash_table_insert (self->by_state, (gpointer) stored->state_names[k], stored->states[k]);

@@ -12,9 +12,9 @@
  * The switches of an inference session.
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`. They can be read from a
- * JSON file too, an object whose members are named like the properties. A session reads them when it is made; later
- * changes do not reach it.
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`. They
+ * can be read from a JSON file too, an object whose members are named like the properties. A session reads them when it
+ * is created; later changes do not reach it.
  *
  * Use an object of this class from one thread at a time.
  */
@@ -170,7 +170,7 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
 /**
  * ortrain_session_options_new:
  *
- * Makes options with the default values, or those of the environment.
+ * Creates options with the default values, or those of the environment.
  *
  * Returns: (transfer full): new options
  */
@@ -185,7 +185,7 @@ ortrain_session_options_new (void)
  * @path: (type filename): a JSON file
  * @error: return location for a #GError
  *
- * Makes options and reads a file into them, as [method@SessionOptions.load_file] does.
+ * Creates options and reads a file into them, as [method@SessionOptions.load_file] does.
  *
  * Returns: (transfer full): new options, or %NULL with an error of [error@SessionError], or of reading the file
  */
@@ -497,7 +497,7 @@ ortrain_session_options_get_outputs (OrtrainSessionOptions *self)
  * @self: options
  * @outputs: (nullable) (array zero-terminated=1): names of outputs of the model; %NULL for all
  *
- * Sets [property@SessionOptions:outputs]. A name that the model does not have is an error when a session is made.
+ * Sets [property@SessionOptions:outputs]. A name that the model does not have is an error when a session is created.
  */
 void
 ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *const *outputs)

@@ -7,17 +7,17 @@ typedef struct
   guint slot;
   gpointer message;
   GDestroyNotify free_message;
-} Letter;
+} Emission;
 
 struct _OrtrainSignalQueue
 {
   gatomicrefcount ref_count;
   GMainContext *context;
-  GThread *thread; /* that made it */
+  GThread *thread; /* that created it */
   OrtrainSignalQueueFunc deliver;
   guint max_messages;
   GMutex lock; /* guards what follows */
-  GQueue letters;
+  GQueue emissions;
   gboolean pending; /* a source is attached */
 };
 
@@ -31,17 +31,17 @@ ortrain_signal_queue_new (OrtrainSignalQueueFunc deliver, guint max_messages)
   self->deliver = deliver;
   self->max_messages = max_messages;
   g_mutex_init (&self->lock);
-  g_queue_init (&self->letters);
+  g_queue_init (&self->emissions);
   return self;
 }
 
 static void
-letter_free (Letter *letter)
+emission_free (Emission *emission)
 {
-  if (letter->free_message != NULL)
-    letter->free_message (letter->message);
-  g_object_unref (letter->object);
-  g_free (letter);
+  if (emission->free_message != NULL)
+    emission->free_message (emission->message);
+  g_object_unref (emission->object);
+  g_free (emission);
 }
 
 void
@@ -49,7 +49,7 @@ ortrain_signal_queue_unref (OrtrainSignalQueue *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
-  g_queue_clear_full (&self->letters, (GDestroyNotify) letter_free);
+  g_queue_clear_full (&self->emissions, (GDestroyNotify) emission_free);
   g_mutex_clear (&self->lock);
   g_main_context_unref (self->context);
   g_free (self);
@@ -61,20 +61,21 @@ ortrain_signal_queue_is_on_owner (OrtrainSignalQueue *self)
   return g_thread_self () == self->thread || g_main_context_is_owner (self->context);
 }
 
-/* One letter a turn would let a busy loop fall behind; all that are there now are delivered, no later ones. */
+/* Everything that is queued now is delivered in one dispatch: one emission per iteration would let a busy main loop
+ * fall behind. What is queued meanwhile waits for the next dispatch. */
 static gboolean
 deliver (gpointer user_data)
 {
   OrtrainSignalQueue *self = user_data;
   g_mutex_lock (&self->lock);
-  GQueue letters = self->letters;
-  g_queue_init (&self->letters);
+  GQueue emissions = self->emissions;
+  g_queue_init (&self->emissions);
   self->pending = FALSE;
   g_mutex_unlock (&self->lock);
-  for (Letter *letter; (letter = g_queue_pop_head (&letters)) != NULL;)
+  for (Emission *emission; (emission = g_queue_pop_head (&emissions)) != NULL;)
     {
-      self->deliver (letter->object, letter->slot, letter->message);
-      letter_free (letter);
+      self->deliver (emission->object, emission->slot, emission->message);
+      emission_free (emission);
     }
   return G_SOURCE_REMOVE;
 }
@@ -83,22 +84,22 @@ void
 ortrain_signal_queue_post (OrtrainSignalQueue *self, GObject *object, guint slot, gpointer message,
                            GDestroyNotify free_message)
 {
-  Letter *letter = g_new (Letter, 1), *dropped = NULL;
-  *letter = (Letter){ g_object_ref (object), slot, message, free_message };
+  Emission *emission = g_new (Emission, 1), *dropped = NULL;
+  *emission = (Emission){ g_object_ref (object), slot, message, free_message };
   gboolean attach = FALSE;
 
   g_mutex_lock (&self->lock);
   if (slot > 0)
-    for (GList *l = self->letters.tail; l != NULL; l = l->prev)
-      if (((Letter *) l->data)->slot == slot)
+    for (GList *l = self->emissions.tail; l != NULL; l = l->prev)
+      if (((Emission *) l->data)->slot == slot)
         {
           dropped = l->data;
-          g_queue_delete_link (&self->letters, l);
+          g_queue_delete_link (&self->emissions, l);
           break;
         }
-  if (dropped == NULL && self->letters.length >= self->max_messages)
-    dropped = g_queue_pop_head (&self->letters);
-  g_queue_push_tail (&self->letters, letter);
+  if (dropped == NULL && self->emissions.length >= self->max_messages)
+    dropped = g_queue_pop_head (&self->emissions);
+  g_queue_push_tail (&self->emissions, emission);
   if (!self->pending)
     {
       self->pending = TRUE;
@@ -108,7 +109,7 @@ ortrain_signal_queue_post (OrtrainSignalQueue *self, GObject *object, guint slot
   g_mutex_unlock (&self->lock);
 
   if (dropped != NULL)
-    letter_free (dropped);
+    emission_free (dropped);
   if (attach)
     {
       GSource *source = g_idle_source_new ();

@@ -15,10 +15,10 @@ typedef struct
   char *gradient;         /* name of its gradient in the training graph; NULL for a buffer */
   GStrv states;           /* names of the optimizer's states of it in the training graph, or NULL */
   gint64 padding_row;     /* of an embedding: the row that does not train; -1 */
-  gboolean immediate;     /* it moves in the backward pass, and its gradient has no place of its own */
+  gboolean immediate;     /* it is updated in the backward pass, and its gradient has no buffer of its own */
 } OrtrainTrainedTensor;
 
-/* How parameters are updated, as decided when a session is made. */
+/* How parameters are updated, as decided when a session is created. */
 typedef struct
 {
   OrtrainOptimizerDescription optimizer; /* op_type NULL: a user's, which runs outside of the graph */

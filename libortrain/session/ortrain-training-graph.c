@@ -19,7 +19,8 @@ is_weight (const OrtrainValue *value)
   return value != NULL && value->tensor != NULL && value->producer == NULL && value->enclosure == NULL;
 }
 
-/* A layer whose running statistics (inputs) are weights of the model; those that are computed stay as the model says. */
+/* A layer whose running statistics (inputs) are weights of the model; those that are computed stay as the model
+ * says. */
 static gboolean
 has_stored_statistics (const OrtrainNode *node)
 {
@@ -113,8 +114,8 @@ apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name,
 /* On nodes that the file has in training form. */
 #define TRAINING_FORM "training_form"
 
-/* A file may have been written in training form. Whether layers train is said by what a session does, a training step or
- * an evaluation, and by its options: the graph that both are made from has its layers in inference form. */
+/* A file may have been written in training form. Whether layers train is said by what a session does, a training step
+ * or an evaluation, and by its options: the graph that both are built from has its layers in inference form. */
 static gboolean
 put_in_inference_form (OrtrainGraph *graph, GError **error)
 {
@@ -434,8 +435,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     OrtrainValue *loss = ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, error);
     if (loss == NULL)
       return NULL;
-    g_autoptr (GHashTable) reached = ortrain_parameter_choice_find_reached (&loss, 1);
-    if (!ortrain_parameter_choice_apply (base, reached, options, error))
+    g_autoptr (GHashTable) differentiable = ortrain_parameter_choice_find_differentiable (&loss, 1);
+    if (!ortrain_parameter_choice_apply (base, differentiable, options, error))
       return NULL;
   }
   if (ortrain_training_options_get_batch_norm (options) == ORTRAIN_BATCH_NORM_MODE_TRAIN)

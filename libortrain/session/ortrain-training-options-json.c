@@ -287,7 +287,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
  * @path: (type filename): a JSON file
  * @error: return location for an error
  *
- * Makes options from a file, see [method@TrainingOptions.load_file].
+ * Creates options from a file, see [method@TrainingOptions.load_file].
  *
  * Returns: (transfer full): the options, %NULL on error
  */

@@ -12,11 +12,11 @@
  * Everything that a training session can be told.
  *
  * New options take their defaults from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM` or
- * `ORTRAIN_IMMEDIATE_UPDATES`. They can be read from a JSON file, see [method@TrainingOptions.load_file].
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
+ * or `ORTRAIN_IMMEDIATE_UPDATES`. They can be read from a JSON file, see [method@TrainingOptions.load_file].
  *
  * `max-grad-norm`, `stop-on-nan` and `print-memory` may be changed between the steps of a session; the rest is read
- * when a session is made. Externally synchronised.
+ * when a session is created. Externally synchronised.
  */
 
 struct _OrtrainTrainingOptions
@@ -167,8 +167,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:accumulation-steps: (getter get_accumulation_steps) (setter set_accumulation_steps)
    *
-   * The number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged over
-   * the steps that were made. Default: 1, at least 1.
+   * The number of training steps that a trainer runs for one update; if it is more than 1, gradients are averaged over
+   * these steps. Default: 1, at least 1.
    */
   properties[PROP_ACCUMULATION_STEPS] = ortrain_field_uint (
       "accumulation-steps", G_STRUCT_OFFSET (OrtrainTrainingOptions, accumulation_steps), 1, G_MAXUINT, 1);
@@ -226,8 +226,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * OrtrainTrainingOptions:immediate-updates: (getter get_immediate_updates) (setter set_immediate_updates)
    *
    * Whether each parameter moves in [method@TrainingSession.train_step] already, as soon as its gradient is there. The
-   * gradient then needs no memory of its own; with AdamW that is a quarter of what parameters, gradients and state take.
-   * The parameters are the same, to the bit.
+   * gradient then needs no memory of its own; with AdamW that is a quarter of what parameters, gradients and state
+   * take. The parameters are the same, to the bit.
    *
    * [method@TrainingSession.optimizer_step] has to follow each training step: it counts the update and emits the
    * signals. Between the two, no checkpoint can be saved and the gradients can be neither read nor dropped; properties
@@ -235,7 +235,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    *
    * Gradients are kept as ever, all of them with clipping ([property@TrainingOptions:max-grad-norm]), several
    * [property@TrainingOptions:accumulation-steps] or an optimizer of your own, and those of parameters with a row of
-   * padding; [method@TrainingSession.get_notes] says so. A session that was made with immediate updates refuses to
+   * padding; [method@TrainingSession.get_notes] says so. A session that was created with immediate updates refuses to
    * train when `max-grad-norm` is set later. Default: %FALSE.
    */
   properties[PROP_IMMEDIATE_UPDATES] =
@@ -297,7 +297,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_new:
  *
- * Makes options with the defaults.
+ * Creates options with the defaults.
  *
  * Returns: (transfer full): the new object
  */
@@ -431,11 +431,9 @@ ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBa
  * ortrain_training_options_get_accumulation_steps: (get-property accumulation-steps)
  * @self: the object
  *
- * Gets the number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged
- * over the steps that were made.
+ * Gets [property@TrainingOptions:accumulation-steps].
  *
- * Returns: the number of training steps that a trainer makes for one update; if it is more than 1, gradients are
- * averaged over the steps that were made
+ * Returns: the number of training steps for one update
  */
 guint
 ortrain_training_options_get_accumulation_steps (OrtrainTrainingOptions *self)
@@ -447,11 +445,9 @@ ortrain_training_options_get_accumulation_steps (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_accumulation_steps: (set-property accumulation-steps)
  * @self: the object
- * @accumulation_steps: the number of training steps that a trainer makes for one update; if it is more than 1,
- * gradients are averaged over the steps that were made
+ * @accumulation_steps: the number of training steps for one update, at least 1
  *
- * Sets the number of training steps that a trainer makes for one update; if it is more than 1, gradients are averaged
- * over the steps that were made.
+ * Sets [property@TrainingOptions:accumulation-steps].
  */
 void
 ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, guint accumulation_steps)
@@ -663,8 +659,8 @@ ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self)
  * @self: the object
  * @immediate_updates: whether each parameter moves in the training step, as soon as its gradient is there
  *
- * Sets whether each parameter moves in the training step, as soon as its gradient is there. A session reads it when it is
- * made.
+ * Sets whether each parameter moves in the training step, as soon as its gradient is there. A session reads it when it
+ * is created.
  */
 void
 ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, gboolean immediate_updates)
@@ -759,12 +755,12 @@ ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
  * that can be
  *
  * Sets which tensors of the model, initializers and Constant nodes, are trained. Without a choice, all weights are:
- * what stands where an operator has a weight, and what scales or shifts channels that a weight made. Constants of
+ * what stands where an operator has a weight, and what scales or shifts channels that a weight computed. Constants of
  * formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
  *
  * A pattern chooses among the weights; if it fits none, among the constants. A name overrules: it trains a constant
- * too, if its type is floating and the loss depends on it. [method@CheckReport.get_parameters] lists which is which, and
- * why. A pattern that fits nothing that can be trained is an error when a session is made.
+ * too, if its type is floating and the loss depends on it. [method@CheckReport.get_parameters] lists which is which,
+ * and why. A pattern that fits nothing that can be trained is an error when a session is created.
  */
 void
 ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char *const *patterns)

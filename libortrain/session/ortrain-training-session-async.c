@@ -55,12 +55,12 @@ ortrain_training_worker_free (OrtrainTrainingWorker *self)
   g_free (self);
 }
 
-/* FALSE if there is no thread to be had. */
+/* FALSE if no thread can be started. */
 gboolean
 ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task),
                                         GError **error)
 {
-  /* In the child of a fork the thread is not there, and its queue may have been in use: both are left alone. */
+  /* In the child of a fork the thread does not exist, and its queue may have been in use: both are left alone. */
   if (self->worker != NULL && self->worker->fork_generation != ortrain_fork_generation ())
     self->worker = NULL;
   if (self->worker == NULL)
@@ -133,7 +133,8 @@ start (OrtrainTrainingSession *self, const Call *call, gpointer argument, GCance
   *request = (Request){ call, argument };
   g_task_set_task_data (task, request, request_free);
   g_task_set_source_tag (task, tag);
-  g_task_set_check_cancellable (task, FALSE); /* what was done is told; what was not returns the error itself */
+  g_task_set_check_cancellable (
+      task, FALSE); /* work that was done is reported as done; other work returns the error itself */
   if (g_cancellable_set_error_if_cancelled (cancellable, &error) || !ortrain_training_session_claim (self, &error))
     g_task_return_error (task, error);
   else if (!ortrain_training_session_run_in_worker (self, task, run_request, &error))

@@ -115,7 +115,7 @@ ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, cons
   g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (self, error);
   if (checkpoint == NULL)
     return FALSE;
-  /* so that a checkpoint can be made a model without the file it came from */
+  /* so that a checkpoint can be exported as a model without the file it came from */
   g_autoptr (GBytes) model = ortrain_model_to_bytes (self->model, error);
   if (model == NULL)
     return FALSE;
@@ -312,7 +312,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
 /**
  * ortrain_training_session_save_checkpoint:
  * @self: a session
- * @path: (type filename): a folder, made if need be
+ * @path: (type filename): a folder, created if it does not exist
  * @error: return location for an error
  *
  * Saves everything that training goes on from: parameters, buffers, the optimizer's state, the counts of steps, the
@@ -336,7 +336,7 @@ ortrain_training_session_save_checkpoint (OrtrainTrainingSession *self, const ch
 
 /**
  * ortrain_training_session_load_checkpoint:
- * @self: a session, made from the same model with the same choice of parameters and the same kind of optimizer
+ * @self: a session, created from the same model with the same choice of parameters and the same kind of optimizer
  * @path: (type filename): a folder
  * @error: return location for an error
  *

@@ -24,7 +24,7 @@ struct _OrtrainTrainingSession
 
   OrtrainModel *model;
   OrtrainTrainingOptions *options;
-  OrtrainTrainingGraph *graph; /* NULL: not made by a constructor, or disposed of */
+  OrtrainTrainingGraph *graph; /* NULL: not created by a constructor, or disposed of */
   OrtrainUpdateRule rule;
   OrtrainParameterStore *store;
   OrtrainExecution *execution;
@@ -34,17 +34,17 @@ struct _OrtrainTrainingSession
   OrtrainTrainingGraph *declared_graph; /* NULL, or `graph` is one without the file's declarations, and this is the
                                            first one, which others may hold */
   OrtrainSignalQueue *signal_queue;
-  OrtrainTrainingWorker *worker; /* made when first needed */
+  OrtrainTrainingWorker *worker; /* created when first needed */
 
-  /* Who uses the session: one thread at a time, told by a claim. */
+  /* Who uses the session: the thread that holds the claim. */
   gint busy;            /* atomic */
   gint fork_generation; /* of the claim; atomic */
   GThread *holder;
   guint depth;
   gboolean in_step; /* only reading is allowed to handlers then */
 
-  /* What any thread may read while a call runs, written under the lock by the call that holds the claim (which alone may
-   * read it without); and what was handed out of it, kept until the end, as getters give no reference. */
+  /* What any thread may read while a call runs, written under the lock by the call that holds the claim (which alone
+   * may read it without); and what was handed out of it, kept until the end, as getters give no reference. */
   GMutex lock;
   GPtrArray *handed_out; /* of OrtrainMemoryPlan */
   GHashTable *metadata;  /* of others, kept in checkpoints: name → text */
@@ -74,7 +74,7 @@ void ortrain_training_session_leave (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
 void ortrain_training_session_adopt (OrtrainTrainingSession *self);
 
-/* Finds or makes the plan for these feeds, and binds them. */
+/* Finds or creates the plan for these feeds, and binds them. */
 gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                               OrtrainTensorDict *feeds, GError **error);
 /* How the session's graphs are run. */

@@ -4,7 +4,7 @@
 #include "session/ortrain-training-session.h"
 
 /* The signals of a training session: the boundaries of a step's phases, each with a report on the memory of that
- * instant, and what else there is to tell. They arrive on the owner's context, from whichever thread they are told. */
+ * instant, and other events. They arrive on the owner's context, whichever thread emits them. */
 typedef enum
 {
   ORTRAIN_TRAINING_PRE_FORWARD,
@@ -21,11 +21,11 @@ typedef enum
 } OrtrainTrainingSignal;
 
 void ortrain_training_session_install_signals (OrtrainTrainingSessionClass *klass);
-/* Emits a signal that the session's signal queue brought. */
-void ortrain_training_session_emit (GObject *session, guint slot, gpointer message);
-/* At a phase boundary: makes the report, prints its line and emits it, each if somebody wants it. */
-void ortrain_training_session_reach (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);
+/* Emits a signal that the session's signal queue delivers. */
+void ortrain_training_session_deliver (GObject *session, guint slot, gpointer message);
+/* At a phase boundary: takes the report, prints its line and emits it, each if it is asked for. */
+void ortrain_training_session_emit_phase (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);
 /* OVERFLOW, PLAN_CHANGED (the session's plan goes with it), NOT_FINITE. */
-void ortrain_training_session_tell (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
+void ortrain_training_session_emit (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
 /* The memory at a phase boundary of the session's plan. transfer full */
 OrtrainMemoryReport *ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);

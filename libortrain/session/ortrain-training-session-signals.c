@@ -27,7 +27,7 @@ message_free (gpointer data)
 }
 
 void
-ortrain_training_session_emit (GObject *session, guint slot, gpointer data)
+ortrain_training_session_deliver (GObject *session, guint slot, gpointer data)
 {
   Message *message = data;
   if (message->signal < ORTRAIN_TRAINING_N_PHASES)
@@ -45,7 +45,7 @@ post (OrtrainTrainingSession *self, OrtrainTrainingSignal signal, OrtrainMemoryR
   Message message = { signal, report, plan };
   if (ortrain_signal_queue_is_on_owner (self->signal_queue))
     {
-      ortrain_training_session_emit (G_OBJECT (self), 0, &message);
+      ortrain_training_session_deliver (G_OBJECT (self), 0, &message);
       g_clear_pointer (&message.report, ortrain_memory_report_free);
       g_clear_object (&message.plan);
     }
@@ -61,7 +61,7 @@ has_handlers (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
 }
 
 void
-ortrain_training_session_tell (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
+ortrain_training_session_emit (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
 {
   if (has_handlers (self, signal))
     post (self, signal, NULL, signal == ORTRAIN_TRAINING_PLAN_CHANGED ? g_object_ref (self->plan) : NULL);
@@ -137,7 +137,7 @@ is_printed (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
 }
 
 void
-ortrain_training_session_reach (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
+ortrain_training_session_emit_phase (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
 {
   gboolean printed = is_printed (self, phase), handled = has_handlers (self, phase);
   if (!printed && !handled)

@@ -136,11 +136,11 @@ ortrain_training_session_set_state (OrtrainTrainingSession *self, OrtrainTensorD
   return ortrain_training_session_set_parameters (self, state, error);
 }
 
-/* [buffers, columns] → [columns, buffers] */
+/* [rows, columns] → [columns, rows] */
 static OrtrainTensor *
 transpose (const OrtrainStored *stored, GError **error)
 {
-  const gint64 buffers = stored->dims[0], columns = stored->dims[1], dims[] = { columns, buffers };
+  const gint64 rows = stored->dims[0], columns = stored->dims[1], dims[] = { columns, rows };
   const gsize size = ortrain_dtype_get_size (stored->dtype);
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, dims, 2, error);
   if (tensor == NULL)
@@ -149,16 +149,16 @@ transpose (const OrtrainStored *stored, GError **error)
       return NULL;
     }
   g_autofree gpointer copy = NULL;
-  const guint8 *from = ortrain_execution_view (stored->execution, stored->address, stored->bytes, &copy, error);
-  guint8 *to = ortrain_tensor_peek_writable (tensor);
-  if (from == NULL && stored->bytes > 0)
+  const guint8 *source = ortrain_execution_view (stored->execution, stored->address, stored->bytes, &copy, error);
+  guint8 *destination = ortrain_tensor_peek_writable (tensor);
+  if (source == NULL && stored->bytes > 0)
     {
       g_object_unref (tensor);
       return NULL;
     }
-  for (gint64 i = 0; i < buffers; i++)
+  for (gint64 i = 0; i < rows; i++)
     for (gint64 j = 0; j < columns; j++)
-      memcpy (to + (gsize) (j * buffers + i) * size, from + (gsize) (i * columns + j) * size, size);
+      memcpy (destination + (gsize) (j * rows + i) * size, source + (gsize) (i * columns + j) * size, size);
   return tensor;
 }
 

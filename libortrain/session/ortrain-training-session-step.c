@@ -79,7 +79,7 @@ check_immediate (OrtrainTrainingSession *self, GError **error)
                  "With immediate-updates the parameters have moved already: call optimizer_step before the next step");
   else if (ortrain_training_options_get_max_grad_norm (self->options) > 0)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "max-grad-norm is set, but the session was made with immediate-updates and without it: "
+                 "max-grad-norm is set, but the session was created with immediate-updates and without it: "
                  "it does not keep the gradients");
   else
     return TRUE;
@@ -105,7 +105,7 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
   if (immediate && !current_factor (self, self->n_updates, &factor, error))
     return FALSE;
   step->accumulate_gradients = self->n_accumulated > 0;
-  ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_FORWARD);
+  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_FORWARD);
   if (immediate && !write_scalars_at_once (self, factor, error))
     return FALSE;
   if (!ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, step, cancellable, &self->failed_item, error) ||
@@ -113,7 +113,7 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
     return FALSE;
   if (!isfinite (*loss))
     {
-      ortrain_training_session_tell (self, ORTRAIN_TRAINING_NOT_FINITE);
+      ortrain_training_session_emit (self, ORTRAIN_TRAINING_NOT_FINITE);
       if (ortrain_training_options_get_stop_on_nan (self->options))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
@@ -122,10 +122,10 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
           return FALSE;
         }
     }
-  ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_FORWARD);
+  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_FORWARD);
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_BACKWARD);
+  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_BACKWARD);
   /* Gradients of earlier steps are added to in place and cannot be restored, nor can parameters that move: then the
    * backward pass, whose errors the forward pass would have met before, is not interrupted. Otherwise what an
    * interruption leaves behind is never used. */
@@ -143,7 +143,7 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
   self->has_gradients = TRUE;
-  ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_BACKWARD);
+  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_BACKWARD);
   return TRUE;
 }
 
@@ -239,7 +239,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
       g_mutex_lock (&self->lock);
       g_set_object (&self->plan, plan);
       g_mutex_unlock (&self->lock);
-      ortrain_training_session_tell (self, ORTRAIN_TRAINING_PLAN_CHANGED);
+      ortrain_training_session_emit (self, ORTRAIN_TRAINING_PLAN_CHANGED);
     }
   self->input_bytes = count_bytes (feeds);
 
@@ -295,8 +295,8 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
  *
  * Runs the model forward and backward, and adds the gradients to those of the steps since the last update.
  *
- * The first step for new shapes makes a plan, which takes longer; it is kept for later steps. No memory is allocated by
- * steps of known shapes. Blocks for as long as the step takes.
+ * The first step for new shapes creates a plan, which takes longer; it is kept for later steps. No memory is allocated
+ * by steps of known shapes. Blocks for as long as the step takes.
  *
  * Returns: the loss; not a number on error
  */
@@ -350,8 +350,8 @@ refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error)
   return FALSE;
 }
 
-/* The phase `update` of the last training step's plan. norm: NULL when it is not asked for; *broken: the first parameter
- * that is left with numbers that are not finite. */
+/* The phase `update` of the last training step's plan. norm: NULL when it is not asked for; *broken: the first
+ * parameter that is left with numbers that are not finite. */
 static gboolean
 run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GError **error)
 {
@@ -420,7 +420,7 @@ run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean 
   return run_custom_update (self, clips ? mean * MIN (1.0, max_norm / (*norm + 1e-6)) : mean, error);
 }
 
-/* An update that left numbers that are not finite, when that is an error. The parameters are what it made of them. */
+/* An update that left numbers that are not finite, when that is an error. The parameters have their new values. */
 static gboolean
 refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
 {
@@ -456,7 +456,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   gint64 broken = ORTRAIN_UPDATE_NONE_BROKEN;
   gboolean overflow = FALSE;
   self->in_step = TRUE;
-  ortrain_training_session_reach (self, ORTRAIN_TRAINING_PRE_UPDATE);
+  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_UPDATE);
   gboolean ok = run_update (self, factor, &norm, &overflow, &broken, error);
   if (ok)
     {
@@ -467,9 +467,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
           self->n_updates++;
           g_mutex_unlock (&self->lock);
         }
-      ortrain_training_session_reach (self, ORTRAIN_TRAINING_POST_UPDATE);
+      ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
       if (overflow)
-        ortrain_training_session_tell (self, ORTRAIN_TRAINING_OVERFLOW);
+        ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
       if (overflow && ortrain_training_options_get_stop_on_nan (self->options))
         ok = refuse_gradients (self, norm, error);
       if (broken != ORTRAIN_UPDATE_NONE_BROKEN && ortrain_training_options_get_stop_on_nan (self->options))
@@ -623,7 +623,7 @@ ortrain_training_session_eval_step (OrtrainTrainingSession *self, OrtrainTensorD
  * @inputs: inputs as for a training step; of most of them only the shapes matter
  * @error: return location for an error
  *
- * Makes the plan of a training step without running it.
+ * Creates the plan of a training step without running it.
  *
  * Returns: (transfer full): the plan, %NULL on error
  */

@@ -30,14 +30,14 @@
  * ortrain_training_session_optimizer_step (session, &error);
  * ```
  *
- * Make sessions with their `new` function only: on an object made in another way, every method fails with
+ * Create sessions with their `new` function only: on an object created in another way, every method fails with
  * [error@SessionError.NOT_INITIALIZED]. `g_object_run_dispose()` gives the memory back before the last reference is
  * gone.
  *
  * One call at a time: a call that comes while another is running, from another thread or from a handler in the middle
  * of a step, fails with [error@SessionError.BUSY]; handlers may read (gradients, state, plan). A call that fails leaves
  * parameters, gradients and buffers as they were. Signals arrive on the main context that was the thread's default when
- * the session was made; those of a synchronous call come during the call, on the calling thread.
+ * the session was created; those of a synchronous call come during the call, on the calling thread.
  */
 G_DEFINE_FINAL_TYPE (OrtrainTrainingSession, ortrain_training_session, G_TYPE_OBJECT)
 
@@ -63,7 +63,7 @@ check_initialized (OrtrainTrainingSession *self, GError **error)
   if (self->graph != NULL)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
-               "the session was not made by its constructor, or its memory was given back");
+               "the session was not created by its constructor, or its memory was given back");
   return FALSE;
 }
 
@@ -75,7 +75,7 @@ ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error)
       if (g_atomic_int_get (&self->fork_generation) != (gint) ortrain_fork_generation ())
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY,
                      "The session was in the middle of a call when the process was forked; that call goes on in the "
-                     "parent process alone. Make a new session here");
+                     "parent process alone. Create a new session here");
       else
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY, "the session is busy with another call");
       return FALSE;
@@ -122,7 +122,7 @@ ortrain_training_session_leave (OrtrainTrainingSession *self)
   g_atomic_int_set (&self->busy, 0);
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 OrtrainExecutorConfig
 ortrain_training_session_get_config (OrtrainTrainingSession *self)
@@ -252,7 +252,7 @@ get_graph (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 }
 
 static gboolean
-make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
+build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
   g_autoptr (OrtrainGraph) model_graph = get_graph (model, options, error);
   if (model_graph == NULL)
@@ -296,7 +296,7 @@ make (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions 
  * @options: what to train, and how
  * @error: return location for an error
  *
- * Makes a session: builds the gradient graph, takes the memory for parameters, gradients and state, and copies the
+ * Creates a session: builds the gradient graph, takes the memory for parameters, gradients and state, and copies the
  * model's weights into it. The model is not changed. If the options have no optimizer, they are given an AdamW.
  *
  * Blocks for as long as it takes to read the weights.
@@ -310,14 +310,14 @@ ortrain_training_session_new (OrtrainModel *model, OrtrainTrainingOptions *optio
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (options), NULL);
 
   g_autoptr (OrtrainTrainingSession) self = g_object_new (ORTRAIN_TYPE_TRAINING_SESSION, NULL);
-  if (!make (self, model, options, error))
+  if (!build (self, model, options, error))
     return NULL;
   return g_steal_pointer (&self);
 }
 
 typedef struct
 {
-  OrtrainTrainingSession *session; /* made on the caller's context, which is to own it */
+  OrtrainTrainingSession *session; /* created on the caller's context, which is to own it */
   OrtrainModel *model;
   OrtrainTrainingOptions *options;
 } NewData;
@@ -338,9 +338,9 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
   NewData *data = task_data;
   GError *error = NULL;
   ortrain_dispatch_set_context (g_task_get_context (task));
-  gboolean made = make (data->session, data->model, data->options, &error);
+  gboolean built = build (data->session, data->model, data->options, &error);
   ortrain_dispatch_set_context (NULL);
-  if (made)
+  if (built)
     g_task_return_pointer (task, g_object_ref (data->session), g_object_unref);
   else
     g_task_return_error (task, error);
@@ -354,7 +354,7 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
  * @callback: (scope async): called when the session is there
  * @user_data: data for @callback
  *
- * Makes a session without blocking.
+ * Creates a session without blocking.
  */
 void
 ortrain_training_session_new_async (OrtrainModel *model, OrtrainTrainingOptions *options, GCancellable *cancellable,
@@ -445,7 +445,7 @@ ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
  * ortrain_training_session_get_notes:
  * @self: a session
  *
- * Gets what was decided about the losses and the outputs when the session was made, one sentence each: that a loss
+ * Gets what was decided about the losses and the outputs when the session was created, one sentence each: that a loss
  * starts from the scores before a softmax at the end of the model, and which outputs are not computed, and why.
  *
  * Returns: (transfer full) (array zero-terminated=1): the sentences
@@ -484,7 +484,7 @@ ortrain_training_session_get_memory_plan (OrtrainTrainingSession *self)
  * ortrain_training_session_get_step: (get-property step)
  * @self: a session
  *
- * Gets the number of updates made so far.
+ * Gets the number of updates so far.
  *
  * Returns: the number
  */
@@ -502,7 +502,7 @@ ortrain_training_session_get_step (OrtrainTrainingSession *self)
  * ortrain_training_session_get_n_train_steps: (get-property n-train-steps)
  * @self: a session
  *
- * Gets the number of training steps made so far.
+ * Gets the number of training steps so far.
  *
  * Returns: the number
  */
@@ -631,25 +631,26 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
   /**
    * OrtrainTrainingSession:model: (getter get_model)
    *
-   * The model as its file has it. Its weights stay as they are; [method@TrainingSession.export] writes the trained ones.
+   * The model as its file has it. Its weights stay as they are; [method@TrainingSession.export] writes the trained
+   * ones.
    */
   properties[PROP_MODEL] = g_param_spec_object ("model", NULL, NULL, ORTRAIN_TYPE_MODEL, flags);
   /**
    * OrtrainTrainingSession:options: (getter get_options)
    *
-   * What the session was made with. The optimizer, its groups and the schedule may be changed between steps.
+   * What the session was created with. The optimizer, its groups and the schedule may be changed between steps.
    */
   properties[PROP_OPTIONS] = g_param_spec_object ("options", NULL, NULL, ORTRAIN_TYPE_TRAINING_OPTIONS, flags);
   /**
    * OrtrainTrainingSession:step: (getter get_step)
    *
-   * The number of updates made so far. Changes are not notified: ask for it, or use a signal.
+   * The number of updates so far. Changes are not notified: ask for it, or use a signal.
    */
   properties[PROP_STEP] = g_param_spec_uint64 ("step", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainTrainingSession:n-train-steps: (getter get_n_train_steps)
    *
-   * The number of training steps made so far. Changes are not notified.
+   * The number of training steps so far. Changes are not notified.
    */
   properties[PROP_N_TRAIN_STEPS] = g_param_spec_uint64 ("n-train-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
@@ -672,7 +673,7 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
 static void
 ortrain_training_session_init (OrtrainTrainingSession *self)
 {
-  self->signal_queue = ortrain_signal_queue_new (ortrain_training_session_emit, MAX_REPORTS);
+  self->signal_queue = ortrain_signal_queue_new (ortrain_training_session_deliver, MAX_REPORTS);
   self->metadata = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   self->texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->handed_out = g_ptr_array_new_with_free_func (g_object_unref);

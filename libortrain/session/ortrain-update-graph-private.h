@@ -3,11 +3,11 @@
 
 #include "session/ortrain-training-graph-private.h"
 
-/* Behind the gradients: nodes that move the parameters by them. Those of the phase `update` run in optimizer_step. Where
- * updates are immediate, a node runs in the backward pass, as soon as its gradients are there, which then need no place
- * of their own. Optimizers of users move parameters outside of the graph, which only has the norm for them. */
+/* Behind the gradients: nodes that move the parameters by them. Those of the phase `update` run in optimizer_step.
+ * Where updates are immediate, a node runs in the backward pass, as soon as its gradients are there, which then need no
+ * buffer of their own. Optimizers of users move parameters outside of the graph, which only has the norm for them. */
 
-/* What updates are told when a session is made, as options and optimizers change. */
+/* The settings of updates as they are when a session is created; options and optimizers may change afterwards. */
 void ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer);
 
 /* Adds the nodes to self->training, and says in self what their values are called. */

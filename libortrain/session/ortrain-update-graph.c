@@ -48,15 +48,15 @@ new_held (OrtrainGraph *graph, const char *name, OrtrainDType dtype, const Ortra
   return value;
 }
 
-/* `to` takes the place of `from`. */
+/* `updated` becomes the contents of `original`. */
 static void
-mark_update (OrtrainGraph *graph, OrtrainValue *to, OrtrainValue *from)
+mark_update (OrtrainGraph *graph, OrtrainValue *updated, OrtrainValue *original)
 {
-  g_autofree char *name = g_strconcat (from->name, ".next", NULL);
-  ortrain_value_rename (to, name);
-  to->role = ORTRAIN_ROLE_UPDATE;
-  to->partner = from;
-  ortrain_graph_mark_output (graph, to, TRUE);
+  g_autofree char *name = g_strconcat (original->name, ".next", NULL);
+  ortrain_value_rename (updated, name);
+  updated->role = ORTRAIN_ROLE_UPDATE;
+  updated->partner = original;
+  ortrain_graph_mark_output (graph, updated, TRUE);
 }
 
 /* A number that the session reads. */
@@ -118,7 +118,8 @@ add_node (Building *building, GArray *members, GError **error)
   return TRUE;
 }
 
-/* All nodes of a phase; *broken: the name of the index of the first parameter that they break, NULL if there are none. */
+/* All nodes of a phase; *broken: the name of the index of the first parameter that they break, NULL if there are
+ * none. */
 static gboolean
 add_phase (Building *building, OrtrainPhase phase, const char *name, char **broken, GError **error)
 {

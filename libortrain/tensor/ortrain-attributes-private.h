@@ -26,7 +26,7 @@ typedef struct
   gsize n; /* number of elements of the plural kinds, 1 otherwise */
   union
   {
-    double f; /* kept as double: attributes of float64 models made by our own passes lose nothing */
+    double f; /* kept as double: attributes of float64 models written by our own passes lose nothing */
     gint64 i;
     char *s; /* NUL-terminated; bytes after an embedded NUL are refused at load */
     OrtrainTensor *t;

@@ -58,22 +58,22 @@ is_row_major (const ForeignTensor *t)
 }
 
 static OrtrainTensor *
-copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *from, GError **error)
+copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GError **error)
 {
   OrtrainTensor *copy = ortrain_tensor_new_uninitialized (dtype, t->dims, (gsize) t->n_dims, error);
   if (copy == NULL)
     return NULL;
-  guint8 *to = ortrain_tensor_peek_writable (copy);
+  guint8 *destination = ortrain_tensor_peek_writable (copy);
   gsize size = ortrain_dtype_get_size (dtype);
   gint64 index[ORTRAIN_MAX_RANK] = { 0 }, source = 0, n = ortrain_tensor_get_n_elements (copy);
   if (is_row_major (t))
     {
-      memcpy (to, from, (gsize) n * size);
+      memcpy (destination, data, (gsize) n * size);
       return copy;
     }
-  for (gint64 i = 0; i < n; i++, to += size)
+  for (gint64 i = 0; i < n; i++, destination += size)
     {
-      memcpy (to, from + source * (gint64) size, size);
+      memcpy (destination, data + source * (gint64) size, size);
       for (gint32 k = t->n_dims; k-- > 0;)
         {
           source += t->strides[k];
@@ -91,9 +91,9 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *from, GE
  * @managed: a `DLManagedTensor *`
  * @error: return location for an error
  *
- * Makes a tensor of a foreign one, without a copy where the elements are row-major and aligned. On success the foreign
- * tensor belongs to the new one, and its deleter is called when the memory is no longer used, on whatever thread that
- * happens. On error it stays the caller's.
+ * Creates a tensor of a foreign one, without a copy where the elements are row-major and aligned. On success the
+ * foreign tensor belongs to the new one, and its deleter is called when the memory is no longer used, on whatever
+ * thread that happens. On error it stays the caller's.
  *
  * Only memory of the CPU can be taken over.
  *
@@ -161,9 +161,9 @@ export_deleter (ManagedTensor *managed)
  * @self: a tensor
  * @error: return location for an error
  *
- * Makes a `DLManagedTensor *` of the tensor, without a copy. It keeps the memory, and belongs to the caller, who hands
- * it on or calls its deleter. The structure has no way to say that memory is read-only, so read-only tensors give an
- * error: copy them first.
+ * Creates a `DLManagedTensor *` of the tensor, without a copy. It keeps the memory, and belongs to the caller, who
+ * hands it on or calls its deleter. The structure has no way to say that memory is read-only, so read-only tensors give
+ * an error: copy them first.
  *
  * Returns: (transfer full) (nullable): the address of the structure, or %NULL with an [error@TensorError]
  */

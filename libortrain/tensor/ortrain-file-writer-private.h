@@ -15,7 +15,7 @@ OrtrainFileWriter *ortrain_file_writer_new (const char *path, gboolean durable, 
 OrtrainFileWriter *ortrain_file_writer_new_in_place (const char *path, gboolean durable, GError **error);
 gboolean ortrain_file_writer_write (OrtrainFileWriter *self, gconstpointer data, gsize n_bytes, GError **error);
 gboolean ortrain_file_writer_pad (OrtrainFileWriter *self, gsize n_bytes, GError **error); /* zeros */
-guint64 ortrain_file_writer_tell (OrtrainFileWriter *self);
+guint64 ortrain_file_writer_get_position (OrtrainFileWriter *self);
 void ortrain_file_writer_enable_crc32 (OrtrainFileWriter *self); /* before the first write */
 guint32 ortrain_file_writer_get_crc32 (OrtrainFileWriter *self);
 gboolean ortrain_file_writer_commit (OrtrainFileWriter *self, GError **error);

@@ -128,7 +128,7 @@ ortrain_file_writer_pad (OrtrainFileWriter *self, gsize n_bytes, GError **error)
 }
 
 guint64
-ortrain_file_writer_tell (OrtrainFileWriter *self)
+ortrain_file_writer_get_position (OrtrainFileWriter *self)
 {
   return self->position;
 }

@@ -39,17 +39,17 @@ typedef struct
 } Source;
 
 static gboolean
-read_bytes (Source *source, gpointer to, gsize n_bytes, GError **error)
+read_bytes (Source *source, gpointer destination, gsize n_bytes, GError **error)
 {
   if (source->packed)
-    return ortrain_inflater_read (&source->inflater, to, n_bytes, error);
+    return ortrain_inflater_read (&source->inflater, destination, n_bytes, error);
   if (n_bytes > source->inflater.left)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
                    "the IDX file ends %" G_GSIZE_FORMAT " bytes too early", n_bytes - source->inflater.left);
       return FALSE;
     }
-  memcpy (to, source->inflater.p, n_bytes);
+  memcpy (destination, source->inflater.p, n_bytes);
   source->inflater.p += n_bytes;
   source->inflater.left -= n_bytes;
   return TRUE;
@@ -95,16 +95,16 @@ parse (Source *source, GBytes *bytes, GError **error)
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_uninitialized (dtype, dims, n_dims, error);
   if (tensor == NULL)
     return NULL;
-  guint8 *to = ortrain_tensor_peek_writable (tensor);
-  if (!read_bytes (source, to, n_bytes, error) ||
+  guint8 *destination = ortrain_tensor_peek_writable (tensor);
+  if (!read_bytes (source, destination, n_bytes, error) ||
       (source->packed && !ortrain_inflater_finish (&source->inflater, error)))
     return NULL;
   for (gsize i = 0; size > 1 && i < n_bytes; i += size)
     for (gsize b = 0; b < size / 2; b++)
       {
-        guint8 byte = to[i + b];
-        to[i + b] = to[i + size - 1 - b];
-        to[i + size - 1 - b] = byte;
+        guint8 byte = destination[i + b];
+        destination[i + b] = destination[i + size - 1 - b];
+        destination[i + size - 1 - b] = byte;
       }
   return g_steal_pointer (&tensor);
 }

@@ -23,23 +23,23 @@ ortrain_inflater_clear (OrtrainInflater *self)
 
 /* Unpacks at most n_bytes. FALSE on error; *got is 0 only at the end of the stream. */
 static gboolean
-step (OrtrainInflater *self, gpointer to, gsize n_bytes, gsize *got, GError **error)
+step (OrtrainInflater *self, gpointer destination, gsize n_bytes, gsize *got, GError **error)
 {
   *got = 0;
   while (!self->finished)
     {
-      gsize taken = 0, made = 0, piece = MIN (self->left, MAX_PIECE);
+      gsize taken = 0, produced = 0, piece = MIN (self->left, MAX_PIECE);
       GConverterResult result = g_converter_convert (
-          self->converter, self->p, piece, to, MIN (n_bytes, MAX_PIECE),
-          piece == self->left ? G_CONVERTER_INPUT_AT_END : G_CONVERTER_NO_FLAGS, &taken, &made, error);
+          self->converter, self->p, piece, destination, MIN (n_bytes, MAX_PIECE),
+          piece == self->left ? G_CONVERTER_INPUT_AT_END : G_CONVERTER_NO_FLAGS, &taken, &produced, error);
       if (result == G_CONVERTER_ERROR)
         return FALSE;
       self->p += taken;
       self->left -= taken;
       self->finished = result == G_CONVERTER_FINISHED;
-      if (made > 0)
+      if (produced > 0)
         {
-          *got = made;
+          *got = produced;
           return TRUE;
         }
       if (taken == 0 && !self->finished)
@@ -49,9 +49,9 @@ step (OrtrainInflater *self, gpointer to, gsize n_bytes, gsize *got, GError **er
 }
 
 gboolean
-ortrain_inflater_read (OrtrainInflater *self, gpointer to, gsize n_bytes, GError **error)
+ortrain_inflater_read (OrtrainInflater *self, gpointer destination, gsize n_bytes, GError **error)
 {
-  guint8 *p = to;
+  guint8 *p = destination;
   while (n_bytes > 0)
     {
       gsize got;

@@ -280,7 +280,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
       gsize header_size;
       gconstpointer header_data = g_bytes_get_data (header, &header_size);
       guint32 crc = ortrain_crc32 (ortrain_crc32 (0, header_data, header_size), data, n_bytes);
-      guint64 begin = ortrain_file_writer_tell (writer), total = header_size + n_bytes;
+      guint64 begin = ortrain_file_writer_get_position (writer), total = header_size + n_bytes;
 
       guint64 elements = begin + 30 + name_length + 20 + 4;
       gsize padding = (gsize) ((64 - elements % 64) % 64);
@@ -316,7 +316,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
       put (directory, begin, 8);
     }
 
-  guint64 directory_begin = ortrain_file_writer_tell (writer);
+  guint64 directory_begin = ortrain_file_writer_get_position (writer);
   gsize directory_size = directory->len;
   put (directory, END64_MAGIC, 4);
   put (directory, 44, 8);

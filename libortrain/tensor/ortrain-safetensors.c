@@ -538,7 +538,7 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
  * @error: return location for an error
  *
  * Reads a safetensors file. The tensors are mapped, not copied, and not writable. The file is checked as the format
- * demands before anything is made of it: sizes, offsets without gaps and overlaps, limits on the header.
+ * demands before anything of it is used: sizes, offsets without gaps and overlaps, limits on the header.
  *
  * Returns: (transfer full): the tensors in the order of the header, or %NULL with an [error@TensorError] or a file
  * error

@@ -23,12 +23,12 @@ struct _OrtrainStorage
 };
 
 OrtrainStorage *ortrain_storage_new_uninitialized (gsize n_bytes, gsize alignment, GError **error);
-/* An aligned copy of bytes that is made when somebody first asks for the contents; until then it takes addresses, but
- * no memory. Weights stand in model files at odd places, and many are never read there. */
+/* An aligned copy of bytes that is taken when the contents are first read; until then it reserves addresses, but no
+ * memory. Weights lie in model files at unaligned offsets, and many are never read there. */
 OrtrainStorage *ortrain_storage_new_aligned (GBytes *bytes, gsize alignment, GError **error);
 /* A read-only copy, aligned as any element needs it and no more. */
 OrtrainStorage *ortrain_storage_new_copy (gconstpointer data, gsize n_bytes, GError **error);
-void ortrain_storage_settle (OrtrainStorage *self); /* makes the copy; from any thread */
+void ortrain_storage_settle (OrtrainStorage *self); /* copies; from any thread */
 /* destroy (data) is called when the last user of the memory is gone, on whatever thread that happens */
 OrtrainStorage *ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable, GDestroyNotify destroy,
                                              gpointer data);

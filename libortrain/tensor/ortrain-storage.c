@@ -43,8 +43,8 @@ struct _OrtrainMemory
 /* From here on memory comes from mmap: fresh pages are zero, and go back to the system when freed. */
 #define MAPPING_THRESHOLD ((gsize) 1 << 20)
 #define MAPPING_ALIGNMENT 4096
-/* Up to here a tensor is as small as the objects around it, and memory for it is had as for those. A graph's own numbers
- * (axes, shapes, scalars) are made in places that have nobody to tell. */
+/* Up to here a tensor is as small as the objects around it, and is allocated as those are, without a check: a graph's
+ * own numbers (axes, shapes, scalars) are created by functions that return no error. */
 #define SMALL ((gsize) 512)
 
 G_DEFINE_FINAL_TYPE (OrtrainStorage, ortrain_storage, G_TYPE_OBJECT)
@@ -293,7 +293,7 @@ ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable,
  * ortrain_storage_new_for_bytes:
  * @bytes: the bytes
  *
- * Makes a storage of bytes, without copying them. It is not writable.
+ * Creates a storage of bytes, without copying them. It is not writable.
  *
  * Returns: (transfer full): the storage
  */
@@ -322,7 +322,7 @@ owner_free (gpointer data)
  * @writable: whether the bytes may be changed
  * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
  *
- * Makes a storage of memory that belongs to somebody else. A copy of @owner is kept until the memory is no longer
+ * Creates a storage of memory that belongs to somebody else. A copy of @owner is kept until the memory is no longer
  * used; it may be dropped on any thread.
  *
  * Returns: (transfer full): the storage

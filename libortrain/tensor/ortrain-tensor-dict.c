@@ -136,7 +136,7 @@ ortrain_tensor_dict_init (OrtrainTensorDict *self)
 /**
  * ortrain_tensor_dict_new:
  *
- * Makes an empty set.
+ * Creates an empty set.
  *
  * Returns: (transfer full): the set
  */

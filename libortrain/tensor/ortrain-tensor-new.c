@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-/* The ways of making a tensor. */
+/* The ways of creating a tensor. */
 
 #define MAX_COPIED_BYTES 256
 
-/* What a tensor of this type and shape takes. Everything that makes a tensor comes through here. */
+/* What a tensor of this type and shape takes. Everything that creates a tensor comes through here. */
 static gboolean
 measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_elements, gsize *n_bytes, GError **error)
 {
@@ -71,10 +71,10 @@ ortrain_tensor_take (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint6
  * ortrain_tensor_new:
  * @dtype: the type of the elements
  * @dims: (array length=n_dims): the shape, outermost dimension first
- * @n_dims: the rank; 0 makes a scalar
+ * @n_dims: the rank; 0 for a scalar
  * @error: return location for an error
  *
- * Makes a tensor of zeros.
+ * Creates a tensor of zeros.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -116,7 +116,7 @@ ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize 
  * @n_bytes: the size of @data in bytes
  * @error: return location for an error
  *
- * Makes a tensor with a copy of the given elements.
+ * Creates a tensor with a copy of the given elements.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -149,7 +149,7 @@ ortrain_tensor_new_for_data (OrtrainDType dtype, const gint64 *dims, gsize n_dim
  * @bytes: the elements
  * @error: return location for an error
  *
- * Makes a tensor of bytes. They are not copied, unless they are not aligned to the size of an element. The tensor is
+ * Creates a tensor of bytes. They are not copied, unless they are not aligned to the size of an element. The tensor is
  * not writable.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
@@ -169,7 +169,7 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
     return NULL;
   if ((gsize) data % alignment_of (dtype) != 0)
     {
-      /* a small one takes less as a copy than what it takes to make one later */
+      /* a small one takes less memory as a copy than what a later copy needs */
       OrtrainStorage *storage = n_bytes <= MAX_COPIED_BYTES ? ortrain_storage_new_copy (data, n_bytes, error)
                                                             : ortrain_storage_new_aligned (bytes, 256, error);
       return storage != NULL ? ortrain_tensor_take (dtype, dims, n_dims, n_elements, n_bytes, storage, 0) : NULL;
@@ -187,8 +187,8 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
  * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
  * @error: return location for an error
  *
- * Makes a tensor of memory that belongs to somebody else, without a copy. The memory must be row-major; how large it is
- * cannot be checked. A copy of @owner is kept as long as the memory is in use; it may be dropped on any thread.
+ * Creates a tensor of memory that belongs to somebody else, without a copy. The memory must be row-major; how large it
+ * is cannot be checked. A copy of @owner is kept as long as the memory is in use; it may be dropped on any thread.
  *
  * Memory that is not aligned to the size of an element is copied; the copy is not writable, whatever @writable says.
  *
@@ -231,7 +231,7 @@ ortrain_tensor_new_for_address (OrtrainDType dtype, const gint64 *dims, gsize n_
  * @byte_offset: where in @storage the first element lies
  * @error: return location for an error
  *
- * Makes a tensor of a part of a storage.
+ * Creates a tensor of a part of a storage.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -275,7 +275,7 @@ ortrain_tensor_new_for_storage (OrtrainDType dtype, const gint64 *dims, gsize n_
  * ortrain_tensor_new_scalar:
  * @value: the number
  *
- * Makes a float32 tensor of rank 0.
+ * Creates a float32 tensor of rank 0.
  *
  * Returns: (transfer full): the tensor
  */
@@ -294,7 +294,7 @@ ortrain_tensor_new_scalar (double value)
  * @n_values: the number of elements
  * @error: return location for an error
  *
- * Makes a float32 tensor. For a handful of numbers: languages other than C convert them one by one.
+ * Creates a float32 tensor. For a handful of numbers: languages other than C convert them one by one.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -313,7 +313,7 @@ ortrain_tensor_new_floats (const gint64 *dims, gsize n_dims, const float *values
  * @n_values: the number of elements
  * @error: return location for an error
  *
- * Makes an int64 tensor. For a handful of numbers: languages other than C convert them one by one.
+ * Creates an int64 tensor. For a handful of numbers: languages other than C convert them one by one.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -333,7 +333,7 @@ ortrain_tensor_new_ints (const gint64 *dims, gsize n_dims, const gint64 *values,
  * @offset: where in the file the first element lies, in bytes
  * @error: return location for an error
  *
- * Makes a tensor of a part of a file, which is mapped, not read. The elements are little-endian and row-major. The
+ * Creates a tensor of a part of a file, which is mapped, not read. The elements are little-endian and row-major. The
  * tensor is not writable. Only what does not lie aligned to the size of an element is copied, and files that are not
  * local are read whole.
  *

@@ -7,8 +7,8 @@
 
 /* NULL once released. Row-major, contiguous, aligned to the element. */
 gconstpointer ortrain_tensor_peek (OrtrainTensor *self);
-/* The same bytes, perhaps misaligned, for those who only copy or compare bytes: where the elements stand at an odd
- * place in a file, this is that place, and no aligned copy is made. */
+/* The same bytes, perhaps misaligned, for those who only copy or compare bytes: where the elements are unaligned in
+ * a file, this is their address there, and no aligned copy is taken. */
 gconstpointer ortrain_tensor_peek_unaligned (OrtrainTensor *self);
 gpointer ortrain_tensor_peek_writable (OrtrainTensor *self);                     /* NULL if read-only, too */
 gconstpointer ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error); /* NULL and an error once released */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Tensors made of a tensor: its copy, and views that share its storage. */
+/* Tensors from a tensor: its copy, and views that share its storage. */
 
 /**
  * ortrain_tensor_copy:

@@ -21,7 +21,7 @@
  *
  * A tensor may be handed from thread to thread; who writes while others read is the caller's business.
  *
- * Make tensors with the `new` functions only: an object from `g_object_new` is like one that was released, and every
+ * Create tensors with the `new` functions only: an object from `g_object_new` is like one that was released, and every
  * method says so.
  */
 G_DEFINE_FINAL_TYPE (OrtrainTensor, ortrain_tensor, G_TYPE_OBJECT)

@@ -19,7 +19,7 @@ typedef struct _OrtrainProgress OrtrainProgress;
  * @seconds: the time since training began
  * @epoch: the number of the epoch, from 1
  * @n_epochs: the number of epochs that were asked for
- * @step: the number of steps made in this epoch
+ * @step: the number of steps done in this epoch
  * @n_steps: the number of steps of an epoch
  *
  * How far a training is.

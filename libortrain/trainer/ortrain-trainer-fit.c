@@ -110,7 +110,7 @@ save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
   keep_number (self, KEY_TRAINED, fit->trained);
   if (!ortrain_training_session_run_save_checkpoint (self->session, self->checkpoint_dir, NULL, error))
     return FALSE;
-  ortrain_trainer_tell (self, ORTRAIN_TRAINER_EVENT, g_file_new_for_path (self->checkpoint_dir), g_object_unref);
+  ortrain_trainer_emit (self, ORTRAIN_TRAINER_EVENT, g_file_new_for_path (self->checkpoint_dir), g_object_unref);
   return TRUE;
 }
 
@@ -168,7 +168,7 @@ resume (OrtrainTrainer *self, Fit *fit, GError **error)
 }
 
 static void
-tell_progress (OrtrainTrainer *self, Fit *fit)
+emit_progress (OrtrainTrainer *self, Fit *fit)
 {
   if (!ortrain_trainer_wants_progress (self))
     return;
@@ -187,7 +187,7 @@ tell_progress (OrtrainTrainer *self, Fit *fit)
     .step = fit->step,
     .n_steps = n_steps,
   };
-  ortrain_trainer_tell (self, ORTRAIN_TRAINER_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
+  ortrain_trainer_emit (self, ORTRAIN_TRAINER_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
 }
 
 /* batch: of the last step; NULL at the end of an epoch */
@@ -245,8 +245,8 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
         }
       if (batch == NULL)
         break;
-      /* A step that is broken off leaves no trace, but gradients of earlier ones cannot be had back: then the update
-       * is waited for. */
+      /* An interrupted step leaves no trace, but the gradients of the steps before it cannot be restored: then
+       * cancelling waits for the update. */
       double loss =
           ortrain_training_session_run_train_step (self->session, batch, first ? cancellable : NULL, &local_error);
       if (local_error != NULL && first && g_cancellable_is_cancelled (cancellable) &&
@@ -266,7 +266,7 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
       g_array_append_val (fit->history->losses, loss);
       if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
-      tell_progress (self, fit);
+      emit_progress (self, fit);
     }
   if (fit->n_waiting > 0 && !update (self, fit, NULL, error))
     return FALSE;
@@ -320,7 +320,7 @@ end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellab
   fit->sum = 0;
   fit->n_summed = 0;
   fit->trained = FALSE;
-  ortrain_trainer_tell (self, ORTRAIN_TRAINER_EVENT, g_object_ref (record), g_object_unref);
+  ortrain_trainer_emit (self, ORTRAIN_TRAINER_EVENT, g_object_ref (record), g_object_unref);
   *stop = ends_early (self, fit);
   gboolean due =
       self->checkpoint_epochs > 0 && (fit->epoch % self->checkpoint_epochs == 0 || *stop || fit->epoch == self->epochs);
@@ -363,7 +363,7 @@ check_made (OrtrainTrainer *self, GError **error)
   if (self->session != NULL && self->dataset != NULL)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
-               "the trainer was not made by its constructor");
+               "the trainer was not created by its constructor");
   return FALSE;
 }
 
@@ -395,7 +395,7 @@ static void
 start_thread (OrtrainTrainer *self, GTask *task, GThreadFunc work)
 {
   GError *error = NULL;
-  g_task_set_check_cancellable (task, FALSE); /* what was done before it saw the cancelling is told */
+  g_task_set_check_cancellable (task, FALSE); /* work that was done before the cancellation is reported as done */
   if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
     {
       g_task_return_error (task, error);

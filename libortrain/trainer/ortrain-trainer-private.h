@@ -29,5 +29,5 @@ struct _OrtrainTrainer
 
 /* Emits a signal on the owner's context: EVENT with an epoch record or the file of a checkpoint, PROGRESS with a
  * progress. message: taken */
-void ortrain_trainer_tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message);
+void ortrain_trainer_emit (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message);
 gboolean ortrain_trainer_wants_progress (OrtrainTrainer *self);

@@ -13,8 +13,8 @@
  * from there with the `resume` property: to the same bits, records of epochs included, as if it had never stopped.
  *
  * The metric is the accuracy on the validation data, for models trained with a cross entropy. Signals arrive on the
- * main context that was the thread's default when the trainer was made; those of [method@Trainer.fit] come during the
- * call. The properties are read while training goes on, and not to be changed then.
+ * main context that was the thread's default when the trainer was created; those of [method@Trainer.fit] come during
+ * the call. The properties are read while training goes on, and not to be changed then.
  */
 G_DEFINE_FINAL_TYPE (OrtrainTrainer, ortrain_trainer, G_TYPE_OBJECT)
 
@@ -61,7 +61,7 @@ deliver (GObject *object, guint slot, gpointer message)
 }
 
 void
-ortrain_trainer_tell (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message)
+ortrain_trainer_emit (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message)
 {
   if (!ortrain_signal_queue_is_on_owner (self->signal_queue))
     {

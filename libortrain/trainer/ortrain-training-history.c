@@ -108,7 +108,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:n-epochs: (getter get_n_epochs)
    *
-   * The number of epochs that were made.
+   * The number of epochs that were run.
    */
   properties[PROP_N_EPOCHS] = g_param_spec_uint ("n-epochs", NULL, NULL, 0, G_MAXUINT, 0, flags);
   /**
@@ -214,7 +214,7 @@ get_epoch (OrtrainTrainingHistory *self, guint index)
   return record;
 }
 
-/* What is looked at to tell better from worse: the validation data, where there are some. */
+/* The loss that decides which epoch is the best: of the validation data, where there are some. */
 static double
 watched_loss (const OrtrainEpochRecord *record)
 {
@@ -225,7 +225,7 @@ watched_loss (const OrtrainEpochRecord *record)
  * ortrain_training_history_get_n_epochs: (get-property n-epochs)
  * @self: a history
  *
- * Gets the number of epochs that were made.
+ * Gets the number of epochs that were run.
  *
  * Returns: the number
  */

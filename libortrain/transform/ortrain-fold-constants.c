@@ -4,8 +4,8 @@
 #include "transform/ortrain-evaluate-private.h"
 #include "transform/ortrain-specialize-private.h"
 
-/* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is made of weights stays with them in
- * the mapped file unless it is small. */
+/* A mask of [1, 1, 2048, 2048] floats is the largest thing worth keeping; what is computed from weights stays with them
+ * in the mapped file unless it is small. */
 #define LIMIT_FROM_SHAPES ((gsize) 16 << 20)
 #define LIMIT_FROM_WEIGHTS ((gsize) 1 << 20)
 #define SMALL_WEIGHT ((gsize) 64 << 10)
@@ -35,7 +35,7 @@ left (guint64 max, guint64 spent)
   return max > spent ? max - spent : 0;
 }
 
-/* FALSE, and nothing is spent, if it is not there. */
+/* FALSE, and nothing is spent, if the budget does not allow it. */
 static gboolean
 spend (OrtrainFoldBudget *self, guint64 bytes, guint64 work)
 {
@@ -159,7 +159,7 @@ ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *bu
           if (g_error_matches (local, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
             return refuse (node, budget, FOLD_OVER_BUDGET, host, error);
           if (!host && g_error_matches (local, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL))
-            return TRUE; /* the place to tell is where the node must run */
+            return TRUE; /* reported when the node must run */
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }

@@ -9,10 +9,10 @@
 
 #define MAX_NODES 48
 #define MAX_OPERANDS 40 /* inputs and outputs together */
-/* A value that others read as well is made in memory anyway: joining its maker to a reader far away would only keep
- * what the maker reads alive for longer. */
+/* A value that others read as well is written to memory anyway: joining its producer to a reader far away would only
+ * extend the lifetimes of what the producer reads. */
 #define MAX_DISTANCE 32
-/* In large graphs, groups far from each other are not joined once the search for detours has taken this much. */
+/* In large graphs, groups far from each other are not joined once the search for other paths has taken this much. */
 #define WORK_PER_NODE 256
 #define LEAST_WORK 1000000
 
@@ -20,18 +20,18 @@ typedef struct
 {
   OrtrainNode *node;
   gboolean fusable;
-  guint group;     /* index of the group's first node when it was made */
+  guint group;     /* index of the group's first node when it was created */
   GArray *members; /* of the group with this index: positions, ascending; NULL once merged into another */
   guint visited;
-} Place;
+} Position;
 
 typedef struct
 {
   OrtrainGraph *graph;
-  Place *places; /* by position, which is node->mark */
+  Position *positions; /* by position, which is node->mark */
   guint n;
   guint epoch;
-  guint64 work;      /* readers that may still be looked at in the search for detours */
+  guint64 work;      /* readers that may still be looked at in the search for other paths */
   GArray *stack;     /* of group indices */
   guint *n_barriers; /* before a position: nodes with subgraphs, whose captured values are no inputs */
 } Fusion;
@@ -42,7 +42,8 @@ is_sum (const OrtrainNode *node)
   return ortrain_node_has_flag (node, ORTRAIN_OP_SUM);
 }
 
-/* Gradients are accumulated in place: what computes them, and sums on the way to them, are the planner's. */
+/* Gradients are accumulated in place in their persistent buffers: the planner decides about the nodes that compute them
+ * and about sums in between. */
 static gboolean
 leads_to_gradient (const OrtrainNode *node)
 {
@@ -110,34 +111,34 @@ same_form (const OrtrainNode *a, const OrtrainNode *b)
 static guint
 first_position (const Fusion *fusion, guint group)
 {
-  return g_array_index (fusion->places[group].members, guint, 0);
+  return g_array_index (fusion->positions[group].members, guint, 0);
 }
 
 static guint
 last_position (const Fusion *fusion, guint group)
 {
-  const GArray *members = fusion->places[group].members;
+  const GArray *members = fusion->positions[group].members;
   return g_array_index (members, guint, members->len - 1);
 }
 
-/* TRUE if something outside both stands on a path from `from` to `to`, or that would take too long to find out. Every edge leads to a later position, so a group
- * that begins after the end of `to` is no way to it. */
+/* TRUE if something outside both stands on a path from `source` to `target`, or that would take too long to find out.
+ * Every edge leads to a later position, so a group that begins after the end of `target` is no path to it. */
 static gboolean
-has_detour (Fusion *fusion, guint from, guint to)
+has_other_path (Fusion *fusion, guint source, guint target)
 {
-  guint limit = last_position (fusion, to);
+  guint limit = last_position (fusion, target);
   fusion->epoch++;
   g_array_set_size (fusion->stack, 0);
-  g_array_append_val (fusion->stack, from);
-  fusion->places[from].visited = fusion->epoch;
+  g_array_append_val (fusion->stack, source);
+  fusion->positions[source].visited = fusion->epoch;
   while (fusion->stack->len > 0)
     {
       guint group = g_array_index (fusion->stack, guint, fusion->stack->len - 1);
       g_array_set_size (fusion->stack, fusion->stack->len - 1);
-      const GArray *members = fusion->places[group].members;
+      const GArray *members = fusion->positions[group].members;
       for (guint m = 0; m < members->len; m++)
         {
-          OrtrainNode *node = fusion->places[g_array_index (members, guint, m)].node;
+          OrtrainNode *node = fusion->positions[g_array_index (members, guint, m)].node;
           for (guint k = 0; k < node->outputs->len; k++)
             {
               OrtrainValue *output = ortrain_node_output (node, k);
@@ -146,13 +147,13 @@ has_detour (Fusion *fusion, guint from, guint to)
                   if (fusion->work == 0)
                     return TRUE;
                   fusion->work--;
-                  guint next = fusion->places[output->uses.items[u].node->mark].group;
-                  if (next == to && group != from)
+                  guint next = fusion->positions[output->uses.items[u].node->mark].group;
+                  if (next == target && group != source)
                     return TRUE;
-                  if (next == to || fusion->places[next].visited == fusion->epoch ||
+                  if (next == target || fusion->positions[next].visited == fusion->epoch ||
                       first_position (fusion, next) > limit)
                     continue;
-                  fusion->places[next].visited = fusion->epoch;
+                  fusion->positions[next].visited = fusion->epoch;
                   g_array_append_val (fusion->stack, next);
                 }
             }
@@ -183,24 +184,24 @@ count_operands (const Fusion *fusion, guint a, guint b)
   guint n = 0, groups[2] = { a, b };
   for (guint g = 0; g < 2; g++)
     {
-      const GArray *members = fusion->places[groups[g]].members;
+      const GArray *members = fusion->positions[groups[g]].members;
       for (guint m = 0; m < members->len; m++)
         {
-          const OrtrainNode *node = fusion->places[g_array_index (members, guint, m)].node;
+          const OrtrainNode *node = fusion->positions[g_array_index (members, guint, m)].node;
           const OrtrainValue *output = ortrain_node_output (node, 0);
           for (guint i = 0; i < count_inputs (node); i++)
             {
               const OrtrainValue *input = ortrain_node_input (node, i);
               if (input == NULL || is_immediate (input))
                 continue;
-              guint from = input->producer != NULL ? fusion->places[input->producer->mark].group : G_MAXUINT;
-              n += from != a && from != b;
+              guint source = input->producer != NULL ? fusion->positions[input->producer->mark].group : G_MAXUINT;
+              n += source != a && source != b;
             }
           gboolean outside = output->is_output;
           for (guint u = 0; u < output->uses.n && !outside; u++)
             {
-              guint to = fusion->places[output->uses.items[u].node->mark].group;
-              outside = to != a && to != b;
+              guint target = fusion->positions[output->uses.items[u].node->mark].group;
+              outside = target != a && target != b;
             }
           n += outside;
         }
@@ -218,27 +219,27 @@ compare_positions (gconstpointer a, gconstpointer b)
 static void
 try_merge (Fusion *fusion, OrtrainNode *producer, OrtrainNode *consumer, const OrtrainValue *value)
 {
-  guint a = fusion->places[producer->mark].group, b = fusion->places[consumer->mark].group;
-  GArray *from = fusion->places[a].members, *to = fusion->places[b].members;
-  if (a == b || from->len + to->len > MAX_NODES)
+  guint a = fusion->positions[producer->mark].group, b = fusion->positions[consumer->mark].group;
+  GArray *source = fusion->positions[a].members, *target = fusion->positions[b].members;
+  if (a == b || source->len + target->len > MAX_NODES)
     return;
   gboolean others = value->is_output;
   for (guint u = 0; u < value->uses.n && !others; u++)
     {
-      guint group = fusion->places[value->uses.items[u].node->mark].group;
+      guint group = fusion->positions[value->uses.items[u].node->mark].group;
       others = group != a && group != b;
     }
   if (others && consumer->mark - producer->mark > MAX_DISTANCE)
     return;
   if (fusion->n_barriers[last_position (fusion, b)] > fusion->n_barriers[first_position (fusion, a) + 1])
     return;
-  if (count_operands (fusion, a, b) > MAX_OPERANDS || has_detour (fusion, a, b))
+  if (count_operands (fusion, a, b) > MAX_OPERANDS || has_other_path (fusion, a, b))
     return;
-  g_array_append_vals (from, to->data, to->len);
-  g_array_sort (from, compare_positions);
-  for (guint m = 0; m < to->len; m++)
-    fusion->places[g_array_index (to, guint, m)].group = a;
-  g_clear_pointer (&fusion->places[b].members, g_array_unref);
+  g_array_append_vals (source, target->data, target->len);
+  g_array_sort (source, compare_positions);
+  for (guint m = 0; m < target->len; m++)
+    fusion->positions[g_array_index (target, guint, m)].group = a;
+  g_clear_pointer (&fusion->positions[b].members, g_array_unref);
 }
 
 /* ---- Writing the fused node ---- */
@@ -272,9 +273,9 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
   g_autoptr (GPtrArray) nodes = g_ptr_array_new ();
   body->opset = graph->opset;
   for (guint m = 0; m < members->len; m++)
-    g_ptr_array_add (nodes, fusion->places[g_array_index (members, guint, m)].node);
+    g_ptr_array_add (nodes, fusion->positions[g_array_index (members, guint, m)].node);
   guint group = ((OrtrainNode *) nodes->pdata[0])->mark;
-  group = fusion->places[group].group;
+  group = fusion->positions[group].group;
 
   /* One-element constants go inside unless they are all that gives the result its rank. */
   gint rank = ortrain_node_output ((OrtrainNode *) nodes->pdata[0], 0)->rank;
@@ -284,7 +285,7 @@ write_group (Fusion *fusion, const GArray *members, GHashTable *replaced, GError
       {
         const OrtrainValue *input = ortrain_node_input ((OrtrainNode *) nodes->pdata[m], i);
         if (input == NULL || is_immediate (input) ||
-            (input->producer != NULL && fusion->places[input->producer->mark].group == group))
+            (input->producer != NULL && fusion->positions[input->producer->mark].group == group))
           continue;
         immediates = immediates || input->rank == rank;
         any = TRUE;
@@ -441,32 +442,32 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, const OrtrainProvider *provider, 
     return FALSE;
   Fusion fusion = { .graph = graph, .n = graph->nodes->len };
   fusion.work = LEAST_WORK + (guint64) WORK_PER_NODE * fusion.n;
-  fusion.places = g_new0 (Place, fusion.n + 1);
+  fusion.positions = g_new0 (Position, fusion.n + 1);
   fusion.stack = g_array_new (FALSE, FALSE, sizeof (guint));
   fusion.n_barriers = g_new0 (guint, fusion.n + 2);
   for (guint p = 0; p < fusion.n; p++)
     {
       OrtrainNode *node = graph->nodes->pdata[p];
       node->mark = p;
-      fusion.places[p].node = node;
-      fusion.places[p].group = p;
-      fusion.places[p].members = g_array_new (FALSE, FALSE, sizeof (guint));
-      g_array_append_val (fusion.places[p].members, p);
+      fusion.positions[p].node = node;
+      fusion.positions[p].group = p;
+      fusion.positions[p].members = g_array_new (FALSE, FALSE, sizeof (guint));
+      g_array_append_val (fusion.positions[p].members, p);
       fusion.n_barriers[p + 1] = fusion.n_barriers[p] + (node->op == NULL || (node->op->flags & ORTRAIN_OP_CONTROL));
     }
   for (guint p = 0; p < fusion.n; p++)
-    fusion.places[p].fusable = is_fusable (fusion.places[p].node, provider);
+    fusion.positions[p].fusable = is_fusable (fusion.positions[p].node, provider);
 
   for (guint p = 0; p < fusion.n; p++)
     {
-      OrtrainNode *node = fusion.places[p].node;
-      if (!fusion.places[p].fusable)
+      OrtrainNode *node = fusion.positions[p].node;
+      if (!fusion.positions[p].fusable)
         continue;
       for (guint i = 0; i < count_inputs (node); i++)
         {
           OrtrainValue *input = ortrain_node_input (node, i);
           OrtrainNode *producer = input != NULL ? input->producer : NULL;
-          if (producer != NULL && fusion.places[producer->mark].fusable && same_form (producer, node))
+          if (producer != NULL && fusion.positions[producer->mark].fusable && same_form (producer, node))
             try_merge (&fusion, producer, node, input);
         }
     }
@@ -476,8 +477,8 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, const OrtrainProvider *provider, 
   g_autoptr (GHashTable) replaced = g_hash_table_new (NULL, NULL);
   OrtrainGraphEdit *edit = ortrain_graph_begin_edit (graph);
   for (guint p = 0; p < fusion.n && ok; p++)
-    if (fusion.places[p].members != NULL && fusion.places[p].members->len > 1)
-      ok = write_group (&fusion, fusion.places[p].members, replaced, error);
+    if (fusion.positions[p].members != NULL && fusion.positions[p].members->len > 1)
+      ok = write_group (&fusion, fusion.positions[p].members, replaced, error);
   ortrain_graph_end_edit (edit);
   if (ok)
     restore_recomputed (recomputed, replaced);
@@ -488,10 +489,10 @@ ortrain_fuse_elementwise (OrtrainGraph *graph, const OrtrainProvider *provider, 
     g_object_unref (old);
 
   for (guint p = 0; p < fusion.n; p++)
-    if (fusion.places[p].members != NULL)
-      g_array_unref (fusion.places[p].members);
+    if (fusion.positions[p].members != NULL)
+      g_array_unref (fusion.positions[p].members);
   g_array_unref (fusion.stack);
   g_free (fusion.n_barriers);
-  g_free (fusion.places);
+  g_free (fusion.positions);
   return ok && ortrain_graph_sort (graph, error);
 }

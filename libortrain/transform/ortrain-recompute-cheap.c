@@ -3,7 +3,7 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
-/* What the backward pass reads of the forward pass must be kept, or made again from what is kept. Element-wise
+/* What the backward pass reads of the forward pass must be kept, or recomputed from what is kept. Element-wise
  * operators and views cost next to nothing to run again (they join the chains that read them), so which values to keep
  * is a minimum cut: each forward value is an edge as wide as its bytes (nothing, for what lives anyhow: parameters,
  * constants, feeds, outputs of the graph); an operator that may run again joins its inputs to its outputs without a
@@ -271,7 +271,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
   g_free (net.next);
   g_array_unref (net.edges);
 
-  /* Those that read in the backward pass now read what is made again. Collected first: copies read, too. */
+  /* Readers in the backward pass now read the recomputed values. Collected first: copies read, too. */
   g_autoptr (GArray) uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
   for (guint i = 0; i < n; i++)
     {

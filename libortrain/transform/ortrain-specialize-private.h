@@ -4,21 +4,22 @@
 #include "graph/ortrain-graph-private.h"
 #include "provider/ortrain-provider-private.h"
 
-/* Graph inputs whose elements decide shapes (the `shape` of a Reshape and so on, also through other operators).
+/* Shape inputs: graph inputs whose elements decide shapes (the `shape` of a Reshape and so on, also through other
+ * operators).
  * transfer container: a set of OrtrainValue */
-GHashTable *ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph);
+GHashTable *ortrain_specialize_find_shape_inputs (OrtrainGraph *graph);
 
-/* What is known of a graph input when a plan is made. */
+/* What is known of a graph input when a plan is created. */
 typedef struct
 {
   const char *name;
   OrtrainDType dtype;
   const gint64 *dims;
   guint rank;
-  OrtrainTensor *contents; /* of a deciding input; else NULL */
+  OrtrainTensor *contents; /* of a shape input; else NULL */
 } OrtrainSpecializeInput;
 
-/* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and deciding inputs
+/* The graph with numbers for shapes, in a clone: everything that depends only on shapes, constants and shape inputs
  * is evaluated and becomes a constant (value->tensor), views that turned out to change nothing are gone, dead nodes
  * too. SESSION_ERROR_FEED names an input that does not fit the graph; GRAPH_ERROR_DATA_DEPENDENT names the node where a
  * shape depends on computed data. */
@@ -34,13 +35,13 @@ typedef struct
 } OrtrainFoldBudget;
 
 void ortrain_fold_budget_init (OrtrainFoldBudget *self);
-/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; what they make becomes an
- * initializer. Parameters and buffers are not known: they change. Folded constants stay small, unless shapes hang on
+/* transform/ortrain-fold-constants.c: nodes whose inputs are known are evaluated; their results become
+ * initializers. Parameters and buffers are not known: they change. Folded constants stay small, unless shapes depend on
  * them; what is beyond the budget stays a node. */
 gboolean ortrain_fold_constants (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fold_constants_within (OrtrainGraph *graph, OrtrainFoldBudget *budget, GError **error);
-/* For one node, inferred already: folded says whether it is gone. host: shapes hang on it, so it has to be folded; one
- * beyond the budget is GRAPH_ERROR_SHAPE. */
+/* For one node, inferred already: folded says whether it is gone. host: shapes depend on it, so it has to be folded;
+ * one beyond the budget is GRAPH_ERROR_SHAPE. */
 gboolean ortrain_fold_node (OrtrainGraph *graph, OrtrainNode *node, OrtrainFoldBudget *budget, gboolean host,
                             gboolean *folded, GError **error);
 /* transform/ortrain-eliminate.c: nodes that change nothing (Identity, Reshape to the same shape, SumTo of an equal

@@ -47,7 +47,7 @@ find_host_values (OrtrainGraph *graph, gboolean outputs_decide)
           OrtrainValue *input = node->inputs->pdata[i];
           if (input == NULL || (node->op->flags & ORTRAIN_OP_SHAPE_ONLY))
             continue;
-          if ((decides && !control) || (i < 32 && (node->op->host_inputs >> i & 1)))
+          if ((decides && !control) || (i < 32 && (node->op->shape_inputs >> i & 1)))
             host[input->id] = TRUE;
         }
       if (control)
@@ -71,7 +71,7 @@ find_host_nodes (OrtrainGraph *graph, gboolean outputs_decide)
 }
 
 GHashTable *
-ortrain_specialize_find_deciding_inputs (OrtrainGraph *graph)
+ortrain_specialize_find_shape_inputs (OrtrainGraph *graph)
 {
   GHashTable *inputs = g_hash_table_new (NULL, NULL);
   if (!ortrain_graph_sort (graph, NULL))
@@ -236,7 +236,8 @@ ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, 
       ortrain_value_set_shape (value, ORTRAIN_DTYPE_UNDEFINED, NULL, -1);
       ortrain_value_set_content (value, NULL, -1);
     }
-  /* No expression of the source's space is left; what inference makes from here on belongs to this clone alone. */
+  /* No expression of the source's space is left; the expressions of inference from here on belong to this clone
+   * alone. */
   ortrain_dim_space_unref (graph->dims);
   graph->dims = ortrain_dim_space_new ();
 

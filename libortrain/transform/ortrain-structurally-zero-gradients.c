@@ -6,7 +6,7 @@
  * rounding leaves of it is noise, which an optimizer that divides by the gradient's size would follow: such gradients
  * become zeros. */
 
-/* The gradient becomes zeros of its own shape, which are written to its place as any gradient is. */
+/* The gradient becomes zeros of its own shape, which are written to its buffer as any gradient is. */
 static gboolean
 put_zeros (OrtrainGraph *graph, OrtrainValue *gradient, GError **error)
 {

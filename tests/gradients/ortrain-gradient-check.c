@@ -240,14 +240,14 @@ static gboolean
 interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **error)
 {
   g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, feeds->len + 1);
-  g_autoptr (GHashTable) deciding = ortrain_specialize_find_deciding_inputs (source);
+  g_autoptr (GHashTable) shape_inputs = ortrain_specialize_find_shape_inputs (source);
   for (guint i = 0; i < feeds->len; i++)
     {
       const Feed *feed = &g_array_index (feeds, Feed, i);
       inputs[i] = (OrtrainSpecializeInput){ feed->value->name, ortrain_tensor_get_dtype (feed->tensor),
                                             ortrain_tensor_peek_dims (feed->tensor),
                                             (guint) ortrain_tensor_get_rank (feed->tensor),
-                                            g_hash_table_contains (deciding, feed->value) ? feed->tensor : NULL };
+                                            g_hash_table_contains (shape_inputs, feed->value) ? feed->tensor : NULL };
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (source, inputs, feeds->len, error);
   if (graph == NULL)

@@ -517,7 +517,7 @@ test_derived (void)
   for (guint t = 0; t < N; t++)
     {
       gpointer states[] = { f.states[t][0] };
-      g_assert_true (ortrain_update_set_place (f.set, t, f.parameters[t], f.gradients[t], states, &error));
+      g_assert_true (ortrain_update_set_bind_parameter (f.set, t, f.parameters[t], f.gradients[t], states, &error));
     }
   float before = ((float *) f.parameters[2])[5];
   float move = 0;

@@ -89,7 +89,7 @@ run (int argc, char *argv[])
       g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
       return EXIT_OK;
     }
-  /* a model whose graph cannot be made is shown as it stands in the file */
+  /* a model whose graph cannot be built is shown as it stands in the file */
   OrtrainGraph *graph = ortrain_model_get_graph (model, NULL);
   if (graph == NULL)
     graph = ortrain_model_get_file_graph (model);
