@@ -593,11 +593,45 @@ class Work(unittest.TestCase):
         self.assertTrue(ortrain("info", "cnn.onnx", "--dot")[0].startswith("digraph"))
 
     def test_verify(self):
-        data = "/usr/share/libonnx-testdata/data/node/"
-        if not os.path.isdir(data):
-            self.skipTest("ONNX's test data are not installed")
-        out, _ = ortrain("verify", data + "test_abs", data + "test_adam_multiple")
-        self.assertRegex(out, r"^PASS test_abs\nSKIP test_adam_multiple: .+\n1 passed, 0 failed, 1 skipped\n$")
+        """ONNX's tests against the list in the program; Abs of one number stands for whatever a test has."""
+        def make_test(name, kind, *elements):
+            os.makedirs(path(f"onnx/{name}/test_data_set_0"), exist_ok=True)
+            save(f"onnx/{name}/model.onnx", [node(kind, [b"x"], b"y")], [], [value(b"x", 2)], [value(b"y", 2)])
+            for part, numbers in (("input_0", (-1, 2)), ("output_0", elements)):
+                with open(path(f"onnx/{name}/test_data_set_0/{part}.pb"), "wb") as file:
+                    file.write(field(8, b"x") + b"\x08" + varint(len(numbers)) + bytes([16, FLOAT]) + field(9, struct.pack(f"<{len(numbers)}f", *numbers)))
+            return "onnx/" + name
+
+        def verify(expected, *words, status=0):
+            out, err = ortrain("verify", *words, status=status)
+            self.assertRegex(out, "^" + expected.replace("\n", "\\n") + "$")
+            return err
+
+        listed = [line for line in open(source / "onnx-tests") if not line.startswith("#")]
+        self.assertGreater(len(listed), 1000)
+        self.assertEqual([line for line in listed if not re.match(r"(PASS test_\w+|(SKIP|DIFF|FAIL) test_\w+: .+)\n", line)], [])
+        # as the list has them
+        self.assertIn("PASS test_abs\n", listed)
+        verify("PASS test_abs\n1 passed, 0 failed, 0 skipped\n", make_test("test_abs", b"Abs", 1, 2))
+        verify("SKIP test_qlinearconv: QLinearConv is not .+\n0 passed, 0 failed, 1 skipped\n", make_test("test_qlinearconv", b"QLinearConv", 1, 2))
+        verify("SKIP test_bernoulli: .+ at random.+\n0 passed, 0 failed, 1 skipped\n", make_test("test_bernoulli", b"Abs", 1, 3))
+        # no longer, and now
+        verify("FAIL test_abs: .+is 2 instead of 3.+\n0 passed, 1 failed, 0 skipped\n", make_test("test_abs", b"Abs", 1, 3), status=1)
+        verify("FAIL test_abs: .+SKIP, and PASS in the list.\n0 passed, 1 failed, 0 skipped\n", make_test("test_abs", b"QLinearConv", 1, 2), status=1)
+        verify("FAIL test_bernoulli: .+\n0 passed, 1 failed, 0 skipped\n", make_test("test_bernoulli", b"Abs", 1), status=1)
+        verify("FAIL test_bernoulli: .+\n0 passed, 1 failed, 0 skipped\n", make_test("test_bernoulli", b"QLinearConv", 1, 2), status=1)
+        verify("FAIL test_qlinearconv: .+\n0 passed, 1 failed, 0 skipped\n", make_test("test_qlinearconv", b"Abs", 1, 3), status=1)
+        for words in ([], ["--quiet"], ["--listed"]):
+            verify(("" if words == ["--quiet"] else "PASS test_qlinearconv\n") + "NEW  test_qlinearconv: .+ SKIP: .+\n1 passed, 0 failed, 0 skipped\n",
+                   *words, make_test("test_qlinearconv", b"Abs", 1, 2))
+        # what it does not have
+        verify("PASS test_own\n1 passed, 0 failed, 0 skipped\n", make_test("test_own", b"Abs", 1, 2))
+        verify("NEW  test_own: PASS\n0 passed, 0 failed, 0 skipped\n", "--listed", "onnx/test_own")
+        verify("FAIL test_own: .+\n0 passed, 1 failed, 0 skipped\n", make_test("test_own", b"Abs", 1, 3), status=1)
+        verify("NEW  test_own: DIFF, .+\n0 passed, 0 failed, 0 skipped\n", "--listed", "onnx/test_own")
+        err = verify("SKIP test_own: .+\n0 passed, 0 failed, 1 skipped\n", make_test("test_own", b"QLinearConv", 1, 2), status=1)
+        self.assertIn("1 of the skipped are not in the list", err)
+        verify("NEW  test_own: SKIP, .+\n0 passed, 0 failed, 0 skipped\n", "--listed", "onnx/test_own")
 
     def test_equal_parameters(self):
         """A parameter that the file holds twice is trained as one, and that is said."""

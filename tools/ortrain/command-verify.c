@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+#include "onnx-test-list.h"
 
 #include "core/ortrain-text-private.h"
 
@@ -10,8 +11,8 @@
 #define RTOL 1e-3
 #define ATOL 1e-7
 
-static gboolean
-equal_enough (OrtrainTensor *found, OrtrainTensor *expected, char **why)
+static OnnxTestOutcome
+compare (OrtrainTensor *found, OrtrainTensor *expected, char **why)
 {
   gsize n_found, n_expected;
   const gint64 *a = ortrain_tensor_get_dims (found, &n_found), *b = ortrain_tensor_get_dims (expected, &n_expected);
@@ -20,13 +21,13 @@ equal_enough (OrtrainTensor *found, OrtrainTensor *expected, char **why)
     {
       *why = g_strdup_printf ("type %s instead of %s", ortrain_dtype_get_name (ortrain_tensor_get_dtype (found)),
                               ortrain_dtype_get_name (dtype));
-      return FALSE;
+      return ONNX_TEST_FAIL;
     }
   if (n_found != n_expected || (n_found > 0 && memcmp (a, b, n_found * sizeof *a) != 0))
     {
       g_autofree char *x = ortrain_tensor_to_string (found), *y = ortrain_tensor_to_string (expected);
       *why = g_strdup_printf ("%s instead of %s", x, y);
-      return FALSE;
+      return ONNX_TEST_FAIL;
     }
   double rtol = RTOL, atol = ATOL;
   if (dtype == ORTRAIN_DTYPE_BFLOAT16)
@@ -37,12 +38,12 @@ equal_enough (OrtrainTensor *found, OrtrainTensor *expected, char **why)
       if ((isnan (x) && isnan (y)) || x == y || fabs (x - y) <= atol + rtol * fabs (y))
         continue;
       *why = g_strdup_printf ("element %" G_GINT64_FORMAT " is %g instead of %g", i, x, y);
-      return FALSE;
+      return ONNX_TEST_DIFF;
     }
-  return TRUE;
+  return ONNX_TEST_PASS;
 }
 
-/* What a library may not have yet is skipped, with the reason; what it has must be right. */
+/* What a library may not have yet is refused, with the reason; what it has must be right. */
 static gboolean
 is_unsupported (const GError *error)
 {
@@ -51,29 +52,6 @@ is_unsupported (const GError *error)
          g_error_matches (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL) ||
          g_error_matches (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED) ||
          g_error_matches (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION);
-}
-
-/* Data that no implementation of the standard can match, and why. */
-#define LIKE "the data feed 'like' in another shape than the model declares"
-
-static const char *
-find_exception (const char *name)
-{
-  static const struct
-  {
-    const char *name, *why;
-  } table[] = {
-    { "test_castlike_BFLOAT16_to_FLOAT", LIKE },
-    { "test_castlike_BFLOAT16_to_FLOAT_expanded", LIKE },
-    { "test_castlike_FLOAT_to_BFLOAT16", LIKE },
-    { "test_castlike_FLOAT_to_BFLOAT16_expanded", LIKE },
-    { "test_adam_multiple",
-      "the expected values were made with epsilon 1e-2, the model leaves it at its default 1e-6" },
-  };
-  for (guint i = 0; i < G_N_ELEMENTS (table); i++)
-    if (g_str_equal (table[i].name, name))
-      return table[i].why;
-  return NULL;
 }
 
 static gboolean
@@ -101,44 +79,16 @@ read_tensor (const char *path, OrtrainDType wanted, GError **error)
   return bytes != NULL ? ortrain_tensor_new_for_bytes (ORTRAIN_DTYPE_BFLOAT16, dims, n_dims, bytes, error) : NULL;
 }
 
-/* Operators whose outputs are drawn at random: the stored outputs are one draw of another generator. */
-static const char *
-random_operator (OrtrainGraph *graph)
+static OnnxTestOutcome
+outcome_of_error (GError **error, char **why)
 {
-  static const char *const types[] = { "RandomNormal",      "RandomUniform", "RandomNormalLike",
-                                       "RandomUniformLike", "Bernoulli",     "Multinomial" };
-  GListModel *nodes = ortrain_graph_get_nodes (graph);
-  for (guint i = 0; i < g_list_model_get_n_items (nodes); i++)
-    {
-      g_autoptr (OrtrainNode) node = g_list_model_get_item (nodes, i);
-      for (guint k = 0; k < G_N_ELEMENTS (types); k++)
-        if (g_str_equal (ortrain_node_get_op_type (node), types[k]))
-          return types[k];
-    }
-  return NULL;
+  const OnnxTestOutcome outcome = is_unsupported (*error) ? ONNX_TEST_SKIP : ONNX_TEST_FAIL;
+  *why = g_strdup ((*error)->message);
+  g_clear_error (error);
+  return outcome;
 }
 
-static gboolean
-has_training_dropout (OrtrainGraph *graph)
-{
-  GListModel *nodes = ortrain_graph_get_nodes (graph);
-  for (guint i = 0; i < g_list_model_get_n_items (nodes); i++)
-    {
-      g_autoptr (OrtrainNode) node = g_list_model_get_item (nodes, i);
-      if (g_str_equal (ortrain_node_get_op_type (node), "Dropout") && ortrain_node_get_input (node, 2) != NULL)
-        return TRUE;
-    }
-  return FALSE;
-}
-
-typedef enum
-{
-  PASS,
-  FAIL,
-  SKIP
-} Outcome;
-
-static Outcome
+static OnnxTestOutcome
 verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *directory, char **why)
 {
   GError *error = NULL;
@@ -151,22 +101,12 @@ verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *d
       g_autofree char *path = g_build_filename (directory, name, NULL);
       g_autoptr (OrtrainTensor) tensor = read_tensor (path, ortrain_value_get_dtype (value), &error);
       if (tensor == NULL)
-        {
-          Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
-          *why = g_strdup (error->message);
-          g_clear_error (&error);
-          return outcome;
-        }
+        return outcome_of_error (&error, why);
       ortrain_tensor_dict_set (feeds, ortrain_value_get_name (value), tensor);
     }
   g_autoptr (OrtrainTensorDict) found = ortrain_inference_session_run (session, feeds, &error);
   if (found == NULL)
-    {
-      Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
-      *why = g_strdup (error->message);
-      g_clear_error (&error);
-      return outcome;
-    }
+    return outcome_of_error (&error, why);
   for (guint i = 0; i < g_list_model_get_n_items (outputs); i++)
     {
       g_autoptr (OrtrainValue) value = g_list_model_get_item (outputs, i);
@@ -178,27 +118,18 @@ verify_set (OrtrainInferenceSession *session, OrtrainGraph *graph, const char *d
       g_autoptr (OrtrainTensor) expected = read_tensor (path, ortrain_tensor_get_dtype (output), &error);
       g_autofree char *text = NULL;
       if (expected == NULL)
+        return outcome_of_error (&error, why);
+      const OnnxTestOutcome outcome = compare (output, expected, &text);
+      if (outcome != ONNX_TEST_PASS)
         {
-          Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
-          *why = g_strdup (error->message);
-          g_clear_error (&error);
+          *why = g_strdup_printf ("output '%s': %s", ortrain_text_show (ortrain_value_get_name (value)), text);
           return outcome;
         }
-      if (!equal_enough (output, expected, &text))
-        {
-          if (has_training_dropout (graph))
-            {
-              *why = g_strdup ("Dropout draws at random while training");
-              return SKIP;
-            }
-          *why = g_strdup_printf ("output '%s': %s", ortrain_text_show (ortrain_value_get_name (value)), text);
-          return FAIL;
-        }
     }
-  return PASS;
+  return ONNX_TEST_PASS;
 }
 
-static Outcome
+static OnnxTestOutcome
 verify (const char *directory, char **why)
 {
   GError *error = NULL;
@@ -208,31 +139,20 @@ verify (const char *directory, char **why)
   if (!g_file_test (path, G_FILE_TEST_EXISTS) && g_file_test (source, G_FILE_TEST_EXISTS))
     {
       *why = g_strdup ("model.onnx is not part of the package; data.json says where it is to be had");
-      return SKIP;
+      return ONNX_TEST_SKIP;
     }
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
   OrtrainGraph *file = model != NULL ? ortrain_model_get_file_graph (model) : NULL;
   if (file != NULL && (has_strings (ortrain_graph_get_inputs (file)) || has_strings (ortrain_graph_get_outputs (file))))
     {
       *why = g_strdup ("strings are carried in models, not computed with");
-      return SKIP;
+      return ONNX_TEST_SKIP;
     }
   OrtrainGraph *graph = model != NULL ? ortrain_model_get_graph (model, &error) : NULL;
   g_autoptr (OrtrainInferenceSession) session =
       graph != NULL ? ortrain_inference_session_new (model, NULL, &error) : NULL;
   if (session == NULL)
-    {
-      Outcome outcome = is_unsupported (error) ? SKIP : FAIL;
-      *why = g_strdup (error->message);
-      g_clear_error (&error);
-      return outcome;
-    }
-  const char *random = random_operator (graph);
-  if (random != NULL)
-    {
-      *why = g_strdup_printf ("%s draws at random", random);
-      return SKIP;
-    }
+    return outcome_of_error (&error, why);
   guint n_sets = 0;
   for (;; n_sets++)
     {
@@ -240,52 +160,105 @@ verify (const char *directory, char **why)
       g_autofree char *set = g_build_filename (directory, name, NULL);
       if (!g_file_test (set, G_FILE_TEST_IS_DIR))
         break;
-      Outcome outcome = verify_set (session, graph, set, why);
-      if (outcome != PASS)
+      OnnxTestOutcome outcome = verify_set (session, graph, set, why);
+      if (outcome != ONNX_TEST_PASS)
         return outcome;
     }
   if (n_sets == 0)
     {
       *why = g_strdup ("there is no test_data_set_0");
-      return FAIL;
+      return ONNX_TEST_FAIL;
     }
-  return PASS;
+  return ONNX_TEST_PASS;
+}
+
+/* What is told of a test: its word, and where it does not pass, why. */
+typedef struct
+{
+  guint counts[ONNX_TEST_N_OUTCOMES]; /* printed: PASS, FAIL and SKIP */
+  guint n_unlisted, n_unlisted_skips, n_better;
+  gboolean quiet, listed;
+} Report;
+
+static void
+report_line (Report *self, OnnxTestOutcome word, const char *name, const char *why)
+{
+  self->counts[word]++;
+  if (word == ONNX_TEST_PASS && !self->quiet)
+    g_print ("PASS %s\n", name);
+  else if (word == ONNX_TEST_FAIL || (word == ONNX_TEST_SKIP && !self->quiet))
+    g_print ("%s %s: %s\n", onnx_test_outcome_get_word (word), name, why);
+}
+
+/* A test that the list does not have is not held against anything where only what is listed counts. */
+static void
+report_unlisted (Report *self, const char *name, OnnxTestOutcome outcome, const char *why)
+{
+  self->n_unlisted++;
+  if (self->listed)
+    {
+      g_print ("NEW  %s: %s%s%s\n", name, onnx_test_outcome_get_word (outcome), why != NULL ? ", " : "",
+               why != NULL ? why : "");
+      return;
+    }
+  self->n_unlisted_skips += outcome == ONNX_TEST_SKIP;
+  report_line (self, outcome == ONNX_TEST_DIFF ? ONNX_TEST_FAIL : outcome, name, why);
+}
+
+static void
+report_test (Report *self, const OnnxTest *test, const char *name, OnnxTestOutcome outcome, const char *why)
+{
+  if (test == NULL)
+    report_unlisted (self, name, outcome, why);
+  else if (outcome == ONNX_TEST_PASS)
+    {
+      report_line (self, ONNX_TEST_PASS, name, NULL);
+      if (test->outcome == ONNX_TEST_PASS)
+        return;
+      self->n_better++;
+      g_print ("NEW  %s: passes, and the list has it as %s: %s\n", name, onnx_test_outcome_get_word (test->outcome),
+               test->reason);
+    }
+  else if (outcome == test->outcome)
+    report_line (self, ONNX_TEST_SKIP, name, test->reason);
+  else
+    {
+      g_autofree char *text = g_strdup_printf ("%s (%s, and %s in the list)", why, onnx_test_outcome_get_word (outcome),
+                                               onnx_test_outcome_get_word (test->outcome));
+      report_line (self, ONNX_TEST_FAIL, name, text);
+    }
 }
 
 static ExitStatus
 run (int argc, char *argv[])
 {
-  gboolean quiet = FALSE;
+  Report report = { 0 };
   const GOptionEntry entries[] = {
-    { "quiet", 'q', 0, G_OPTION_ARG_NONE, &quiet, "Print failures and the last line only", NULL },
+    { "quiet", 'q', 0, G_OPTION_ARG_NONE, &report.quiet, "Print failures, what is new, and the last line only", NULL },
+    { "listed", 0, 0, G_OPTION_ARG_NONE, &report.listed, "Only tests that the list has may fail", NULL },
     { NULL },
   };
   ExitStatus status;
   if (!command_parse (&command_verify, entries, &argc, &argv, 1, -1, &status))
     return status;
-  static const char *const words[] = { "PASS", "FAIL", "SKIP" };
-  guint counts[3] = { 0 };
+  GError *error = NULL;
+  g_autoptr (GHashTable) list = onnx_test_list_load (&error);
+  if (list == NULL)
+    return command_fail (error);
   for (int i = 1; i < argc; i++)
     {
       g_autofree char *why = NULL;
       g_autofree char *name = g_path_get_basename (argv[i]);
-      Outcome outcome = verify (argv[i], &why);
-      if (outcome == FAIL && find_exception (name) != NULL) /* later versions of the data may be right */
-        {
-          g_free (why);
-          why = g_strdup (find_exception (name));
-          outcome = SKIP;
-        }
-      counts[outcome]++;
-      if (outcome == PASS && !quiet)
-        g_print ("PASS %s\n", name);
-      else if (outcome == FAIL || (outcome == SKIP && !quiet))
-        g_print ("%s %s: %s\n", words[outcome], name, why);
+      const OnnxTestOutcome outcome = verify (argv[i], &why);
+      report_test (&report, g_hash_table_lookup (list, name), name, outcome, why);
     }
-  g_print ("%u passed, %u failed, %u skipped\n", counts[PASS], counts[FAIL], counts[SKIP]);
-  return counts[FAIL] > 0 ? EXIT_FAILED : EXIT_OK;
+  g_print ("%u passed, %u failed, %u skipped\n", report.counts[ONNX_TEST_PASS], report.counts[ONNX_TEST_FAIL],
+           report.counts[ONNX_TEST_SKIP]);
+  if (report.n_unlisted_skips > 0)
+    g_printerr ("%u of the skipped are not in the list of what is not supported\n", report.n_unlisted_skips);
+  return report.counts[ONNX_TEST_FAIL] + report.n_unlisted_skips > 0 ? EXIT_FAILED : EXIT_OK;
 }
 
-const Command command_verify = { "verify", "DIR… [--quiet]",
+const Command command_verify = { "verify", "DIR… [OPTION]…",
                                  "Hold the library against folders of ONNX's test data (model.onnx, test_data_set_N/)",
                                  run };
