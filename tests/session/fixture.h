@@ -19,6 +19,36 @@ typedef struct
   GPtrArray *inputs; /* of OrtrainTensorDict: inputs alone */
 } TestModel;
 
+static inline gint
+test_models_compare_names (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(const char *const *) a, *(const char *const *) b);
+}
+
+/* A test for each folder. */
+static inline void
+test_models_add (const char *path, GTestDataFunc func)
+{
+  g_autofree char *parent = g_test_build_filename (G_TEST_DIST, "data", "fixtures", NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GDir) dir = g_dir_open (parent, 0, &error);
+  g_autoptr (GPtrArray) names = g_ptr_array_new_with_free_func (g_free);
+  g_assert_no_error (error);
+  for (const char *name; (name = g_dir_read_name (dir)) != NULL;)
+    {
+      g_autofree char *folder = g_build_filename (parent, name, NULL);
+      if (g_file_test (folder, G_FILE_TEST_IS_DIR))
+        g_ptr_array_add (names, g_strdup (name));
+    }
+  g_assert_cmpuint (names->len, >=, 13);
+  g_ptr_array_sort (names, test_models_compare_names);
+  for (guint i = 0; i < names->len; i++)
+    {
+      g_autofree char *test = g_strconcat (path, "/", names->pdata[i], NULL);
+      g_test_add_data_func_full (test, g_strdup (names->pdata[i]), func, g_free);
+    }
+}
+
 static inline TestModel *
 test_model_load (const char *name)
 {
@@ -101,6 +131,11 @@ test_model_make_loss (JsonObject *spec)
     {
       loss = ortrain_cross_entropy_loss_new (output, target);
       g_object_set (loss, "ignore-index", G_GINT64_CONSTANT (-100), NULL);
+    }
+  else if (g_str_equal (kind, "cross-entropy-spatial"))
+    {
+      loss = ortrain_cross_entropy_loss_new (output, target);
+      g_object_set (loss, "axis", 1, NULL);
     }
   else if (g_str_equal (kind, "mse"))
     loss = ortrain_mse_loss_new (output, target);

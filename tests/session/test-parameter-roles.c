@@ -728,8 +728,6 @@ test_fixture (gconstpointer data)
 int
 main (int argc, char *argv[])
 {
-  static const char *const fixtures[] = { "bert", "cnn",       "cnn-frozen-bn", "distilbert", "gpt2", "lstm",
-                                          "mlp",  "mobilenet", "resnet",        "two-heads",  "vit" };
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/parameter-roles/attention", test_attention);
   g_test_add_func ("/parameter-roles/mask-of-heads", test_mask_of_heads);
@@ -744,10 +742,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/parameter-roles/tokens", test_tokens);
   g_test_add_func ("/parameter-roles/constant-nodes", test_constant_nodes);
   g_test_add_func ("/parameter-roles/overrules", test_overrules);
-  for (guint i = 0; i < G_N_ELEMENTS (fixtures); i++)
-    {
-      g_autofree char *path = g_strconcat ("/parameter-roles/fixture/", fixtures[i], NULL);
-      g_test_add_data_func (path, fixtures[i], test_fixture);
-    }
+  test_models_add ("/parameter-roles/fixture", test_fixture);
   return g_test_run ();
 }
