@@ -252,22 +252,6 @@ DEFINE (void, g_async_queue_push, (GAsyncQueue * queue, gpointer data))
 POP (g_async_queue_pop)
 POP (g_async_queue_try_pop)
 
-/* Strings that all threads share are never written to once they are there. */
-DEFINE (char *, g_ref_string_new_intern, (const char *text))
-{
-  enter_glib ();
-  char *string = REAL (g_ref_string_new_intern) (text);
-  leave_glib ();
-  return string;
-}
-
-DEFINE (void, g_ref_string_release, (char *string))
-{
-  enter_glib ();
-  REAL (g_ref_string_release) (string);
-  leave_glib ();
-}
-
 DEFINE (void, g_main_loop_run, (GMainLoop * loop))
 {
   enter_glib ();
