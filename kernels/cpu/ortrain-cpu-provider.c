@@ -125,10 +125,8 @@ cpu_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GE
 {
   if (n_bytes == 0)
     n_bytes = 1;
-  void *address = MAP_FAILED;
-  if (ortrain_can_allocate (n_bytes))
-    address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED)
+  gpointer address = ortrain_map_memory (n_bytes);
+  if (address == NULL)
     {
       guint64 total, available;
       cpu_get_memory (self, &total, &available);
@@ -147,7 +145,7 @@ static void
 cpu_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes)
 {
   if (address != NULL)
-    munmap (address, n_bytes == 0 ? 1 : n_bytes);
+    ortrain_unmap_memory (address, n_bytes == 0 ? 1 : n_bytes);
 }
 
 /* ---- streams: everything has happened when it returns ---- */

@@ -5,6 +5,9 @@
 
 /* Bytes that the system can give without swapping: what is free, and what it only keeps files in. */
 guint64 ortrain_get_available_memory (void);
-/* FALSE where the system would promise memory that it does not have, and later kill the process that touches it. Asked
- * of large sizes alone. */
-gboolean ortrain_can_allocate (gsize n_bytes);
+
+/* Fresh pages, zero. NULL where the system has none, or would promise memory that it does not have, and later kill the
+ * process that touches it: large sizes are held against what is available, less what other mappings of this process have
+ * been promised and have not touched. */
+gpointer ortrain_map_memory (gsize n_bytes);
+void ortrain_unmap_memory (gpointer address, gsize n_bytes);

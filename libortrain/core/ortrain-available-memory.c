@@ -3,9 +3,19 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define LARGE_BYTES ((gsize) 1 << 28)
+
+typedef struct
+{
+  guint8 *address;
+  gsize n_bytes;
+} Mapping;
+
+static GMutex lock;
+static GArray *large; /* of Mapping: all of at least LARGE_BYTES */
 
 guint64
 ortrain_get_available_memory (void)
@@ -19,8 +29,68 @@ ortrain_get_available_memory (void)
   return pages < 0 ? G_MAXUINT64 : (guint64) pages * (guint64) sysconf (_SC_PAGESIZE);
 }
 
-gboolean
-ortrain_can_allocate (gsize n_bytes)
+/* Bytes that the system still counts as available. */
+static guint64
+get_untouched (const Mapping *mapping)
 {
-  return n_bytes < LARGE_BYTES || n_bytes <= ortrain_get_available_memory ();
+  const gsize page = (gsize) sysconf (_SC_PAGESIZE), chunk = LARGE_BYTES;
+  g_autofree guchar *resident = g_malloc (chunk / page);
+  guint64 n_pages = 0;
+  for (gsize at = 0; at < mapping->n_bytes; at += chunk)
+    {
+      const gsize n_bytes = MIN (chunk, mapping->n_bytes - at);
+      if (mincore (mapping->address + at, n_bytes, resident) != 0)
+        continue;
+      for (gsize i = 0; i < (n_bytes + page - 1) / page; i++)
+        n_pages += !(resident[i] & 1);
+    }
+  return n_pages * page;
+}
+
+static gboolean
+is_available (gsize n_bytes)
+{
+  const guint64 available = ortrain_get_available_memory ();
+  guint64 promised = 0;
+  for (guint i = 0; i < large->len; i++)
+    promised += get_untouched (&g_array_index (large, Mapping, i));
+  return promised <= available && n_bytes <= available - promised;
+}
+
+static gpointer
+map (gsize n_bytes)
+{
+  gpointer address = mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return address != MAP_FAILED ? address : NULL;
+}
+
+gpointer
+ortrain_map_memory (gsize n_bytes)
+{
+  if (n_bytes < LARGE_BYTES)
+    return map (n_bytes);
+  g_autoptr (GMutexLocker) locker = g_mutex_locker_new (&lock);
+  if (large == NULL)
+    large = g_array_new (FALSE, FALSE, sizeof (Mapping));
+  gpointer address = is_available (n_bytes) ? map (n_bytes) : NULL;
+  const Mapping mapping = { address, n_bytes };
+  if (address != NULL)
+    g_array_append_val (large, mapping);
+  return address;
+}
+
+void
+ortrain_unmap_memory (gpointer address, gsize n_bytes)
+{
+  if (n_bytes >= LARGE_BYTES)
+    {
+      g_autoptr (GMutexLocker) locker = g_mutex_locker_new (&lock);
+      for (guint i = 0; i < large->len; i++)
+        if (g_array_index (large, Mapping, i).address == address)
+          {
+            g_array_remove_index_fast (large, i);
+            break;
+          }
+    }
+  munmap (address, n_bytes);
 }

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /**
  * OrtrainStorage:
@@ -85,7 +84,7 @@ ortrain_memory_unref (gpointer data)
   switch (memory->kind)
     {
     case MEMORY_MAPPING:
-      munmap (memory->data, memory->v.size);
+      ortrain_unmap_memory (memory->data, memory->v.size);
       break;
     case MEMORY_HEAP:
       free (memory->data);
@@ -181,12 +180,9 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
   gsize rounded;
   if (n_bytes >= MAPPING_THRESHOLD)
     {
-      if (ortrain_checked_align (n_bytes, MAPPING_ALIGNMENT, &rounded) && rounded <= G_MAXSSIZE &&
-          ortrain_can_allocate (rounded))
+      if (ortrain_checked_align (n_bytes, MAPPING_ALIGNMENT, &rounded) && rounded <= G_MAXSSIZE)
         {
-          address = mmap (NULL, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-          if (address == MAP_FAILED)
-            address = NULL;
+          address = ortrain_map_memory (rounded);
           memory->kind = MEMORY_MAPPING;
           memory->v.size = rounded;
         }

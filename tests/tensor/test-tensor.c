@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-available-memory-private.h"
 #include "ortrain.h"
 #include "tensor/ortrain-attributes-private.h"
 #include "tensor/ortrain-storage-private.h"
@@ -596,6 +597,23 @@ test_memory_that_is_not_there (void)
   g_assert_null (tensor);
 }
 
+/* Nor twice what there is: the first half is still available as long as nobody has touched it. */
+static void
+test_memory_that_is_promised (void)
+{
+  g_autoptr (GError) error = NULL;
+  const gint64 n = (gint64) (ortrain_get_available_memory () / 5 * 3);
+  g_autoptr (OrtrainTensor) first = ortrain_tensor_new (ORTRAIN_DTYPE_UINT8, &n, 1, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensor) second = ortrain_tensor_new (ORTRAIN_DTYPE_UINT8, &n, 1, &error);
+  g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY);
+  g_assert_null (second);
+  g_clear_error (&error);
+  g_clear_object (&first);
+  second = ortrain_tensor_new (ORTRAIN_DTYPE_UINT8, &n, 1, &error);
+  g_assert_no_error (error);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -612,5 +630,6 @@ main (int argc, char *argv[])
   g_test_add_func ("/tensor/dict", test_dict);
   g_test_add_func ("/tensor/attributes", test_attributes);
   g_test_add_func ("/tensor/memory-that-is-not-there", test_memory_that_is_not_there);
+  g_test_add_func ("/tensor/memory-that-is-promised", test_memory_that_is_promised);
   return g_test_run ();
 }
