@@ -1,8 +1,36 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fuzz/fuzz.h"
 
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+/* A model of a few bytes may ask for all memory that there is, and gets it: one run more, and the system kills somebody.
+ * What a run may take is as much in all programs, with sanitizers and without; what is beyond is refused to the
+ * library. */
+#define RUN_BYTES ((rlim_t) 2 << 30)
+
+/* The address space of a sanitizer counts as data, so the limit stands above what is there. */
+int
+LLVMFuzzerInitialize (int *argc, char ***argv)
+{
+  g_autofree char *text = NULL;
+  gulong pages;
+  FUZZ_CHECK (g_file_get_contents ("/proc/self/statm", &text, NULL, NULL));
+  FUZZ_CHECK (sscanf (text, "%*u %*u %*u %*u %*u %lu", &pages) == 1);
+  const rlim_t limit = (rlim_t) pages * (rlim_t) sysconf (_SC_PAGESIZE) + RUN_BYTES;
+  FUZZ_CHECK (setrlimit (RLIMIT_DATA, &(struct rlimit){ limit, limit }) == 0);
+  return 0;
+}
+
+/* The library takes a refused allocation for an error; and freed memory is kept for a while, but not for long. */
+const char *__asan_default_options (void);
+__attribute__ ((visibility ("default"))) const char *
+__asan_default_options (void)
+{
+  return "allocator_may_return_null=1:quarantine_size_mb=64";
+}
 
 const char *
 fuzz_make_file (const guint8 *data, gsize size)

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Runs a target without libFuzzer:
@@ -11,7 +12,8 @@
  *   fuzz-NAME [-runs=N] [-seed=N] [-only=N] FILE...
  *
  * First each file as it is, then N of them changed here and there. A run depends on the seed, its own number and the
- * files alone: when one of them crashes, its number is told, and -only=NUMBER runs it again. */
+ * files alone: when one of them crashes, its number is told, and -only=NUMBER runs it again. So is the number of a run
+ * that took much more memory than all before it. */
 
 static guint64 run;
 
@@ -151,6 +153,19 @@ run_once (guint64 number, guint32 seed, GPtrArray *seeds)
   LLVMFuzzerTestOneInput (exact, bytes->len);
 }
 
+/* One run that takes much, and many that leave a little behind, look alike at the end. */
+static void
+tell_peak (void)
+{
+  static glong told;
+  struct rusage usage;
+  getrusage (RUSAGE_SELF, &usage);
+  if (usage.ru_maxrss < told + MAX (told / 4, 64 * 1024))
+    return;
+  told = usage.ru_maxrss;
+  g_printerr ("fuzz: peak of %ld MiB after run %" G_GUINT64_FORMAT "\n", told / 1024, run);
+}
+
 static int
 compare (gconstpointer a, gconstpointer b)
 {
@@ -163,6 +178,7 @@ main (int argc, char *argv[])
   g_autoptr (GPtrArray) seeds = g_ptr_array_new_with_free_func ((GDestroyNotify) g_bytes_unref);
   guint64 n_runs = 1000, only = G_MAXUINT64;
   guint32 seed = 1;
+  LLVMFuzzerInitialize (&argc, &argv);
   qsort (argv + 1, (gsize) MAX (argc - 1, 0), sizeof *argv, compare);
   for (gint i = 1; i < argc; i++)
     {
@@ -189,7 +205,10 @@ main (int argc, char *argv[])
     run_once (only, seed, seeds);
   else
     for (guint64 i = 0; i < seeds->len + n_runs; i++)
-      run_once (i, seed, seeds);
+      {
+        run_once (i, seed, seeds);
+        tell_peak ();
+      }
   g_print ("%" G_GUINT64_FORMAT " runs, %u of them of whole files\n", seeds->len + n_runs, seeds->len);
   return 0;
 }

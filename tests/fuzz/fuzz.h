@@ -9,6 +9,7 @@
  *
  *   tests/fuzz-NAME -max_len=8192 -rss_limit_mb=4096 CORPUS ../tests/data/fuzz/NAME */
 int LLVMFuzzerTestOneInput (const guint8 *data, gsize size);
+int LLVMFuzzerInitialize (int *argc, char ***argv); /* before all runs */
 
 /* Where bytes are a protocol buffer (fuzz-proto.c): a change that leaves it one. FALSE: it was none. */
 gboolean fuzz_change_message (GRand *random, GByteArray *bytes) __attribute__ ((weak));
