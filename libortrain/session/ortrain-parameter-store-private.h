@@ -7,9 +7,12 @@
 #include "session/ortrain-training-graph-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
-/* The persistent memory of a training session, one block taken once: parameters | gradients, but for those of immediate
- * updates | optimizer state | buffers | copies of the buffers, to which a failed step goes back. With an optimizer of the user, whose update may fail half
- * way, copies of parameters and state follow the state. Every tensor begins on 64 bytes. */
+/* The persistent memory of a training session, one block: parameters | gradients, but for those of immediate updates |
+ * optimizer state | buffers | copies of the buffers, to which a failed step goes back. With an optimizer of the user, whose
+ * update may fail half way, a copy of parameters and state follows the state. Every tensor begins on 64 bytes.
+ *
+ * The sizes are known from the beginning, which is all that a plan needs. The block is taken once, when contents are
+ * first asked for; until then the contents are those of the model, and all addresses are NULL. */
 typedef struct
 {
   OrtrainExecution *execution; /* of the store */
@@ -18,7 +21,8 @@ typedef struct
   OrtrainDType dtype;
   gint64 *dims;
   guint rank;
-  gsize bytes; /* of the tensor alone */
+  gsize bytes;            /* of the tensor alone */
+  OrtrainTensor *initial; /* the model's contents, as long as there is no block */
   gpointer address;
   gpointer gradient;              /* NULL: it has no place, the parameter moves in the backward pass */
   gpointer *states;               /* [n_states] */
@@ -30,7 +34,7 @@ typedef struct
 typedef struct
 {
   OrtrainExecution *execution; /* lives longer than the store */
-  guint8 *block;
+  guint8 *block;               /* NULL: not taken yet */
   gsize block_bytes;
   gsize bytes[ORTRAIN_CATEGORY_OUTPUT + 1]; /* aligned, by category; their sum is block_bytes */
   OrtrainStored *parameters;
@@ -46,15 +50,19 @@ typedef struct
   OrtrainUpdateSet *updates;
   GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
   GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
-  GHashTable *by_state;    /* name of a state in the training graph → its address */
+  GHashTable *by_state;    /* name of a state in the training graph → where its address stands */
   const char *scalars_name;
   gpointer scalars; /* of updates; apart from the block, as what a step is run with is */
 } OrtrainParameterStore;
 
-/* Takes the block and copies the contents of the file into it. */
+/* Lays out the block. */
 OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer,
                                                     OrtrainExecution *execution, GError **error);
 void ortrain_parameter_store_free (OrtrainParameterStore *self);
+
+/* Takes the block and copies the model's contents into it, if that has not been done. When it fails, nothing has
+ * happened, and it may be tried again. All functions below, but `find` and `zero_gradients`, need the block. */
+gboolean ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GError **error);
 
 /* What the next update is run with. */
 gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error);

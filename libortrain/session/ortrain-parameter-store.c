@@ -12,8 +12,8 @@
 
 /* ---- layout ---- */
 
-static gboolean
-describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrainedTensor *trained, GError **error)
+static void
+describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrainedTensor *trained)
 {
   OrtrainTensor *tensor = trained->initial;
   stored->execution = self->execution;
@@ -26,11 +26,7 @@ describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrain
   stored->padding_row = trained->padding_row;
   stored->immediate = trained->immediate;
   stored->state_names = (const char *const *) trained->states;
-  if (ortrain_tensor_peek_unaligned (tensor) != NULL || stored->bytes == 0)
-    return TRUE;
-  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-               "the contents of initializer '%s' were released", ortrain_text_show (stored->name));
-  return FALSE;
+  stored->initial = g_object_ref (tensor);
 }
 
 /* Places `bytes` at the end of the block so far. */
@@ -49,14 +45,14 @@ reserve (OrtrainParameterStore *self, gsize bytes, OrtrainCategory category, gsi
   return TRUE;
 }
 
-/* The first time there is no block yet, and nothing may be added to no pointer. */
+/* Nothing may be added to no pointer. */
 static gpointer
 place (OrtrainParameterStore *self, gsize offset)
 {
   return self->block != NULL ? (guint8 *) self->block + offset : NULL;
 }
 
-/* Twice over the same code: offsets first, addresses once the block is there (block is then not NULL). */
+/* Sizes, and addresses as soon as there is a block. */
 static gboolean
 lay_out (OrtrainParameterStore *self, GError **error)
 {
@@ -115,10 +111,104 @@ lay_out (OrtrainParameterStore *self, GError **error)
   return TRUE;
 }
 
+OrtrainParameterStore *
+ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, OrtrainExecution *execution,
+                             GError **error)
+{
+  g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
+  self->execution = execution;
+  self->n_parameters = graph->parameters->len;
+  self->n_buffers = graph->buffers->len;
+  self->parameters = g_new0 (OrtrainStored, self->n_parameters + 1);
+  self->buffers = g_new0 (OrtrainStored, self->n_buffers + 1);
+  self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
+  self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
+  self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
+  self->scalars_name = graph->scalars;
+
+  g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      OrtrainStored *stored = &self->parameters[i];
+      describe (self, stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i));
+      updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank };
+      g_hash_table_insert (self->by_name, (gpointer) stored->name, stored);
+      g_hash_table_insert (self->by_gradient, (gpointer) stored->gradient_name, stored);
+    }
+  for (guint i = 0; i < self->n_buffers; i++)
+    {
+      describe (self, &self->buffers[i], &g_array_index (graph->buffers, OrtrainTrainedTensor, i));
+      g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
+    }
+
+  self->updates = ortrain_update_set_new (optimizer, updated, self->n_parameters, error);
+  if (self->updates == NULL)
+    return NULL;
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      OrtrainStored *stored = &self->parameters[i];
+      stored->states = g_new0 (gpointer, ortrain_update_set_get_n_states (self->updates) + 1);
+      for (guint k = 0; stored->state_names != NULL && stored->state_names[k] != NULL; k++)
+        g_hash_table_insert (self->by_state, (gpointer) stored->state_names[k], &stored->states[k]);
+    }
+  return lay_out (self, error) ? g_steal_pointer (&self) : NULL;
+}
+
+/* ---- taking the memory ---- */
+
 static gsize
 get_scalars_bytes (OrtrainParameterStore *self)
 {
   return ortrain_update_set_get_n_scalars (self->updates) * sizeof (double);
+}
+
+static char *
+show_bytes (guint64 bytes)
+{
+  return g_format_size_full (bytes, G_FORMAT_SIZE_IEC_UNITS);
+}
+
+/* What the memory is for, before the provider's words on how much there is. */
+static void
+explain_needs (OrtrainParameterStore *self, GError **error)
+{
+  g_autofree char *parameters = show_bytes (self->bytes[ORTRAIN_CATEGORY_PARAMETER]);
+  g_autofree char *gradients = show_bytes (self->bytes[ORTRAIN_CATEGORY_GRADIENT]);
+  g_autofree char *states = show_bytes (self->bytes[ORTRAIN_CATEGORY_STATE]);
+  g_autofree char *buffers = show_bytes (self->bytes[ORTRAIN_CATEGORY_BUFFER]);
+  g_prefix_error (error, "Parameters (%s), gradients (%s), optimizer state (%s) and buffers (%s): ", parameters,
+                  gradients, states, buffers);
+}
+
+static gboolean
+allocate (OrtrainParameterStore *self, GError **error)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  self->block = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block_bytes, error);
+  if (self->block == NULL)
+    {
+      explain_needs (self, error);
+      return FALSE;
+    }
+  self->scalars = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, get_scalars_bytes (self), error);
+  if (self->scalars == NULL)
+    {
+      g_prefix_error (error, "The scalars of an update: ");
+      return FALSE;
+    }
+  return lay_out (self, error);
+}
+
+static void
+give_back (OrtrainParameterStore *self)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  if (self->scalars != NULL)
+    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
+  if (self->block != NULL)
+    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
+  self->scalars = NULL;
+  self->block = NULL;
 }
 
 /* The memory is zeroed; states that begin with something else are written piece by piece. */
@@ -150,98 +240,92 @@ begin_states (OrtrainParameterStore *self, GError **error)
   return TRUE;
 }
 
-/* What was copied out of mapped files need not be in memory twice. */
-static void
-trim_files (OrtrainTrainingGraph *graph)
+static gboolean
+write_initial (OrtrainParameterStore *self, const OrtrainStored *list, guint n, GError **error)
 {
-  for (guint i = 0; i < graph->parameters->len; i++)
+  for (guint i = 0; i < n; i++)
     {
-      OrtrainTensor *tensor = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-      if (ortrain_tensor_get_n_bytes (tensor) >= MIN_TRIMMED_BYTES)
-        ortrain_mapped_file_trim (ortrain_tensor_peek_unaligned (tensor), ortrain_tensor_get_n_bytes (tensor));
+      gconstpointer contents = ortrain_tensor_peek_unaligned (list[i].initial);
+      if (contents == NULL && list[i].bytes > 0)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
+                       "The contents of initializer '%s' were released", ortrain_text_show (list[i].name));
+          return FALSE;
+        }
+      if (!ortrain_execution_write (self->execution, list[i].address, contents, list[i].bytes, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* After all was read. */
+static gboolean
+check_initial (const OrtrainStored *list, guint n, GError **error)
+{
+  for (guint i = 0; i < n; i++)
+    if (!ortrain_tensor_check_file (list[i].initial, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* The block has the contents now; what of them is in mapped files need not be in memory twice. */
+static void
+forget_initial (OrtrainStored *list, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    {
+      if (list[i].bytes >= MIN_TRIMMED_BYTES)
+        ortrain_mapped_file_trim (ortrain_tensor_peek_unaligned (list[i].initial), list[i].bytes);
+      g_clear_object (&list[i].initial);
     }
 }
 
-OrtrainParameterStore *
-ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, OrtrainExecution *execution,
-                             GError **error)
+static gboolean
+fill (OrtrainParameterStore *self, GError **error)
 {
-  OrtrainProvider *provider = ortrain_execution_get_provider (execution);
-  g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
-  self->execution = execution;
-  self->n_parameters = graph->parameters->len;
-  self->n_buffers = graph->buffers->len;
-  self->parameters = g_new0 (OrtrainStored, self->n_parameters + 1);
-  self->buffers = g_new0 (OrtrainStored, self->n_buffers + 1);
-  self->by_name = g_hash_table_new (g_str_hash, g_str_equal);
-  self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
-  self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
-  self->scalars_name = graph->scalars;
-
-  g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
-  for (guint i = 0; i < self->n_parameters; i++)
+  if (!write_initial (self, self->parameters, self->n_parameters, error) ||
+      !write_initial (self, self->buffers, self->n_buffers, error) || !begin_states (self, error) ||
+      !ortrain_execution_wait (self->execution, NULL, error) ||
+      !check_initial (self->parameters, self->n_parameters, error) ||
+      !check_initial (self->buffers, self->n_buffers, error))
+    return FALSE;
+  for (guint i = 0; i < self->n_parameters && ortrain_update_set_is_custom (self->updates); i++)
     {
-      OrtrainStored *stored = &self->parameters[i];
-      if (!describe (self, stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i), error))
-        return NULL;
-      updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank };
-      g_hash_table_insert (self->by_name, (gpointer) stored->name, stored);
-      g_hash_table_insert (self->by_gradient, (gpointer) stored->gradient_name, stored);
-    }
-  for (guint i = 0; i < self->n_buffers; i++)
-    {
-      if (!describe (self, &self->buffers[i], &g_array_index (graph->buffers, OrtrainTrainedTensor, i), error))
-        return NULL;
-      g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
-    }
-
-  self->updates = ortrain_update_set_new (optimizer, updated, self->n_parameters, error);
-  if (self->updates == NULL)
-    return NULL;
-  for (guint i = 0; i < self->n_parameters; i++)
-    self->parameters[i].states = g_new0 (gpointer, ortrain_update_set_get_n_states (self->updates) + 1);
-  if (!lay_out (self, error))
-    return NULL;
-  self->block = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block_bytes, error);
-  if (self->block == NULL)
-    {
-      g_prefix_error (error, "parameters, gradients and optimizer state: ");
-      return NULL;
-    }
-  self->scalars = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, get_scalars_bytes (self), error);
-  if (self->scalars == NULL)
-    {
-      g_prefix_error (error, "the scalars of an update: ");
-      return NULL;
-    }
-  if (!lay_out (self, error))
-    return NULL;
-
-  for (guint i = 0; i < self->n_parameters; i++)
-    {
-      OrtrainStored *stored = &self->parameters[i];
-      OrtrainTensor *initial = g_array_index (graph->parameters, OrtrainTrainedTensor, i).initial;
-      if (!ortrain_execution_write (execution, stored->address, ortrain_tensor_peek_unaligned (initial), stored->bytes,
-                                    error))
-        return NULL;
-      if (ortrain_update_set_is_custom (self->updates) &&
-          !ortrain_update_set_bind_parameter (self->updates, i, stored->address, stored->gradient, stored->states,
+      const OrtrainStored *stored = &self->parameters[i];
+      if (!ortrain_update_set_bind_parameter (self->updates, i, stored->address, stored->gradient, stored->states,
                                               error))
-        return NULL;
-      for (guint k = 0; stored->state_names != NULL && stored->state_names[k] != NULL; k++)
-        g_hash_table_insert (self->by_state, (gpointer) stored->state_names[k], stored->states[k]);
+        return FALSE;
     }
-  for (guint i = 0; i < self->n_buffers; i++)
+  return TRUE;
+}
+
+gboolean
+ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GError **error)
+{
+  if (G_LIKELY (self->block != NULL))
+    return TRUE;
+  if (!allocate (self, error) || !fill (self, error))
     {
-      OrtrainTensor *initial = g_array_index (graph->buffers, OrtrainTrainedTensor, i).initial;
-      if (!ortrain_execution_write (execution, self->buffers[i].address, ortrain_tensor_peek_unaligned (initial),
-                                    self->buffers[i].bytes, error))
-        return NULL;
+      ortrain_execution_wait (self->execution, NULL, NULL); /* copies that were submitted */
+      give_back (self);
+      lay_out (self, NULL);
+      return FALSE;
     }
-  if (!begin_states (self, error))
-    return NULL;
-  trim_files (graph);
-  return g_steal_pointer (&self);
+  forget_initial (self->parameters, self->n_parameters);
+  forget_initial (self->buffers, self->n_buffers);
+  return TRUE;
+}
+
+static void
+clear_list (OrtrainStored *list, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    {
+      g_clear_object (&list[i].initial);
+      g_free (list[i].dims);
+      g_free (list[i].states);
+    }
+  g_free (list);
 }
 
 void
@@ -249,21 +333,10 @@ ortrain_parameter_store_free (OrtrainParameterStore *self)
 {
   if (self == NULL)
     return;
-  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-  if (self->scalars != NULL)
-    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
-  if (self->block != NULL)
-    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
+  give_back (self);
   ortrain_update_set_free (self->updates);
-  for (guint i = 0; i < self->n_parameters; i++)
-    {
-      g_free (self->parameters[i].dims);
-      g_free (self->parameters[i].states);
-    }
-  for (guint i = 0; i < self->n_buffers; i++)
-    g_free (self->buffers[i].dims);
-  g_free (self->parameters);
-  g_free (self->buffers);
+  clear_list (self->parameters, self->n_parameters);
+  clear_list (self->buffers, self->n_buffers);
   g_hash_table_unref (self->by_name);
   g_hash_table_unref (self->by_gradient);
   g_hash_table_unref (self->by_state);
@@ -282,7 +355,10 @@ ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointe
   OrtrainParameterStore *self = user_data;
   OrtrainStored *stored = g_hash_table_lookup (self->by_name, name);
   if (region == ORTRAIN_REGION_STATE)
-    return g_strcmp0 (name, self->scalars_name) == 0 ? self->scalars : g_hash_table_lookup (self->by_state, name);
+    {
+      const gpointer *state = g_hash_table_lookup (self->by_state, name);
+      return g_strcmp0 (name, self->scalars_name) == 0 ? self->scalars : state != NULL ? *state : NULL;
+    }
   if (region != ORTRAIN_REGION_GRADIENT)
     return stored != NULL ? stored->address : NULL;
   OrtrainStored *by_gradient = g_hash_table_lookup (self->by_gradient, name);
@@ -329,7 +405,7 @@ ortrain_parameter_store_restore_update (OrtrainParameterStore *self)
 void
 ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self)
 {
-  if (self->gradients_bytes > 0)
+  if (self->gradients_bytes > 0 && self->block != NULL)
     ortrain_execution_fill (self->execution, self->gradients_begin, 0, self->gradients_bytes, NULL);
 }
 

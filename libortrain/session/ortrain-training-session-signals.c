@@ -94,7 +94,7 @@ ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrain
 {
   OrtrainMemoryPlan *plan = self->plan;
   guint position = boundary (self, phase);
-  guint64 persistent = self->store->block_bytes;
+  guint64 persistent = self->store->block != NULL ? self->store->block_bytes : 0;
   guint64 live = ortrain_memory_plan_get_live_bytes (plan, position);
   guint64 peak = persistent + ortrain_memory_plan_get_high_water (plan, position);
   guint64 cached = persistent + ortrain_step_arena_get_size (self->arena);

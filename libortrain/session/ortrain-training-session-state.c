@@ -54,7 +54,7 @@ get_tensors (OrtrainTrainingSession *self, gboolean with_buffers, GError **error
   if (!ortrain_training_session_enter (self, TRUE, error))
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  gboolean ok = TRUE;
+  gboolean ok = ortrain_parameter_store_take_memory (self->store, error);
   for (guint i = 0; i < self->store->n_parameters && ok; i++)
     ok = copy_into (dict, &self->store->parameters[i], self->store->parameters[i].address, error);
   for (guint i = 0; with_buffers && i < self->store->n_buffers && ok; i++)
@@ -115,7 +115,8 @@ ortrain_training_session_set_parameters (OrtrainTrainingSession *self, OrtrainTe
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return FALSE;
-  gboolean ok = ortrain_parameter_store_set (self->store, parameters, error);
+  gboolean ok = ortrain_parameter_store_take_memory (self->store, error) &&
+                ortrain_parameter_store_set (self->store, parameters, error);
   ortrain_training_session_leave (self);
   return ok;
 }
@@ -166,6 +167,8 @@ gboolean
 ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error)
 {
   g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  if (self->store->block == NULL) /* the model's own contents are right */
+    return ortrain_model_export (self->model, path, tensors, error);
   OrtrainStored *const lists[] = { self->store->parameters, self->store->buffers };
   const guint lengths[] = { self->store->n_parameters, self->store->n_buffers };
   for (guint l = 0; l < 2; l++)

@@ -181,6 +181,8 @@ ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, Ortra
 gboolean
 ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError **error)
 {
+  if (!ortrain_parameter_store_take_memory (self->store, error))
+    return FALSE;
   for (guint i = 0; i < self->store->n_parameters; i++)
     if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address, "Parameter",
                                    self->n_updates, error))
@@ -226,7 +228,8 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
     return NAN;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
-      !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+      !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error) ||
+      !ortrain_parameter_store_take_memory (self->store, error))
     return NAN;
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     {
@@ -295,8 +298,12 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
  *
  * Runs the model forward and backward, and adds the gradients to those of the steps since the last update.
  *
- * The first step for new shapes creates a plan, which takes longer; it is kept for later steps. No memory is allocated
- * by steps of known shapes. Blocks for as long as the step takes.
+ * The first step for new shapes creates a plan, which takes longer; it is kept for later steps. The first step of all takes
+ * the memory for parameters, gradients and state, unless another method has done so, and copies the model's weights
+ * into it. No memory is allocated by steps of known shapes. Blocks for as long as the step takes.
+ *
+ * Fails with [error@DeviceError.NO_MEMORY] if there is not enough memory. Nothing has changed then: the same step may be
+ * tried again, or one that needs less.
  *
  * Returns: the loss; not a number on error
  */
@@ -573,7 +580,8 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);
-  if (feeds == NULL || !bind (self, run, graph, feeds, error))
+  if (feeds == NULL || !bind (self, run, graph, feeds, error) ||
+      !ortrain_parameter_store_take_memory (self->store, error))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
   const OrtrainStepBlock step = make_step (self);
@@ -623,7 +631,8 @@ ortrain_training_session_eval_step (OrtrainTrainingSession *self, OrtrainTensorD
  * @inputs: inputs as for a training step; of most of them only the shapes matter
  * @error: return location for an error
  *
- * Creates the plan of a training step without running it.
+ * Creates the plan of a training step without running it. This takes no memory but for the plan itself: a model, or a
+ * batch, that is larger than memory can be planned.
  *
  * Returns: (transfer full): the plan, %NULL on error
  */

@@ -296,10 +296,12 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
  * @options: what to train, and how
  * @error: return location for an error
  *
- * Creates a session: builds the gradient graph, takes the memory for parameters, gradients and state, and copies the
- * model's weights into it. The model is not changed. If the options have no optimizer, they are given an AdamW.
+ * Creates a session: builds the gradient graph, and lays out the memory for parameters, gradients and state. The model is
+ * not changed. If the options have no optimizer, they are given an AdamW.
  *
- * Blocks for as long as it takes to read the weights.
+ * The memory itself is taken, and the model's weights are copied into it, by the first method that needs contents: a
+ * step, or one that reads or writes parameters. Until then a session can be looked at and planned however large it is,
+ * and the model's weights must stay as they are.
  *
  * Returns: (transfer full): the session, %NULL on error
  */

@@ -59,11 +59,25 @@ resolve (gconstpointer address)
   return is_handle (address) ? memory + ((const guint8 *) address - handles) : (gpointer) address;
 }
 
+static void
+late_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
+{
+  *total = *available = MEMORY_BYTES;
+  g_mutex_lock (&memory_lock);
+  for (guint i = 0; i < blocks->len; i++)
+    *available -= g_array_index (blocks, Block, i).n_bytes;
+  g_mutex_unlock (&memory_lock);
+}
+
 static gpointer
 refuse_memory (gsize n_bytes, GError **error)
 {
+  guint64 total, available;
+  late_get_memory (NULL, &total, &available);
   g_set_error (error, library->device_error_quark (), ORTRAIN_DEVICE_ERROR_NO_MEMORY,
-               "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory on the device 'late'", n_bytes);
+               "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory on the device 'late'; %" G_GUINT64_FORMAT
+               " of %" G_GUINT64_FORMAT " bytes are available",
+               n_bytes, available, total);
   return NULL;
 }
 
@@ -134,16 +148,6 @@ late_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gs
       }
   g_assert_true (found);
   fallocate (memory_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) offset, (off_t) size);
-  g_mutex_unlock (&memory_lock);
-}
-
-static void
-late_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
-{
-  *total = *available = MEMORY_BYTES;
-  g_mutex_lock (&memory_lock);
-  for (guint i = 0; i < blocks->len; i++)
-    *available -= g_array_index (blocks, Block, i).n_bytes;
   g_mutex_unlock (&memory_lock);
 }
 

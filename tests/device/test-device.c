@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "folder.h"
 #include "session/fixture.h"
 
 #include "memory/ortrain-planner-private.h"
@@ -54,7 +55,7 @@ test_same_bits (void)
     }
 }
 
-/* Neither constants nor frozen parameters are copied to the device for a plan. */
+/* Nothing is copied to the device for a plan, nor for the export of a model that nothing has changed. */
 static void
 test_planning (void)
 {
@@ -69,10 +70,21 @@ test_planning (void)
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_CONSTANT), >, 0);
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "out.onnx", NULL);
+  g_assert_true (ortrain_training_session_export (session, path, &error));
   g_assert_cmpuint (get_available (), ==, before);
-  ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+
+  g_autoptr (OrtrainModel) exported = ortrain_model_new_from_file (path, &error);
   g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingSession) again = ortrain_training_session_new (exported, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (session, &error);
+  g_autoptr (OrtrainTensorDict) same = ortrain_training_session_get_state (again, &error);
+  g_assert_no_error (error);
+  test_assert_same_bits (state, same);
   g_assert_cmpuint (get_available (), <, before);
+  test_remove_folder (folder);
 }
 
 static void
@@ -95,6 +107,55 @@ test_failing_allocations (void)
       n_failed++;
     }
   g_assert_cmpuint (n_failed, >=, 4); /* control block, fault, state, arena */
+}
+
+/* The memory of a session is taken by its first step. When there is not enough, the step fails, the session is as it was,
+ * and goes on once there is. */
+static void
+test_later_memory (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  g_autoptr (OrtrainTensorDict) want = train (model, "cpu", &error);
+  g_assert_no_error (error);
+  guint n_failed = 0;
+  for (guint n = 1; n < 1000; n++)
+    {
+      g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+      ortrain_training_options_set_provider (options, "late");
+      ortrain_training_options_set_max_grad_norm (options, 1.0);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+      g_assert_no_error (error);
+      const guint64 before = get_available ();
+      g_autofree char *text = g_strdup_printf ("%u", n);
+      g_setenv ("ORTRAIN_LATE_FAIL", text, TRUE);
+      const gboolean failed =
+          isnan (ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error));
+      g_unsetenv ("ORTRAIN_LATE_FAIL");
+      if (failed)
+        {
+          g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY);
+          g_clear_error (&error);
+          g_assert_cmpuint (ortrain_training_session_get_n_train_steps (session), ==, 0);
+          if (n < 3) /* the block, and the scalars of an update: nothing is kept */
+            g_assert_cmpuint (get_available (), ==, before);
+          n_failed++;
+        }
+      for (guint step = failed ? 0 : 1; step <= 3; step++)
+        {
+          if (step > 0)
+            g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+          if (step < 3)
+            ortrain_training_session_train_step (session, test_model_feeds (model, step), &error);
+          g_assert_no_error (error);
+        }
+      g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (session, &error);
+      g_assert_no_error (error);
+      test_assert_same_bits (state, want);
+      if (!failed)
+        break;
+    }
+  g_assert_cmpuint (n_failed, >=, 3); /* the two, and the arena */
 }
 
 /* What one stream does becomes visible to another where it waits for an event, and to the host where it waits. */
@@ -156,6 +217,7 @@ main (int argc, char **argv)
   g_test_add_func ("/device/same-bits", test_same_bits);
   g_test_add_func ("/device/planning", test_planning);
   g_test_add_func ("/device/failing-allocations", test_failing_allocations);
+  g_test_add_func ("/device/later-memory", test_later_memory);
   g_test_add_func ("/device/streams", test_streams);
   g_test_add_func ("/device/unreadable", test_unreadable);
   return g_test_run ();

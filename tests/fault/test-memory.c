@@ -165,6 +165,49 @@ test_new_session (Case *self, gconstpointer name)
   g_assert_cmpuint (injector_run (INJECT_MEMORY, NULL, make_session, check_session, self), >, 1);
 }
 
+/* A session that has taken no memory yet: its first step does. */
+static void
+prepare_first_memory (gpointer data)
+{
+  Case *self = data;
+  g_autoptr (GError) error = NULL;
+  g_assert_true (make_session (self, &error));
+  g_assert_no_error (error);
+}
+
+static gboolean
+take_memory (gpointer data, GError **error)
+{
+  Case *self = data;
+  return !isnan (ortrain_training_session_train_step (self->session, test_model_feeds (self->model, 0), error));
+}
+
+static void
+check_first_memory (gpointer data, const GError *error, const char *failed)
+{
+  Case *self = data;
+  g_autoptr (GError) local_error = NULL;
+  assert_no_memory (error, failed);
+  if (error != NULL)
+    {
+      g_assert_cmpuint (ortrain_training_session_get_n_train_steps (self->session), ==, 0);
+      g_assert_true (take_memory (self, &local_error));
+      g_assert_no_error (local_error);
+    }
+  g_assert_true (ortrain_training_session_optimizer_step (self->session, &local_error));
+  g_assert_no_error (local_error);
+  g_autoptr (OrtrainTensorDict) state = get_state (self->session);
+  if (self->state == NULL)
+    self->state = g_object_ref (state);
+  test_assert_same_bits (self->state, state);
+}
+
+static void
+test_first_memory (Case *self, gconstpointer name)
+{
+  g_assert_cmpuint (injector_run (INJECT_MEMORY, prepare_first_memory, take_memory, check_first_memory, self), >, 1);
+}
+
 /* A session that has a plan for one shape. */
 static void
 prepare_step (gpointer data)
@@ -479,6 +522,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/fault/memory/load/copies", test_load_copies);
   ADD ("/fault/memory/new-session", "cnn", test_new_session);
   ADD ("/fault/memory/new-session", "gpt2", test_new_session);
+  ADD ("/fault/memory/first-memory", "cnn", test_first_memory);
   ADD ("/fault/memory/first-step", "cnn", test_first_step);
   ADD ("/fault/memory/first-step", "gpt2", test_first_step);
   ADD ("/fault/memory/inference", "cnn", test_inference);

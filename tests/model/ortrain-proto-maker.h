@@ -107,6 +107,16 @@ proto_node (const char *op_type, const char *inputs, const char *outputs)
   return p;
 }
 
+static inline void
+proto_int_attribute (Proto *node, const char *name, gint64 value)
+{
+  Proto *p = proto_new ();
+  proto_string (p, 1, name);
+  proto_int (p, 3, value);
+  proto_int (p, 20, 2);
+  proto_message (node, 5, p);
+}
+
 static inline Proto *
 proto_value (const char *name, gint type, const gint64 *dims)
 {
@@ -115,6 +125,26 @@ proto_value (const char *name, gint type, const gint64 *dims)
     {
       Proto *dim = proto_new ();
       proto_int (dim, 1, *dims);
+      proto_message (shape, 1, dim);
+    }
+  proto_int (tensor, 1, type);
+  proto_message (tensor, 2, shape);
+  proto_message (outer, 1, tensor);
+  proto_string (p, 1, name);
+  proto_message (p, 2, outer);
+  return p;
+}
+
+/* symbols: names of dimensions separated by commas */
+static inline Proto *
+proto_symbolic_value (const char *name, gint type, const char *symbols)
+{
+  Proto *p = proto_new (), *shape = proto_new (), *tensor = proto_new (), *outer = proto_new ();
+  g_auto (GStrv) list = g_strsplit (symbols, ",", -1);
+  for (guint i = 0; list[i] != NULL; i++)
+    {
+      Proto *dim = proto_new ();
+      proto_string (dim, 2, list[i]);
       proto_message (shape, 1, dim);
     }
   proto_int (tensor, 1, type);
