@@ -9,3 +9,6 @@ OrtrainGraph *ortrain_control_get_branch (OrtrainNode *node, gboolean taken); /*
 /* Puts copies of a branch's nodes in the node's place, and takes the node out. Returns the new nodes in their order: first
  * one for each node of the branch, then one for each output. transfer full; elements referenced */
 GPtrArray *ortrain_control_take_branch (OrtrainGraph *graph, OrtrainNode *node, gboolean taken, GError **error);
+/* Turns the values that the branches of a graph's nodes capture into inputs of these nodes, before values are replaced.
+ */
+void ortrain_control_hold_captures (OrtrainGraph *graph);

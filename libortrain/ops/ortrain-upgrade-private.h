@@ -9,5 +9,3 @@ gboolean ortrain_upgrade_from_before_7 (OrtrainGraph *graph, OrtrainNode *node, 
  * parts, the parts share the gradient. */
 gboolean ortrain_upgrade_many_operands (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
 gboolean ortrain_upgrade_many_means (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error);
-/* Turns the values that the bodies of an If capture into inputs of it, before values are replaced. */
-void ortrain_upgrade_hold_captures (OrtrainGraph *graph);
