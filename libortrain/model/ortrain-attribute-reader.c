@@ -127,7 +127,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
         if (proto->g == NULL)
           return ortrain_reader_invalid (error, "attribute “%s” of %s has no graph", ortrain_text_show (name), owner);
         g_autoptr (GRefString) enclosure = make_enclosure (node, name);
-        g_autoptr (OrtrainGraph) graph = ortrain_reader_read_graph (state, scope, proto->g, enclosure, error);
+        g_autoptr (OrtrainGraph) graph = state->read_graph (state, scope, proto->g, enclosure, error);
         if (graph == NULL)
           return FALSE;
         ortrain_attributes_set_graph (attributes, name, G_OBJECT (graph));
@@ -139,7 +139,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
         g_autoptr (GPtrArray) graphs = g_ptr_array_new_with_free_func (g_object_unref);
         for (gsize i = 0; i < proto->n_graphs; i++)
           {
-            OrtrainGraph *graph = ortrain_reader_read_graph (state, scope, proto->graphs[i], enclosure, error);
+            OrtrainGraph *graph = state->read_graph (state, scope, proto->graphs[i], enclosure, error);
             if (graph == NULL)
               return FALSE;
             g_ptr_array_add (graphs, graph);

@@ -3,6 +3,7 @@
 
 #include "model/ortrain-graph-reader-private.h"
 #include "model/ortrain-proto-parts-private.h"
+#include "ops/ortrain-op-private.h"
 
 /* What the files that read a graph share: their position in the model file, and how they report errors. */
 
@@ -37,16 +38,23 @@ struct _OrtrainReaderScope
   guint function_depth;
 };
 
-typedef struct
+typedef struct _OrtrainReaderState OrtrainReaderState;
+
+/* enclosure: GRefString, see OrtrainReaderScope */
+typedef OrtrainGraph *(*OrtrainReadGraphFunc) (OrtrainReaderState *state, OrtrainReaderScope *outer,
+                                               const Ortrain__Ox__GraphProto *proto, char *enclosure, GError **error);
+
+struct _OrtrainReaderState
 {
   OrtrainGraphReader *reader;
+  OrtrainReadGraphFunc read_graph; /* for attributes that are graphs */
   OrtrainProtoParts *parts;
   GStringChunk *strings;
   GHashTable *functions; /* key → OrtrainReaderFunction */
   GHashTable *uses;      /* name → number of uses, of the outermost graph's values */
   GHashTable *outputs;   /* names of the outermost graph's outputs */
   guint64 n_nodes, n_inlined;
-} OrtrainReaderState;
+};
 
 gboolean ortrain_reader_invalid (GError **error, const char *format, ...) G_GNUC_PRINTF (2, 3);
 /* Remembers what keeps the graph from being used; the model still loads, so that people can look at it. */
@@ -54,6 +62,7 @@ void ortrain_reader_unsupported (OrtrainReaderState *state, const char *format, 
 /* TRUE if the error only says that something is not supported: it is kept for later, and reading goes on. */
 gboolean ortrain_reader_postpone (OrtrainReaderState *state, GError **local_error);
 char *ortrain_reader_describe (const Ortrain__Ox__NodeProto *node); /* for messages */
+OrtrainOpKind ortrain_reader_get_kind (const Ortrain__Ox__NodeProto *node);
 
 static inline const char *
 ortrain_reader_text (const char *string)
@@ -67,6 +76,38 @@ ortrain_reader_domain (const char *domain)
   return domain == NULL || g_str_equal (domain, "ai.onnx") ? "" : domain;
 }
 
+/* model/ortrain-reader-scope.c */
+/* The value that a name is defined for in this scope. In the model's own graph that is mostly the value of that name; not
+ * one of those that functions add, though, which come after all others. */
+gboolean ortrain_reader_scope_find (const OrtrainReaderScope *self, const char *name, OrtrainValue **value);
+OrtrainValue *ortrain_reader_scope_lookup (const OrtrainReaderScope *self, const char *name); /* or NULL */
+/* The value that a name means here; a value of an outer graph is captured by one of the same name without a producer.
+ * FALSE if nothing has that name. */
+gboolean ortrain_reader_scope_resolve (OrtrainReaderScope *self, const char *name, OrtrainValue **value);
+/* Adds a name that the value has in the file. */
+void ortrain_reader_scope_insert (OrtrainReaderState *state, OrtrainReaderScope *self, const char *name,
+                                  OrtrainValue *value);
+/* The same, unless another value has the name already. owner: what defines it, for the message */
+gboolean ortrain_reader_scope_define (OrtrainReaderState *state, OrtrainReaderScope *self, const char *name,
+                                      OrtrainValue *value, const char *owner, GError **error);
+/* A name of the file as the graph has it. */
+char *ortrain_reader_scope_make_name (const OrtrainReaderScope *self, const char *name);
+
+/* model/ortrain-type-reader.c */
+/* What a ValueInfo declares. needed: a type that is not supported keeps the graph from being used. */
+gboolean ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *graph,
+                                   const Ortrain__Ox__ValueInfoProto *info, gboolean needed, OrtrainDType *dtype,
+                                   OrtrainDim *dims, gint *rank, GError **error);
+
+/* model/ortrain-initializer-reader.c */
+/* How often the model's graph and those in it read what is an initializer, or may become one. */
+gboolean ortrain_reader_find_uses (OrtrainReaderState *state, GError **error);
+gboolean ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope,
+                                           const Ortrain__Ox__GraphProto *proto, GError **error);
+/* *taken: nothing is left of the node of the outermost graph, its output is an initializer. */
+gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope,
+                                          const Ortrain__Ox__NodeProto *node, gboolean *taken, GError **error);
+
 /* model/ortrain-model-functions.c */
 gboolean ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error);
 const OrtrainReaderFunction *ortrain_reader_find_function (OrtrainReaderState *state,
@@ -79,6 +120,3 @@ void ortrain_reader_function_free (gpointer data);
 /* model/ortrain-attribute-reader.c */
 gboolean ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,
                                          const Ortrain__Ox__NodeProto *node, OrtrainAttributes *to, GError **error);
-/* model/ortrain-graph-reader.c; for attributes that are graphs. enclosure: GRefString, see OrtrainReaderScope */
-OrtrainGraph *ortrain_reader_read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer,
-                                         const Ortrain__Ox__GraphProto *proto, char *enclosure, GError **error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-text-private.h"
-#include "model/ortrain-atomic-file-private.h"
 #include "model/ortrain-model-private.h"
+#include "model/ortrain-rope-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -9,132 +9,6 @@
 /* Export edits the bytes of the user's file: whatever has no new contents is written as it was read, known or unknown.
  * The new file is a rope, a list of pieces of the old file, of tensors and of a few new bytes, so that no second copy
  * of the weights is ever held. Only messages around a change get a new length. */
-
-typedef struct
-{
-  const guint8 *data;
-  gsize n_bytes;
-  GBytes *owner; /* or NULL: the model or the caller owns it */
-} Piece;
-
-typedef struct
-{
-  GArray *pieces;
-  guint64 n_bytes;
-} Rope;
-
-static void
-piece_clear (gpointer data)
-{
-  g_clear_pointer (&((Piece *) data)->owner, g_bytes_unref);
-}
-
-static void
-rope_init (Rope *self)
-{
-  self->pieces = g_array_new (FALSE, FALSE, sizeof (Piece));
-  g_array_set_clear_func (self->pieces, piece_clear);
-  self->n_bytes = 0;
-}
-
-static void
-rope_clear (Rope *self)
-{
-  g_clear_pointer (&self->pieces, g_array_unref);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Rope, rope_clear)
-
-static void
-rope_add (Rope *self, const guint8 *data, gsize n_bytes)
-{
-  if (n_bytes == 0)
-    return;
-  self->n_bytes += n_bytes;
-  if (self->pieces->len > 0)
-    {
-      Piece *last = &g_array_index (self->pieces, Piece, self->pieces->len - 1);
-      if (last->owner == NULL && last->data + last->n_bytes == data)
-        {
-          last->n_bytes += n_bytes;
-          return;
-        }
-    }
-  Piece piece = { data, n_bytes, NULL };
-  g_array_append_val (self->pieces, piece);
-}
-
-static void
-rope_add_new (Rope *self, const GByteArray *bytes)
-{
-  if (bytes->len == 0)
-    return;
-  GBytes *owner = g_bytes_new (bytes->data, bytes->len);
-  Piece piece = { g_bytes_get_data (owner, NULL), bytes->len, owner };
-  g_array_append_val (self->pieces, piece);
-  self->n_bytes += bytes->len;
-}
-
-static void
-rope_add_rope (Rope *self, const Rope *other)
-{
-  for (guint i = 0; i < other->pieces->len; i++)
-    {
-      Piece piece = g_array_index (other->pieces, Piece, i);
-      if (piece.owner == NULL)
-        {
-          rope_add (self, piece.data, piece.n_bytes);
-          continue;
-        }
-      g_bytes_ref (piece.owner);
-      g_array_append_val (self->pieces, piece);
-      self->n_bytes += piece.n_bytes;
-    }
-}
-
-static void
-put_varint (GByteArray *out, guint64 value)
-{
-  guint8 bytes[10];
-  g_byte_array_append (out, bytes, ortrain_wire_put_varint (bytes, value));
-}
-
-static void
-put_number (GByteArray *out, guint32 field, guint64 value)
-{
-  put_varint (out, (guint64) field << 3 | ORTRAIN_WIRE_VARINT);
-  put_varint (out, value);
-}
-
-static void
-put_head (GByteArray *out, guint32 field, guint64 n_bytes)
-{
-  put_varint (out, (guint64) field << 3 | ORTRAIN_WIRE_BYTES);
-  put_varint (out, n_bytes);
-}
-
-static void
-put_bytes (GByteArray *out, guint32 field, gconstpointer data, gsize n_bytes)
-{
-  put_head (out, field, n_bytes);
-  if (n_bytes > 0)
-    g_byte_array_append (out, data, (guint) n_bytes);
-}
-
-static void
-put_string (GByteArray *out, guint32 field, const char *string)
-{
-  put_bytes (out, field, string, strlen (string));
-}
-
-static void
-rope_add_message (Rope *self, guint32 field, const Rope *body)
-{
-  g_autoptr (GByteArray) head = g_byte_array_new ();
-  put_head (head, field, body->n_bytes);
-  rope_add_new (self, head);
-  rope_add_rope (self, body);
-}
 
 /* ---- What is exported ---- */
 
@@ -161,7 +35,7 @@ typedef struct
   GHashTable *tensors;
   const char *data_name; /* of the file for external data; NULL: external data stays where it is */
   gboolean all_external; /* big initializers go to the data file whether they were there or not */
-  Rope data;
+  OrtrainRope data;
   GArray *added;         /* of Added */
   GHashTable *separated; /* name of an initializer in the file → name of its value; see ORTRAIN_ORIGIN_SEPARATED */
 } Export;
@@ -280,37 +154,37 @@ static void
 put_entry (GByteArray *out, const char *key, const char *value)
 {
   g_autoptr (GByteArray) entry = g_byte_array_new ();
-  put_string (entry, 1, key);
-  put_string (entry, 2, value);
-  put_bytes (out, ORTRAIN_TENSOR_EXTERNAL_DATA, entry->data, entry->len);
+  ortrain_wire_append_string (entry, 1, key);
+  ortrain_wire_append_string (entry, 2, value);
+  ortrain_wire_append_bytes (out, ORTRAIN_TENSOR_EXTERNAL_DATA, entry->data, entry->len);
 }
 
 /* Places elements in the data file, and writes where. */
 static void
-add_external (Export *self, Rope *out, const guint8 *data, gsize n_bytes)
+add_external (Export *self, OrtrainRope *out, const guint8 *data, gsize n_bytes)
 {
   static const guint8 zeros[4096];
   gsize alignment = n_bytes >= 65536 ? 4096 : 64;
-  rope_add (&self->data, zeros, (gsize) (-self->data.n_bytes & (alignment - 1)));
+  ortrain_rope_add (&self->data, zeros, (gsize) (-self->data.n_bytes & (alignment - 1)));
   g_autofree char *offset = g_strdup_printf ("%" G_GUINT64_FORMAT, self->data.n_bytes);
   g_autofree char *length = g_strdup_printf ("%" G_GSIZE_FORMAT, n_bytes);
-  rope_add (&self->data, data, n_bytes);
+  ortrain_rope_add (&self->data, data, n_bytes);
 
   g_autoptr (GByteArray) head = g_byte_array_new ();
   put_entry (head, "location", self->data_name);
   put_entry (head, "offset", offset);
   put_entry (head, "length", length);
-  put_number (head, ORTRAIN_TENSOR_DATA_LOCATION, 1);
-  rope_add_new (out, head);
+  ortrain_wire_append_number (head, ORTRAIN_TENSOR_DATA_LOCATION, 1);
+  ortrain_rope_add_new (out, head);
 }
 
 static void
-add_raw (Rope *out, OrtrainTensor *tensor)
+add_raw (OrtrainRope *out, OrtrainTensor *tensor)
 {
   g_autoptr (GByteArray) head = g_byte_array_new ();
-  put_head (head, ORTRAIN_TENSOR_RAW_DATA, ortrain_tensor_get_n_bytes (tensor));
-  rope_add_new (out, head);
-  rope_add (out, ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor));
+  ortrain_wire_append_head (head, ORTRAIN_TENSOR_RAW_DATA, ortrain_tensor_get_n_bytes (tensor));
+  ortrain_rope_add_new (out, head);
+  ortrain_rope_add (out, ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor));
 }
 
 static gboolean
@@ -323,8 +197,33 @@ is_payload (guint32 number)
          number == ORTRAIN_TENSOR_DATA_LOCATION;
 }
 
+/* The elements of a TensorProto that are in another file. */
 static gboolean
-rewrite_tensor (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *replacement, Rope *out,
+find_external (Export *self, OrtrainWireRange range, const guint8 **data, gsize *n_bytes, GError **error)
+{
+  /* of a copy: the file may be written to while it is parsed */
+  g_autofree guint8 *copy = g_memdup2 (self->file + range.begin, range.end - range.begin);
+  Ortrain__Ox__TensorProto *proto = ortrain__ox__tensor_proto__unpack (NULL, range.end - range.begin, copy);
+  if (proto == NULL)
+    {
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "the model's file has changed");
+      return FALSE;
+    }
+  const char *name = proto->name != NULL ? proto->name : "";
+  gint64 n_elements;
+  gsize offset = 0;
+  GBytes *file = NULL;
+  if (ortrain_proto_tensors_check_dims (self->model->limits, proto->dims, proto->n_dims,
+                                        (OrtrainDType) proto->data_type, name, &n_elements, n_bytes, error))
+    file = ortrain_proto_tensors_locate (&self->model->tensors, proto, *n_bytes, name, &offset, error);
+  ortrain__ox__tensor_proto__free_unpacked (proto, NULL);
+  if (file != NULL && *n_bytes > 0)
+    *data = (const guint8 *) g_bytes_get_data (file, NULL) + offset;
+  return file != NULL;
+}
+
+static gboolean
+rewrite_tensor (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *replacement, OrtrainRope *out,
                 gboolean *changed, GError **error)
 {
   OrtrainWireField field, raw = { 0 };
@@ -353,40 +252,18 @@ rewrite_tensor (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainT
       (was_external || (self->all_external && kind == MESSAGE_INITIALIZER && n_bytes >= MIN_EXTERNAL_BYTES));
   if (replacement == NULL && !external)
     {
-      rope_add (out, self->file + range.begin, range.end - range.begin);
+      ortrain_rope_add (out, self->file + range.begin, range.end - range.begin);
       return TRUE;
     }
-  if (replacement == NULL && was_external)
-    {
-      /* of a copy: the file may be written to while it is parsed */
-      g_autofree guint8 *copy = g_memdup2 (self->file + range.begin, range.end - range.begin);
-      Ortrain__Ox__TensorProto *proto = ortrain__ox__tensor_proto__unpack (NULL, range.end - range.begin, copy);
-      const char *name = proto != NULL && proto->name != NULL ? proto->name : "";
-      gint64 n_elements;
-      gsize offset = 0;
-      GBytes *file = NULL;
-      if (proto != NULL &&
-          ortrain_proto_tensors_check_dims (self->model->limits, proto->dims, proto->n_dims,
-                                            (OrtrainDType) proto->data_type, name, &n_elements, &n_bytes, error))
-        file = ortrain_proto_tensors_locate (&self->model->tensors, proto, n_bytes, name, &offset, error);
-      if (proto != NULL)
-        ortrain__ox__tensor_proto__free_unpacked (proto, NULL);
-      if (file == NULL)
-        {
-          if (error != NULL && *error == NULL)
-            g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "the model's file has changed");
-          return FALSE;
-        }
-      if (n_bytes > 0)
-        data = (const guint8 *) g_bytes_get_data (file, NULL) + offset;
-    }
+  if (replacement == NULL && was_external && !find_external (self, range, &data, &n_bytes, error))
+    return FALSE;
   *changed = TRUE;
   for (gsize at = range.begin; !done || at < range.end;)
     {
       gboolean ended = !ortrain_wire_next (self->file, range.end, &at, &field, NULL);
       if (!ended && !is_payload (field.number))
         {
-          rope_add (out, self->file + field.begin, field.end - field.begin);
+          ortrain_rope_add (out, self->file + field.begin, field.end - field.begin);
           continue;
         }
       /* where the elements stood first; at the end, if there were none */
@@ -403,17 +280,17 @@ rewrite_tensor (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainT
 
 /* A TensorProto for contents that had none. */
 static void
-write_tensor (Export *self, const char *name, OrtrainTensor *tensor, Rope *out)
+write_tensor (Export *self, const char *name, OrtrainTensor *tensor, OrtrainRope *out)
 {
   g_autoptr (GByteArray) head = g_byte_array_new ();
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   for (gsize i = 0; i < rank; i++)
-    put_number (head, ORTRAIN_TENSOR_DIMS, (guint64) dims[i]);
-  put_number (head, ORTRAIN_TENSOR_DATA_TYPE, ortrain_tensor_get_dtype (tensor));
+    ortrain_wire_append_number (head, ORTRAIN_TENSOR_DIMS, (guint64) dims[i]);
+  ortrain_wire_append_number (head, ORTRAIN_TENSOR_DATA_TYPE, ortrain_tensor_get_dtype (tensor));
   if (name != NULL)
-    put_string (head, ORTRAIN_TENSOR_NAME, name);
-  rope_add_new (out, head);
+    ortrain_wire_append_string (head, ORTRAIN_TENSOR_NAME, name);
+  ortrain_rope_add_new (out, head);
   if (self->all_external && self->data_name != NULL && name != NULL &&
       ortrain_tensor_get_n_bytes (tensor) >= MIN_EXTERNAL_BYTES)
     add_external (self, out, ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor));
@@ -423,12 +300,12 @@ write_tensor (Export *self, const char *name, OrtrainTensor *tensor, Rope *out)
 
 /* ---- Messages around them ---- */
 
-static gboolean rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *constant, Rope *out,
-                         gboolean *changed, GError **error);
+static gboolean rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *constant,
+                         OrtrainRope *out, gboolean *changed, GError **error);
 
 /* The attribute of a Constant node that holds numbers and not a tensor. Its list of floats may be in several pieces. */
 static void
-rewrite_floats (Export *self, OrtrainWireRange range, OrtrainTensor *contents, gboolean is_list, Rope *out)
+rewrite_floats (Export *self, OrtrainWireRange range, OrtrainTensor *contents, gboolean is_list, OrtrainRope *out)
 {
   const guint32 number = is_list ? ORTRAIN_ATTRIBUTE_FLOATS_FIELD : ORTRAIN_ATTRIBUTE_FLOAT_FIELD;
   const gsize n_bytes = ortrain_tensor_get_n_bytes (contents);
@@ -436,18 +313,18 @@ rewrite_floats (Export *self, OrtrainWireRange range, OrtrainTensor *contents, g
   OrtrainWireField field;
   for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
     if (field.number != number)
-      rope_add (out, self->file + field.begin, field.end - field.begin);
+      ortrain_rope_add (out, self->file + field.begin, field.end - field.begin);
   if (is_list)
-    put_head (head, number, n_bytes);
+    ortrain_wire_append_head (head, number, n_bytes);
   else
-    put_varint (head, (guint64) number << 3 | ORTRAIN_WIRE_FIXED32);
-  rope_add_new (out, head);
-  rope_add (out, ortrain_tensor_peek (contents), n_bytes);
+    ortrain_wire_append_varint (head, (guint64) number << 3 | ORTRAIN_WIRE_FIXED32);
+  ortrain_rope_add_new (out, head);
+  ortrain_rope_add (out, ortrain_tensor_peek (contents), n_bytes);
 }
 
 /* The attribute of a Constant node that gets new contents, in its own form. A sparse tensor becomes a dense one. */
 static gboolean
-rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents, Rope *out, gboolean *changed,
+rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents, OrtrainRope *out, gboolean *changed,
                   GError **error)
 {
   g_autofree char *name = read_name (self, range, ORTRAIN_ATTRIBUTE_NAME);
@@ -460,14 +337,14 @@ rewrite_constant (Export *self, OrtrainWireRange range, OrtrainTensor *contents,
       return TRUE;
     }
 
-  g_auto (Rope) tensor = { 0 };
+  g_auto (OrtrainRope) tensor = { 0 };
   g_autoptr (GByteArray) head = g_byte_array_new ();
-  rope_init (&tensor);
+  ortrain_rope_init (&tensor);
   write_tensor (self, NULL, contents, &tensor);
-  put_string (head, ORTRAIN_ATTRIBUTE_NAME, "value");
-  put_number (head, 20, ORTRAIN_ATTRIBUTE_TENSOR);
-  rope_add_new (out, head);
-  rope_add_message (out, ORTRAIN_ATTRIBUTE_T, &tensor);
+  ortrain_wire_append_string (head, ORTRAIN_ATTRIBUTE_NAME, "value");
+  ortrain_wire_append_number (head, 20, ORTRAIN_ATTRIBUTE_TENSOR);
+  ortrain_rope_add_new (out, head);
+  ortrain_rope_add_message (out, ORTRAIN_ATTRIBUTE_T, &tensor);
   *changed = TRUE;
   return TRUE;
 }
@@ -531,34 +408,34 @@ rewrite_outer (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTe
 
 /* A node of one input that reads another one. */
 static void
-rewrite_input (Export *self, OrtrainWireRange range, const char *input, Rope *out)
+rewrite_input (Export *self, OrtrainWireRange range, const char *input, OrtrainRope *out)
 {
   OrtrainWireField field;
   for (gsize at = range.begin; ortrain_wire_next (self->file, range.end, &at, &field, NULL);)
     {
       if (field.number != ORTRAIN_NODE_INPUT)
         {
-          rope_add (out, self->file + field.begin, field.end - field.begin);
+          ortrain_rope_add (out, self->file + field.begin, field.end - field.begin);
           continue;
         }
       g_autoptr (GByteArray) bytes = g_byte_array_new ();
-      put_string (bytes, ORTRAIN_NODE_INPUT, input);
-      rope_add_new (out, bytes);
+      ortrain_wire_append_string (bytes, ORTRAIN_NODE_INPUT, input);
+      ortrain_rope_add_new (out, bytes);
     }
 }
 
 /* The initializers that got their own contents, at the end of the outermost graph. */
 static void
-write_added (Export *self, Rope *out)
+write_added (Export *self, OrtrainRope *out)
 {
   for (guint i = 0; i < self->added->len; i++)
     {
       const char *name = g_array_index (self->added, Added, i).name;
       OrtrainTensor *tensor = contents_of (self, g_array_index (self->added, Added, i).value);
-      g_auto (Rope) body = { 0 };
-      rope_init (&body);
+      g_auto (OrtrainRope) body = { 0 };
+      ortrain_rope_init (&body);
       write_tensor (self, name, tensor, &body);
-      rope_add_message (out, ORTRAIN_GRAPH_INITIALIZER, &body);
+      ortrain_rope_add_message (out, ORTRAIN_GRAPH_INITIALIZER, &body);
       if (self->model->proto->ir_version >= 4)
         continue;
       /* before version 4 of the format, an initializer had to be an input as well */
@@ -568,26 +445,26 @@ write_added (Export *self, Rope *out)
       for (gsize d = 0; d < rank; d++)
         {
           g_autoptr (GByteArray) dim = g_byte_array_new ();
-          put_number (dim, 1, (guint64) dims[d]);
-          put_bytes (shape, 1, dim->data, dim->len);
+          ortrain_wire_append_number (dim, 1, (guint64) dims[d]);
+          ortrain_wire_append_bytes (shape, 1, dim->data, dim->len);
         }
-      put_number (type, 1, ortrain_tensor_get_dtype (tensor));
-      put_bytes (type, 2, shape->data, shape->len);
+      ortrain_wire_append_number (type, 1, ortrain_tensor_get_dtype (tensor));
+      ortrain_wire_append_bytes (type, 2, shape->data, shape->len);
       g_autoptr (GByteArray) outer_type = g_byte_array_new ();
-      put_bytes (outer_type, 1, type->data, type->len);
-      put_string (info, 1, name);
-      put_bytes (info, 2, outer_type->data, outer_type->len);
+      ortrain_wire_append_bytes (outer_type, 1, type->data, type->len);
+      ortrain_wire_append_string (info, 1, name);
+      ortrain_wire_append_bytes (info, 2, outer_type->data, outer_type->len);
       g_autoptr (GByteArray) input = g_byte_array_new ();
-      put_bytes (input, 11, info->data, info->len);
-      rope_add_new (out, input);
+      ortrain_wire_append_bytes (input, 11, info->data, info->len);
+      ortrain_rope_add_new (out, input);
     }
 }
 
 /* Appends the new form of a message's body. constant: contents for the tensor of a Constant node's attribute, on the
  * way to it. Recursion is as deep as messages nest, which was limited when the file was read. */
 static gboolean
-rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *constant, Rope *out, gboolean *changed,
-         GError **error)
+rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *constant, OrtrainRope *out,
+         gboolean *changed, GError **error)
 {
   OrtrainWireField field;
 
@@ -599,12 +476,12 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
       MessageKind inner = field.type == ORTRAIN_WIRE_BYTES ? kind_of_field (kind, field.number) : MESSAGE_OTHER;
       OrtrainTensor *contents = constant;
       gboolean gone = FALSE, inner_changed = FALSE;
-      g_auto (Rope) part = { 0 };
+      g_auto (OrtrainRope) part = { 0 };
       g_autofree char *input = NULL;
 
       if (inner == MESSAGE_OTHER)
         {
-          rope_add (out, self->file + field.begin, field.end - field.begin);
+          ortrain_rope_add (out, self->file + field.begin, field.end - field.begin);
           continue;
         }
       if (kind == MESSAGE_OUTER_GRAPH)
@@ -614,7 +491,7 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
           *changed = TRUE;
           continue;
         }
-      rope_init (&part);
+      ortrain_rope_init (&part);
       if (input != NULL)
         {
           rewrite_input (self, body, input, &part);
@@ -629,11 +506,11 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
         return FALSE;
       if (inner_changed)
         {
-          rope_add_message (out, field.number, &part);
+          ortrain_rope_add_message (out, field.number, &part);
           *changed = TRUE;
         }
       else
-        rope_add (out, self->file + field.begin, field.end - field.begin);
+        ortrain_rope_add (out, self->file + field.begin, field.end - field.begin);
     }
   if (kind == MESSAGE_OUTER_GRAPH)
     {
@@ -689,8 +566,8 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
 }
 
 static gboolean
-build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean all_external, Rope *out, Rope *data,
-       GError **error)
+build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean all_external, OrtrainRope *out,
+       OrtrainRope *data, GError **error)
 {
   g_autoptr (GArray) added = g_array_new (FALSE, FALSE, sizeof (Added));
   g_autoptr (GHashTable) separated = g_hash_table_new (g_str_hash, g_str_equal);
@@ -711,38 +588,27 @@ build (OrtrainModel *model, GHashTable *tensors, const char *data_name, gboolean
     if (((OrtrainOrigin *) origin)->kind == ORTRAIN_ORIGIN_SEPARATED)
       g_hash_table_insert (separated, ((OrtrainOrigin *) origin)->of, name);
 
-  rope_init (out);
-  rope_init (&self.data);
+  ortrain_rope_init (out);
+  ortrain_rope_init (&self.data);
   gboolean ok = rewrite (&self, MESSAGE_MODEL, (OrtrainWireRange){ 0, size }, NULL, out, &changed, error);
   *data = self.data;
   return ok;
 }
 
 static gboolean
-write_rope (OrtrainAtomicFile *file, const Rope *rope, GError **error)
-{
-  for (guint i = 0; i < rope->pieces->len; i++)
-    {
-      const Piece *piece = &g_array_index (rope->pieces, Piece, i);
-      if (!ortrain_atomic_file_write (file, piece->data, piece->n_bytes, error))
-        return FALSE;
-    }
-  return ortrain_atomic_file_sync (file, error);
-}
-
-static gboolean export(OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
+write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
 {
   g_autofree char *data_path = g_strconcat (path, ".data", NULL);
   g_autofree char *data_name = g_path_get_basename (data_path);
   g_autoptr (OrtrainAtomicFile) data_file = NULL, file = NULL;
-  g_auto (Rope) model = { 0 }, data = { 0 };
+  g_auto (OrtrainRope) model = { 0 }, data = { 0 };
 
   if (!check_tensors (self, tensors, error) || !build (self, tensors, data_name, FALSE, &model, &data, error))
     return FALSE;
   if (model.n_bytes > MAX_MODEL_BYTES)
     {
-      rope_clear (&model);
-      rope_clear (&data);
+      ortrain_rope_clear (&model);
+      ortrain_rope_clear (&data);
       if (!build (self, tensors, data_name, TRUE, &model, &data, error))
         return FALSE;
     }
@@ -764,12 +630,12 @@ static gboolean export(OrtrainModel *self, const char *path, GHashTable *tensors
                    "cannot write “%s”: no file for the weights can stand beside it", shown);
       return FALSE;
     }
-  if (!write_rope (file, &model, error))
+  if (!ortrain_rope_write (&model, file, error))
     return FALSE;
   if (data.n_bytes > 0)
     {
       data_file = ortrain_atomic_file_new (data_path, error);
-      if (data_file == NULL || !write_rope (data_file, &data, error) ||
+      if (data_file == NULL || !ortrain_rope_write (&data, data_file, error) ||
           !ortrain_atomic_file_commit_for_now (data_file, error))
         return FALSE;
     }
@@ -783,7 +649,7 @@ static gboolean export(OrtrainModel *self, const char *path, GHashTable *tensors
 gboolean
 ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
 {
-  gboolean ok = ortrain_model_check_files (self, error) && export(self, path, tensors, error);
+  gboolean ok = ortrain_model_check_files (self, error) && write_files (self, path, tensors, error);
   if (!ok)
     {
       ortrain_model_explain_error (self, error);
@@ -795,7 +661,7 @@ ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors,
 GBytes *
 ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **error)
 {
-  g_auto (Rope) model = { 0 }, data = { 0 };
+  g_auto (OrtrainRope) model = { 0 }, data = { 0 };
 
   if (!check_tensors (self, tensors, error))
     {
@@ -813,13 +679,7 @@ ortrain_model_export_bytes (OrtrainModel *self, GHashTable *tensors, GError **er
                    "Cannot allocate %" G_GUINT64_FORMAT " bytes of memory for the model", model.n_bytes);
       return NULL;
     }
-  gsize at = 0;
-  for (guint i = 0; i < model.pieces->len; i++)
-    {
-      const Piece *piece = &g_array_index (model.pieces, Piece, i);
-      memcpy (bytes + at, piece->data, piece->n_bytes);
-      at += piece->n_bytes;
-    }
-  g_autoptr (GBytes) result = g_bytes_new_take (bytes, at);
+  ortrain_rope_copy (&model, bytes);
+  g_autoptr (GBytes) result = g_bytes_new_take (bytes, model.n_bytes);
   return ortrain_model_check_files (self, error) ? g_steal_pointer (&result) : NULL;
 }

@@ -58,6 +58,13 @@ gboolean ortrain_wire_next (const guint8 *data, gsize end, gsize *position, Ortr
 gboolean ortrain_wire_read_varint (const guint8 *data, gsize end, gsize *position, guint64 *value);
 guint ortrain_wire_put_varint (guint8 *out, guint64 value); /* at most 10 bytes; returns how many */
 
+/* Fields of a message that is written. */
+void ortrain_wire_append_varint (GByteArray *out, guint64 value);
+void ortrain_wire_append_number (GByteArray *out, guint32 field, guint64 value);
+void ortrain_wire_append_head (GByteArray *out, guint32 field, guint64 n_bytes); /* of a field of so many bytes */
+void ortrain_wire_append_bytes (GByteArray *out, guint32 field, gconstpointer data, gsize n_bytes);
+void ortrain_wire_append_string (GByteArray *out, guint32 field, const char *string);
+
 /* What the scan found. In the compact copy, raw_data of each TensorProto holds, in four bytes, least significant first,
  * the index of the tensor's own bytes in `tensors`. */
 typedef struct

@@ -101,3 +101,38 @@ ortrain_wire_next (const guint8 *data, gsize end, gsize *position, OrtrainWireFi
   *position = at;
   return TRUE;
 }
+
+void
+ortrain_wire_append_varint (GByteArray *out, guint64 value)
+{
+  guint8 bytes[10];
+  g_byte_array_append (out, bytes, ortrain_wire_put_varint (bytes, value));
+}
+
+void
+ortrain_wire_append_number (GByteArray *out, guint32 field, guint64 value)
+{
+  ortrain_wire_append_varint (out, (guint64) field << 3 | ORTRAIN_WIRE_VARINT);
+  ortrain_wire_append_varint (out, value);
+}
+
+void
+ortrain_wire_append_head (GByteArray *out, guint32 field, guint64 n_bytes)
+{
+  ortrain_wire_append_varint (out, (guint64) field << 3 | ORTRAIN_WIRE_BYTES);
+  ortrain_wire_append_varint (out, n_bytes);
+}
+
+void
+ortrain_wire_append_bytes (GByteArray *out, guint32 field, gconstpointer data, gsize n_bytes)
+{
+  ortrain_wire_append_head (out, field, n_bytes);
+  if (n_bytes > 0)
+    g_byte_array_append (out, data, (guint) n_bytes);
+}
+
+void
+ortrain_wire_append_string (GByteArray *out, guint32 field, const char *string)
+{
+  ortrain_wire_append_bytes (out, field, string, strlen (string));
+}
