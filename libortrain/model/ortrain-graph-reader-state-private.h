@@ -50,9 +50,10 @@ struct _OrtrainReaderState
   OrtrainReadGraphFunc read_graph; /* for attributes that are graphs */
   OrtrainProtoParts *parts;
   GStringChunk *strings;
-  GHashTable *functions; /* key → OrtrainReaderFunction */
-  GHashTable *uses;      /* name → number of uses, of the outermost graph's values */
-  GHashTable *outputs;   /* names of the outermost graph's outputs */
+  GHashTable *functions;      /* key → OrtrainReaderFunction */
+  GHashTable *uses;           /* name → number of uses, of the outermost graph's values */
+  GHashTable *outputs;        /* names of the outermost graph's outputs */
+  gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
   guint64 n_nodes, n_inlined;
 };
 
@@ -104,9 +105,10 @@ gboolean ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *grap
 gboolean ortrain_reader_find_uses (OrtrainReaderState *state, GError **error);
 gboolean ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope *scope,
                                            const Ortrain__Ox__GraphProto *proto, GError **error);
-/* *taken: nothing is left of the node of the outermost graph, its output is an initializer. */
+/* Of a node of the outermost graph. *taken: nothing is left of it, its output is an initializer. */
 gboolean ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope,
-                                          const Ortrain__Ox__NodeProto *node, gboolean *taken, GError **error);
+                                          const Ortrain__Ox__NodeProto *node, gsize index, gboolean *taken,
+                                          GError **error);
 
 /* model/ortrain-model-functions.c */
 gboolean ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error);

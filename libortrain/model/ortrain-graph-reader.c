@@ -19,7 +19,7 @@ get_node (OrtrainReaderState *state, Ortrain__Ox__NodeProto **nodes, gsize index
 
 /* Defines the outputs of a node. *done is set if there is nothing left of it: its output is an initializer. */
 static gboolean
-define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
+define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, gsize index,
                 gboolean *done, GError **error)
 {
   g_autofree char *owner = ortrain_reader_describe (node);
@@ -29,7 +29,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
                                    ortrain_text_show (node->n_output > 0 ? node->output[0] : ""));
   if (scope->outermost)
     {
-      if (!ortrain_reader_take_initializer (state, scope, node, done, error))
+      if (!ortrain_reader_take_initializer (state, scope, node, index, done, error))
         return FALSE;
       if (*done)
         return TRUE;
@@ -183,7 +183,7 @@ read_nodes (OrtrainReaderState *state, OrtrainReaderScope *scope, Ortrain__Ox__N
   for (gsize i = 0; i < n; i++)
     {
       const Ortrain__Ox__NodeProto *node = get_node (state, nodes, i, error);
-      if (node == NULL || !define_outputs (state, scope, node, &done[i], error))
+      if (node == NULL || !define_outputs (state, scope, node, i, &done[i], error))
         return FALSE;
     }
   if (scope->outermost)

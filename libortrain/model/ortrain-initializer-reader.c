@@ -4,8 +4,6 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 
-#include <string.h>
-
 /* The initializers of a file, and what becomes one in the graph: the contents of Constant nodes, and Identity nodes where
  * an exporter merged initializers. */
 
@@ -77,40 +75,20 @@ constant_contents (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *node
   return FALSE;
 }
 
-static gboolean
-all_alike (OrtrainTensor *tensor)
-{
-  const guint8 *data = ortrain_tensor_peek_unaligned (tensor);
-  gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor)), n = ortrain_tensor_get_n_bytes (tensor);
-  return n <= size || memcmp (data, data + size, n - size) == 0;
-}
-
-/* Exporters write the same Identity for two things: for parameters of their own that had equal values when the exporter
- * ran (the output then has a parameter's name), and for one parameter that a program uses several times (the output has
- * the name of a step of the computation). Only the first are to be trained apart. */
-static gboolean
-named_like_parameter (const char *name, OrtrainTensor *tensor)
-{
-  static const char *const steps[] = { "alias", "clone", "identity", "_to_copy", "detach", "lift_fresh_copy" };
-  if (strchr (name, '/') != NULL || strstr (name, "_output_") != NULL || g_ascii_isdigit (*name))
-    return FALSE;
-  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
-    if (g_ascii_strncasecmp (name, steps[i], strlen (steps[i])) == 0)
-      return FALSE;
-  return strchr (name, '.') != NULL || all_alike (tensor);
-}
-
-/* The initializer that an Identity node passes on while others read it too. */
+/* The initializer that an Identity node passes on while others read it too. Exporters write such a node for two things:
+ * for parameters of their own that had equal values when the exporter ran, which are to be trained apart, and for one
+ * parameter that a program hands on. The first stand at the beginning of the file; the second among the operators of the
+ * program. */
 static OrtrainValue *
-merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node)
+merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
+                    gsize index)
 {
-  if (ortrain_reader_get_kind (node) != ORTRAIN_OP_KIND_IDENTITY || node->n_input != 1 || node->n_output != 1 ||
+  if (index >= state->n_leading_identities || node->n_input != 1 || node->n_output != 1 ||
       g_hash_table_contains (state->outputs, node->output[0]) ||
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
   OrtrainValue *value = ortrain_reader_scope_lookup (scope, node->input[0]);
-  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
-      !named_like_parameter (node->output[0], value->tensor))
+  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype))
     return NULL;
   return value;
 }
@@ -141,7 +119,7 @@ take_separated (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
 
 gboolean
 ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope,
-                                 const Ortrain__Ox__NodeProto *node, gboolean *taken, GError **error)
+                                 const Ortrain__Ox__NodeProto *node, gsize index, gboolean *taken, GError **error)
 {
   *taken = FALSE;
   if (node->n_output != 1 || node->output[0][0] == '\0')
@@ -152,7 +130,7 @@ ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *
       *taken = TRUE;
       return TRUE;
     }
-  OrtrainValue *merged = merged_initializer (state, scope, node);
+  OrtrainValue *merged = merged_initializer (state, scope, node, index);
   g_autoptr (OrtrainTensor) tensor = merged != NULL ? g_object_ref (merged->tensor) : NULL;
   if (ortrain_reader_get_kind (node) == ORTRAIN_OP_KIND_CONSTANT && !constant_contents (state, node, &tensor, error))
     return FALSE;
@@ -228,6 +206,8 @@ ortrain_reader_find_uses (OrtrainReaderState *state, GError **error)
       if (node == NULL)
         return FALSE;
       const OrtrainOpKind kind = ortrain_reader_get_kind (node);
+      if (kind == ORTRAIN_OP_KIND_IDENTITY && state->n_leading_identities == i)
+        state->n_leading_identities++;
       if (node->n_output == 1 && (kind == ORTRAIN_OP_KIND_CONSTANT || kind == ORTRAIN_OP_KIND_IDENTITY))
         add_used (state, node->output[0]);
     }

@@ -85,9 +85,9 @@ save("function", [h.make_node("Outer", ["x"], ["y", "z"], domain="my", name="cal
      [info("y", [4]), info("z", [4])], functions=[outer, inner], domains=["my"])
 sparse = h.make_sparse_tensor(h.make_tensor("s", F, [2], [7, 8]), h.make_tensor("si", I, [2], [1, 5]), [2, 3])
 typed = h.make_tensor("typed", T.FLOAT16, [3], [1, 2, 3])
-save("tensors", [h.make_node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0]), h.make_node("Add", ["s", "c"], ["d"]),
-                 h.make_node("Cast", ["typed"], ["t"], to=F), h.make_node("Mul", ["d", "t"], ["y"]),
-                 h.make_node("Identity", ["w"], ["layer.weight"]), h.make_node("Add", ["w", "layer.weight"], ["y2"])],
+save("tensors", [h.make_node("Identity", ["w"], ["merged"]), h.make_node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0]),
+                 h.make_node("Add", ["s", "c"], ["d"]), h.make_node("Cast", ["typed"], ["t"], to=F),
+                 h.make_node("Mul", ["d", "t"], ["y"]), h.make_node("Add", ["w", "merged"], ["y2"])],
      [info("w", [3])], [info("y", [2, 3]), info("y2", [3])], [typed, const("w", w[0])], sparse=[sparse], ir=10, opset=21)
 save("recurrent", [h.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=2), h.make_node("CumSum", ["y", "a"], ["z"]),
                    h.make_node("Einsum", ["z", "z"], ["y2"], equation="sdbh,sdbk->sdhk")],
