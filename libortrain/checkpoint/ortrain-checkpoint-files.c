@@ -149,7 +149,7 @@ static OrtrainFileWriter *
 open_writer (const char *folder, const char *name, GError **error)
 {
   g_autofree char *path = g_build_filename (folder, name, NULL);
-  OrtrainFileWriter *writer = ortrain_file_writer_new_in_place (path, TRUE, error);
+  OrtrainFileWriter *writer = ortrain_file_writer_new_in_place (path, error);
   if (writer != NULL)
     ortrain_file_writer_enable_crc32 (writer);
   return writer;
@@ -216,16 +216,20 @@ save_data (const OrtrainCheckpointContents *self, const char *folder, JsonBuilde
   return TRUE;
 }
 
-static gboolean
-write_manifest (const char *folder, JsonBuilder *builder, GError **error)
+/* On the disk, and not yet under its name. */
+static OrtrainFileWriter *
+write_manifest (const char *path, const char *data_name, JsonBuilder *builder, GError **error)
 {
   g_autofree char *text = ortrain_manifest_seal (builder);
-  g_autoptr (OrtrainFileWriter) writer = open_writer (folder, ORTRAIN_CHECKPOINT_NEW_MANIFEST, error);
+  g_autofree char *manifest = g_build_filename (path, ORTRAIN_MANIFEST_NAME, NULL);
+  g_autofree char *temporary = g_build_filename (data_name, ORTRAIN_CHECKPOINT_NEW_MANIFEST, NULL);
+  g_autofree char *folder = g_build_filename (path, data_name, NULL);
+  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new_through (manifest, temporary, error);
   if (writer == NULL || !ortrain_file_writer_write (writer, text, strlen (text), error) ||
-      !ortrain_file_writer_commit (writer, error))
-    return FALSE;
+      !ortrain_file_writer_sync (writer, error))
+    return NULL;
   fault_point ("manifest written");
-  return sync_folder (folder, error);
+  return sync_folder (folder, error) ? g_steal_pointer (&writer) : NULL;
 }
 
 /* The text is for people; what counts is the serialised form, as the text of numbers does not bring all of them back.
@@ -288,17 +292,12 @@ save_locked (const OrtrainCheckpointContents *self, const char *path, int root, 
 
   gboolean written = ortrain_checkpoint_write_list (folder, names, error);
   fault_point ("list written");
-  written = written && save_data (self, folder, builder, cancellable, error) &&
-            write_manifest (folder, builder, error) && !g_cancellable_set_error_if_cancelled (cancellable, error);
+  written = written && save_data (self, folder, builder, cancellable, error);
+  g_autoptr (OrtrainFileWriter) manifest = written ? write_manifest (path, name, builder, error) : NULL;
+  written = manifest != NULL && !g_cancellable_set_error_if_cancelled (cancellable, error);
   g_autofree char *old_name = NULL;
   g_autoptr (GPtrArray) old_names = written ? ortrain_manifest_read_names (path, root, &old_name) : NULL;
-  if (written)
-    {
-      g_autofree char *source = g_build_filename (name, ORTRAIN_CHECKPOINT_NEW_MANIFEST, NULL);
-      written = renameat (root, source, root, ORTRAIN_MANIFEST_NAME) == 0 ||
-                fail_errno (error, path, "replacing the manifest", errno);
-    }
-  if (!written)
+  if (!written || !ortrain_file_writer_commit (manifest, error))
     {
       ortrain_checkpoint_remove_data (root, name, names);
       return FALSE;

@@ -2,7 +2,7 @@
 #include "checkpoint/ortrain-checkpoint-folder-private.h"
 
 #include "checkpoint/ortrain-checkpoint-private.h"
-#include "tensor/ortrain-file-writer-private.h"
+#include "core/ortrain-file-writer-private.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ ortrain_checkpoint_write_list (const char *folder, GPtrArray *names, GError **er
   g_autoptr (GString) text = g_string_new (HEADER);
   for (guint i = 0; i < names->len; i++)
     g_string_append_printf (text, "%s\n", (const char *) names->pdata[i]);
-  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new_in_place (path, TRUE, error);
+  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new_in_place (path, error);
   return writer != NULL && ortrain_file_writer_write (writer, text->str, text->len, error) &&
          ortrain_file_writer_commit (writer, error);
 }

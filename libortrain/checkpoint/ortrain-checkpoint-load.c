@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 /* Reading a checkpoint. A save may replace it at any time: so all files are opened first, which takes no time and keeps
  * them, and are read then. If some were gone already, the manifest is another one by now, and all begins again. */
@@ -91,7 +92,7 @@ check_file (const File *file, GError **error)
                    ortrain_text_show (file->name), found, file->n_bytes);
       return FALSE;
     }
-  g_autofree char *sum = g_strdup_printf ("%08x", ortrain_crc32 (0, g_bytes_get_data (file->bytes, NULL), found));
+  g_autofree char *sum = g_strdup_printf ("%08lx", crc32_z (0, g_bytes_get_data (file->bytes, NULL), found));
   if (g_str_equal (sum, file->crc))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,

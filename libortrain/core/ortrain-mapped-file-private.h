@@ -18,6 +18,8 @@ typedef struct _OrtrainMappedFile OrtrainMappedFile;
 /* The whole file, mapped read-only; the mapping goes with the last reference to the bytes. fd stays the caller's. name:
  * for messages. */
 GBytes *ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error);
+/* The same of the file that a path names. */
+GBytes *ortrain_mapped_file_open (const char *path, GError **error);
 
 /* For every thread before it runs kernels: they read mappings, and need a stack for the handler. */
 void ortrain_mapped_file_guard_thread (void);
@@ -41,6 +43,12 @@ ortrain_mapped_file_check_address (gconstpointer address, GError **error)
 {
   OrtrainMappedFile *file = ortrain_mapped_file_find (address);
   return file == NULL || ortrain_mapped_file_check (file, error);
+}
+
+static inline gboolean
+ortrain_mapped_file_check_bytes (GBytes *bytes, GError **error)
+{
+  return ortrain_mapped_file_check_address (g_bytes_get_data (bytes, NULL), error);
 }
 
 /* A set of the mappings that something was read from: add every address, check once at the end. */

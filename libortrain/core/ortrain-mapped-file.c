@@ -266,6 +266,26 @@ ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error)
   return g_bytes_new_with_free_func (data, size, (GDestroyNotify) ortrain_mapped_file_unref, self);
 }
 
+GBytes *
+ortrain_mapped_file_open (const char *path, GError **error)
+{
+  /* O_NONBLOCK: a pipe in the place of a file must not hold us up */
+  int fd = open (path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0)
+    {
+      int code = errno;
+      g_autofree char *shown = g_filename_display_name (path);
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (code), "%s: opening it failed: %s", shown,
+                   g_strerror (code));
+      return NULL;
+    }
+  GBytes *bytes = ortrain_mapped_file_new_bytes (fd, path, error);
+  close (fd);
+  if (bytes == NULL)
+    g_prefix_error (error, "%s: ", path);
+  return bytes;
+}
+
 OrtrainMappedFile *
 ortrain_mapped_file_find (gconstpointer address)
 {

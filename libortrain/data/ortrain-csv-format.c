@@ -2,6 +2,7 @@
 #include "data/ortrain-csv-format-private.h"
 
 #include "core/ortrain-errors.h"
+#include "core/ortrain-file-writer-private.h"
 #include "core/ortrain-json-private.h"
 #include "graph/ortrain-graph-private.h"
 #include "ortrain-enum-types.h"
@@ -367,5 +368,5 @@ ortrain_csv_format_save_classes (OrtrainCsvFormat *self, const char *path, GErro
   json_builder_end_array (builder);
   g_autoptr (JsonNode) root = json_builder_get_root (builder);
   g_autofree char *text = json_to_string (root, TRUE);
-  return g_file_set_contents (path, text, -1, error);
+  return ortrain_file_write_text (path, text, error);
 }

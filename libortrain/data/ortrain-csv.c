@@ -5,7 +5,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
-#include "tensor/ortrain-file-writer-private.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <float.h>
@@ -556,7 +556,7 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: The format has no tensors", path);
       return NULL;
     }
-  g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
   gsize size;
@@ -599,7 +599,7 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
   g_clear_pointer (&r.names, g_ptr_array_unref);
   g_array_unref (r.lines);
   g_string_free (r.cell, TRUE);
-  if (dataset != NULL && !ortrain_file_check (bytes, error))
+  if (dataset != NULL && !ortrain_mapped_file_check_bytes (bytes, error))
     g_clear_object (&dataset);
   return dataset;
 }

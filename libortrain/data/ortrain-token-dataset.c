@@ -3,8 +3,8 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
-#include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -170,7 +170,7 @@ ortrain_token_dataset_new_from_file (const char *path, OrtrainDType dtype, guint
   g_return_val_if_fail (input_name != NULL && label_name != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
   gsize size = MAX (ortrain_dtype_get_size (dtype), 1), n_bytes = g_bytes_get_size (bytes);

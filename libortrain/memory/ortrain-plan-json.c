@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "core/ortrain-file-writer-private.h"
+
 #include <json-glib/json-glib.h>
 
 /* Programs look names up: they are whole, and only what is no UTF-8 is replaced. */
@@ -109,5 +111,5 @@ ortrain_memory_plan_save_json (OrtrainMemoryPlan *self, const char *path, GError
   g_return_val_if_fail (path != NULL, FALSE);
 
   g_autofree char *text = ortrain_memory_plan_to_json (self);
-  return g_file_set_contents (path, text, -1, error);
+  return ortrain_file_write_text (path, text, error);
 }

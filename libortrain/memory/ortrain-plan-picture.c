@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "core/ortrain-file-writer-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <math.h>
@@ -339,7 +340,7 @@ ortrain_memory_plan_save_svg (OrtrainMemoryPlan *self, const char *path, GError 
   g_return_val_if_fail (path != NULL, FALSE);
 
   g_autofree char *text = ortrain_memory_plan_to_svg (self);
-  return g_file_set_contents (path, text, -1, error);
+  return ortrain_file_write_text (path, text, error);
 }
 
 /**
@@ -384,5 +385,5 @@ ortrain_memory_plan_save_html (OrtrainMemoryPlan *self, const char *path, GError
   g_autofree char *escaped = g_markup_escape_text (summary, -1);
   g_autofree char *page = g_strconcat (head, svg, "<div id=\"chosen\">Point at a block to see what it is.</div>\n<pre>",
                                        escaped, "</pre>\n", script, "</body>\n</html>\n", NULL);
-  return g_file_set_contents (path, page, -1, error);
+  return ortrain_file_write_text (path, page, error);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-file-writer-private.h"
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
 #include "model/ortrain-rope-private.h"
@@ -600,7 +601,7 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
 {
   g_autofree char *data_path = g_strconcat (path, ".data", NULL);
   g_autofree char *data_name = g_path_get_basename (data_path);
-  g_autoptr (OrtrainAtomicFile) data_file = NULL, file = NULL;
+  g_autoptr (OrtrainFileWriter) data_file = NULL, file = NULL;
   g_auto (OrtrainRope) model = { 0 }, data = { 0 };
 
   if (!check_tensors (self, tensors, error) || !build (self, tensors, data_name, FALSE, &model, &data, error))
@@ -620,29 +621,29 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
                    model.n_bytes, MAX_MODEL_BYTES);
       return FALSE;
     }
-  file = ortrain_atomic_file_new (path, error);
+  file = ortrain_file_writer_new (path, error);
   if (file == NULL)
     return FALSE;
-  if (ortrain_atomic_file_is_device (file) && data.n_bytes > 0)
+  if (ortrain_file_writer_is_device (file) && data.n_bytes > 0)
     {
       g_autofree char *shown = g_filename_display_name (path);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                   "cannot write “%s”: no file for the weights can stand beside it", shown);
+                   "Cannot write '%s': no file for the weights can stand beside it", shown);
       return FALSE;
     }
   if (!ortrain_rope_write (&model, file, error))
     return FALSE;
   if (data.n_bytes > 0)
     {
-      data_file = ortrain_atomic_file_new (data_path, error);
+      data_file = ortrain_file_writer_new (data_path, error);
       if (data_file == NULL || !ortrain_rope_write (&data, data_file, error) ||
-          !ortrain_atomic_file_commit_for_now (data_file, error))
+          !ortrain_file_writer_commit_for_now (data_file, error))
         return FALSE;
     }
-  if (ortrain_atomic_file_commit (file, error))
+  if (ortrain_file_writer_commit (file, error))
     return TRUE;
   if (data_file != NULL) /* an old model with new weights would be neither */
-    ortrain_atomic_file_restore (data_file);
+    ortrain_file_writer_restore (data_file);
   return FALSE;
 }
 
@@ -652,6 +653,11 @@ ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors,
   gboolean ok = ortrain_model_check_files (self, error) && write_files (self, path, tensors, error);
   if (!ok)
     {
+      if (error != NULL && (*error)->domain == G_IO_ERROR)
+        {
+          (*error)->domain = ORTRAIN_MODEL_ERROR;
+          (*error)->code = ORTRAIN_MODEL_ERROR_WRITE;
+        }
       ortrain_model_explain_error (self, error);
       ortrain_model_complete_error (error);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "model/ortrain-atomic-file-private.h"
+#include "core/ortrain-file-writer-private.h"
 #include "model/ortrain-wire-private.h"
 
 /* Bytes of a file that is to be written: a list of pieces of other memory and of a few bytes of its own, so that nothing
@@ -23,6 +23,6 @@ void ortrain_rope_add_rope (OrtrainRope *self, const OrtrainRope *other);
 void ortrain_rope_add_message (OrtrainRope *self, guint32 field, const OrtrainRope *body);
 /* to: [n_bytes] */
 void ortrain_rope_copy (const OrtrainRope *self, guint8 *to);
-gboolean ortrain_rope_write (const OrtrainRope *self, OrtrainAtomicFile *file, GError **error);
+gboolean ortrain_rope_write (const OrtrainRope *self, OrtrainFileWriter *file, GError **error);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (OrtrainRope, ortrain_rope_clear)

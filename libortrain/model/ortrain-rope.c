@@ -98,13 +98,13 @@ ortrain_rope_copy (const OrtrainRope *self, guint8 *to)
 }
 
 gboolean
-ortrain_rope_write (const OrtrainRope *self, OrtrainAtomicFile *file, GError **error)
+ortrain_rope_write (const OrtrainRope *self, OrtrainFileWriter *file, GError **error)
 {
   for (guint i = 0; i < self->pieces->len; i++)
     {
       const Piece *piece = &g_array_index (self->pieces, Piece, i);
-      if (!ortrain_atomic_file_write (file, piece->data, piece->n_bytes, error))
+      if (!ortrain_file_writer_write (file, piece->data, piece->n_bytes, error))
         return FALSE;
     }
-  return ortrain_atomic_file_sync (file, error);
+  return ortrain_file_writer_sync (file, error);
 }

@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -123,7 +124,7 @@ ortrain_tensor_new_from_idx (const char *path, GError **error)
 {
   g_return_val_if_fail (path != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
   gsize size;
@@ -132,7 +133,7 @@ ortrain_tensor_new_from_idx (const char *path, GError **error)
   ortrain_inflater_init (&source.inflater, data, size, FALSE);
   OrtrainTensor *tensor = parse (&source, bytes, error);
   ortrain_inflater_clear (&source.inflater);
-  if (tensor != NULL && !ortrain_file_check (bytes, error))
+  if (tensor != NULL && !ortrain_mapped_file_check_bytes (bytes, error))
     g_clear_object (&tensor);
   if (tensor == NULL)
     g_prefix_error (error, "%s: ", path);

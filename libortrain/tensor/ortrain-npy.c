@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -305,11 +306,11 @@ ortrain_tensor_new_from_npy (const char *path, GError **error)
 {
   g_return_val_if_fail (path != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
   OrtrainTensor *tensor = ortrain_npy_parse (bytes, error);
-  if (tensor != NULL && !ortrain_file_check (bytes, error))
+  if (tensor != NULL && !ortrain_mapped_file_check_bytes (bytes, error))
     g_clear_object (&tensor);
   if (tensor == NULL)
     g_prefix_error (error, "%s: ", path);
@@ -322,7 +323,8 @@ ortrain_tensor_new_from_npy (const char *path, GError **error)
  * @path: (type filename): the file to write
  * @error: return location for an error
  *
- * Writes a file that NumPy's `load` reads. An old file of that name is replaced only when the new one is complete.
+ * Writes a file that NumPy's `load` reads. An old file of that name is replaced only when the new one is on the disk; a
+ * link is replaced, not followed.
  *
  * Returns: %TRUE, or %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
  */
@@ -338,7 +340,7 @@ ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error)
   g_autoptr (GBytes) header = ortrain_npy_make_header (self, error);
   if (header == NULL)
     return FALSE;
-  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, FALSE, error);
+  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, error);
   return writer != NULL &&
          ortrain_file_writer_write (writer, g_bytes_get_data (header, NULL), g_bytes_get_size (header), error) &&
          ortrain_file_writer_write (writer, data, ortrain_tensor_get_n_bytes (self), error) &&

@@ -3,10 +3,12 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
+#include <zlib.h>
 
 /* NumPy's file of several arrays: a zip file of .npy files. Read are stored and deflated entries, with and without
  * zip64; written are stored ones, whose elements begin at multiples of 64 bytes, so that they can be mapped. */
@@ -157,7 +159,7 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
   else
     return fail (error, "has an entry that is neither stored nor deflated"), NULL;
 
-  if (ortrain_crc32 (0, g_bytes_get_data (contents, NULL), g_bytes_get_size (contents)) != entry->crc)
+  if (crc32_z (0, g_bytes_get_data (contents, NULL), g_bytes_get_size (contents)) != entry->crc)
     return fail (error, "has an entry with a wrong checksum"), NULL;
   return ortrain_npy_parse (contents, error);
 }
@@ -223,11 +225,11 @@ ortrain_tensor_dict_new_from_npz (const char *path, GError **error)
 {
   g_return_val_if_fail (path != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  if (!parse (bytes, dict, error) || !ortrain_file_check (bytes, error))
+  if (!parse (bytes, dict, error) || !ortrain_mapped_file_check_bytes (bytes, error))
     {
       g_prefix_error (error, "%s: ", path);
       return NULL;
@@ -244,7 +246,7 @@ put (GByteArray *to, guint64 value, guint n_bytes)
 
 /* The part that the local header and the directory have in common. Sizes are always given in 64 bits. */
 static void
-put_common (GByteArray *to, guint32 crc, gsize name_length, gsize extra_length)
+put_common (GByteArray *to, gulong crc, gsize name_length, gsize extra_length)
 {
   put (to, 45, 2);     /* version needed: zip64 */
   put (to, 0x0800, 2); /* names are UTF-8 */
@@ -279,7 +281,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
         return fail (error, "cannot have so long a name");
       gsize header_size;
       gconstpointer header_data = g_bytes_get_data (header, &header_size);
-      guint32 crc = ortrain_crc32 (ortrain_crc32 (0, header_data, header_size), data, n_bytes);
+      gulong crc = crc32_z (crc32_z (0, header_data, header_size), data, n_bytes);
       guint64 begin = ortrain_file_writer_get_position (writer), total = header_size + n_bytes;
 
       guint64 elements = begin + 30 + name_length + 20 + 4;
@@ -350,7 +352,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
  * @error: return location for an error
  *
  * Writes a file that NumPy's `load` reads, without compression. An old file of that name is replaced only when the new
- * one is complete.
+ * one is on the disk; a link is replaced, not followed.
  *
  * Returns: %TRUE, or %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
  */
@@ -360,6 +362,6 @@ ortrain_tensor_dict_save_npz (OrtrainTensorDict *self, const char *path, GError 
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (self), FALSE);
   g_return_val_if_fail (path != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
-  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, FALSE, error);
+  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, error);
   return writer != NULL && write_npz (self, writer, error);
 }

@@ -4,6 +4,7 @@
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
@@ -548,11 +549,11 @@ ortrain_tensor_dict_new_from_safetensors (const char *path, GError **error)
 {
   g_return_val_if_fail (path != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  g_autoptr (GBytes) bytes = ortrain_file_map (path, error);
+  g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
   if (bytes == NULL)
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  if (!ortrain_safetensors_parse (bytes, dict, NULL, error) || !ortrain_file_check (bytes, error))
+  if (!ortrain_safetensors_parse (bytes, dict, NULL, error) || !ortrain_mapped_file_check_bytes (bytes, error))
     {
       g_prefix_error (error, "%s: ", path);
       return NULL;
@@ -566,7 +567,8 @@ ortrain_tensor_dict_new_from_safetensors (const char *path, GError **error)
  * @path: (type filename): the file to write
  * @error: return location for an error
  *
- * Writes a safetensors file. An old file of that name is replaced only when the new one is complete.
+ * Writes a safetensors file. An old file of that name is replaced only when the new one is on the disk; a link is
+ * replaced, not followed.
  *
  * Returns: %TRUE, or %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
  */
@@ -576,7 +578,7 @@ ortrain_tensor_dict_save_safetensors (OrtrainTensorDict *self, const char *path,
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (self), FALSE);
   g_return_val_if_fail (path != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
-  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, FALSE, error);
+  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, error);
   return writer != NULL && ortrain_safetensors_write (self, NULL, writer, error) &&
          ortrain_file_writer_commit (writer, error);
 }

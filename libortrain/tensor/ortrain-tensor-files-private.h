@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "tensor/ortrain-file-writer-private.h"
+#include "core/ortrain-file-writer-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 /* The formats themselves, on bytes. All of them check every size before they take memory, and copy only what they
@@ -32,7 +32,5 @@ gboolean ortrain_inflater_read (OrtrainInflater *self, gpointer to, gsize n_byte
 gboolean ortrain_inflater_finish (OrtrainInflater *self, GError **error); /* an error if there is more */
 /* No zlib stream gets longer than this when it is unpacked: what claims to is refused before memory is taken. */
 gboolean ortrain_inflater_is_plausible (guint64 packed, guint64 unpacked);
-
-guint32 ortrain_crc32 (guint32 crc, gconstpointer data, gsize n_bytes); /* start with 0 */
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (OrtrainInflater, ortrain_inflater_clear)

@@ -3,8 +3,8 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
-#include "tensor/ortrain-file-writer-private.h"
 #include "tensor/ortrain-storage-private.h"
 
 #include <string.h>
@@ -353,7 +353,7 @@ ortrain_tensor_new_mapped (OrtrainDType dtype, const gint64 *dims, gsize n_dims,
     return NULL;
   const char *path = g_file_peek_path (file);
   g_autoptr (GBytes) bytes =
-      path != NULL ? ortrain_file_map (path, error) : g_file_load_bytes (file, NULL, NULL, error);
+      path != NULL ? ortrain_mapped_file_open (path, error) : g_file_load_bytes (file, NULL, NULL, error);
   if (bytes == NULL)
     return NULL;
   gsize size = g_bytes_get_size (bytes);

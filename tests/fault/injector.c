@@ -287,7 +287,6 @@ SIMPLE (stat64, (const char *path, struct stat *st), (path, st))
 SIMPLE (fstat64, (int fd, struct stat *st), (fd, st))
 SIMPLE (fstatat64, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags))
 SIMPLE (fchmod, (int fd, mode_t mode), (fd, mode))
-SIMPLE (rename, (const char *from, const char *to), (from, to))
 SIMPLE (renameat, (int from_fd, const char *from, int to_fd, const char *to), (from_fd, from, to_fd, to))
 SIMPLE (renameat2, (int from_fd, const char *from, int to_fd, const char *to, unsigned int flags),
         (from_fd, from, to_fd, to, flags))
@@ -296,7 +295,6 @@ SIMPLE (mkdirat, (int fd, const char *path, mode_t mode), (fd, path, mode))
 SIMPLE (faccessat, (int fd, const char *path, int mode, int flags), (fd, path, mode, flags))
 SIMPLE (flock, (int fd, int operation), (fd, operation))
 SIMPLE (getentropy, (void *data, size_t n), (data, n))
-SIMPLE (g_mkstemp_full, (char *path, int flags, int mode), (path, flags, mode))
 
 REAL (DIR *, fdopendir, (int fd))
 {
@@ -306,9 +304,4 @@ REAL (DIR *, fdopendir, (int fd))
 REAL (FILE *, fopen64, (const char *path, const char *mode))
 {
   return io_fails ("fopen") ? NULL : __real_fopen64 (path, mode);
-}
-
-REAL (char *, realpath, (const char *path, char *resolved))
-{
-  return io_fails ("realpath") ? NULL : __real_realpath (path, resolved);
 }

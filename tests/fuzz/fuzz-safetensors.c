@@ -39,7 +39,7 @@ LLVMFuzzerTestOneInput (const guint8 *data, gsize size)
   FUZZ_CHECK (sum <= size);
 
   const char *path = fuzz_scratch ();
-  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, FALSE, &error);
+  g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, &error);
   FUZZ_CHECK (writer != NULL);
   FUZZ_CHECK (ortrain_safetensors_write (dict, metadata, writer, &error) &&
               ortrain_file_writer_commit (writer, &error));
