@@ -47,7 +47,9 @@ struct _OrtrainOptimizerClass
    * @gradient_scale: the factor to multiply the gradient with
    * @error: return location for an error
    *
-   * Moves one parameter.
+   * Moves one parameter. The tensors are in memory that the host reads, whatever the device: there copies of them are
+   * made, and those of @parameter and @state are written back when all parameters have moved. They are valid until the
+   * method returns. If it fails for one parameter, none of them moves.
    *
    * Returns: %FALSE on error
    */

@@ -212,6 +212,9 @@ ortrain_update_set_bind_parameter (OrtrainUpdateSet *self, guint parameter, gpoi
 {
   Entry *entry = &self->entries[parameter];
   const OrtrainDType state_dtype = ortrain_update_set_get_state_dtype (self, parameter);
+  g_clear_object (&entry->parameter);
+  g_clear_object (&entry->gradient);
+  g_clear_object (&entry->state);
   entry->parameter =
       ortrain_tensor_new_for_address (entry->dtype, entry->dims, entry->rank, (gsize) address, TRUE, NULL, error);
   if (entry->parameter == NULL)

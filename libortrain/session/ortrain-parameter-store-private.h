@@ -8,8 +8,11 @@
 #include "tensor/ortrain-tensor-dict.h"
 
 /* The persistent memory of a training session, one block: parameters | gradients, but for those of immediate updates |
- * optimizer state | buffers | copies of the buffers, to which a failed step goes back. With an optimizer of the user, whose
- * update may fail half way, a copy of parameters and state follows the state. Every tensor begins on 64 bytes.
+ * optimizer state | buffers | copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes.
+ *
+ * An optimizer of the user reads and writes memory of the host, and may fail half way. Where the host reads the block, it
+ * works there, and a copy of parameters and state, which follows the state, puts things back. Elsewhere it works on a copy
+ * of parameters, gradients and state in the host's memory, which is written back when it has succeeded.
  *
  * The sizes are known from the beginning, which is all that a plan needs. The block is taken once, when contents are
  * first asked for; until then the contents are those of the model, and all addresses are NULL. */
@@ -45,8 +48,11 @@ typedef struct
   gsize buffers_bytes;
   guint8 *gradients_begin;
   gsize gradients_bytes;
-  guint8 *states_begin, *update_copy; /* the copy: parameters, then state; of no bytes without a user's optimizer */
+  guint8 *states_begin;
   gsize states_bytes;
+  guint8 *update_copy; /* parameters, then state; NULL: not needed */
+  guint8 *host_copy;   /* of the block up to the end of the state; NULL: not needed */
+  gsize host_copy_bytes;
   OrtrainUpdateSet *updates;
   GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
   GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
@@ -70,9 +76,11 @@ gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, con
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
 gboolean ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error);
 void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self);
-/* Around an update by an optimizer of the user. */
-void ortrain_parameter_store_save_update (OrtrainParameterStore *self);
-void ortrain_parameter_store_restore_update (OrtrainParameterStore *self);
+/* Around an update by an optimizer of the user. keep FALSE: nothing has happened. */
+gboolean ortrain_parameter_store_begin_update (OrtrainParameterStore *self, GError **error);
+gboolean ortrain_parameter_store_end_update (OrtrainParameterStore *self, gboolean keep, GError **error);
+/* Where such an optimizer finds what is at an address in the block. */
+gpointer ortrain_parameter_store_get_host_address (const OrtrainParameterStore *self, gpointer address);
 void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
 /* Called after each backward pass. */
 void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);

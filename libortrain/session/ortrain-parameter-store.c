@@ -45,6 +45,12 @@ reserve (OrtrainParameterStore *self, gsize bytes, OrtrainCategory category, gsi
   return TRUE;
 }
 
+static gboolean
+host_reads (const OrtrainParameterStore *self)
+{
+  return ortrain_execution_get_provider (self->execution)->klass->reads_host;
+}
+
 /* Nothing may be added to no pointer. */
 static gpointer
 place (OrtrainParameterStore *self, gsize offset)
@@ -87,7 +93,9 @@ lay_out (OrtrainParameterStore *self, GError **error)
         self->parameters[i].states[k] = place (self, offset);
       }
   self->states_bytes = self->block_bytes - before;
-  if (ortrain_update_set_is_custom (self->updates))
+  const gboolean custom = ortrain_update_set_is_custom (self->updates), reads_host = host_reads (self);
+  self->host_copy_bytes = custom && !reads_host ? self->block_bytes : 0;
+  if (custom && reads_host)
     {
       gsize copied;
       if (!ortrain_checked_add (self->bytes[ORTRAIN_CATEGORY_PARAMETER], self->states_bytes, &copied))
@@ -196,6 +204,16 @@ allocate (OrtrainParameterStore *self, GError **error)
       g_prefix_error (error, "The scalars of an update: ");
       return FALSE;
     }
+  if (self->host_copy_bytes > 0)
+    {
+      self->host_copy = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, self->host_copy_bytes, error);
+      if (self->host_copy == NULL)
+        {
+          g_prefix_error (error, "A copy of parameters, gradients and state for %s: ",
+                          G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (self->updates)));
+          return FALSE;
+        }
+    }
   return lay_out (self, error);
 }
 
@@ -207,8 +225,11 @@ give_back (OrtrainParameterStore *self)
     provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
   if (self->block != NULL)
     provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
+  if (self->host_copy != NULL)
+    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_HOST, self->host_copy, self->host_copy_bytes);
   self->scalars = NULL;
   self->block = NULL;
+  self->host_copy = NULL;
 }
 
 /* The memory is zeroed; states that begin with something else are written piece by piece. */
@@ -281,6 +302,24 @@ forget_initial (OrtrainStored *list, guint n)
 }
 
 static gboolean
+bind_custom (OrtrainParameterStore *self, GError **error)
+{
+  const guint n_states = ortrain_update_set_get_n_states (self->updates);
+  g_autofree gpointer *states = g_new0 (gpointer, n_states + 1);
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      const OrtrainStored *stored = &self->parameters[i];
+      for (guint k = 0; k < n_states; k++)
+        states[k] = ortrain_parameter_store_get_host_address (self, stored->states[k]);
+      if (!ortrain_update_set_bind_parameter (
+              self->updates, i, ortrain_parameter_store_get_host_address (self, stored->address),
+              ortrain_parameter_store_get_host_address (self, stored->gradient), states, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
 fill (OrtrainParameterStore *self, GError **error)
 {
   if (!write_initial (self, self->parameters, self->n_parameters, error) ||
@@ -289,14 +328,7 @@ fill (OrtrainParameterStore *self, GError **error)
       !check_initial (self->parameters, self->n_parameters, error) ||
       !check_initial (self->buffers, self->n_buffers, error))
     return FALSE;
-  for (guint i = 0; i < self->n_parameters && ortrain_update_set_is_custom (self->updates); i++)
-    {
-      const OrtrainStored *stored = &self->parameters[i];
-      if (!ortrain_update_set_bind_parameter (self->updates, i, stored->address, stored->gradient, stored->states,
-                                              error))
-        return FALSE;
-    }
-  return TRUE;
+  return !ortrain_update_set_is_custom (self->updates) || bind_custom (self, error);
 }
 
 gboolean
@@ -386,20 +418,37 @@ ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self)
   copy_bytes (self, self->buffers_begin, self->buffers_copy, self->buffers_bytes, NULL);
 }
 
-void
-ortrain_parameter_store_save_update (OrtrainParameterStore *self)
+gpointer
+ortrain_parameter_store_get_host_address (const OrtrainParameterStore *self, gpointer address)
 {
-  const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
-  copy_bytes (self, self->update_copy, self->block, parameters_bytes, NULL);
-  copy_bytes (self, self->update_copy + parameters_bytes, self->states_begin, self->states_bytes, NULL);
+  return self->host_copy != NULL ? self->host_copy + ((guint8 *) address - self->block) : address;
 }
 
-void
-ortrain_parameter_store_restore_update (OrtrainParameterStore *self)
+gboolean
+ortrain_parameter_store_begin_update (OrtrainParameterStore *self, GError **error)
 {
   const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
-  copy_bytes (self, self->block, self->update_copy, parameters_bytes, NULL);
-  copy_bytes (self, self->states_begin, self->update_copy + parameters_bytes, self->states_bytes, NULL);
+  if (self->host_copy != NULL)
+    return ortrain_execution_read (self->execution, self->host_copy, self->block, self->host_copy_bytes, error) &&
+           ortrain_execution_wait (self->execution, NULL, error);
+  return copy_bytes (self, self->update_copy, self->block, parameters_bytes, error) &&
+         copy_bytes (self, self->update_copy + parameters_bytes, self->states_begin, self->states_bytes, error);
+}
+
+gboolean
+ortrain_parameter_store_end_update (OrtrainParameterStore *self, gboolean keep, GError **error)
+{
+  const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
+  const gboolean apart = self->host_copy != NULL;
+  if (keep != apart)
+    return TRUE;
+  gconstpointer parameters = apart ? self->host_copy : self->update_copy;
+  gconstpointer states = apart ? ortrain_parameter_store_get_host_address (self, self->states_begin)
+                               : self->update_copy + parameters_bytes;
+  /* the host may write its copy again when this returns */
+  return copy_bytes (self, self->block, parameters, parameters_bytes, error) &&
+         copy_bytes (self, self->states_begin, states, self->states_bytes, error) &&
+         ortrain_execution_wait (self->execution, NULL, error);
 }
 
 void

@@ -378,19 +378,26 @@ run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GE
 static gboolean
 run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
 {
-  OrtrainUpdateSet *updates = self->store->updates;
-  ortrain_parameter_store_save_update (self->store);
-  gboolean ok = ortrain_update_set_run (updates, self->n_updates + 1, scale, error);
-  if (ok && ortrain_training_options_get_stop_on_nan (self->options) &&
-      !ortrain_training_session_run_check_finite (self, error))
+  OrtrainParameterStore *store = self->store;
+  if (!ortrain_parameter_store_begin_update (store, error))
+    return FALSE;
+  gboolean ok = ortrain_update_set_run (store->updates, self->n_updates + 1, scale, error);
+  if (ok && ortrain_training_options_get_stop_on_nan (self->options))
     {
-      g_prefix_error (error, "%s in update %" G_GUINT64_FORMAT ": ",
-                      G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (updates)), self->n_updates + 1);
-      ok = FALSE;
+      for (guint i = 0; i < store->n_parameters && ok; i++)
+        {
+          const OrtrainStored *stored = &store->parameters[i];
+          ok = ortrain_non_finite_check (stored, ortrain_parameter_store_get_host_address (store, stored->address),
+                                         "Parameter", self->n_updates, error);
+        }
+      if (!ok)
+        g_prefix_error (error, "%s in update %" G_GUINT64_FORMAT ": ",
+                        G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (store->updates)), self->n_updates + 1);
     }
-  if (!ok)
-    ortrain_parameter_store_restore_update (self->store);
-  return ok;
+  if (ok)
+    return ortrain_parameter_store_end_update (store, TRUE, error);
+  ortrain_parameter_store_end_update (store, FALSE, NULL);
+  return FALSE;
 }
 
 /* Moves what has not moved yet. overflow: the gradients are not finite, and nothing has moved. */

@@ -51,6 +51,24 @@ const Broken = GObject.registerClass(class Broken extends Ortrain.LrSchedule {
     }
 });
 
+const Signs = GObject.registerClass(class Signs extends Ortrain.Optimizer {
+    vfunc_get_state_names() {
+        return ['count'];
+    }
+
+    vfunc_update(name, parameter, gradient, state, step, learningRate, weightDecay, gradientScale) {
+        equal(thread(), mainThread);
+        const g = gradient.toTypedArray(), count = state.get('count');
+        equal(count.toTypedArray().every(n => n === Number(step) - 1), true);
+        if (name === this.failing)
+            throw new Error('no such sign');
+        const write = (tensor, numbers) => tensor.set_bytes(new GLib.Bytes(new Uint8Array(Float32Array.from(numbers).buffer)));
+        write(parameter, parameter.toTypedArray().map((w, i) => w - learningRate * Math.sign(g[i] * gradientScale)));
+        write(count, count.toTypedArray().map(n => n + 1));
+        return true;
+    }
+});
+
 run({
     'loss against arithmetic'() {
         const session = trainingSession(), feeds = batch();
@@ -258,6 +276,29 @@ run({
             assert(losses[29] < losses[0], `${optimizer}`);
         }
         equal(Ortrain.AdamW.new(0.25).learning_rate, 0.25);
+    },
+
+    'an optimizer of our own'() {
+        const optimizer = new Signs({learning_rate: 0.25}), session = trainingSession(optimizer), feeds = batch();
+        for (let step = 0; step < 3; step++) {
+            session.train_step(feeds);
+            const before = session.get_parameters().toObject(), gradients = session.get_gradients().toObject();
+            optimizer.failing = 'fc.bias';
+            try {
+                session.optimizer_step();
+                assert(false);
+            } catch (error) {
+                assert(error.message.includes("'fc.bias'") && error.message.includes('no such sign'), error.message);
+            }
+            equal(Number(session.step), step);
+            optimizer.failing = null;
+            session.optimizer_step();
+            const after = session.get_parameters().toObject();
+            for (const name in before) {
+                const g = gradients[name].toTypedArray(), w = before[name].toTypedArray(), moved = after[name].toTypedArray();
+                moved.forEach((x, i) => close(x, w[i] - 0.25 * Math.sign(g[i])));
+            }
+        }
     },
 
     'live properties and groups'() {
