@@ -159,8 +159,7 @@ test_dlpack (Fixture *f, gconstpointer name)
   g_autoptr (GError) error = NULL;
   train (f, 0);
   g_autoptr (OrtrainTensorDict) before = get_state (f->session);
-  gpointer managed =
-      ortrain_tensor_to_dlpack (ortrain_tensor_dict_get (before, "body.9.weight"), &error);
+  gpointer managed = ortrain_tensor_to_dlpack (ortrain_tensor_dict_get (before, "body.9.weight"), &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainTensor) theirs = ortrain_tensor_new_from_dlpack (managed, &error);
   g_assert_no_error (error);
@@ -251,14 +250,16 @@ test_padding_row (gconstpointer data)
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new (), before = get_state (session);
   g_autoptr (OrtrainTensor) id_tensor = ortrain_tensor_new_ints (dims, 2, ids, G_N_ELEMENTS (ids), &error);
-  g_autoptr (OrtrainTensor) label_tensor = ortrain_tensor_new_ints (label_dims, 1, labels, G_N_ELEMENTS (labels), &error);
+  g_autoptr (OrtrainTensor) label_tensor =
+      ortrain_tensor_new_ints (label_dims, 1, labels, G_N_ELEMENTS (labels), &error);
   ortrain_tensor_dict_set (feeds, "ids", id_tensor);
   ortrain_tensor_dict_set (feeds, "labels", label_tensor);
   for (guint step = 0; step < 3; step++)
     {
       ortrain_training_session_train_step (session, feeds, &error);
       g_assert_no_error (error);
-      g_autoptr (OrtrainTensorDict) gradients = immediate ? NULL : ortrain_training_session_get_gradients (session, &error);
+      g_autoptr (OrtrainTensorDict) gradients =
+          immediate ? NULL : ortrain_training_session_get_gradients (session, &error);
       g_assert_no_error (error);
       for (gint64 i = 0; i < 6 * WIDTH && !immediate; i++)
         {
