@@ -46,7 +46,7 @@ fault_point (const char *where)
 static gboolean
 fail_errno (GError **error, const char *path, const char *what, int code)
 {
-  g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: %s failed: %s", path, what, g_strerror (code));
+  g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot %s '%s': %s", what, path, g_strerror (code));
   return FALSE;
 }
 
@@ -55,7 +55,7 @@ sync_folder (const char *path, GError **error)
 {
   int fd = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
-    return fail_errno (error, path, "opening it", errno);
+    return fail_errno (error, path, "open", errno);
   /* Some file systems cannot do this to a folder, and need not. */
   int code;
   do
@@ -64,7 +64,7 @@ sync_folder (const char *path, GError **error)
   if (code == EINVAL || code == ENOTSUP)
     code = 0;
   close (fd);
-  return code == 0 || fail_errno (error, path, "bringing it to the disk", code);
+  return code == 0 || fail_errno (error, path, "sync", code);
 }
 
 static void
@@ -91,7 +91,7 @@ plan_file (GPtrArray *names, char *name, GError **error)
                  ortrain_text_show (name));
   else if (names->len >= ORTRAIN_MANIFEST_MAX_FILES)
     g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                 "The checkpoint has more than %u files; make max-shard-bytes larger", ORTRAIN_MANIFEST_MAX_FILES);
+                 "The checkpoint needs more than %u files; set a larger max-shard-bytes", ORTRAIN_MANIFEST_MAX_FILES);
   else
     {
       g_ptr_array_add (names, g_steal_pointer (&owned));
@@ -261,7 +261,7 @@ save_locked (const OrtrainCheckpointContents *self, const char *path, int root, 
       /* not GLib's random numbers: a forked process has the same ones */
       guint64 random;
       if (getentropy (&random, sizeof random) != 0)
-        return fail_errno (error, path, "finding a name for the data", errno);
+        return fail_errno (error, path, "find a free name for the data in", errno);
       g_free (name);
       name = g_strdup_printf ("data-%016" G_GINT64_MODIFIER "x", random);
     }
@@ -271,7 +271,7 @@ save_locked (const OrtrainCheckpointContents *self, const char *path, int root, 
   if (names == NULL)
     return FALSE;
   if (mkdirat (root, name, 0777) != 0)
-    return fail_errno (error, folder, "creating it", errno);
+    return fail_errno (error, folder, "create", errno);
   fault_point ("data folder made");
 
   g_autoptr (JsonBuilder) builder = json_builder_new ();
@@ -319,7 +319,7 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
     return FALSE;
   gboolean created = mkdir (path, 0777) == 0;
   if (!created && errno != EEXIST)
-    return fail_errno (error, path, "creating the folder", errno);
+    return fail_errno (error, path, "create", errno);
   if (created)
     {
       g_autofree char *parent = g_path_get_dirname (path);
@@ -333,7 +333,7 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
   int root = open (path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (root < 0)
     {
-      fail_errno (error, path, "opening the folder", errno);
+      fail_errno (error, path, "open", errno);
       if (created)
         rmdir (path);
       return FALSE;
@@ -342,7 +342,8 @@ ortrain_checkpoint_contents_save (const OrtrainCheckpointContents *self, const c
   if (flock (root, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
     saved = save_locked (self, path, root, cancellable, error);
   else
-    g_set_error (error, G_IO_ERROR, G_IO_ERROR_BUSY, "%s: another save is going on", path);
+    g_set_error (error, G_IO_ERROR, G_IO_ERROR_BUSY, "Checkpoint '%s' is being saved already; wait until that is done",
+                 path);
   close (root);
   if (!saved && created)
     rmdir (path); /* fails if anything is in it */

@@ -48,13 +48,13 @@ static gboolean
 add_files (JsonNode *list, const OrtrainFolder *data, GArray *files, GError **error)
 {
   if (!JSON_NODE_HOLDS_ARRAY (list))
-    return ortrain_manifest_fail (error, "has a section that is no list");
+    return ortrain_manifest_fail (error, "has a section that is not a list");
   JsonArray *array = json_node_get_array (list);
   for (guint i = 0; i < json_array_get_length (array); i++)
     {
       JsonNode *node = json_array_get_element (array, i);
       if (!JSON_NODE_HOLDS_OBJECT (node))
-        return ortrain_manifest_fail (error, "has an entry that is no file");
+        return ortrain_manifest_fail (error, "has an entry of a file that is not an object");
       JsonObject *object = json_node_get_object (node);
       JsonNode *name = ortrain_manifest_get_member (object, "file", G_TYPE_STRING);
       JsonNode *n_bytes = ortrain_manifest_get_member (object, "bytes", G_TYPE_INT64);
@@ -62,7 +62,7 @@ add_files (JsonNode *list, const OrtrainFolder *data, GArray *files, GError **er
       if (name == NULL || n_bytes == NULL || crc == NULL)
         return ortrain_manifest_fail (error, "has a file without name, size or checksum");
       if (!ortrain_checkpoint_name_is_valid (json_node_get_string (name)))
-        return ortrain_manifest_fail (error, "has a name that no file of a checkpoint has");
+        return ortrain_manifest_fail (error, "has a file with an invalid name");
       if (files->len >= ORTRAIN_MANIFEST_MAX_FILES)
         return ortrain_manifest_fail (error, "has more than 10000 files");
       File file = { json_node_get_string (name), json_node_get_int (n_bytes), json_node_get_string (crc), NULL };
@@ -70,7 +70,7 @@ add_files (JsonNode *list, const OrtrainFolder *data, GArray *files, GError **er
         if (g_str_equal (g_array_index (files, File, k).name, file.name))
           {
             g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                         "the manifest has the file %s twice", ortrain_text_show (file.name));
+                         "The manifest lists the file '%s' twice", ortrain_text_show (file.name));
             return FALSE;
           }
       file.bytes = ortrain_folder_map (data, file.name, error);
@@ -88,7 +88,7 @@ check_file (const File *file, GError **error)
   if (file->n_bytes < 0 || found != (guint64) file->n_bytes)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                   "%s has %" G_GSIZE_FORMAT " bytes, the manifest says %" G_GINT64_FORMAT,
+                   "'%s' has %" G_GSIZE_FORMAT " bytes, the manifest says %" G_GINT64_FORMAT,
                    ortrain_text_show (file->name), found, file->n_bytes);
       return FALSE;
     }
@@ -96,8 +96,8 @@ check_file (const File *file, GError **error)
   if (g_str_equal (sum, file->crc))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "%s has the checksum %s, the manifest says %s", ortrain_text_show (file->name), ortrain_text_show (sum),
-               ortrain_text_show (file->crc));
+               "'%s' has the checksum %s, the manifest says %s", ortrain_text_show (file->name),
+               ortrain_text_show (sum), ortrain_text_show (file->crc));
   return FALSE;
 }
 
@@ -145,7 +145,7 @@ read_metadata (OrtrainCheckpointContents *self, JsonObject *metadata, GError **e
       g_autoptr (GVariant) value = g_variant_ref_sink (
           g_variant_new_from_data (G_VARIANT_TYPE (json_node_get_string (type)), bytes, size, FALSE, g_free, bytes));
       if (!g_variant_is_normal_form (value))
-        return ortrain_manifest_fail (error, "has a value that does not fit its type");
+        return ortrain_manifest_fail (error, "has a value that does not match its type");
       ortrain_checkpoint_contents_put (self->keys, self->values, key, g_variant_ref (value),
                                        (GDestroyNotify) g_variant_unref);
     }
@@ -167,7 +167,7 @@ read_data (OrtrainCheckpointContents *self, const OrtrainFolder *data, JsonObjec
   while (json_object_iter_next_ordered (&iter, &name, &node))
     {
       if (!ortrain_checkpoint_name_is_valid (name))
-        return ortrain_manifest_fail (error, "has a section without a name");
+        return ortrain_manifest_fail (error, "has a section with an invalid name");
       if (!add_files (node, data, files, error))
         return FALSE;
       g_array_append_val (ends, files->len);
@@ -217,8 +217,8 @@ read_manifest (OrtrainCheckpointContents *self, JsonObject *manifest, const Ortr
   if (data.fd < 0)
     {
       int code = errno;
-      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: opening it failed: %s",
-                   ortrain_text_show (name), g_strerror (code));
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s", ortrain_text_show (name),
+                   g_strerror (code));
       return FALSE;
     }
   data.path = g_build_filename (root->path, name, NULL);
@@ -266,11 +266,10 @@ ortrain_checkpoint_contents_load (OrtrainCheckpointContents *self, const char *p
       if (fd >= 0)
         close (fd);
       if (code != ENOENT && code != ENOTDIR)
-        g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: opening it failed: %s", path,
-                     g_strerror (code));
+        g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s", path, g_strerror (code));
       else
-        g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND, "%s: there is no checkpoint",
-                     path);
+        g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND,
+                     "There is no checkpoint in '%s'", path);
       return FALSE;
     }
   const OrtrainFolder root = { fd, (char *) path };

@@ -63,7 +63,7 @@ ortrain_manifest_seal (JsonBuilder *builder)
 gboolean
 ortrain_manifest_fail (GError **error, const char *what)
 {
-  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "the manifest %s", what);
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "The manifest %s", what);
   return FALSE;
 }
 
@@ -79,13 +79,12 @@ ortrain_folder_map (const OrtrainFolder *self, const char *name, GError **error)
       int code = errno;
       if (fd >= 0)
         close (fd);
-      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: opening it failed: %s", path,
-                   g_strerror (code));
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot open '%s': %s", path, g_strerror (code));
       return NULL;
     }
   GBytes *bytes = NULL;
   if (!S_ISREG (st.st_mode))
-    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "%s is not a file", path);
+    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID, "'%s' is not a regular file", path);
   else if ((bytes = ortrain_mapped_file_new_bytes (fd, path, error)) == NULL)
     g_prefix_error (error, "%s: ", path);
   close (fd);
@@ -133,7 +132,7 @@ check_text (const char *data, gsize size, gboolean needed, GError **error)
   if (g_str_equal (found, sum))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "the manifest has the checksum %s, it says %s", ortrain_text_show (sum), ortrain_text_show (found));
+               "The manifest has the checksum %s, and says %s", ortrain_text_show (sum), ortrain_text_show (found));
   return FALSE;
 }
 
@@ -147,20 +146,21 @@ ortrain_manifest_parse (GBytes *text, GError **error)
   if (node == NULL)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                   "the manifest is not valid JSON: %s", json_error->message);
+                   "The manifest is not valid JSON: %s", json_error->message);
       return NULL;
     }
   if (!JSON_NODE_HOLDS_OBJECT (node))
-    return ortrain_manifest_fail (error, "is no object"), NULL;
+    return ortrain_manifest_fail (error, "is not an object"), NULL;
   JsonObject *manifest = json_node_get_object (node);
   JsonNode *format = ortrain_manifest_get_member (manifest, "format", G_TYPE_STRING);
   JsonNode *version = ortrain_manifest_get_member (manifest, "version", G_TYPE_INT64);
   if (format == NULL || !g_str_equal (json_node_get_string (format), ORTRAIN_MANIFEST_FORMAT) || version == NULL)
-    return ortrain_manifest_fail (error, "is not one of a checkpoint"), NULL;
+    return ortrain_manifest_fail (error, "does not describe a checkpoint"), NULL;
   if (json_node_get_int (version) < 1 || json_node_get_int (version) > ORTRAIN_MANIFEST_VERSION)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_VERSION,
-                   "the checkpoint has version %" G_GINT64_FORMAT ", this library reads versions 1 to %d",
+                   "The checkpoint has version %" G_GINT64_FORMAT
+                   ", this library reads versions 1 to %d; update the library",
                    json_node_get_int (version), ORTRAIN_MANIFEST_VERSION);
       return NULL;
     }

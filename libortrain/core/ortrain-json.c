@@ -54,7 +54,7 @@ check (const char *text, gsize size, guint max_depth, GError **error)
       else if (!is_outside_strings (c))
         {
           g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
-                       "the character at byte %" G_GSIZE_FORMAT " is none of JSON", i);
+                       "unexpected character at byte %" G_GSIZE_FORMAT, i);
           return FALSE;
         }
       else if (c == '{' || c == '[')
@@ -62,7 +62,7 @@ check (const char *text, gsize size, guint max_depth, GError **error)
           if (++depth > max_depth)
             {
               g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE,
-                           "at byte %" G_GSIZE_FORMAT " it is nested deeper than %u levels", i, max_depth);
+                           "nested deeper than %u levels at byte %" G_GSIZE_FORMAT, max_depth, i);
               return FALSE;
             }
         }
@@ -108,19 +108,19 @@ ortrain_json_parse (const char *text, gsize size, guint max_depth, GError **erro
   g_signal_connect (parser, "object-end", G_CALLBACK (end_object), counts);
   if (!g_utf8_validate_len (text, size, NULL))
     {
-      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA, "it is not UTF-8");
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_INVALID_DATA, "the text is not UTF-8");
       return NULL;
     }
   if (!check (text, size, max_depth, error) || !json_parser_load_from_data (parser, text, (gssize) size, error))
     return NULL;
   if (g_array_index (counts, guint, 0) > 0)
     {
-      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "an object has two members of one name");
+      g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "an object has two members with the same name");
       return NULL;
     }
   JsonNode *root = json_parser_steal_root (parser);
   if (root == NULL)
-    g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "there is nothing in it");
+    g_set_error (error, JSON_PARSER_ERROR, JSON_PARSER_ERROR_PARSE, "the text is empty");
   return root;
 }
 
@@ -133,14 +133,14 @@ ortrain_json_read_options (const char *path, GError **error)
   gsize size;
   if (!g_file_get_contents (path, &text, &size, error))
     {
-      g_prefix_error (error, "options file %s: ", shown);
+      g_prefix_error (error, "Options file '%s': ", shown);
       return NULL;
     }
   g_autoptr (JsonNode) root = ortrain_json_parse (text, size, MAX_OPTIONS_DEPTH, &wrong);
   if (root != NULL && JSON_NODE_HOLDS_OBJECT (root))
     return g_steal_pointer (&root);
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "options file %s: %s", shown,
-               wrong != NULL ? wrong->message : "it holds no object");
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Options file '%s': %s", shown,
+               wrong != NULL ? wrong->message : "the root must be an object");
   return NULL;
 }
 

@@ -248,7 +248,7 @@ ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error)
   if (fstat (fd, &st) != 0)
     {
       int code = errno;
-      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "looking at it failed: %s", g_strerror (code));
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot get its size: %s", g_strerror (code));
       return NULL;
     }
   gboolean racy = is_racy (&st);
@@ -354,7 +354,7 @@ check (OrtrainMappedFile *self, gboolean contents, GError **error)
   if (!look (self, &st))
     {
       int code = errno;
-      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "%s: looking at it failed: %s", self->name,
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code), "Cannot get the size of '%s': %s", self->name,
                    g_strerror (code));
       return FALSE;
     }

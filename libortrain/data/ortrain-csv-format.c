@@ -332,7 +332,7 @@ ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GErro
   if (!ok)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s: The classes are not an array of texts that differ", path);
+                   "%s: the classes must be an array of distinct strings", path);
       return FALSE;
     }
   g_auto (GStrv) classes = g_strv_builder_end (builder);
@@ -357,8 +357,8 @@ ortrain_csv_format_save_classes (OrtrainCsvFormat *self, const char *path, GErro
   g_return_val_if_fail (path != NULL, FALSE);
   if (self->classes == NULL)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "There are no texts of classes to write to %s",
-                   path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
+                   "There are no class names to write to '%s': read a file with named classes first", path);
       return FALSE;
     }
   g_autoptr (JsonBuilder) builder = json_builder_new ();

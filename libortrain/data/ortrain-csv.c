@@ -106,7 +106,7 @@ fail (const Reader *r, GError **error, const char *format, ...)
 static gboolean
 fail_quotes (const Reader *r, GError **error)
 {
-  return fail (r, error, "A quote without an end, or text after one");
+  return fail (r, error, "Unterminated quote, or text after a closing quote");
 }
 
 /* Whether a text is a number, with nothing around it. */
@@ -197,9 +197,12 @@ find_header (Reader *r, GPtrArray *first, gboolean *is_header, GError **error)
     }
   *is_header = n_numbers == 0;
   if (n_numbers > 0 && n_numbers < n_inputs)
-    return fail (r, error, "Some cells are numbers, some are not: say whether this line has the names of the columns");
+    return fail (r, error,
+                 "Some cells are numbers, some are not: set header to yes or no, depending on whether this line names "
+                 "the columns");
   if (n_inputs >= 3 && n_counted == n_inputs)
-    return fail (r, error, "The cells are 0, 1, 2 …: say whether this line has the names of the columns");
+    return fail (r, error,
+                 "The cells are 0, 1, 2 …: set header to yes or no, depending on whether this line names the columns");
   return TRUE;
 }
 
@@ -215,11 +218,11 @@ take_column (Reader *r, guint t, const char *name, gboolean is_header, GError **
       if (is_header)
         return fail (r, error, "There is no column '%s'; there are '%s'", ortrain_text_show (name),
                      ortrain_text_show_list (list));
-      return fail (r, error, "There is no column %s; without a header they are named by their numbers, 1 to %u",
+      return fail (r, error, "There is no column '%s'; without a header, columns are named 1 to %u",
                    ortrain_text_show (name), r->names->len);
     }
   if (r->field_of[column] != UNUSED)
-    return fail (r, error, "The column '%s' is both '%s' and '%s'", ortrain_text_show (name),
+    return fail (r, error, "Column '%s' is used for both '%s' and '%s'", ortrain_text_show (name),
                  ortrain_text_show (r->fields[r->field_of[column]].tensor->name),
                  ortrain_text_show (r->fields[t].tensor->name));
   r->field_of[column] = t;
@@ -244,8 +247,8 @@ check_columns (Reader *r, const Field *field, GError **error)
     return fail (r, error, "No column is left for '%s'", ortrain_text_show (tensor->name));
   if (tensor->dims == NULL || (open ? known > 0 && field->n_columns % known == 0 : known == field->n_columns))
     return TRUE;
-  return fail (r, error, "'%s' has %" G_GINT64_FORMAT " numbers%s an item in the model, and %u column%s here",
-               ortrain_text_show (tensor->name), known, open ? ", or a multiple of it," : "", field->n_columns,
+  return fail (r, error, "'%s' needs %" G_GINT64_FORMAT " numbers%s per item, but the table has %u column%s for it",
+               ortrain_text_show (tensor->name), known, open ? ", or a multiple," : "", field->n_columns,
                field->n_columns == 1 ? "" : "s");
 }
 
@@ -283,8 +286,10 @@ assign_columns (Reader *r, gboolean is_header, GError **error)
         }
     }
   if (n_rest > 1)
-    return fail (r, error, "'%s' has no column of its name, and is not the only input without one",
-                 ortrain_text_show (r->fields[rest].tensor->name));
+    return fail (
+        r, error,
+        "There is no column '%s', and other inputs lack a column, too; name the columns of each with add_input",
+        ortrain_text_show (r->fields[rest].tensor->name));
   for (guint c = 0; n_rest == 1 && c < r->names->len; c++)
     if (r->field_of[c] == UNUSED)
       {
@@ -313,9 +318,9 @@ read_value (Reader *r, guint column, GError **error)
       return TRUE;
     }
   if (!parse_number (text, &value))
-    return fail (r, error, "Column '%s': “%s” is not a number", ortrain_text_show (name), text);
+    return fail (r, error, "Column '%s': '%s' is not a number", ortrain_text_show (name), text);
   if (!isfinite (value) || (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32 && fabs (value) > FLT_MAX))
-    return fail (r, error, "Column '%s': “%s” is not a finite number of %s", ortrain_text_show (name), text,
+    return fail (r, error, "Column '%s': '%s' is not a finite number of %s", ortrain_text_show (name), text,
                  ortrain_dtype_get_name (field->tensor->dtype));
   if (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT64)
     g_array_append_val (field->values, value);
@@ -327,7 +332,7 @@ read_value (Reader *r, guint column, GError **error)
   else
     {
       if (value != floor (value) || fabs (value) > NUMERIC_LIMIT)
-        return fail (r, error, "Column '%s': %s is not a whole number, as '%s' takes", ortrain_text_show (name), text,
+        return fail (r, error, "Column '%s': %s is not an integer, which '%s' needs", ortrain_text_show (name), text,
                      ortrain_text_show (field->tensor->name));
       gint64 whole = (gint64) value;
       g_array_append_val (field->values, whole);
@@ -354,9 +359,9 @@ read_rows (Reader *r, GError **error)
           if (stop == WRONG_QUOTES)
             return fail_quotes (r, error);
           if (stop == END_OF_LINE && column < n - 1)
-            return fail (r, error, "%u field%s, the first line has %u", column + 1, column == 0 ? "" : "s", n);
+            return fail (r, error, "Line has %u field%s, the first line has %u", column + 1, column == 0 ? "" : "s", n);
           if (stop == END_OF_FIELD && column == n - 1)
-            return fail (r, error, "More than the %u field%s of the first line", n, n == 1 ? "" : "s");
+            return fail (r, error, "Line has more than the %u field%s of the first line", n, n == 1 ? "" : "s");
           if (r->field_of[column] != UNUSED && !read_value (r, column, error))
             return FALSE;
         }
@@ -418,15 +423,15 @@ number_classes (Reader *r, Field *field, GError **error)
   if (format->classes == NULL && n_numbers == n && first_broken < n)
     {
       r->line = g_array_index (r->lines, gint64, first_broken / n_columns);
-      return fail (r, error,
-                   "Column '%s': %s is not a whole number, as the number of a class is; losses for numbers are mse, l1 "
-                   "and huber",
-                   ortrain_text_show (column), ortrain_text_show ((const char *) field->texts->pdata[first_broken]));
+      return fail (
+          r, error,
+          "Column '%s': %s is not an integer, as class numbers are; to predict numbers, use the loss mse, l1 or huber",
+          ortrain_text_show (column), ortrain_text_show ((const char *) field->texts->pdata[first_broken]));
     }
   if (format->has_numbers && first_text < n)
     {
       r->line = g_array_index (r->lines, gint64, first_text / n_columns);
-      return fail (r, error, "Column '%s': “%s” is not a whole number, as the classes of the file before are",
+      return fail (r, error, "Column '%s': '%s' is not an integer, as the classes of the previous file are",
                    ortrain_text_show (column), ortrain_text_show ((const char *) field->texts->pdata[first_text]));
     }
   if (format->classes == NULL && n_numbers == n)
@@ -451,7 +456,7 @@ number_classes (Reader *r, Field *field, GError **error)
         {
           g_autofree char *list = g_strjoinv ("', '", format->classes);
           r->line = g_array_index (r->lines, gint64, i / n_columns);
-          return fail (r, error, "Column '%s': “%s” is not one of the %u classes, '%s'", ortrain_text_show (column),
+          return fail (r, error, "Column '%s': '%s' is not one of the %u classes, '%s'", ortrain_text_show (column),
                        ortrain_text_show ((const char *) field->texts->pdata[i]), g_strv_length (format->classes),
                        ortrain_text_show_list (list));
         }
@@ -513,7 +518,7 @@ parse (Reader *r, GError **error)
     return NULL;
   if (r->lines->len == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: There are no rows", r->path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the table has no rows", r->path);
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
@@ -553,7 +558,8 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
   const guint n = format->tensors->len;
   if (n == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: The format has no tensors", path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
+                   "%s: the format has no tensors; add them with add_input and add_target", path);
       return NULL;
     }
   g_autoptr (GBytes) bytes = ortrain_mapped_file_open (path, error);
@@ -565,7 +571,7 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
     text += 3, size -= 3;
   if (size == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: The file is empty", path);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s: the file is empty", path);
       return NULL;
     }
   /* A row of n fields has at least n bytes, so the numbers take at most eight times the file. GArray counts in 32 bits.
@@ -573,7 +579,7 @@ ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format,
   if (size > G_MAXUINT32 / 16)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s: %" G_GSIZE_FORMAT " bytes are too many for a table; use a .npz file", path, size);
+                   "%s: a table of %" G_GSIZE_FORMAT " bytes is too large; use a .npz file", path, size);
       return NULL;
     }
   Reader r = { .path = path, .p = text, .end = text + size, .next_line = 1, .format = format };

@@ -258,7 +258,8 @@ ensure_order (OrtrainDataLoader *self, guint64 length, GError **error)
   if (length > G_MAXUINT32)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%" G_GUINT64_FORMAT " items are too many to shuffle, the limit is %u", length, G_MAXUINT32);
+                   "Cannot shuffle %" G_GUINT64_FORMAT " items, the limit is %u; unset shuffle, or slice the dataset",
+                   length, G_MAXUINT32);
       return FALSE;
     }
   if (self->order == NULL || self->order_length != length)
@@ -268,7 +269,7 @@ ensure_order (OrtrainDataLoader *self, guint64 length, GError **error)
       if (self->order == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                       "no memory for the order of %" G_GUINT64_FORMAT " items", length);
+                       "Cannot allocate memory for the order of %" G_GUINT64_FORMAT " items", length);
           return FALSE;
         }
     }
@@ -329,7 +330,7 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
   self->n_in_batch = 0;
   if (length == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "the dataset has no items");
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "The dataset has no items");
       return NULL;
     }
   guint64 left = self->position < length ? length - self->position : 0;
@@ -339,8 +340,9 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
       if (self->position == 0)
         {
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                       "the dataset has %" G_GUINT64_FORMAT " items, which make no batch of %u", length,
-                       self->batch_size);
+                       "The dataset has %" G_GUINT64_FORMAT
+                       " items, fewer than one batch of %u; reduce batch-size, or unset drop-last",
+                       length, self->batch_size);
           return NULL;
         }
       self->epoch++;
@@ -357,7 +359,7 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
       if (self->indices == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                       "no memory for the indices of a batch of %" G_GSIZE_FORMAT " items", n);
+                       "Cannot allocate memory for the indices of a batch of %" G_GSIZE_FORMAT " items", n);
           return NULL;
         }
     }
@@ -627,8 +629,8 @@ refuse_entry (GVariant *state, const char *key, const char *wanted, GError **err
 {
   g_autoptr (GVariant) value = g_variant_lookup_value (state, key, NULL);
   g_autofree char *text = value != NULL ? g_variant_print (value, FALSE) : NULL;
-  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "The data loader's '%s' is %s, not %s", key,
-               text != NULL ? ortrain_text_show (text) : "missing", wanted);
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "State of the data loader: '%s' is %s, not %s",
+               key, text != NULL ? ortrain_text_show (text) : "missing", wanted);
   return FALSE;
 }
 
@@ -679,8 +681,8 @@ ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError 
   if (!g_variant_is_of_type (state, G_VARIANT_TYPE_VARDICT))
     {
       g_autofree char *text = g_variant_print (state, FALSE);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s is not the state of a data loader",
-                   ortrain_text_show (text));
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+                   "%s is not the state of a data loader; it must be an a{sv}", ortrain_text_show (text));
       return FALSE;
     }
   if (!look_up_number (state, "epoch", 0, (guint64) 1 << 53, &epoch, error) ||
@@ -693,7 +695,8 @@ ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError 
   if (length != found)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                   "the state belongs to a dataset of %" G_GUINT64_FORMAT " items, this one has %" G_GUINT64_FORMAT,
+                   "The state of the data loader is for a dataset of %" G_GUINT64_FORMAT
+                   " items, this one has %" G_GUINT64_FORMAT,
                    length, found);
       return FALSE;
     }

@@ -27,8 +27,8 @@ static void
 ensure_error (OrtrainDataset *self, const char *what, GError **error)
 {
   if (error != NULL && *error == NULL)
-    g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s of %s gave nothing, and no reason", what,
-                 G_OBJECT_TYPE_NAME (self));
+    g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s of %s returned nothing, and set no error",
+                 what, G_OBJECT_TYPE_NAME (self));
 }
 
 static OrtrainTensorDict *default_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices,
@@ -46,8 +46,8 @@ default_get_item (OrtrainDataset *self, guint64 index, GError **error)
   OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
   if (klass->get_batch == default_get_batch && klass->fill_batch == NULL)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s implements no way to get items",
-                   G_OBJECT_TYPE_NAME (self));
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+                   "%s implements neither get_item nor get_batch nor fill_batch", G_OBJECT_TYPE_NAME (self));
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (self, &index, 1, error);
@@ -75,7 +75,7 @@ stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize 
   if (row > 0 && ortrain_tensor_dict_get_size (item) != ortrain_tensor_dict_get_size (batch))
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                   "item %" G_GUINT64_FORMAT " has %u tensors, others of its batch have %u", index,
+                   "Item %" G_GUINT64_FORMAT " has %u tensors, the first item of its batch has %u", index,
                    ortrain_tensor_dict_get_size (item), ortrain_tensor_dict_get_size (batch));
       return FALSE;
     }
@@ -105,8 +105,9 @@ stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize 
         {
           g_autofree char *text = ortrain_tensor_to_string (source);
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                       "item %" G_GUINT64_FORMAT " has %s: %s, which does not fit the others of its batch", index,
-                       ortrain_text_show (name), text);
+                       "Item %" G_GUINT64_FORMAT ": tensor '%s' is %s, unlike that of the first item of its batch; the "
+                       "items of a batch need equal types and shapes",
+                       index, ortrain_text_show (name), text);
           return FALSE;
         }
       gsize n_bytes = ortrain_tensor_get_n_bytes (source);
@@ -218,7 +219,7 @@ check_index (OrtrainDataset *self, guint64 index, GError **error)
   if (index < length)
     return TRUE;
   g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-               "item %" G_GUINT64_FORMAT " was asked for, of %" G_GUINT64_FORMAT, index, length);
+               "Item %" G_GUINT64_FORMAT " is out of range, the dataset has %" G_GUINT64_FORMAT, index, length);
   return FALSE;
 }
 

@@ -176,7 +176,7 @@ ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
   guint n = ortrain_tensor_dict_get_size (tensors);
   if (n == 0)
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "a dataset of no tensors was asked for");
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "A dataset needs at least one tensor");
       return NULL;
     }
   for (guint i = 0; i < n; i++)
@@ -191,7 +191,7 @@ ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
           g_autofree char *b =
               ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                       "the first dimensions differ: %s has shape %s, %s has shape %s",
+                       "The first dimensions differ: '%s' is %s, '%s' is %s; they must be the number of items",
                        ortrain_text_show (ortrain_tensor_dict_get_name (tensors, 0)), a,
                        ortrain_text_show (ortrain_tensor_dict_get_name (tensors, i)), b);
           return NULL;
@@ -276,7 +276,7 @@ ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, con
     }
   if (g_str_equal (image_name, label_name))
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "images and labels are both called %s",
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "Images and labels have the same name '%s'",
                    ortrain_text_show (image_name));
       return NULL;
     }
@@ -337,15 +337,15 @@ ortrain_tensor_dataset_set_conversion (OrtrainTensorDataset *self, const char *n
         OrtrainDType from = ortrain_tensor_get_dtype (ortrain_tensor_dict_get_tensor (self->tensors, i));
         if (!isfinite (scale) || !ortrain_dtype_is_convertible (from) || !ortrain_dtype_is_convertible (dtype))
           {
-            g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID, "%s: %s cannot be converted to %s * %g",
-                         ortrain_text_show (name), ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype),
-                         scale);
+            g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+                         "Tensor '%s' cannot be converted from %s to %s with the scale %g", ortrain_text_show (name),
+                         ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype), scale);
             return FALSE;
           }
         self->conversions[i] = (Conversion){ dtype, scale };
         return TRUE;
       }
-  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "the dataset has no tensor %s",
+  g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The dataset has no tensor '%s'",
                ortrain_text_show (name));
   return FALSE;
 }

@@ -124,19 +124,20 @@ ortrain_token_dataset_new (OrtrainTensor *tokens, guint sequence_length, const c
     {
       g_autofree char *text = ortrain_tensor_to_string (tokens);
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                   "tokens are integers in a tensor of rank 1; found: %s", text);
+                   "Tokens must be integers in a tensor of rank 1, not %s", text);
       return NULL;
     }
   if (g_str_equal (input_name, label_name))
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "inputs and labels are both called %s",
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "Inputs and labels have the same name '%s'",
                    ortrain_text_show (input_name));
       return NULL;
     }
   if (ortrain_tensor_get_n_elements (tokens) <= (gint64) sequence_length)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
-                   "%" G_GINT64_FORMAT " tokens are not enough for one sequence of %u and its last label",
+                   "%" G_GINT64_FORMAT
+                   " tokens are too few for one sequence of %u tokens and its last label; reduce sequence_length",
                    ortrain_tensor_get_n_elements (tokens), sequence_length);
       return NULL;
     }

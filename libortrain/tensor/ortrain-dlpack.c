@@ -110,7 +110,8 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
   if (t->device_type != DEVICE_CPU)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "the DLPack tensor is on device type %d; only 1, the CPU, can be read", t->device_type);
+                   "The DLPack tensor is on device type %d; only 1, the CPU, is supported: copy it to the host first",
+                   t->device_type);
       return NULL;
     }
   OrtrainDType dtype =
@@ -118,7 +119,7 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
   if (dtype == ORTRAIN_DTYPE_UNDEFINED)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                   "the DLPack tensor has elements of code %u, %u bits, %u lanes, which no tensor can have",
+                   "The DLPack tensor has elements of type code %u with %u bits and %u lanes, which is not supported",
                    t->dtype_code, t->dtype_bits, t->dtype_lanes);
       return NULL;
     }
@@ -130,7 +131,7 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
       (t->data == NULL && n_bytes > 0))
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "the DLPack tensor, of rank %d, has a shape that cannot be", t->n_dims);
+                   "The DLPack tensor of rank %d has an invalid shape", t->n_dims);
       return NULL;
     }
 
@@ -178,7 +179,7 @@ ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)
   if (data == NULL)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
-                   "a read-only tensor cannot be handed out by DLPack; copy it first");
+                   "A read-only tensor cannot be exported by DLPack; copy it first");
       return NULL;
     }
   guint8 code, bits;

@@ -47,7 +47,7 @@ read_bytes (Source *source, gpointer destination, gsize n_bytes, GError **error)
   if (n_bytes > source->inflater.left)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "the IDX file ends %" G_GSIZE_FORMAT " bytes too early", n_bytes - source->inflater.left);
+                   "the IDX file is truncated: %" G_GSIZE_FORMAT " bytes are missing", n_bytes - source->inflater.left);
       return FALSE;
     }
   memcpy (destination, source->inflater.p, n_bytes);
@@ -66,7 +66,7 @@ parse (Source *source, GBytes *bytes, GError **error)
   if (head[0] != 0 || head[1] != 0 || dtype == ORTRAIN_DTYPE_UNDEFINED || head[3] > ORTRAIN_MAX_RANK)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "this is no IDX file: it begins with %02x %02x %02x %02x", head[0], head[1], head[2], head[3]);
+                   "not an IDX file: it begins with %02x %02x %02x %02x", head[0], head[1], head[2], head[3]);
       return NULL;
     }
   gsize n_dims = head[3], size = ortrain_dtype_get_size (dtype), n_bytes;
@@ -84,8 +84,8 @@ parse (Source *source, GBytes *bytes, GError **error)
     {
       g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "the IDX file claims %s%s, but has %" G_GSIZE_FORMAT " bytes after its header",
-                   ortrain_dtype_get_name (dtype), shape, left);
+                   "the IDX header says %s%s, but %" G_GSIZE_FORMAT " bytes follow it", ortrain_dtype_get_name (dtype),
+                   shape, left);
       return NULL;
     }
   if (!source->packed && size == 1)

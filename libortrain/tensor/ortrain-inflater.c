@@ -60,7 +60,7 @@ ortrain_inflater_read (OrtrainInflater *self, gpointer destination, gsize n_byte
       if (got == 0)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                       "the compressed data end %" G_GSIZE_FORMAT " bytes too early", n_bytes);
+                       "the compressed data are truncated: %" G_GSIZE_FORMAT " bytes are missing", n_bytes);
           return FALSE;
         }
       p += got;

@@ -202,7 +202,7 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
   gsize size, header_size, prefix;
   const guint8 *data = g_bytes_get_data (bytes, &size);
   if (size < 10 || memcmp (data, MAGIC, 6) != 0)
-    return fail (error, "do not begin with NumPy's mark");
+    return fail (error, "do not begin with NumPy's magic bytes");
   if (data[6] == 1)
     {
       header_size = data[8] | (gsize) data[9] << 8;
@@ -214,9 +214,9 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
       prefix = 12;
     }
   else
-    return fail (error, "are of a version that is not known");
+    return fail (error, "have an unknown version");
   if (header_size > MAX_HEADER || header_size > size - prefix)
-    return fail (error, "have a header that is too long or cut off");
+    return fail (error, "have a header that is too long or truncated");
 
   Reader r = { (const char *) data + prefix, (const char *) data + prefix + header_size };
   g_autofree char *descr = NULL;
@@ -224,8 +224,7 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
   gsize n_dims = 0;
   gboolean fortran = FALSE;
   if (!read_header (&r, &descr, &fortran, dims, &n_dims))
-    return fail (error, descr != NULL ? "have a header that cannot be read"
-                                      : "have a header that cannot be read, or structured elements");
+    return fail (error, descr != NULL ? "have an invalid header" : "have an invalid header, or structured elements");
 
   gboolean swap = descr[0] == '>';
   if (swap)
@@ -243,7 +242,7 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
     {
       g_autofree char *shown = g_utf8_make_valid (descr, (gssize) MIN (strlen (descr), 100));
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                   "the .npy data have elements of type %s, which no tensor can have", shown);
+                   "the .npy data have elements of type %s, which is not supported", shown);
       return NULL;
     }
   gint64 n_elements;
@@ -253,7 +252,7 @@ ortrain_npy_parse (GBytes *bytes, GError **error)
     {
       g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "the .npy data hold %" G_GSIZE_FORMAT " bytes of elements, which is not what %s%s takes", available,
+                   "the .npy data have %" G_GSIZE_FORMAT " bytes of elements, which is not the size of %s%s", available,
                    ortrain_dtype_get_name (dtype), shape);
       return NULL;
     }

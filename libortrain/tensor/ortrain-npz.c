@@ -60,7 +60,7 @@ find_directory (const guint8 *data, gsize size, guint64 *offset, guint64 *length
         found = TRUE;
       }
   if (!found)
-    return fail (error, "has no end record: it is no zip file, or cut off");
+    return fail (error, "has no end record: it is not a zip file, or truncated");
   *n_entries = get16 (data + end + 10);
   *length = get32 (data + end + 12);
   *offset = get32 (data + end + 16);
@@ -70,7 +70,7 @@ find_directory (const guint8 *data, gsize size, guint64 *offset, guint64 *length
         return fail (error, "has no zip64 record where one is needed");
       guint64 record = get64 (data + end - 20 + 8);
       if (size < 56 || record > size - 56 || get32 (data + record) != END64_MAGIC)
-        return fail (error, "has a wrong zip64 record");
+        return fail (error, "has an invalid zip64 record");
       *n_entries = get64 (data + record + 32);
       *length = get64 (data + record + 40);
       *offset = get64 (data + record + 48);
@@ -106,7 +106,7 @@ read_zip64 (Entry *entry, const guint8 *extra, gsize size, GError **error)
             if (*fields[i] == G_MAXUINT32)
               {
                 if (p + 8 > extra + 4 + length)
-                  return fail (error, "has a wrong zip64 field");
+                  return fail (error, "has an invalid zip64 field");
                 *fields[i] = get64 (p);
                 p += 8;
               }
@@ -129,19 +129,19 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
   /* The lengths of name and extra field differ from those in the directory. */
   guint64 begin = entry->local + 30 + get16 (data + entry->local + 26) + get16 (data + entry->local + 28);
   if (begin > size || entry->packed > size - begin)
-    return fail (error, "has an entry that is cut off"), NULL;
+    return fail (error, "has a truncated entry"), NULL;
 
   g_autoptr (GBytes) contents = NULL;
   if (entry->method == 0)
     {
       if (entry->packed != entry->unpacked)
-        return fail (error, "has a stored entry of two sizes"), NULL;
+        return fail (error, "has a stored entry with two different sizes"), NULL;
       contents = g_bytes_new_from_bytes (bytes, begin, entry->packed);
     }
   else if (entry->method == 8)
     {
       if (!ortrain_inflater_is_plausible (entry->packed, entry->unpacked))
-        return fail (error, "has an entry that claims to be larger than compression allows"), NULL;
+        return fail (error, "has an entry whose size is larger than compression allows"), NULL;
       guint8 *unpacked = g_try_malloc (MAX (entry->unpacked, 1));
       if (unpacked == NULL)
         {
@@ -157,7 +157,7 @@ read_entry (GBytes *bytes, const Entry *entry, GError **error)
         return NULL;
     }
   else
-    return fail (error, "has an entry that is neither stored nor deflated"), NULL;
+    return fail (error, "has an entry with an unsupported compression method"), NULL;
 
   if (crc32_z (0, g_bytes_get_data (contents, NULL), g_bytes_get_size (contents)) != entry->crc)
     return fail (error, "has an entry with a wrong checksum"), NULL;
@@ -176,7 +176,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
   for (guint64 i = 0; i < n_entries; i++)
     {
       if (end - p < 46 || get32 (p) != CENTRAL_MAGIC)
-        return fail (error, "has a directory that is cut off");
+        return fail (error, "has a truncated directory");
       guint16 name_length = get16 (p + 28), extra_length = get16 (p + 30), comment_length = get16 (p + 32);
       Entry entry = { .flags = get16 (p + 8),
                       .method = get16 (p + 10),
@@ -185,7 +185,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
                       .unpacked = get32 (p + 24),
                       .local = get32 (p + 42) };
       if (end - p < 46 + (gssize) name_length + extra_length + comment_length)
-        return fail (error, "has a directory that is cut off");
+        return fail (error, "has a truncated directory");
       g_autofree char *name = g_strndup ((const char *) p + 46, name_length);
       if (!g_utf8_validate_len (name, name_length, NULL))
         return fail (error, "has an entry whose name is not UTF-8");
@@ -204,7 +204,7 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
       if (g_str_has_suffix (name, ".npy"))
         name[name_length - 4] = '\0';
       if (ortrain_tensor_dict_contains (into, name))
-        return fail (error, "has two entries of the same name");
+        return fail (error, "has two entries with the same name");
       ortrain_tensor_dict_set (into, name, tensor);
       p += 46 + name_length + extra_length + comment_length;
     }
@@ -278,7 +278,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
           return FALSE;
         }
       if (name_length > G_MAXUINT16)
-        return fail (error, "cannot have so long a name");
+        return fail (error, "cannot have an entry with a name of more than 65535 bytes");
       gsize header_size;
       gconstpointer header_data = g_bytes_get_data (header, &header_size);
       gulong crc = crc32_z (crc32_z (0, header_data, header_size), data, n_bytes);

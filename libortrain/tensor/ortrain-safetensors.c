@@ -47,7 +47,8 @@ static gboolean
 fail (const Reader *r, const char *what, GError **error)
 {
   g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-               "the safetensors header is wrong at byte %" G_GSIZE_FORMAT ": %s", (gsize) (r->p - r->begin) + 8, what);
+               "the safetensors header is invalid at byte %" G_GSIZE_FORMAT ": %s", (gsize) (r->p - r->begin) + 8,
+               what);
   return FALSE;
 }
 
@@ -125,23 +126,23 @@ read_string (Reader *r, GError **error)
         {
           r->p++;
           if (!read_hex4 (r, &high))
-            return fail (r, "a wrong escape", error), NULL;
+            return fail (r, "an invalid escape sequence", error), NULL;
           if (high >= 0xd800 && high < 0xdc00)
             {
               if (r->end - r->p < 6 || r->p[0] != '\\' || r->p[1] != 'u' || (r->p += 2, !read_hex4 (r, &low)) ||
                   low < 0xdc00 || low > 0xdfff)
-                return fail (r, "half a character", error), NULL;
+                return fail (r, "an unpaired surrogate", error), NULL;
               high = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
             }
           if (high == 0 || !g_unichar_validate (high))
-            return fail (r, "a character that no name can have", error), NULL;
+            return fail (r, "a character that is not allowed in a name", error), NULL;
           g_string_append_unichar (s, high);
         }
       else
-        return fail (r, "a wrong escape", error), NULL;
+        return fail (r, "an invalid escape sequence", error), NULL;
     }
   if (r->p >= r->end)
-    return fail (r, "a string without an end", error), NULL;
+    return fail (r, "an unterminated string", error), NULL;
   r->p++;
   return g_string_free (g_steal_pointer (&s), FALSE);
 }
@@ -151,13 +152,13 @@ read_int (Reader *r, gint64 *value, GError **error)
 {
   skip_space (r);
   if (r->p >= r->end || !g_ascii_isdigit (*r->p))
-    return fail (r, "expected a number that is not negative", error);
+    return fail (r, "expected a non-negative number", error);
   gint64 n = 0;
   for (; r->p < r->end && g_ascii_isdigit (*r->p); r->p++)
     if (!ortrain_checked_mul_i64 (n, 10, &n) || !ortrain_checked_add_i64 (n, *r->p - '0', &n))
       return fail (r, "a number that is too large", error);
   if (r->p < r->end && (*r->p == '.' || *r->p == 'e' || *r->p == 'E'))
-    return fail (r, "a number that is not whole", error);
+    return fail (r, "a number that is not an integer", error);
   *value = n;
   return TRUE;
 }
@@ -203,7 +204,7 @@ read_entry (Reader *r, Entry *entry, GError **error)
                   : g_str_equal (key, "data_offsets") ? OFFSETS
                                                       : 0;
       if (bit == 0 || (seen & bit) != 0)
-        return fail (r, "a key that is not known, or twice there", error);
+        return fail (r, "an unknown or repeated key", error);
       seen |= bit;
       if (bit == DTYPE)
         {
@@ -214,8 +215,8 @@ read_entry (Reader *r, Entry *entry, GError **error)
           if (entry->dtype == ORTRAIN_DTYPE_UNDEFINED)
             {
               g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                           "%s: elements of type %s cannot be read", ortrain_text_show (entry->name),
-                           ortrain_text_show (dtype));
+                           "tensor '%s' has elements of type %s, which is not supported",
+                           ortrain_text_show (entry->name), ortrain_text_show (dtype));
               return FALSE;
             }
         }
@@ -247,7 +248,7 @@ read_entry (Reader *r, Entry *entry, GError **error)
   if (!ortrain_checked_n_elements (entry->dims, entry->n_dims, &n_elements) ||
       !ortrain_checked_mul ((gsize) n_elements, ortrain_dtype_get_size (entry->dtype), &n_bytes) ||
       entry->begin > entry->end || n_bytes != (gsize) (entry->end - entry->begin))
-    return fail (r, "offsets that do not fit the shape", error);
+    return fail (r, "offsets that do not match the shape", error);
   return TRUE;
 }
 
@@ -269,7 +270,7 @@ read_metadata (Reader *r, GHashTable *metadata, GError **error)
       if (value == NULL)
         return FALSE;
       if (g_hash_table_contains (metadata, key))
-        return fail (r, "two entries of the same name", error);
+        return fail (r, "two entries with the same name", error);
       g_hash_table_insert (metadata, g_steal_pointer (&key), g_steal_pointer (&value));
       if (!accept (r, ','))
         return expect (r, '}', error);
@@ -294,7 +295,7 @@ read_header (Reader *r, GArray *entries, GHashTable *metadata, GError **error)
             return FALSE;
           gboolean is_new = g_hash_table_add (names, g_strdup (entry.name)), right;
           if (!is_new)
-            right = fail (r, "two entries of the same name", error);
+            right = fail (r, "two entries with the same name", error);
           else if (!expect (r, ':', error))
             right = FALSE;
           else if (g_str_equal (entry.name, "__metadata__"))
@@ -314,7 +315,7 @@ read_header (Reader *r, GArray *entries, GHashTable *metadata, GError **error)
         return FALSE;
     }
   skip_space (r);
-  return r->p == r->end || fail (r, "something after the end", error);
+  return r->p == r->end || fail (r, "data after the end", error);
 }
 
 static int
@@ -340,7 +341,7 @@ check_coverage (GArray *entries, gsize n_bytes, GError **error)
       if (sorted[i]->begin != end)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                       "%s: begins at byte %" G_GINT64_FORMAT " of the data, where %" G_GINT64_FORMAT " was expected",
+                       "tensor '%s' begins at byte %" G_GINT64_FORMAT " of the data, not at %" G_GINT64_FORMAT,
                        ortrain_text_show (sorted[i]->name), sorted[i]->begin, end);
           return FALSE;
         }
@@ -349,7 +350,7 @@ check_coverage (GArray *entries, gsize n_bytes, GError **error)
   if ((gsize) end != n_bytes)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "the tensors take %" G_GINT64_FORMAT " bytes, but the file has %" G_GSIZE_FORMAT, end, n_bytes);
+                   "the tensors need %" G_GINT64_FORMAT " bytes, but the file has %" G_GSIZE_FORMAT, end, n_bytes);
       return FALSE;
     }
   return TRUE;
@@ -372,7 +373,7 @@ ortrain_safetensors_parse (GBytes *bytes, OrtrainTensorDict *into, GHashTable **
   if (header_size > MAX_HEADER || header_size > size - 8)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "the safetensors header claims %" G_GUINT64_FORMAT " bytes; the file has %" G_GSIZE_FORMAT
+                   "the safetensors header says it has %" G_GUINT64_FORMAT " bytes; the file has %" G_GSIZE_FORMAT
                    ", the limit is %" G_GUINT64_FORMAT,
                    header_size, size, MAX_HEADER);
       return FALSE;
@@ -483,13 +484,13 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
       if (!g_utf8_validate (name, -1, NULL) || g_str_equal (name, "__metadata__"))
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                       "tensor %u has a name that a safetensors file cannot hold", i);
+                       "Tensor %u has a name that a safetensors file cannot hold", i);
           return FALSE;
         }
       if (dtype == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                       "%s: a safetensors file cannot hold elements of type %s", ortrain_text_show (name),
+                       "Tensor '%s': safetensors files have no elements of type %s", ortrain_text_show (name),
                        ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)));
           return FALSE;
         }
@@ -515,8 +516,9 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
   if (header->len > MAX_HEADER || n > MAX_ENTRIES)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "%u tensors, with a header of %" G_GSIZE_FORMAT " bytes, are too many for a safetensors file", n,
-                   header->len);
+                   "%u tensors with a header of %" G_GSIZE_FORMAT
+                   " bytes are too many for one safetensors file; write several files",
+                   n, header->len);
       return FALSE;
     }
 

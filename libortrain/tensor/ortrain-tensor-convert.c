@@ -304,7 +304,7 @@ ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
     return NULL;
   if (!ortrain_dtype_is_convertible (from) || !ortrain_dtype_is_convertible (dtype))
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "%s cannot be converted to %s",
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "Cannot convert %s to %s",
                    ortrain_dtype_get_name (from), ortrain_dtype_get_name (dtype));
       return NULL;
     }
@@ -354,7 +354,7 @@ ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)
     return NULL;
   if (!ortrain_dtype_is_convertible (dtype))
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "%s has no order",
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE, "Tensors of type %s have no argmax",
                    ortrain_dtype_get_name (dtype));
       return NULL;
     }
@@ -363,7 +363,7 @@ ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)
     {
       g_autofree char *shape = ortrain_shape_to_string (dims, rank);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "shape %s has no elements along axis %" G_GINT64_FORMAT, shape, axis);
+                   "A tensor of shape %s has no elements along axis %" G_GINT64_FORMAT, shape, axis);
       return NULL;
     }
   /* [outer, n, inner] → [outer, inner] */

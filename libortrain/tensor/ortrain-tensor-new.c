@@ -21,13 +21,14 @@ measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_element
   if (size == 0)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DTYPE,
-                   "no tensor can have elements of type %s (%d)", ortrain_dtype_get_name (dtype), (int) dtype);
+                   "Elements of type %s (%d) are not supported in tensors", ortrain_dtype_get_name (dtype),
+                   (int) dtype);
       return FALSE;
     }
   if (n_dims > ORTRAIN_MAX_RANK)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "a tensor of rank %" G_GSIZE_FORMAT " was asked for, the limit is %d", n_dims, ORTRAIN_MAX_RANK);
+                   "A tensor of rank %" G_GSIZE_FORMAT " is not supported, the limit is %d", n_dims, ORTRAIN_MAX_RANK);
       return FALSE;
     }
   if (!ortrain_checked_n_elements (dims, n_dims, n_elements) ||
@@ -35,7 +36,7 @@ measure (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint64 *n_element
     {
       g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "the shape %s has a negative dimension, or more elements of type %s than memory can hold", shape,
+                   "Shape %s has a negative dimension, or more elements of type %s than can be addressed", shape,
                    ortrain_dtype_get_name (dtype));
       return FALSE;
     }
@@ -207,7 +208,7 @@ ortrain_tensor_new_for_address (OrtrainDType dtype, const gint64 *dims, gsize n_
     return NULL;
   if (address == 0 && n_bytes > 0)
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID, "no tensor can lie at address 0");
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID, "A tensor cannot be at address 0");
       return NULL;
     }
   if (n_bytes > 0 && address % alignment_of (dtype) != 0)
@@ -249,22 +250,21 @@ ortrain_tensor_new_for_storage (OrtrainDType dtype, const gint64 *dims, gsize n_
     return NULL;
   if (storage->memory == NULL)
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "the storage was released");
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "The storage was released");
       return NULL;
     }
   if (!ortrain_checked_add (byte_offset, n_bytes, &end) || end > storage->n_bytes)
     {
       g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "a tensor %s%s at offset %" G_GSIZE_FORMAT " does not fit into a storage of %" G_GSIZE_FORMAT
-                   " bytes",
+                   "A tensor %s%s at offset %" G_GSIZE_FORMAT " exceeds the storage of %" G_GSIZE_FORMAT " bytes",
                    ortrain_dtype_get_name (dtype), shape, byte_offset, storage->n_bytes);
       return NULL;
     }
   if (n_bytes > 0 && ((gsize) storage->address + byte_offset) % alignment_of (dtype) != 0)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
-                   "the offset %" G_GSIZE_FORMAT " is not aligned to %" G_GSIZE_FORMAT " bytes, as %s wants it",
+                   "Offset %" G_GSIZE_FORMAT " is not aligned to %" G_GSIZE_FORMAT " bytes, which %s needs",
                    byte_offset, alignment_of (dtype), ortrain_dtype_get_name (dtype));
       return NULL;
     }
@@ -362,7 +362,7 @@ ortrain_tensor_new_mapped (OrtrainDType dtype, const gint64 *dims, gsize n_dims,
       g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
       g_autofree char *name = g_file_get_parse_name (file);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "%s: a tensor %s%s at offset %" G_GUINT64_FORMAT " does not fit into %" G_GSIZE_FORMAT " bytes",
+                   "%s: a tensor %s%s at offset %" G_GUINT64_FORMAT " exceeds the file of %" G_GSIZE_FORMAT " bytes",
                    ortrain_text_show (name), ortrain_dtype_get_name (dtype), shape, offset, size);
       return NULL;
     }

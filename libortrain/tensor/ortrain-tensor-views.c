@@ -71,7 +71,8 @@ ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, G
     {
       g_autofree char *from = ortrain_shape_to_string (self->dims, self->rank);
       g_autofree char *to = ortrain_shape_to_string (dims, n_dims);
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "shape %s cannot be made %s", from, to);
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
+                   "Cannot reshape %s to %s: the numbers of elements differ", from, to);
       return NULL;
     }
   return ortrain_tensor_take (self->dtype, new_dims, n_dims, n_elements, self->n_bytes, g_object_ref (self->storage),
@@ -101,7 +102,8 @@ ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError
     {
       g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-                   "a tensor of shape %s has no rows %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, shape, begin, end);
+                   "Rows %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT " are out of range for a tensor of shape %s", begin,
+                   end, shape);
       return NULL;
     }
   gint64 dims[ORTRAIN_MAX_RANK];

@@ -330,7 +330,7 @@ ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error)
 {
   gconstpointer data = ortrain_tensor_peek (self);
   if (data == NULL)
-    g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "the tensor was released");
+    g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "The tensor was released");
   return data;
 }
 
@@ -402,7 +402,7 @@ ortrain_tensor_check_n_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
     return TRUE;
   g_autofree char *shape = ortrain_shape_to_string (dims, n_dims);
   g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
-               "a tensor %s%s takes %" G_GSIZE_FORMAT " bytes, but %" G_GSIZE_FORMAT " were given",
+               "A tensor %s%s needs %" G_GSIZE_FORMAT " bytes, but %" G_GSIZE_FORMAT " were given",
                ortrain_dtype_get_name (dtype), shape, needed, found);
   return FALSE;
 }
@@ -432,7 +432,8 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
   gpointer to = ortrain_tensor_peek_writable (self);
   if (to == NULL)
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT, "the tensor is read-only; copy it first");
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
+                   "The tensor is read-only; write to a copy");
       return FALSE;
     }
   if (n_bytes > 0)

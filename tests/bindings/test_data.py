@@ -112,7 +112,7 @@ class TensorDatasets(unittest.TestCase):
         rows = Ortrain.CsvFormat.new_for_graph(session.get_training_graph(), ["label"])
         with self.assertRaises(GLib.Error) as caught:
             Ortrain.TensorDataset.new_from_csv(path, rows)
-        self.assertIn("'x' has 4 numbers an item in the model, and 2 columns here", caught.exception.message)
+        self.assertIn("'x' needs 4 numbers per item, but the table has 2 columns for it", caught.exception.message)
 
     def test_item_index(self):
         loader = Ortrain.DataLoader(Ortrain.TensorDataset({"x": np.arange(10)}), 4)

@@ -399,16 +399,16 @@ test_csv (void)
   {
     const char *text, *message;
   } wrong[] = {
-    { "", "The file is empty" },
-    { "a\n", "There are no rows" },
-    { "a,b\n1\n", "line 2: 1 field, the first line has 2" },
-    { "a,b\n1,2\n1,2,3\n", "line 3: More than the 2 fields of the first line" },
-    { "a\nx\n", "line 2: Column 'a': “x” is not a number" },
-    { "a\n\n\"1\n", "line 3: A quote without an end, or text after one" },
-    { "a\n\"1\"2\n", "line 2: A quote without an end, or text after one" },
+    { "", "the file is empty" },
+    { "a\n", "the table has no rows" },
+    { "a,b\n1\n", "line 2: Line has 1 field, the first line has 2" },
+    { "a,b\n1,2\n1,2,3\n", "line 3: Line has more than the 2 fields of the first line" },
+    { "a\nx\n", "line 2: Column 'a': 'x' is not a number" },
+    { "a\n\n\"1\n", "line 3: Unterminated quote, or text after a closing quote" },
+    { "a\n\"1\"2\n", "line 2: Unterminated quote, or text after a closing quote" },
     { "\"a\nb\",c\n1,2\n1,\n", "line 4: Column 'c' is empty" },
-    { "a\r\n1\r\n\r\nnan\r\n", "line 4: Column 'a': “nan” is not a finite number of float32" },
-    { "a\n1e300\n", "line 2: Column 'a': “1e300” is not a finite number of float32" },
+    { "a\r\n1\r\n\r\nnan\r\n", "line 4: Column 'a': 'nan' is not a finite number of float32" },
+    { "a\n1e300\n", "line 2: Column 'a': '1e300' is not a finite number of float32" },
   };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
@@ -430,12 +430,12 @@ test_csv_types (void)
   g_autoptr (OrtrainCsvFormat) classes = make_format (ORTRAIN_DTYPE_INT64, NULL);
   assert_no_csv (
       classes, halves,
-      "line 2: Column 'labels': 0.5 is not a whole number, as the number of a class is; losses for numbers are "
-      "mse, l1 and huber");
+      "line 2: Column 'labels': 0.5 is not an integer, as class numbers are; to predict numbers, use the loss "
+      "mse, l1 or huber");
   assert_csv (classes, whole, "x: float32[2, 1] 1 2\nlabels: int64[2] 0 1");
   /* the file before had whole numbers */
   assert_no_csv (classes, "a,labels\n1,0\n2,cat\n",
-                 "line 3: Column 'labels': “cat” is not a whole number, as the classes of the file before are");
+                 "line 3: Column 'labels': 'cat' is not an integer, as the classes of the previous file are");
 
   /* shapes and types of a graph */
   g_autoptr (GError) error = NULL;
@@ -448,9 +448,10 @@ test_csv_types (void)
   OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
   g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new_for_graph (graph, NULL);
   assert_csv (format, "a,b,ids,c,d\n1,2,7,3,4\n", "x: float32[1, 2, 2] 1 2 3 4\nids: int64[1] 7");
-  assert_no_csv (format, "a,b,ids,c\n1,2,7,3\n", "line 1: 'x' has 4 numbers an item in the model, and 3 columns here");
+  assert_no_csv (format, "a,b,ids,c\n1,2,7,3\n",
+                 "line 1: 'x' needs 4 numbers per item, but the table has 3 columns for it");
   assert_no_csv (format, "a,b,ids,c,d\n1,2,7.5,3,4\n",
-                 "line 2: Column 'ids': 7.5 is not a whole number, as 'ids' takes");
+                 "line 2: Column 'ids': 7.5 is not an integer, which 'ids' needs");
 }
 
 static void
@@ -461,9 +462,11 @@ test_csv_header (void)
   assert_csv (format, "a,b,c\n3,4,1\n", "x: float32[1, 2] 3 4\nlabels: int64[1] 1");
   assert_csv (format, "labels,b,c\n3,4,1\n", "x: float32[1, 2] 4 1\nlabels: int64[1] 3");
   assert_no_csv (format, "a,2,0\n3,4,1\n",
-                 "line 1: Some cells are numbers, some are not: say whether this line has the names of the columns");
-  assert_no_csv (format, "0,1,2,3\n5,6,7,1\n",
-                 "line 1: The cells are 0, 1, 2 …: say whether this line has the names of the columns");
+                 "line 1: Some cells are numbers, some are not: set header to yes or no, depending on whether this "
+                 "line names the columns");
+  assert_no_csv (
+      format, "0,1,2,3\n5,6,7,1\n",
+      "line 1: The cells are 0, 1, 2 …: set header to yes or no, depending on whether this line names the columns");
   ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_YES);
   assert_csv (format, "0,1,2,3\n5,6,7,1\n", "x: float32[1, 3] 5 6 7\nlabels: int64[1] 1");
   ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_NO);
@@ -474,8 +477,7 @@ test_csv_header (void)
   assert_csv (first, "red,3,4\nblue,5,6\n", "x: float32[2, 2] 3 4 5 6\nlabels: int64[2] 1 0");
   g_autoptr (OrtrainCsvFormat) far = make_format (ORTRAIN_DTYPE_INT64, "4");
   ortrain_csv_format_set_header (far, ORTRAIN_CSV_HEADER_NO);
-  assert_no_csv (far, "1,2,3\n",
-                 "line 1: There is no column 4; without a header they are named by their numbers, 1 to 3");
+  assert_no_csv (far, "1,2,3\n", "line 1: There is no column '4'; without a header, columns are named 1 to 3");
 }
 
 static void
@@ -491,7 +493,7 @@ test_csv_classes (void)
   /* other files follow, in whatever order their classes come */
   assert_csv (format, "a,k\n1,apple\n2,pear\n3,9\n", "x: float32[3, 1] 1 2 3\nlabels: int64[3] 3 4 0");
   assert_no_csv (format, "a,k\n1,apple\n2,plum\n",
-                 "line 3: Column 'k': “plum” is not one of the 5 classes, '9', '10', 'Zoo', 'apple', 'pear'");
+                 "line 3: Column 'k': 'plum' is not one of the 5 classes, '9', '10', 'Zoo', 'apple', 'pear'");
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
   g_autofree char *path = g_build_filename (folder, "classes.json", NULL);
   g_assert_true (ortrain_csv_format_save_classes (format, path, &error));
