@@ -32,11 +32,12 @@ ortrain_grad_run (OrtrainGradContext *ctx, GError **error)
       if (!ortrain_grad_wants (ctx, i))
         continue;
       if (gradient == NULL)
-        ok = ortrain_grad_fail (ctx, &ctx->error, "there is no gradient for input %u", i);
+        ok = ortrain_grad_fail (ctx, &ctx->error, "its gradient rule has no gradient for input %u", i);
       else if (!fits (gradient, input))
         {
           g_autofree char *a = ortrain_value_describe (gradient), *b = ortrain_value_describe (input);
-          ok = ortrain_grad_fail (ctx, &ctx->error, "the gradient of input %u (%s) would be %s", i, b, a);
+          ok = ortrain_grad_fail (ctx, &ctx->error, "the gradient of input %u (%s) is %s: their shapes must be equal",
+                                  i, b, a);
         }
     }
   if (ok && ctx->error == NULL)

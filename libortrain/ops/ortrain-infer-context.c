@@ -265,7 +265,7 @@ ortrain_infer_axis (OrtrainInferContext *ctx, gint64 axis, gint rank, gint *resu
 {
   if (axis < -rank || axis >= rank)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "axis %" G_GINT64_FORMAT " is out of range for %d dimensions", axis, rank);
+                               "axis %" G_GINT64_FORMAT " is out of range for rank %d", axis, rank);
   *result = (gint) (axis < 0 ? axis + rank : axis);
   return TRUE;
 }
@@ -303,7 +303,8 @@ ortrain_infer_broadcast (OrtrainInferContext *ctx, guint first, guint last, Ortr
               g_autofree char *b =
                   ortrain_dims_to_string (ortrain_infer_get_dims (ctx, i), ortrain_infer_get_rank (ctx, i));
               return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                         "the shapes %s of input %u and %s of input %u do not fit", a, first, b, i);
+                                         "input %u is %s, input %u is %s: these shapes cannot be broadcast", first, a,
+                                         i, b);
             }
         }
     }

@@ -162,8 +162,8 @@ check_int (OrtrainNode *node, const AttributeRule *rule, gint64 value, GError **
   if ((rule->min == 0 && rule->max == 0) || (value >= rule->min && value <= rule->max))
     return TRUE;
   return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-               "attribute '%s' is %" G_GINT64_FORMAT ", not in %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, rule->name,
-               value, rule->min, rule->max);
+               "attribute '%s' is %" G_GINT64_FORMAT ", it must be from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
+               rule->name, value, rule->min, rule->max);
 }
 
 gboolean
@@ -180,7 +180,7 @@ ortrain_op_check_attributes (OrtrainNode *node, GError **error)
           guint expected = 0;
           while (!(rule->kinds >> expected & 1))
             expected++;
-          return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute '%s' is %s, not %s",
+          return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute '%s' is %s, it must be %s",
                        ortrain_text_show (a->name), name_of_kind (a->kind), name_of_kind (expected));
         }
       if (a->kind == ORTRAIN_ATTRIBUTE_INT && !check_int (node, rule, a->v.i, error))
@@ -188,11 +188,11 @@ ortrain_op_check_attributes (OrtrainNode *node, GError **error)
       if (a->kind == ORTRAIN_ATTRIBUTE_FLOAT && rule->max > rule->min &&
           !(a->v.f >= (double) rule->min && a->v.f <= (double) rule->max))
         return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                     "attribute '%s' is %g, not in %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
+                     "attribute '%s' is %g, it must be from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT,
                      ortrain_text_show (a->name), a->v.f, rule->min, rule->max);
       if (rule->max_n > 0 && a->n > rule->max_n)
         return fail (node, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                     "attribute '%s' has %" G_GSIZE_FORMAT " elements, at most %u are possible",
+                     "attribute '%s' has %" G_GSIZE_FORMAT " elements, at most %u are allowed",
                      ortrain_text_show (a->name), a->n, rule->max_n);
       for (gsize k = 0; a->kind == ORTRAIN_ATTRIBUTE_INTS && k < a->n; k++)
         if (!check_int (node, rule, a->v.ints[k], error))
@@ -266,7 +266,7 @@ check_types (OrtrainNode *node, GError **error)
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DTYPE,
-                   "%s: '%s' is %s, which the operator does not take", text, ortrain_text_show (first->name),
+                   "%s: input '%s' is %s, which the operator does not support", text, ortrain_text_show (first->name),
                    ortrain_dtype_get_name (first->dtype));
       return FALSE;
     }
@@ -287,7 +287,7 @@ check_operand (OrtrainNode *node, guint i, GError **error)
   const OrtrainOpDef *op = node->op;
   const OrtrainValue *value = node->inputs->pdata[i], *first = node->inputs->pdata[0];
   if (is_set (op->vector_inputs, i) && value->rank > 1)
-    return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has rank %d, not 1", i,
+    return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' has rank %d, 1 is needed", i,
                  ortrain_text_show (value->name), value->rank);
   for (gint d = 0; is_set (op->scalar_inputs, i) && d < value->rank; d++)
     if (ortrain_dim_is_int (value->dims[d]) && value->dims[d].value != 1)
@@ -308,7 +308,7 @@ check_operand (OrtrainNode *node, guint i, GError **error)
         {
           g_autofree char *a = ortrain_dims_to_string (value->dims, value->rank);
           g_autofree char *b = ortrain_dims_to_string (first->dims, first->rank);
-          return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' is %s, input 0 is %s", i,
+          return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u '%s' is %s, but input 0 is %s", i,
                        ortrain_text_show (value->name), a, b);
         }
     }
@@ -329,7 +329,7 @@ ortrain_op_check_arity (OrtrainNode *node, GError **error)
   if (what == NULL)
     return TRUE;
   g_autofree char *text = ortrain_node_describe (node);
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, %d to %d are possible", text,
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d %s, it must have %d to %d", text,
                found, what, min, max < 0 ? G_MAXINT : max);
   return FALSE;
 }
@@ -378,7 +378,8 @@ ortrain_op_check_outputs (OrtrainNode *node, GError **error)
       if (fits)
         continue;
       g_autofree char *shape = ortrain_dims_to_string (value->dims, value->rank);
-      return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE, "output %u ('%s') would have the shape %s", k,
+      return fail (node, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                   "output %u '%s' would have the shape %s, which has too many elements or a negative size", k,
                    ortrain_text_show (value->name), shape);
     }
   return TRUE;

@@ -90,8 +90,8 @@ infer_attention_grad (OrtrainInferContext *ctx, GError **error)
       for (gint d = 0; d < rank && fits; d++)
         fits = !ortrain_dim_is_int (dims[d]) || !ortrain_dim_is_int (expected[d]) || dims[d].value == expected[d].value;
       if (!fits)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u does not fit q, k and v",
-                                   checked[i]);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "input %u does not match the shapes of q, k and v", checked[i]);
     }
   for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     if (ortrain_infer_wants_output (ctx, k))
@@ -216,7 +216,7 @@ write_operands (Writer *self, gboolean plain, GError **error)
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: %" G_GINT64_FORMAT " heads of queries cannot share %" G_GINT64_FORMAT " of keys", text,
+                   "%s: %" G_GINT64_FORMAT " query heads are no multiple of %" G_GINT64_FORMAT " key heads", text,
                    self->q_heads, self->kv_heads);
       return FALSE;
     }
@@ -433,7 +433,7 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: operands of rank 3 need q_num_heads and kv_num_heads", text);
+                   "%s: inputs of rank 3 need the attributes q_num_heads and kv_num_heads", text);
       return FALSE;
     }
   gboolean plain = ortrain_attributes_get_float (attributes, "softcap", 0) != 0 ||

@@ -107,7 +107,7 @@ upgrade_if (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error
       if (branches[b] == NULL)
         return fail (node, error, b ? "has no then_branch" : "has no else_branch");
       if (branches[b]->inputs->len + 1 != node->inputs->len)
-        return fail (node, error, "must have one input, and branches without inputs");
+        return fail (node, error, "must have one input, and its branches must have none");
     }
   const gint truth = get_truth (ortrain_node_input (node, 0), 0);
   if (truth < 0)

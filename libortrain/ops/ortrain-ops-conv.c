@@ -26,8 +26,8 @@ read_ints (OrtrainInferContext *ctx, const char *name, gsize expected, const gin
   *values = ortrain_attributes_get_ints (ctx->node->attributes, name, &n);
   if (*values != NULL && n != expected)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "attribute %s has %" G_GSIZE_FORMAT " elements, but must have %" G_GSIZE_FORMAT, name, n,
-                               expected);
+                               "attribute '%s' has %" G_GSIZE_FORMAT " elements, it must have %" G_GSIZE_FORMAT, name,
+                               n, expected);
   return TRUE;
 }
 
@@ -37,7 +37,8 @@ read_window (OrtrainInferContext *ctx, gint n, Window *window, GError **error)
   const gint64 *strides, *dilations, *pads, *output_padding;
   const char *auto_pad = ortrain_attributes_get_string (ctx->node->attributes, "auto_pad", "NOTSET");
   if (n > MAX_SPATIAL)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d spatial dimensions are too many", n);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "input 0 has %d spatial dimensions, which is not supported", n);
   if (!read_ints (ctx, "strides", (gsize) n, &strides, error) ||
       !read_ints (ctx, "dilations", (gsize) n, &dilations, error) ||
       !read_ints (ctx, "pads", 2 * (gsize) n, &pads, error) ||
@@ -118,7 +119,7 @@ check_kernel_shape (OrtrainInferContext *ctx, gint rank, GError **error)
       OrtrainDim dim = ortrain_infer_get_dim (ctx, 1, 2 + i);
       if (ortrain_dim_is_int (dim) && dim.value != kernel_shape[i])
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "attribute kernel_shape says %" G_GINT64_FORMAT
+                                   "attribute 'kernel_shape' is %" G_GINT64_FORMAT
                                    " in dimension %d, but the weights have %" G_GINT64_FORMAT,
                                    kernel_shape[i], i, dim.value);
     }
@@ -134,7 +135,7 @@ check_ranks (OrtrainInferContext *ctx, gint *rank, GError **error)
     return TRUE;
   if (x < 3 || x != w)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "an input of rank %d and weights of rank %d do not fit", x, w);
+                               "input 0 has rank %d, but the weights have rank %d", x, w);
   *rank = x;
   return TRUE;
 }
@@ -161,8 +162,9 @@ infer_conv (OrtrainInferContext *ctx, GError **error)
       (ortrain_dim_is_int (channels) && ortrain_dim_is_int (per_group) &&
        (__builtin_mul_overflow (per_group.value, group, &product) || channels.value != product)))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%" G_GINT64_FORMAT " channels, %" G_GINT64_FORMAT " filters of %" G_GINT64_FORMAT
-                               " channels, and %" G_GINT64_FORMAT " groups do not fit together",
+                               "input 0 has %" G_GINT64_FORMAT " channels, the weights have %" G_GINT64_FORMAT
+                               " filters of %" G_GINT64_FORMAT " channels, and group is %" G_GINT64_FORMAT
+                               ": these do not match",
                                channels.value, filters.value, per_group.value, group);
   if (!ortrain_infer_vector (ctx, 2, filters, error))
     return FALSE;
@@ -198,8 +200,8 @@ infer_conv_transpose (OrtrainInferContext *ctx, GError **error)
   if (group < 1 || (ortrain_dim_is_int (filters) && filters.value % group != 0) ||
       (ortrain_dim_is_int (channels) && ortrain_dim_is_int (filters) && channels.value != filters.value))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%" G_GINT64_FORMAT " channels, weights for %" G_GINT64_FORMAT ", and %" G_GINT64_FORMAT
-                               " groups do not fit together",
+                               "input 0 has %" G_GINT64_FORMAT " channels, the weights have %" G_GINT64_FORMAT
+                               ", and group is %" G_GINT64_FORMAT ": these do not match",
                                channels.value, filters.value, group);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
@@ -252,15 +254,17 @@ check_gradient (OrtrainInferContext *ctx, const OrtrainDim *x, const OrtrainDim 
   Window window;
   gint64 product;
   if (rank < 3)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "a convolution of rank %d", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, which is not supported",
+                               rank);
   if (!read_window (ctx, rank - 2, &window, error))
     return FALSE;
   if (group < 1 || (ortrain_dim_is_int (w[0]) && w[0].value % group != 0) ||
       (ortrain_dim_is_int (x[1]) && ortrain_dim_is_int (w[1]) &&
        (__builtin_mul_overflow (w[1].value, group, &product) || x[1].value != product)))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%" G_GINT64_FORMAT " channels, %" G_GINT64_FORMAT " filters of %" G_GINT64_FORMAT
-                               " channels, and %" G_GINT64_FORMAT " groups do not fit together",
+                               "input 0 has %" G_GINT64_FORMAT " channels, the weights have %" G_GINT64_FORMAT
+                               " filters of %" G_GINT64_FORMAT " channels, and group is %" G_GINT64_FORMAT
+                               ": these do not match",
                                x[1].value, w[0].value, w[1].value, group);
   dims[0] = x[0];
   dims[1] = w[0];
@@ -283,8 +287,8 @@ infer_grad_input (OrtrainInferContext *ctx, GError **error)
     {
       const gint rank = ortrain_infer_get_rank (ctx, 1);
       if (rank >= 0 && rank != n)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "weights of rank %d for an input of rank %d",
-                                   rank, n);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "the weights have rank %d, but the input has rank %d", rank, n);
       if (rank >= 0 && !check_gradient (ctx, x, ortrain_infer_get_dims (ctx, 1), n, TRUE, error))
         return FALSE;
     }
@@ -301,8 +305,8 @@ infer_grad_weight (OrtrainInferContext *ctx, GError **error)
     {
       const gint rank = ortrain_infer_get_rank (ctx, 1);
       if (rank >= 0 && rank != n)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "weights of rank %d for an input of rank %d",
-                                   n, rank);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "the weights have rank %d, but the input has rank %d", n, rank);
       if (rank >= 0 && !check_gradient (ctx, ortrain_infer_get_dims (ctx, 1), w, n, FALSE, error))
         return FALSE;
     }

@@ -21,7 +21,7 @@ infer_einsum (OrtrainInferContext *ctx, GError **error)
   OrtrainEinsum e;
 
   if (n > ORTRAIN_EINSUM_MAX_OPERANDS)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "%u operands, at most %d are supported", n,
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "it has %u operands, at most %d are supported", n,
                                ORTRAIN_EINSUM_MAX_OPERANDS);
   for (guint i = 0; i < n; i++)
     {
@@ -34,7 +34,7 @@ infer_einsum (OrtrainInferContext *ctx, GError **error)
     }
   if (!ortrain_einsum_parse (equation, n, ranks, &e))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "the equation '%s' is malformed or does not fit the operands",
+                               "equation '%s' is malformed or does not match the ranks of the operands",
                                ortrain_text_show (equation));
   for (guint i = 0; i < n; i++)
     for (guint d = 0; d < e.operands[i].rank; d++)
@@ -45,7 +45,7 @@ infer_einsum (OrtrainInferContext *ctx, GError **error)
           sizes[label] = dim;
         else if (!ortrain_dim_broadcast (ctx->dims, sizes[label], dim, &sizes[label]))
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "axis %u of operand %u does not fit those of the same letter", d, i);
+                                     "axis %u of operand %u differs in size from others with the same letter", d, i);
         known[label] = TRUE;
       }
   for (guint d = 0; d < e.output.rank; d++)
@@ -206,8 +206,8 @@ infer_einsum_grad (OrtrainInferContext *ctx, GError **error)
   gboolean known[ORTRAIN_EINSUM_MAX_LABELS] = { FALSE };
   OrtrainEinsum e;
   if (n > ORTRAIN_EINSUM_MAX_OPERANDS || index < 0 || index >= n)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "%u operands, and the gradient of number %d", n,
-                               (gint) index);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY,
+                               "it has %u operands, but computes the gradient of operand %d", n, (gint) index);
   ortrain_infer_shape_from (ctx, 0, 1, ortrain_infer_get_dtype (ctx, 0));
   gboolean ranked = ortrain_infer_get_rank (ctx, 0) >= 0;
   for (guint i = 0, from = 2; i < n; i++)
@@ -221,8 +221,8 @@ infer_einsum_grad (OrtrainInferContext *ctx, GError **error)
   if (!ranked)
     return TRUE;
   if (!ortrain_einsum_parse (equation, n, ranks, &e) || e.output.rank != (guint) ortrain_infer_get_rank (ctx, 0))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the equation '%s' does not fit the operands",
-                               ortrain_text_show (equation));
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "equation '%s' does not match the ranks of the operands", ortrain_text_show (equation));
   for (guint i = 0; i < n; i++)
     for (guint d = 0; d < e.operands[i].rank; d++)
       {
@@ -231,13 +231,14 @@ infer_einsum_grad (OrtrainInferContext *ctx, GError **error)
           sizes[label] = dims[i][d];
         else if (!ortrain_dim_broadcast (ctx->dims, sizes[label], dims[i][d], &sizes[label]))
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "axis %u of operand %u does not fit those of the same letter", d, i);
+                                     "axis %u of operand %u differs in size from others with the same letter", d, i);
         known[label] = TRUE;
       }
   for (guint d = 0; d < e.output.rank; d++)
     if (ortrain_dim_is_int (dy[d]) && ortrain_dim_is_int (sizes[e.output.labels[d]]) &&
         dy[d].value != sizes[e.output.labels[d]].value)
-      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "axis %u of the gradient does not fit", d);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                 "axis %u of the gradient differs in size from others with the same letter", d);
   return TRUE;
 }
 

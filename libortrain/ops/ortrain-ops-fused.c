@@ -92,7 +92,8 @@ infer_chain (OrtrainInferContext *ctx, GError **error)
   OrtrainDim dims[16];
   gint rank;
   if (body == NULL || n_inputs == 0 || body->inputs->len != n_inputs || body->outputs->len != ctx->node->outputs->len)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "the body does not fit the node");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY,
+                               "the inputs and outputs of its body do not match its own");
   if (!ortrain_infer_broadcast (ctx, 0, n_inputs - 1, dims, &rank, error))
     return FALSE;
   for (guint k = 0; k < body->outputs->len; k++)
@@ -101,7 +102,8 @@ infer_chain (OrtrainInferContext *ctx, GError **error)
     {
       FlatBody *flat = flatten (body);
       if (flat == NULL)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the body is no chain of operators");
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                                   "its body is not a chain of element-wise operators");
       g_object_set_qdata_full (G_OBJECT (body), ortrain_kernel_body_quark (), flat, flat_body_free);
     }
   return TRUE;

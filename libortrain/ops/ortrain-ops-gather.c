@@ -37,7 +37,7 @@ infer_gather (OrtrainInferContext *ctx, GError **error)
   gint n_content, n_indices;
 
   if (rank == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the data is a scalar");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 is a scalar, rank 1 is needed at least");
   if (rank < 0 || n_index < 0)
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, -1);
@@ -135,8 +135,8 @@ infer_gather_elements (OrtrainInferContext *ctx, GError **error)
   gint rank = ortrain_infer_get_rank (ctx, 0), n_index = ortrain_infer_get_rank (ctx, 1), axis;
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
   if (rank >= 0 && n_index >= 0 && rank != n_index)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the data has rank %d, the indices have rank %d",
-                               rank, n_index);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "input 0 has rank %d, but the indices have rank %d", rank, n_index);
   if (rank >= 0 && !ortrain_infer_axis (ctx, ortrain_node_get_int (ctx->node, "axis", 0), rank, &axis, error))
     return FALSE;
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *index_dims = ortrain_infer_get_dims (ctx, 1);
@@ -144,7 +144,7 @@ infer_gather_elements (OrtrainInferContext *ctx, GError **error)
     if (i != axis && ortrain_dim_is_int (dims[i]) && ortrain_dim_is_int (index_dims[i]) &&
         index_dims[i].value > dims[i].value)
       return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                 "axis %d of the indices has more elements than that of the data", i);
+                                 "axis %d of the indices is larger than that of input 0", i);
   if (n_index < 0)
     ortrain_infer_set_unknown (ctx, 0, dtype, rank);
   else
@@ -175,19 +175,22 @@ infer_gather_nd (OrtrainInferContext *ctx, GError **error)
   if (rank < 0 || n_index < 1 || !ortrain_dim_is_int (index_dims[n_index - 1]))
     {
       if (n_index == 0)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the indices are a scalar");
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "the indices are a scalar, rank 1 is needed at least");
       ortrain_infer_set_unknown (ctx, 0, dtype, -1);
       return TRUE;
     }
   gint64 k = index_dims[n_index - 1].value;
   if (batch < 0 || batch >= n_index || batch + k > rank || k < 1)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "batch_dims %" G_GINT64_FORMAT " and index tuples of %" G_GINT64_FORMAT
-                               " do not fit data of rank %d and indices of rank %d",
+                               "attribute 'batch_dims' %" G_GINT64_FORMAT
+                               " and index tuples of length %" G_GINT64_FORMAT
+                               " do not match data of rank %d and indices of rank %d",
                                batch, k, rank, n_index);
   for (gint i = 0; i < batch; i++)
     if (ortrain_dim_is_int (dims[i]) && ortrain_dim_is_int (index_dims[i]) && dims[i].value != index_dims[i].value)
-      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "data and indices differ in batch axis %d", i);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                 "input 0 and the indices differ in batch axis %d", i);
   for (gint i = 0; i < n_index - 1; i++)
     out[n++] = index_dims[i];
   for (gint i = (gint) (batch + k); i < rank; i++)
@@ -216,8 +219,8 @@ check_reduction (OrtrainInferContext *ctx, GError **error)
   const char *reduction = ortrain_attributes_get_string (ctx->node->attributes, "reduction", "none");
   if (g_strv_contains (names, reduction))
     return TRUE;
-  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction '%s' is not known",
-                             ortrain_text_show (reduction));
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                             "attribute 'reduction' is '%s', which is not supported", ortrain_text_show (reduction));
 }
 
 static gboolean
@@ -228,8 +231,8 @@ infer_scatter_elements (OrtrainInferContext *ctx, GError **error)
     return FALSE;
   for (guint i = 1; i < 3; i++)
     if (rank >= 0 && ortrain_infer_get_rank (ctx, i) >= 0 && ortrain_infer_get_rank (ctx, i) != rank)
-      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, the data has rank %d", i,
-                                 ortrain_infer_get_rank (ctx, i), rank);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, but input 0 has rank %d",
+                                 i, ortrain_infer_get_rank (ctx, i), rank);
   if (rank >= 0 && !ortrain_infer_axis (ctx, ortrain_node_get_int (ctx->node, "axis", 0), rank, &axis, error))
     return FALSE;
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, 0), *a = ortrain_infer_get_dims (ctx, 1),
@@ -238,7 +241,7 @@ infer_scatter_elements (OrtrainInferContext *ctx, GError **error)
     {
       if (i != axis && ortrain_dim_is_int (dims[i]) && ortrain_dim_is_int (a[i]) && a[i].value > dims[i].value)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "axis %d of the indices has more elements than that of the data", i);
+                                   "axis %d of the indices is larger than that of input 0", i);
       if (ortrain_infer_get_rank (ctx, 2) == rank && ortrain_dim_is_int (a[i]) && ortrain_dim_is_int (b[i]) &&
           a[i].value != b[i].value)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "indices and updates differ in axis %d", i);
@@ -271,7 +274,7 @@ infer_scatter_nd (OrtrainInferContext *ctx, GError **error)
           g_autofree char *i = ortrain_dims_to_string (index_dims, q);
           g_autofree char *v = ortrain_dims_to_string (update_dims, u);
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "data %s, indices %s and updates %s do not fit together", d, i, v);
+                                     "data %s, indices %s and updates %s do not match", d, i, v);
         }
     }
   ortrain_infer_set_like (ctx, 0, 0);

@@ -25,15 +25,17 @@ check_loss (OrtrainInferContext *ctx, guint logits, guint target, gint64 axis, g
   gint rank = ortrain_infer_get_rank (ctx, logits), target_rank = ortrain_infer_get_rank (ctx, target);
   *found = -1;
   if (!g_str_equal (reduction, "mean") && !g_str_equal (reduction, "sum") && !g_str_equal (reduction, "none"))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "reduction \"%s\" is none of mean, sum, none",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'reduction' is '%s', it must be mean, sum or none",
                                ortrain_text_show (reduction));
   if (rank < 0)
     return TRUE;
   if (!ortrain_infer_axis (ctx, axis, rank, found, error))
     return FALSE;
   if (target_rank >= 0 && target_rank != rank - 1)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "targets of rank %d for scores of rank %d",
-                               target_rank, rank);
+    return ortrain_infer_fail (
+        ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+        "the targets have rank %d, but the scores have rank %d; class numbers have one axis less", target_rank, rank);
   for (gint d = 0; d < target_rank; d++)
     {
       OrtrainDim a = ortrain_infer_get_dim (ctx, target, d);
@@ -41,7 +43,7 @@ check_loss (OrtrainInferContext *ctx, guint logits, guint target, gint64 axis, g
       if (ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                    "dimension %d of the targets is %" G_GINT64_FORMAT
-                                   ", of the scores %" G_GINT64_FORMAT,
+                                   ", but that of the scores is %" G_GINT64_FORMAT,
                                    d, a.value, b.value);
     }
   return TRUE;
@@ -226,7 +228,8 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
     {
       OrtrainDim dims[ORTRAIN_MAX_RANK];
       if (n < 2)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "scores of rank %d have no classes", n);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "the scores have rank %d, 2 is needed at least", n);
       for (gint d = 0; d < n; d++)
         if (d != 1)
           dims[d < 1 ? d : d - 1] = content[d];

@@ -23,12 +23,24 @@ permute (OrtrainInferContext *ctx, const char *name, OrtrainDim *dims, gint rank
     if (perm[i] >= 0 && perm[i] < rank)
       seen |= 1u << perm[i];
   if (n != (gsize) rank || seen != (1u << rank) - 1)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s is no permutation of %d dimensions",
-                               ortrain_text_show (name), rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute '%s' is not a permutation of %d dimensions", ortrain_text_show (name), rank);
   memcpy (from, dims, (gsize) rank * sizeof *dims);
   for (gint i = 0; i < rank; i++)
     dims[i] = from[perm[i]];
   return TRUE;
+}
+
+/* The operands have other sizes than a product needs; dimensions x and y are of the given kind. */
+static gboolean
+fail_sizes (OrtrainInferContext *ctx, guint a, guint b, const char *kind, OrtrainDim x, OrtrainDim y, GError **error)
+{
+  g_autofree char *a_shape = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, a), ortrain_infer_get_rank (ctx, a));
+  g_autofree char *b_shape = ortrain_dims_to_string (ortrain_infer_get_dims (ctx, b), ortrain_infer_get_rank (ctx, b));
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                             "input %u is %s, input %u is %s: the %s dimensions %" G_GINT64_FORMAT
+                             " and %" G_GINT64_FORMAT " differ",
+                             a, a_shape, b, b_shape, kind, x.value, y.value);
 }
 
 static gboolean
@@ -42,7 +54,7 @@ infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gbo
       return TRUE;
     }
   if (a_rank == 0 || b_rank == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "operands of rank %d and %d cannot be multiplied",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "inputs of rank %d and %d cannot be multiplied",
                                a_rank, b_rank);
   OrtrainDim a_dims[ORTRAIN_MAX_RANK], b_dims[ORTRAIN_MAX_RANK];
   memcpy (a_dims, ortrain_infer_get_dims (ctx, a), (gsize) a_rank * sizeof (OrtrainDim));
@@ -52,9 +64,7 @@ infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gbo
   OrtrainDim k_a = a_dims[a_rank == 1 || !trans_a ? a_rank - 1 : a_rank - 2];
   OrtrainDim k_b = b_dims[b_rank == 1 ? 0 : trans_b ? b_rank - 1 : b_rank - 2];
   if (ortrain_dim_is_int (k_a) && ortrain_dim_is_int (k_b) && k_a.value != k_b.value)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "inner dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " differ", k_a.value,
-                               k_b.value);
+    return fail_sizes (ctx, a, b, "inner", k_a, k_b, error);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   gint rank = 0, a_batch = MAX (a_rank - 2, 0), b_batch = MAX (b_rank - 2, 0), batch = MAX (a_batch, b_batch);
   for (gint i = 0; i < batch; i++)
@@ -63,9 +73,7 @@ infer_product (OrtrainInferContext *ctx, guint a, guint b, gboolean trans_a, gbo
       OrtrainDim x = ia >= 0 ? a_dims[ia] : ortrain_dim_int (1);
       OrtrainDim y = ib >= 0 ? b_dims[ib] : ortrain_dim_int (1);
       if (!ortrain_dim_broadcast (ctx->dims, x, y, &dims[rank]))
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "batch dimensions %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT " do not fit", x.value,
-                                   y.value);
+        return fail_sizes (ctx, a, b, "batch", x, y, error);
       rank++;
     }
   if (a_rank >= 2)
@@ -150,8 +158,7 @@ infer_gemm (OrtrainInferContext *ctx, GError **error)
     {
       gint rank = ortrain_infer_get_rank (ctx, i);
       if (rank >= 0 && rank != 2)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, but must have rank 2",
-                                   i, rank);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, 2 is needed", i, rank);
     }
   if (!infer_fused_matmul (ctx, error))
     return FALSE;

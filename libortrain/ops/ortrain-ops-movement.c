@@ -30,7 +30,7 @@ infer_transpose (OrtrainInferContext *ctx, GError **error)
     }
   if (perm != NULL && rank >= 0 && n != (gsize) rank)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "perm has %" G_GSIZE_FORMAT " entries for an input of rank %d", n, rank);
+                               "attribute 'perm' has %" G_GSIZE_FORMAT " elements, but the input has rank %d", n, rank);
   const gboolean known = rank >= 0;
   if (!known)
     rank = (gint) n; /* perm is as long as the shape, whatever that is, and names each axis once */
@@ -81,16 +81,16 @@ infer_concat (OrtrainInferContext *ctx, GError **error)
   gint rank = -1, axis;
 
   if (!ortrain_attributes_has (ctx->node->attributes, "axis"))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis is missing");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute 'axis' is missing");
   for (guint i = 0; i < n_inputs; i++)
     {
       gint r = ortrain_infer_get_rank (ctx, i);
       if (r >= 0 && rank >= 0 && r != rank)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input %u has rank %d, others have rank %d",
-                                   i, r, rank);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "input %u has rank %d, but others have rank %d", i, r, rank);
       if (ortrain_infer_get_dtype (ctx, i) != dtype && ortrain_infer_get_dtype (ctx, i) != ORTRAIN_DTYPE_UNDEFINED &&
           dtype != ORTRAIN_DTYPE_UNDEFINED)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input %u is %s, input 0 is %s", i,
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input %u is %s, but input 0 is %s", i,
                                    ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, i)),
                                    ortrain_dtype_get_name (dtype));
       rank = MAX (rank, r);
@@ -121,7 +121,7 @@ infer_concat (OrtrainInferContext *ctx, GError **error)
               out[d].value != dims[d].value)
             return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
                                        "axis %d of input %u has %" G_GINT64_FORMAT
-                                       " elements, that of input %d has %" G_GINT64_FORMAT,
+                                       " elements, but that of input %d has %" G_GINT64_FORMAT,
                                        d, i, dims[d].value, first, out[d].value);
           if (first < 0 || (ortrain_dim_is_int (dims[d]) && !ortrain_dim_is_int (out[d])))
             out[d] = dims[d];
@@ -232,12 +232,13 @@ infer_split (OrtrainInferContext *ctx, GError **error)
         {
           OrtrainDim sum = ortrain_dim_int (0);
           if ((guint) n_sizes != n)
-            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d sizes for %u outputs", n_sizes, n);
+            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d sizes, but %u outputs",
+                                       n_sizes, n);
           for (gint i = 0; i < n_sizes; i++)
             sum = ortrain_dim_add (ctx->dims, sum, sizes[i]);
           if (ortrain_dim_is_int (sum) && ortrain_dim_is_int (dims[axis]) && sum.value != dims[axis].value)
             return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                       "the sizes sum to %" G_GINT64_FORMAT ", axis %d has %" G_GINT64_FORMAT
+                                       "the sizes sum to %" G_GINT64_FORMAT ", but axis %d has %" G_GINT64_FORMAT
                                        " elements",
                                        sum.value, axis, dims[axis].value);
         }
@@ -247,7 +248,8 @@ infer_split (OrtrainInferContext *ctx, GError **error)
       gint64 parts = ortrain_node_get_int (ctx->node, "num_outputs", n);
       if (parts != n)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                                   "num_outputs is %" G_GINT64_FORMAT ", there are %u outputs", parts, n);
+                                   "attribute 'num_outputs' is %" G_GINT64_FORMAT ", but there are %u outputs", parts,
+                                   n);
       chunk = ortrain_dim_ceil_div (ctx->dims, dims[axis], ortrain_dim_int (n));
     }
 
@@ -398,7 +400,7 @@ count_slices (OrtrainInferContext *ctx, guint first, gint *n, GError **error)
       if (!ortrain_infer_get_content (ctx, first + i, &content, &length))
         length = ortrain_infer_get_rank (ctx, first + i) == 0 ? 1 : ortrain_infer_get_length (ctx, first + i);
       if (length >= 0 && *n >= 0 && length != *n)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d %s for %d %s", length,
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d %s, but %d %s", length,
                                    ortrain_text_show (names[i]), *n, names[from]);
       if (length >= 0 && *n < 0)
         from = i;
@@ -429,7 +431,7 @@ infer_slice (OrtrainInferContext *ctx, GError **error)
   if (!count_slices (ctx, 1, &n, error))
     return FALSE;
   if (n > (rank >= 0 ? rank : ORTRAIN_MAX_RANK))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d axes are cut, the input has rank %d", n,
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d axes, but the input has rank %d", n,
                                rank);
   if (rank < 0 || n < 0 || (has_axes && !ortrain_infer_get_ints (ctx, 3, &axes, &n_axes)))
     {
@@ -457,7 +459,7 @@ infer_slice (OrtrainInferContext *ctx, GError **error)
       gint64 step = has_steps && known_steps ? steps[i] : 1;
       if (step == 0 || step == G_MININT64)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                                   "the step of axis %d is %" G_GINT64_FORMAT, axis, step);
+                                   "the step of axis %d is %" G_GINT64_FORMAT ", which is not supported", axis, step);
       if (known)
         {
           out[axis] = slice_length (ctx->dims, dims[axis], starts[i], ends[i], step, &content_first);

@@ -55,7 +55,7 @@ upgrade_batch_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
     {
       text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: spatial = 0 (statistics per element) is not supported", text);
+                   "%s: attribute 'spatial' is 0 (statistics per element), which is not supported", text);
       return FALSE;
     }
   /* Before 14, more than one output meant training. */
@@ -94,7 +94,7 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
   gint rank = ortrain_infer_get_rank (ctx, 0);
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 3);
   if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d, at least 2 is needed",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, 2 is needed at least",
                                rank);
   for (guint i = 1; i < 5 && rank >= 0; i++)
     if (ortrain_infer_get_rank (ctx, i) == 1)
@@ -102,8 +102,9 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
         OrtrainDim a = ortrain_infer_get_dim (ctx, 0, 1), b = ortrain_infer_get_dim (ctx, i, 0);
         if (ortrain_dim_is_int (a) && ortrain_dim_is_int (b) && a.value != b.value)
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "input %u has %" G_GINT64_FORMAT " elements for %" G_GINT64_FORMAT " channels", i,
-                                     b.value, a.value);
+                                     "input %u has %" G_GINT64_FORMAT " elements, but input 0 has %" G_GINT64_FORMAT
+                                     " channels",
+                                     i, b.value, a.value);
       }
   ortrain_infer_set_like (ctx, 0, 0);
   for (guint k = 1; k < ortrain_infer_get_n_outputs (ctx); k++)
@@ -169,7 +170,8 @@ check_channels (OrtrainInferContext *ctx, guint x, guint first, guint last, GErr
 {
   const gint rank = ortrain_infer_get_rank (ctx, x);
   if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d has no channels", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, 2 is needed at least",
+                               rank);
   for (guint i = first; rank >= 2 && i <= last; i++)
     if (!ortrain_infer_expect_count (ctx, i, count_dims (ctx, x, 1, 2), error))
       return FALSE;
@@ -282,8 +284,8 @@ check_groups (OrtrainInferContext *ctx, guint x, GError **error)
     {
       g_autofree char *count = channels >= 0 ? g_strdup_printf ("%" G_GINT64_FORMAT " ", channels) : g_strdup ("");
       return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                                 "num_groups is %" G_GINT64_FORMAT ", which does not divide the %schannels of input %u "
-                                 "'%s'",
+                                 "attribute 'num_groups' is %" G_GINT64_FORMAT
+                                 ", which does not divide the %schannels of input %u '%s'",
                                  groups, count, x, ortrain_text_show (ortrain_infer_input (ctx, x)->name));
     }
   return TRUE;
@@ -366,7 +368,7 @@ upgrade_lp_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                   "%s: p = %" G_GINT64_FORMAT " is neither 1 nor 2", text, p);
+                   "%s: attribute 'p' is %" G_GINT64_FORMAT ", it must be 1 or 2", text, p);
       return FALSE;
     }
   OrtrainValue *norm = insert2 (graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,

@@ -12,17 +12,17 @@ infer_optimizer (OrtrainInferContext *ctx, guint n_states, GError **error)
   guint groups = 2 + n_states, n_inputs = ortrain_infer_get_n_inputs (ctx), n = (n_inputs - 2) / groups;
   if (n_inputs < 2 + groups || (n_inputs - 2) % groups != 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY,
-                               "%u inputs: there must be 2, and %u for each tensor", n_inputs, groups);
+                               "it has %u inputs, it must have 2, and %u for each tensor", n_inputs, groups);
   if (ortrain_infer_get_n_outputs (ctx) != n * (1 + n_states))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "%u outputs for %u tensors",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "it has %u outputs, but %u tensors",
                                ortrain_infer_get_n_outputs (ctx), n);
   for (guint i = 0; i < n; i++)
     for (guint group = 0; group < groups; group++)
       {
         guint input = 2 + group * n + i;
         if (ortrain_infer_get_dtype (ctx, input) != ortrain_infer_get_dtype (ctx, 2 + i))
-          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input %u is %s, the weight is %s", input,
-                                     ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, input)),
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "input %u is %s, but its weight is %s",
+                                     input, ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, input)),
                                      ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, 2 + i)));
         const gint rank = ortrain_infer_get_rank (ctx, input);
         gboolean fits =

@@ -55,7 +55,7 @@ infer_pad (OrtrainInferContext *ctx, GError **error)
   guint32 seen = 0;
 
   if (!g_strv_contains (modes, ortrain_attributes_get_string (ctx->node->attributes, "mode", "constant")))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the mode is not known");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the attribute 'mode' is not supported");
   gboolean has_axes = ortrain_infer_has_input (ctx, 3);
   if (rank < 0 || !ortrain_infer_get_content (ctx, 1, &pads, &n) ||
       (has_axes && !ortrain_infer_get_ints (ctx, 3, &axes, &n_axes)))
@@ -64,7 +64,8 @@ infer_pad (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (n != 2 * n_axes)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d pads for %d axes", n, n_axes);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d pads, but %d axes need two each", n,
+                               n_axes);
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
   for (gint i = 0; i < n_axes; i++)
     {
@@ -75,11 +76,12 @@ infer_pad (OrtrainInferContext *ctx, GError **error)
       for (gint k = i; k < n; k += n_axes)
         if (ortrain_dim_is_int (pads[k]) && !ortrain_checked_is_small (pads[k].value))
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "axis %d cannot be padded by %" G_GINT64_FORMAT, axis, pads[k].value);
+                                     "axis %d cannot be padded by %" G_GINT64_FORMAT " elements in this mode", axis,
+                                     pads[k].value);
       out[axis] = ortrain_dim_add (ctx->dims, out[axis], ortrain_dim_add (ctx->dims, pads[i], pads[n_axes + i]));
       if (ortrain_dim_is_int (out[axis]) && out[axis].value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "the pads of axis %d take away more than there is", axis);
+                                   "the pads of axis %d remove more elements than it has", axis);
     }
   ortrain_infer_set (ctx, 0, dtype, out, rank);
   return TRUE;
@@ -113,12 +115,14 @@ infer_tile (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (n != rank)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d repeats for an input of rank %d", n, rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are %d repeats, but the input has rank %d",
+                               n, rank);
   for (gint i = 0; i < rank; i++)
     {
       if (ortrain_dim_is_int (repeats[i]) && repeats[i].value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "axis %d is to be repeated %" G_GINT64_FORMAT " times", i, repeats[i].value);
+                                   "the repeats of axis %d are %" G_GINT64_FORMAT ", they must not be negative", i,
+                                   repeats[i].value);
       out[i] = ortrain_dim_mul (ctx->dims, dims[i], repeats[i]);
     }
   ortrain_infer_set (ctx, 0, dtype, out, rank);
@@ -154,7 +158,7 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
     }
   if (n != (axes != NULL ? (gint) n_axes : rank))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "the shape has %d elements, not one for each axis", n);
+                               "the shape has %d elements, one for each axis is needed", n);
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
   for (gint i = 0; i < n; i++)
     {
@@ -164,7 +168,8 @@ infer_center_crop_pad (OrtrainInferContext *ctx, GError **error)
         return FALSE;
       if (ortrain_dim_is_int (shape[i]) && shape[i].value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "element %d of the shape is %" G_GINT64_FORMAT, i, shape[i].value);
+                                   "element %d of the shape is %" G_GINT64_FORMAT ", it must not be negative", i,
+                                   shape[i].value);
       out[axis] = shape[i];
     }
   ortrain_infer_set (ctx, 0, dtype, out, rank);
@@ -192,24 +197,26 @@ infer_depth (OrtrainInferContext *ctx, gboolean to_space, GError **error)
   gint64 block = ortrain_node_get_int (ctx->node, "blocksize", 0);
   const char *mode = ortrain_attributes_get_string (ctx->node->attributes, "mode", "DCR");
   if (!g_str_equal (mode, "DCR") && !g_str_equal (mode, "CRD"))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "mode '%s' is not known",
-                               ortrain_text_show (mode));
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'mode' is '%s', which is not supported", ortrain_text_show (mode));
   if (block < 1 || block > 4096)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "blocksize is %" G_GINT64_FORMAT, block);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'blocksize' is %" G_GINT64_FORMAT ", it must be positive", block);
   if (rank < 0)
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, 4);
       return TRUE;
     }
   if (rank != 4)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, not 4", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 4 is needed", rank);
   OrtrainDim b = ortrain_dim_int (block), square = ortrain_dim_int (block * block);
   OrtrainDim out[4] = { dims[0], dims[1], dims[2], dims[3] };
   if (to_space)
     {
       if (ortrain_dim_is_int (dims[1]) && dims[1].value % square.value != 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "%" G_GINT64_FORMAT " channels cannot be divided by %" G_GINT64_FORMAT,
+                                   "the number of channels, %" G_GINT64_FORMAT
+                                   ", is not divisible by %" G_GINT64_FORMAT,
                                    dims[1].value, square.value);
       out[1] = ortrain_dim_floor_div (ctx->dims, dims[1], square);
       out[2] = ortrain_dim_mul (ctx->dims, dims[2], b);
@@ -220,8 +227,7 @@ infer_depth (OrtrainInferContext *ctx, gboolean to_space, GError **error)
       for (gint i = 2; i < 4; i++)
         if (ortrain_dim_is_int (dims[i]) && dims[i].value % block != 0)
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "axis %d with %" G_GINT64_FORMAT
-                                     " elements cannot be divided by %" G_GINT64_FORMAT,
+                                     "the size of axis %d, %" G_GINT64_FORMAT ", is not divisible by %" G_GINT64_FORMAT,
                                      i, dims[i].value, block);
       out[1] = ortrain_dim_mul (ctx->dims, dims[1], square);
       out[2] = ortrain_dim_floor_div (ctx->dims, dims[2], b);
@@ -275,7 +281,7 @@ infer_trilu (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
   if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, at least 2 are needed",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 2 is needed at least",
                                rank);
   ortrain_infer_set_like (ctx, 0, 0);
   return TRUE;
@@ -300,17 +306,18 @@ infer_reverse_sequence (OrtrainInferContext *ctx, GError **error)
   gint64 batch = ortrain_node_get_int (ctx->node, "batch_axis", 1),
          time = ortrain_node_get_int (ctx->node, "time_axis", 0);
   if (rank >= 0 && rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, at least 2 are needed",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 2 is needed at least",
                                rank);
   if (batch + time != 1 || batch < 0 || time < 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "batch_axis and time_axis must be 0 and 1");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attributes 'batch_axis' and 'time_axis' must be 0 and 1");
   OrtrainDim lengths = ortrain_infer_get_dim (ctx, 1, 0), samples = ortrain_infer_get_dim (ctx, 0, (gint) batch);
   if (ortrain_infer_get_rank (ctx, 1) == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the lengths are a scalar");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the lengths are a scalar, rank 1 is needed");
   if (ortrain_dim_is_int (lengths) && ortrain_dim_is_int (samples) && lengths.value != samples.value)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%" G_GINT64_FORMAT " lengths for %" G_GINT64_FORMAT " samples", lengths.value,
-                               samples.value);
+                               "there are %" G_GINT64_FORMAT " lengths, but %" G_GINT64_FORMAT " samples",
+                               lengths.value, samples.value);
   ortrain_infer_set_like (ctx, 0, 0);
   return TRUE;
 }

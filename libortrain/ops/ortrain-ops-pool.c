@@ -31,14 +31,15 @@ window_dims (OrtrainInferContext *ctx, OrtrainDim *dims, GError **error)
   gboolean ceil_mode = ortrain_attributes_get_int (attributes, "ceil_mode", 0) != 0;
   gboolean same = g_str_has_prefix (auto_pad, "SAME"), valid = g_str_equal (auto_pad, "VALID");
   if (rank < 3)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d has no spatial dimensions",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 3 is needed at least",
                                rank);
   if (kernel == NULL)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute kernel_shape is missing");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute 'kernel_shape' is missing");
   if (n_kernel != n || (strides != NULL && n_strides != n) || (dilations != NULL && n_dilations != n) ||
       (pads != NULL && n_pads != 2 * n))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "kernel_shape, strides, dilations or pads do not fit %d spatial dimensions", (int) n);
+    return ortrain_infer_fail (
+        ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+        "attributes 'kernel_shape', 'strides', 'dilations' or 'pads' do not match %d spatial dimensions", (int) n);
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
   dims[1] = ortrain_infer_get_dim (ctx, 0, 1);
   for (gsize i = 0; i < n; i++)
@@ -50,7 +51,7 @@ window_dims (OrtrainInferContext *ctx, OrtrainDim *dims, GError **error)
           !ortrain_checked_is_small (dilation) || !ortrain_checked_is_small (kernel[i]) ||
           !ortrain_checked_is_small (begin) || !ortrain_checked_is_small (end))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                                   "kernel_shape, strides, dilations or pads are out of range");
+                                   "attributes 'kernel_shape', 'strides', 'dilations' or 'pads' are out of range");
       OrtrainDim in = ortrain_infer_get_dim (ctx, 0, (gint) i + 2);
       if (same)
         {
@@ -120,7 +121,8 @@ infer_global (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (rank < 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d has no channels", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 2 is needed at least",
+                               rank);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   for (gint i = 0; i < rank; i++)
     dims[i] = i < 2 ? ortrain_infer_get_dim (ctx, 0, i) : dim_int (1);
@@ -155,7 +157,7 @@ infer_max_unpool (OrtrainInferContext *ctx, GError **error)
   if (rank < 3 || kernel == NULL || n_kernel != n || (strides != NULL && n_strides != n) ||
       (pads != NULL && n_pads != 2 * n))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "kernel_shape, strides or pads do not fit an input of rank %d", rank);
+                               "attributes 'kernel_shape', 'strides' or 'pads' do not match an input of rank %d", rank);
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   dims[0] = ortrain_infer_get_dim (ctx, 0, 0);
   dims[1] = ortrain_infer_get_dim (ctx, 0, 1);

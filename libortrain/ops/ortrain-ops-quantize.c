@@ -11,7 +11,8 @@ check_scale (OrtrainInferContext *ctx, GError **error)
   gint rank = ortrain_infer_get_rank (ctx, 0), scale_rank = ortrain_infer_get_rank (ctx, 1), axis;
   gint64 block = ortrain_node_get_int (ctx->node, "block_size", 0);
   if (block < 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "block_size is %" G_GINT64_FORMAT, block);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'block_size' is %" G_GINT64_FORMAT ", which is not supported", block);
   if (ortrain_infer_has_input (ctx, 2) && !ortrain_infer_same_shape (ctx, 2, 1, error))
     return FALSE;
   if (rank < 0 || scale_rank <= 0)
@@ -26,11 +27,12 @@ check_scale (OrtrainInferContext *ctx, GError **error)
       OrtrainDim dim = ortrain_infer_get_dim (ctx, 0, axis);
       if (ortrain_dim_is_int (n) && ortrain_dim_is_int (dim) && n.value != dim.value)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "%" G_GINT64_FORMAT " scales for %" G_GINT64_FORMAT " channels", n.value, dim.value);
+                                   "there are %" G_GINT64_FORMAT " scales, but %" G_GINT64_FORMAT " channels", n.value,
+                                   dim.value);
     }
   else if (scale_rank != rank)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the scale has rank %d, the input has rank %d",
-                               scale_rank, rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the scale has rank %d, but the input has rank %d", scale_rank, rank);
   return TRUE;
 }
 

@@ -38,7 +38,7 @@ infer_dropout (OrtrainInferContext *ctx, GError **error)
   double ratio;
   if (ortrain_infer_get_number (ctx, 1, &ratio) && !(ratio >= 0 && ratio < 1))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                               "the ratio, input 1 '%s', is %g; from 0 to below 1 is needed",
+                               "input 1 '%s', the ratio, is %g, it must be at least 0 and less than 1",
                                ortrain_text_show (ortrain_infer_input (ctx, 1)->name), ratio);
   ortrain_infer_set_like (ctx, 0, 0);
   if (!ortrain_infer_wants_output (ctx, 1))
@@ -68,8 +68,8 @@ check_type (OrtrainInferContext *ctx, gint64 dtype, OrtrainDTypeSet dtypes, GErr
 {
   if (dtype > 0 && dtype < 32 && (dtypes & ORTRAIN_DTYPE_BIT (dtype)))
     return TRUE;
-  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "dtype = %" G_GINT64_FORMAT " is not possible",
-                             dtype);
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                             "attribute 'dtype' is %" G_GINT64_FORMAT ", which is not a floating type", dtype);
 }
 
 static gboolean
@@ -82,11 +82,13 @@ infer_shaped (OrtrainInferContext *ctx, GError **error)
   if (!check_type (ctx, dtype, ORTRAIN_DTYPES_FLOAT, error))
     return FALSE;
   if (n > ORTRAIN_MAX_RANK)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "a shape of rank %" G_GSIZE_FORMAT, n);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'shape' has %" G_GSIZE_FORMAT " dimensions, which is not supported", n);
   for (gsize d = 0; d < n; d++)
     {
       if (shape[d] < 0)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "a dimension of %" G_GINT64_FORMAT,
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                                   "attribute 'shape' has a dimension of %" G_GINT64_FORMAT ", which is not supported",
                                    shape[d]);
       dims[d] = ortrain_dim_int (shape[d]);
     }
@@ -118,7 +120,7 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
                    error))
     return FALSE;
   if (ortrain_infer_get_rank (ctx, 0) >= 0 && ortrain_infer_get_rank (ctx, 0) != 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "an input of rank %d, 2 is needed",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, 2 is needed",
                                ortrain_infer_get_rank (ctx, 0));
   if (ortrain_infer_get_rank (ctx, 0) < 0)
     {
@@ -128,7 +130,7 @@ infer_multinomial (OrtrainInferContext *ctx, GError **error)
   OrtrainDim dims[] = { ortrain_infer_get_dim (ctx, 0, 0), ortrain_dim_int (samples) };
   OrtrainDim classes = ortrain_infer_get_dim (ctx, 0, 1);
   if (ortrain_dim_is_int (classes) && classes.value == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "there are no classes to draw from");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has no classes to draw from");
   ortrain_infer_set (ctx, 0, (OrtrainDType) dtype, dims, 2);
   return TRUE;
 }

@@ -61,7 +61,7 @@ upgrade_recurrent (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
   if (node->outputs->len > cell.n_outputs)
     {
       g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %u outputs, 0 to %u are possible",
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %u outputs, it must have 0 to %u",
                    text, node->outputs->len, cell.n_outputs);
       return FALSE;
     }
@@ -122,8 +122,8 @@ infer_recurrent (OrtrainInferContext *ctx, GError **error)
                                    ranks[i]);
     }
   if (hidden_size < 0 || hidden_size > G_MAXINT32)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "hidden_size is %" G_GINT64_FORMAT,
-                               hidden_size);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'hidden_size' is %" G_GINT64_FORMAT ", it must be positive", hidden_size);
   if (ortrain_infer_get_rank (ctx, X) < 0 || (hidden_size == 0 && ortrain_infer_get_rank (ctx, R) < 0))
     {
       for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
@@ -227,8 +227,8 @@ check_recurrent_grad (OrtrainInferContext *ctx, GError **error)
   const gboolean both =
       g_str_equal (ortrain_attributes_get_string (attributes, "direction", "forward"), "bidirectional");
   if (hidden_size < 0 || hidden_size > G_MAXINT32)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "hidden_size is %" G_GINT64_FORMAT,
-                               hidden_size);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'hidden_size' is %" G_GINT64_FORMAT ", it must be positive", hidden_size);
   const OrtrainDim unknown = ortrain_dim_unknown (ctx->dims), directions = ortrain_dim_int (both ? 2 : 1);
   const gboolean knows_x = ortrain_infer_get_rank (ctx, 0) == 3, knows_r = ortrain_infer_get_rank (ctx, 2) == 3;
   const OrtrainDim length = knows_x ? ortrain_infer_get_dim (ctx, 0, 0) : unknown;

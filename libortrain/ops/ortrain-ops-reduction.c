@@ -254,7 +254,7 @@ infer_prod_grad (OrtrainInferContext *ctx, GError **error)
     fits = !ortrain_dim_is_int (left[d]) || !ortrain_dim_is_int (dy[d]) || left[d].value == dy[d].value;
   if (!fits)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "input 0 does not have the shape that the reduction of input 1 has");
+                               "input 0 does not have the shape of the reduction of input 1");
   ortrain_infer_set_like (ctx, 0, 1);
   return TRUE;
 }

@@ -65,7 +65,8 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
     {
       const char *word = ortrain_attributes_get_string (ctx->node->attributes, words[i].name, words[i].values[0]);
       if (!g_strv_contains (words[i].values, word))
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "%s '%s' is not known", words[i].name,
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                                   "attribute '%s' is '%s', which is not supported", words[i].name,
                                    ortrain_text_show (word));
     }
   if (rank < 0)
@@ -88,8 +89,8 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
           return TRUE;
         }
       if ((gsize) n != n_axes)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%d sizes for %" G_GSIZE_FORMAT " axes", n,
-                                   n_axes);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "there are %d sizes, but %" G_GSIZE_FORMAT " axes", n, n_axes);
       for (gint pass = 0; pass < 2; pass++)
         for (gint i = 0; i < n; i++)
           {
@@ -113,7 +114,7 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
     }
   OrtrainValue *scales = ortrain_infer_input (ctx, 2);
   if (scales == NULL)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "there are neither sizes nor scales");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY, "it has neither sizes nor scales");
   if (scales->tensor == NULL || ortrain_tensor_peek (scales->tensor) == NULL)
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, rank);
@@ -121,7 +122,7 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
     }
   if (ortrain_tensor_get_n_elements (scales->tensor) != (gint64) n_axes)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%" G_GINT64_FORMAT " scales for %" G_GSIZE_FORMAT " axes",
+                               "there are %" G_GINT64_FORMAT " scales, but %" G_GSIZE_FORMAT " axes",
                                ortrain_tensor_get_n_elements (scales->tensor), n_axes);
   for (gsize i = 0; i < n_axes; i++)
     {
@@ -130,7 +131,8 @@ infer_resize (OrtrainInferContext *ctx, GError **error)
       if (axes != NULL && !ortrain_infer_axis (ctx, axes[i], rank, &axis, error))
         return FALSE;
       if (!(scale > 0) || scale > 1e9)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the scale of axis %d is %g", axis, scale);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "the scale of axis %d is %g, it must be positive", axis, scale);
       out[axis] = scaled (ctx->dims, dims[axis], scale);
     }
   ortrain_infer_set (ctx, 0, dtype, out, rank);

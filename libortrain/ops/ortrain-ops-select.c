@@ -36,7 +36,8 @@ infer_top_k (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (rank == 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input is a scalar");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the input is a scalar, rank 1 is needed at least");
   if (!ortrain_infer_axis (ctx, ortrain_node_get_int (ctx->node, "axis", -1), rank, &axis, error))
     return FALSE;
   memcpy (out, dims, sizeof (OrtrainDim) * rank);
@@ -47,7 +48,7 @@ infer_top_k (OrtrainInferContext *ctx, GError **error)
   if (ortrain_dim_is_int (out[axis]) &&
       (out[axis].value < 0 || (ortrain_dim_is_int (dims[axis]) && out[axis].value > dims[axis].value)))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "k is %" G_GINT64_FORMAT ", axis %d has fewer elements", out[axis].value, axis);
+                               "k is %" G_GINT64_FORMAT ", but axis %d has fewer elements", out[axis].value, axis);
   ortrain_infer_set (ctx, 0, dtype, out, rank);
   ortrain_infer_set (ctx, 1, ORTRAIN_DTYPE_INT64, out, rank);
   return TRUE;
@@ -103,10 +104,12 @@ infer_one_hot (OrtrainInferContext *ctx, GError **error)
   else
     count = ortrain_dim_unknown (ctx->dims);
   if (ortrain_dim_is_int (count) && count.value < 0)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the depth is %" G_GINT64_FORMAT, count.value);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the depth is %" G_GINT64_FORMAT ", it must not be negative", count.value);
   OrtrainDim n_values = ortrain_infer_get_dim (ctx, 2, 0);
   if (ortrain_infer_get_rank (ctx, 2) == 0 || (ortrain_dim_is_int (n_values) && n_values.value != 2))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the values (input 2) are not two numbers");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "input 2 must have two elements: the off and the on value");
   for (gint i = 0, from = 0; i <= rank; i++)
     out[i] = i == axis ? count : dims[from++];
   ortrain_infer_set (ctx, 0, dtype, out, rank + 1);

@@ -86,13 +86,14 @@ infer_reshape (OrtrainInferContext *ctx, GError **error)
         {
           if (rank >= 0 && i >= rank)
             return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                       "element %d of the shape copies a dimension that the input of rank %d lacks", i,
+                                       "element %d of the shape copies a dimension, but the input has rank %d", i,
                                        rank);
           out[i] = rank >= 0 ? dims[i] : ortrain_dim_unknown (ctx->dims);
         }
       else if (shape[i].value < 0)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "element %d of the shape is %" G_GINT64_FORMAT, i, shape[i].value);
+                                   "element %d of the shape is %" G_GINT64_FORMAT ", which is not valid", i,
+                                   shape[i].value);
     }
 
   if (wild >= 0 && rank < 0)
@@ -120,14 +121,16 @@ infer_reshape (OrtrainInferContext *ctx, GError **error)
       if (ortrain_dim_is_int (rest) && rest.value == 0)
         {
           if (ortrain_dim_is_int (total) && total.value != 0)
-            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "a shape without elements was asked for");
+            return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                       "the shape has no elements, but the input has");
           out[wild] = ortrain_dim_int (0);
         }
       else
         {
           if (ortrain_dim_is_int (total) && ortrain_dim_is_int (rest) && total.value % rest.value != 0)
             return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                       "%" G_GINT64_FORMAT " elements cannot be divided by %" G_GINT64_FORMAT,
+                                       "%" G_GINT64_FORMAT " elements are not divisible by %" G_GINT64_FORMAT
+                                       ", the product of the given dimensions",
                                        total.value, rest.value);
           out[wild] = ortrain_dim_floor_div (ctx->dims, total, rest);
         }
@@ -139,7 +142,8 @@ infer_reshape (OrtrainInferContext *ctx, GError **error)
         {
           g_autofree char *from = ortrain_dims_to_string (dims, rank);
           g_autofree char *to = ortrain_dims_to_string (out, n);
-          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%s cannot be reshaped to %s", from, to);
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                     "input 0 has the shape %s, which cannot be reshaped to %s", from, to);
         }
     }
   ortrain_infer_set (ctx, 0, dtype, out, n);
@@ -205,7 +209,7 @@ infer_squeeze (OrtrainInferContext *ctx, GError **error)
       for (gint i = 0; i < rank; i++)
         if ((mask & (1u << i)) && ortrain_dim_is_int (dims[i]) && dims[i].value != 1)
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                     "axis %d has %" G_GINT64_FORMAT " elements, not 1", i, dims[i].value);
+                                     "axis %d has %" G_GINT64_FORMAT " elements, 1 is needed", i, dims[i].value);
     }
   else
     for (gint i = 0; i < rank; i++)
@@ -374,9 +378,9 @@ infer_constant_of_shape (OrtrainInferContext *ctx, GError **error)
   const OrtrainDim *shape;
   gint n;
   if (value == NULL && ortrain_attributes_has (ctx->node->attributes, "value"))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "value is not a tensor");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute 'value' is not a tensor");
   if (value != NULL && ortrain_tensor_get_n_elements (value) != 1)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "value must have one element");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "attribute 'value' must have one element");
   if (!ortrain_infer_get_content (ctx, 0, &shape, &n))
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, ortrain_infer_get_length (ctx, 0));
@@ -386,8 +390,9 @@ infer_constant_of_shape (OrtrainInferContext *ctx, GError **error)
     return FALSE;
   for (gint i = 0; i < n; i++)
     if (ortrain_dim_is_int (shape[i]) && shape[i].value < 0)
-      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "element %d of the shape is %" G_GINT64_FORMAT,
-                                 i, shape[i].value);
+      return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                 "element %d of the shape is %" G_GINT64_FORMAT ", which is not valid", i,
+                                 shape[i].value);
   ortrain_infer_set (ctx, 0, dtype, shape, n);
   if (value != NULL && ortrain_infer_is_index_type (dtype) && n <= 1)
     {
@@ -412,14 +417,14 @@ infer_eye_like (OrtrainInferContext *ctx, GError **error)
   const OrtrainDType dtype = (OrtrainDType) number;
   if (number < 0 || number >= 32 || !((ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL | 1) >> number & 1))
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
-                               "the type number %" G_GINT64_FORMAT " is not supported", number);
+                               "element type %" G_GINT64_FORMAT " of ONNX is not supported", number);
   if (rank < 0)
     {
       ortrain_infer_set_unknown (ctx, 0, dtype, 2);
       return TRUE;
     }
   if (rank != 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, not 2", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 2 is needed", rank);
   ortrain_infer_set (ctx, 0, dtype, ortrain_infer_get_dims (ctx, 0), 2);
   return TRUE;
 }
@@ -466,14 +471,14 @@ infer_range (OrtrainInferContext *ctx, GError **error)
     {
       OrtrainDim start = c[0][0], limit = c[1][0], delta = c[2][0];
       if (ortrain_dim_is_int (delta) && delta.value == 0)
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "delta is 0");
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "delta is 0, it must not be");
       if (ortrain_dim_is_int (start) && ortrain_dim_is_int (limit) && ortrain_dim_is_int (delta))
         {
           length = ortrain_dim_int (range_length (start.value, limit.value, delta.value));
           if (length.value < 0)
             return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                       "%" G_GINT64_FORMAT " to %" G_GINT64_FORMAT " in steps of %" G_GINT64_FORMAT
-                                       " are too many numbers",
+                                       "a range from %" G_GINT64_FORMAT " to %" G_GINT64_FORMAT
+                                       " in steps of %" G_GINT64_FORMAT " has too many elements",
                                        start.value, limit.value, delta.value);
         }
       else if (ortrain_dim_is_int (delta) && delta.value < 0)
@@ -498,8 +503,8 @@ infer_range (OrtrainInferContext *ctx, GError **error)
     {
       double count = ceil ((limit - start) / delta);
       if (!(count <= (double) MAX_RANGE))
-        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%g to %g in steps of %g is no range", start,
-                                   limit, delta);
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                   "a range from %g to %g in steps of %g is not valid", start, limit, delta);
       length = ortrain_dim_int (count > 0 ? (gint64) count : 0);
       ortrain_infer_set (ctx, 0, dtype, &length, 1);
     }
@@ -535,7 +540,8 @@ infer_expand (OrtrainInferContext *ctx, GError **error)
         {
           g_autofree char *from = ortrain_dims_to_string (dims, rank);
           g_autofree char *to = ortrain_dims_to_string (shape, n);
-          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "%s cannot be expanded to %s", from, to);
+          return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                                     "input 0 has the shape %s, which cannot be expanded to %s", from, to);
         }
     }
   ortrain_infer_set (ctx, 0, dtype, out, out_rank);
@@ -569,7 +575,7 @@ infer_bit_cast (OrtrainInferContext *ctx, GError **error)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
                                "element type %" G_GINT64_FORMAT " of ONNX is not supported", to);
   if (from != ORTRAIN_DTYPE_UNDEFINED && ortrain_dtype_get_size (from) != ortrain_dtype_get_size ((OrtrainDType) to))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "%s and %s differ in size",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE, "the sizes of %s and %s differ",
                                ortrain_dtype_get_name (from), ortrain_dtype_get_name ((OrtrainDType) to));
   if (ortrain_infer_get_rank (ctx, 0) < 0)
     ortrain_infer_set_unknown (ctx, 0, (OrtrainDType) to, -1);

@@ -98,9 +98,9 @@ upgrade_rotary (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **e
     return TRUE; /* the check of arity tells */
   const gboolean flat = x->rank >= 0 ? x->rank == 3 : n_heads > 0;
   if (flat && n_heads <= 0)
-    return refuse (&self, error, "an input of rank 3 needs num_heads");
+    return refuse (&self, error, "an input of rank 3 needs the attribute 'num_heads'");
   if (turned < 0 || turned % 2 != 0)
-    return refuse (&self, error, "rotary_embedding_dim must be even");
+    return refuse (&self, error, "attribute 'rotary_embedding_dim' must be even");
   if (flat)
     x = write2 (&self, "Reshape", x, INTS (0, 0, n_heads, -1));
   for (guint i = 0; i < 2; i++)
@@ -162,7 +162,7 @@ upgrade_tensor_scatter (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GE
     return refuse (&self, error, "the rank of the cache must be known, and at least 2");
   axis += axis < 0 ? rank : 0;
   if (axis < 1 || axis >= rank)
-    return refuse (&self, error, "axis must name a dimension after the first");
+    return refuse (&self, error, "attribute 'axis' must not be the first dimension");
   OrtrainValue *length = write_dim (&self, update, axis);
   OrtrainValue *range[] = { ortrain_graph_const_int (graph, 0), write_n (&self, "Squeeze", &length, 1, NULL),
                             ortrain_graph_const_int (graph, 1) };
@@ -210,7 +210,7 @@ upgrade_causal_conv (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
   if (x == NULL || w == NULL)
     return TRUE;
   if (!swish && !g_str_equal (activation, "none"))
-    return refuse (&self, error, "the activation is neither silu, swish nor none");
+    return refuse (&self, error, "attribute 'activation' must be silu, swish or none");
   if (w->rank != 3 || !ortrain_dim_is_int (w->dims[0]) || !ortrain_dim_is_int (w->dims[2]) || w->dims[2].value < 1)
     return refuse (&self, error, "the shape of the weights must be known");
   const gint64 before = w->dims[2].value - 1;

@@ -28,7 +28,8 @@ infer_update (OrtrainInferContext *ctx, GError **error)
   if (n == 0 || ortrain_infer_get_n_inputs (ctx) != 2 + n * stride ||
       ortrain_infer_get_n_outputs (ctx) != n * (1 + n_states) + 1)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ARITY,
-                               "%u inputs and %u outputs for %" G_GSIZE_FORMAT " parameters with %u states",
+                               "it has %u inputs and %u outputs, which do not match %" G_GSIZE_FORMAT
+                               " parameters with %u states",
                                ortrain_infer_get_n_inputs (ctx), ortrain_infer_get_n_outputs (ctx), n, n_states);
   for (guint t = 0; t < n; t++)
     {
@@ -38,7 +39,7 @@ infer_update (OrtrainInferContext *ctx, GError **error)
           return FALSE;
       if (ortrain_infer_get_dtype (ctx, parameter + 1) != ortrain_infer_get_dtype (ctx, parameter))
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
-                                   "the gradient, input %u, is %s, the parameter is %s", parameter + 1,
+                                   "input %u, the gradient, is %s, but the parameter is %s", parameter + 1,
                                    ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, parameter + 1)),
                                    ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, parameter)));
       ortrain_infer_set_like (ctx, t * (1 + n_states), parameter);

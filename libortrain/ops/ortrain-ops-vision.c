@@ -32,19 +32,19 @@ sample (OrtrainInferContext *ctx, guint x, guint grid_input, OrtrainDim *out, gi
   *out_rank = -1;
   if (!g_strv_contains (modes, ortrain_attributes_get_string (ctx->node->attributes, "mode", "linear")) ||
       !g_strv_contains (paddings, ortrain_attributes_get_string (ctx->node->attributes, "padding_mode", "zeros")))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the mode is not known");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "the attribute 'mode' is not supported");
   if (rank < 0 || grid_rank < 0)
     return TRUE;
   if (rank != grid_rank || rank < 3 || rank > 5)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, the grid has rank %d",
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, but the grid has rank %d",
                                rank, grid_rank);
   const OrtrainDim *dims = ortrain_infer_get_dims (ctx, x), *grid = ortrain_infer_get_dims (ctx, grid_input);
   if (ortrain_dim_is_int (grid[rank - 1]) && grid[rank - 1].value != rank - 2)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "the grid has %" G_GINT64_FORMAT " coordinates, %d are needed", grid[rank - 1].value,
-                               rank - 2);
+                               "the grid has %" G_GINT64_FORMAT " coordinates per point, %d are needed",
+                               grid[rank - 1].value, rank - 2);
   if (ortrain_dim_is_int (dims[0]) && ortrain_dim_is_int (grid[0]) && dims[0].value != grid[0].value)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input and grid differ in their batch");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input and grid differ in their batch size");
   out[0] = dims[0];
   out[1] = dims[1];
   for (gint i = 2; i < rank; i++)
@@ -123,7 +123,8 @@ suppress (OrtrainInferContext *ctx, GError **error)
   const gint64 *most = peek (ctx, 2, ORTRAIN_DTYPE_INT64);
   const float *overlap = peek (ctx, 3, ORTRAIN_DTYPE_FLOAT32), *threshold = peek (ctx, 4, ORTRAIN_DTYPE_FLOAT32);
   if (boxes[0].value != scores[0].value || boxes[1].value != scores[2].value || boxes[2].value != 4)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "boxes and scores do not fit together");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "boxes and scores differ in the number of batches or of boxes");
   const OrtrainSuppression suppression = {
     .boxes = peek (ctx, 0, ORTRAIN_DTYPE_FLOAT32),
     .scores = peek (ctx, 1, ORTRAIN_DTYPE_FLOAT32),
@@ -174,7 +175,8 @@ infer_det (OrtrainInferContext *ctx, GError **error)
     }
   if (rank < 2 || (ortrain_dim_is_int (dims[rank - 1]) && ortrain_dim_is_int (dims[rank - 2]) &&
                    dims[rank - 1].value != dims[rank - 2].value))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input must hold square matrices");
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the last two dimensions of the input must be equal");
   ortrain_infer_set (ctx, 0, dtype, dims, rank - 2);
   return TRUE;
 }
@@ -225,7 +227,8 @@ upgrade_affine_grid (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GErro
   if (!ortrain_dim_is_int (n_sizes) || n_sizes.value < 4 || n_sizes.value > 5)
     {
       g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "%s: size must have 4 or 5 elements", text);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
+                   "%s: input 1, the size, must have 4 or 5 elements", text);
       return FALSE;
     }
   const gint r = (gint) n_sizes.value - 2;
@@ -281,7 +284,7 @@ infer_col2im (OrtrainInferContext *ctx, GError **error)
   g_autofree gint64 *block = NULL;
   gint n_image, n_block;
   if (rank >= 0 && rank != 3)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, not 3", rank);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the input has rank %d, 3 is needed", rank);
   if (rank < 0 || !ortrain_infer_get_content (ctx, 1, &image, &n_image) ||
       !ortrain_infer_get_ints (ctx, 2, &block, &n_block))
     {
@@ -290,8 +293,8 @@ infer_col2im (OrtrainInferContext *ctx, GError **error)
       return TRUE;
     }
   if (n_image != n_block || n_image < 1 || n_image > ORTRAIN_MAX_RANK - 2)
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "image and block have %d and %d dimensions",
-                               n_image, n_block);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "the image has %d dimensions, but the block has %d", n_image, n_block);
   OrtrainDim out[ORTRAIN_MAX_RANK];
   gint64 size = 1;
   for (gint i = 0; i < n_block; i++)
@@ -300,8 +303,8 @@ infer_col2im (OrtrainInferContext *ctx, GError **error)
   const OrtrainDim channels = ortrain_infer_get_dim (ctx, 0, 1);
   if (ortrain_dim_is_int (channels) && channels.value % size != 0)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "%" G_GINT64_FORMAT " channels are no multiple of the block's %" G_GINT64_FORMAT
-                               " elements",
+                               "%" G_GINT64_FORMAT " channels are not a multiple of the %" G_GINT64_FORMAT
+                               " elements of a block",
                                channels.value, size);
   out[0] = ortrain_infer_get_dim (ctx, 0, 0);
   out[1] = ortrain_dim_floor_div (ctx->dims, channels, ortrain_dim_int (size));
@@ -343,7 +346,7 @@ infer_im2col (OrtrainInferContext *ctx, GError **error)
           return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "the block's shape is out of range");
       if (n != 3 || n_block > ORTRAIN_MAX_RANK - 2)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                   "blocks of %d dimensions and columns of rank %d", n_block, n);
+                                   "the blocks have %d dimensions, but the columns have rank %d", n_block, n);
       dims[0] = shape[0];
       dims[1] = ortrain_dim_floor_div (ctx->dims, shape[1], ortrain_dim_int (size));
       for (gint i = 0; i < n_block; i++)

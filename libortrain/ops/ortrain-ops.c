@@ -79,8 +79,9 @@ check_old (OrtrainGraph *graph, gpointer data, GError **error)
       if (few || (op->max_outputs >= 0 && n_outputs > op->max_outputs))
         {
           g_autofree char *text = ortrain_node_describe (node);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY, "%s has %d inputs and %d outputs: too %s",
-                       text, n_inputs, n_outputs, few ? "few" : "many");
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ARITY,
+                       "%s has %d inputs and %d outputs, which are too %s", text, n_inputs, n_outputs,
+                       few ? "few" : "many");
           return FALSE;
         }
       if (!has_operands (graph, node, MIN (op->min_inputs, 1), error) || !ortrain_op_check_attributes (node, error) ||
@@ -122,8 +123,8 @@ bind_names (OrtrainGraph *graph, GError **error)
         g_string_append_printf (list, "; the first is %s", text);
         break;
       }
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
-               "The model has operators that are not known: %s", ortrain_text_show_list (list->str));
+  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The model has unknown operators: %s",
+               ortrain_text_show_list (list->str));
   return FALSE;
 }
 
@@ -138,7 +139,7 @@ check_foreign (OrtrainGraph *graph, gpointer data, GError **error)
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR,
                        "%s: operators of the domain " ORTRAIN_DOMAIN
-                       " are made by the library itself, and refused in models",
+                       " are internal to this library, and not allowed in models",
                        text);
           return FALSE;
         }
@@ -220,7 +221,7 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
     node->op = ortrain_ops_lookup (node->domain, node->op_type);
   if (node->op == NULL)
     {
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "The operator %s%s%s is not known",
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_UNKNOWN_OPERATOR, "Operator %s%s%s is unknown",
                    ortrain_text_show (node->domain), node->domain[0] != '\0' ? "::" : "",
                    ortrain_text_show (node->op_type));
       return FALSE;
@@ -232,7 +233,7 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
     return FALSE;
   if (ctx.excess_rank > 0)
     return ortrain_infer_fail (&ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                               "the result would have %d dimensions; at most %d are supported", ctx.excess_rank,
+                               "the result would have %d dimensions, at most %d are supported", ctx.excess_rank,
                                ORTRAIN_MAX_RANK);
   return ortrain_op_check_outputs (node, error);
 }

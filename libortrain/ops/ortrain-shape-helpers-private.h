@@ -58,7 +58,7 @@ static inline gboolean
 ortrain_infer_once (OrtrainInferContext *ctx, gint axis, guint32 *seen, GError **error)
 {
   if (*seen & (1u << axis))
-    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis %d is named twice", axis);
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE, "axis %d is given twice", axis);
   *seen |= 1u << axis;
   return TRUE;
 }
@@ -88,7 +88,7 @@ ortrain_infer_rank_limit (OrtrainInferContext *ctx, gint64 rank, GError **error)
   if (rank <= ORTRAIN_MAX_RANK)
     return TRUE;
   return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
-                             "the result would have %" G_GINT64_FORMAT " dimensions; at most %d are supported", rank,
+                             "the result would have %" G_GINT64_FORMAT " dimensions, at most %d are supported", rank,
                              ORTRAIN_MAX_RANK);
 }
 

@@ -36,11 +36,11 @@ upgrade_broadcast (OrtrainGraph *graph, OrtrainNode *node, GError **error)
     return TRUE;
   gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", 0);
   if (a->rank < 0 || b->rank < 0)
-    return refuse (node, error, "the ranks of both inputs must be known to place the second at an axis");
+    return refuse (node, error, "the ranks of both inputs must be known to align the second at an axis");
   axis += axis < 0 ? a->rank : 0;
   const gint64 missing = a->rank - b->rank - axis;
   if (axis < 0 || missing < 0)
-    return refuse (node, error, "the second input does not fit at that axis");
+    return refuse (node, error, "the second input does not fit at the attribute 'axis'");
   if (missing > 0)
     append_ones (graph, node, 1, (gint) missing);
   return TRUE;
@@ -75,7 +75,7 @@ upgrade_cast (OrtrainNode *node, GError **error)
         ortrain_attributes_set_int (node->attributes, "to", i);
         return TRUE;
       }
-  return to == NULL || refuse (node, error, "the type to cast to is not known");
+  return to == NULL || refuse (node, error, "the type in the attribute 'to' is unknown");
 }
 
 static void
@@ -119,7 +119,7 @@ ortrain_upgrade_from_before_7 (OrtrainGraph *graph, OrtrainNode *node, gint64 op
   else if (g_str_equal (type, "Upsample"))
     ok = refuse (node, error, "the form of Upsample before operator set 7 is not supported");
   else if (g_str_equal (type, "Split") && opset < 2 && node->inputs->len > 1)
-    ok = refuse (node, error, "sizes of parts as an input before operator set 2 are not supported");
+    ok = refuse (node, error, "the form of Split before operator set 2, with sizes as an input, is not supported");
   else if (g_str_equal (type, "Selu") && opset < 6)
     {
       if (!ortrain_attributes_has (attributes, "alpha"))
@@ -133,7 +133,7 @@ ortrain_upgrade_from_before_7 (OrtrainGraph *graph, OrtrainNode *node, gint64 op
       double p = ortrain_attributes_get_float (attributes, "p", 2);
       ortrain_attributes_remove (attributes, "p");
       ortrain_attributes_set_int (attributes, "p", llrint (p));
-      ok = p == rint (p) || refuse (node, error, "p is not a whole number");
+      ok = p == rint (p) || refuse (node, error, "attribute 'p' is not an integer");
     }
   ortrain_attributes_remove (attributes, "broadcast");
   ortrain_attributes_remove (attributes, "consumed_inputs");

@@ -97,7 +97,7 @@ test_groups (void)
   g_assert_false (op_test_node (&t, "", "GroupNormalization", 1, 18, &error));
   g_assert_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE);
   g_assert_true (g_str_has_prefix (error->message, "GroupNormalization '"));
-  g_assert_nonnull (strstr (error->message, "num_groups is 2, which does not divide the 3 channels"));
+  g_assert_nonnull (strstr (error->message, "attribute 'num_groups' is 2, which does not divide the 3 channels"));
   op_test_end (&t);
 }
 

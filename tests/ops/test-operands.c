@@ -202,7 +202,7 @@ static void
 test_dropout_range (void)
 {
   static const double wrong[] = { 1, 1.5, -0.25, NAN, INFINITY };
-  static const char *const texts[] = { "is 1;", "is 1.5;", "is -0.25;", "nan;", "is inf;" };
+  static const char *const texts[] = { "is 1,", "is 1.5,", "is -0.25,", "nan,", "is inf," };
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
       OpTest test;
@@ -302,7 +302,7 @@ test_quantisation (void)
           else
             OP_IN (&test, UINT8, OP_DIMS (2, 3), 1, 2, 3, 4, 5, 6);
           op_test_tensor (&test, noise (F32, 1, &n, 2));
-          expect_refused (&test, names[k], 1, "scales for 3 channels");
+          expect_refused (&test, names[k], 1, "scales, but 3 channels");
         }
     }
 }
