@@ -288,7 +288,7 @@ name_is_free (OrtrainGraph *self, const char *name, GError **error)
   if (name[0] == '\0' || g_hash_table_contains (self->by_name, name))
     {
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The name '%s' is %s",
-                   ortrain_text_show (name), name[0] == '\0' ? "empty" : "taken");
+                   ortrain_text_show (name), name[0] == '\0' ? "empty" : "used already");
       return FALSE;
     }
   return TRUE;
@@ -319,8 +319,8 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
   if (n_dims > ORTRAIN_MAX_RANK)
     {
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
-                   "Input '%s' would have %" G_GSIZE_FORMAT " dimensions, at most %d are possible",
-                   ortrain_text_show (name), n_dims, ORTRAIN_MAX_RANK);
+                   "Input '%s' has %" G_GSIZE_FORMAT " dimensions, at most %d are supported", ortrain_text_show (name),
+                   n_dims, ORTRAIN_MAX_RANK);
       return NULL;
     }
   OrtrainDim expressions[ORTRAIN_MAX_RANK];
@@ -455,8 +455,9 @@ ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error
       OrtrainValue *value = node->outputs->pdata[i];
       if (value != NULL && (value->uses.n > 0 || value->is_output))
         {
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The output '%s' of %s is still read",
-                       ortrain_text_show (value->name), ortrain_text_show (node->op_type));
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
+                       "Cannot remove %s: its output '%s' is still used; replace it first",
+                       ortrain_text_show (node->op_type), ortrain_text_show (value->name));
           return FALSE;
         }
     }
@@ -492,9 +493,8 @@ ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainVal
     {
       for (guint i = 0; i < n; i++)
         ortrain_node_set_input (uses[i].node, uses[i].index, value);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_CYCLE,
-                   "'%s' in the place of '%s' would make a cycle", ortrain_text_show (replacement->name),
-                   ortrain_text_show (value->name));
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_CYCLE, "Replacing '%s' by '%s' would create a cycle",
+                   ortrain_text_show (value->name), ortrain_text_show (replacement->name));
       return FALSE;
     }
   ortrain_value_replace_uses (value, replacement);

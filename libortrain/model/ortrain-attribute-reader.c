@@ -74,7 +74,8 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
       {
         g_autofree char *string = attribute_string (&proto->s);
         if (string == NULL)
-          ortrain_reader_unsupported (state, "attribute “%s” of %s is not text", ortrain_text_show (name), owner);
+          ortrain_reader_unsupported (state, "Attribute '%s' of %s is not UTF-8 text, which is not supported",
+                                      ortrain_text_show (name), owner);
         else
           ortrain_attributes_set_string (attributes, name, string);
         return TRUE;
@@ -87,7 +88,8 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
             char *string = attribute_string (&proto->strings[i]);
             if (string == NULL)
               {
-                ortrain_reader_unsupported (state, "attribute “%s” of %s is not text", ortrain_text_show (name), owner);
+                ortrain_reader_unsupported (state, "Attribute '%s' of %s is not UTF-8 text, which is not supported",
+                                            ortrain_text_show (name), owner);
                 return TRUE;
               }
             g_ptr_array_add (strings, string);
@@ -101,7 +103,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
         g_autoptr (GPtrArray) tensors = g_ptr_array_new ();
         gboolean one = kind_of (proto) == ORTRAIN_ATTRIBUTE_TENSOR;
         if (one && proto->t == NULL)
-          return ortrain_reader_invalid (error, "attribute “%s” of %s has no tensor", ortrain_text_show (name), owner);
+          return ortrain_reader_invalid (error, "Attribute '%s' of %s has no tensor", ortrain_text_show (name), owner);
         for (gsize i = 0; i < (one ? 1 : proto->n_tensors); i++)
           {
             GError *local_error = NULL;
@@ -125,7 +127,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
     case ORTRAIN_ATTRIBUTE_GRAPH:
       {
         if (proto->g == NULL)
-          return ortrain_reader_invalid (error, "attribute “%s” of %s has no graph", ortrain_text_show (name), owner);
+          return ortrain_reader_invalid (error, "Attribute '%s' of %s has no graph", ortrain_text_show (name), owner);
         g_autoptr (GRefString) enclosure = make_enclosure (node, name);
         g_autoptr (OrtrainGraph) graph = state->read_graph (state, scope, proto->g, enclosure, error);
         if (graph == NULL)
@@ -163,7 +165,7 @@ read_attribute (OrtrainReaderState *state, OrtrainReaderScope *scope, const char
         }
       return TRUE;
     }
-  ortrain_reader_unsupported (state, "attribute “%s” of %s has kind %d, which is not supported",
+  ortrain_reader_unsupported (state, "Attribute '%s' of %s has the type %d, which is not supported",
                               ortrain_text_show (name), owner, (int) kind_of (proto));
   return TRUE;
 }
@@ -178,16 +180,16 @@ ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *s
       const Ortrain__Ox__AttributeProto *attribute = node->attribute[i];
       OrtrainReaderScope *where = scope;
       if (ortrain_reader_text (attribute->name)[0] == '\0')
-        return ortrain_reader_invalid (error, "an attribute of %s has no name", owner);
+        return ortrain_reader_invalid (error, "An attribute of %s has no name", owner);
       if (ortrain_attributes_has (attributes, attribute->name))
-        return ortrain_reader_invalid (error, "attribute “%s” of %s is given twice",
+        return ortrain_reader_invalid (error, "Attribute '%s' of %s is given twice",
                                        ortrain_text_show (attribute->name), owner);
       if (ortrain_reader_text (attribute->ref_attr_name)[0] != '\0')
         {
           if (scope->call == NULL)
-            return ortrain_reader_invalid (error,
-                                           "attribute “%s” of %s refers to one of a function, but stands in none",
-                                           ortrain_text_show (attribute->name), owner);
+            return ortrain_reader_invalid (
+                error, "Attribute '%s' of %s refers to an attribute of a function, but is not inside a function",
+                ortrain_text_show (attribute->name), owner);
           const Ortrain__Ox__AttributeProto *meant = ortrain_reader_follow_reference (attribute->ref_attr_name, &where);
           if (meant == NULL)
             continue;

@@ -111,7 +111,7 @@ open_beneath (int directory, const char *location, gboolean allow_links)
 static void
 refuse (GError **error, const char *location, const char *tensor, const char *why)
 {
-  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "data file “%s” of tensor “%s”: %s",
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA, "Data file '%s' of tensor '%s': %s",
                ortrain_text_show (location), ortrain_text_show (tensor), why);
 }
 
@@ -128,8 +128,8 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
   if (self->directory == NULL || !ortrain_model_limits_get_allow_external_data (self->limits))
     {
       refuse (error, location, tensor,
-              self->directory == NULL ? "the model was not read from a file, and no directory was given"
-                                      : "reading such files is not allowed (limit “allow-external-data”)");
+              self->directory == NULL ? "the model was not loaded from a file, and no directory was given"
+                                      : "external data are not allowed (limit 'allow-external-data')");
       return NULL;
     }
   if (*location == '\0')
@@ -151,7 +151,7 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
       if (errno == EXDEV)
         why = "it lies outside of the model's directory";
       else if (errno == ELOOP)
-        why = "it is reached through a symbolic link (limit “allow-links”)";
+        why = "its path has a symbolic link (limit 'allow-links')";
       refuse (error, location, tensor, why);
       return NULL;
     }
@@ -170,7 +170,7 @@ open_locked (OrtrainExternalData *self, const char *location, const char *tensor
   if (st.st_nlink > 1 && !allow_links)
     {
       close (fd);
-      refuse (error, location, tensor, "it has several names, so it may belong elsewhere (limit “allow-links”)");
+      refuse (error, location, tensor, "it has several hard links (limit 'allow-links')");
       return NULL;
     }
   bytes = ortrain_mapped_file_new_bytes (fd, location, &local_error);

@@ -16,7 +16,7 @@ known_dim (OrtrainGraphBuilder *self, const char *layer, OrtrainValue *x, gint a
   if (x == NULL || x->graph != self->graph)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME,
-                                  "the input of layer “%s” is not a value of this graph", ortrain_text_show (layer));
+                                  "The input of layer '%s' is not a value of this graph", ortrain_text_show (layer));
       return FALSE;
     }
   gint at = axis < 0 ? x->rank + axis : axis;
@@ -25,7 +25,7 @@ known_dim (OrtrainGraphBuilder *self, const char *layer, OrtrainValue *x, gint a
       g_autofree char *what = ortrain_value_describe (x);
       ortrain_graph_builder_fail (
           self, ORTRAIN_GRAPH_ERROR_SHAPE,
-          "layer “%s” needs at least %d dimensions, and a number for dimension %d, of its input; it is %s",
+          "Layer '%s' needs an input with at least %d dimensions and a fixed size of dimension %d, but it is %s",
           ortrain_text_show (layer), min_rank, axis, what);
       return FALSE;
     }
@@ -118,9 +118,10 @@ ortrain_graph_builder_conv (OrtrainGraphBuilder *self, OrtrainValue *x, const ch
       n_channels % groups != 0)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                  "convolution “%s”: kernel %" G_GINT64_FORMAT ", stride %" G_GINT64_FORMAT
-                                  ", padding %" G_GINT64_FORMAT ", groups %" G_GINT64_FORMAT
-                                  " do not fit %" G_GINT64_FORMAT " channels in, %" G_GINT64_FORMAT " out",
+                                  "Convolution '%s': kernel %" G_GINT64_FORMAT ", stride %" G_GINT64_FORMAT
+                                  ", padding %" G_GINT64_FORMAT " and groups %" G_GINT64_FORMAT
+                                  " are not valid for %" G_GINT64_FORMAT " input and %" G_GINT64_FORMAT
+                                  " output channels",
                                   ortrain_text_show (name), kernel, stride, padding, groups, n_in, n_channels);
       return NULL;
     }
@@ -226,7 +227,8 @@ add_pool (OrtrainGraphBuilder *self, const char *op_type, OrtrainValue *x, gint6
   if (x->rank > 5 || kernel < 1 || stride < 1)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                  "%s: kernel %" G_GINT64_FORMAT " and stride %" G_GINT64_FORMAT " of %d dimensions",
+                                  "%s: kernel %" G_GINT64_FORMAT " and stride %" G_GINT64_FORMAT
+                                  " are not valid for an input of %d dimensions",
                                   ortrain_text_show (op_type), kernel, stride, x->rank);
       return NULL;
     }
@@ -347,7 +349,8 @@ ortrain_graph_builder_attention (OrtrainGraphBuilder *self, OrtrainValue *x, con
   if (n_heads < 1 || width % n_heads != 0 || x->rank != 3 || n_positions < 1)
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                  "attention “%s”: %" G_GINT64_FORMAT " heads for %" G_GINT64_FORMAT " features",
+                                  "Attention '%s': %" G_GINT64_FORMAT " heads do not divide %" G_GINT64_FORMAT
+                                  " features",
                                   ortrain_text_show (name), n_heads, width);
       return NULL;
     }

@@ -192,7 +192,7 @@ name_is_free (OrtrainGraphBuilder *self, const char *name)
   if (*name == '\0' || g_hash_table_contains (self->graph->by_name, name))
     {
       ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME,
-                                  *name == '\0' ? "a value has no name%s" : "the name “%s” is taken", name);
+                                  *name == '\0' ? "A value needs a name%s" : "The name '%s' is used already", name);
       return FALSE;
     }
   return TRUE;
@@ -228,7 +228,7 @@ ortrain_graph_builder_add_input (OrtrainGraphBuilder *self, const char *name, Or
         continue;
       if (rank == ORTRAIN_MAX_RANK)
         {
-          ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "input “%s” has more than %d dimensions",
+          ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "Input '%s' has more than %d dimensions",
                                       ortrain_text_show (name), ORTRAIN_MAX_RANK);
           return NULL;
         }
@@ -241,8 +241,8 @@ ortrain_graph_builder_add_input (OrtrainGraphBuilder *self, const char *name, Or
       else
         {
           ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE,
-                                      "“%s” in the shape of input “%s” is neither a number nor a name",
-                                      ortrain_text_show (part), ortrain_text_show (name));
+                                      "Input '%s': '%s' in its shape is neither a number nor a name",
+                                      ortrain_text_show (name), ortrain_text_show (part));
           return NULL;
         }
     }
@@ -279,7 +279,7 @@ ortrain_graph_builder_new_floats (OrtrainGraphBuilder *self, const char *name, c
   *tensor = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, n_dims, &error);
   if (*tensor == NULL)
     {
-      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "parameter “%s”: %s", ortrain_text_show (name),
+      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "Parameter '%s': %s", ortrain_text_show (name),
                                   error->message);
       return NULL;
     }
@@ -438,7 +438,7 @@ ortrain_graph_builder_add_node (OrtrainGraphBuilder *self, const char *op_type, 
 
   for (guint i = 0; i < n_inputs && self->error == NULL; i++)
     if (inputs[i] == NULL || inputs[i]->graph != self->graph)
-      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME, "input %u of %s is not a value of this graph", i,
+      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME, "Input %u of %s is not a value of this graph", i,
                                   ortrain_text_show (op_type));
   if (self->error != NULL)
     return NULL;
@@ -678,9 +678,10 @@ ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value
     return;
   if (value == NULL || value->graph != self->graph || value->kind != ORTRAIN_VALUE_COMPUTED || value->is_output)
     {
-      ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_NAME,
-                                  "output “%s” is not a computed value of this graph, or is an output already",
-                                  ortrain_text_show (name));
+      ortrain_graph_builder_fail (
+          self, ORTRAIN_GRAPH_ERROR_NAME,
+          "Value '%s' cannot be an output: it is not computed in this graph, or is an output already",
+          ortrain_text_show (name));
       return;
     }
   if (name != NULL && !g_str_equal (name, value->name))
@@ -709,7 +710,8 @@ ortrain_graph_builder_build (OrtrainGraphBuilder *self, GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   if (self->error == NULL && self->graph->outputs->len == 0)
     {
-      g_set_error_literal (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "the model has no output");
+      g_set_error_literal (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
+                           "The model has no output; call add_output");
       return NULL;
     }
   if (self->error != NULL)

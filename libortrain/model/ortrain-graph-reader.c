@@ -25,7 +25,7 @@ define_outputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortr
   g_autofree char *owner = ortrain_reader_describe (node);
   *done = FALSE;
   if (ortrain_reader_text (node->op_type)[0] == '\0')
-    return ortrain_reader_invalid (error, "a node (first output “%s”) has no operator type",
+    return ortrain_reader_invalid (error, "A node (first output '%s') has no operator type",
                                    ortrain_text_show (node->n_output > 0 ? node->output[0] : ""));
   if (scope->outermost)
     {
@@ -74,14 +74,14 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
   if (scope->function_depth >= max_depth)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "%s: functions call each other more than %u levels deep (limit “max-function-depth”)", owner,
+                   "%s: functions call each other more than %u levels deep (limit 'max-function-depth')", owner,
                    max_depth);
       return FALSE;
     }
   if (node->n_input > proto->n_input || node->n_output > proto->n_output)
     return ortrain_reader_invalid (error,
                                    "%s: the function has %" G_GSIZE_FORMAT " inputs and %" G_GSIZE_FORMAT
-                                   " outputs, not %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
+                                   " outputs, the call has %" G_GSIZE_FORMAT " and %" G_GSIZE_FORMAT,
                                    owner, proto->n_input, proto->n_output, node->n_input, node->n_output);
 
   g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
@@ -127,7 +127,7 @@ inline_function (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ort
       if (value->producer != NULL)
         continue;
       if (from == NULL || from == value)
-        return ortrain_reader_invalid (error, "%s: nothing in the function produces its output “%s”", owner,
+        return ortrain_reader_invalid (error, "%s: no node of the function computes its output '%s'", owner,
                                        ortrain_text_show (proto->output[i]));
       OrtrainNode *identity = ortrain_graph_new_node (scope->graph, "", "Identity", prefix, &from, 1, 0);
       ortrain_node_set_output (identity, 0, value);
@@ -144,8 +144,7 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
   if (++state->n_nodes > max_nodes)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "with its functions inlined, the model has more than %" G_GUINT64_FORMAT
-                   " nodes (limit “max-nodes”)",
+                   "The model with its functions inlined has more than %" G_GUINT64_FORMAT " nodes (limit 'max-nodes')",
                    max_nodes);
       return FALSE;
     }
@@ -168,7 +167,7 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
       if (!ortrain_node_set_output (created, (guint) i, value))
         {
           g_autofree char *owner = ortrain_reader_describe (node);
-          return ortrain_reader_invalid (error, "output “%s” of %s has two producers",
+          return ortrain_reader_invalid (error, "Output '%s' of %s is computed by two nodes",
                                          ortrain_text_show (node->output[i]), owner);
         }
     }
@@ -211,7 +210,7 @@ read_inputs (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain
       gint rank;
 
       if (ortrain_reader_text (info->name)[0] == '\0')
-        return ortrain_reader_invalid (error, "input %" G_GSIZE_FORMAT " of graph “%s” has no name", i,
+        return ortrain_reader_invalid (error, "Input %" G_GSIZE_FORMAT " of graph '%s' has no name", i,
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
       OrtrainValue *initializer = ortrain_reader_scope_lookup (scope, info->name);
       if (initializer != NULL && initializer->kind == ORTRAIN_VALUE_INITIALIZER)
@@ -245,13 +244,13 @@ read_outputs (OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto, G
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
       gboolean captured = value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
       if (captured && scope->outer == NULL)
-        return ortrain_reader_invalid (error, "nothing produces output “%s” of graph “%s”", ortrain_text_show (name),
+        return ortrain_reader_invalid (error, "No node computes output '%s' of graph '%s'", ortrain_text_show (name),
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
       if (captured || value->is_output)
         {
           /* a body that gives back a value of the outer graph, or one value twice */
           if (scope->outer == NULL)
-            return ortrain_reader_invalid (error, "output “%s” of graph “%s” is listed twice", ortrain_text_show (name),
+            return ortrain_reader_invalid (error, "Output '%s' of graph '%s' is listed twice", ortrain_text_show (name),
                                            ortrain_text_show (ortrain_reader_text (proto->name)));
           OrtrainNode *identity = ortrain_graph_new_node (scope->graph, "", "Identity", NULL, &value, 1, 1);
           value = ortrain_node_output (identity, 0);

@@ -54,7 +54,7 @@ write_tensor (Writer *self, const char *name, OrtrainTensor *tensor)
   proto->raw_data.len = ortrain_tensor_get_n_bytes (tensor);
   proto->raw_data.data = (guint8 *) ortrain_tensor_peek (tensor);
   if (proto->raw_data.len > 0 && proto->raw_data.data == NULL && self->error == NULL)
-    g_set_error (&self->error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "the tensor of “%s” was released",
+    g_set_error (&self->error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "The tensor of '%s' was released",
                  name != NULL ? ortrain_text_show (name) : "a node");
   return proto;
 }
@@ -303,7 +303,7 @@ ortrain_graph_write (OrtrainGraph *graph, GError **error)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
                    size <= G_MAXINT32 ? "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory for the model"
-                                      : "the model would have %" G_GSIZE_FORMAT " bytes, and 2147483647 are possible",
+                                      : "The model would have %" G_GSIZE_FORMAT " bytes, a file can have 2147483647",
                    size);
       return NULL;
     }

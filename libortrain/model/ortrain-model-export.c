@@ -530,7 +530,7 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
   if (model->file == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "the model was not created by one of its constructors");
+                           "The model was not created by one of its constructors");
       return FALSE;
     }
   if (tensors == NULL)
@@ -542,8 +542,7 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
       const OrtrainOrigin *origin = find_origin (model, key);
       if (origin == NULL)
         {
-          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                       "the model has no initializer “%s” to write new contents to",
+          g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "The model has no initializer '%s'",
                        ortrain_text_show ((const char *) key));
           return FALSE;
         }
@@ -556,7 +555,7 @@ check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
           g_autofree char *was = ortrain_shape_to_string (want, want_rank);
           g_autofree char *is = ortrain_shape_to_string (dims, rank);
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                       "initializer “%s” is %s %s; the new contents are %s %s%s",
+                       "Initializer '%s' is %s %s, but the new contents are %s %s%s",
                        ortrain_text_show ((const char *) key), ortrain_dtype_get_name (ortrain_tensor_get_dtype (old)),
                        was, ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), is,
                        ortrain_tensor_peek (tensor) == NULL ? ", released" : "");
@@ -616,8 +615,8 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
   if (model.n_bytes > MAX_MODEL_BYTES)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                   "the model would have %" G_GUINT64_FORMAT " bytes without its weights; %" G_GUINT64_FORMAT
-                   " are possible",
+                   "The model without its weights would have %" G_GUINT64_FORMAT
+                   " bytes, a file can have %" G_GUINT64_FORMAT,
                    model.n_bytes, MAX_MODEL_BYTES);
       return FALSE;
     }

@@ -64,7 +64,7 @@ ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error)
         }
       char *key = function_key (function_proto->domain, function_proto->name, base, 13);
       if (!g_hash_table_insert (state->functions, key, function))
-        return ortrain_reader_invalid (error, "function “%s” of domain “%s” is defined twice",
+        return ortrain_reader_invalid (error, "Function '%s' of domain '%s' is defined twice",
                                        ortrain_text_show (ortrain_reader_text (function_proto->name)),
                                        ortrain_text_show (ortrain_reader_text (function_proto->domain)));
       for (gsize k = 0; k < function_proto->n_opset_import; k++)
@@ -73,8 +73,8 @@ ortrain_reader_collect_functions (OrtrainReaderState *state, GError **error)
           gint64 version = ortrain_graph_reader_get_opset (proto, "");
           if (*ortrain_reader_domain (import->domain) == '\0' && version > 0 && import->version != version)
             ortrain_reader_unsupported (state,
-                                        "function “%s” uses operator set %" G_GINT64_FORMAT
-                                        ", the model itself %" G_GINT64_FORMAT ": one for both is supported",
+                                        "Function '%s' uses operator set %" G_GINT64_FORMAT
+                                        ", the model %" G_GINT64_FORMAT "; only one for both is supported",
                                         ortrain_text_show (ortrain_reader_text (function_proto->name)),
                                         (gint64) import->version, version);
         }

@@ -34,13 +34,13 @@ load (OrtrainModel *self, GError **error)
   if (self->proto->graph == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "not a valid ONNX model: there is no graph in it");
+                           "Not a valid ONNX model: it has no graph");
       return FALSE;
     }
   if (self->proto->ir_version < MIN_IR_VERSION || self->proto->ir_version > MAX_IR_VERSION)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION,
-                   "version %" G_GINT64_FORMAT " of the ONNX format is not supported",
+                   "Version %" G_GINT64_FORMAT " of the ONNX format is not supported by this version of the library",
                    (gint64) self->proto->ir_version);
       return FALSE;
     }
@@ -135,7 +135,7 @@ map_file (const char *path, OrtrainModelLimits *limits, GError **error)
   if (fd < 0)
     {
       int saved = errno;
-      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "cannot read model “%s”: %s", shown,
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "Cannot read model '%s': %s", shown,
                    g_strerror (saved));
       return NULL;
     }
@@ -143,22 +143,22 @@ map_file (const char *path, OrtrainModelLimits *limits, GError **error)
     {
       int saved = errno;
       close (fd);
-      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "cannot read model “%s”: %s", shown,
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved), "Cannot read model '%s': %s", shown,
                    g_strerror (saved));
       return NULL;
     }
   if (!S_ISREG (st.st_mode))
     {
       close (fd);
-      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "model “%s” is not a regular file", shown);
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "Model '%s' is not a regular file", shown);
       return NULL;
     }
   if ((guint64) st.st_size > ortrain_model_limits_get_max_model_bytes (limits))
     {
       close (fd);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "model “%s” has %" G_GINT64_FORMAT
-                   " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   "Model '%s' has %" G_GINT64_FORMAT
+                   " bytes, more than the limit 'max-model-bytes' of %" G_GUINT64_FORMAT,
                    shown, (gint64) st.st_size, ortrain_model_limits_get_max_model_bytes (limits));
       return NULL;
     }
@@ -166,7 +166,7 @@ map_file (const char *path, OrtrainModelLimits *limits, GError **error)
   close (fd);
   if (bytes == NULL)
     {
-      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "cannot read model “%s”: %s", shown,
+      g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "Cannot read model '%s': %s", shown,
                    local_error->message);
       return NULL;
     }

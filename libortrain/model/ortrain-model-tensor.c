@@ -40,7 +40,7 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   if (length > G_MAXINT - 1024)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "'%s' has %" G_GSIZE_FORMAT " bytes, too many", path, length);
+                   "File '%s' has %" G_GSIZE_FORMAT " bytes, which is too large for one tensor", path, length);
       return NULL;
     }
   /* The tensor becomes the one initializer of a model, so that the one reader of models, with all its checks, reads it.
@@ -60,7 +60,7 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   g_autoptr (OrtrainModel) parsed = ortrain_model_new_from_bytes (bytes, NULL, error);
   if (parsed == NULL)
     {
-      g_prefix_error (error, "'%s': ", path);
+      g_prefix_error (error, "File '%s': ", path);
       return NULL;
     }
   OrtrainGraph *read = ortrain_model_get_file_graph (parsed);
@@ -68,7 +68,7 @@ ortrain_tensor_new_from_onnx (const char *path, GError **error)
   if (value == NULL || value->tensor == NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                   "'%s' holds no tensor of a type that is supported", path);
+                   "File '%s' has no tensor of a supported type", path);
       return NULL;
     }
   return g_object_ref (value->tensor);

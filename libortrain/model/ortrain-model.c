@@ -550,7 +550,7 @@ make_graph (OrtrainModel *self, gboolean ignore_declarations, const char *const 
       if (!own_domain_only)
         {
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_VERSION,
-                       "the model uses version %" G_GINT64_FORMAT " of ONNX's operators; %d to %d are supported", opset,
+                       "The model uses operator set %" G_GINT64_FORMAT ", this library supports %d to %d", opset,
                        MIN_OPSET, MAX_OPSET);
           return NULL;
         }
@@ -629,7 +629,7 @@ ortrain_model_get_graph (OrtrainModel *self, GError **error)
   if (self->file == NULL)
     {
       g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "the model was not created by one of its constructors");
+                           "The model was not created by one of its constructors");
       return NULL;
     }
   g_mutex_lock (&self->lock);

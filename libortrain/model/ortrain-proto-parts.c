@@ -35,7 +35,7 @@ ortrain_proto_explain (const OrtrainProtoArena *arena, const OrtrainWireScan *sc
                          "Cannot allocate memory for the messages of the model");
   else
     g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                         "not a valid ONNX model: the protocol buffer is malformed");
+                         "Not a valid ONNX model: the protocol buffer is malformed");
   return FALSE;
 }
 

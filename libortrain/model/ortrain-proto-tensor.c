@@ -20,7 +20,7 @@ invalid (GError **error, const char *owner, const char *format, ...)
   va_start (args, format);
   g_autofree char *text = g_strdup_vprintf (format, args);
   va_end (args);
-  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "tensor “%s”: %s", ortrain_text_show (owner),
+  g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "Tensor '%s': %s", ortrain_text_show (owner),
                text);
   return FALSE;
 }
@@ -33,7 +33,7 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
   if (n_dims > max_rank)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
+                   "Tensor '%s' has %" G_GSIZE_FORMAT " dimensions, more than the limit 'max-rank' of %u",
                    ortrain_text_show (owner), n_dims, max_rank);
       return FALSE;
     }
@@ -46,7 +46,7 @@ ortrain_proto_tensors_check_dims (OrtrainModelLimits *limits, const int64_t *dim
     {
       g_autofree char *shape = ortrain_shape_to_string ((const gint64 *) dims, n_dims);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%s” of shape %s has more than %" G_GUINT64_FORMAT " bytes, the limit “max-tensor-bytes”",
+                   "Tensor '%s' of shape %s exceeds the limit 'max-tensor-bytes' of %" G_GUINT64_FORMAT,
                    ortrain_text_show (owner), shape, ortrain_model_limits_get_max_tensor_bytes (limits));
       return FALSE;
     }
@@ -113,24 +113,24 @@ ortrain_proto_tensors_locate (OrtrainProtoTensors *self, const Ortrain__Ox__Tens
         number = &length;
       else if (!g_str_equal (key, "checksum"))
         {
-          invalid (error, owner, "external data has an unknown key “%s”", ortrain_text_show (key));
+          invalid (error, owner, "its external data have an unknown key '%s'", ortrain_text_show (key));
           return NULL;
         }
       if (number != NULL && !g_ascii_string_to_unsigned (value, 10, 0, G_MAXINT64, number, NULL))
         {
-          invalid (error, owner, "the %s of its external data, “%s”, is not a number", ortrain_text_show (key),
+          invalid (error, owner, "the %s of its external data, '%s', is not a number", ortrain_text_show (key),
                    ortrain_text_show (value));
           return NULL;
         }
     }
   if (location == NULL)
     {
-      invalid (error, owner, "external data has no location");
+      invalid (error, owner, "its external data have no location");
       return NULL;
     }
   if (length != n_bytes)
     {
-      invalid (error, owner, "external data has %" G_GUINT64_FORMAT " bytes where type and shape need %" G_GSIZE_FORMAT,
+      invalid (error, owner, "its external data have %" G_GUINT64_FORMAT " bytes, type and shape need %" G_GSIZE_FORMAT,
                length, n_bytes);
       return NULL;
     }
@@ -141,8 +141,8 @@ ortrain_proto_tensors_locate (OrtrainProtoTensors *self, const Ortrain__Ox__Tens
   if (offset > size || n_bytes > size - offset)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA,
-                   "tensor “%s” needs bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
-                   " of data file “%s”, which has %" G_GSIZE_FORMAT,
+                   "Tensor '%s' is at bytes %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
+                   " of data file '%s', which has %" G_GSIZE_FORMAT,
                    ortrain_text_show (owner), offset, offset + n_bytes, ortrain_text_show (location), size);
       return NULL;
     }
@@ -318,8 +318,8 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
       if (raw.end - raw.body != n_bytes)
         {
           invalid (error, owner,
-                   "%" G_GSIZE_FORMAT " bytes of data at byte %" G_GSIZE_FORMAT
-                   " where type and shape need %" G_GSIZE_FORMAT,
+                   "it has %" G_GSIZE_FORMAT " bytes of data at byte %" G_GSIZE_FORMAT
+                   ", type and shape need %" G_GSIZE_FORMAT,
                    raw.end - raw.body, raw.begin, n_bytes);
           return NULL;
         }
@@ -337,7 +337,7 @@ from_file (OrtrainProtoTensors *self, const Ortrain__Ox__TensorProto *proto, Ort
     }
   if (n_entries != (guint64) n_elements * per_element)
     {
-      invalid (error, owner, "%" G_GUINT64_FORMAT " elements where type and shape need %" G_GINT64_FORMAT,
+      invalid (error, owner, "it has %" G_GUINT64_FORMAT " elements, its shape needs %" G_GINT64_FORMAT,
                n_entries / per_element, n_elements);
       return NULL;
     }
@@ -366,7 +366,7 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
     index = (guint32) mark[0] | (guint32) mark[1] << 8 | (guint32) mark[2] << 16 | (guint32) mark[3] << 24;
   if (index >= self->scan->tensors->len)
     {
-      invalid (error, owner, "it was not scanned");
+      invalid (error, owner, "it is not part of the file");
       return NULL;
     }
   if (self->cache[index] != NULL)
@@ -375,20 +375,20 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
     {
       gboolean known = proto->has_data_type && proto->data_type > 0 && proto->data_type <= 64;
       if (!known)
-        invalid (error, owner, "its element type is %d", proto->data_type);
+        invalid (error, owner, "it has the element type %d", proto->data_type);
       else if (proto->data_type == ORTRAIN_DTYPE_STRING)
         g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                     "tensor “%s” holds strings, which are not supported", ortrain_text_show (owner));
+                     "Tensor '%s' holds strings, which are not supported", ortrain_text_show (owner));
       else
         g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                     "tensor “%s” has element type %d of ONNX, which is not supported", ortrain_text_show (owner),
+                     "Tensor '%s' has element type %d of ONNX, which is not supported", ortrain_text_show (owner),
                      proto->data_type);
       return NULL;
     }
   if (proto->segment != NULL)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_UNSUPPORTED,
-                   "tensor “%s” is a segment of a larger one, which is not supported", ortrain_text_show (owner));
+                   "Tensor '%s' is a segment of a larger one, which is not supported", ortrain_text_show (owner));
       return NULL;
     }
   OrtrainDType dtype = (OrtrainDType) proto->data_type;
@@ -403,7 +403,7 @@ ortrain_proto_tensors_get (OrtrainProtoTensors *self, const Ortrain__Ox__TensorP
       self->cache[index] = from_file (self, proto, range, dtype, n_elements, n_bytes, owner, error);
     }
   if (self->cache[index] == NULL && error != NULL && (*error)->domain == ORTRAIN_TENSOR_ERROR)
-    g_prefix_error (error, "tensor “%s”: ", ortrain_text_show (owner));
+    g_prefix_error (error, "Tensor '%s': ", ortrain_text_show (owner));
   return self->cache[index];
 }
 
@@ -420,7 +420,7 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
 
   if (proto->values == NULL || proto->indices == NULL)
     {
-      invalid (error, owner, "a sparse tensor without values or indices");
+      invalid (error, owner, "the sparse tensor has no values or no indices");
       return NULL;
     }
   OrtrainTensor *values = ortrain_proto_tensors_get (self, proto->values, owner, error);
@@ -436,7 +436,8 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
   if (n_bytes > MAX_DENSE_BYTES)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "tensor “%s” is sparse and would take %" G_GSIZE_FORMAT " bytes of memory",
+                   "Tensor '%s' is sparse and would need %" G_GSIZE_FORMAT
+                   " bytes as a dense one, which is not supported",
                    ortrain_text_show (owner), n_bytes);
       return NULL;
     }
@@ -449,13 +450,13 @@ ortrain_proto_tensors_densify (OrtrainProtoTensors *self, const Ortrain__Ox__Spa
               : index_rank != 2 || ortrain_tensor_get_dim (indices, 0) != n ||
                     ortrain_tensor_get_dim (indices, 1) != (gint64) rank))
     {
-      invalid (error, owner, "values and indices of the sparse tensor do not fit together");
+      invalid (error, owner, "the values and the indices of the sparse tensor differ in number");
       return NULL;
     }
   g_autoptr (OrtrainTensor) dense = ortrain_tensor_new (dtype, (const gint64 *) proto->dims, rank, error);
   if (dense == NULL)
     {
-      g_prefix_error (error, "tensor “%s”: ", ortrain_text_show (owner));
+      g_prefix_error (error, "Tensor '%s': ", ortrain_text_show (owner));
       return NULL;
     }
   const gint64 *at = ortrain_tensor_peek (indices);

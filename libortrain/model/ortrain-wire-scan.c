@@ -275,7 +275,7 @@ static gboolean
 over_limit (GError **error, const char *what, guint64 limit, const char *property, gsize at)
 {
   g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-               "the model has more than %" G_GUINT64_FORMAT " %s (limit “%s”) at byte %" G_GSIZE_FORMAT, limit, what,
+               "The model has more than %" G_GUINT64_FORMAT " %s (limit '%s') at byte %" G_GSIZE_FORMAT, limit, what,
                property, at);
   return FALSE;
 }
@@ -325,7 +325,7 @@ check_scalar (Scanner *self, const Frame *frame, Kind kind, const OrtrainWireFie
       if (!g_utf8_validate_len ((const char *) self->data + field->body, field->end - field->body, NULL))
         {
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                       "not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT
+                       "Not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT
                        " is not UTF-8, or has a NUL byte in it",
                        field->number, msg_names[frame->msg], field->begin);
           return FALSE;
@@ -342,7 +342,7 @@ check_scalar (Scanner *self, const Frame *frame, Kind kind, const OrtrainWireFie
   if (!fits)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                   "not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT " has the wrong wire type %u",
+                   "Not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT " has the wrong wire type %u",
                    field->number, msg_names[frame->msg], field->begin, (guint) field->type);
       return FALSE;
     }
@@ -362,7 +362,7 @@ enter (Scanner *self, Frame *stack, guint *depth, Msg msg, const OrtrainWireFiel
   if (field->type != ORTRAIN_WIRE_BYTES)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                   "not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT " is not a %s", field->number,
+                   "Not a valid ONNX model: field %u of %s at byte %" G_GSIZE_FORMAT " is not a %s", field->number,
                    msg_names[frame->msg], field->begin, msg_names[msg]);
       return FALSE;
     }
@@ -512,8 +512,8 @@ scan (Scanner *self, gsize size, GError **error)
           if (frame->seen & bit)
             {
               g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                           "not a valid ONNX model: field %u of %s comes a second time at byte %" G_GSIZE_FORMAT,
-                           field.number, msg_names[frame->msg], field.begin);
+                           "Not a valid ONNX model: field %u of %s is repeated at byte %" G_GSIZE_FORMAT, field.number,
+                           msg_names[frame->msg], field.begin);
               return FALSE;
             }
           frame->seen |= bit;
@@ -588,14 +588,14 @@ ortrain_wire_scan (const guint8 *data, gsize size, OrtrainModelLimits *limits, O
 
   if (size == 0)
     {
-      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "the model file is empty");
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID, "The model file is empty");
       return FALSE;
     }
   if (size > ortrain_model_limits_get_max_model_bytes (limits))
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "the model file has %" G_GSIZE_FORMAT
-                   " bytes, more than the limit “max-model-bytes” of %" G_GUINT64_FORMAT,
+                   "The model file has %" G_GSIZE_FORMAT
+                   " bytes, more than the limit 'max-model-bytes' of %" G_GUINT64_FORMAT,
                    size, ortrain_model_limits_get_max_model_bytes (limits));
       return FALSE;
     }

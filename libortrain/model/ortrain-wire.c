@@ -41,7 +41,7 @@ static gboolean
 broken (GError **error, gsize at, const char *what)
 {
   g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-               "not a valid ONNX model: %s at byte %" G_GSIZE_FORMAT, what, at);
+               "Not a valid ONNX model: %s at byte %" G_GSIZE_FORMAT, what, at);
   return FALSE;
 }
 
@@ -86,7 +86,7 @@ ortrain_wire_next (const guint8 *data, gsize end, gsize *position, OrtrainWireFi
       if (length > end - at)
         {
           g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_INVALID,
-                       "not a valid ONNX model: field %u at byte %" G_GSIZE_FORMAT " says %" G_GUINT64_FORMAT
+                       "Not a valid ONNX model: field %u at byte %" G_GSIZE_FORMAT " has %" G_GUINT64_FORMAT
                        " bytes, but only %" G_GSIZE_FORMAT " are left",
                        field->number, field->begin, length, end - at);
           return FALSE;

@@ -166,7 +166,7 @@ test_mistakes (void)
   g_autoptr (OrtrainGraphBuilder) conv = ortrain_graph_builder_new (NULL);
   x = ortrain_graph_builder_add_input (conv, "x", ORTRAIN_DTYPE_FLOAT32, "n, 3, 8, 8");
   ortrain_graph_builder_conv (conv, x, "c", 4, 3, 1, 1, 2, TRUE);
-  assert_fails (conv, ORTRAIN_GRAPH_ERROR_SHAPE, "“c”");
+  assert_fails (conv, ORTRAIN_GRAPH_ERROR_SHAPE, "'c'");
 }
 
 /* A graph with operators of our own and a fused body goes through a file, for people to look at. */

@@ -445,12 +445,12 @@ test_twice (void)
   Proto *model = proto_model_unfinished (graph, 8, 17);
   proto_message (model, 7, other);
   g_autoptr (GBytes) graphs = g_byte_array_free_to_bytes (model);
-  assert_refused (graphs, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "second time");
+  assert_refused (graphs, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "is repeated");
 
   Proto *tensor = proto_tensor ("w", 1, DIMS (4), four, 16);
   proto_bytes (tensor, 9, four, 8);
   g_autoptr (GBytes) data = proto_model (small_graph (tensor), 8, 17);
-  assert_refused (data, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "second time");
+  assert_refused (data, NULL, NULL, ORTRAIN_MODEL_ERROR_INVALID, "is repeated");
 
   /* of two names, the last one counts, for the reader and for the writer */
   g_autoptr (GError) error = NULL;
@@ -691,7 +691,7 @@ test_bad_graphs (void)
       "0 elements" },
     { "no such type", small_graph (proto_tensor ("w", 1000, DIMS (4), four, 16)), ORTRAIN_MODEL_ERROR_INVALID, "1000" },
     { "no name", small_graph (proto_tensor (NULL, 1, DIMS (4), four, 16)), ORTRAIN_MODEL_ERROR_INVALID, "no name" },
-    { "nothing produces", small_graph (NULL), ORTRAIN_MODEL_ERROR_INVALID, "“w”" },
+    { "nothing produces", small_graph (NULL), ORTRAIN_MODEL_ERROR_INVALID, "'w'" },
   };
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
@@ -850,9 +850,9 @@ test_external (void)
     { "../secret", "16", "16", "outside", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },        /* CVE-2022-25882 */
     { "sub/../../secret", "16", "16", "outside", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA }, /* CVE-2024-27318 */
     { "/etc/passwd", "0", "16", "outside", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },
-    { "link", "16", "16", "link", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },          /* CVE-2026-27489 */
-    { "dirlink/w.bin", "16", "16", "link", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA }, /* CVE-2026-34447 */
-    { "hard", "16", "16", "several names", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA }, /* CVE-2026-34446 */
+    { "link", "16", "16", "link", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },               /* CVE-2026-27489 */
+    { "dirlink/w.bin", "16", "16", "link", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },      /* CVE-2026-34447 */
+    { "hard", "16", "16", "several hard links", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA }, /* CVE-2026-34446 */
     { "fifo", "16", "16", "regular", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },
     { "sub", "0", "16", "regular", ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },
     { ".", "0", "16", NULL, ORTRAIN_MODEL_ERROR_EXTERNAL_DATA },
