@@ -12,7 +12,7 @@ add_weights (OrtrainGraph *graph, OrtrainTensor *class_weights, OrtrainDim n_cla
     {
       g_autofree char *classes = ortrain_dim_to_readable (n_classes);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "class weights must be one number for each of the %s classes, but there are %" G_GINT64_FORMAT
+                   "class weights need one number for each of the %s classes, but have %" G_GINT64_FORMAT
                    " numbers in a tensor of rank %" G_GSIZE_FORMAT,
                    classes, n, ortrain_tensor_get_rank (class_weights));
       return NULL;
@@ -33,7 +33,7 @@ ortrain_class_loss_prepare (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue
     {
       g_autofree char *description = ortrain_value_describe (output);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "there is no axis %d for the classes in %s", axis, description);
+                   "axis %d of the classes is out of range for %s", axis, description);
       return FALSE;
     }
   for (gint i = 0; i < output->rank; i++)

@@ -125,9 +125,10 @@ refuse (GPtrArray *diagnostics, GError **error)
       g_autofree char *text = ortrain_node_describe (diagnostics->pdata[i]);
       g_string_append_printf (list, "%s%s", i > 0 ? ", " : "", text);
     }
-  g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
-               "There is no gradient for %u node%s between the trained values and the loss: %s", diagnostics->len,
-               diagnostics->len == 1 ? "" : "s", ortrain_text_show_list (list->str));
+  g_set_error (
+      error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
+      "%u node%s between the trained parameters and the loss have no gradient: %s; freeze the parameters before them",
+      diagnostics->len, diagnostics->len == 1 ? "" : "s", ortrain_text_show_list (list->str));
   return FALSE;
 }
 
@@ -156,7 +157,8 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
   if (!ortrain_dtype_is_floating (loss->dtype) || loss->rank > 0)
     {
       g_autofree char *text = ortrain_value_describe (loss);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The loss is not a scalar: %s", text);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "The loss must be a scalar, but it is %s",
+                   text);
       return FALSE;
     }
   if (!ortrain_graph_sort (graph, error))
@@ -228,7 +230,7 @@ ortrain_gradient_build (OrtrainGraph *graph, OrtrainValue *loss, OrtrainValue *c
             {
               g_autofree char *text = ortrain_node_describe (node);
               g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NO_GRADIENT,
-                           "the gradient of %s has changed its input %u", text, i);
+                           "The gradient rule of %s has changed its input %u", text, i);
               ok = FALSE;
               break;
             }

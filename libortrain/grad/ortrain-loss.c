@@ -278,7 +278,7 @@ ortrain_loss_widen (OrtrainGraph *graph, OrtrainValue *value, GError **error)
   if (!ortrain_dtype_is_floating (value->dtype))
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "a loss needs a floating type, but '%s' is %s", ortrain_text_show (value->name),
+                   "a loss needs an output of a floating type, but '%s' is %s", ortrain_text_show (value->name),
                    ortrain_dtype_get_name (value->dtype));
       return NULL;
     }
@@ -294,8 +294,8 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   const char *name = ortrain_loss_get_target (self);
   if (name == NULL || *name == '\0')
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' has no target name",
-                   G_OBJECT_TYPE_NAME (self), ortrain_text_show (ortrain_loss_get_output (self)));
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "it has no target; set its target property");
       return NULL;
     }
   OrtrainValue *value = ortrain_graph_find_value (graph, name);
@@ -308,16 +308,15 @@ ortrain_loss_add_target (OrtrainLoss *self, OrtrainGraph *graph, OrtrainDType dt
   if (value->kind != ORTRAIN_VALUE_INPUT)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "the target '%s' of %s has the name of another value of the model", ortrain_text_show (name),
-                   G_OBJECT_TYPE_NAME (self));
+                   "its target '%s' has the name of another value of the model; choose another name",
+                   ortrain_text_show (name));
       return NULL;
     }
   if (value->dtype != dtype)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "%s needs target '%s' as %s, but the graph has an input of that name with %s",
-                   G_OBJECT_TYPE_NAME (self), ortrain_text_show (name), ortrain_dtype_get_name (dtype),
-                   ortrain_dtype_get_name (value->dtype));
+                   "it needs the target '%s' as %s, but the model has an input of that name of type %s",
+                   ortrain_text_show (name), ortrain_dtype_get_name (dtype), ortrain_dtype_get_name (value->dtype));
       return NULL;
     }
   return value;
@@ -336,8 +335,8 @@ find_output (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
     g_string_append_printf (names, "%s'%s'", i > 0 ? ", " : "",
                             ortrain_text_show (((OrtrainValue *) graph->outputs->pdata[i])->name));
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "%s asks for output '%s', which the model does not have; it has %s", G_OBJECT_TYPE_NAME (self),
-               ortrain_text_show (name), ortrain_text_show_list (names->str));
+               "%s: the model has no output '%s'; it has %s", G_OBJECT_TYPE_NAME (self), ortrain_text_show (name),
+               ortrain_text_show_list (names->str));
   return NULL;
 }
 
@@ -376,8 +375,9 @@ add_to_graph (OrtrainLoss *self, OrtrainGraph *graph, GError **error)
   if (!call.ok || loss == NULL)
     {
       if (local_error == NULL) /* a method written in a scripting language may fail without saying why */
-        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s on output '%s' could not be built",
-                     G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                     "%s on output '%s': build failed without a reason", G_OBJECT_TYPE_NAME (self),
+                     ortrain_text_show (output->name));
       else
         g_propagate_prefixed_error (error, g_steal_pointer (&local_error),
                                     "%s on output '%s': ", G_OBJECT_TYPE_NAME (self), ortrain_text_show (output->name));
@@ -405,7 +405,7 @@ ortrain_losses_add_to_graph (GListModel *losses, OrtrainGraph *graph, GError **e
   if (n == 0)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "the options have no loss; add one with add_loss");
+                   "The options have no loss; add one with add_loss");
       return NULL;
     }
   for (guint i = 0; i < n; i++)

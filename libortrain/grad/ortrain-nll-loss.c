@@ -50,8 +50,7 @@ build_from_log_probabilities (OrtrainNllLoss *self, OrtrainGraph *graph, Ortrain
     {
       g_autofree char *description = ortrain_value_describe (output);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "log-probabilities have an axis of classes and one of items at least, but the output is %s",
-                   description);
+                   "the output needs an axis of items and one of classes, but it is %s", description);
       return NULL;
     }
   if (common->axis != 1)

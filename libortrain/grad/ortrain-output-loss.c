@@ -32,7 +32,7 @@ ortrain_output_loss_build (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue 
       {
         g_autofree char *description = ortrain_value_describe (output);
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                     "a loss is one number, but the output is %s", description);
+                     "the output must have one element, but it is %s", description);
         return FALSE;
       }
   OrtrainValue *inputs[] = { output, ortrain_graph_const_ints (graph, NULL, 0) };

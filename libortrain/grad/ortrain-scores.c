@@ -100,9 +100,9 @@ ortrain_scores_find (OrtrainLoss *loss, OrtrainGraph *graph, OrtrainValue *outpu
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "it ends in %s along axis %" G_GINT64_FORMAT
-                   " of '%s', which is not known to be axis %d of the output, where the loss has its classes; set the "
-                   "axis of the loss, or name another value as its output",
+                   "the output is computed by %s along axis %" G_GINT64_FORMAT
+                   " of '%s', which is not known to be axis %d of the output, the axis of the classes; set the axis of "
+                   "the loss, or name another value as its output",
                    text, ortrain_attributes_get_int (node->attributes, "axis", -1), ortrain_text_show (scores->name),
                    axis);
       return NULL;

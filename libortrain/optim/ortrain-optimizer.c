@@ -85,7 +85,7 @@ ortrain_optimizer_real_update (OrtrainOptimizer *self, const char *name, Ortrain
                                double weight_decay, double gradient_scale, GError **error)
 {
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "%s implements no update, asked for to move parameter '%s'", G_OBJECT_TYPE_NAME (self),
+               "%s does not implement update, which is needed for parameter '%s'", G_OBJECT_TYPE_NAME (self),
                ortrain_text_show (name));
   return FALSE;
 }

@@ -77,14 +77,14 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainUpdateParamete
       if (!ortrain_dtype_is_floating (p->dtype))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                       "parameter '%s' is %s; only floating types can be trained", ortrain_text_show (p->name),
+                       "Parameter '%s' is %s; only floating types can be trained", ortrain_text_show (p->name),
                        ortrain_dtype_get_name (p->dtype));
           return NULL;
         }
       if (!ortrain_checked_n_elements (p->dims, p->rank, &entry->n))
         {
-          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "parameter '%s' is too large",
-                       ortrain_text_show (p->name));
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE,
+                       "Parameter '%s' is too large: its bytes exceed the address space", ortrain_text_show (p->name));
           return NULL;
         }
     }
@@ -183,7 +183,8 @@ ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double fa
   if (!self->custom && description.n_states > self->n_states)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "%s needs state '%s' now, which it did not when the session was created; set its properties before",
+                   "%s needs the state '%s', which it did not need when the session was created; set its properties "
+                   "before creating the session",
                    G_OBJECT_TYPE_NAME (self->optimizer), description.state_names[self->n_states]);
       return NULL;
     }

@@ -92,8 +92,8 @@ static void
 add_without_gradient (Check *check, const OrtrainNode *node)
 {
   if (node->op != NULL && (node->op->flags & ORTRAIN_OP_CONTROL))
-    add (check, node, "", "which branch is taken is known only when the model runs: it can be run, but not trained",
-         "export the model without this condition, or with fixed shapes if it asks for a shape");
+    add (check, node, "", "its condition is computed while the model runs: such a model can be run, but not trained",
+         "export the model without this condition, or with fixed shapes if it depends on a shape");
   else
     add (check, node, "", "the operator has no gradient",
          "freeze the parameters before it with set_frozen, or export the model with other operators");
@@ -144,10 +144,10 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
     find_branches (check, graph);
   if (outputs->len == 0)
     add (check, NULL, "", "the model has no output of a floating type",
-         "a loss needs one: export the model with its logits as an output");
+         "export the model with its logits as an output, for the loss");
   else if (!some && g_list_model_get_n_items (G_LIST_MODEL (check->list)) == 0)
     add (check, NULL, "", "no output of a floating type depends on a weight that can be trained",
-         "name what is to be trained with set_trainable, or export the model with its weights as initializers");
+         "choose the parameters with set_trainable, or export the model with its weights as initializers");
   return some;
 }
 

@@ -55,7 +55,8 @@ ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **e
   else if (file != NULL)
     model = ortrain_model_new_from_file (file, error);
   else
-    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH, "The checkpoint holds no model");
+    g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
+                 "The checkpoint has no model; only those of training sessions do");
   if (model == NULL)
     return FALSE;
 

@@ -228,7 +228,7 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
       OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
       if (input->dtype != ORTRAIN_DTYPE_UNDEFINED && dtype != input->dtype)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model wants %s",
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model needs %s",
                        ortrain_text_show (input->name), ortrain_dtype_get_name (dtype),
                        ortrain_dtype_get_name (input->dtype));
           return FALSE;

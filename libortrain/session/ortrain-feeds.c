@@ -21,7 +21,7 @@ static gboolean
 fail_value (const OrtrainValue *input, OrtrainTensor *tensor, gint64 i, GError **error)
 {
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-               "Input '%s' is %s, the model wants %s, which has no %g (element %" G_GINT64_FORMAT ")",
+               "Input '%s' is %s, the model needs %s, which cannot represent %g (element %" G_GINT64_FORMAT ")",
                ortrain_text_show (input->name), ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)),
                ortrain_dtype_get_name (input->dtype), ortrain_tensor_get_scalar (tensor, i), i);
   return FALSE;
@@ -76,7 +76,7 @@ check_labels (const OrtrainValue *input, OrtrainTensor *tensor, GError **error)
                ? "remove its last axis (NumPy: labels[..., 0])"
                : "it is one-hot, or has probabilities: take the number of the class (NumPy: labels.argmax(-1))";
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-               "Target '%s' is %s%s, but the loss wants class numbers, %s; %s", ortrain_text_show (input->name),
+               "Target '%s' is %s%s, but the loss needs class numbers, %s; %s", ortrain_text_show (input->name),
                ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), shape, wanted, what);
   return FALSE;
 }

@@ -356,10 +356,10 @@ static gboolean
 check_ready (OrtrainInferenceSession *self, GError **error)
 {
   if (self->disposed)
-    g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The session has been disposed of");
+    g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The session was disposed of");
   else if (self->executor == NULL)
     g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
-                         "The session was not created by InferenceSession.new");
+                         "The session was not created by its constructor; use InferenceSession.new");
   return !self->disposed && self->executor != NULL;
 }
 
@@ -372,7 +372,7 @@ check_known_feeds (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GErr
       const OrtrainValue *value = ortrain_graph_find_value (self->graph, name);
       if (value == NULL || value->kind != ORTRAIN_VALUE_INPUT)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no input",
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "The model has no input '%s'",
                        ortrain_text_show (name));
           return FALSE;
         }
@@ -453,7 +453,7 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
           OrtrainTensor *source = ortrain_tensor_dict_get (outputs, name);
           if (source == NULL)
             {
-              g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output",
+              g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "The model has no output '%s'",
                            ortrain_text_show (name));
               return FALSE;
             }

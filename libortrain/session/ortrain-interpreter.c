@@ -56,7 +56,8 @@ take_branch (OrtrainGraph *graph, OrtrainNode *node, GError **error)
   if (condition == NULL || condition->tensor == NULL || ortrain_tensor_get_n_elements (condition->tensor) != 1)
     {
       g_autofree char *text = ortrain_node_describe (node);
-      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "%s: its condition is not one element", text);
+      g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE, "%s: its condition must have one element",
+                   text);
       return FALSE;
     }
   g_autoptr (GPtrArray) added =

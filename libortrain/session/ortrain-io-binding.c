@@ -207,13 +207,14 @@ ortrain_io_binding_copy_output (OrtrainIoBinding *self, const char *name, GError
 
   if (!self->has_run)
     {
-      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The binding has not been run");
+      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                           "The binding has no outputs yet; call run_with_binding first");
       return NULL;
     }
   OrtrainTensor *tensor = ortrain_tensor_dict_get (ortrain_io_binding_get_outputs (self), name);
   if (tensor == NULL)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output",
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "The session has no output '%s'",
                    ortrain_text_show (name));
       return NULL;
     }

@@ -14,8 +14,8 @@ ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *va
   if (g_param_value_validate (pspec, &copy))
     {
       g_autofree char *text = g_strdup_value_contents (value);
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "%s is out of range for '%s'", text,
-                   pspec->name);
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option '%s': %s is out of range",
+                   pspec->name, text);
       return FALSE;
     }
   g_object_set_property (object, pspec->name, value);
@@ -99,8 +99,7 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
   if (!ok)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "'%s' is no value for '%s', which is of type %s", text, pspec->name,
-                   g_type_name (pspec->value_type));
+                   "Option '%s': '%s' is not a value of type %s", pspec->name, text, g_type_name (pspec->value_type));
       return FALSE;
     }
   return ortrain_option_set_checked (object, pspec, &value, error);
@@ -115,6 +114,6 @@ ortrain_options_read_environment (GObject *object, const OrtrainOptionVariable *
       const char *text = g_getenv (variables[i].name);
       g_autoptr (GError) error = NULL;
       if (text != NULL && *text != '\0' && !ortrain_option_set_from_text (object, variables[i].property, text, &error))
-        g_message ("The environment variable %s is left alone: %s", variables[i].name, error->message);
+        g_message ("The environment variable %s is ignored: %s", variables[i].name, error->message);
     }
 }

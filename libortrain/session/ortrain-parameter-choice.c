@@ -120,7 +120,7 @@ check_used (const Choice *self, GError **error)
   if (unused->len == 0)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "the option '%s' names %s, which no initializer of the model fits%s", self->option,
+               "Option '%s': no initializer of the model matches %s%s", self->option,
                ortrain_text_show_list (unused->str), ortrain_text_show_list (constants->str));
   return FALSE;
 }
@@ -208,7 +208,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
     return FALSE;
   if (refused->len > 0)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "asked to train %s",
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "Cannot train %s",
                    ortrain_text_show_list (refused->str));
       return FALSE;
     }
@@ -221,10 +221,9 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
     }
   if (n_chosen == 0)
     {
-      g_set_error (
-          error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-          "there is nothing to train: no weight that the loss depends on is chosen; name a tensor in 'trainable' "
-          "to train it, whatever it is (check lists them with reasons)");
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
+                   "There is nothing to train: no chosen weight has a gradient; name tensors in 'trainable' "
+                   "(Model.check lists them, with reasons)");
       return FALSE;
     }
   return TRUE;

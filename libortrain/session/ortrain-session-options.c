@@ -248,10 +248,10 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
             {
               if (pspec == NULL)
                 g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                             "options file %s: there is no option '%s'", path, key);
+                             "Options file '%s': there is no option '%s'", path, key);
               else
                 g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                             "options file %s: %s is no value for '%s'", path, text, key);
+                             "Options file '%s': %s is not a value for '%s'", path, text, key);
               return FALSE;
             }
         }

@@ -53,7 +53,7 @@ find_weight (OrtrainGraph *graph, const char *name, GError **error)
   if (is_weight (value))
     return value;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "the tie names '%s', but the model has no initializer of that name", ortrain_text_show (name));
+               "Cannot tie '%s': the model has no initializer of that name", ortrain_text_show (name));
   return NULL;
 }
 
@@ -88,7 +88,7 @@ apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name,
     {
       g_autofree char *x = ortrain_value_describe (first), *y = ortrain_value_describe (second);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "tied initializers must have one shape, or one the transpose of the other: %s and %s", x, y);
+                   "Cannot tie %s and %s: the shapes must be equal, or one the transpose of the other", x, y);
       return FALSE;
     }
   *transposed = !equal || (turned && rank == 2 && !ortrain_tensor_equal (first->tensor, second->tensor) &&
@@ -295,7 +295,7 @@ check_padding_rows (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError
       if (!is_weight (value))
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                       "a row of padding is set for '%s', but the model has no initializer of that name",
+                       "Cannot set a padding row of '%s': the model has no initializer of that name",
                        ortrain_text_show (names[i]));
           return FALSE;
         }
@@ -303,8 +303,8 @@ check_padding_rows (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError
       if (row < -1 || row >= n_rows)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                       "row %" G_GINT64_FORMAT " of '%s' is set for padding, but it has %" G_GINT64_FORMAT " rows", row,
-                       ortrain_text_show (names[i]), n_rows);
+                       "Padding row %" G_GINT64_FORMAT " of '%s' is out of range, it has %" G_GINT64_FORMAT " rows",
+                       row, ortrain_text_show (names[i]), n_rows);
           return FALSE;
         }
     }
@@ -368,7 +368,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
   if (loss == NULL)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                   "nothing is left of the loss: it does not depend on the model");
+                   "The loss does not depend on the inputs or parameters of the model");
       return FALSE;
     }
   g_autoptr (GPtrArray) wanted = g_ptr_array_new ();
@@ -379,7 +379,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
       if (value == NULL)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE,
-                       "asked to train '%s', which the loss does not depend on", ortrain_text_show (parameter->name));
+                       "Cannot train '%s': the loss does not depend on it", ortrain_text_show (parameter->name));
           return FALSE;
         }
       g_ptr_array_add (wanted, value);

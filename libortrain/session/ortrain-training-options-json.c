@@ -54,8 +54,8 @@ static gboolean
 wrong_value (GParamSpec *pspec, JsonNode *node, GError **error)
 {
   g_autofree char *text = json_to_string (node, FALSE);
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-               "%s is no value for '%s', which is of type %s", text, pspec->name, g_type_name (pspec->value_type));
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option '%s': %s is not a value of type %s",
+               pspec->name, text, g_type_name (pspec->value_type));
   return FALSE;
 }
 
@@ -162,7 +162,7 @@ add_groups (OrtrainOptimizer *optimizer, JsonNode *node, GError **error)
     }
   if (array == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                 "'groups' must be an array of objects with a 'pattern'");
+                 "Option 'groups' must be an array of objects with a 'pattern'");
   return array != NULL;
 }
 
@@ -186,7 +186,7 @@ object_from_json (const char *kind, JsonNode *node, GError **error)
     {
       lookup (kind, "", g_string_truncate (known, 0));
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                   "there is no %s of type '%s'; there are %s", ortrain_text_show (kind), ortrain_text_show (name),
+                   "There is no %s of type '%s'; the types are %s", ortrain_text_show (kind), ortrain_text_show (name),
                    known->str);
       return NULL;
     }
@@ -229,7 +229,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
           ortrain_training_options_add_loss (into, ORTRAIN_LOSS (loss));
         }
       if (array == NULL)
-        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "'losses' must be an array");
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "Option 'losses' must be an array");
       return array != NULL;
     }
   if (g_str_equal (key, "trainable") || g_str_equal (key, "frozen"))
@@ -237,8 +237,8 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
       g_auto (GStrv) patterns = ortrain_json_get_strings (node);
       if (patterns == NULL)
         {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION, "'%s' must be an array of strings",
-                       ortrain_text_show (key));
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                       "Option '%s' must be an array of strings", ortrain_text_show (key));
           return FALSE;
         }
       g_object_set (into, key, patterns, NULL);
@@ -260,7 +260,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
         }
       if (!ok)
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                     "'%s' must be an object of names and numbers of rows", ortrain_text_show (key));
+                     "Option '%s' must be an object of names and row numbers", ortrain_text_show (key));
       return ok;
     }
   if (g_str_equal (key, "ties"))
@@ -276,7 +276,7 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
         }
       if (!ok)
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                     "'ties' must be an array of pairs of names");
+                     "Option 'ties' must be an array of pairs of names");
       return ok;
     }
   return set_from_json (G_OBJECT (into), key, node, error);
@@ -340,7 +340,7 @@ ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *pa
   while (json_object_iter_next (&iter, &key, &node))
     if (!load_member (fresh, key, node, error))
       {
-        g_prefix_error (error, "options file %s: ", path);
+        g_prefix_error (error, "Options file '%s': ", path);
         return FALSE;
       }
 

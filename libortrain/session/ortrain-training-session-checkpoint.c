@@ -111,7 +111,8 @@ ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, cons
   if (self->graph->immediate && self->n_accumulated > 0)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "With immediate-updates the parameters are between two updates: call optimizer_step first");
+                   "Cannot save a checkpoint between train_step and optimizer_step with immediate-updates; call "
+                   "optimizer_step first");
       return FALSE;
     }
   g_autoptr (OrtrainCheckpoint) checkpoint = make_checkpoint (self, error);
@@ -136,7 +137,8 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
   if (size != n)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "the checkpoint has %u tensors in '%s', the session has %u", size, ortrain_text_show (section), n);
+                   "Section '%s' of the checkpoint has %u tensors, the session has %u", ortrain_text_show (section),
+                   size, n);
       return FALSE;
     }
   for (guint i = 0; i < n; i++)
@@ -145,8 +147,8 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
       if (tensor == NULL)
         {
           g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                       "the checkpoint has no '%s' in '%s'", ortrain_text_show (list[i].name),
-                       ortrain_text_show (section));
+                       "Section '%s' of the checkpoint has no '%s'", ortrain_text_show (section),
+                       ortrain_text_show (list[i].name));
           return FALSE;
         }
       OrtrainDType dtype = list[i].dtype;
@@ -160,7 +162,7 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
           g_autofree char *have =
               ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
           g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                       "'%s' in '%s' is %s %s in the checkpoint, and %s %s in the session",
+                       "Tensor '%s' in section '%s' of the checkpoint is %s %s, in the session it is %s %s",
                        ortrain_text_show (list[i].name), ortrain_text_show (section),
                        ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have, ortrain_dtype_get_name (dtype),
                        want);
@@ -182,7 +184,7 @@ load_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainS
                                     ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor), error) ||
           !ortrain_execution_wait (list[i].execution, NULL, error) || !ortrain_tensor_check_file (tensor, error))
         {
-          g_prefix_error (error, "'%s' is loaded in part: ", ortrain_text_show (section));
+          g_prefix_error (error, "Section '%s' was loaded only in part: ", ortrain_text_show (section));
           return FALSE;
         }
     }
@@ -211,7 +213,7 @@ get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 most, guint6
     return TRUE;
   g_autofree char *text = variant != NULL ? g_variant_print (variant, FALSE) : g_strdup ("missing");
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is %s, not a whole number from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
+               "Checkpoint value '%s' is %s, not an integer from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
                ortrain_text_show (text), most);
   return FALSE;
 }
@@ -228,13 +230,13 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   if (format == NULL)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "%s is not a checkpoint of a training session", path);
+                   "'%s' is not a checkpoint of a training session", path);
       return FALSE;
     }
   if (!g_variant_is_of_type (format, G_VARIANT_TYPE_UINT32) || g_variant_get_uint32 (format) > FORMAT)
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_VERSION,
-                   "%s was written by a newer version", path);
+                   "'%s' was written by a newer version of the library; update the library", path);
       return FALSE;
     }
   guint64 updates, train_steps, seed;
@@ -252,7 +254,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   if (!g_str_equal (have, want))
     {
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "the checkpoint has the state of %s, the session trains with %s", have, want);
+                   "The checkpoint has the state of %s, but the session trains with %s", have, want);
       return FALSE;
     }
   guint n_states = ortrain_update_set_get_n_states (store->updates);
@@ -267,7 +269,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
     {
       g_autofree char *text = g_variant_print (metadata, FALSE);
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-                   "The checkpoint's '" KEY_METADATA "' is %s, not a list of texts", ortrain_text_show (text));
+                   "Checkpoint value '" KEY_METADATA "' is %s, not a list of strings", ortrain_text_show (text));
       return FALSE;
     }
   if (check != NULL && !check (metadata, data, error))
@@ -280,7 +282,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
     {
       g_autofree char *text = g_variant_print (state, FALSE);
       g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                   "The checkpoint's '" KEY_SCHEDULE "' is %s, no state that %s can have", ortrain_text_show (text),
+                   "Checkpoint value '" KEY_SCHEDULE "' is %s, which is not a state of %s", ortrain_text_show (text),
                    G_OBJECT_TYPE_NAME (schedule));
       return FALSE;
     }

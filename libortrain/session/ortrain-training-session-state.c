@@ -38,10 +38,10 @@ ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **e
   gboolean ok = self->has_gradients && !self->graph->immediate;
   if (self->graph->immediate)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "The gradients are not kept: immediate-updates is set in the options");
+                 "Gradients are not kept with immediate-updates; unset it in the options");
   else if (!ok)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "there are no gradients: call train_step first");
+                 "There are no gradients yet; call train_step first");
   for (guint i = 0; i < self->store->n_parameters && ok; i++)
     ok = copy_into (dict, &self->store->parameters[i], self->store->parameters[i].gradient, error);
   ortrain_training_session_leave (self);
@@ -146,7 +146,7 @@ transpose (const OrtrainStored *stored, GError **error)
   OrtrainTensor *tensor = ortrain_tensor_new_uninitialized (stored->dtype, dims, 2, error);
   if (tensor == NULL)
     {
-      g_prefix_error (error, "a transposed copy of '%s': ", ortrain_text_show (stored->name));
+      g_prefix_error (error, "Transposing '%s': ", ortrain_text_show (stored->name));
       return NULL;
     }
   g_autofree gpointer copy = NULL;

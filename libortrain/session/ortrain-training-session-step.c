@@ -75,12 +75,14 @@ check_immediate (OrtrainTrainingSession *self, GError **error)
   if (!self->graph->immediate)
     return TRUE;
   if (self->n_accumulated > 0)
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "With immediate-updates the parameters have moved already: call optimizer_step before the next step");
+    g_set_error (
+        error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+        "Parameters were updated already, as immediate-updates is set; call optimizer_step before the next train_step");
   else if (ortrain_training_options_get_max_grad_norm (self->options) > 0)
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "max-grad-norm is set, but the session was created with immediate-updates and without it: "
-                 "it does not keep the gradients");
+    g_set_error (
+        error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+        "Option 'max-grad-norm' was set after the session was created with immediate-updates, which keeps no gradients "
+        "to clip; set it before creating the session");
   else
     return TRUE;
   return FALSE;
@@ -351,9 +353,9 @@ refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error)
     finite = ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].gradient,
                                        "the gradient of parameter", 0, error);
   if (finite) /* each number is, their squares are not */
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-                 "the norm of all gradients together is %g", normalize (norm));
-  g_prefix_error (error, "Update %" G_GUINT64_FORMAT " is left out: ", self->n_updates + 1);
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE, "the norm of all gradients is %g",
+                 normalize (norm));
+  g_prefix_error (error, "Update %" G_GUINT64_FORMAT " was skipped: ", self->n_updates + 1);
   return FALSE;
 }
 
@@ -448,7 +450,7 @@ refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
   g_autofree char *held = ortrain_non_finite_describe (stored, stored->address);
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
                "Parameter '%s' holds %s after update %" G_GUINT64_FORMAT
-               ": %s; a smaller learning rate or max-grad-norm may help",
+               ": %s; reduce the learning rate or set max-grad-norm",
                ortrain_text_show (stored->name), held, self->n_updates, text);
   return FALSE;
 }
@@ -460,7 +462,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
   if (self->n_accumulated == 0)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "there are no gradients to update with: call train_step before optimizer_step");
+                   "There are no gradients to update with; call train_step before optimizer_step");
       return FALSE;
     }
   double factor;
@@ -558,7 +560,7 @@ ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **
   const gboolean ok = !self->graph->immediate || self->n_accumulated == 0;
   if (!ok)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "With immediate-updates the parameters have moved already: call optimizer_step");
+                 "Parameters were updated already, as immediate-updates is set; call optimizer_step");
   else
     {
       ortrain_parameter_store_zero_gradients (self->store);
@@ -582,7 +584,7 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
     {
       g_autofree char *notes = g_strjoinv ("; ", self->graph->notes);
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "the model has no output that can be computed%s%s", *notes != '\0' ? ": " : "",
+                   "The model has no output that can be computed%s%s", *notes != '\0' ? ": " : "",
                    ortrain_text_show_list (notes));
       return NULL;
     }

@@ -63,7 +63,7 @@ check_initialized (OrtrainTrainingSession *self, GError **error)
   if (self->graph != NULL)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
-               "the session was not created by its constructor, or its memory was given back");
+               "The session was disposed of, or not created by its constructor; use TrainingSession.new");
   return FALSE;
 }
 
@@ -74,10 +74,10 @@ ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error)
     {
       if (g_atomic_int_get (&self->fork_generation) != (gint) ortrain_fork_generation ())
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY,
-                     "The session was in the middle of a call when the process was forked; that call goes on in the "
-                     "parent process alone. Create a new session here");
+                     "The session was in the middle of a call when the process was forked, and cannot be used in the "
+                     "child; create a new session there");
       else
-        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY, "the session is busy with another call");
+        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY, "The session is busy with another call");
       return FALSE;
     }
   g_atomic_int_set (&self->fork_generation, (gint) ortrain_fork_generation ());

@@ -104,7 +104,7 @@ ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *datas
             {
               g_autofree char *reason = ortrain_training_session_explain_evaluation (session, batch);
               g_set_error (&local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-                           "The loss in the evaluation is %g", ortrain_tensor_get_scalar (value, 0));
+                           "The loss of the evaluation is %g", ortrain_tensor_get_scalar (value, 0));
               ortrain_evaluation_propagate (session, loader, reason, error, g_steal_pointer (&local_error));
               return FALSE;
             }

@@ -54,7 +54,7 @@ read_number (GVariant *metadata, const char *key, double *number, GError **error
   if (end != text && *end == '\0')
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is '%s', not a number", ortrain_text_show (key), ortrain_text_show (text));
+               "Checkpoint value '%s' is '%s', not a number", ortrain_text_show (key), ortrain_text_show (text));
   return FALSE;
 }
 
@@ -71,7 +71,7 @@ read_count (GVariant *metadata, const char *key, guint64 most, guint64 *count, G
       return TRUE;
     }
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is %g, not a whole number from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
+               "Checkpoint value '%s' is %g, not an integer from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
                number, most);
   return FALSE;
 }
@@ -85,7 +85,7 @@ read_loss (GVariant *metadata, const char *key, gboolean may_be_none, gboolean s
   if (!stops || isfinite (*loss) || (may_be_none && isnan (*loss)))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "The checkpoint's '%s' is %g, not a finite number", ortrain_text_show (key), *loss);
+               "Checkpoint value '%s' is %g, not a finite number", ortrain_text_show (key), *loss);
   return FALSE;
 }
 
@@ -96,7 +96,7 @@ save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
     return TRUE;
   if (!ortrain_training_session_run_check_finite (self->session, error))
     {
-      g_prefix_error (error, "No checkpoint is saved: ");
+      g_prefix_error (error, "No checkpoint was saved: ");
       return FALSE;
     }
   g_autoptr (GVariant) state = ortrain_data_loader_get_state (fit->loader);
@@ -142,7 +142,7 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
   if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
     {
-      g_prefix_error (error, "The checkpoint's '" KEY_LOADER "': ");
+      g_prefix_error (error, "Checkpoint value '" KEY_LOADER "': ");
       return FALSE;
     }
   fit->best_loss = best_loss;
@@ -363,7 +363,7 @@ check_made (OrtrainTrainer *self, GError **error)
   if (self->session != NULL && self->dataset != NULL)
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
-               "the trainer was not created by its constructor");
+               "The trainer was not created by its constructor; use Trainer.new");
   return FALSE;
 }
 

@@ -53,19 +53,19 @@ set_index_fault (GError **error, const OrtrainNode *node, const char *text, cons
   g_autofree char *where = fed != NULL ? describe_fed (fed, fault, item) : NULL;
   if (where == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
-                 "%s: the index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT
-                 " is out of range for %" G_GINT64_FORMAT " entries",
+                 "%s: index %" G_GINT64_FORMAT " at element %" G_GINT64_FORMAT " is out of range for %" G_GINT64_FORMAT
+                 " entries",
                  text, fault->value, fault->position, fault->limit);
   else if (fed->role != ORTRAIN_ROLE_TARGET || first == NULL)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
-                 "%s: the index %" G_GINT64_FORMAT " at %s is out of range for %" G_GINT64_FORMAT " entries", text,
+                 "%s: index %" G_GINT64_FORMAT " at %s is out of range for %" G_GINT64_FORMAT " entries", text,
                  fault->value, where, fault->limit);
   else
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
-                 "%s: the label %" G_GINT64_FORMAT " at %s is out of range: '%s' has %" G_GINT64_FORMAT
+                 "%s: label %" G_GINT64_FORMAT " at %s is out of range: '%s' has %" G_GINT64_FORMAT
                  " classes, 0 to %" G_GINT64_FORMAT "%s",
                  text, fault->value, where, ortrain_text_show (first->name), fault->limit, fault->limit - 1,
-                 fault->value < 0 ? ", and ignore-index is another label" : "");
+                 fault->value < 0 ? ", and ignore-index is set to another label" : "");
 }
 
 void
@@ -87,7 +87,7 @@ ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const Ortra
         double number;
         memcpy (&number, &fault->value, sizeof number);
         g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX,
-                     "%s: %g in input %" G_GINT64_FORMAT " is out of range", text, number, fault->position);
+                     "%s: the value %g of input %" G_GINT64_FORMAT " is out of range", text, number, fault->position);
         break;
       }
     case ORTRAIN_FAULT_DIVIDE:
@@ -96,7 +96,7 @@ ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const Ortra
       break;
     case ORTRAIN_FAULT_LIBRARY:
       g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_FAILED,
-                   "%s: a library call failed with code %" G_GINT64_FORMAT, text, fault->value);
+                   "%s: the library that runs it failed with code %" G_GINT64_FORMAT, text, fault->value);
       break;
     }
 }
@@ -140,7 +140,8 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
         {
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                       "%s: the shape of '%s' depends on computed data", text, ortrain_text_show (output->name));
+                       "%s: the shape of its output '%s' depends on computed data", text,
+                       ortrain_text_show (output->name));
           return FALSE;
         }
       outputs[k] = ortrain_tensor_new_uninitialized (output->dtype, dims, (gsize) output->rank, error);
@@ -193,8 +194,8 @@ run_kernel (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **out
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET,
-                   "%s: %" G_GUINT64_FORMAT " operations are more than %" G_GUINT64_FORMAT, text, *operations,
-                   max_operations);
+                   "%s: it needs %" G_GUINT64_FORMAT " operations, more than the limit of %" G_GUINT64_FORMAT, text,
+                   *operations, max_operations);
       ok = FALSE;
     }
   if (ok && setup.workspace_bytes > 0)
@@ -273,7 +274,8 @@ evaluate (OrtrainNode *node, OrtrainTensor *const *inputs, OrtrainTensor **outpu
         {
           g_autofree char *text = ortrain_node_describe (node);
           g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                       "%s: the shape of '%s' depends on computed data", text, ortrain_text_show (output->name));
+                       "%s: the shape of its output '%s' depends on computed data", text,
+                       ortrain_text_show (output->name));
         }
       ok = outputs[0] != NULL;
     }

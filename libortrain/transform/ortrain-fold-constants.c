@@ -121,12 +121,14 @@ refuse (OrtrainNode *node, const OrtrainFoldBudget *budget, Verdict verdict, gbo
   g_autofree char *text = ortrain_node_describe (node);
   if (verdict == FOLD_TOO_LARGE)
     g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
-                 "%s decides a shape with more than %" G_GSIZE_FORMAT " bytes", text, LIMIT_FOR_SHAPES);
+                 "%s: a shape depends on it, but its result has more than %" G_GSIZE_FORMAT " bytes", text,
+                 LIMIT_FOR_SHAPES);
   else
-    g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
-                 "%s decides a shape, but computing the shapes up to this node takes more than %" G_GUINT64_FORMAT
-                 " bytes or %" G_GUINT64_FORMAT " operations",
-                 text, budget->max_bytes, budget->max_work);
+    g_set_error (
+        error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_SHAPE,
+        "%s: a shape depends on it, but computing the shapes up to this node needs more than %" G_GUINT64_FORMAT
+        " bytes or %" G_GUINT64_FORMAT " operations",
+        text, budget->max_bytes, budget->max_work);
   return FALSE;
 }
 

@@ -89,7 +89,7 @@ bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable
 {
   if (value->dtype != ORTRAIN_DTYPE_UNDEFINED && value->dtype != input->dtype)
     {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model wants %s",
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "Input '%s' is %s, the model needs %s",
                    ortrain_text_show (value->name), ortrain_dtype_get_name (input->dtype),
                    ortrain_dtype_get_name (value->dtype));
       return FALSE;
@@ -99,7 +99,7 @@ bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable
   if (value->rank >= 0 && (guint) value->rank != input->rank)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                   "Input '%s' has the shape %s, the model wants %s", ortrain_text_show (value->name), found, wanted);
+                   "Input '%s' has the shape %s, the model needs %s", ortrain_text_show (value->name), found, wanted);
       return FALSE;
     }
   for (gint i = 0; i < value->rank; i++)
@@ -123,7 +123,7 @@ bind_input (OrtrainValue *value, const OrtrainSpecializeInput *input, GHashTable
       if (!fits)
         {
           g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                       "Input '%s' has the shape %s, the model wants %s: dimension %d must be %" G_GINT64_FORMAT,
+                       "Input '%s' has the shape %s, the model needs %s: dimension %d must be %" G_GINT64_FORMAT,
                        ortrain_text_show (value->name), found, wanted, i, expected);
           return FALSE;
         }
@@ -149,7 +149,7 @@ check_static (OrtrainNode *node, GError **error)
         continue;
       g_autofree char *text = ortrain_node_describe (node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                   "%s: the shape of '%s' depends on computed data", text, ortrain_text_show (output->name));
+                   "%s: the shape of its output '%s' depends on computed data", text, ortrain_text_show (output->name));
       return FALSE;
     }
   return TRUE;
@@ -187,7 +187,7 @@ take_branch (OrtrainGraph *graph, const Pending *control, GArray *pending, GErro
     {
       g_autofree char *text = ortrain_node_describe (control->node);
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT,
-                   "%s: which branch is taken depends on computed data", text);
+                   "%s: its condition depends on computed data", text);
       return FALSE;
     }
   const gboolean taken = ortrain_tensor_get_scalar (condition->tensor, 0) != 0;

@@ -260,7 +260,7 @@ test_refused (void)
   refuse (g_object_new (ORTRAIN_TYPE_CROSS_ENTROPY_LOSS, "output", "y", "target", "t", "axis", 2, NULL), "axis 2");
   refuse (g_object_new (ORTRAIN_TYPE_CROSS_ENTROPY_LOSS, "output", "y", "target", "t", "class-weights", three, NULL),
           "class weights");
-  refuse (ortrain_output_loss_new ("y"), "one number");
+  refuse (ortrain_output_loss_new ("y"), "one element");
 }
 
 int

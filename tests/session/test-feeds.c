@@ -85,10 +85,11 @@ test_feed_types (void)
   g_assert_cmpuint (ortrain_tensor_dict_get_size (outputs), ==, 1);
   /* what would change the numbers is refused */
   g_autoptr (OrtrainTensorDict) ints = make_feeds (ORTRAIN_DTYPE_INT64, ORTRAIN_DTYPE_INT64, labels);
-  assert_refused (session, ints, "Input 'x' is int64, the model wants float32");
+  assert_refused (session, ints, "Input 'x' is int64, the model needs float32");
   ((double *) ortrain_tensor_get_address (ortrain_tensor_dict_get (doubles, "x")))[6] = 1e300;
   ortrain_tensor_dict_set (doubles, "labels", ortrain_tensor_dict_get (exact, "labels"));
-  assert_refused (session, doubles, "Input 'x' is float64, the model wants float32, which has no 1e+300 (element 6)");
+  assert_refused (session, doubles,
+                  "Input 'x' is float64, the model needs float32, which cannot represent 1e+300 (element 6)");
 }
 
 static void
@@ -102,20 +103,19 @@ test_labels (void)
   g_assert_true (isfinite (ortrain_training_session_train_step (session, ignored, &error)));
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) far = make_feeds (ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_INT64, wrong);
-  assert_refused (session, far,
-                  "the label 3 at [2] of target 'labels' is out of range: 'logits' has 3 classes, 0 to 2");
+  assert_refused (session, far, "label 3 at [2] of target 'labels' is out of range: 'logits' has 3 classes, 0 to 2");
   g_autoptr (OrtrainTensorDict) negative = make_feeds (ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_INT64, minus);
   assert_refused (session, negative,
-                  "the label -1 at [1] of target 'labels' is out of range: 'logits' has 3 classes, 0 to 2, and "
-                  "ignore-index is another label");
+                  "label -1 at [1] of target 'labels' is out of range: 'logits' has 3 classes, 0 to 2, and "
+                  "ignore-index is set to another label");
   g_autoptr (OrtrainTrainingSession) other = make_linear (-1);
   g_assert_true (isfinite (ortrain_training_session_train_step (other, negative, &error)));
-  assert_refused (other, ignored, "the label -100 at [1]");
+  assert_refused (other, ignored, "label -100 at [1]");
   g_autoptr (OrtrainTrainingSession) strict = make_linear (G_MININT64);
-  assert_refused (strict, negative, "the label -1 at [1]");
+  assert_refused (strict, negative, "label -1 at [1]");
 
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_FLOAT32, all);
-  assert_refused (session, feeds, "Target 'labels' is float32[4], but the loss wants class numbers");
+  assert_refused (session, feeds, "Target 'labels' is float32[4], but the loss needs class numbers");
   g_autoptr (OrtrainTensor) one_hot = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, (const gint64[]){ 4, 3 }, 2, &error);
   ortrain_tensor_dict_set (feeds, "labels", one_hot);
   assert_refused (session, feeds, "it is one-hot, or has probabilities: take the number of the class");

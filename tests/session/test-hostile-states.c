@@ -120,7 +120,7 @@ test_trainer (void)
     { "trainer.best-loss", "", "'trainer.best-loss' is ''" },
     { "trainer.loader", "", "'trainer.loader'" },
     { "trainer.loader", "7", "'trainer.loader'" },
-    { "trainer.loader", "{'epoch': <uint64 1>}", "'trainer.loader': The data loader's 'length' is missing" },
+    { "trainer.loader", "{'epoch': <uint64 1>}", "'trainer.loader': State of the data loader: 'length' is missing" },
     { "trainer.loader", LOADER ("int64 -1", "uint64 0", "uint64 16", "uint64 0", "uint32 3", "true"), "'epoch' is -1" },
     { "trainer.loader", LOADER ("uint64 0", "int32 -5", "uint64 16", "uint64 0", "uint32 3", "true"),
       "'position' is -5" },

@@ -145,7 +145,7 @@ test_input (void)
   g_autoptr (OrtrainDataset) held_out = ortrain_tensor_dataset_new (other, &error);
   ortrain_trainer_set_validation (validating, held_out);
   assert_stops (validating,
-                "Item 10 of the dataset: The loss in the evaluation is inf: the target 'target' holds -inf");
+                "Item 10 of the dataset: The loss of the evaluation is inf: the target 'target' holds -inf");
   tear_down (&self);
 }
 
@@ -185,7 +185,7 @@ test_gradient (void)
   g_autoptr (OrtrainTensor) before = copy_weight (&self);
   g_autoptr (OrtrainTrainer) trainer = make_trainer (&self, 1);
   ortrain_trainer_set_shuffle (trainer, FALSE);
-  assert_stops (trainer, "Update 1 is left out: the gradient of parameter 'w' holds nan at index [0, 0]: Div");
+  assert_stops (trainer, "Update 1 was skipped: the gradient of parameter 'w' holds nan at index [0, 0]: Div");
   assert_unchanged (&self, before);
   ortrain_training_options_set_stop_on_nan (ortrain_training_session_get_options (self.session), FALSE);
   g_autoptr (GError) error = NULL;
@@ -220,7 +220,7 @@ test_update (void)
                 "The loss of training step 5 is nan: the parameter 'w' holds nan at index [0, 0] after update 4");
   /* asked to go on, it goes on, and still nothing is saved */
   ortrain_training_options_set_stop_on_nan (ortrain_training_session_get_options (self.session), FALSE);
-  assert_stops (trainer, "No checkpoint is saved: Parameter 'w' holds nan");
+  assert_stops (trainer, "No checkpoint was saved: Parameter 'w' holds nan");
   g_assert_true (ortrain_training_session_load_checkpoint (self.session, path, &error));
   assert_unchanged (&self, before);
   test_remove_folder (folder);

@@ -266,14 +266,14 @@ class Errors(unittest.TestCase):
         missing = npz("missing.npz", pictures=good["x"], labels=good["labels"])
         for message in (self.fails(1, *train, "--data", missing), self.fails(1, *train, "--data", "good.npz", "--validation", missing),
                         self.fails(1, "eval", "mlp.onnx", "--data", missing)):
-            self.assertIn("missing.npz has no 'x'; it has 'pictures', 'labels'", message)
+            self.assertIn("missing.npz has no array 'x'; it has 'pictures', 'labels'", message)
         self.assertIn("'classes'", self.fails(1, *train, "--data", "good.npz", "--target", "classes"))
         self.assertIn("40", self.fails(1, *train, "--data", npz("short.npz", x=good["x"], labels=("q", (20,), labels[:20]))))
         self.assertIn("no items", self.fails(1, *train, "--data", npz("none.npz", x=("f", (0, 16), []), labels=("q", (0,), []))))
         self.assertIn("16", self.fails(1, *train, "--data", npz("wide.npz", x=("f", (20, 32), x), labels=("q", (20,), labels[:20]))))
         far = npz("far.npz", x=good["x"], labels=("q", (40,), [9] * 40))
         self.assertIn("out of range", self.fails(1, *train, "--data", far))
-        self.assertIn("Item 0: The label 9 is out of range", self.fails(1, "eval", "mlp.onnx", "--data", far))
+        self.assertIn("Item 0: label 9 is out of range", self.fails(1, "eval", "mlp.onnx", "--data", far))
         # places to write to are looked at before hours are spent
         self.assertIn("no/such/out.onnx", self.fails(1, *train, "--data", "good.npz", "--export", "no/such/out.onnx"))
         self.assertIn("good.npz/state", self.fails(1, *train, "--data", "good.npz", "--checkpoint", "good.npz/state"))
@@ -337,18 +337,18 @@ class Errors(unittest.TestCase):
         self.assertIn("60 of 60", ortrain("eval", "flowers.onnx", "--data", "iris.csv", "--classes", "moved.json", "--header", "yes")[0])
         quiet = [*train, "--export", "no.onnx"]
         new = table("new.csv", f"{names},species\n{numbers},lily\n{numbers},rose\n")
-        self.assertIn("new.csv, line 3: Column 'species': “rose” is not one of the 3 classes, 'lily', 'setosa', 'virginica'",
+        self.assertIn("new.csv, line 3: Column 'species': 'rose' is not one of the 3 classes, 'lily', 'setosa', 'virginica'",
                       self.fails(1, *quiet, "--validation", new))
         self.assertIn("There is no column 'kind'; there are 'a', 'b', ", self.fails(1, *quiet, "--target", "kind"))
         self.assertIn("--header", self.fails(2, *quiet, "--header", "perhaps"))
         halves = table("halves.csv", f"{names},y\n{numbers},0.5\n{numbers},1.75\n")
-        self.assertIn("line 2: Column 'y': 0.5 is not a whole number", self.fails(1, "train", "table.onnx", "--data", halves, "--export", "no.onnx"))
+        self.assertIn("line 2: Column 'y': 0.5 is not an integer", self.fails(1, "train", "table.onnx", "--data", halves, "--export", "no.onnx"))
         columns = table("columns.csv", f"{names},u,v,w\n" + f"{numbers},0.5,1.75,2\n" * 8)
         ortrain("train", "table.onnx", "--data", columns, "--target", "u,v,w", "--loss", "mse", "--export", "numbers.onnx")
         self.assertFalse(os.path.exists(path("numbers.classes.json")))
         self.assertIn("over 24 numbers", ortrain("eval", "numbers.onnx", "--data", columns, "--target", "u,v,w")[0])
         unclear = table("unclear.csv", f"{numbers},16\n{numbers},0\n")
-        self.assertIn("(--header yes or --header no)", self.fails(1, "train", "table.onnx", "--data", unclear, "--export", "no.onnx"))
+        self.assertIn("set header to yes or no", self.fails(1, "train", "table.onnx", "--data", unclear, "--export", "no.onnx"))
         self.assertFalse(os.path.exists(path("no.onnx")))
 
     def test_no_outputs(self):
@@ -520,7 +520,7 @@ class Work(unittest.TestCase):
 
     def test_sizes(self):
         """plan and bench take sizes that the model takes, and say so where they are not the default ones."""
-        taken = "ortrain: The model does not take --batch {} --seq 64: --batch {} --seq {} are used\n"
+        taken = "ortrain: The model does not accept --batch {} --seq 64; using --batch {} --seq {}\n"
 
         def check(name, plan, bench):
             for command, sizes in ((["plan"], plan), (["bench", "--steps", "1"], bench)):
@@ -537,10 +537,10 @@ class Work(unittest.TestCase):
         self.assertEqual(ortrain("bench", "parts.onnx", "--seq", "192", "--steps", "1", "--batch", "3")[1], "")
         for words in (["--seq", "100"], ["--dim", "t=100"]):
             out, err = ortrain("plan", "parts.onnx", "--batch", "1", *words, status=1)
-            self.assertRegex(err, r"^ortrain: (No sizes were found that the model takes; --batch, --seq and --dim choose them.*)?Reshape 'reshape'")
-        self.assertIn("ortrain: --dim: no input leaves a dimension 'u' open; there are 'n', 't'\n", ortrain("plan", "parts.onnx", "--dim", "u=3", status=2)[1])
+            self.assertRegex(err, r"^ortrain: (Found no sizes that the model accepts; set them with --batch, --seq and --dim.*)?Reshape 'reshape'")
+        self.assertIn("ortrain: --dim: no input has a symbolic dimension 'u'; they are 'n', 't'\n", ortrain("plan", "parts.onnx", "--dim", "u=3", status=2)[1])
         for wrong in ("t", "t=0", "t=many", "t=-1"):
-            self.assertIn("--dim is NAME=SIZE", ortrain("bench", "parts.onnx", "--dim", wrong, status=2)[1])
+            self.assertIn("--dim takes NAME=SIZE", ortrain("bench", "parts.onnx", "--dim", wrong, status=2)[1])
         # a window of 100, and classes along what it leaves
         save("window.onnx", [node(b"Conv", [b"x", b"w"], b"y")], [tensor(b"w", 4, 1, 100)], [value(b"x", b"n", 1, b"t")], [value(b"y", b"a", b"b", b"c")])
         check("window.onnx", (1, 128), (64, 128))

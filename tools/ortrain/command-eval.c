@@ -25,7 +25,8 @@ add_classes (Sums *sums, OrtrainTensor *logits, OrtrainTensor *target, GError **
   if (classes < 1 || n * classes != ortrain_tensor_get_n_elements (logits))
     {
       g_autofree char *a = ortrain_tensor_to_string (logits), *b = ortrain_tensor_to_string (target);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, the target %s", a, b);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, but the target is %s", a,
+                   b);
       return FALSE;
     }
   gint64 n_items = ortrain_tensor_get_rank (target) > 0 ? ortrain_tensor_get_dim (target, 0) : 1;
@@ -41,8 +42,8 @@ add_classes (Sums *sums, OrtrainTensor *logits, OrtrainTensor *target, GError **
       if (label < 0 || label >= classes)
         {
           g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                       "Item %" G_GINT64_FORMAT ": The label %" G_GINT64_FORMAT
-                       " is out of range: the output has %" G_GINT64_FORMAT " classes, 0 to %" G_GINT64_FORMAT,
+                       "Item %" G_GINT64_FORMAT ": label %" G_GINT64_FORMAT
+                       " is out of range, the output has %" G_GINT64_FORMAT " classes, 0 to %" G_GINT64_FORMAT,
                        sums->n_items + i / per_item, label, classes, classes - 1);
           return FALSE;
         }
@@ -65,7 +66,8 @@ add_numbers (Sums *sums, OrtrainTensor *output, OrtrainTensor *target, GError **
   if (n != ortrain_tensor_get_n_elements (output))
     {
       g_autofree char *a = ortrain_tensor_to_string (output), *b = ortrain_tensor_to_string (target);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, the target %s", a, b);
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "The output is %s, but the target is %s", a,
+                   b);
       return FALSE;
     }
   for (gint64 i = 0; i < n; i++)
@@ -96,11 +98,11 @@ open_table (const char *path, const char *model, OrtrainGraph *graph, const char
   if (!command_set_table (format, header, is_beside ? beside : classes_file, error))
     return NULL;
   const gboolean known = ortrain_csv_format_get_classes (format) != NULL;
-  g_autoptr (OrtrainDataset) dataset = command_open_table (path, format, error);
+  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (path, format, error);
   if (dataset != NULL && !known && ortrain_csv_format_get_classes (format) != NULL)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                   "%s has texts for classes, and %s does not exist: --classes FILE says which number each of them has",
+                   "%s has class names, but %s, which has their numbers, does not exist; name the file with --classes",
                    path, beside);
       return NULL;
     }
@@ -151,7 +153,7 @@ run (int argc, char *argv[])
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (graph)));
   if (output == NULL)
     {
-      g_printerr ("ortrain: The model has no outputs: there is nothing to measure\n");
+      g_printerr ("ortrain: The model has no outputs to evaluate\n");
       return EXIT_FAILED;
     }
   g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
@@ -183,7 +185,7 @@ run (int argc, char *argv[])
       OrtrainTensor *expected = ortrain_tensor_dict_get (batch, target);
       if (expected == NULL)
         {
-          g_printerr ("ortrain: %s has no '%s'\n", data, target);
+          g_printerr ("ortrain: %s has no array '%s'\n", data, target);
           return EXIT_FAILED;
         }
       /* The model knows its inputs only. */
@@ -206,7 +208,7 @@ run (int argc, char *argv[])
     }
   if (classes && sums.n == 0)
     {
-      g_printerr ("ortrain: no label in '%s' is a class of '%s'\n", target, output);
+      g_printerr ("ortrain: No label in '%s' is a class of '%s'\n", target, output);
       return EXIT_FAILED;
     }
   const double n = sums.n > 0 ? (double) sums.n : 1.0;

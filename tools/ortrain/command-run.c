@@ -20,7 +20,7 @@ read_table (const char *path, const char *model_path, OrtrainModel *model, const
   *format = ortrain_csv_format_new_for_graph (graph, NULL);
   if (!command_set_table (*format, header, is_beside ? beside : classes, error))
     return NULL;
-  g_autoptr (OrtrainDataset) dataset = command_open_table (path, *format, error);
+  g_autoptr (OrtrainDataset) dataset = ortrain_tensor_dataset_new_from_csv (path, *format, error);
   return dataset != NULL ? g_object_ref (ortrain_tensor_dataset_get_tensors (ORTRAIN_TENSOR_DATASET (dataset))) : NULL;
 }
 
@@ -105,7 +105,7 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (directory != NULL && g_mkdir_with_parents (directory, 0777) != 0)
     {
-      g_printerr ("ortrain: the folder '%s' could not be made\n", directory);
+      g_printerr ("ortrain: Cannot create the folder '%s'\n", directory);
       return EXIT_FAILED;
     }
   for (guint i = 0; i < ortrain_tensor_dict_get_size (outputs); i++)

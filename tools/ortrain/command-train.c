@@ -43,7 +43,7 @@ on_not_finite (OrtrainTrainingSession *session, gpointer data)
 {
   Run *run = data;
   progress_bar_clear (&run->bar);
-  g_printerr ("ortrain: the loss is not finite any more; training goes on, as ORTRAIN_STOP_ON_NAN=0 asks for\n");
+  g_printerr ("ortrain: The loss is not finite; training continues because of ORTRAIN_STOP_ON_NAN=0\n");
   g_signal_handlers_disconnect_by_func (session, on_not_finite, data); /* once is enough */
 }
 
@@ -114,7 +114,7 @@ make_schedule (const char *name, guint64 n_steps, GError **error)
   if (g_str_equal (name, "one-cycle"))
     return ortrain_one_cycle_schedule_new (n_steps);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no schedule '%s'; there are constant, linear, cosine, one-cycle", name);
+               "There is no schedule '%s'; the schedules are constant, linear, cosine, one-cycle", name);
   return NULL;
 }
 
@@ -124,7 +124,7 @@ check_writable (const char *path, GError **error)
   g_autofree char *folder = g_path_get_dirname (path);
   if (g_access (folder, W_OK) == 0 && !g_file_test (path, G_FILE_TEST_IS_DIR))
     return TRUE;
-  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_ACCES, "%s cannot be written", path);
+  g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_ACCES, "Cannot write '%s'", path);
   return FALSE;
 }
 
@@ -159,7 +159,7 @@ default_checkpoint (const char *model)
 static OrtrainDataset *
 open_data (const char *path, OrtrainModel *model, const char *target, OrtrainCsvFormat *format, GError **error)
 {
-  return command_is_table (path) ? command_open_table (path, format, error)
+  return command_is_table (path) ? ortrain_tensor_dataset_new_from_csv (path, format, error)
                                  : command_open_dataset (path, model, target, error);
 }
 
@@ -329,7 +329,7 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (asked && g_mkdir_with_parents (checkpoint, 0777) != 0)
     {
-      g_set_error (&error, G_FILE_ERROR, (int) g_file_error_from_errno (errno), "cannot make the folder %s: %s",
+      g_set_error (&error, G_FILE_ERROR, (int) g_file_error_from_errno (errno), "Cannot create the folder '%s': %s",
                    checkpoint, g_strerror (errno));
       return command_fail (error);
     }

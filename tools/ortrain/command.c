@@ -118,7 +118,7 @@ command_make_optimizer (const char *name, double learning_rate, GError **error)
   if (g_str_equal (name, "adagrad"))
     return ortrain_adagrad_new (learning_rate);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no optimizer '%s'; there are sgd, momentum, adam, adamw, lamb, adagrad", name);
+               "There is no optimizer '%s'; the optimizers are sgd, momentum, adam, adamw, lamb, adagrad", name);
   return NULL;
 }
 
@@ -128,7 +128,7 @@ command_make_loss (const char *kind, const char *output, const char *target, GEr
   if (output == NULL)
     {
       g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME,
-                   "The model has no outputs: there is nothing to compute a loss from");
+                   "The model has no outputs to compute a loss from");
       return NULL;
     }
   if (g_str_equal (kind, "cross-entropy"))
@@ -146,7 +146,8 @@ command_make_loss (const char *kind, const char *output, const char *target, GEr
   if (g_str_equal (kind, "output"))
     return ortrain_output_loss_new (output);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no loss '%s'; there are cross-entropy, mse, l1, huber, bce-with-logits, nll, output", kind);
+               "There is no loss '%s'; the losses are cross-entropy, mse, l1, huber, bce-with-logits, nll, output",
+               kind);
   return NULL;
 }
 
@@ -166,7 +167,7 @@ take_array (OrtrainTensorDict *from, const char *name, OrtrainTensorDict *to, co
     {
       g_auto (GStrv) names = ortrain_tensor_dict_get_names (from);
       g_autofree char *list = g_strjoinv ("', '", names);
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no '%s'; it has '%s'", path,
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH, "%s has no array '%s'; it has '%s'", path,
                    ortrain_text_show (name), ortrain_text_show_list (list));
       return FALSE;
     }
@@ -219,22 +220,10 @@ command_set_table (OrtrainCsvFormat *format, const char *header, const char *cla
     ortrain_csv_format_set_header (format, ORTRAIN_CSV_HEADER_NO);
   else
     {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--header is yes, no or auto, not '%s'", header);
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--header takes yes, no or auto, not '%s'", header);
       return FALSE;
     }
   return classes == NULL || ortrain_csv_format_load_classes (format, classes, error);
-}
-
-OrtrainDataset *
-command_open_table (const char *path, OrtrainCsvFormat *format, GError **error)
-{
-  OrtrainDataset *dataset = ortrain_tensor_dataset_new_from_csv (path, format, error);
-  if (error != NULL && *error != NULL && strstr ((*error)->message, "say whether this line has") != NULL)
-    {
-      g_autofree char *message = g_steal_pointer (&(*error)->message);
-      (*error)->message = g_strconcat (message, " (--header yes or --header no)", NULL);
-    }
-  return dataset;
 }
 
 char *

@@ -55,7 +55,6 @@ OrtrainDataset *command_open_dataset (const char *path, OrtrainModel *model, con
 gboolean command_is_table (const char *path);
 char **command_split_columns (const char *target);
 gboolean command_set_table (OrtrainCsvFormat *format, const char *header, const char *classes, GError **error);
-OrtrainDataset *command_open_table (const char *path, OrtrainCsvFormat *format, GError **error);
 /* Where the classes of a model stand: "trained.classes.json" for trained.onnx. */
 char *command_classes_path (const char *model);
 /* Sizes for what the shapes of a model's inputs leave open. */

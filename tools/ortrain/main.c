@@ -42,6 +42,6 @@ main (int argc, char *argv[])
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
     if (g_str_equal (commands[i]->name, argv[1]))
       return commands[i]->run (argc - 1, argv + 1);
-  g_printerr ("ortrain: there is no command '%s'; `ortrain --help` lists them\n", argv[1]);
+  g_printerr ("ortrain: There is no command '%s'; `ortrain --help` lists the commands\n", argv[1]);
   return EXIT_USAGE;
 }

@@ -96,7 +96,7 @@ make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, IntegerRange ra
     if (!g_size_checked_mul (&n, n, (gsize) dims[i]) || n > G_MAXSIZE / 16)
       {
         g_set_error_literal (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
-                             "The inputs would have more elements than memory has addresses");
+                             "The inputs would have more elements than can be addressed; choose smaller sizes");
         return NULL;
       }
   if (!ortrain_dtype_is_floating (dtype))
@@ -168,7 +168,7 @@ parse_dim (const char *text, GHashTable *open, GHashTable *sizes, GError **error
   if (equals == NULL || !g_ascii_string_to_unsigned (equals + 1, 10, 1, G_MAXINT, &size, NULL))
     {
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--dim is NAME=SIZE with a size of at least 1, not '%s'", text);
+                   "--dim takes NAME=SIZE with a size of at least 1, not '%s'", text);
       return FALSE;
     }
   g_autofree char *name = g_strndup (text, (gsize) (equals - text));
@@ -179,8 +179,8 @@ parse_dim (const char *text, GHashTable *open, GHashTable *sizes, GError **error
       for (GList *each = names; each != NULL; each = each->next)
         g_string_append_printf (list, "%s'%s'", each == names ? "" : ", ", (const char *) each->data);
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--dim: no input leaves a dimension '%s' open; %s%s", name,
-                   names != NULL ? "there are " : "all of them are numbers", list->str);
+                   "--dim: no input has a symbolic dimension '%s'; %s%s", name,
+                   names != NULL ? "they are " : "all dimensions are numbers", list->str);
       g_string_free (list, TRUE);
       return FALSE;
     }
@@ -365,7 +365,7 @@ command_random_feeds (OrtrainTrainingSession *session, const char *output, const
         continue;
       OrtrainTensorDict *feeds = try_sizes (&search, first, length, plan, &local_error);
       if (feeds != NULL && i > 0)
-        g_printerr ("ortrain: The model does not take --batch %d --seq %d: --batch %d --seq %d are used\n", batch,
+        g_printerr ("ortrain: The model does not accept --batch %d --seq %d; using --batch %d --seq %d\n", batch,
                     first_length, first, length);
       if (feeds != NULL)
         {
@@ -378,8 +378,9 @@ command_random_feeds (OrtrainTrainingSession *session, const char *output, const
     }
   g_propagate_error (error, g_steal_pointer (&first_error));
   if (g_hash_table_size (open) > g_hash_table_size (given))
-    g_prefix_error (error,
-                    "No sizes were found that the model takes; --batch, --seq and --dim choose them. With %d and %d: ",
-                    batch, first_length);
+    g_prefix_error (
+        error,
+        "Found no sizes that the model accepts; set them with --batch, --seq and --dim. With --batch %d --seq %d: ",
+        batch, first_length);
   return NULL;
 }
