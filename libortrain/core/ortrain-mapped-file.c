@@ -275,7 +275,7 @@ ortrain_mapped_file_open (const char *path, GError **error)
     {
       int code = errno;
       g_autofree char *shown = g_filename_display_name (path);
-      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (code), "%s: opening it failed: %s", shown,
+      g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (code), "Cannot open '%s': %s", shown,
                    g_strerror (code));
       return NULL;
     }

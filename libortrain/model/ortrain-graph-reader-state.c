@@ -45,7 +45,7 @@ ortrain_reader_describe (const Ortrain__Ox__NodeProto *node)
   const gboolean named = ortrain_reader_text (node->name)[0] != '\0';
   g_autofree char *op_type = ortrain_text_quote (ortrain_reader_text (node->op_type));
   g_autofree char *name = ortrain_text_quote (named ? node->name : node->n_output > 0 ? node->output[0] : "");
-  return named ? g_strdup_printf ("%s “%s”", op_type, name) : g_strdup_printf ("%s (first output “%s”)", op_type, name);
+  return named ? g_strdup_printf ("%s '%s'", op_type, name) : g_strdup_printf ("%s (first output '%s')", op_type, name);
 }
 
 gint64

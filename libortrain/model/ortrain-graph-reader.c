@@ -60,7 +60,7 @@ resolve_input (OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node, co
   if (ortrain_reader_scope_resolve (scope, name, value))
     return TRUE;
   g_autofree char *owner = ortrain_reader_describe (node);
-  return ortrain_reader_invalid (error, "%s reads “%s”, which nothing produces", owner, ortrain_text_show (name));
+  return ortrain_reader_invalid (error, "%s reads '%s', which no node computes", owner, ortrain_text_show (name));
 }
 
 static gboolean
@@ -240,7 +240,7 @@ read_outputs (OrtrainReaderScope *scope, const Ortrain__Ox__GraphProto *proto, G
       const char *name = ortrain_reader_text (proto->output[i]->name);
       OrtrainValue *value;
       if (*name == '\0' || !ortrain_reader_scope_resolve (scope, name, &value) || value == NULL)
-        return ortrain_reader_invalid (error, "nothing produces output “%s” of graph “%s”", ortrain_text_show (name),
+        return ortrain_reader_invalid (error, "No node computes output '%s' of graph '%s'", ortrain_text_show (name),
                                        ortrain_text_show (ortrain_reader_text (proto->name)));
       gboolean captured = value->kind == ORTRAIN_VALUE_COMPUTED && value->producer == NULL;
       if (captured && scope->outer == NULL)
@@ -355,7 +355,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   self->notes = g_ptr_array_new_with_free_func (g_free);
   self->origins = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, origin_free);
   if (graph == NULL)
-    return ortrain_reader_invalid (error, "the model has no graph");
+    return ortrain_reader_invalid (error, "The model has no graph");
   if (!ortrain_reader_collect_functions (&state, error) || !ortrain_reader_find_uses (&state, error))
     return FALSE;
   for (gsize i = 0; i < graph->n_output; i++)

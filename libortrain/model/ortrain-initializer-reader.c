@@ -145,7 +145,7 @@ ortrain_reader_take_initializer (OrtrainReaderState *state, OrtrainReaderScope *
   if (merged != NULL)
     g_ptr_array_add (
         state->reader->notes,
-        g_strdup_printf ("“%s” and “%s” share one initializer, through an Identity node: the exporter merged "
+        g_strdup_printf ("'%s' and '%s' share one initializer, through an Identity node: the exporter merged "
                          "parameters that had equal values. Each is trained on its own unless they are tied",
                          ortrain_text_show (merged->name), ortrain_text_show (name)));
   *taken = TRUE;
@@ -242,7 +242,7 @@ ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope 
       g_autoptr (OrtrainTensor) tensor = NULL;
 
       if (*name == '\0')
-        return ortrain_reader_invalid (error, "initializer %" G_GSIZE_FORMAT " has no name", i);
+        return ortrain_reader_invalid (error, "Initializer %" G_GSIZE_FORMAT " has no name", i);
       if (sparse != NULL)
         tensor = ortrain_proto_tensors_densify (state->reader->tensors, sparse, name, &local_error);
       else
@@ -266,7 +266,7 @@ ortrain_reader_read_initializers (OrtrainReaderState *state, OrtrainReaderScope 
         {
           add_origin (state, name, ORTRAIN_ORIGIN_SPARSE, NULL);
           g_ptr_array_add (state->reader->notes,
-                           g_strdup_printf ("“%s” is stored as a sparse tensor; it is trained as a dense one",
+                           g_strdup_printf ("'%s' is stored as a sparse tensor; it is trained as a dense one",
                                             ortrain_text_show (name)));
         }
     }

@@ -207,7 +207,8 @@ find_external (Export *self, OrtrainWireRange range, const guint8 **data, gsize 
   Ortrain__Ox__TensorProto *proto = ortrain__ox__tensor_proto__unpack (NULL, range.end - range.begin, copy);
   if (proto == NULL)
     {
-      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE, "the model's file has changed");
+      g_set_error_literal (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
+                           "The file of the model was changed while it was in use; open it again");
       return FALSE;
     }
   const char *name = proto->name != NULL ? proto->name : "";
@@ -627,7 +628,8 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
     {
       g_autofree char *shown = g_filename_display_name (path);
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_WRITE,
-                   "Cannot write '%s': no file for the weights can stand beside it", shown);
+                   "Cannot write '%s': its weights need a second file, which it cannot have as a device or a pipe",
+                   shown);
       return FALSE;
     }
   if (!ortrain_rope_write (&model, file, error))

@@ -70,7 +70,7 @@ ortrain_reader_scope_define (OrtrainReaderState *state, OrtrainReaderScope *self
 {
   OrtrainValue *other;
   if (ortrain_reader_scope_find (self, name, &other) && other != value)
-    return ortrain_reader_invalid (error, "value “%s” of %s is defined twice", ortrain_text_show (name), owner);
+    return ortrain_reader_invalid (error, "Value '%s' of %s is defined twice", ortrain_text_show (name), owner);
   ortrain_reader_scope_insert (state, self, name, value);
   return TRUE;
 }

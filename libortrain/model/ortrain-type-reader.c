@@ -24,16 +24,16 @@ ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *graph, const 
   if (info->type->value_case != ORTRAIN__OX__TYPE_PROTO__VALUE_TENSOR_TYPE)
     {
       if (needed)
-        ortrain_reader_unsupported (state,
-                                    "“%s” is a sequence, a map, an optional or a sparse tensor, which is not supported",
-                                    ortrain_text_show (ortrain_reader_text (info->name)));
+        ortrain_reader_unsupported (
+            state, "Value '%s' is a sequence, a map, an optional or a sparse tensor, which is not supported",
+            ortrain_text_show (ortrain_reader_text (info->name)));
       return TRUE;
     }
   const Ortrain__Ox__TypeProto__Tensor *type = info->type->tensor_type;
   if (ortrain_dtype_is_valid (type->elem_type))
     *dtype = (OrtrainDType) type->elem_type;
   else if (needed && type->elem_type != 0)
-    ortrain_reader_unsupported (state, "“%s” has element type %d of ONNX, which is not supported",
+    ortrain_reader_unsupported (state, "Value '%s' has element type %d of ONNX, which is not supported",
                                 ortrain_text_show (ortrain_reader_text (info->name)), type->elem_type);
   if (type->shape == NULL)
     return TRUE;
@@ -41,7 +41,7 @@ ortrain_reader_read_type (OrtrainReaderState *state, OrtrainGraph *graph, const 
   if (type->shape->n_dim > max_rank)
     {
       g_set_error (error, ORTRAIN_MODEL_ERROR, ORTRAIN_MODEL_ERROR_LIMIT,
-                   "“%s” has %" G_GSIZE_FORMAT " dimensions, more than the limit “max-rank” of %u",
+                   "Value '%s' has %" G_GSIZE_FORMAT " dimensions, more than the limit 'max-rank' of %u",
                    ortrain_text_show (ortrain_reader_text (info->name)), type->shape->n_dim, max_rank);
       return FALSE;
     }

@@ -94,7 +94,7 @@ copy_node (OrtrainGraph *graph, OrtrainNode *before, OrtrainNode *inner, GHashTa
       if (value == NULL && inner->inputs->pdata[i] != NULL)
         {
           g_autofree char *text = ortrain_node_describe (inner);
-          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s reads '%s', which nothing produces",
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "%s reads '%s', which no node computes",
                        text, ortrain_text_show (((OrtrainValue *) inner->inputs->pdata[i])->name));
           return NULL;
         }

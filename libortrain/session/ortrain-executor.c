@@ -692,7 +692,8 @@ ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTe
       g_set_object (&output->bound, tensor);
       return TRUE;
     }
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "'%s' is no output", ortrain_text_show (name));
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "The session has no output '%s'",
+               ortrain_text_show (name));
   return FALSE;
 }
 
