@@ -28,6 +28,7 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
       g_set_object (&clone->tensor, source->tensor);
       ortrain_value_set_enclosure (clone, source->enclosure);
       clone->role = source->role;
+      clone->on_host = source->on_host;
       clone->relies_on_declaration = source->relies_on_declaration;
       values[i] = clone;
     }
@@ -67,6 +68,7 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
       g_set_object (&clone->body, source->body);
       clone->op = source->op;
       clone->phase = source->phase;
+      clone->on_host = source->on_host;
       clone->number = source->number;
       g_hash_table_insert (nodes, source, clone);
     }

@@ -81,6 +81,7 @@ struct _OrtrainValue
   OrtrainRole role : 8;
   guint is_named : 1; /* by somebody: not a name that was made up for it */
   guint is_output : 1;
+  guint on_host : 1;               /* in the memory of the host, beside a device that does not read it */
   guint relies_on_declaration : 1; /* inference did not find all of the shape: what the file says of it is compared with
                                       what is computed once shapes are numbers */
   gint rank;                       /* -1: unknown */
@@ -119,6 +120,7 @@ struct _OrtrainNode
   guint number;            /* the node's own number, unique and stable in clones: random numbers hang on it */
   OrtrainNode *recomputes; /* no reference; the node that this one runs again, or NULL. Shares its number */
   guint mark;              /* scratch for passes */
+  gboolean on_host;        /* runs on the host, beside a device that has no kernel for it */
   guint32 link_index;      /* while the graph is edited: its link in the list of nodes */
 };
 

@@ -117,7 +117,7 @@ gather_one (Gathering *self, OrtrainValue *value, gboolean top, GArray *pending)
   const OrtrainValue *made = value;
   while (made->producer != node)
     made = made->producer->inputs->pdata[0];
-  if (!(ortrain_planning_node (self->planning, node)->can_accumulate >> made->output_index & 1) ||
+  if (!(ortrain_planning_node (self->planning, node)->kernel->can_accumulate >> made->output_index & 1) ||
       !g_hash_table_add (self->makers, node))
     return FALSE;
   g_ptr_array_add (self->leaves, (gpointer) made);
@@ -253,8 +253,9 @@ ortrain_planning_write_update (OrtrainPlanning *self, OrtrainValue *update, GPtr
           phase = MAX (phase, use.node->phase);
           g_ptr_array_add (readers, use.node);
           if (use.node == maker)
-            possible = possible && use.index < 64 &&
-                       (ortrain_planning_node (self, maker)->inplace[update->output_index] >> use.index & 1) != 0;
+            possible =
+                possible && use.index < 64 &&
+                (ortrain_planning_node (self, maker)->kernel->inplace[update->output_index] >> use.index & 1) != 0;
           else
             possible = possible && position < maker_position;
         }

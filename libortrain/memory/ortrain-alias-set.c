@@ -30,7 +30,7 @@ ortrain_planning_make_alias_sets (OrtrainPlanning *self)
       else if (value->tensor != NULL)
         self->region[i] = ORTRAIN_REGION_CONSTANT;
       else
-        self->region[i] = ORTRAIN_REGION_ARENA;
+        self->region[i] = value->on_host ? ORTRAIN_REGION_HOST_ARENA : ORTRAIN_REGION_ARENA;
     }
 }
 
@@ -120,7 +120,7 @@ accumulate_onto (OrtrainPlanning *self, OrtrainNode *addition, OrtrainValue *ter
     return FALSE;
   OrtrainPlannedNode *info = ortrain_planning_node (self, maker);
   guint32 root = self->root[base->id];
-  if (info->fate != ORTRAIN_FATE_RUNS || !(info->can_accumulate >> term->output_index & 1) ||
+  if (info->fate != ORTRAIN_FATE_RUNS || !(info->kernel->can_accumulate >> term->output_index & 1) ||
       ((info->accumulates | info->gradients) >> term->output_index & 1) || self->root[term->id] != term->id ||
       self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[term->id] ||
       reads_alias_set (self, maker, root))
@@ -163,14 +163,14 @@ ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *output = node->outputs->pdata[k];
-      if (output == NULL || info->inplace[k] == 0 || (info->accumulates >> k & 1) ||
+      if (output == NULL || info->kernel->inplace[k] == 0 || (info->accumulates >> k & 1) ||
           self->root[output->id] != output->id || self->region[output->id] != ORTRAIN_REGION_ARENA ||
           self->bytes[output->id] == 0)
         continue;
       for (guint i = 0; i < MIN (node->inputs->len, 64); i++)
         {
           OrtrainValue *input = node->inputs->pdata[i];
-          if (input == NULL || !(info->inplace[k] >> i & 1))
+          if (input == NULL || !(info->kernel->inplace[k] >> i & 1))
             continue;
           guint32 root = self->root[input->id];
           if (self->region[root] != ORTRAIN_REGION_ARENA || self->bytes[root] != self->bytes[output->id])
@@ -180,7 +180,7 @@ ortrain_planning_run_in_place (OrtrainPlanning *self, OrtrainNode *node)
             {
               const OrtrainValue *other = node->inputs->pdata[j];
               if (j != i && other != NULL && self->root[other->id] == root)
-                fits = fits && j < 64 && (info->inplace[k] >> j & 1);
+                fits = fits && j < 64 && (info->kernel->inplace[k] >> j & 1);
             }
           for (guint j = 0; j < node->outputs->len; j++)
             {

@@ -15,27 +15,23 @@ struct _OrtrainMemoryPlan
   guint n_steps;
   guint32 *operands;
   guint n_operands;
+  guint32 *waits; /* [n_waits]: steps that others wait for */
+  guint n_waits;
   guint64 *inplace; /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
   guint32 *buffers; /* value->id → buffer, G_MAXUINT32 when it has none */
   guint n_buffers;
   guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
 
-  gsize arena_bytes, lower_bound_bytes;
+  gsize arena_bytes, lower_bound_bytes, host_arena_bytes;
   gsize alignment;
   gsize *live;       /* [n_steps + 1]: bytes of the arena that are live before a step */
   gsize *high_water; /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
   gsize persistent[ORTRAIN_CATEGORY_OUTPUT + 1];
 
-  GPtrArray *constants; /* of Prepared: what kernels prepared */
-  GListStore *blocks;   /* made when asked for */
-  GStringChunk *names;  /* of a packing alone */
+  GPtrArray *kernels;  /* of OrtrainPreparedKernel: what the steps run */
+  GListStore *blocks;  /* made when asked for */
+  GStringChunk *names; /* of a packing alone */
 };
-
-typedef struct
-{
-  gpointer constants;
-  GDestroyNotify free;
-} OrtrainPrepared;
 
 const char *ortrain_category_get_nick (OrtrainCategory category);
 const char *ortrain_category_get_color (OrtrainCategory category); /* "#rrggbb" */

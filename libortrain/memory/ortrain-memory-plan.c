@@ -30,24 +30,16 @@ static GParamSpec *properties[N_PROPS];
 G_DEFINE_FINAL_TYPE (OrtrainMemoryPlan, ortrain_memory_plan, G_TYPE_OBJECT)
 
 static void
-prepared_free (gpointer data)
-{
-  OrtrainPrepared *prepared = data;
-  if (prepared->constants != NULL && prepared->free != NULL)
-    prepared->free (prepared->constants);
-  g_free (prepared);
-}
-
-static void
 ortrain_memory_plan_finalize (GObject *object)
 {
   OrtrainMemoryPlan *self = ORTRAIN_MEMORY_PLAN (object);
-  g_ptr_array_unref (self->constants);
+  g_ptr_array_unref (self->kernels);
   g_clear_object (&self->blocks);
   g_clear_pointer (&self->names, g_string_chunk_free);
   g_free (self->values);
   g_free (self->steps);
   g_free (self->operands);
+  g_free (self->waits);
   g_free (self->inplace);
   g_free (self->buffers);
   g_free (self->live);
@@ -136,7 +128,7 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
 static void
 ortrain_memory_plan_init (OrtrainMemoryPlan *self)
 {
-  self->constants = g_ptr_array_new_with_free_func (prepared_free);
+  self->kernels = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_prepared_kernel_unref);
   self->alignment = 64;
 }
 
@@ -147,6 +139,8 @@ region_nick (OrtrainRegion region)
     {
     case ORTRAIN_REGION_ARENA:
       return "arena";
+    case ORTRAIN_REGION_HOST_ARENA:
+      return "host-arena";
     case ORTRAIN_REGION_PARAMETER:
       return "parameter";
     case ORTRAIN_REGION_GRADIENT:
@@ -304,6 +298,39 @@ ortrain_memory_plan_peek_steps (OrtrainMemoryPlan *self, guint *n)
   if (n != NULL)
     *n = self->n_steps;
   return self->steps;
+}
+
+const guint32 *
+ortrain_memory_plan_peek_waits (OrtrainMemoryPlan *self, guint *n)
+{
+  if (n != NULL)
+    *n = self->n_waits;
+  return self->waits;
+}
+
+gsize
+ortrain_memory_plan_get_host_arena_bytes (OrtrainMemoryPlan *self)
+{
+  return self->host_arena_bytes;
+}
+
+const char *
+ortrain_plan_stream_get_name (OrtrainPlanStream stream)
+{
+  switch (stream)
+    {
+    case ORTRAIN_STREAM_COMPUTE:
+      return "compute";
+    case ORTRAIN_STREAM_SIDE:
+      return "side";
+    case ORTRAIN_STREAM_COPY:
+      return "copy";
+    case ORTRAIN_STREAM_HOST:
+      return "host";
+    case ORTRAIN_N_STREAMS:
+      break;
+    }
+  g_assert_not_reached ();
 }
 
 const guint32 *

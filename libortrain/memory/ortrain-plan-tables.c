@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-plan-tables-private.h"
 
+#include "memory/ortrain-plan-streams-private.h"
+
 static OrtrainCategory
 category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer, gint32 first_backward, gint32 n_steps)
 {
@@ -21,6 +23,7 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer
     case ORTRAIN_REGION_OUTPUT:
       return ORTRAIN_CATEGORY_OUTPUT;
     case ORTRAIN_REGION_ARENA:
+    case ORTRAIN_REGION_HOST_ARENA:
       break;
     }
   if (buffer->last >= n_steps)
@@ -44,7 +47,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
         continue;
       info->position = (gint32) n_steps++;
       n_operands += info->node->inputs->len + info->node->outputs->len;
-      n_workspaces += info->workspace > 0;
+      n_workspaces += info->kernel->workspace_bytes > 0;
     }
 
   plan->buffers = g_new (guint32, self->n + 1);
@@ -80,7 +83,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       const gint32 s = (gint32) plan->n_steps++;
       OrtrainPlanStep *step = &plan->steps[s];
       step->node = node;
-      step->kernel = info->kernel;
+      step->kernel = info->kernel->kernel;
       step->first_operand = plan->n_operands;
       step->n_inputs = node->inputs->len;
       step->n_outputs = node->outputs->len;
@@ -89,9 +92,9 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->recomputes = node->recomputes != NULL ? ortrain_planning_node (self, node->recomputes)->position : -1;
       step->accumulates = info->accumulates;
       step->gradients = info->gradients;
-      step->constants = info->constants;
-      step->flops = info->flops;
-      step->bytes_moved = info->bytes_moved;
+      step->constants = info->kernel->constants;
+      step->flops = info->kernel->flops;
+      step->bytes_moved = info->kernel->bytes_moved;
       if (node->phase >= ORTRAIN_PHASE_BACKWARD)
         plan->first_backward = MIN (plan->first_backward, (guint) s);
       if (node->phase >= ORTRAIN_PHASE_UPDATE)
@@ -106,7 +109,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       for (guint k = 0; k < node->outputs->len; k++)
         {
           const OrtrainValue *output = node->outputs->pdata[k];
-          plan->inplace[plan->n_operands] = info->inplace[k];
+          plan->inplace[plan->n_operands] = info->kernel->inplace[k];
           plan->operands[plan->n_operands++] = output != NULL ? output->id : ORTRAIN_NO_BUFFER;
           if (output == NULL)
             continue;
@@ -114,13 +117,14 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
           buffer->first = s;
           buffer->last = MAX (buffer->last, s);
         }
-      if (info->workspace > 0)
+      if (info->kernel->workspace_bytes > 0)
         {
           step->workspace = plan->n_values;
           plan->values[plan->n_values] = (OrtrainPlanValue){
             .root = plan->n_values,
-            .bytes = info->workspace,
-            .region = ORTRAIN_REGION_ARENA,
+            .bytes = info->kernel->workspace_bytes,
+            .region = node->on_host && !self->request->provider->klass->reads_host ? ORTRAIN_REGION_HOST_ARENA
+                                                                                   : ORTRAIN_REGION_ARENA,
             .first = s,
             .last = s,
             .category = ORTRAIN_CATEGORY_WORKSPACE,
@@ -141,6 +145,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
           root->last = MAX (root->last, buffer->last);
         }
     }
+  ortrain_planning_make_streams (self);
   for (guint i = 0; i < self->n; i++)
     {
       OrtrainPlanValue *buffer = &plan->values[i];
@@ -154,32 +159,42 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
     plan->values[i].category = plan->values[plan->values[i].root].category;
 }
 
-gboolean
-ortrain_planning_pack (OrtrainPlanning *self, GError **error)
+/* Gives the roots of a region their offsets. Returns its size. */
+static gsize
+pack_region (OrtrainMemoryPlan *plan, OrtrainRegion region, gsize *lower_bound)
 {
-  OrtrainMemoryPlan *plan = self->plan;
   g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, plan->n_values + 1);
   g_autofree guint32 *buffers = g_new (guint32, plan->n_values + 1);
   gsize n = 0;
   for (guint32 i = 0; i < plan->n_values; i++)
     {
-      const OrtrainPlanValue *buffer = &plan->values[i];
-      if (!ortrain_plan_value_is_block (plan->values, i) || buffer->last < buffer->first)
+      const OrtrainPlanValue *value = &plan->values[i];
+      if (value->root != i || value->region != region || value->bytes == 0 || value->last < value->first)
         continue;
       items[n] = (OrtrainPackItem){
-        .first = buffer->first, .last = buffer->last, .bytes = buffer->bytes, .alignment = plan->alignment
+        .first = value->first, .last = value->last, .bytes = value->bytes, .alignment = plan->alignment
       };
       buffers[n++] = i;
     }
-  plan->arena_bytes = ortrain_pack (items, n, &plan->lower_bound_bytes);
-  if (plan->arena_bytes == G_MAXSIZE || plan->arena_bytes > G_MAXSSIZE)
+  const gsize bytes = ortrain_pack (items, n, lower_bound);
+  for (gsize k = 0; k < n; k++)
+    plan->values[buffers[k]].offset = items[k].offset;
+  return bytes;
+}
+
+gboolean
+ortrain_planning_pack (OrtrainPlanning *self, GError **error)
+{
+  OrtrainMemoryPlan *plan = self->plan;
+  gsize host_lower_bound;
+  plan->arena_bytes = pack_region (plan, ORTRAIN_REGION_ARENA, &plan->lower_bound_bytes);
+  plan->host_arena_bytes = pack_region (plan, ORTRAIN_REGION_HOST_ARENA, &host_lower_bound);
+  if (plan->arena_bytes > G_MAXSSIZE || plan->host_arena_bytes > G_MAXSSIZE)
     {
       g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID,
                            "The values of one step are larger than memory can be");
       return FALSE;
     }
-  for (gsize k = 0; k < n; k++)
-    plan->values[buffers[k]].offset = items[k].offset;
   for (guint i = 0; i < plan->n_values; i++)
     {
       OrtrainPlanValue *buffer = &plan->values[i];

@@ -22,18 +22,26 @@ typedef struct
   gboolean known;
 } Content;
 
+/* Of each stream, the steps up to this one have run before a step begins; -1: none. */
+typedef struct
+{
+  gint32 until[ORTRAIN_N_STREAMS];
+} Before;
+
 typedef struct
 {
   OrtrainMemoryPlan *plan;
   const OrtrainPlanValue *values;
   const OrtrainPlanStep *steps;
   const guint32 *operands;
-  guint n_values, n_steps, n_operands;
-  gsize arena_bytes;
+  const guint32 *waits;
+  guint n_values, n_steps, n_operands, n_waits;
+  gsize arena_bytes, host_arena_bytes;
+  Before *before;      /* [n_steps] */
   Content *meaning;    /* [n_values]: what a value is, by the graph */
   Content *content;    /* [n_values], of roots: what the place holds now, if anything */
   GHashTable *step_of; /* node → step + 1 */
-  GTree *filled;       /* offset → root + 1, of roots in the arena that hold something: none touches another */
+  GTree *filled[2];    /* arena, host arena: offset → root + 1, of roots that hold something: none touches another */
 } Verifier;
 
 G_GNUC_PRINTF (2, 3)
@@ -46,6 +54,13 @@ refuse (GError **error, const char *format, ...)
   va_end (args);
   g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID, "The memory plan is wrong: %s", message);
   return FALSE;
+}
+
+/* 0, 1: which arena a value lies in; -1: none. */
+static int
+arena_of (const OrtrainPlanValue *value)
+{
+  return value->region == ORTRAIN_REGION_ARENA ? 0 : value->region == ORTRAIN_REGION_HOST_ARENA ? 1 : -1;
 }
 
 static guint64
@@ -109,12 +124,13 @@ check_values (Verifier *self, GError **error)
       if (value->value != NULL && value->value->rank >= 0 && value->bytes != product_of_dims (value->value))
         return refuse (error, "buffer %u (%s) has %" G_GSIZE_FORMAT " bytes, its shape says %" G_GSIZE_FORMAT, i,
                        ortrain_text_show (value->name), value->bytes, product_of_dims (value->value));
-      if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
+      if (arena_of (value) < 0 || value->bytes == 0)
         continue;
+      const gsize arena_bytes = arena_of (value) == 0 ? self->arena_bytes : self->host_arena_bytes;
       if (value->offset % 64 != 0)
         return refuse (error, "buffer %u (%s) lies at %" G_GSIZE_FORMAT ", which is not a multiple of 64", i,
                        ortrain_text_show (value->name), value->offset);
-      if (value->offset > self->arena_bytes || value->bytes > self->arena_bytes - value->offset)
+      if (value->offset > arena_bytes || value->bytes > arena_bytes - value->offset)
         return refuse (error, "buffer %u (%s) ends after the arena", i, ortrain_text_show (value->name));
       if (value->value != NULL && (value->value->tensor != NULL || value->value->kind != ORTRAIN_VALUE_COMPUTED))
         return refuse (error, "buffer %u (%s) is there before the first step, and not in the arena", i,
@@ -155,7 +171,7 @@ check_steps (Verifier *self, GError **error)
         }
       if (step->workspace != NONE &&
           (step->workspace >= self->n_values || self->values[step->workspace].value != NULL ||
-           self->values[step->workspace].region != ORTRAIN_REGION_ARENA))
+           arena_of (&self->values[step->workspace]) < 0))
         return refuse (error, "step %u (%s) has no proper workspace", s, ortrain_text_show (node->name));
       if (step->phase != node->phase || (s > 0 && step->phase < self->steps[s - 1].phase))
         return refuse (error, "step %u (%s) is in the wrong phase", s, ortrain_text_show (node->name));
@@ -249,7 +265,7 @@ touch (const Verifier *self, guint32 a, guint32 b)
     return FALSE;
   if (x->root == y->root)
     return TRUE;
-  return x->region == ORTRAIN_REGION_ARENA && y->region == ORTRAIN_REGION_ARENA && x->offset < y->offset + y->bytes &&
+  return arena_of (x) >= 0 && arena_of (x) == arena_of (y) && x->offset < y->offset + y->bytes &&
          y->offset < x->offset + x->bytes;
 }
 
@@ -258,21 +274,22 @@ static void
 clobber (Verifier *self, guint32 buffer)
 {
   const OrtrainPlanValue *value = &self->values[buffer];
-  if (value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
+  if (arena_of (value) < 0 || value->bytes == 0)
     return;
+  GTree *filled = self->filled[arena_of (value)];
   const gsize end = value->offset + value->bytes;
   /* The last that begins before the end, and those before it, until one ends before the beginning. */
   for (;;)
     {
-      GTreeNode *node = g_tree_lower_bound (self->filled, GSIZE_TO_POINTER (end));
-      node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (self->filled);
+      GTreeNode *node = g_tree_lower_bound (filled, GSIZE_TO_POINTER (end));
+      node = node != NULL ? g_tree_node_previous (node) : g_tree_node_last (filled);
       while (node != NULL && GPOINTER_TO_UINT (g_tree_node_value (node)) - 1 == value->root)
         node = g_tree_node_previous (node);
       const guint32 root = node != NULL ? GPOINTER_TO_UINT (g_tree_node_value (node)) - 1 : NONE;
       if (root == NONE || !touch (self, root, buffer))
         return;
       self->content[root].known = FALSE;
-      g_tree_remove (self->filled, GSIZE_TO_POINTER (self->values[root].offset));
+      g_tree_remove (filled, GSIZE_TO_POINTER (self->values[root].offset));
     }
 }
 
@@ -286,6 +303,7 @@ write_output (Verifier *self, guint s, guint k, guint32 buffer, GError **error)
   switch (value->region)
     {
     case ORTRAIN_REGION_ARENA:
+    case ORTRAIN_REGION_HOST_ARENA:
     case ORTRAIN_REGION_OUTPUT:
       if (gradient)
         return refuse (error, "step %u (%s) accumulates outside of the gradients", s,
@@ -320,8 +338,8 @@ write_output (Verifier *self, guint s, guint k, guint32 buffer, GError **error)
     return refuse (error, "step %u (%s) adds to '%s', where nothing is", s, ortrain_text_show (step->node->name),
                    ortrain_text_show (value->name));
   clobber (self, buffer);
-  if (value->region == ORTRAIN_REGION_ARENA && value->bytes > 0)
-    g_tree_insert (self->filled, GSIZE_TO_POINTER (value->offset), GUINT_TO_POINTER (root + 1));
+  if (arena_of (value) >= 0 && value->bytes > 0)
+    g_tree_insert (self->filled[arena_of (value)], GSIZE_TO_POINTER (value->offset), GUINT_TO_POINTER (root + 1));
   self->content[root] =
       adds && self->content[root].known ? add (self->content[root], one_buffer (buffer)) : one_buffer (buffer);
   return TRUE;
@@ -341,7 +359,7 @@ run_step (Verifier *self, guint s, const guint64 *inplace, GError **error)
         return refuse (error, "step %u (%s) reads '%s', which is not there at that time", s,
                        ortrain_text_show (step->node->name), ortrain_text_show (self->values[inputs[i]].name));
       /* between the backward pass and the update others may use the arena */
-      if (step->phase == ORTRAIN_PHASE_UPDATE && self->values[inputs[i]].region == ORTRAIN_REGION_ARENA &&
+      if (step->phase == ORTRAIN_PHASE_UPDATE && arena_of (&self->values[inputs[i]]) >= 0 &&
           self->values[inputs[i]].bytes > 0 &&
           self->values[self->values[inputs[i]].root].first <
               (gint32) ortrain_memory_plan_get_first_update_step (self->plan))
@@ -406,6 +424,146 @@ check_end (Verifier *self, GError **error)
   return TRUE;
 }
 
+/* ---- order ---- */
+
+static void
+add_before (Before *self, const Before *other)
+{
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    self->until[k] = MAX (self->until[k], other->until[k]);
+}
+
+/* All that has run once `s` has. */
+static Before
+with_step (const Verifier *self, guint s)
+{
+  Before all = self->before[s];
+  all.until[self->steps[s].stream] = (gint32) s;
+  return all;
+}
+
+static gboolean
+find_order (Verifier *self, GError **error)
+{
+  gint32 previous[ORTRAIN_N_STREAMS] = { -1, -1, -1, -1 };
+  Before waited = { { -1, -1, -1, -1 } }; /* by the host, before it submits the step */
+  guint next_wait = 0;
+  G_STATIC_ASSERT (ORTRAIN_N_STREAMS == 4);
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      if (step->stream >= ORTRAIN_N_STREAMS || (step->stream == ORTRAIN_STREAM_HOST) != step->node->on_host)
+        return refuse (error, "step %u (%s) is on the wrong stream", s, ortrain_text_show (step->node->name));
+      if (step->first_wait != next_wait || step->n_waits > self->n_waits - next_wait)
+        return refuse (error, "the waits of step %u (%s) are not in the table", s,
+                       ortrain_text_show (step->node->name));
+      if (s > 0 && step->phase != self->steps[s - 1].phase)
+        for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+          waited.until[k] = (gint32) s - 1;
+      Before before = waited;
+      if (previous[step->stream] >= 0)
+        {
+          const Before all = with_step (self, (guint) previous[step->stream]);
+          add_before (&before, &all);
+        }
+      for (guint w = 0; w < step->n_waits; w++)
+        {
+          const guint32 other = self->waits[next_wait++];
+          if (other >= s || self->steps[other].stream == step->stream)
+            return refuse (error, "step %u (%s) waits for step %u", s, ortrain_text_show (step->node->name), other);
+          const Before all = with_step (self, other);
+          add_before (&before, &all);
+        }
+      self->before[s] = before;
+      previous[step->stream] = (gint32) s;
+      if (step->stream == ORTRAIN_STREAM_HOST)
+        {
+          const Before all = with_step (self, s);
+          add_before (&waited, &all);
+        }
+    }
+  return next_wait == self->n_waits || refuse (error, "the table of waits is too long");
+}
+
+/* What touched a root: -1, none. */
+typedef struct
+{
+  gint32 write;
+  gint32 reads[ORTRAIN_N_STREAMS];
+} Touches;
+
+static gboolean
+runs_before (const Verifier *self, gint32 other, guint s)
+{
+  return other < 0 || self->before[s].until[self->steps[other].stream] >= other;
+}
+
+/* Steps that touch the same memory, one of them writing, run in the order of the table. */
+static gboolean
+check_order (Verifier *self, GError **error)
+{
+  g_autofree Touches *touches = g_new (Touches, self->n_values + 1);
+  memset (touches, 0xff, (self->n_values + 1) * sizeof (Touches));
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
+        {
+          const guint32 buffer = self->operands[step->first_operand + i];
+          if (buffer == NONE)
+            continue;
+          const OrtrainPlanValue *value = &self->values[buffer];
+          const Touches *root = &touches[value->root];
+          gboolean ordered = runs_before (self, root->write, s);
+          for (guint k = 0; k < ORTRAIN_N_STREAMS && i >= step->n_inputs; k++)
+            ordered = ordered && runs_before (self, root->reads[k], s);
+          if (!ordered)
+            return refuse (error, "step %u (%s) does not wait for all that touches '%s'", s,
+                           ortrain_text_show (step->node->name), ortrain_text_show (value->name));
+          if (value->region == ORTRAIN_REGION_HOST_ARENA && step->stream != ORTRAIN_STREAM_HOST &&
+              step->stream != ORTRAIN_STREAM_COPY)
+            return refuse (error, "step %u (%s) touches '%s', which is in the memory of the host", s,
+                           ortrain_text_show (step->node->name), ortrain_text_show (value->name));
+        }
+      for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
+        {
+          const guint32 buffer = self->operands[step->first_operand + i];
+          if (buffer == NONE)
+            continue;
+          Touches *root = &touches[self->values[buffer].root];
+          if (i < step->n_inputs)
+            root->reads[step->stream] = (gint32) s;
+          else
+            root->write = (gint32) s;
+        }
+    }
+  return TRUE;
+}
+
+/* overtaken: [n_steps]: the last step of another stream that may begin before step s has ended; s itself if none. */
+static void
+find_overtaken (const Verifier *self, gint32 *overtaken)
+{
+  for (guint s = 0; s < self->n_steps; s++)
+    overtaken[s] = (gint32) s;
+  for (guint own = 0; own < ORTRAIN_N_STREAMS; own++)
+    for (guint other = 0; other < ORTRAIN_N_STREAMS; other++)
+      {
+        gint32 t = (gint32) self->n_steps - 1;
+        if (own == other)
+          continue;
+        for (gint32 s = (gint32) self->n_steps - 1; s >= 0; s--)
+          {
+            if (self->steps[s].stream != own)
+              continue;
+            /* later steps of a stream know more: what knows of s knows of all before it */
+            while (t >= 0 && (self->steps[t].stream != other || self->before[t].until[own] >= s))
+              t--;
+            overtaken[s] = MAX (overtaken[s], t);
+          }
+      }
+}
+
 typedef struct
 {
   gint32 first, last;
@@ -427,67 +585,20 @@ compare_ends (gconstpointer a, gconstpointer b)
   return x->last != y->last ? (x->last < y->last ? -1 : 1) : (x->buffer < y->buffer ? -1 : x->buffer > y->buffer);
 }
 
-/* Lifetimes, from the steps alone, against the table; no two of them meet in time and place; the sums. */
+/* From step to step: what is alive in an arena lies side by side. */
 static gboolean
-check_lifetimes (Verifier *self, GError **error)
+check_places (const Verifier *self, const Span *all, guint n_all, int arena, gsize *most, GError **error)
 {
-  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->plan);
-  const gint32 n = (gint32) self->n_steps;
-  g_autofree Span *spans = g_new0 (Span, self->n_values + 1);
-  for (guint32 i = 0; i < self->n_values; i++)
-    spans[i] = (Span){ G_MAXINT32, -1, self->values[i].offset, self->values[i].offset + self->values[i].bytes, i };
-  for (gint32 s = 0; s < n; s++)
-    {
-      const OrtrainPlanStep *step = &self->steps[s];
-      guint n_buffers = (guint) step->n_inputs + step->n_outputs;
-      for (guint i = 0; i <= n_buffers; i++)
-        {
-          guint32 buffer = i < n_buffers ? self->operands[step->first_operand + i] : step->workspace;
-          if (buffer == NONE)
-            continue;
-          Span *span = &spans[self->values[buffer].root];
-          span->first = MIN (span->first, s);
-          span->last = MAX (span->last, s);
-        }
-    }
-  for (guint i = 0; i < graph->outputs->len; i++)
-    {
-      guint32 buffer = ortrain_memory_plan_find_buffer (self->plan, graph->outputs->pdata[i]);
-      if (buffer != NONE)
-        spans[self->values[buffer].root].last = n;
-    }
-  g_autofree gsize *live = g_new0 (gsize, self->n_steps + 2);
+  g_autofree Span *spans = g_new (Span, n_all + 1);
   guint n_spans = 0;
-  for (guint32 i = 0; i < self->n_values; i++)
-    {
-      const OrtrainPlanValue *value = &self->values[i];
-      const Span span = spans[i];
-      if (value->root != i || value->region != ORTRAIN_REGION_ARENA || value->bytes == 0)
-        continue;
-      if (span.last < 0 && value->last < 0)
-        continue; /* no step touches it, and no place is held for it */
-      if (value->first != span.first || value->last != span.last)
-        return refuse (error, "'%s' lives from step %d to %d, the plan says %d to %d", ortrain_text_show (value->name),
-                       span.first, span.last, value->first, value->last);
-      gsize bytes = (value->bytes + 63) / 64 * 64;
-      live[span.first + 1] += bytes;
-      live[span.last + 1] -= bytes;
-      spans[n_spans++] = span;
-    }
-  for (guint s = 0; s <= self->n_steps; s++)
-    {
-      live[s] += s > 0 ? live[s - 1] : 0;
-      if (live[s] != ortrain_memory_plan_get_live_bytes (self->plan, s))
-        return refuse (error, "before step %u %" G_GSIZE_FORMAT " bytes are live, the plan says %" G_GSIZE_FORMAT, s,
-                       live[s], ortrain_memory_plan_get_live_bytes (self->plan, s));
-    }
-
-  /* From step to step: what is alive lies side by side. */
+  for (guint i = 0; i < n_all; i++)
+    if (arena_of (&self->values[all[i].buffer]) == arena)
+      spans[n_spans++] = all[i];
   g_autofree Span *ends = g_memdup2 (spans, (n_spans + 1) * sizeof (Span));
   qsort (spans, n_spans, sizeof (Span), compare_spans);
   qsort (ends, n_spans, sizeof (Span), compare_ends);
   g_autoptr (GTree) alive = g_tree_new_full (compare_offsets, NULL, NULL, NULL);
-  gsize most = 0, sum = 0;
+  gsize sum = 0;
   for (guint32 i = 0, gone = 0; i < n_spans; i++)
     {
       for (; gone < n_spans && ends[gone].last < spans[i].first; gone++)
@@ -504,10 +615,74 @@ check_lifetimes (Verifier *self, GError **error)
                        ortrain_text_show (self->values[other->buffer].name), spans[i].first);
       g_tree_insert (alive, GSIZE_TO_POINTER (spans[i].offset), &spans[i]);
       sum += (spans[i].end - spans[i].offset + 63) / 64 * 64;
-      most = MAX (most, sum);
+      *most = MAX (*most, sum);
     }
-  if (most != ortrain_memory_plan_get_lower_bound_bytes (self->plan) || most > self->arena_bytes)
-    return refuse (error, "%" G_GSIZE_FORMAT " bytes are live at most, the plan says %" G_GUINT64_FORMAT, most,
+  return TRUE;
+}
+
+/* Lifetimes, from the steps alone, against the table; no two of them meet in time and place; the sums. */
+static gboolean
+check_lifetimes (Verifier *self, GError **error)
+{
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (self->plan);
+  const gint32 n = (gint32) self->n_steps;
+  g_autofree Span *spans = g_new0 (Span, self->n_values + 1);
+  g_autofree gint32 *overtaken = g_new (gint32, self->n_steps + 1);
+  find_overtaken (self, overtaken);
+  for (guint32 i = 0; i < self->n_values; i++)
+    spans[i] = (Span){ G_MAXINT32, -1, self->values[i].offset, self->values[i].offset + self->values[i].bytes, i };
+  for (gint32 s = 0; s < n; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      guint n_buffers = (guint) step->n_inputs + step->n_outputs;
+      for (guint i = 0; i <= n_buffers; i++)
+        {
+          guint32 buffer = i < n_buffers ? self->operands[step->first_operand + i] : step->workspace;
+          if (buffer == NONE)
+            continue;
+          Span *span = &spans[self->values[buffer].root];
+          span->first = MIN (span->first, s);
+          span->last = MAX (span->last, overtaken[s]);
+        }
+    }
+  for (guint i = 0; i < graph->outputs->len; i++)
+    {
+      guint32 buffer = ortrain_memory_plan_find_buffer (self->plan, graph->outputs->pdata[i]);
+      if (buffer != NONE)
+        spans[self->values[buffer].root].last = n;
+    }
+  g_autofree gsize *live = g_new0 (gsize, self->n_steps + 2);
+  guint n_spans = 0;
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      const Span span = spans[i];
+      if (value->root != i || arena_of (value) < 0 || value->bytes == 0)
+        continue;
+      if (span.last < 0 && value->last < 0)
+        continue; /* no step touches it, and no place is held for it */
+      if (value->first != span.first || value->last != span.last)
+        return refuse (error, "'%s' lives from step %d to %d, the plan says %d to %d", ortrain_text_show (value->name),
+                       span.first, span.last, value->first, value->last);
+      gsize bytes = (value->bytes + 63) / 64 * 64;
+      live[span.first + 1] += arena_of (value) == 0 ? bytes : 0;
+      live[span.last + 1] -= arena_of (value) == 0 ? bytes : 0;
+      spans[n_spans++] = span;
+    }
+  for (guint s = 0; s <= self->n_steps; s++)
+    {
+      live[s] += s > 0 ? live[s - 1] : 0;
+      if (live[s] != ortrain_memory_plan_get_live_bytes (self->plan, s))
+        return refuse (error, "before step %u %" G_GSIZE_FORMAT " bytes are live, the plan says %" G_GSIZE_FORMAT, s,
+                       live[s], ortrain_memory_plan_get_live_bytes (self->plan, s));
+    }
+
+  gsize most[2] = { 0, 0 };
+  for (int arena = 0; arena < 2; arena++)
+    if (!check_places (self, spans, n_spans, arena, &most[arena], error))
+      return FALSE;
+  if (most[0] != ortrain_memory_plan_get_lower_bound_bytes (self->plan) || most[0] > self->arena_bytes)
+    return refuse (error, "%" G_GSIZE_FORMAT " bytes are live at most, the plan says %" G_GUINT64_FORMAT, most[0],
                    ortrain_memory_plan_get_lower_bound_bytes (self->plan));
   return TRUE;
 }
@@ -523,9 +698,14 @@ ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
   self.meaning = g_new0 (Content, self.n_values + 1);
   self.content = g_new0 (Content, self.n_values + 1);
   self.step_of = g_hash_table_new (NULL, NULL);
-  self.filled = g_tree_new_full (compare_offsets, NULL, NULL, NULL);
+  self.waits = ortrain_memory_plan_peek_waits (plan, &self.n_waits);
+  self.host_arena_bytes = ortrain_memory_plan_get_host_arena_bytes (plan);
+  self.before = g_new0 (Before, self.n_steps + 1);
+  for (guint a = 0; a < G_N_ELEMENTS (self.filled); a++)
+    self.filled[a] = g_tree_new_full (compare_offsets, NULL, NULL, NULL);
 
-  gboolean ok = check_values (&self, error) && check_steps (&self, error) && find_meanings (&self, error);
+  gboolean ok = check_values (&self, error) && check_steps (&self, error) && find_order (&self, error) &&
+                check_order (&self, error) && find_meanings (&self, error);
   for (guint32 i = 0; ok && i < self.n_values; i++)
     {
       const OrtrainPlanValue *value = &self.values[i];
@@ -540,6 +720,8 @@ ortrain_plan_verify (OrtrainMemoryPlan *plan, GError **error)
   g_free (self.meaning);
   g_free (self.content);
   g_hash_table_unref (self.step_of);
-  g_tree_unref (self.filled);
+  for (guint a = 0; a < G_N_ELEMENTS (self.filled); a++)
+    g_tree_unref (self.filled[a]);
+  g_free (self.before);
   return ok;
 }

@@ -17,13 +17,9 @@ typedef struct
 {
   OrtrainNode *node;
   OrtrainFate fate;
-  guint64 can_accumulate, accumulates, gradients; /* bit k: output k; see OrtrainPlanStep */
-  const OrtrainKernel *kernel;
-  guint64 *inplace; /* [n_outputs] */
-  gsize workspace;
-  gconstpointer constants;
-  double flops, bytes_moved;
-  gint32 position; /* in the chosen order */
+  guint64 accumulates, gradients; /* bit k: output k; see OrtrainPlanStep */
+  OrtrainPreparedKernel *kernel;  /* kept by the plan; NULL: nothing runs */
+  gint32 position;                /* in the chosen order */
 } OrtrainPlannedNode;
 
 typedef struct

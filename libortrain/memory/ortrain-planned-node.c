@@ -10,7 +10,6 @@ void
 ortrain_planned_node_free (gpointer data)
 {
   OrtrainPlannedNode *info = data;
-  g_free (info->inplace);
   g_free (info);
 }
 
@@ -44,20 +43,6 @@ gboolean
 ortrain_planning_same_form (const OrtrainValue *a, const OrtrainValue *b)
 {
   return a->dtype == b->dtype && ortrain_value_same_shape (a, b);
-}
-
-static gboolean
-is_view (const OrtrainNode *node)
-{
-  const OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
-  if (x == NULL || y == NULL || x->dtype != y->dtype)
-    return FALSE;
-  for (guint k = 1; k < node->outputs->len; k++)
-    if (node->outputs->pdata[k] != NULL)
-      return FALSE;
-  if (ortrain_node_has_flag (node, ORTRAIN_OP_VIEW_IF_SAME))
-    return ortrain_planning_same_form (x, y);
-  return node->op != NULL && (node->op->flags & ORTRAIN_OP_VIEW) != 0;
 }
 
 gboolean
@@ -127,7 +112,7 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
       info->fate = ORTRAIN_FATE_FOLDED;
       return TRUE;
     }
-  if (is_view (node))
+  if (ortrain_node_is_view (node))
     {
       info->fate = ORTRAIN_FATE_VIEW;
       return TRUE;
@@ -155,42 +140,24 @@ ortrain_planning_prepare_node (OrtrainPlanning *self, OrtrainNode *node, GError 
         return FALSE;
     }
 
-  info->kernel = ortrain_provider_find (self->request->provider, node->domain, node->op_type, operands, n_inputs,
-                                        operands + n_inputs, n_outputs, error);
+  const OrtrainKernelSetup setup = {
+    .op_type = node->op_type,
+    .domain = node->domain,
+    .attributes = node->attributes,
+    .body = (GObject *) node->body,
+    .inputs = operands,
+    .outputs = operands + n_inputs,
+    .n_inputs = n_inputs,
+    .n_outputs = n_outputs,
+  };
+  OrtrainProvider *provider = node->on_host ? self->request->host : self->request->provider;
+  info->kernel = ortrain_kernel_cache_prepare (self->request->cache, provider, &setup, error);
   if (info->kernel == NULL)
     {
       g_autofree char *text = ortrain_node_describe (node);
       g_prefix_error (error, "%s: ", text);
       return FALSE;
     }
-  g_autofree OrtrainKernelSetup *setup = g_new0 (OrtrainKernelSetup, 1);
-  setup->op_type = node->op_type;
-  setup->domain = node->domain;
-  setup->attributes = node->attributes;
-  setup->body = (GObject *) node->body;
-  setup->inputs = operands;
-  setup->outputs = operands + n_inputs;
-  setup->n_inputs = n_inputs;
-  setup->n_outputs = n_outputs;
-  setup->provider = self->request->provider;
-  if (!ortrain_kernel_prepare (info->kernel, setup, error))
-    {
-      g_autofree char *text = ortrain_node_describe (node);
-      g_prefix_error (error, "%s: ", text);
-      return FALSE;
-    }
-  OrtrainPrepared *prepared = g_new0 (OrtrainPrepared, 1);
-  prepared->constants = setup->constants;
-  prepared->free = setup->constants_free;
-  g_ptr_array_add (self->plan->constants, prepared);
-  info->inplace = g_memdup2 (setup->inplace, n_outputs * sizeof (guint64));
-  info->can_accumulate = setup->can_accumulate;
-  info->workspace = setup->workspace_bytes;
-  info->constants = setup->constants;
-  info->flops = setup->flops;
-  info->bytes_moved = setup->bytes_moved;
-  if (info->bytes_moved == 0)
-    for (guint i = 0; i < n_inputs + n_outputs; i++)
-      info->bytes_moved += (double) operands[i].n_bytes;
+  g_ptr_array_add (self->plan->kernels, info->kernel);
   return TRUE;
 }

@@ -3,13 +3,14 @@
 
 #include "graph/ortrain-graph-private.h"
 #include "memory/ortrain-memory-plan.h"
-#include "provider/ortrain-provider-private.h"
+#include "provider/ortrain-kernel-cache-private.h"
 
 /* Where a value lives. */
 typedef enum
 {
-  ORTRAIN_REGION_ARENA,     /* offset in the step arena */
-  ORTRAIN_REGION_PARAMETER, /* persistent, owned by the session: found by the graph value's name */
+  ORTRAIN_REGION_ARENA,      /* offset in the step arena */
+  ORTRAIN_REGION_HOST_ARENA, /* offset in the step arena of the host, beside a device that does not read its memory */
+  ORTRAIN_REGION_PARAMETER,  /* persistent, owned by the session: found by the graph value's name */
   ORTRAIN_REGION_GRADIENT,
   ORTRAIN_REGION_STATE,
   ORTRAIN_REGION_BUFFER,
@@ -32,6 +33,17 @@ typedef enum
   ORTRAIN_CATEGORY_OUTPUT,
 } OrtrainCategory;
 
+/* What a step is submitted to. The order of the steps is that of submission; a step runs after those before it on its
+ * stream, after those that it waits for, and after all of earlier phases. The host submits nothing while it computes. */
+typedef enum
+{
+  ORTRAIN_STREAM_COMPUTE,
+  ORTRAIN_STREAM_SIDE, /* of the device too, for chains that do not depend on the others */
+  ORTRAIN_STREAM_COPY, /* between the memory of the host and of the device */
+  ORTRAIN_STREAM_HOST, /* the host itself: what the device has no kernel for */
+  ORTRAIN_N_STREAMS,
+} OrtrainPlanStream;
+
 /* Entry of the value table. Views and in-place results share their root's buffer (`root`); the root's lifetime covers all.
  */
 typedef struct
@@ -39,9 +51,9 @@ typedef struct
   guint32 root; /* index of the buffer whose memory this one is; itself for a root */
   gsize bytes;
   OrtrainRegion region;
-  gsize offset; /* in the region, for ARENA; for a view: of its root */
-  gint32 first; /* step that makes it; -1: there before the first step */
-  gint32 last;  /* last step that reads it; n_steps: after the last */
+  gsize offset; /* in the region, for arenas; for a view: of its root */
+  gint32 first; /* step that computes it; -1: there before the first step */
+  gint32 last;  /* last step that may run while it is needed, on any stream; n_steps: after the last */
   OrtrainCategory category;
   OrtrainValue *value; /* NULL for a workspace; owned by the plan's graph */
   const char *name;
@@ -56,26 +68,34 @@ typedef struct
   guint32 n_inputs, n_outputs;
   guint32 workspace; /* buffer of its workspace, or G_MAXUINT32 */
   OrtrainPhase phase;
-  gint32 recomputes;   /* step it runs again, or -1 */
-  guint64 accumulates; /* bit k: output k is added to what is there in any case */
-  guint64 gradients;   /* bit k: output k is a gradient in its persistent place: added when the step block says so */
+  OrtrainPlanStream stream;
+  guint32 first_wait, n_waits; /* in plan->waits: steps of other streams, before this one */
+  gint32 recomputes;           /* step it runs again, or -1 */
+  guint64 accumulates;         /* bit k: output k is added to what is there in any case */
+  guint64 gradients; /* bit k: output k is a gradient in its persistent place: added when the step block says so */
   gconstpointer constants;
   double flops, bytes_moved;
 } OrtrainPlanStep;
 
 typedef struct
 {
-  const OrtrainProvider *provider;
+  OrtrainProvider *provider;
+  OrtrainProvider *host;          /* runs nodes that are `on_host` */
+  OrtrainKernelCache *cache;      /* of prepared kernels; or NULL */
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
+  gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
 } OrtrainPlanRequest;
 
-/* graph: numbers for shapes; the plan keeps a reference and may reorder its nodes. Verified before it is
- * returned. */
+/* graph: numbers for shapes; it is not changed, the plan is of a copy. Takes no memory but for its tables. Verified
+ * before it is returned. */
 OrtrainMemoryPlan *ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error);
 
 const OrtrainPlanValue *ortrain_memory_plan_peek_values (OrtrainMemoryPlan *self, guint *n);
 const OrtrainPlanStep *ortrain_memory_plan_peek_steps (OrtrainMemoryPlan *self, guint *n);
 const guint32 *ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint *n);
+const guint32 *ortrain_memory_plan_peek_waits (OrtrainMemoryPlan *self, guint *n);
+gsize ortrain_memory_plan_get_host_arena_bytes (OrtrainMemoryPlan *self);
+const char *ortrain_plan_stream_get_name (OrtrainPlanStream stream);
 /* Beside the operands: for an output, the inputs that its kernel allows it to be written over. */
 const guint64 *ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);

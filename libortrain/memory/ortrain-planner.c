@@ -34,7 +34,7 @@ choose_order (OrtrainPlanning *self)
       OrtrainPlannedNode *info = ortrain_planning_node (self, node);
       problem->tasks[t].phase = node->phase;
       problem->tasks[t].prompt = ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES);
-      problem->tasks[t].workspace = info->workspace;
+      problem->tasks[t].workspace = info->kernel != NULL ? info->kernel->workspace_bytes : 0;
       for (guint i = 0; i < node->inputs->len; i++)
         {
           const OrtrainValue *input = node->inputs->pdata[i];
@@ -199,7 +199,7 @@ plan_graph (OrtrainPlanning *self, GError **error)
     for (guint i = 0; i < graph->outputs->len; i++)
       {
         guint32 root = self->root[((OrtrainValue *) graph->outputs->pdata[i])->id];
-        if (self->region[root] == ORTRAIN_REGION_ARENA)
+        if (self->region[root] == ORTRAIN_REGION_ARENA || self->region[root] == ORTRAIN_REGION_HOST_ARENA)
           self->region[root] = ORTRAIN_REGION_OUTPUT;
       }
   ortrain_planning_make_tables (self);
@@ -210,8 +210,8 @@ OrtrainMemoryPlan *
 ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error)
 {
   g_autoptr (OrtrainMemoryPlan) plan = g_object_new (ORTRAIN_TYPE_MEMORY_PLAN, NULL);
-  OrtrainPlanning self = { .graph = graph, .request = request, .plan = plan };
-  plan->graph = g_object_ref (graph);
+  plan->graph = ortrain_graph_clone (graph, NULL);
+  OrtrainPlanning self = { .graph = plan->graph, .request = request, .plan = plan };
   self.infos = g_ptr_array_new_with_free_func (ortrain_planned_node_free);
   self.edges = g_array_new (FALSE, FALSE, sizeof (OrtrainOrderEdge));
 

@@ -177,6 +177,9 @@ ortrain_node_has_flag (const OrtrainNode *node, OrtrainOpFlags flag)
   return node->op != NULL && (node->op->flags & flag) != 0;
 }
 
+/* Whether its only output is the bytes of input 0. Shapes are numbers. */
+gboolean ortrain_node_is_view (const OrtrainNode *node);
+
 /* The node that computes the value, if it is of that kind; or NULL. */
 static inline OrtrainNode *
 ortrain_value_get_producer_of_kind (const OrtrainValue *value, OrtrainOpKind kind)

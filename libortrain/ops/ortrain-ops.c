@@ -278,3 +278,16 @@ ortrain_graph_infer (OrtrainGraph *self, GError **error)
   g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), FALSE);
   return ortrain_ops_bind (self, error) && ortrain_ops_infer (self, error);
 }
+
+gboolean
+ortrain_node_is_view (const OrtrainNode *node)
+{
+  const OrtrainValue *x = ortrain_node_input (node, 0), *y = ortrain_node_output (node, 0);
+  if (x == NULL || y == NULL || x->dtype != y->dtype)
+    return FALSE;
+  for (guint k = 1; k < node->outputs->len; k++)
+    if (node->outputs->pdata[k] != NULL)
+      return FALSE;
+  return ortrain_node_has_flag (node, ORTRAIN_OP_VIEW) ||
+         (ortrain_node_has_flag (node, ORTRAIN_OP_VIEW_IF_SAME) && ortrain_value_same_shape (x, y));
+}

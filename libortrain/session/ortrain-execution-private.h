@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-provider-private.h"
+#include "memory/ortrain-planner-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* What the programs of a session run with: a provider, one of its streams, and in the memory of the device the scalars
- * of a step and the fault word. Externally synchronised. */
+/* What the programs of a session run with: a provider and its streams, the host for what the device has no kernel for, and
+ * in the memory of both the scalars of a step and the fault word. Externally synchronised. */
 typedef struct _OrtrainExecution OrtrainExecution;
 
-OrtrainExecution *ortrain_execution_new (OrtrainProvider *provider, GError **error);
+/* host: NULL for the one of the library, which runs on the calling thread. */
+OrtrainExecution *ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError **error);
 void ortrain_execution_free (OrtrainExecution *self);
 
 OrtrainProvider *ortrain_execution_get_provider (OrtrainExecution *self); /* transfer none */
+OrtrainProvider *ortrain_execution_get_host (OrtrainExecution *self);     /* transfer none */
 OrtrainStream *ortrain_execution_get_stream (OrtrainExecution *self);
+/* Makes what a plan's stream is submitted to, if it is not there yet. That of computing always is. */
+gboolean ortrain_execution_open_stream (OrtrainExecution *self, OrtrainPlanStream stream, GError **error);
 /* For calls; at the same address as long as the execution lives. */
-const OrtrainKernelContext *ortrain_execution_peek_context (OrtrainExecution *self);
+const OrtrainKernelContext *ortrain_execution_peek_context (OrtrainExecution *self, OrtrainPlanStream stream);
 
-/* In the memory of the device: for values without bytes. */
+/* For values without bytes. */
 gpointer ortrain_execution_get_nothing (OrtrainExecution *self);
 
 /* The contents of a tensor of the host, where kernels read them: itself if they can, else a copy that is created once,
@@ -27,9 +31,16 @@ void ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *te
 
 /* Writes the scalars for the calls that are submitted from now on, and clears the fault. */
 gboolean ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error);
-/* Calls of one program, in order. */
-gboolean ortrain_execution_submit (OrtrainExecution *self, const OrtrainKernelCall *calls, guint n_calls,
-                                   GCancellable *cancellable, GError **error);
+/* Calls of one program, in order. Those of the host have run when this returns; FALSE without an error if one of them
+ * found a fault. */
+gboolean ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
+                                   guint n_calls, GCancellable *cancellable, GError **error);
+/* What is submitted to `waiting` from now on runs after what was submitted to `other`, up to the event's record if there
+ * is an event. The host waits at once. */
+gboolean ortrain_execution_wait_stream (OrtrainExecution *self, OrtrainPlanStream waiting, OrtrainPlanStream other,
+                                        OrtrainEvent *event, GError **error);
+gboolean ortrain_execution_record (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainEvent *event,
+                                   GError **error);
 /* Copies to and from the memory of the device, in order with the calls. What read copies is there after the next wait.
  */
 gboolean ortrain_execution_read (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,

@@ -18,51 +18,75 @@ typedef struct
 
 struct _OrtrainExecution
 {
-  OrtrainProvider *provider;
-  OrtrainStream *stream;
-  gboolean has_stream;
-  DeviceBlock *block;  /* the device's */
+  OrtrainProvider *provider, *host;
+  OrtrainStream *streams[ORTRAIN_N_STREAMS];
+  gboolean is_open[ORTRAIN_N_STREAMS];
+  OrtrainEvent *between; /* for one stream to wait for another */
+  DeviceBlock *block;    /* the device's */
+  DeviceBlock host_block;
   OrtrainFault *fault; /* the host's copy, in memory that the device copies to */
-  OrtrainKernelContext context;
+  OrtrainKernelContext contexts[ORTRAIN_N_STREAMS];
   GHashTable *constants; /* OrtrainTensor → Constant; empty where kernels read the host's memory */
 };
 
+static OrtrainProvider *
+provider_of (OrtrainExecution *self, OrtrainPlanStream stream)
+{
+  return stream == ORTRAIN_STREAM_HOST ? self->host : self->provider;
+}
+
+gboolean
+ortrain_execution_open_stream (OrtrainExecution *self, OrtrainPlanStream stream, GError **error)
+{
+  OrtrainProvider *provider = provider_of (self, stream);
+  DeviceBlock *block = stream == ORTRAIN_STREAM_HOST ? &self->host_block : self->block;
+  if (self->is_open[stream])
+    return TRUE;
+  if (stream != ORTRAIN_STREAM_COMPUTE && self->between == NULL && self->provider->klass->new_event != NULL &&
+      (self->between = self->provider->klass->new_event (self->provider, error)) == NULL)
+    return FALSE;
+  if (!provider->klass->new_stream (provider, &self->streams[stream], error))
+    return FALSE;
+  self->is_open[stream] = TRUE;
+  self->contexts[stream] =
+      (OrtrainKernelContext){ .stream = self->streams[stream], .step = &block->step, .fault = &block->fault };
+  return TRUE;
+}
+
 OrtrainExecution *
-ortrain_execution_new (OrtrainProvider *provider, GError **error)
+ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError **error)
 {
   g_autoptr (OrtrainExecution) self = g_new0 (OrtrainExecution, 1);
   const OrtrainProviderClass *klass = provider->klass;
   self->provider = ortrain_provider_ref (provider);
   self->constants = g_hash_table_new (NULL, NULL);
-  self->has_stream = klass->new_stream (provider, &self->stream, error);
-  if (!self->has_stream)
-    return NULL;
+  self->host = ortrain_provider_ref (host != NULL ? host : ortrain_provider_get_host ());
   self->block = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
   if (self->block == NULL)
     return NULL;
   self->fault = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, sizeof *self->fault, error);
   if (self->fault == NULL)
     return NULL;
-  self->context = (OrtrainKernelContext){
-    .stream = self->stream,
-    .step = &self->block->step,
-    .fault = &self->block->fault,
-  };
-  return g_steal_pointer (&self);
+  return ortrain_execution_open_stream (self, ORTRAIN_STREAM_COMPUTE, error) ? g_steal_pointer (&self) : NULL;
 }
 
 void
 ortrain_execution_free (OrtrainExecution *self)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
-  if (self->has_stream)
-    {
-      klass->wait (self->provider, self->stream, NULL);
-      klass->free_stream (self->provider, self->stream);
-    }
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (self->is_open[k])
+      {
+        OrtrainProvider *provider = provider_of (self, (OrtrainPlanStream) k);
+        provider->klass->wait (provider, self->streams[k], NULL);
+        provider->klass->free_stream (provider, self->streams[k]);
+      }
+  if (self->between != NULL)
+    klass->free_event (self->provider, self->between);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
   ortrain_provider_unref (self->provider);
+  ortrain_provider_unref (self->host);
   g_hash_table_unref (self->constants); /* empty: programs are gone */
   g_free (self);
 }
@@ -73,16 +97,22 @@ ortrain_execution_get_provider (OrtrainExecution *self)
   return self->provider;
 }
 
+OrtrainProvider *
+ortrain_execution_get_host (OrtrainExecution *self)
+{
+  return self->host;
+}
+
 OrtrainStream *
 ortrain_execution_get_stream (OrtrainExecution *self)
 {
-  return self->stream;
+  return self->streams[ORTRAIN_STREAM_COMPUTE];
 }
 
 const OrtrainKernelContext *
-ortrain_execution_peek_context (OrtrainExecution *self)
+ortrain_execution_peek_context (OrtrainExecution *self, OrtrainPlanStream stream)
 {
-  return &self->context;
+  return &self->contexts[stream];
 }
 
 gpointer
@@ -138,29 +168,56 @@ ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor)
 gboolean
 ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
 {
+  self->host_block.step = *step;
+  self->host_block.fault = (OrtrainFault){ ORTRAIN_FAULT_NONE };
   return ortrain_execution_write (self, &self->block->step, step, sizeof *step, error) &&
          ortrain_execution_fill (self, &self->block->fault, 0, sizeof self->block->fault, error);
 }
 
 gboolean
-ortrain_execution_submit (OrtrainExecution *self, const OrtrainKernelCall *calls, guint n_calls,
-                          GCancellable *cancellable, GError **error)
+ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
+                          guint n_calls, GCancellable *cancellable, GError **error)
 {
-  return self->provider->klass->submit (self->provider, self->stream, calls, n_calls, cancellable, error);
+  OrtrainProvider *provider = provider_of (self, stream);
+  return provider->klass->submit (provider, self->streams[stream], calls, n_calls, cancellable, error) &&
+         (stream != ORTRAIN_STREAM_HOST || (provider->klass->wait (provider, self->streams[stream], error) &&
+                                            self->host_block.fault.code == ORTRAIN_FAULT_NONE));
+}
+
+gboolean
+ortrain_execution_record (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainEvent *event, GError **error)
+{
+  return self->provider->klass->record (self->provider, self->streams[stream], event, error);
+}
+
+gboolean
+ortrain_execution_wait_stream (OrtrainExecution *self, OrtrainPlanStream waiting, OrtrainPlanStream other,
+                               OrtrainEvent *event, GError **error)
+{
+  const OrtrainProviderClass *klass = self->provider->klass;
+  if (other == ORTRAIN_STREAM_HOST)
+    return TRUE;
+  if (waiting == ORTRAIN_STREAM_HOST)
+    return klass->wait (self->provider, self->streams[other], error);
+  if (event == NULL && !klass->record (self->provider, self->streams[other], event = self->between, error))
+    return FALSE;
+  return klass->wait_event (self->provider, self->streams[waiting], event, error);
 }
 
 gboolean
 ortrain_execution_read (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
                         GError **error)
 {
-  return self->provider->klass->copy (self->provider, self->stream, destination, source, n_bytes, error);
+  return self->provider->klass->copy (self->provider, ortrain_execution_get_stream (self), destination, source, n_bytes,
+                                      error);
 }
 
 gboolean
 ortrain_execution_write (OrtrainExecution *self, gpointer destination, gconstpointer source, gsize n_bytes,
                          GError **error)
 {
-  return self->provider->klass->copy (self->provider, self->stream, destination, source, n_bytes, error);
+  return self->provider->klass->copy (self->provider, ortrain_execution_get_stream (self), destination, source, n_bytes,
+                                      error);
 }
 
 gconstpointer
@@ -182,7 +239,8 @@ ortrain_execution_view (OrtrainExecution *self, gconstpointer address, gsize n_b
 gboolean
 ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byte, gsize n_bytes, GError **error)
 {
-  return self->provider->klass->fill (self->provider, self->stream, destination, byte, n_bytes, error);
+  return self->provider->klass->fill (self->provider, ortrain_execution_get_stream (self), destination, byte, n_bytes,
+                                      error);
 }
 
 gboolean
@@ -190,9 +248,9 @@ ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **er
 {
   if (fault != NULL && !ortrain_execution_read (self, self->fault, &self->block->fault, sizeof *self->fault, error))
     return FALSE;
-  if (!self->provider->klass->wait (self->provider, self->stream, error))
+  if (!self->provider->klass->wait (self->provider, ortrain_execution_get_stream (self), error))
     return FALSE;
   if (fault != NULL)
-    *fault = *self->fault;
+    *fault = self->host_block.fault.code != ORTRAIN_FAULT_NONE ? self->host_block.fault : *self->fault;
   return TRUE;
 }

@@ -16,8 +16,11 @@ struct _OrtrainStepArena
 {
   gatomicrefcount ref_count;
   OrtrainProvider *provider;
-  gpointer address;
-  gsize size;
+  struct
+  {
+    gpointer address;
+    gsize size;
+  } spaces[ORTRAIN_N_MEMORY_SPACES];
 };
 
 OrtrainStepArena *
@@ -41,7 +44,8 @@ ortrain_step_arena_unref (OrtrainStepArena *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
-  self->provider->klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->address, self->size);
+  for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
+    self->provider->klass->free (self->provider, (OrtrainMemorySpace) i, self->spaces[i].address, self->spaces[i].size);
   ortrain_provider_unref (self->provider);
   g_free (self);
 }
@@ -49,32 +53,26 @@ ortrain_step_arena_unref (OrtrainStepArena *self)
 gsize
 ortrain_step_arena_get_size (OrtrainStepArena *self)
 {
-  return self->size;
+  return self->spaces[ORTRAIN_MEMORY_SPACE_DEVICE].size;
 }
 
-static gpointer
-arena_address (OrtrainStepArena *self)
-{
-  return self->address;
-}
-
-/* At least n_bytes; what was in it is lost when it grows, as the smaller block is given back first. When that fails
- * there is none, until the next plan that fits. */
+/* At least n_bytes of memory of a space; what was in it is lost when it grows, as the smaller block is given back first.
+ * When that fails there is none, until the next plan that fits. */
 static gboolean
-arena_reserve (OrtrainStepArena *self, gsize n_bytes, GError **error)
+arena_reserve (OrtrainStepArena *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
 {
   const OrtrainProviderClass *klass = self->provider->klass;
-  if (n_bytes <= self->size)
+  if (n_bytes <= self->spaces[space].size)
     return TRUE;
-  klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->address, self->size);
-  self->size = 0;
-  self->address = klass->allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
-  if (self->address == NULL)
+  klass->free (self->provider, space, self->spaces[space].address, self->spaces[space].size);
+  self->spaces[space].size = 0;
+  self->spaces[space].address = klass->allocate (self->provider, space, n_bytes, error);
+  if (self->spaces[space].address == NULL)
     {
       g_prefix_error (error, "The arena of a step: ");
       return FALSE;
     }
-  self->size = n_bytes;
+  self->spaces[space].size = n_bytes;
   return TRUE;
 }
 
@@ -121,6 +119,7 @@ struct _OrtrainExecutor
   guint n_inputs;
   Output *outputs;
   guint n_outputs;
+  OrtrainKernelCache *kernels;
   GPtrArray *entries;
   Entry *current;
   GArray *key; /* of gint64: scratch */
@@ -152,6 +151,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   self->provider = ortrain_execution_get_provider (config->execution);
   self->config.arena = config->arena != NULL ? arena_ref (config->arena) : ortrain_step_arena_new (self->provider);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
+  self->kernels = ortrain_kernel_cache_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
     self->persistent[c] = -1;
@@ -197,6 +197,7 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_free (self->inputs);
   g_free (self->outputs);
   g_ptr_array_unref (self->entries);
+  ortrain_kernel_cache_free (self->kernels);
   g_array_unref (self->key);
   ortrain_step_arena_unref (self->config.arena);
   g_object_unref (self->graph);
@@ -410,7 +411,10 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     return NULL;
   const OrtrainPlanRequest request = {
     .provider = self->provider,
+    .host = ortrain_execution_get_host (self->config.execution),
+    .cache = self->kernels,
     .keep_outputs_in_arena = self->config.training,
+    .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
   };
   OrtrainMemoryPlan *plan = ortrain_planner_plan (graph, &request, error);
   if (plan == NULL)
@@ -448,6 +452,7 @@ find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
       if (self->entries->pdata[oldest] == self->current)
         self->current = NULL;
       g_ptr_array_remove_index_fast (self->entries, oldest);
+      ortrain_kernel_cache_trim (self->kernels);
     }
   g_ptr_array_add (self->entries, entry);
   return entry;
@@ -582,13 +587,15 @@ gboolean
 ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
 {
   Entry *entry = self->current;
-  if (!entry->placed &&
-      (!ortrain_program_place_constants (entry->program, error) || !resolve_persistent (self, entry, error)))
+  if (!entry->placed && (!ortrain_program_load (entry->program, error) || !resolve_persistent (self, entry, error)))
     return FALSE;
   entry->placed = TRUE;
-  if (!arena_reserve (self->config.arena, ortrain_memory_plan_get_arena_bytes (entry->plan), error))
+  OrtrainStepArena *arena = self->config.arena;
+  if (!arena_reserve (arena, ORTRAIN_MEMORY_SPACE_DEVICE, ortrain_memory_plan_get_arena_bytes (entry->plan), error) ||
+      !arena_reserve (arena, ORTRAIN_MEMORY_SPACE_HOST, ortrain_memory_plan_get_host_arena_bytes (entry->plan), error))
     return FALSE;
-  ortrain_program_set_arena (entry->program, arena_address (self->config.arena));
+  ortrain_program_set_arena (entry->program, arena->spaces[ORTRAIN_MEMORY_SPACE_DEVICE].address,
+                             arena->spaces[ORTRAIN_MEMORY_SPACE_HOST].address);
   return TRUE;
 }
 

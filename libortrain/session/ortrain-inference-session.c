@@ -274,7 +274,7 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   };
   g_autoptr (OrtrainProvider) provider =
       ortrain_provider_open (ortrain_session_options_get_provider (defaults), &provider_options, error);
-  if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
+  if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
     return NULL;
   self->executor = make_executor (self, source, &self->graph, error);
   return self->executor != NULL && ortrain_model_check_files (model, error) ? g_steal_pointer (&self) : NULL;

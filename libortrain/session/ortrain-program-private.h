@@ -13,12 +13,12 @@ typedef struct _OrtrainProgram OrtrainProgram;
 OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution);
 void ortrain_program_free (OrtrainProgram *self);
 
-/* Puts the constants of the plan where kernels read them, before the first run. */
-gboolean ortrain_program_place_constants (OrtrainProgram *self, GError **error);
+/* Makes streams and events, and puts the constants of the plan where kernels read them, before the first run. */
+gboolean ortrain_program_load (OrtrainProgram *self, GError **error);
 /* A constant that the plan does not name as one; kept as long as the program. */
 gboolean ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *address, GError **error);
-/* Puts all values of the arena where it is now. */
-void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena);
+/* Puts all values of the arenas where they are now. */
+void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_arena);
 /* Of a root outside of the arena, and all that share its memory. */
 void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);

@@ -5,6 +5,14 @@
 #include "core/ortrain-text-private.h"
 #include "transform/ortrain-evaluate-private.h"
 
+/* Steps that are submitted at once: of one stream, and nothing waits in between. */
+typedef struct
+{
+  guint first, end;
+  OrtrainPlanStream stream;
+  OrtrainEvent *event; /* recorded behind it; NULL: nobody waits for it */
+} Segment;
+
 struct _OrtrainProgram
 {
   OrtrainMemoryPlan *plan;
@@ -18,7 +26,13 @@ struct _OrtrainProgram
   OrtrainKernelCall *calls; /* [n_steps] */
   gpointer *addresses;      /* [n_operands]: what the calls point into */
   gpointer *places;         /* [n_values]: of roots */
-  gpointer arena;
+  gpointer arena, host_arena;
+
+  Segment *segments;
+  guint n_segments;
+  guint32 *segment_of; /* [n_steps] */
+  gboolean has_streams[ORTRAIN_N_STREAMS];
+  gboolean is_loaded;
 
   /* Operands by root, so that binding an address touches only what changes. */
   guint32 *first_slot; /* [n_values + 1] */
@@ -34,8 +48,56 @@ ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *add
   return TRUE;
 }
 
-gboolean
-ortrain_program_place_constants (OrtrainProgram *self, GError **error)
+/* A segment ends where the stream changes, behind what others wait for, and before what waits. */
+static void
+cut_segments (OrtrainProgram *self)
+{
+  guint n_waits;
+  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, &n_waits);
+  g_autofree gboolean *awaited = g_new0 (gboolean, self->n_steps + 1);
+  for (guint w = 0; w < n_waits; w++)
+    awaited[waits[w]] = TRUE;
+  GArray *segments = g_array_new (FALSE, FALSE, sizeof (Segment));
+  self->segment_of = g_new (guint32, self->n_steps + 1);
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &self->steps[s];
+      if (s == 0 || step->stream != step[-1].stream || step->phase != step[-1].phase || step->n_waits > 0 ||
+          awaited[s - 1])
+        {
+          const Segment segment = { s, s, step->stream, NULL };
+          g_array_append_val (segments, segment);
+        }
+      g_array_index (segments, Segment, segments->len - 1).end = s + 1;
+      self->segment_of[s] = segments->len - 1;
+      self->has_streams[step->stream] = TRUE;
+    }
+  self->n_segments = segments->len;
+  self->segments = (Segment *) g_array_free (segments, FALSE);
+}
+
+/* Streams, and events behind what others wait for. */
+static gboolean
+open_streams (OrtrainProgram *self, GError **error)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  guint n_waits;
+  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, &n_waits);
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (self->has_streams[k] && !ortrain_execution_open_stream (self->execution, (OrtrainPlanStream) k, error))
+      return FALSE;
+  for (guint w = 0; w < n_waits; w++)
+    {
+      Segment *segment = &self->segments[self->segment_of[waits[w]]];
+      if (segment->stream != ORTRAIN_STREAM_HOST && segment->event == NULL &&
+          (segment->event = provider->klass->new_event (provider, error)) == NULL)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+place_constants (OrtrainProgram *self, GError **error)
 {
   for (guint32 i = 0; i < self->n_values; i++)
     {
@@ -44,7 +106,9 @@ ortrain_program_place_constants (OrtrainProgram *self, GError **error)
       if (value->root != i || value->bytes == 0 || value->region != ORTRAIN_REGION_CONSTANT ||
           value->value->tensor == NULL)
         continue;
-      if (!ortrain_program_hold (self, value->value->tensor, &address, error))
+      if (value->value->on_host)
+        address = (gpointer) ortrain_tensor_peek (value->value->tensor);
+      else if (!ortrain_program_hold (self, value->value->tensor, &address, error))
         {
           g_prefix_error (error, "Constant '%s': ", ortrain_text_show (value->name));
           return FALSE;
@@ -52,6 +116,13 @@ ortrain_program_place_constants (OrtrainProgram *self, GError **error)
       ortrain_program_set_address (self, i, address);
     }
   return TRUE;
+}
+
+gboolean
+ortrain_program_load (OrtrainProgram *self, GError **error)
+{
+  self->is_loaded = self->is_loaded || (open_streams (self, error) && place_constants (self, error));
+  return self->is_loaded;
 }
 
 OrtrainProgram *
@@ -97,9 +168,10 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         .node_number = step->node->number,
         .accumulates = step->accumulates,
         .gradients = step->gradients,
-        .context = ortrain_execution_peek_context (execution),
+        .context = ortrain_execution_peek_context (execution, step->stream),
       };
     }
+  cut_segments (self);
   for (guint32 i = 0; i < self->n_values; i++)
     {
       /* NULL would mean that it is absent */
@@ -112,6 +184,12 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
 void
 ortrain_program_free (OrtrainProgram *self)
 {
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  for (guint i = 0; i < self->n_segments; i++)
+    if (self->segments[i].event != NULL)
+      provider->klass->free_event (provider, self->segments[i].event);
+  g_free (self->segments);
+  g_free (self->segment_of);
   for (guint i = 0; i < self->constants->len; i++)
     ortrain_execution_unref_constant (self->execution, self->constants->pdata[i]);
   g_ptr_array_unref (self->constants);
@@ -141,20 +219,71 @@ ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer)
 }
 
 void
-ortrain_program_set_arena (OrtrainProgram *self, gpointer arena)
+ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_arena)
 {
-  if (self->arena == arena)
+  if (self->arena == arena && self->host_arena == host_arena)
     return;
   self->arena = arena;
+  self->host_arena = host_arena;
   for (guint32 i = 0; i < self->n_values; i++)
     {
       const OrtrainPlanValue *value = &self->values[i];
-      if (value->root == i && value->region == ORTRAIN_REGION_ARENA && value->bytes > 0)
+      if (value->root != i || value->bytes == 0)
+        continue;
+      if (value->region == ORTRAIN_REGION_ARENA)
         ortrain_program_set_address (self, i, (char *) arena + value->offset);
+      else if (value->region == ORTRAIN_REGION_HOST_ARENA)
+        ortrain_program_set_address (self, i, (char *) host_arena + value->offset);
     }
   for (guint s = 0; s < self->n_steps; s++)
     if (self->steps[s].workspace != G_MAXUINT32)
       self->calls[s].workspace = self->places[self->steps[s].workspace];
+}
+
+/* Steps [first, end) of a segment, behind what it waits for. */
+static gboolean
+submit_segment (OrtrainProgram *self, const Segment *segment, guint first, guint end, GCancellable *cancellable,
+                GError **error)
+{
+  OrtrainExecution *execution = self->execution;
+  const OrtrainPlanStep *step = &self->steps[segment->first];
+  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL) + step->first_wait;
+  for (guint w = 0; w < step->n_waits && first == segment->first; w++)
+    {
+      const Segment *other = &self->segments[self->segment_of[waits[w]]];
+      if (!ortrain_execution_wait_stream (execution, segment->stream, other->stream, other->event, error))
+        return FALSE;
+    }
+  return ortrain_execution_submit (execution, segment->stream, self->calls + first, end - first, cancellable, error) &&
+         (segment->event == NULL || end != segment->end ||
+          ortrain_execution_record (execution, segment->stream, segment->event, error));
+}
+
+/* The stream of computing, for which the host waits, against the others. */
+static gboolean
+join_streams (OrtrainProgram *self, gboolean begin, GError **error)
+{
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (k != ORTRAIN_STREAM_COMPUTE && self->has_streams[k] &&
+        !ortrain_execution_wait_stream (self->execution, begin ? (OrtrainPlanStream) k : ORTRAIN_STREAM_COMPUTE,
+                                        begin ? ORTRAIN_STREAM_COMPUTE : (OrtrainPlanStream) k, NULL, error))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+submit (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, GError **error)
+{
+  if (first < end && !join_streams (self, TRUE, error))
+    return FALSE;
+  for (guint i = first < end ? self->segment_of[first] : self->n_segments;
+       i < self->n_segments && self->segments[i].first < end; i++)
+    {
+      const Segment *segment = &self->segments[i];
+      if (!submit_segment (self, segment, MAX (first, segment->first), MIN (end, segment->end), cancellable, error))
+        return FALSE;
+    }
+  return TRUE;
 }
 
 gboolean
@@ -166,13 +295,14 @@ ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable 
   if (item != NULL)
     *item = -1;
   ortrain_mapped_file_guard_thread ();
-  if (!ortrain_execution_submit (execution, self->calls + first, end - first, cancellable, error))
+  g_autoptr (GError) failure = NULL;
+  const gboolean submitted = submit (self, first, end, cancellable, &failure);
+  if (!join_streams (self, FALSE, failure == NULL ? &failure : NULL) ||
+      !ortrain_execution_wait (execution, &fault, failure == NULL ? &failure : NULL) || (!submitted && failure != NULL))
     {
-      ortrain_execution_wait (execution, NULL, NULL);
+      g_propagate_error (error, g_steal_pointer (&failure));
       return FALSE;
     }
-  if (!ortrain_execution_wait (execution, &fault, error))
-    return FALSE;
   if (G_LIKELY (fault.code == ORTRAIN_FAULT_NONE))
     return TRUE;
   ortrain_evaluate_set_fault (error, self->steps[fault.step].node, &fault, item);

@@ -276,7 +276,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   };
   g_autoptr (OrtrainProvider) provider =
       ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
-  if (provider == NULL || (self->execution = ortrain_execution_new (provider, error)) == NULL)
+  if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
     return FALSE;
   self->store = ortrain_parameter_store_new (graph, optimizer, self->execution, error);
   if (self->store == NULL)

@@ -3,58 +3,93 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* The first node in the graph's order that reads a value; NULL if none does. */
-static OrtrainNode *
-find_first_reader (const OrtrainValue *value)
+/* Feeds, outputs that the caller takes, and all that nodes of the host read and compute are in the memory of the host;
+ * everything else is in that of the device. What a node reads from the other side is copied before its first reader
+ * there. */
+
+typedef struct
 {
-  OrtrainNode *first = NULL;
-  for (guint u = 0; u < value->uses.n; u++)
-    if (first == NULL || value->uses.items[u].node->mark < first->mark)
-      first = value->uses.items[u].node;
-  return first;
+  OrtrainGraph *graph;
+  GHashTable *copies; /* value → the same on the other side */
+} Copies;
+
+static OrtrainValue *
+add_copy (Copies *self, OrtrainValue *value, OrtrainNode *before, OrtrainPhase phase, GError **error)
+{
+  OrtrainNode *copy =
+      ortrain_graph_insert_node (self->graph, before, ORTRAIN_DOMAIN, "Copy", value->name, &value, 1, 1);
+  copy->phase = phase;
+  if (!ortrain_ops_infer_node (copy, error))
+    return NULL;
+  OrtrainValue *there = ortrain_node_output (copy, 0);
+  there->on_host = !value->on_host;
+  g_hash_table_insert (self->copies, value, there);
+  return there;
+}
+
+/* Contents that never change: the host has them, and the device gets its own when the memory of a plan is taken. */
+static gboolean
+is_constant (const OrtrainValue *value)
+{
+  return value->tensor != NULL && value->role != ORTRAIN_ROLE_PARAMETER && value->role != ORTRAIN_ROLE_BUFFER;
+}
+
+static OrtrainValue *
+add_host_constant (Copies *self, OrtrainValue *value)
+{
+  g_autofree char *name = g_strdup_printf ("%s@host", value->name);
+  OrtrainValue *constant = ortrain_graph_new_initializer (self->graph, name, value->tensor);
+  constant->on_host = TRUE;
+  g_hash_table_insert (self->copies, value, constant);
+  return constant;
 }
 
 static gboolean
-copy_input (OrtrainGraph *graph, OrtrainValue *input, GError **error)
+copy_operands (Copies *self, OrtrainNode *node, GError **error)
 {
-  OrtrainNode *reader = find_first_reader (input);
-  if (reader == NULL || input->tensor != NULL)
-    return TRUE;
-  g_autoptr (GArray) uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
-  g_array_append_vals (uses, input->uses.items, input->uses.n);
-  OrtrainNode *copy = ortrain_graph_insert_node (graph, reader, ORTRAIN_DOMAIN, "Copy", input->name, &input, 1, 1);
-  copy->phase = reader->phase;
-  copy->mark = reader->mark; /* at once before it */
-  if (!ortrain_ops_infer_node (copy, error))
-    return FALSE;
-  OrtrainValue *here = ortrain_node_output (copy, 0);
-  for (guint u = 0; u < uses->len; u++)
+  for (guint i = 0; i < node->inputs->len; i++)
     {
-      OrtrainUse use = g_array_index (uses, OrtrainUse, u);
-      ortrain_node_set_input (use.node, use.index, here);
+      OrtrainValue *value = node->inputs->pdata[i];
+      if (value == NULL || value->on_host == (node->on_host ? 1 : 0))
+        continue;
+      OrtrainValue *there = g_hash_table_lookup (self->copies, value);
+      if (there == NULL)
+        there =
+            is_constant (value) ? add_host_constant (self, value) : add_copy (self, value, node, node->phase, error);
+      if (there == NULL)
+        return FALSE;
+      ortrain_node_set_input (node, i, there);
     }
   return TRUE;
 }
 
-/* The copy has the output's name. */
+/* The copy has the output's name, and what it is to the session. */
 static gboolean
-copy_output (OrtrainGraph *graph, OrtrainValue *output, GError **error)
+copy_output (Copies *self, OrtrainValue *output, GError **error)
 {
-  if (output->tensor != NULL)
-    return TRUE; /* known: the host has it */
+  const OrtrainPhase phase = output->producer != NULL ? output->producer->phase : ORTRAIN_PHASE_FORWARD;
   g_autofree char *name = g_strdup (output->name);
-  OrtrainNode *copy = ortrain_graph_insert_node (graph, NULL, ORTRAIN_DOMAIN, "Copy", name, &output, 1, 1);
-  copy->phase = output->producer != NULL ? output->producer->phase : ORTRAIN_PHASE_FORWARD;
-  if (!ortrain_ops_infer_node (copy, error))
+  OrtrainNode *after = output->producer != NULL ? ortrain_graph_next_node (self->graph, output->producer) : NULL;
+  OrtrainValue *there = add_copy (self, output, after, phase, error);
+  if (there == NULL)
     return FALSE;
-  OrtrainValue *there = ortrain_node_output (copy, 0);
-  ortrain_graph_replace_output (graph, output, there);
+  ortrain_graph_replace_output (self->graph, output, there);
   if (output->kind == ORTRAIN_VALUE_COMPUTED)
     {
       ortrain_value_rename (output, NULL);
       ortrain_value_rename (there, name);
+      there->role = output->role;
+      there->partner = output->partner;
+      output->role = ORTRAIN_ROLE_NONE;
+      output->partner = NULL;
     }
   return TRUE;
+}
+
+static gboolean
+belongs_to_device (const OrtrainValue *output, gboolean training)
+{
+  return output->role == ORTRAIN_ROLE_GRADIENT || output->role == ORTRAIN_ROLE_UPDATE || training;
 }
 
 gboolean
@@ -62,16 +97,34 @@ ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
-  for (guint n = 0; n < graph->nodes->len; n++)
-    ((OrtrainNode *) graph->nodes->pdata[n])->mark = n;
+  g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL);
+  Copies self = { graph, copies };
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
   for (guint i = 0; i < graph->inputs->len; i++)
-    if (((OrtrainValue *) graph->inputs->pdata[i])->kind == ORTRAIN_VALUE_INPUT &&
-        !copy_input (graph, graph->inputs->pdata[i], error))
-      return FALSE;
-  for (guint k = 0; k < outputs->len && !training; k++)
-    if (!copy_output (graph, outputs->pdata[k], error))
+    {
+      OrtrainValue *input = graph->inputs->pdata[i];
+      input->on_host = input->kind == ORTRAIN_VALUE_INPUT && input->tensor == NULL;
+    }
+  for (guint n = 0; n < nodes->len; n++)
+    {
+      const OrtrainNode *node = nodes->pdata[n];
+      for (guint k = 0; k < node->outputs->len && node->on_host; k++)
+        if (node->outputs->pdata[k] != NULL)
+          ((OrtrainValue *) node->outputs->pdata[k])->on_host = TRUE;
+    }
+  for (guint k = 0; k < outputs->len; k++)
+    {
+      OrtrainValue *output = outputs->pdata[k];
+      const gboolean moves = output->on_host
+                                 ? output->kind == ORTRAIN_VALUE_COMPUTED && belongs_to_device (output, FALSE)
+                                 : output->tensor == NULL && !belongs_to_device (output, training);
+      if (moves && !copy_output (&self, output, error))
+        return FALSE;
+    }
+  for (guint n = 0; n < nodes->len; n++)
+    if (!copy_operands (&self, nodes->pdata[n], error))
       return FALSE;
   return TRUE;
 }

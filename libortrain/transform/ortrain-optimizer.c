@@ -58,6 +58,19 @@ has_kernel (const OrtrainNode *node, gpointer data)
                                                 operands + n_inputs, n_outputs) != NULL;
 }
 
+/* What the device has no kernel for, and no body in operators that it has, runs on the host. */
+static gboolean
+place (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
+{
+  Kernels device = { provider, (char *[]){ NULL } }, host = { ortrain_provider_get_host (), (char *[]){ NULL } };
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      node->on_host = !ortrain_node_is_view (node) && !has_kernel (node, &device) && has_kernel (node, &host);
+    }
+  return TRUE;
+}
+
 static gboolean
 expand (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error)
 {
@@ -88,10 +101,12 @@ static const Pass static_passes[] = {
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
   { "expand", .run_for = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
   { "remove-dead", remove_dead },
+  { "place", .run_for = place, .needed = TRUE },
 };
 
 static const Pass needed_passes[] = {
   { "expand", .run_for = expand, .needed = TRUE },
+  { "place", .run_for = place, .needed = TRUE },
 };
 
 static gboolean

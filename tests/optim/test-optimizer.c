@@ -139,7 +139,7 @@ fixture_begin (Fixture *f, OrtrainOptimizer *optimizer, OrtrainDType dtype, guin
   f->graph->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
   g_array_set_clear_func (f->graph->parameters, trained_clear);
   f->provider = new_cpu (n_threads);
-  f->execution = ortrain_execution_new (f->provider, NULL);
+  f->execution = ortrain_execution_new (f->provider, NULL, NULL);
   f->places = g_hash_table_new (g_str_hash, g_str_equal);
 }
 

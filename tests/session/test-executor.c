@@ -61,7 +61,7 @@ fixture_set_up (Fixture *fixture, gconstpointer data)
   fixture->graph = make_graph (fixture->rand);
   make_places (&fixture->memory, fixture->graph);
   g_autoptr (OrtrainProvider) provider = new_cpu (2);
-  fixture->execution = ortrain_execution_new (provider, NULL);
+  fixture->execution = ortrain_execution_new (provider, NULL, NULL);
   fixture->executor = make_executor (fixture->graph, &fixture->memory, fixture->execution);
 }
 

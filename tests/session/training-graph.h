@@ -116,7 +116,7 @@ get_execution (void)
 {
   static OrtrainExecution *execution;
   if (execution == NULL)
-    execution = ortrain_execution_new (ortrain_provider_get_host (), NULL);
+    execution = ortrain_execution_new (ortrain_provider_get_host (), NULL, NULL);
   return execution;
 }
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-plan-streams-private.h"
+
+#include "ops/ortrain-op-private.h"
+
+/* What runs before what is known by clocks: of a step, for each stream, the last step of it that has certainly run.
+ * Order among steps that touch the same memory is enforced by waits; memory that is used again for something else is
+ * not, so a value lives until every step that could overtake its last reader has been submitted. */
+
+typedef struct
+{
+  gint32 done[ORTRAIN_N_STREAMS]; /* step, -1: none */
+} Clock;
+
+/* Who has touched a root so far. */
+typedef struct
+{
+  gint32 written;                 /* step, -1: none in this plan */
+  gint32 read[ORTRAIN_N_STREAMS]; /* the last on each stream since, -1: none */
+} Access;
+
+typedef struct
+{
+  OrtrainMemoryPlan *plan;
+  Clock *clocks; /* [n_steps]: once a step has run */
+  Access *accesses;
+  GArray *waits;
+  gint32 last[ORTRAIN_N_STREAMS]; /* step of each stream, -1: none */
+  Clock submitted;                /* what the host has waited for */
+} Streams;
+
+static gboolean
+is_copy (const OrtrainNode *node)
+{
+  return ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY;
+}
+
+/* A node goes on where its first operand was computed, if nothing came after it there; else to the stream that has been
+ * idle for longer. */
+static OrtrainPlanStream
+choose_compute_stream (const Streams *self, const OrtrainPlanStep *step)
+{
+  const OrtrainMemoryPlan *plan = self->plan;
+  for (guint i = 0; i < step->n_inputs; i++)
+    {
+      const guint32 operand = plan->operands[step->first_operand + i];
+      if (operand == ORTRAIN_NO_BUFFER)
+        continue;
+      const gint32 writer = self->accesses[plan->values[operand].root].written;
+      if (writer < 0)
+        continue;
+      const OrtrainPlanStream stream = plan->steps[writer].stream;
+      if (stream <= ORTRAIN_STREAM_SIDE && self->last[stream] == writer)
+        return stream;
+    }
+  return self->last[ORTRAIN_STREAM_SIDE] < self->last[ORTRAIN_STREAM_COMPUTE] ? ORTRAIN_STREAM_SIDE
+                                                                              : ORTRAIN_STREAM_COMPUTE;
+}
+
+static OrtrainPlanStream
+choose_stream (const Streams *self, const OrtrainPlanRequest *request, const OrtrainPlanStep *step)
+{
+  if (step->node->on_host)
+    return ORTRAIN_STREAM_HOST;
+  if (is_copy (step->node))
+    return ORTRAIN_STREAM_COPY;
+  return request->two_streams ? choose_compute_stream (self, step) : ORTRAIN_STREAM_COMPUTE;
+}
+
+static void
+merge (Clock *self, const Clock *other)
+{
+  for (guint i = 0; i < ORTRAIN_N_STREAMS; i++)
+    self->done[i] = MAX (self->done[i], other->done[i]);
+}
+
+static void
+depend (Streams *self, guint s, gint32 on)
+{
+  const OrtrainPlanStream stream = on >= 0 ? self->plan->steps[on].stream : self->plan->steps[s].stream;
+  if (on < 0 || stream == self->plan->steps[s].stream || self->clocks[s].done[stream] >= on)
+    return;
+  const guint32 waited = (guint32) on;
+  g_array_append_val (self->waits, waited);
+  self->plan->steps[s].n_waits++;
+  merge (&self->clocks[s], &self->clocks[on]);
+}
+
+static void
+order_step (Streams *self, guint s)
+{
+  const OrtrainMemoryPlan *plan = self->plan;
+  OrtrainPlanStep *step = &plan->steps[s];
+  const guint n = (guint) step->n_inputs + step->n_outputs;
+  self->clocks[s] = self->submitted;
+  if (self->last[step->stream] >= 0)
+    merge (&self->clocks[s], &self->clocks[self->last[step->stream]]);
+  step->first_wait = self->waits->len;
+  for (guint i = 0; i < n; i++)
+    {
+      const guint32 operand = plan->operands[step->first_operand + i];
+      if (operand == ORTRAIN_NO_BUFFER)
+        continue;
+      const Access *access = &self->accesses[plan->values[operand].root];
+      depend (self, s, access->written);
+      for (guint k = 0; k < ORTRAIN_N_STREAMS && i >= step->n_inputs; k++)
+        depend (self, s, access->read[k]);
+    }
+  for (guint i = 0; i < n; i++)
+    {
+      const guint32 operand = plan->operands[step->first_operand + i];
+      if (operand == ORTRAIN_NO_BUFFER)
+        continue;
+      Access *access = &self->accesses[plan->values[operand].root];
+      access->read[step->stream] = (gint32) s;
+      if (i >= step->n_inputs)
+        access->written = (gint32) s;
+    }
+  self->clocks[s].done[step->stream] = (gint32) s;
+  self->last[step->stream] = (gint32) s;
+  if (step->stream == ORTRAIN_STREAM_HOST)
+    merge (&self->submitted, &self->clocks[s]);
+}
+
+/* The last step that may run while `s` does: on another stream, and submitted before anything waits for s. */
+static gint32
+find_last_beside (const Streams *self, const GArray *const *steps, gint32 s)
+{
+  const OrtrainPlanStream own = self->plan->steps[s].stream;
+  gint32 last = s;
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    {
+      guint low = 0, high = k != own ? steps[k]->len : 0; /* of the steps of stream k, the first that knows of s */
+      while (low < high)
+        {
+          const guint middle = (low + high) / 2;
+          if (self->clocks[g_array_index (steps[k], gint32, middle)].done[own] < s)
+            low = middle + 1;
+          else
+            high = middle;
+        }
+      if (low > 0)
+        last = MAX (last, g_array_index (steps[k], gint32, low - 1));
+    }
+  return last;
+}
+
+/* Of each value, the last step of each stream that touches it decides. */
+static void
+extend_lifetimes (Streams *self)
+{
+  OrtrainMemoryPlan *plan = self->plan;
+  GArray *steps[ORTRAIN_N_STREAMS];
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    steps[k] = g_array_new (FALSE, FALSE, sizeof (gint32));
+  for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
+    g_array_append_val (steps[plan->steps[s].stream], s);
+  g_autofree gint32 *beside = g_new (gint32, plan->n_steps + 1);
+  for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
+    beside[s] = find_last_beside (self, (const GArray *const *) steps, s);
+  for (gint32 s = 0; s < (gint32) plan->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &plan->steps[s];
+      const guint n = (guint) step->n_inputs + step->n_outputs;
+      for (guint i = 0; i <= n; i++)
+        {
+          const guint32 operand = i < n ? plan->operands[step->first_operand + i] : step->workspace;
+          if (operand == ORTRAIN_NO_BUFFER)
+            continue;
+          OrtrainPlanValue *root = &plan->values[plan->values[operand].root];
+          root->last = MAX (root->last, beside[s]);
+        }
+    }
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    g_array_unref (steps[k]);
+}
+
+void
+ortrain_planning_make_streams (OrtrainPlanning *self)
+{
+  OrtrainMemoryPlan *plan = self->plan;
+  Streams streams = { .plan = plan };
+  streams.clocks = g_new (Clock, plan->n_steps + 1);
+  streams.accesses = g_new (Access, plan->n_values + 1);
+  streams.waits = g_array_new (FALSE, FALSE, sizeof (guint32));
+  memset (streams.accesses, 0xff, (plan->n_values + 1) * sizeof (Access));
+  memset (streams.last, 0xff, sizeof streams.last);
+  memset (&streams.submitted, 0xff, sizeof streams.submitted);
+  gboolean several = FALSE;
+  for (guint s = 0; s < plan->n_steps; s++)
+    {
+      if (s > 0 && plan->steps[s].phase != plan->steps[s - 1].phase)
+        for (guint k = 0; k < ORTRAIN_N_STREAMS; k++) /* a phase is waited for as a whole */
+          streams.submitted.done[k] = (gint32) s - 1;
+      plan->steps[s].stream = choose_stream (&streams, self->request, &plan->steps[s]);
+      several = several || plan->steps[s].stream != plan->steps[0].stream;
+      order_step (&streams, s);
+    }
+  if (several)
+    extend_lifetimes (&streams);
+  plan->n_waits = streams.waits->len;
+  plan->waits = (guint32 *) g_array_free (streams.waits, FALSE);
+  g_free (streams.clocks);
+  g_free (streams.accesses);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "provider/ortrain-provider-private.h"
+
+/* What a kernel answered to a setup, with copies of all that it may point to. Immutable; reference counted, from any
+ * thread. */
+typedef struct
+{
+  const OrtrainKernel *kernel;
+  gsize workspace_bytes;
+  guint64 *inplace; /* [n_outputs]; see OrtrainKernelSetup */
+  guint64 can_accumulate;
+  double flops, bytes_moved; /* bytes_moved: never 0 for operands with bytes */
+  gpointer constants;
+
+  /*< private >*/
+  gatomicrefcount ref_count;
+  GDestroyNotify constants_free;
+  OrtrainProvider *provider;
+  OrtrainAttributes *attributes;
+  GObject *body;
+  OrtrainOperand *operands; /* [n_inputs + n_outputs] */
+  gint64 *dims;
+  GPtrArray *contents; /* of operands that are known before the first step */
+  guint n_inputs, n_outputs;
+} OrtrainPreparedKernel;
+
+OrtrainPreparedKernel *ortrain_prepared_kernel_ref (OrtrainPreparedKernel *self);
+void ortrain_prepared_kernel_unref (OrtrainPreparedKernel *self);
+
+/* Prepared kernels by what they were prepared for, so that a plan can be made many times, and equal layers ask once.
+ * Externally synchronised. */
+typedef struct _OrtrainKernelCache OrtrainKernelCache;
+
+OrtrainKernelCache *ortrain_kernel_cache_new (void);
+void ortrain_kernel_cache_free (OrtrainKernelCache *self);
+/* Of what no plan uses any more, nothing is kept but what this call to prepare found. */
+void ortrain_kernel_cache_trim (OrtrainKernelCache *self);
+guint ortrain_kernel_cache_get_size (OrtrainKernelCache *self);
+
+/* Finds the kernel and prepares it, or finds that this was done before. setup: its inputs; NULL with an error when there
+ * is no kernel or it refuses. cache: NULL prepares anew. */
+OrtrainPreparedKernel *ortrain_kernel_cache_prepare (OrtrainKernelCache *self, OrtrainProvider *provider,
+                                                     const OrtrainKernelSetup *setup, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainPreparedKernel, ortrain_prepared_kernel_unref)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainKernelCache, ortrain_kernel_cache_free)
