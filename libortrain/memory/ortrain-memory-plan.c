@@ -314,6 +314,15 @@ ortrain_memory_plan_get_host_arena_bytes (OrtrainMemoryPlan *self)
   return self->host_arena_bytes;
 }
 
+static const char *const phase_names[] = { "forward", "backward", "update" };
+G_STATIC_ASSERT (G_N_ELEMENTS (phase_names) == ORTRAIN_N_PHASES);
+
+const char *
+ortrain_phase_get_name (OrtrainPhase phase)
+{
+  return phase_names[phase];
+}
+
 const char *
 ortrain_plan_stream_get_name (OrtrainPlanStream stream)
 {
@@ -534,9 +543,6 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
   return G_LIST_MODEL (self->blocks);
 }
 
-static const char *const phase_names[] = { "forward", "backward", "update" };
-G_STATIC_ASSERT (G_N_ELEMENTS (phase_names) == ORTRAIN_N_PHASES);
-
 static int
 compare_bytes (gconstpointer a, gconstpointer b, gpointer data)
 {
@@ -556,6 +562,27 @@ append_bytes (GString *text, gsize bytes)
     g_string_append_printf (text, "%.1f KiB", (double) bytes / (1 << 10));
   else
     g_string_append_printf (text, "%" G_GSIZE_FORMAT " bytes", bytes);
+}
+
+/* What the device has no kernel for. */
+static void
+append_host (GString *text, const OrtrainMemoryPlan *self)
+{
+  g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GString) names = g_string_new (NULL);
+  guint n = 0;
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    if (self->steps[s].stream == ORTRAIN_STREAM_HOST)
+      {
+        n++;
+        if (g_hash_table_add (seen, self->steps[s].node->op_type))
+          g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "", self->steps[s].node->op_type);
+      }
+  if (n == 0)
+    return;
+  g_string_append_printf (text, "\n  host        %u steps, which the device has no kernel for: %s; ", n,
+                          ortrain_text_show_list (names->str));
+  append_bytes (text, self->host_arena_bytes);
 }
 
 /**
@@ -599,6 +626,7 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
       }
   if (self->n_steps == 0)
     return g_string_free (text, FALSE);
+  append_host (text, self);
 
   gsize most;
   guint peak = ortrain_memory_plan_find_peak (self, &most);

@@ -20,13 +20,37 @@ add_bytes (JsonBuilder *builder, const char *name, guint64 bytes)
   json_builder_add_int_value (builder, (gint64) bytes);
 }
 
+static void
+add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlanStep *step)
+{
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "node");
+  add_name (builder, step->node->name);
+  json_builder_set_member_name (builder, "operator");
+  add_name (builder, step->node->op_type);
+  json_builder_set_member_name (builder, "phase");
+  json_builder_add_string_value (builder, ortrain_phase_get_name (step->phase));
+  json_builder_set_member_name (builder, "stream");
+  json_builder_add_string_value (builder, ortrain_plan_stream_get_name (step->stream));
+  if (step->n_waits > 0)
+    {
+      json_builder_set_member_name (builder, "waits");
+      json_builder_begin_array (builder);
+      for (guint w = 0; w < step->n_waits; w++)
+        json_builder_add_int_value (builder, plan->waits[step->first_wait + w]);
+      json_builder_end_array (builder);
+    }
+  json_builder_end_object (builder);
+}
+
 /**
  * ortrain_memory_plan_to_json:
  * @self: a plan
  *
- * The plan as a JSON object with the members `arena_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
+ * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
  * `n_steps`, `first_backward_step`, `first_update_step`, `persistent` (bytes by category), `blocks` (a list of objects
- * with `name`, `category`, `offset`, `bytes`, `first` and `last`: the blocks of the arena) and `recompute`.
+ * with `name`, `category`, `offset`, `bytes`, `first` and `last`: the blocks of the arena), `recompute`, and `steps` (in
+ * the order of submission: `node`, `operator`, `phase`, `stream` and, of other streams, the steps that it `waits` for).
  *
  * Returns: (transfer full): JSON text
  */
@@ -38,6 +62,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   json_builder_begin_object (builder);
   add_bytes (builder, "arena_bytes", self->arena_bytes);
+  add_bytes (builder, "host_arena_bytes", self->host_arena_bytes);
   add_bytes (builder, "lower_bound_bytes", self->lower_bound_bytes);
   add_bytes (builder, "persistent_bytes", ortrain_memory_plan_get_persistent_bytes (self));
   add_bytes (builder, "peak_bytes", ortrain_memory_plan_get_peak_bytes (self));
@@ -83,6 +108,11 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
         add_name (builder, self->steps[s].node->name);
         json_builder_end_object (builder);
       }
+  json_builder_end_array (builder);
+  json_builder_set_member_name (builder, "steps");
+  json_builder_begin_array (builder);
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    add_step (builder, self, &self->steps[s]);
   json_builder_end_array (builder);
   json_builder_end_object (builder);
 

@@ -74,16 +74,35 @@ merge (Clock *self, const Clock *other)
     self->done[i] = MAX (self->done[i], other->done[i]);
 }
 
+/* on: step, -1: none. needed: [ORTRAIN_N_STREAMS]: of each stream the last step that has to have run */
 static void
-depend (Streams *self, guint s, gint32 on)
+need (const Streams *self, gint32 on, gint32 *needed)
 {
-  const OrtrainPlanStream stream = on >= 0 ? self->plan->steps[on].stream : self->plan->steps[s].stream;
-  if (on < 0 || stream == self->plan->steps[s].stream || self->clocks[s].done[stream] >= on)
-    return;
-  const guint32 waited = (guint32) on;
-  g_array_append_val (self->waits, waited);
-  self->plan->steps[s].n_waits++;
-  merge (&self->clocks[s], &self->clocks[on]);
+  if (on >= 0)
+    needed[self->plan->steps[on].stream] = MAX (needed[self->plan->steps[on].stream], on);
+}
+
+/* Of what a step needs, it waits for what neither its own stream nor another of its waits makes sure of. */
+static void
+add_waits (Streams *self, guint s, const gint32 *needed)
+{
+  OrtrainPlanStep *step = &self->plan->steps[s];
+  Clock *clock = &self->clocks[s];
+  const Clock before = *clock;
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    {
+      gboolean known = k == step->stream || before.done[k] >= needed[k];
+      for (guint j = 0; j < ORTRAIN_N_STREAMS && !known; j++)
+        known = j != k && j != step->stream && needed[j] >= 0 && self->clocks[needed[j]].done[k] >= needed[k];
+      if (known)
+        continue;
+      const guint32 waited = (guint32) needed[k];
+      g_array_append_val (self->waits, waited);
+      step->n_waits++;
+    }
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (needed[k] >= 0)
+      merge (clock, &self->clocks[needed[k]]);
 }
 
 static void
@@ -92,6 +111,8 @@ order_step (Streams *self, guint s)
   const OrtrainMemoryPlan *plan = self->plan;
   OrtrainPlanStep *step = &plan->steps[s];
   const guint n = (guint) step->n_inputs + step->n_outputs;
+  gint32 needed[ORTRAIN_N_STREAMS] = { -1, -1, -1, -1 };
+  G_STATIC_ASSERT (ORTRAIN_N_STREAMS == 4);
   self->clocks[s] = self->submitted;
   if (self->last[step->stream] >= 0)
     merge (&self->clocks[s], &self->clocks[self->last[step->stream]]);
@@ -102,10 +123,11 @@ order_step (Streams *self, guint s)
       if (operand == ORTRAIN_NO_BUFFER)
         continue;
       const Access *access = &self->accesses[plan->values[operand].root];
-      depend (self, s, access->written);
+      need (self, access->written, needed);
       for (guint k = 0; k < ORTRAIN_N_STREAMS && i >= step->n_inputs; k++)
-        depend (self, s, access->read[k]);
+        need (self, access->read[k], needed);
     }
+  add_waits (self, s, needed);
   for (guint i = 0; i < n; i++)
     {
       const guint32 operand = plan->operands[step->first_operand + i];

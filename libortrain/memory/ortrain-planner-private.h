@@ -96,6 +96,7 @@ const guint32 *ortrain_memory_plan_peek_operands (OrtrainMemoryPlan *self, guint
 const guint32 *ortrain_memory_plan_peek_waits (OrtrainMemoryPlan *self, guint *n);
 gsize ortrain_memory_plan_get_host_arena_bytes (OrtrainMemoryPlan *self);
 const char *ortrain_plan_stream_get_name (OrtrainPlanStream stream);
+const char *ortrain_phase_get_name (OrtrainPhase phase);
 /* Beside the operands: for an output, the inputs that its kernel allows it to be written over. */
 const guint64 *ortrain_memory_plan_peek_inplace (OrtrainMemoryPlan *self);
 guint ortrain_memory_plan_get_first_backward_step (OrtrainMemoryPlan *self);

@@ -3,6 +3,7 @@
 
 #include "model/ortrain-model.h"
 #include "ops/ortrain-op-private.h"
+#include "provider/ortrain-provider-private.h"
 
 /* Nodes that no plan can have, and the outputs of a model that depend on them. */
 typedef struct
@@ -12,6 +13,8 @@ typedef struct
   OrtrainDType dtype; /* that matters; or UNDEFINED */
 } OrtrainBlock;
 
+/* Neither a kernel of the provider nor a body, for a node of known type that needs one. */
+gboolean ortrain_node_is_without_kernel (const OrtrainNode *node, const OrtrainProvider *provider);
 OrtrainBlock ortrain_node_find_block (const OrtrainNode *node);
 /* By the ids of the values of a sorted graph: the position of the first such node that a value depends on, or
  * G_MAXUINT.

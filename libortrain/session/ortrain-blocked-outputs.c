@@ -3,13 +3,25 @@
 
 #include "core/ortrain-text-private.h"
 #include "model/ortrain-model-private.h"
-#include "provider/ortrain-provider-private.h"
 
 /* Operators that a plan runs without a kernel of their own. */
 static gboolean
 needs_no_kernel (const OrtrainNode *node)
 {
   return (node->op->flags & (ORTRAIN_OP_VIEW | ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_CONTROL | ORTRAIN_OP_HOST)) != 0;
+}
+
+gboolean
+ortrain_node_is_without_kernel (const OrtrainNode *node, const OrtrainProvider *provider)
+{
+  const OrtrainValue *first = ortrain_node_input (node, 0), *output = ortrain_node_output (node, 0);
+  const OrtrainOperand operand = {
+    .dtype = first != NULL    ? first->dtype
+             : output != NULL ? output->dtype
+                              : ORTRAIN_DTYPE_UNDEFINED,
+  };
+  return !needs_no_kernel (node) && node->op->expand == NULL &&
+         provider->klass->find_kernel (provider, node->domain, node->op_type, &operand, 1, NULL, 0) == NULL;
 }
 
 OrtrainBlock
@@ -28,9 +40,7 @@ ortrain_node_find_block (const OrtrainNode *node)
     return (OrtrainBlock){ NULL };
   const OrtrainValue *first = ortrain_node_input (node, 0), *output = ortrain_node_output (node, 0);
   const OrtrainDType dtype = first != NULL ? first->dtype : output != NULL ? output->dtype : ORTRAIN_DTYPE_UNDEFINED;
-  const OrtrainOperand operand = { .dtype = dtype };
-  if (!needs_no_kernel (node) &&
-      provider->klass->find_kernel (provider, node->domain, node->op_type, &operand, 1, NULL, 0) == NULL)
+  if (ortrain_node_is_without_kernel (node, provider))
     return (OrtrainBlock){
       .reason = "there is no kernel for this operator and type",
       .hint = ortrain_dtype_is_floating (dtype) ? "export the model in float32" : "",

@@ -249,6 +249,26 @@ note_padding (Check *check, GStrvBuilder *notes)
     }
 }
 
+/* What the device of ORTRAIN_PROVIDER has neither a kernel nor a body for. */
+static void
+note_host_nodes (OrtrainGraph *graph, GStrvBuilder *notes)
+{
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) provider = ortrain_provider_open (g_getenv ("ORTRAIN_PROVIDER"), &options, NULL);
+  if (provider == NULL)
+    return;
+  for (guint n = 0; n < graph->nodes->len; n++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[n];
+      if (!ortrain_node_is_without_kernel (node, provider) || ortrain_node_find_block (node).reason != NULL)
+        continue;
+      g_autofree char *text = ortrain_node_describe (node);
+      g_autofree char *note =
+          g_strdup_printf ("%s: '%s' has no kernel for it: it runs on the host", text, provider->klass->name);
+      g_strv_builder_add (notes, note);
+    }
+}
+
 static void
 note_scores (OrtrainGraph *graph, GStrvBuilder *notes)
 {
@@ -488,6 +508,7 @@ ortrain_model_check (OrtrainModel *self)
       note_scores (graph, notes);
       note_pairs (&check, notes);
       note_padding (&check, notes);
+      note_host_nodes (graph, notes);
     }
   g_auto (GStrv) model_notes = ortrain_model_get_notes (self);
   for (guint i = 0; model_notes != NULL && model_notes[i] != NULL; i++)

@@ -21,8 +21,8 @@ struct _OrtrainExecution
   OrtrainProvider *provider, *host;
   OrtrainStream *streams[ORTRAIN_N_STREAMS];
   gboolean is_open[ORTRAIN_N_STREAMS];
-  OrtrainEvent *between; /* for one stream to wait for another */
-  DeviceBlock *block;    /* the device's */
+  OrtrainEvent *ends[ORTRAIN_N_STREAMS]; /* of all that was submitted to a stream: for another to wait for */
+  DeviceBlock *block;                    /* the device's */
   DeviceBlock host_block;
   OrtrainFault *fault; /* the host's copy, in memory that the device copies to */
   OrtrainKernelContext contexts[ORTRAIN_N_STREAMS];
@@ -42,8 +42,8 @@ ortrain_execution_open_stream (OrtrainExecution *self, OrtrainPlanStream stream,
   DeviceBlock *block = stream == ORTRAIN_STREAM_HOST ? &self->host_block : self->block;
   if (self->is_open[stream])
     return TRUE;
-  if (stream != ORTRAIN_STREAM_COMPUTE && self->between == NULL && self->provider->klass->new_event != NULL &&
-      (self->between = self->provider->klass->new_event (self->provider, error)) == NULL)
+  if (stream != ORTRAIN_STREAM_HOST && self->ends[stream] == NULL &&
+      (self->ends[stream] = provider->klass->new_event (provider, error)) == NULL)
     return FALSE;
   if (!provider->klass->new_stream (provider, &self->streams[stream], error))
     return FALSE;
@@ -81,8 +81,9 @@ ortrain_execution_free (OrtrainExecution *self)
         provider->klass->wait (provider, self->streams[k], NULL);
         provider->klass->free_stream (provider, self->streams[k]);
       }
-  if (self->between != NULL)
-    klass->free_event (self->provider, self->between);
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (self->ends[k] != NULL)
+      klass->free_event (self->provider, self->ends[k]);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
   ortrain_provider_unref (self->provider);
@@ -199,7 +200,7 @@ ortrain_execution_wait_stream (OrtrainExecution *self, OrtrainPlanStream waiting
     return TRUE;
   if (waiting == ORTRAIN_STREAM_HOST)
     return klass->wait (self->provider, self->streams[other], error);
-  if (event == NULL && !klass->record (self->provider, self->streams[other], event = self->between, error))
+  if (event == NULL && !klass->record (self->provider, self->streams[other], event = self->ends[other], error))
     return FALSE;
   return klass->wait_event (self->provider, self->streams[waiting], event, error);
 }

@@ -10,8 +10,15 @@
 typedef struct
 {
   OrtrainGraph *graph;
-  GHashTable *copies; /* value → the same on the other side */
+  /* value → the same on the other side; one for the update, before which others may use the memory of a step */
+  GHashTable *copies[2];
 } Copies;
+
+static GHashTable *
+copies_of (const Copies *self, OrtrainPhase phase)
+{
+  return self->copies[phase == ORTRAIN_PHASE_UPDATE];
+}
 
 static OrtrainValue *
 add_copy (Copies *self, OrtrainValue *value, OrtrainNode *before, OrtrainPhase phase, GError **error)
@@ -23,7 +30,7 @@ add_copy (Copies *self, OrtrainValue *value, OrtrainNode *before, OrtrainPhase p
     return NULL;
   OrtrainValue *there = ortrain_node_output (copy, 0);
   there->on_host = !value->on_host;
-  g_hash_table_insert (self->copies, value, there);
+  g_hash_table_insert (copies_of (self, phase), value, there);
   return there;
 }
 
@@ -40,7 +47,8 @@ add_host_constant (Copies *self, OrtrainValue *value)
   g_autofree char *name = g_strdup_printf ("%s@host", value->name);
   OrtrainValue *constant = ortrain_graph_new_initializer (self->graph, name, value->tensor);
   constant->on_host = TRUE;
-  g_hash_table_insert (self->copies, value, constant);
+  g_hash_table_insert (self->copies[0], value, constant);
+  g_hash_table_insert (self->copies[1], value, constant);
   return constant;
 }
 
@@ -52,7 +60,7 @@ copy_operands (Copies *self, OrtrainNode *node, GError **error)
       OrtrainValue *value = node->inputs->pdata[i];
       if (value == NULL || value->on_host == (node->on_host ? 1 : 0))
         continue;
-      OrtrainValue *there = g_hash_table_lookup (self->copies, value);
+      OrtrainValue *there = g_hash_table_lookup (copies_of (self, node->phase), value);
       if (there == NULL)
         there =
             is_constant (value) ? add_host_constant (self, value) : add_copy (self, value, node, node->phase, error);
@@ -63,7 +71,8 @@ copy_operands (Copies *self, OrtrainNode *node, GError **error)
   return TRUE;
 }
 
-/* The copy has the output's name, and what it is to the session. */
+/* The copy has the output's name, and what it is to the session. What is on the device stays there from step to step:
+ * all others read that. */
 static gboolean
 copy_output (Copies *self, OrtrainValue *output, GError **error)
 {
@@ -74,6 +83,12 @@ copy_output (Copies *self, OrtrainValue *output, GError **error)
   if (there == NULL)
     return FALSE;
   ortrain_graph_replace_output (self->graph, output, there);
+  for (guint u = output->uses.n; u-- > 0 && !there->on_host;)
+    {
+      const OrtrainUse use = output->uses.items[u];
+      if (use.node != there->producer)
+        ortrain_node_set_input (use.node, use.index, there);
+    }
   if (output->kind == ORTRAIN_VALUE_COMPUTED)
     {
       ortrain_value_rename (output, NULL);
@@ -97,8 +112,8 @@ ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
-  g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL);
-  Copies self = { graph, copies };
+  g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL), update_copies = g_hash_table_new (NULL, NULL);
+  Copies self = { graph, { copies, update_copies } };
   g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
   g_autoptr (GPtrArray) outputs = g_ptr_array_copy (graph->outputs, NULL, NULL);
   g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);

@@ -12,7 +12,8 @@
  *
  * Its memory is mapped twice. The addresses that the library gets belong to a mapping that nobody may touch, so that the
  * host crashes where it takes them for its own; streams go through the other one. Each stream is a thread that runs late
- * and out of phase with the others. ORTRAIN_LATE_FAIL=N makes the N-th allocation, and all after it, fail. */
+ * and out of phase with the others. ORTRAIN_LATE_FAIL=N makes the N-th allocation, and all after it, fail;
+ * ORTRAIN_LATE_WITHOUT, names of operators or "all", takes their kernels away. */
 
 #define MEMORY_BYTES ((gsize) 1 << 36) /* of addresses, not of memory */
 #define PAGE ((gsize) 4096)
@@ -332,7 +333,7 @@ late_new_stream (OrtrainProvider *provider, OrtrainStream **result, GError **err
   OrtrainStream *stream = g_new0 (OrtrainStream, 1);
   stream->queue = g_malloc (QUEUE_BYTES);
   stream->random = ++self->n_streams * 2654435761u;
-  stream->pool = self->cpu.pool;
+  stream->pool = self->n_streams == 1 ? self->cpu.pool : NULL; /* a pool serves one stream at a time */
   g_mutex_init (&stream->lock);
   g_cond_init (&stream->changed);
   stream->thread = g_thread_new ("late-stream", run_stream, stream);
@@ -491,6 +492,11 @@ late_find_kernel (const OrtrainProvider *provider, const char *domain, const cha
   const LateProvider *self = (const LateProvider *) provider;
   if (g_str_equal (domain, copy_kernel.domain) && g_str_equal (op_type, copy_kernel.op_type))
     return &copy_kernel;
+  const char *list = g_getenv ("ORTRAIN_LATE_WITHOUT");
+  g_auto (GStrv) without = g_strsplit (list != NULL ? list : "", ",", -1);
+  const gboolean all = g_strv_contains ((const char *const *) without, "all") && !g_str_equal (op_type, "Accumulate");
+  if (all || g_strv_contains ((const char *const *) without, op_type))
+    return NULL;
   return self->host->klass->find_kernel (self->host, domain, op_type, inputs, n_inputs, outputs, n_outputs);
 }
 

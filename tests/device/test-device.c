@@ -55,6 +55,92 @@ test_same_bits (void)
     }
 }
 
+/* What the device has no kernel for runs on the host: alone, between others, and all but copies. */
+static void
+test_host_nodes (void)
+{
+  static const char *const names[] = { "cnn", "bert", "lstm" };
+  static const char *const without[] = { "Relu,Softmax,Gather,LayerNormalization,LSTM", "AdamWUpdate,ClipFactor",
+                                         "MatMul,Gemm,Conv,ReduceMean,CrossEntropyGrad", "all" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (TestModel) model = test_model_load (names[i]);
+      const guint64 before = get_available ();
+      for (guint k = 0; k < G_N_ELEMENTS (without); k++)
+        {
+          g_setenv ("ORTRAIN_LATE_WITHOUT", without[k], TRUE);
+          g_autoptr (OrtrainTensorDict) late = train (model, "late", &error);
+          g_assert_no_error (error);
+          g_unsetenv ("ORTRAIN_LATE_WITHOUT");
+          g_setenv ("ORTRAIN_EXPAND", k == 3 ? "all" : without[k], TRUE); /* bodies come before the host */
+          g_autoptr (OrtrainTensorDict) cpu = train (model, "cpu", &error);
+          g_assert_no_error (error);
+          g_unsetenv ("ORTRAIN_EXPAND");
+          test_assert_same_bits (late, cpu);
+        }
+      g_assert_cmpuint (get_available (), ==, before);
+    }
+}
+
+/* The plan shows what runs where; the host's part is in memory of its own. */
+static void
+test_plan_of_host_nodes (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_provider (options, "late");
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  g_setenv ("ORTRAIN_LATE_WITHOUT", "Conv", TRUE);
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+  g_unsetenv ("ORTRAIN_LATE_WITHOUT");
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_memory_plan_get_host_arena_bytes (plan), >, 0);
+  guint n_steps, n_host = 0, n_copies = 0;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    {
+      g_assert_cmpint (steps[s].stream == ORTRAIN_STREAM_HOST, ==, g_str_equal (steps[s].node->op_type, "Conv"));
+      n_host += steps[s].stream == ORTRAIN_STREAM_HOST;
+      n_copies += steps[s].stream == ORTRAIN_STREAM_COPY;
+    }
+  g_assert_cmpuint (n_host, >, 0);
+  g_assert_cmpuint (n_copies, >=, 2 + 2 * n_host); /* two feeds; to the host and back */
+  g_autofree char *json = ortrain_memory_plan_to_json (plan);
+  g_assert_nonnull (strstr (json, "\"stream\" : \"host\""));
+  g_autofree char *text = ortrain_memory_plan_to_string (plan);
+  g_assert_nonnull (strstr (text, "no kernel for: Conv; "));
+  g_setenv ("ORTRAIN_LATE_WITHOUT", "Conv", TRUE);
+  g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model->model);
+  g_unsetenv ("ORTRAIN_LATE_WITHOUT");
+  g_auto (GStrv) notes = ortrain_check_report_get_notes (report);
+  g_autofree char *all = g_strjoinv ("\n", notes);
+  g_assert_nonnull (strstr (all, "'late' has no kernel for it: it runs on the host"));
+}
+
+static void
+test_two_streams (void)
+{
+  static const char *const names[] = { "cnn", "bert", "lstm" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (TestModel) model = test_model_load (names[i]);
+      g_autoptr (OrtrainTensorDict) cpu = train (model, "cpu", &error);
+      g_assert_no_error (error);
+      g_setenv ("ORTRAIN_STREAMS", "2", TRUE);
+      for (guint round = 0; round < 5; round++)
+        {
+          g_autoptr (OrtrainTensorDict) late = train (model, "late", &error);
+          g_assert_no_error (error);
+          test_assert_same_bits (late, cpu);
+        }
+      g_unsetenv ("ORTRAIN_STREAMS");
+    }
+}
+
 /* Nothing is copied to the device for a plan, nor for the export of a model that nothing has changed. */
 static void
 test_planning (void)
@@ -219,6 +305,9 @@ main (int argc, char **argv)
   g_test_add_func ("/device/failing-allocations", test_failing_allocations);
   g_test_add_func ("/device/later-memory", test_later_memory);
   g_test_add_func ("/device/streams", test_streams);
+  g_test_add_func ("/device/host-nodes", test_host_nodes);
+  g_test_add_func ("/device/plan-of-host-nodes", test_plan_of_host_nodes);
+  g_test_add_func ("/device/two-streams", test_two_streams);
   g_test_add_func ("/device/unreadable", test_unreadable);
   return g_test_run ();
 }

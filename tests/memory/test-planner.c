@@ -525,6 +525,19 @@ test_verifier (Fixture *fixture, gconstpointer data)
           plan->steps[s] = kept;
         }
     }
+  for (guint s = 0; s < plan->n_steps; s++)
+    {
+      MUTATE (plan->steps[s].stream, ORTRAIN_STREAM_HOST, "a step of the device on the host", s);
+      for (guint w = 0; w < plan->steps[s].n_waits; w++)
+        {
+          guint32 *wait = &plan->waits[plan->steps[s].first_wait + w];
+          const OrtrainPlanStream stream = plan->steps[*wait].stream;
+          MUTATE (*wait, s, "a step that waits for itself", s);
+          for (guint before = 0; before < *wait; before++)
+            if (plan->steps[before].stream == stream)
+              MUTATE (*wait, before, "a step that does not wait for long enough", s);
+        }
+    }
   MUTATE (plan->first_backward, plan->first_backward - 1, "an earlier backward pass", 0);
   MUTATE (plan->first_update, plan->first_update - 1, "an earlier update", 0);
   for (guint32 i = 0; i < plan->n_values; i++)
@@ -543,6 +556,52 @@ test_verifier (Fixture *fixture, gconstpointer data)
     MUTATE (plan->live[s], plan->live[s] + 64, "more live bytes", s);
 
   g_assert_true (ortrain_plan_verify (plan, &error));
+  ortrain_executor_free (executor);
+  g_hash_table_unref (memory.places);
+}
+
+/* The same for a plan whose steps wait for each other. */
+static void
+test_verifier_streams (Fixture *fixture, gconstpointer data)
+{
+  g_setenv ("ORTRAIN_STREAMS", "2", TRUE);
+  test_verifier (fixture, data);
+  g_unsetenv ("ORTRAIN_STREAMS");
+}
+
+/* A plan is made of a graph that stays as it is, as often as one likes; kernels are prepared once. */
+static void
+test_pure (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+  Memory memory;
+  OrtrainExecutor *executor;
+  OrtrainMemoryPlan *first = make_plan (fixture, &executor, &memory, GPOINTER_TO_UINT (data));
+  g_autoptr (OrtrainKernelCache) cache = ortrain_kernel_cache_new ();
+  const OrtrainPlanRequest request = {
+    .provider = ortrain_provider_get_host (),
+    .host = ortrain_provider_get_host (),
+    .cache = cache,
+    .keep_outputs_in_arena = TRUE,
+  };
+  OrtrainGraph *graph = ortrain_memory_plan_peek_graph (first);
+  g_autofree char *before = ortrain_graph_to_string (graph);
+  guint n_kernels = 0;
+  for (guint round = 0; round < 100; round++)
+    {
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_planner_plan (graph, &request, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (ortrain_memory_plan_get_arena_bytes (plan), ==, ortrain_memory_plan_get_arena_bytes (first));
+      if (round == 0)
+        n_kernels = ortrain_kernel_cache_get_size (cache);
+    }
+  g_assert_cmpuint (n_kernels, >, 0);
+  g_assert_cmpuint (ortrain_kernel_cache_get_size (cache), ==, n_kernels);
+  g_assert_cmpuint (n_kernels, <, ortrain_memory_plan_get_n_steps (first)); /* some are equal */
+  ortrain_kernel_cache_trim (cache);
+  g_assert_cmpuint (ortrain_kernel_cache_get_size (cache), ==, 0);
+  g_autofree char *after = ortrain_graph_to_string (graph);
+  g_assert_cmpstr (before, ==, after);
   ortrain_executor_free (executor);
   g_hash_table_unref (memory.places);
 }
@@ -613,6 +672,9 @@ main (int argc, char *argv[])
   ADD_WITH ("/planner/verifier", UPDATES_NONE, test_verifier);
   ADD_WITH ("/planner/verifier/updates", UPDATES_LATER, test_verifier);
   ADD_WITH ("/planner/verifier/immediate-updates", UPDATES_IMMEDIATE, test_verifier);
+  ADD_WITH ("/planner/verifier/streams", UPDATES_NONE, test_verifier_streams);
+  ADD_WITH ("/planner/verifier/streams-and-updates", UPDATES_LATER, test_verifier_streams);
+  ADD_WITH ("/planner/pure", UPDATES_LATER, test_pure);
   ADD ("/planner/output", test_output);
   return g_test_run ();
 }

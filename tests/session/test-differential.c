@@ -426,6 +426,22 @@ test_same_bits (gconstpointer data)
     }
 }
 
+/* What does not depend on each other may run on two streams. */
+static void
+test_two_streams (void)
+{
+  for (guint32 seed = 1; seed <= N_MODELS; seed++)
+    {
+      g_test_message ("seed %u", seed);
+      g_autoptr (OrtrainModel) model = make_model (seed, TRUE);
+      g_auto (Result) one = train (model, seed, "", 1, 1);
+      g_setenv ("ORTRAIN_STREAMS", "2", TRUE);
+      g_auto (Result) two = train (model, seed, "", 1, 1);
+      g_unsetenv ("ORTRAIN_STREAMS");
+      assert_same (&one, &two);
+    }
+}
+
 /* Passes that choose another formula come within rounding. */
 static void
 test_rounding (gconstpointer data)
@@ -553,5 +569,6 @@ main (int argc, char **argv)
   g_test_add_func ("/differential/threads", test_threads);
   g_test_add_func ("/differential/micro-batches", test_micro_batches);
   g_test_add_func ("/differential/immediate-updates", test_immediate_updates);
+  g_test_add_func ("/differential/two-streams", test_two_streams);
   return g_test_run ();
 }
