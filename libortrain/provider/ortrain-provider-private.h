@@ -59,7 +59,7 @@ typedef struct
    * G_IO_ERROR_CANCELLED; others may run on, with results that nobody uses. */
   gboolean (*submit) (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
                       GCancellable *cancellable, GError **error);
-  /* NULL: the device gains nothing by it. */
+  /* Makes one thing of calls whose addresses stay as they are. No function: the device gains nothing by it. */
   OrtrainCapture *(*capture) (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls,
                               guint n_calls, GError **error);
   gboolean (*launch) (OrtrainProvider *self, OrtrainStream *stream, OrtrainCapture *capture, GError **error);

@@ -35,6 +35,11 @@ gboolean ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock
  * found a fault. */
 gboolean ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
                                    guint n_calls, GCancellable *cancellable, GError **error);
+/* Makes one thing of calls whose addresses stay, and submits it. NULL with an error. */
+OrtrainCapture *ortrain_execution_capture (OrtrainExecution *self, OrtrainPlanStream stream,
+                                           const OrtrainKernelCall *calls, guint n_calls, GError **error);
+gboolean ortrain_execution_launch (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainCapture *capture,
+                                   GError **error);
 /* What is submitted to `waiting` from now on runs after what was submitted to `other`, up to the event's record if there
  * is an event. The host waits at once. */
 gboolean ortrain_execution_wait_stream (OrtrainExecution *self, OrtrainPlanStream waiting, OrtrainPlanStream other,

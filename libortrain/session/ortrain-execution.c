@@ -185,6 +185,19 @@ ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, cons
                                             self->host_block.fault.code == ORTRAIN_FAULT_NONE));
 }
 
+OrtrainCapture *
+ortrain_execution_capture (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
+                           guint n_calls, GError **error)
+{
+  return self->provider->klass->capture (self->provider, self->streams[stream], calls, n_calls, error);
+}
+
+gboolean
+ortrain_execution_launch (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainCapture *capture, GError **error)
+{
+  return self->provider->klass->launch (self->provider, self->streams[stream], capture, error);
+}
+
 gboolean
 ortrain_execution_record (OrtrainExecution *self, OrtrainPlanStream stream, OrtrainEvent *event, GError **error)
 {

@@ -11,6 +11,10 @@ typedef struct
   guint first, end;
   OrtrainPlanStream stream;
   OrtrainEvent *event; /* recorded behind it; NULL: nobody waits for it */
+
+  /* What the device made of the calls at their second run in a row with the same addresses. */
+  OrtrainCapture *capture;
+  gboolean has_moved; /* an address has changed since the last run */
 } Segment;
 
 struct _OrtrainProgram
@@ -37,6 +41,7 @@ struct _OrtrainProgram
   /* Operands by root, so that binding an address touches only what changes. */
   guint32 *first_slot; /* [n_values + 1] */
   guint32 *slots;      /* [n_operands] */
+  guint32 *step_of;    /* [n_operands] */
 };
 
 gboolean
@@ -65,7 +70,7 @@ cut_segments (OrtrainProgram *self)
       if (s == 0 || step->stream != step[-1].stream || step->phase != step[-1].phase || step->n_waits > 0 ||
           awaited[s - 1])
         {
-          const Segment segment = { s, s, step->stream, NULL };
+          const Segment segment = { .first = s, .end = s, .stream = step->stream, .has_moved = TRUE };
           g_array_append_val (segments, segment);
         }
       g_array_index (segments, Segment, segments->len - 1).end = s + 1;
@@ -154,9 +159,12 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         self->slots[self->first_slot[root] + used[root]++] = i;
       }
 
+  self->step_of = g_new0 (guint32, self->n_operands + 1);
   for (guint s = 0; s < self->n_steps; s++)
     {
       const OrtrainPlanStep *step = &self->steps[s];
+      for (guint i = 0; i < (guint) step->n_inputs + step->n_outputs; i++)
+        self->step_of[step->first_operand + i] = s;
       self->calls[s] = (OrtrainKernelCall){
         .run = step->kernel->run,
         .inputs = (const void *const *) (self->addresses + step->first_operand),
@@ -186,8 +194,12 @@ ortrain_program_free (OrtrainProgram *self)
 {
   OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
   for (guint i = 0; i < self->n_segments; i++)
-    if (self->segments[i].event != NULL)
-      provider->klass->free_event (provider, self->segments[i].event);
+    {
+      if (self->segments[i].event != NULL)
+        provider->klass->free_event (provider, self->segments[i].event);
+      if (self->segments[i].capture != NULL)
+        provider->klass->free_capture (provider, self->segments[i].capture);
+    }
   g_free (self->segments);
   g_free (self->segment_of);
   for (guint i = 0; i < self->constants->len; i++)
@@ -198,6 +210,7 @@ ortrain_program_free (OrtrainProgram *self)
   g_free (self->places);
   g_free (self->first_slot);
   g_free (self->slots);
+  g_free (self->step_of);
   g_object_unref (self->plan);
   g_free (self);
 }
@@ -209,7 +222,10 @@ ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer addr
     return;
   self->places[buffer] = address;
   for (guint32 k = self->first_slot[buffer]; k < self->first_slot[buffer + 1]; k++)
-    self->addresses[self->slots[k]] = address;
+    {
+      self->addresses[self->slots[k]] = address;
+      self->segments[self->segment_of[self->step_of[self->slots[k]]]].has_moved = TRUE;
+    }
 }
 
 gpointer
@@ -237,12 +253,37 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_a
     }
   for (guint s = 0; s < self->n_steps; s++)
     if (self->steps[s].workspace != G_MAXUINT32)
-      self->calls[s].workspace = self->places[self->steps[s].workspace];
+      {
+        self->calls[s].workspace = self->places[self->steps[s].workspace];
+        self->segments[self->segment_of[s]].has_moved = TRUE;
+      }
+}
+
+/* All calls of a segment: one by one at new addresses, else as one where the device can. */
+static gboolean
+launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellable, GError **error)
+{
+  const OrtrainKernelCall *calls = self->calls + segment->first;
+  const guint n_calls = segment->end - segment->first;
+  OrtrainExecution *execution = self->execution;
+  const OrtrainProvider *provider = ortrain_execution_get_provider (execution);
+  if (segment->stream == ORTRAIN_STREAM_HOST || n_calls < 2 || provider->klass->capture == NULL || segment->has_moved)
+    {
+      segment->has_moved = FALSE;
+      if (segment->capture != NULL)
+        provider->klass->free_capture (ortrain_execution_get_provider (execution), g_steal_pointer (&segment->capture));
+      return ortrain_execution_submit (execution, segment->stream, calls, n_calls, cancellable, error);
+    }
+  if (g_cancellable_set_error_if_cancelled (cancellable, error))
+    return FALSE;
+  if (segment->capture == NULL)
+    segment->capture = ortrain_execution_capture (execution, segment->stream, calls, n_calls, error);
+  return segment->capture != NULL && ortrain_execution_launch (execution, segment->stream, segment->capture, error);
 }
 
 /* Steps [first, end) of a segment, behind what it waits for. */
 static gboolean
-submit_segment (OrtrainProgram *self, const Segment *segment, guint first, guint end, GCancellable *cancellable,
+submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, GCancellable *cancellable,
                 GError **error)
 {
   OrtrainExecution *execution = self->execution;
@@ -254,7 +295,10 @@ submit_segment (OrtrainProgram *self, const Segment *segment, guint first, guint
       if (!ortrain_execution_wait_stream (execution, segment->stream, other->stream, other->event, error))
         return FALSE;
     }
-  return ortrain_execution_submit (execution, segment->stream, self->calls + first, end - first, cancellable, error) &&
+  const gboolean whole = first == segment->first && end == segment->end;
+  return (whole ? launch_segment (self, segment, cancellable, error)
+                : ortrain_execution_submit (execution, segment->stream, self->calls + first, end - first, cancellable,
+                                            error)) &&
          (segment->event == NULL || end != segment->end ||
           ortrain_execution_record (execution, segment->stream, segment->event, error));
 }
@@ -279,7 +323,7 @@ submit (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable,
   for (guint i = first < end ? self->segment_of[first] : self->n_segments;
        i < self->n_segments && self->segments[i].first < end; i++)
     {
-      const Segment *segment = &self->segments[i];
+      Segment *segment = &self->segments[i];
       if (!submit_segment (self, segment, MAX (first, segment->first), MIN (end, segment->end), cancellable, error))
         return FALSE;
     }

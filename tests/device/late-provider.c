@@ -485,6 +485,55 @@ late_submit (OrtrainProvider *provider, OrtrainStream *stream, const OrtrainKern
   return TRUE;
 }
 
+/* Calls with the addresses that they had. */
+struct _OrtrainCapture
+{
+  OrtrainKernelCall *calls;
+  gpointer *operands;
+  guint n_calls;
+};
+
+G_MODULE_EXPORT gint ortrain_late_n_launches; /* for tests */
+
+static OrtrainCapture *
+late_capture (OrtrainProvider *provider, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
+              GError **error)
+{
+  OrtrainCapture *capture = g_new0 (OrtrainCapture, 1);
+  gsize n_operands = 0, next = 0;
+  for (guint i = 0; i < n_calls; i++)
+    n_operands += (gsize) calls[i].n_inputs + calls[i].n_outputs;
+  capture->calls = g_memdup2 (calls, n_calls * sizeof *calls);
+  capture->operands = g_new (gpointer, n_operands + 1);
+  capture->n_calls = n_calls;
+  for (guint i = 0; i < n_calls; i++)
+    {
+      OrtrainKernelCall *call = &capture->calls[i];
+      memcpy (capture->operands + next, calls[i].inputs, call->n_inputs * sizeof (gpointer));
+      call->inputs = (const void *const *) (capture->operands + next);
+      next += call->n_inputs;
+      memcpy (capture->operands + next, calls[i].outputs, call->n_outputs * sizeof (gpointer));
+      call->outputs = capture->operands + next;
+      next += call->n_outputs;
+    }
+  return capture;
+}
+
+static gboolean
+late_launch (OrtrainProvider *provider, OrtrainStream *stream, OrtrainCapture *capture, GError **error)
+{
+  g_atomic_int_inc (&ortrain_late_n_launches);
+  return late_submit (provider, stream, capture->calls, capture->n_calls, NULL, error);
+}
+
+static void
+late_free_capture (OrtrainProvider *provider, OrtrainCapture *capture)
+{
+  g_free (capture->calls);
+  g_free (capture->operands);
+  g_free (capture);
+}
+
 static const OrtrainKernel *
 late_find_kernel (const OrtrainProvider *provider, const char *domain, const char *op_type,
                   const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
@@ -538,6 +587,9 @@ static const OrtrainProviderClass late_class = {
   .wait_event = late_wait_event,
   .wait = late_wait,
   .submit = late_submit,
+  .capture = late_capture,
+  .launch = late_launch,
+  .free_capture = late_free_capture,
 };
 
 static OrtrainProvider *

@@ -4,6 +4,7 @@
 
 #include "memory/ortrain-planner-private.h"
 #include "provider/ortrain-provider-private.h"
+#include <gmodule.h>
 
 /* The device on the host: it is run with ORTRAIN_PROVIDER=late. */
 
@@ -118,6 +119,44 @@ test_plan_of_host_nodes (void)
   g_auto (GStrv) notes = ortrain_check_report_get_notes (report);
   g_autofree char *all = g_strjoinv ("\n", notes);
   g_assert_nonnull (strstr (all, "'late' has no kernel for it: it runs on the host"));
+}
+
+/* From its second run on, a range of calls whose addresses stay is started as one; feeds at another address, another
+ * batch size and evaluation in between change nothing but that. */
+static void
+test_capture (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *path = g_build_filename (g_getenv ("ORTRAIN_PROVIDER_PATH"), "late." G_MODULE_SUFFIX, NULL);
+  GModule *module = g_module_open (path, G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL);
+  gint *n_launches;
+  g_assert_true (g_module_symbol (module, "ortrain_late_n_launches", (gpointer *) &n_launches));
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  OrtrainTensorDict *state[2];
+  for (guint k = 0; k < 2; k++)
+    {
+      ortrain_training_options_set_provider (options, k == 0 ? "cpu" : "late");
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+      g_assert_no_error (error);
+      for (guint step = 0; step < 8; step++)
+        {
+          const gint before = *n_launches;
+          ortrain_training_session_train_step (session, test_model_feeds (model, step), &error);
+          g_assert_no_error (error);
+          if (step > 0) /* forward and backward, or more ranges of them */
+            g_assert_true (k == 0 ? *n_launches == before : *n_launches >= before + 2);
+          ortrain_training_session_eval_step (session, test_model_feeds (model, step), &error);
+          g_assert_no_error (error);
+          g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+        }
+      state[k] = ortrain_training_session_get_state (session, &error);
+      g_assert_no_error (error);
+    }
+  test_assert_same_bits (state[0], state[1]);
+  g_object_unref (state[0]);
+  g_object_unref (state[1]);
+  g_module_close (module);
 }
 
 static void
@@ -308,6 +347,7 @@ main (int argc, char **argv)
   g_test_add_func ("/device/host-nodes", test_host_nodes);
   g_test_add_func ("/device/plan-of-host-nodes", test_plan_of_host_nodes);
   g_test_add_func ("/device/two-streams", test_two_streams);
+  g_test_add_func ("/device/capture", test_capture);
   g_test_add_func ("/device/unreadable", test_unreadable);
   return g_test_run ();
 }
