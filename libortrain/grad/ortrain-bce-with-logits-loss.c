@@ -9,11 +9,23 @@
 /**
  * OrtrainBceWithLogitsLoss:
  *
- * The mean of the binary cross entropy between targets from 0 to 1 and the logistic function of the output. The target
- * has the shape and type of the output.
+ * The binary cross entropy between targets from 0 to 1 and the logistic function of the output, as in PyTorch's
+ * BCEWithLogitsLoss. With the output x and the target t of n elements each:
  *
- * Where the output is a logistic function already, the loss is computed from the scores before it, which
- * [method@TrainingSession.get_notes] tells; the output itself stays as it is.
+ *     loss = (sum of log (1 + exp (x)) - t · x) / n
+ *
+ * which is -t · log σ(x) - (1 - t) · log (1 - σ(x)) for each element, without overflow for large x. The target has the
+ * shape of the output, and its type; float32 for outputs of 16 bits.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.BceWithLogitsLoss(output="logits", target="tags"))
+ * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
+ * loss = session.train_step({"x": x, "tags": (values > 0).astype(np.float32)})
+ * ```
+ *
+ * Where the output is a logistic function already, the loss is computed from the scores before it, as
+ * [method@TrainingSession.get_notes] then says; the output itself stays as it is.
  */
 
 struct _OrtrainBceWithLogitsLoss
@@ -56,9 +68,9 @@ ortrain_bce_with_logits_loss_init (OrtrainBceWithLogitsLoss *self)
 /**
  * ortrain_bce_with_logits_loss_new:
  * @output: the name of an output of the model
- * @target: the name of the input for the target
+ * @target: the name of the input for the target, which the loss adds
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

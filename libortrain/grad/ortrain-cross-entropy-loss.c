@@ -7,13 +7,31 @@
 /**
  * OrtrainCrossEntropyLoss:
  *
- * The mean of the cross entropy between integer labels and the softmax of the output, as PyTorch's CrossEntropyLoss.
- * The target holds class numbers (int64) in the shape of the output without the axis of the classes.
+ * The cross entropy between integer labels and the softmax of the output, as in PyTorch's CrossEntropyLoss and ONNX's
+ * SoftmaxCrossEntropyLoss. With the scores x[n, c] of item n and class c of C, the label t[n], the weight w[c] of a
+ * class, 1 unless [property@CrossEntropyLoss:class-weights] says otherwise, the label smoothing s, and p[n, c] = log
+ * (softmax (x[n])[c]):
+ *
+ *     l[n] = -(1 - s) · w[t[n]] · p[n, t[n]] - s / C · (sum over c of w[c] · p[n, c])
+ *     loss = (sum over n of l[n]) / (sum over n of w[t[n]])
+ *
+ * Items whose label is [property@CrossEntropyLoss:ignore-index] count in neither sum. Label smoothing is that of
+ * Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (arXiv:1512.00567), section 7.
+ *
+ * The output has the shape [batch, classes], or any other with the classes along [property@CrossEntropyLoss:axis]; the
+ * target is an int64 tensor of that shape without this axis, of class numbers from 0. Labels out of range are
+ * %ORTRAIN_SESSION_ERROR_INDEX in the step that has them.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels", label_smoothing=0.1))
+ * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
+ * loss = session.train_step({"x": x, "labels": labels})
+ * ```
  *
  * Where the output is a softmax, a log-softmax or a logistic function already, the loss is computed from the scores
- * before it, which [method@TrainingSession.get_notes] tells; the output itself stays as it is. A softmax along another
- * axis than that of the classes is an error. Labels equal to
- * `ignore-index` do not count.
+ * before it, as [method@TrainingSession.get_notes] then says; the output itself stays as it is. A softmax along another
+ * axis than that of the classes is an error.
  */
 
 struct _OrtrainCrossEntropyLoss
@@ -75,7 +93,7 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:axis: (getter get_axis) (setter set_axis)
    *
-   * The axis of the classes, counted from the end if negative.
+   * The axis of the classes in the output, counted from the end if negative. Default: -1.
    */
   properties[PROP_AXIS] =
       ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
@@ -85,8 +103,7 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
    *
-   * The label that does not count: -100, as in PyTorch and its data sets, unless set; the least 64-bit integer for
-   * none.
+   * The label of items that do not count, as in PyTorch; the least 64-bit integer for none. Default: -100.
    */
   properties[PROP_IGNORE_INDEX] =
       ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, -100,
@@ -96,7 +113,7 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:label-smoothing: (getter get_label_smoothing) (setter set_label_smoothing)
    *
-   * The part of the target that is spread over all classes. Default: 0, from 0 to 1.
+   * The share of the target that is spread evenly over all classes, s. Default: 0, from 0 to 1.
    */
   properties[PROP_LABEL_SMOOTHING] = ortrain_field_double (
       "label-smoothing", G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, label_smoothing), 0.0, 1.0, 0.0);
@@ -104,7 +121,7 @@ ortrain_cross_entropy_loss_class_init (OrtrainCrossEntropyLossClass *klass)
   /**
    * OrtrainCrossEntropyLoss:class-weights: (getter get_class_weights) (setter set_class_weights)
    *
-   * The weight of each class, one number per class.
+   * The weight of each class, one number per class in a tensor of rank 1; %NULL for 1 each. Default: %NULL.
    */
   properties[PROP_CLASS_WEIGHTS] = ortrain_field_object (
       "class-weights", G_STRUCT_OFFSET (OrtrainCrossEntropyLoss, class_weights), ORTRAIN_TYPE_TENSOR);
@@ -120,9 +137,9 @@ ortrain_cross_entropy_loss_init (OrtrainCrossEntropyLoss *self)
 /**
  * ortrain_cross_entropy_loss_new:
  * @output: the name of an output of the model
- * @target: the name of the input for the target
+ * @target: the name of the input for the target, which the loss adds
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -7,8 +7,20 @@
 /**
  * OrtrainHuberLoss:
  *
- * The mean of Huber's function of the differences: half the square up to `delta`, a straight line beyond, as in
- * PyTorch's HuberLoss. The target has the shape and type of the output.
+ * The mean of Huber's function of the errors: half the square of small ones, a straight line for large ones (Huber,
+ * "Robust Estimation of a Location Parameter", 1964), as in PyTorch's HuberLoss. With the output x and the target t of
+ * n elements each, and d = |x - t|:
+ *
+ *     h(d) = d² / 2                        for d ≤ delta
+ *     h(d) = delta · (d - delta / 2)       for d > delta
+ *     loss = (sum of h(d)) / n
+ *
+ * The target has the shape of the output, and its type; float32 for outputs of 16 bits.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.HuberLoss(output="logits", target="values", delta=2))
+ * ```
  */
 
 struct _OrtrainHuberLoss
@@ -63,7 +75,7 @@ ortrain_huber_loss_class_init (OrtrainHuberLossClass *klass)
   /**
    * OrtrainHuberLoss:delta: (getter get_delta) (setter set_delta)
    *
-   * The difference at which the square becomes a line. Default: 1, not negative.
+   * The absolute error from which on the function is a straight line. Default: 1, not negative.
    */
   properties[PROP_DELTA] =
       ortrain_field_double ("delta", G_STRUCT_OFFSET (OrtrainHuberLoss, delta), 0.0, G_MAXDOUBLE, 1.0);
@@ -79,9 +91,9 @@ ortrain_huber_loss_init (OrtrainHuberLoss *self)
 /**
  * ortrain_huber_loss_new:
  * @output: the name of an output of the model
- * @target: the name of the input for the target
+ * @target: the name of the input for the target, which the loss adds
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

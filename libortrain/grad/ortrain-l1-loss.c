@@ -8,7 +8,18 @@
 /**
  * OrtrainL1Loss:
  *
- * The mean of absolute differences. The target has the shape and type of the output.
+ * The mean absolute error. With the output x and the target t of n elements each:
+ *
+ *     loss = (sum of |x - t|) / n
+ *
+ * The target has the shape of the output, and its type; float32 for outputs of 16 bits. The gradient of an element is 0
+ * where x = t.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.L1Loss(output="logits", target="values", weight=0.5))
+ * options.add_loss(Ortrain.MseLoss(output="logits", target="values"))
+ * ```
  */
 
 struct _OrtrainL1Loss
@@ -47,9 +58,9 @@ ortrain_l1_loss_init (OrtrainL1Loss *self)
 /**
  * ortrain_l1_loss_new:
  * @output: the name of an output of the model
- * @target: the name of the input for the target
+ * @target: the name of the input for the target, which the loss adds
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -10,12 +10,39 @@
 /**
  * OrtrainLoss:
  *
- * What is to become less: a function of one output of a model and a target. A loss adds its nodes to the training
- * graph, and its target as a new input of that graph. Several losses are summed, each times its `weight`.
+ * What training minimizes: a function of one output of the model, and mostly of a target. A loss adds its nodes to the
+ * training graph, and its target as a new input of that graph, which the batches must have. Several losses of one
+ * session are summed, each times its [property@Loss:weight].
  *
- * The properties are read when a session is created. To write a loss in C, implement `build`.
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels"))
+ * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
+ * loss = session.train_step({"x": x, "labels": labels})
+ * ```
  *
- * Externally synchronised.
+ * [class@CrossEntropyLoss], [class@NllLoss], [class@BceWithLogitsLoss], [class@MseLoss], [class@L1Loss] and
+ * [class@HuberLoss] take a target; [class@OutputLoss] takes a scalar of the model as it is. Losses are computed in
+ * float32 at least, from outputs of any floating type; all of them give the mean over the elements, or the items, of
+ * the batch.
+ *
+ * To write one, implement [vfunc@Loss.build]: it adds nodes to the graph, and returns a scalar of a floating type.
+ *
+ * ```python
+ * from gi.repository import GLib
+ *
+ * class MeanLoss(Ortrain.Loss):
+ *     def do_build(self, graph, output):
+ *         node = graph.add_node("ReduceMean", None, "mean", [output.name], ["the_mean"])
+ *         node.set_attribute("keepdims", GLib.Variant("x", 0))
+ *         graph.infer()
+ *         return True, graph.find_value("the_mean")
+ *
+ * options = Ortrain.TrainingOptions(losses=[MeanLoss(output="logits")])
+ * ```
+ *
+ * A session reads the properties when it is created, and reports mistakes then, as %ORTRAIN_SESSION_ERROR_OPTION or
+ * %ORTRAIN_SESSION_ERROR_NOT_TRAINABLE. One thread at a time may use a loss.
  */
 
 typedef struct
@@ -101,21 +128,23 @@ ortrain_loss_class_init (OrtrainLossClass *klass)
   /**
    * OrtrainLoss:output: (getter get_output) (setter set_output)
    *
-   * The name of the model's output that the loss is a function of.
+   * The name of the output that the loss is a function of; any other value of the model will do as well. Default:
+   * %NULL, which no session accepts.
    */
   properties[PROP_OUTPUT] = g_param_spec_string ("output", NULL, NULL, NULL,
                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainLoss:target: (getter get_target) (setter set_target)
    *
-   * The name of the input that the loss adds.
+   * The name of the input that the loss adds for its target, or of an input of the model of the right type. Default:
+   * %NULL, which only losses without a target accept.
    */
   properties[PROP_TARGET] = g_param_spec_string ("target", NULL, NULL, NULL,
                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainLoss:weight: (getter get_weight) (setter set_weight)
    *
-   * The factor of the loss in the sum that is trained.
+   * The factor of the loss in the sum that is minimized. Default: 1.
    */
   properties[PROP_WEIGHT] = g_param_spec_double ("weight", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 1.0,
                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);

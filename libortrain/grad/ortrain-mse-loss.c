@@ -8,7 +8,18 @@
 /**
  * OrtrainMseLoss:
  *
- * The mean of squared differences. The target has the shape and type of the output.
+ * The mean squared error. With the output x and the target t of n elements each:
+ *
+ *     loss = (sum of (x - t)²) / n
+ *
+ * The target has the shape of the output, and its type; float32 for outputs of 16 bits.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.MseLoss(output="logits", target="values"))
+ * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
+ * loss = session.train_step({"x": x, "values": values})
+ * ```
  */
 
 struct _OrtrainMseLoss
@@ -47,9 +58,9 @@ ortrain_mse_loss_init (OrtrainMseLoss *self)
 /**
  * ortrain_mse_loss_new:
  * @output: the name of an output of the model
- * @target: the name of the input for the target
+ * @target: the name of the input for the target, which the loss adds
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

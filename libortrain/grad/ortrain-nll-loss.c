@@ -7,13 +7,20 @@
 /**
  * OrtrainNllLoss:
  *
- * The negative log likelihood of integer labels, for an output of log-probabilities, as PyTorch's NLLLoss: with the
- * output x, the label t[n] of position n, and the weight w[c] of class c, 1 unless `class-weights` says otherwise,
+ * The negative log likelihood of integer labels, for an output of log-probabilities, as in PyTorch's NLLLoss and ONNX's
+ * NegativeLogLikelihoodLoss. With the output x[n, c] of item n and class c, the label t[n], and the weight w[c] of a
+ * class, 1 unless [property@NllLoss:class-weights] says otherwise:
  *
- *     sum over n of -w[t[n]] · x[n, t[n]]  /  sum over n of w[t[n]]
+ *     loss = (sum over n of -w[t[n]] · x[n, t[n]]) / (sum over n of w[t[n]])
  *
- * The target holds class numbers (int64) in the shape of the output without the axis of the classes. Labels equal to
- * `ignore-index` do not count.
+ * Items whose label is [property@NllLoss:ignore-index] count in neither sum. The output has the shape [batch, classes],
+ * or any other of at least two dimensions with the classes along [property@NllLoss:axis]; the target is an int64 tensor
+ * of that shape without this axis, of class numbers from 0.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * options.add_loss(Ortrain.NllLoss(output="log_probabilities", target="labels"))
+ * ```
  *
  * Where the output is a softmax or a log-softmax, the loss is the cross entropy of the scores before it, which is the
  * same, but exact where probabilities are 0: see [class@CrossEntropyLoss]. Other outputs are taken as they are.
@@ -119,7 +126,7 @@ ortrain_nll_loss_class_init (OrtrainNllLossClass *klass)
   /**
    * OrtrainNllLoss:axis: (getter get_axis) (setter set_axis)
    *
-   * The axis of the classes, counted from the end if negative.
+   * The axis of the classes in the output, counted from the end if negative. Default: -1.
    */
   properties[PROP_AXIS] =
       ortrain_field_at (g_param_spec_int ("axis", NULL, NULL, G_MININT, G_MAXINT, -1,
@@ -129,7 +136,7 @@ ortrain_nll_loss_class_init (OrtrainNllLossClass *klass)
   /**
    * OrtrainNllLoss:ignore-index: (getter get_ignore_index) (setter set_ignore_index)
    *
-   * The label that does not count; the least 64-bit integer for none.
+   * The label of items that do not count, as in PyTorch; the least 64-bit integer for none. Default: -100.
    */
   properties[PROP_IGNORE_INDEX] =
       ortrain_field_at (g_param_spec_int64 ("ignore-index", NULL, NULL, G_MININT64, G_MAXINT64, -100,
@@ -139,7 +146,7 @@ ortrain_nll_loss_class_init (OrtrainNllLossClass *klass)
   /**
    * OrtrainNllLoss:class-weights: (getter get_class_weights) (setter set_class_weights)
    *
-   * The weight of each class, one number per class.
+   * The weight of each class, one number per class in a tensor of rank 1; %NULL for 1 each. Default: %NULL.
    */
   properties[PROP_CLASS_WEIGHTS] =
       ortrain_field_object ("class-weights", G_STRUCT_OFFSET (OrtrainNllLoss, class_weights), ORTRAIN_TYPE_TENSOR);
@@ -155,9 +162,9 @@ ortrain_nll_loss_init (OrtrainNllLoss *self)
 /**
  * ortrain_nll_loss_new:
  * @output: the name of an output of the model
- * @target: the name of the input for the target
+ * @target: the name of the input for the target, which the loss adds
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -8,7 +8,20 @@
 /**
  * OrtrainOutputLoss:
  *
- * A scalar that the model computes itself. It has no target; one element of any rank will do.
+ * A scalar that the model computes itself: a tensor of one element, of any rank and a floating type. It has no target;
+ * what the model compares is one of its own inputs.
+ *
+ * ```python
+ * builder = Ortrain.GraphBuilder.new("model")
+ * y = builder.add_input("y", Ortrain.DType.FLOAT32, "batch, 3")
+ * x = builder.linear(builder.add_input("x", Ortrain.DType.FLOAT32, "batch, 4"), "fc", 3, True)
+ * error = builder.binary("Sub", x, y)
+ * squares = builder.binary("Mul", error, error)
+ * builder.add_output(builder.unary("ReduceMean", squares), "loss")
+ *
+ * options = Ortrain.TrainingOptions(losses=[Ortrain.OutputLoss(output="loss")])
+ * session = Ortrain.TrainingSession(builder.build(), options)
+ * ```
  */
 
 struct _OrtrainOutputLoss
@@ -55,7 +68,7 @@ ortrain_output_loss_init (OrtrainOutputLoss *self)
  * ortrain_output_loss_new:
  * @output: the name of an output of the model
  *
- * Creates a loss, with the defaults in all else.
+ * Creates a loss with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

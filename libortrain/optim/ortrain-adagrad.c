@@ -7,7 +7,22 @@
 /**
  * OrtrainAdagrad:
  *
- * Adagrad, as PyTorch defines it. `initial-accumulator` is read when a session is created.
+ * Adagrad: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization"
+ * (JMLR 12, 2011), in its diagonal form. With the parameter w, the mean g of the accumulated gradients after clipping,
+ * the learning rate η of the update, the weight decay λ, and the number t of the update, from 1:
+ *
+ *     g' = g + λ w
+ *     h' = h + g'²               h is initial-accumulator before the first update
+ *     w' = w - η / (1 + (t - 1) δ) g' / (√h' + ε)        δ is learning-rate-decay
+ *
+ * as in PyTorch's Adagrad.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions(optimizer=Ortrain.Adagrad(learning_rate=0.05, learning_rate_decay=1e-4))
+ * options.add_loss(Ortrain.MseLoss(output="logits", target="values"))
+ * ```
+ *
+ * The state of a parameter is `sum`, h, of its shape; float64 for parameters of float64, else float32.
  */
 
 struct _OrtrainAdagrad
@@ -59,7 +74,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero. Default: 1e-10, not negative.
+   * The number added to the denominator, which keeps it from zero. Default: 1e-10, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdagrad, epsilon), 0.0, G_MAXDOUBLE, 1e-10);
@@ -67,8 +82,8 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * How much of the parameter is added to its gradient (L2 regularization); a [class@ParameterGroup] may have its own.
-   * Default: 0, not negative.
+   * How much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+   * own. Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdagrad, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -76,7 +91,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:learning-rate-decay: (getter get_learning_rate_decay) (setter set_learning_rate_decay)
    *
-   * The decay of the learning rate by the step. Default: 0, not negative.
+   * How fast the learning rate falls with the number of the update, δ. Default: 0, not negative.
    */
   properties[PROP_LEARNING_RATE_DECAY] = ortrain_field_double (
       "learning-rate-decay", G_STRUCT_OFFSET (OrtrainAdagrad, learning_rate_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -84,7 +99,7 @@ ortrain_adagrad_class_init (OrtrainAdagradClass *klass)
   /**
    * OrtrainAdagrad:initial-accumulator: (getter get_initial_accumulator) (setter set_initial_accumulator)
    *
-   * The value that the sums of squares start with. Default: 0, not negative.
+   * What the sums of squares begin with. A session reads it when it is created. Default: 0, not negative.
    */
   properties[PROP_INITIAL_ACCUMULATOR] = ortrain_field_double (
       "initial-accumulator", G_STRUCT_OFFSET (OrtrainAdagrad, initial_accumulator), 0.0, G_MAXDOUBLE, 0.0);
@@ -99,9 +114,9 @@ ortrain_adagrad_init (OrtrainAdagrad *self)
 
 /**
  * ortrain_adagrad_new:
- * @learning_rate: the learning rate
+ * @learning_rate: the learning rate, not negative: [property@Optimizer:learning-rate]
  *
- * Creates an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with a learning rate, and the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

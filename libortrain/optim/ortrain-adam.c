@@ -7,7 +7,25 @@
 /**
  * OrtrainAdam:
  *
- * Adam, as PyTorch defines it; weight decay is added to the gradient.
+ * Adam: Kingma and Ba, "Adam: A Method for Stochastic Optimization" (arXiv:1412.6980), algorithm 1. With the parameter
+ * w, the mean g of the accumulated gradients after clipping, the learning rate η of the update, the weight decay λ, and
+ * the number t of the update, from 1:
+ *
+ *     g' = g + λ w
+ *     m' = β₁ m + (1 - β₁) g'
+ *     v' = β₂ v + (1 - β₂) g'²
+ *     w' = w - η (m' / (1 - β₁ᵗ)) / (√(v' / (1 - β₂ᵗ)) + ε)
+ *
+ * m and v are 0 before the first update. The decay is added to the gradient, as in PyTorch's Adam; [class@AdamW]
+ * decouples it. Without [property@Adam:bias-correction], the divisors 1 - β₁ᵗ and 1 - β₂ᵗ are 1.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions(optimizer=Ortrain.Adam(learning_rate=1e-3, beta2=0.99))
+ * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels"))
+ * ```
+ *
+ * The state of a parameter is `exp_avg`, m, and `exp_avg_sq`, v, of its shape; float64 for parameters of float64, else
+ * float32.
  */
 
 struct _OrtrainAdam
@@ -64,21 +82,21 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
   /**
    * OrtrainAdam:beta1: (getter get_beta1) (setter set_beta1)
    *
-   * The decay of the running mean of gradients. Default: 0.9, from 0 to 1.
+   * The decay of the moving average of the gradients, β₁. Default: 0.9, from 0 to 1.
    */
   properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainAdam, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainAdam:beta2: (getter get_beta2) (setter set_beta2)
    *
-   * The decay of the running mean of squared gradients. Default: 0.999, from 0 to 1.
+   * The decay of the moving average of the squared gradients, β₂. Default: 0.999, from 0 to 1.
    */
   properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainAdam, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainAdam:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero. Default: 1e-8, not negative.
+   * The number added to the denominator, which keeps it from zero. Default: 1e-8, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdam, epsilon), 0.0, G_MAXDOUBLE, 1e-8);
@@ -86,8 +104,8 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
   /**
    * OrtrainAdam:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * How much of the parameter is added to its gradient (L2 regularization); a [class@ParameterGroup] may have its own.
-   * Default: 0, not negative.
+   * How much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+   * own. Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainAdam, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -95,7 +113,7 @@ ortrain_adam_class_init (OrtrainAdamClass *klass)
   /**
    * OrtrainAdam:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
-   * Whether the moments are corrected for their start at zero. Default: %TRUE.
+   * Whether the moments are divided by 1 - βᵗ, which corrects for their start at zero. Default: %TRUE.
    */
   properties[PROP_BIAS_CORRECTION] =
       ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainAdam, bias_correction), TRUE);
@@ -110,9 +128,9 @@ ortrain_adam_init (OrtrainAdam *self)
 
 /**
  * ortrain_adam_new:
- * @learning_rate: the learning rate
+ * @learning_rate: the learning rate, not negative: [property@Optimizer:learning-rate]
  *
- * Creates an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with a learning rate, and the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

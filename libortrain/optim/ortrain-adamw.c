@@ -8,7 +8,27 @@
 /**
  * OrtrainAdamW:
  *
- * Adam with decoupled weight decay, in the two orders in use, see [enum@AdamwMode].
+ * Adam with decoupled weight decay: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv:1711.05101),
+ * algorithm 2. With the parameter w, the mean g of the accumulated gradients after clipping, the learning rate η of the
+ * update, the weight decay λ, and the number t of the update, from 1:
+ *
+ *     m' = β₁ m + (1 - β₁) g
+ *     v' = β₂ v + (1 - β₂) g²
+ *     w' = w - η λ w - η (m' / (1 - β₁ᵗ)) / (√(v' / (1 - β₂ᵗ)) + ε)
+ *
+ * m and v are 0 before the first update. Unlike in the paper, and as in PyTorch's AdamW, the decay is multiplied by the
+ * learning rate. [enum@AdamwMode] has the order that Hugging Face's AdamW had. Without
+ * [property@AdamW:bias-correction], the divisors 1 - β₁ᵗ and 1 - β₂ᵗ are 1.
+ *
+ * ```python
+ * optimizer = Ortrain.AdamW(learning_rate=5e-5, weight_decay=0.01)
+ * optimizer.add_group("*.bias", 1, 0)
+ * schedule = Ortrain.WarmUpSchedule.new(100, Ortrain.CosineSchedule.new(1000))
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule, max_grad_norm=1.0)
+ * ```
+ *
+ * The state of a parameter is `exp_avg`, m, and `exp_avg_sq`, v, of its shape; float64 for parameters of float64, else
+ * float32. It is the optimizer of options that name none.
  */
 
 struct _OrtrainAdamW
@@ -68,21 +88,21 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:beta1: (getter get_beta1) (setter set_beta1)
    *
-   * The decay of the running mean of gradients. Default: 0.9, from 0 to 1.
+   * The decay of the moving average of the gradients, β₁. Default: 0.9, from 0 to 1.
    */
   properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainAdamW, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainAdamW:beta2: (getter get_beta2) (setter set_beta2)
    *
-   * The decay of the running mean of squared gradients. Default: 0.999, from 0 to 1.
+   * The decay of the moving average of the squared gradients, β₂. Default: 0.999, from 0 to 1.
    */
   properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainAdamW, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainAdamW:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero. Default: 1e-8, not negative.
+   * The number added to the denominator, which keeps it from zero. Default: 1e-8, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainAdamW, epsilon), 0.0, G_MAXDOUBLE, 1e-8);
@@ -90,7 +110,7 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * How much of the parameter is taken off in each update, times the learning rate, apart from the gradient; a
+   * How much of the parameter each update takes off, λ, times the learning rate and apart from the gradient; a
    * [class@ParameterGroup] may have its own. Default: 0.01, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
@@ -99,7 +119,7 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
-   * Whether the moments are corrected for their start at zero. Default: %TRUE.
+   * Whether the moments are divided by 1 - βᵗ, which corrects for their start at zero. Default: %TRUE.
    */
   properties[PROP_BIAS_CORRECTION] =
       ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainAdamW, bias_correction), TRUE);
@@ -107,7 +127,7 @@ ortrain_adamw_class_init (OrtrainAdamWClass *klass)
   /**
    * OrtrainAdamW:mode: (getter get_mode) (setter set_mode)
    *
-   * The order of decay and step. Default: %ORTRAIN_ADAMW_MODE_DECAY_FIRST.
+   * The order of decay and step, and where ε stands. Default: %ORTRAIN_ADAMW_MODE_DECAY_FIRST.
    */
   properties[PROP_MODE] = ortrain_field_enum ("mode", G_STRUCT_OFFSET (OrtrainAdamW, mode), ORTRAIN_TYPE_ADAMW_MODE,
                                               ORTRAIN_ADAMW_MODE_DECAY_FIRST);
@@ -122,9 +142,9 @@ ortrain_adamw_init (OrtrainAdamW *self)
 
 /**
  * ortrain_adamw_new:
- * @learning_rate: the learning rate
+ * @learning_rate: the learning rate, not negative: [property@Optimizer:learning-rate]
  *
- * Creates an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with a learning rate, and the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -7,12 +7,15 @@ G_BEGIN_DECLS
 
 /**
  * OrtrainAdamwMode:
- * @ORTRAIN_ADAMW_MODE_DECAY_FIRST: the weight decays, then it is moved; epsilon stands beside the corrected root, as in
+ * @ORTRAIN_ADAMW_MODE_DECAY_FIRST: the parameter decays, then it is moved; ε is added to the corrected root, as in
  *   PyTorch's AdamW
- * @ORTRAIN_ADAMW_MODE_DECAY_LAST: the weight is moved, then it decays; epsilon stands beside the raw root, as in
- * Hugging Face's AdamW
+ * @ORTRAIN_ADAMW_MODE_DECAY_LAST: the parameter is moved, then it decays; ε is added to the raw root, as in Hugging
+ *   Face's AdamW
  *
- * The two orders of AdamW.
+ * The two orders of AdamW in use. With the step size s = η / (1 - β₁ᵗ) and c = 1 - β₂ᵗ:
+ *
+ *     decay first:  w' = (1 - η λ) w - s m' / (√(v' / c) + ε)
+ *     decay last:   w' = (1 - η λ) (w - s √c m' / (√v' + ε))
  */
 typedef enum
 {

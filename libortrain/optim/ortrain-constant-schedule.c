@@ -6,7 +6,14 @@
 /**
  * OrtrainConstantSchedule:
  *
- * A factor that never changes.
+ * The same factor at every step:
+ *
+ *     f(t) = factor
+ *
+ * ```python
+ * optimizer = Ortrain.Sgd(learning_rate=1e-3)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=Ortrain.ConstantSchedule.new(0.5))
+ * ```
  */
 
 struct _OrtrainConstantSchedule
@@ -46,7 +53,7 @@ ortrain_constant_schedule_class_init (OrtrainConstantScheduleClass *klass)
   /**
    * OrtrainConstantSchedule:factor: (getter get_factor) (setter set_factor)
    *
-   * What the learning rate is multiplied by at every step. Default: 1, not negative.
+   * The factor on the learning rate, at every step. Default: 1, not negative.
    */
   properties[PROP_FACTOR] =
       ortrain_field_double ("factor", G_STRUCT_OFFSET (OrtrainConstantSchedule, factor), 0.0, G_MAXDOUBLE, 1.0);
@@ -61,9 +68,9 @@ ortrain_constant_schedule_init (OrtrainConstantSchedule *self)
 
 /**
  * ortrain_constant_schedule_new:
- * @factor: the factor
+ * @factor: the factor on the learning rate, not negative
  *
- * Creates a schedule, with the defaults in all else.
+ * Creates a schedule with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -8,8 +8,17 @@
 /**
  * OrtrainCosineSchedule:
  *
- * A factor that goes from 1 to `end-factor` along a cosine: half a wave with the default of 0.5 `cycles`; it stays
- * there.
+ * A factor that falls from 1 to [property@CosineSchedule:end-factor] along a cosine, and then stays there: the
+ * annealing of Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts" (arXiv:1608.03983),
+ * equation 5. With T [property@CosineSchedule:total-steps] and c [property@CosineSchedule:cycles]:
+ *
+ *     p    = min (t / T, 1)
+ *     f(t) = end-factor + (1 - end-factor) · (1 + cos (2 π c p)) / 2
+ *
+ * ```python
+ * schedule = Ortrain.CosineSchedule(total_steps=1000, end_factor=0.1)
+ * print(schedule.evaluate(500)[1])       # 0.55
+ * ```
  */
 
 struct _OrtrainCosineSchedule
@@ -55,7 +64,7 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
   /**
    * OrtrainCosineSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end. Default: 1000, at least 1.
+   * The step at which the schedule reaches its last factor, T. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] =
       ortrain_field_uint64 ("total-steps", G_STRUCT_OFFSET (OrtrainCosineSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -63,7 +72,7 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
   /**
    * OrtrainCosineSchedule:cycles: (getter get_cycles) (setter set_cycles)
    *
-   * The number of waves. Default: 0.5, not negative.
+   * The number of whole waves: 0.5 falls once, 1.5 rises and falls once more. Default: 0.5, not negative.
    */
   properties[PROP_CYCLES] =
       ortrain_field_double ("cycles", G_STRUCT_OFFSET (OrtrainCosineSchedule, cycles), 0.0, G_MAXDOUBLE, 0.5);
@@ -71,8 +80,7 @@ ortrain_cosine_schedule_class_init (OrtrainCosineScheduleClass *klass)
   /**
    * OrtrainCosineSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
    *
-   * What the learning rate is multiplied by from step `total-steps` on, where it begins with 1.
-   * Default: 0, not negative.
+   * The factor from step [property@CosineSchedule:total-steps] on; the first one is 1. Default: 0, not negative.
    */
   properties[PROP_END_FACTOR] =
       ortrain_field_double ("end-factor", G_STRUCT_OFFSET (OrtrainCosineSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);
@@ -89,7 +97,7 @@ ortrain_cosine_schedule_init (OrtrainCosineSchedule *self)
  * ortrain_cosine_schedule_new:
  * @total_steps: the number of steps
  *
- * Creates a schedule, with the defaults in all else.
+ * Creates a schedule with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -7,8 +7,29 @@
 /**
  * OrtrainLamb:
  *
- * LAMB (You et al., "Large Batch Optimization for Deep Learning"): the step of Adam, scaled for every tensor by the
- * ratio of the norms of weights and step, kept between `ratio-min` and `ratio-max`.
+ * LAMB: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes" (arXiv:1904.00962),
+ * algorithm 2. The step of Adam, scaled for each parameter tensor by the ratio of the norms of the tensor and of the
+ * step. With the parameter w, the mean g of the accumulated gradients after clipping, the learning rate η of the
+ * update, and the weight decay λ:
+ *
+ *     m' = β₁ m + (1 - β₁) g
+ *     v' = β₂ v + (1 - β₂) g²
+ *     d  = m' / (√v' + ε) + λ w
+ *     r  = ‖w‖ / ‖d‖, kept between ratio-min and ratio-max; 1 if one of the norms is 0
+ *     w' = w - η r d
+ *
+ * m and v are 0 before the first update. With [property@Lamb:bias-correction], m' / (1 - β₁ᵗ) and v' / (1 - β₂ᵗ) stand
+ * for m' and v' in d, as in the paper, with the number t of the update, from 1. An element of d that is not finite
+ * counts as 0, and leaves its moments and its parameter as they are.
+ *
+ * ```python
+ * optimizer = Ortrain.Lamb(learning_rate=2e-3, weight_decay=0.01, ratio_max=10)
+ * optimizer.add_group("*.bias", 1, 0)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, accumulation_steps=8)
+ * ```
+ *
+ * The state of a parameter is `exp_avg`, m, and `exp_avg_sq`, v, of its shape; float64 for parameters of float64, else
+ * float32.
  */
 
 struct _OrtrainLamb
@@ -70,21 +91,21 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:beta1: (getter get_beta1) (setter set_beta1)
    *
-   * The decay of the running mean of gradients. Default: 0.9, from 0 to 1.
+   * The decay of the moving average of the gradients, β₁. Default: 0.9, from 0 to 1.
    */
   properties[PROP_BETA1] = ortrain_field_double ("beta1", G_STRUCT_OFFSET (OrtrainLamb, beta1), 0.0, 1.0, 0.9);
 
   /**
    * OrtrainLamb:beta2: (getter get_beta2) (setter set_beta2)
    *
-   * The decay of the running mean of squared gradients. Default: 0.999, from 0 to 1.
+   * The decay of the moving average of the squared gradients, β₂. Default: 0.999, from 0 to 1.
    */
   properties[PROP_BETA2] = ortrain_field_double ("beta2", G_STRUCT_OFFSET (OrtrainLamb, beta2), 0.0, 1.0, 0.999);
 
   /**
    * OrtrainLamb:epsilon: (getter get_epsilon) (setter set_epsilon)
    *
-   * The term that keeps the division from zero. Default: 1e-6, not negative.
+   * The number added to the denominator, which keeps it from zero. Default: 1e-6, not negative.
    */
   properties[PROP_EPSILON] =
       ortrain_field_double ("epsilon", G_STRUCT_OFFSET (OrtrainLamb, epsilon), 0.0, G_MAXDOUBLE, 1e-6);
@@ -92,7 +113,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * How much of the parameter is added to the step of Adam, before the ratio of norms is taken; a
+   * How much of the parameter is added to Adam's step, λ, before the ratio of the norms is computed; a
    * [class@ParameterGroup] may have its own. Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
@@ -101,7 +122,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:bias-correction: (getter get_bias_correction) (setter set_bias_correction)
    *
-   * Whether the moments are corrected for their start at zero. Default: %FALSE.
+   * Whether the moments are divided by 1 - βᵗ, which corrects for their start at zero. Default: %FALSE.
    */
   properties[PROP_BIAS_CORRECTION] =
       ortrain_field_boolean ("bias-correction", G_STRUCT_OFFSET (OrtrainLamb, bias_correction), FALSE);
@@ -109,7 +130,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:ratio-min: (getter get_ratio_min) (setter set_ratio_min)
    *
-   * The least ratio of norms. Default: 0, not negative.
+   * The lower limit of the ratio of norms, r. Default: 0, not negative.
    */
   properties[PROP_RATIO_MIN] =
       ortrain_field_double ("ratio-min", G_STRUCT_OFFSET (OrtrainLamb, ratio_min), 0.0, G_MAXDOUBLE, 0.0);
@@ -117,7 +138,7 @@ ortrain_lamb_class_init (OrtrainLambClass *klass)
   /**
    * OrtrainLamb:ratio-max: (getter get_ratio_max) (setter set_ratio_max)
    *
-   * The greatest ratio of norms. Default: no limit, not negative.
+   * The upper limit of the ratio of norms, r. Default: no limit, not negative.
    */
   properties[PROP_RATIO_MAX] =
       ortrain_field_double ("ratio-max", G_STRUCT_OFFSET (OrtrainLamb, ratio_max), 0.0, G_MAXDOUBLE, G_MAXDOUBLE);
@@ -132,9 +153,9 @@ ortrain_lamb_init (OrtrainLamb *self)
 
 /**
  * ortrain_lamb_new:
- * @learning_rate: the learning rate
+ * @learning_rate: the learning rate, not negative: [property@Optimizer:learning-rate]
  *
- * Creates an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with a learning rate, and the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

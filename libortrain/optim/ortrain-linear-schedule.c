@@ -6,7 +6,15 @@
 /**
  * OrtrainLinearSchedule:
  *
- * A factor that goes from 1 to `end-factor` in a straight line, and stays there.
+ * A factor that falls, or rises, in a straight line from 1 to [property@LinearSchedule:end-factor], and then stays
+ * there. With T [property@LinearSchedule:total-steps]:
+ *
+ *     f(t) = 1 + (end-factor - 1) · min (t / T, 1)
+ *
+ * ```python
+ * schedule = Ortrain.LinearSchedule(total_steps=1000, end_factor=0.1)
+ * print(schedule.evaluate(500)[1])       # 0.55
+ * ```
  */
 
 struct _OrtrainLinearSchedule
@@ -49,7 +57,7 @@ ortrain_linear_schedule_class_init (OrtrainLinearScheduleClass *klass)
   /**
    * OrtrainLinearSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end. Default: 1000, at least 1.
+   * The step at which the schedule reaches its last factor, T. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] =
       ortrain_field_uint64 ("total-steps", G_STRUCT_OFFSET (OrtrainLinearSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -57,8 +65,7 @@ ortrain_linear_schedule_class_init (OrtrainLinearScheduleClass *klass)
   /**
    * OrtrainLinearSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
    *
-   * What the learning rate is multiplied by from step `total-steps` on, where it begins with 1.
-   * Default: 0, not negative.
+   * The factor from step [property@LinearSchedule:total-steps] on; the first one is 1. Default: 0, not negative.
    */
   properties[PROP_END_FACTOR] =
       ortrain_field_double ("end-factor", G_STRUCT_OFFSET (OrtrainLinearSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);
@@ -75,7 +82,7 @@ ortrain_linear_schedule_init (OrtrainLinearSchedule *self)
  * ortrain_linear_schedule_new:
  * @total_steps: the number of steps
  *
- * Creates a schedule, with the defaults in all else.
+ * Creates a schedule with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

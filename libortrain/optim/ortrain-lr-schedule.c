@@ -9,10 +9,29 @@
 /**
  * OrtrainLrSchedule:
  *
- * A factor on the learning rate that is a function of the step, so that a restart is exact. The step is the number of
- * updates so far: the first update uses the factor of step 0.
+ * A factor on the learning rate, as a function of the step. The step is the number of updates so far: the first update
+ * uses the factor of step 0, and a training that is resumed from a checkpoint goes on with exactly the same factors.
  *
- * To write one in C, implement `evaluate`. Externally synchronised.
+ * ```python
+ * schedule = Ortrain.WarmUpSchedule.new(100, Ortrain.CosineSchedule.new(1000))
+ * print([schedule.evaluate(step)[1] for step in (0, 50, 100, 600, 1100)])      # 0, 0.5, 1, 0.5, 0
+ * options = Ortrain.TrainingOptions(optimizer=Ortrain.AdamW(learning_rate=5e-5), schedule=schedule)
+ * ```
+ *
+ * To write one, implement [vfunc@LrSchedule.evaluate]; what depends on metrics implements `observe`, `save_state` and
+ * `load_state` as well. The methods run on the thread that asked for the update; in an asynchronous call, on the main
+ * context of that thread.
+ *
+ * ```python
+ * class InverseRoot(Ortrain.LrSchedule):
+ *     def do_evaluate(self, step):
+ *         return True, (1 + step) ** -0.5
+ *
+ * options = Ortrain.TrainingOptions(schedule=InverseRoot())
+ * ```
+ *
+ * Properties of schedules may be changed between steps, and count from the next update on. One thread at a time may use
+ * a schedule; the library's own may be evaluated from any thread.
  */
 G_DEFINE_ABSTRACT_TYPE (OrtrainLrSchedule, ortrain_lr_schedule, G_TYPE_OBJECT)
 
@@ -72,8 +91,11 @@ load_state_in_context (gpointer data)
  * @factor: (out): the factor on the learning rate; 1 on error
  * @error: return location for an error
  *
- * Computes the factor at a step. A schedule that fails, or gives a factor that is not a finite number, is an error: the
- * update that asks for it fails.
+ * Computes the factor of a step.
+ *
+ * Errors are %ORTRAIN_SESSION_ERROR_NOT_FINITE for a factor that is infinite or not a number,
+ * %ORTRAIN_SESSION_ERROR_STATE for a method that fails without setting an error, and those that the method sets. The
+ * update that needs the factor then fails with the same error, and leaves the parameters unchanged.
  *
  * Returns: %FALSE on error
  */
@@ -118,9 +140,9 @@ ortrain_lr_schedule_evaluate (OrtrainLrSchedule *self, guint64 step, double *fac
 /**
  * ortrain_lr_schedule_observe:
  * @self: a schedule
- * @metric: a figure that is better the less it is
+ * @metric: a number that is the better the smaller it is, such as the loss on the validation data
  *
- * Tells the schedule how training goes, once an epoch. Most schedules do not care.
+ * Reports a metric, as [class@Trainer] does after each epoch. Schedules that do not depend on metrics ignore it.
  */
 void
 ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
@@ -141,9 +163,9 @@ ortrain_lr_schedule_observe (OrtrainLrSchedule *self, double metric)
  * ortrain_lr_schedule_save_state:
  * @self: a schedule
  *
- * Gets what the schedule has learnt from metrics, for a checkpoint.
+ * Gets what the schedule has learnt from the metrics, as a checkpoint stores it.
  *
- * Returns: (transfer full) (nullable): the state, %NULL if there is none
+ * Returns: (transfer full) (nullable): the state; %NULL if the schedule has none
  */
 GVariant *
 ortrain_lr_schedule_save_state (OrtrainLrSchedule *self)
@@ -165,9 +187,9 @@ ortrain_lr_schedule_save_state (OrtrainLrSchedule *self)
  * @self: a schedule
  * @state: what [method@LrSchedule.save_state] gave
  *
- * Takes a saved state.
+ * Restores what [method@LrSchedule.save_state] returned.
  *
- * Returns: %FALSE if the state is not one of this schedule
+ * Returns: %FALSE if @state is not a state of this schedule, which is then unchanged
  */
 gboolean
 ortrain_lr_schedule_load_state (OrtrainLrSchedule *self, GVariant *state)

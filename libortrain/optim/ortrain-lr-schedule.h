@@ -15,10 +15,10 @@ G_DECLARE_DERIVABLE_TYPE (OrtrainLrSchedule, ortrain_lr_schedule, ORTRAIN, LR_SC
 /**
  * OrtrainLrScheduleClass:
  * @parent_class: the parent class
- * @evaluate: the factor at a step
- * @observe: told of a metric, once an epoch; may be %NULL
+ * @evaluate: computes the factor of a step
+ * @observe: called with a metric, once an epoch; may be %NULL
  * @save_state: what the schedule has learnt from metrics, for checkpoints; may be %NULL
- * @load_state: takes that back; may be %NULL
+ * @load_state: restores what save_state returned; may be %NULL
  *
  * The methods of a schedule.
  */

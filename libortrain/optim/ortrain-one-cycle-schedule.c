@@ -8,8 +8,23 @@
 /**
  * OrtrainOneCycleSchedule:
  *
- * One cycle (Smith and Topin, "Super-Convergence"): along cosines from 1 / `initial-divisor` up to 1, which is the
- * greatest learning rate, then down to 1 / (`initial-divisor` * `final-divisor`), as in PyTorch's OneCycleLR.
+ * One cycle: Smith and Topin, "Super-Convergence: Very Fast Training of Neural Networks Using Large Learning Rates"
+ * (arXiv:1708.07120), with cosines for the two ramps, as in PyTorch's OneCycleLR. The factor rises from 1 /
+ * [property@OneCycleSchedule:initial-divisor] to 1, so that the learning rate of the optimizer is the greatest one, and
+ * falls to 1 / (initial-divisor · [property@OneCycleSchedule:final-divisor]). With T
+ * [property@OneCycleSchedule:total-steps] and u = [property@OneCycleSchedule:rise] · T - 1, the step of the greatest
+ * factor:
+ *
+ *     ramp (a, b, p) = b + (a - b) · (1 + cos (π p)) / 2
+ *     f(t) = ramp (1 / initial-divisor, 1, t / u)                                     for t ≤ u
+ *     f(t) = ramp (1, 1 / (initial-divisor · final-divisor), (t - u) / (T - 1 - u))   for u < t < T
+ *
+ * From step T - 1 on it stays.
+ *
+ * ```python
+ * optimizer = Ortrain.Sgd(learning_rate=0.4, momentum=0.9)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=Ortrain.OneCycleSchedule(total_steps=5000, rise=0.2))
+ * ```
  */
 
 struct _OrtrainOneCycleSchedule
@@ -66,7 +81,7 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
   /**
    * OrtrainOneCycleSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end. Default: 1000, at least 1.
+   * The number of steps of the cycle, T. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] = ortrain_field_uint64 (
       "total-steps", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -74,14 +89,14 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
   /**
    * OrtrainOneCycleSchedule:rise: (getter get_rise) (setter set_rise)
    *
-   * The part of the steps on which the factor rises. Default: 0.3, from 0 to 1.
+   * The share of the steps in which the factor rises. Default: 0.3, from 0 to 1.
    */
   properties[PROP_RISE] = ortrain_field_double ("rise", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, rise), 0.0, 1.0, 0.3);
 
   /**
    * OrtrainOneCycleSchedule:initial-divisor: (getter get_initial_divisor) (setter set_initial_divisor)
    *
-   * The greatest factor over the first. Default: 25, at least 1.
+   * The greatest factor, 1, divided by the first one. Default: 25, at least 1.
    */
   properties[PROP_INITIAL_DIVISOR] = ortrain_field_double (
       "initial-divisor", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, initial_divisor), 1.0, G_MAXDOUBLE, 25.0);
@@ -89,7 +104,7 @@ ortrain_one_cycle_schedule_class_init (OrtrainOneCycleScheduleClass *klass)
   /**
    * OrtrainOneCycleSchedule:final-divisor: (getter get_final_divisor) (setter set_final_divisor)
    *
-   * The first factor over the last. Default: 10000, at least 1.
+   * The first factor divided by the last one. Default: 10000, at least 1.
    */
   properties[PROP_FINAL_DIVISOR] = ortrain_field_double (
       "final-divisor", G_STRUCT_OFFSET (OrtrainOneCycleSchedule, final_divisor), 1.0, G_MAXDOUBLE, 10000.0);
@@ -106,7 +121,7 @@ ortrain_one_cycle_schedule_init (OrtrainOneCycleSchedule *self)
  * ortrain_one_cycle_schedule_new:
  * @total_steps: the number of steps
  *
- * Creates a schedule, with the defaults in all else.
+ * Creates a schedule with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

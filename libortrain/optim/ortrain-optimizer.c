@@ -9,15 +9,38 @@
 /**
  * OrtrainOptimizer:
  *
- * Moves parameters against their gradients. The optimizer holds the rule and its numbers; the state (moments and so on)
- * belongs to the session, so one optimizer may serve several.
+ * The rule that moves parameters against their gradients. [class@Sgd], [class@Adam], [class@AdamW], [class@Lamb] and
+ * [class@Adagrad] are the library's own; derive from this class for another one.
  *
- * All properties may be changed between steps and take effect with the next. Parameters can be treated in groups, see
- * [method@Optimizer.add_group].
+ * An optimizer holds the rule and its hyperparameters. The state, such as moments, belongs to the session that trains
+ * with it, so one optimizer may serve several sessions. Set it as [property@TrainingOptions:optimizer];
+ * [method@TrainingSession.optimizer_step] then applies it to the mean of the gradients that were accumulated. The
+ * learning rate of an update is [property@Optimizer:learning-rate] times the factor of
+ * [property@TrainingOptions:schedule] times that of the parameter's group.
  *
- * To write one in C, implement `get_state_names` and `update`.
+ * ```python
+ * optimizer = Ortrain.AdamW(learning_rate=5e-5, weight_decay=0.01)
+ * optimizer.add_group("*.bias", 1, 0)               # biases do not decay
+ * optimizer.add_group("classifier.*", 10, -1)       # a head that learns ten times as fast
+ * options = Ortrain.TrainingOptions(optimizer=optimizer)
+ * ```
  *
- * Externally synchronised.
+ * All properties may be changed between steps, and count from the next one on, unless a property says otherwise.
+ *
+ * To write an optimizer, implement [vfunc@Optimizer.update], and [vfunc@Optimizer.get_state_names] if it keeps anything
+ * from step to step. The methods run on the thread that asked for the step; in an asynchronous call, on the main
+ * context of that thread.
+ *
+ * ```python
+ * class SignDescent(Ortrain.Optimizer):
+ *     def do_update(self, name, parameter, gradient, state, step, learning_rate, weight_decay, gradient_scale):
+ *         parameter.numpy()[...] -= learning_rate * np.sign(gradient.numpy())
+ *         return True
+ *
+ * options = Ortrain.TrainingOptions(optimizer=SignDescent(learning_rate=1e-3))
+ * ```
+ *
+ * One thread at a time may use an optimizer, and none while a session is in the middle of a step with it.
  */
 
 typedef struct
@@ -103,7 +126,8 @@ ortrain_optimizer_class_init (OrtrainOptimizerClass *klass)
   /**
    * OrtrainOptimizer:learning-rate: (getter get_learning_rate) (setter set_learning_rate)
    *
-   * The learning rate. A schedule multiplies it by a factor.
+   * The learning rate, η, before the factors of the schedule and of the parameter's group. Default: 0.001, not
+   * negative.
    */
   properties[PROP_LEARNING_RATE] =
       g_param_spec_double ("learning-rate", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-3,
@@ -111,7 +135,8 @@ ortrain_optimizer_class_init (OrtrainOptimizerClass *klass)
   /**
    * OrtrainOptimizer:groups: (getter get_groups)
    *
-   * The groups of parameters, a list of [class@ParameterGroup].
+   * The groups of parameters, a list of [class@ParameterGroup] in the order in which they were added. Read-only:
+   * [method@Optimizer.add_group] adds to it.
    */
   properties[PROP_GROUPS] =
       g_param_spec_object ("groups", NULL, NULL, G_TYPE_LIST_MODEL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
@@ -164,14 +189,14 @@ ortrain_optimizer_set_learning_rate (OrtrainOptimizer *self, double learning_rat
 /**
  * ortrain_optimizer_add_group:
  * @self: an optimizer
- * @pattern: a name, or a glob pattern of names (`*.bias`)
- * @learning_rate_multiplier: the factor on the learning rate, 0 to hold the parameters still
+ * @pattern: a name, or a glob pattern such as `*.bias`
+ * @learning_rate_multiplier: the factor on the learning rate, not negative; 0 leaves the parameters unchanged
  * @weight_decay: the weight decay; -1 for that of the optimizer
  *
- * Treats the parameters whose names fit @pattern in their own way. Where a parameter fits several patterns, the group
- * added last counts. The group's properties may be changed between steps.
+ * Adds a group of parameters with a learning rate and a weight decay of their own. Where a name matches several groups,
+ * the one added last counts. The properties of the group may be changed between steps.
  *
- * Returns: (transfer none): the group
+ * Returns: (transfer none): the group; the optimizer owns it
  */
 OrtrainParameterGroup *
 ortrain_optimizer_add_group (OrtrainOptimizer *self, const char *pattern, double learning_rate_multiplier,

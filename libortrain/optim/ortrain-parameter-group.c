@@ -6,8 +6,17 @@
 /**
  * OrtrainParameterGroup:
  *
- * Parameters that an optimizer treats alike: those whose names fit a glob pattern (`*` any characters, `?` one).
- * The properties may be changed between steps. Externally synchronised.
+ * Parameters that an optimizer treats in their own way: those whose names match a pattern. [method@Optimizer.add_group]
+ * creates one. Where a name matches several groups of an optimizer, the one that was added last counts.
+ *
+ * ```python
+ * optimizer = Ortrain.AdamW(learning_rate=5e-5)
+ * group = optimizer.add_group("encoder.*.weight", 0.1, -1)
+ * group.learning_rate_multiplier = 0.2      # from the next step on
+ * print(group.get_pattern(), group.matches("encoder.0.weight"))
+ * ```
+ *
+ * The properties may be changed between steps, and count from the next one on. One thread at a time may use a group.
  */
 
 struct _OrtrainParameterGroup
@@ -54,7 +63,8 @@ ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
   /**
    * OrtrainParameterGroup:learning-rate-multiplier: (getter get_learning_rate_multiplier) (setter set_learning_rate_multiplier)
    *
-   * The factor on the optimizer's learning rate. Default: 1, not negative.
+   * The factor on the optimizer's learning rate for these parameters; 0 leaves them unchanged. Default: 1, not
+   * negative.
    */
   properties[PROP_LEARNING_RATE_MULTIPLIER] =
       ortrain_field_double ("learning-rate-multiplier",
@@ -63,7 +73,7 @@ ortrain_parameter_group_class_init (OrtrainParameterGroupClass *klass)
   /**
    * OrtrainParameterGroup:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * The weight decay of the group; -1 for that of the optimizer. Default: -1, at least -1.
+   * The weight decay of these parameters; -1 for that of the optimizer. Default: -1, at least -1.
    */
   properties[PROP_WEIGHT_DECAY] = ortrain_field_double (
       "weight-decay", G_STRUCT_OFFSET (OrtrainParameterGroup, weight_decay), -1.0, G_MAXDOUBLE, -1.0);
@@ -78,9 +88,10 @@ ortrain_parameter_group_init (OrtrainParameterGroup *self)
 
 /**
  * ortrain_parameter_group_new:
- * @pattern: a name, or a glob pattern
+ * @pattern: a name, or a glob pattern: `*` stands for any characters, `?` for one
  *
- * Creates a group of the parameters whose names fit @pattern.
+ * Creates a group of the parameters whose names match @pattern. An optimizer knows it only through
+ * [method@Optimizer.add_group].
  *
  * Returns: (transfer full): the new object
  */
@@ -159,7 +170,7 @@ ortrain_parameter_group_set_weight_decay (OrtrainParameterGroup *self, double we
  * ortrain_parameter_group_get_pattern:
  * @self: a group
  *
- * The names of parameters that belong to it: `*` stands for any characters, `?` for one.
+ * Gets what the names of the parameters match: `*` stands for any characters, `?` for one.
  *
  * Returns: (transfer none) (nullable): the pattern
  */
@@ -175,9 +186,9 @@ ortrain_parameter_group_get_pattern (OrtrainParameterGroup *self)
  * @self: a group
  * @name: the name of a parameter
  *
- * Says whether a parameter belongs to the group: its name is the pattern, or fits it.
+ * Tells whether a name is the pattern, or matches it.
  *
- * Returns: whether it does
+ * Returns: whether the parameter of that name belongs to the group
  */
 gboolean
 ortrain_parameter_group_matches (OrtrainParameterGroup *self, const char *name)

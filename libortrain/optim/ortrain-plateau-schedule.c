@@ -8,9 +8,24 @@
 /**
  * OrtrainPlateauSchedule:
  *
- * A factor that is multiplied by `gamma` when a metric has not become less for more than `patience` observations. The
- * metric is told with [method@LrSchedule.observe]; a trainer does so after each epoch. What was observed is saved in
- * checkpoints.
+ * A factor that is multiplied by [property@PlateauSchedule:gamma] when a metric has stopped falling. [class@Trainer]
+ * reports one after each epoch, the loss on the validation data or, without them, on the training data; a loop of your
+ * own calls [method@LrSchedule.observe]. With the best metric b so far, each observation m does:
+ *
+ *     m < b - threshold · |b|:   b = m, and the count of observations without an improvement is 0
+ *     otherwise:                 the count is increased; if it then exceeds patience, the factor becomes
+ *                                max (factor · gamma, least-factor), and the count is 0
+ *
+ * The factor begins at 1 and never rises. An observation that is not finite is no improvement.
+ *
+ * ```python
+ * schedule = Ortrain.PlateauSchedule.new(0.1, 2)
+ * for loss in (1.0, 0.9, 0.9, 0.9, 0.9):
+ *     schedule.observe(loss)
+ * print(schedule.evaluate(0)[1])       # 0.1
+ * ```
+ *
+ * What was observed is part of checkpoints, and restored with them.
  */
 
 struct _OrtrainPlateauSchedule
@@ -134,7 +149,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
-   * The factor of each change. Default: 0.1, from 0 to 1.
+   * What the factor is multiplied by at each change. Default: 0.1, from 0 to 1.
    */
   properties[PROP_GAMMA] =
       ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainPlateauSchedule, gamma), 0.0, 1.0, 0.1);
@@ -142,7 +157,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:patience: (getter get_patience) (setter set_patience)
    *
-   * The number of observations without improvement that are borne. Default: 10.
+   * How many observations without an improvement leave the factor as it is; one more changes it. Default: 10.
    */
   properties[PROP_PATIENCE] =
       ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainPlateauSchedule, patience), 0, G_MAXUINT, 10);
@@ -150,7 +165,8 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:threshold: (getter get_threshold) (setter set_threshold)
    *
-   * The relative change that counts as an improvement. Default: 1e-4, not negative.
+   * How much smaller a metric must be to count as an improvement, relative to the best one so far. Default: 1e-4, not
+   * negative.
    */
   properties[PROP_THRESHOLD] =
       ortrain_field_double ("threshold", G_STRUCT_OFFSET (OrtrainPlateauSchedule, threshold), 0.0, G_MAXDOUBLE, 1e-4);
@@ -158,7 +174,7 @@ ortrain_plateau_schedule_class_init (OrtrainPlateauScheduleClass *klass)
   /**
    * OrtrainPlateauSchedule:least-factor: (getter get_least_factor) (setter set_least_factor)
    *
-   * The factor that is not gone below. Default: 0, from 0 to 1.
+   * The lower limit of the factor. Default: 0, from 0 to 1.
    */
   properties[PROP_LEAST_FACTOR] =
       ortrain_field_double ("least-factor", G_STRUCT_OFFSET (OrtrainPlateauSchedule, least_factor), 0.0, 1.0, 0.0);
@@ -178,7 +194,7 @@ ortrain_plateau_schedule_init (OrtrainPlateauSchedule *self)
  * @gamma: the factor of each change
  * @patience: the number of observations without improvement that are borne
  *
- * Creates a schedule that looks at a metric.
+ * Creates a schedule that depends on a metric, with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -8,7 +8,16 @@
 /**
  * OrtrainPolynomialSchedule:
  *
- * A factor that goes from 1 to `end-factor` along a power of the steps that remain, and stays there.
+ * A factor that falls from 1 to [property@PolynomialSchedule:end-factor] along a power of the steps that remain, and
+ * then stays there. With T [property@PolynomialSchedule:total-steps]:
+ *
+ *     p    = min (t / T, 1)
+ *     f(t) = end-factor + (1 - end-factor) · (1 - p) ^ power
+ *
+ * ```python
+ * schedule = Ortrain.PolynomialSchedule.new(1000, 2)
+ * print(schedule.evaluate(500)[1])       # 0.25
+ * ```
  */
 
 struct _OrtrainPolynomialSchedule
@@ -53,7 +62,7 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
   /**
    * OrtrainPolynomialSchedule:total-steps: (getter get_total_steps) (setter set_total_steps)
    *
-   * The step at which the schedule has come to its end. Default: 1000, at least 1.
+   * The step at which the schedule reaches its last factor, T. Default: 1000, at least 1.
    */
   properties[PROP_TOTAL_STEPS] = ortrain_field_uint64 (
       "total-steps", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, total_steps), 1, G_MAXUINT64, 1000);
@@ -61,7 +70,7 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
   /**
    * OrtrainPolynomialSchedule:power: (getter get_power) (setter set_power)
    *
-   * The exponent of the part of the steps that remain: 1 is a straight line, more falls faster at the beginning.
+   * The exponent of the share of the steps that remain: 1 is a straight line, more falls faster at the beginning.
    * Default: 1, not negative.
    */
   properties[PROP_POWER] =
@@ -70,8 +79,7 @@ ortrain_polynomial_schedule_class_init (OrtrainPolynomialScheduleClass *klass)
   /**
    * OrtrainPolynomialSchedule:end-factor: (getter get_end_factor) (setter set_end_factor)
    *
-   * What the learning rate is multiplied by from step `total-steps` on, where it begins with 1.
-   * Default: 0, not negative.
+   * The factor from step [property@PolynomialSchedule:total-steps] on; the first one is 1. Default: 0, not negative.
    */
   properties[PROP_END_FACTOR] = ortrain_field_double (
       "end-factor", G_STRUCT_OFFSET (OrtrainPolynomialSchedule, end_factor), 0.0, G_MAXDOUBLE, 0.0);
@@ -89,7 +97,7 @@ ortrain_polynomial_schedule_init (OrtrainPolynomialSchedule *self)
  * @total_steps: the number of steps
  * @power: the power
  *
- * Creates a schedule, with the defaults in all else.
+ * Creates a schedule with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -7,10 +7,26 @@
 /**
  * OrtrainSgd:
  *
- * Gradient descent, as PyTorch defines it: the gradient plus `weight-decay` times the weight goes into a momentum
- * buffer (which starts as the first gradient); with `nesterov`, the step looks ahead along the momentum.
+ * Stochastic gradient descent, with or without momentum. With the parameter w, the mean g of the accumulated gradients
+ * after clipping, the learning rate η of the update, the weight decay λ and the momentum μ:
  *
- * A session keeps a momentum buffer only if `momentum` was not zero when it was created.
+ *     g' = g + λ w
+ *     v' = μ v + g'               v is 0 before the first update
+ *     w' = w - η v'               without nesterov
+ *     w' = w - η (g' + μ v')      with nesterov
+ *
+ * Without momentum, w' = w - η g'. The learning rate stands outside of the momentum, as in PyTorch's SGD and unlike in
+ * Sutskever et al., "On the importance of initialization and momentum in deep learning" (ICML 2013), from which
+ * Nesterov's form is taken; there is no dampening.
+ *
+ * ```python
+ * optimizer = Ortrain.Sgd(learning_rate=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=Ortrain.StepSchedule.new(3000, 0.1))
+ * ```
+ *
+ * The state of a parameter is `momentum_buffer`, v, of its shape; float64 for parameters of float64, else float32. A
+ * session keeps it only if [property@Sgd:momentum] was not 0 when the session was created: setting it later fails with
+ * %ORTRAIN_SESSION_ERROR_STATE at the next update.
  */
 
 struct _OrtrainSgd
@@ -62,23 +78,24 @@ ortrain_sgd_class_init (OrtrainSgdClass *klass)
   /**
    * OrtrainSgd:momentum: (getter get_momentum) (setter set_momentum)
    *
-   * How much of the step before is kept in the next one; 0 for plain gradient descent, without a buffer.
-   * Default: 0, from 0 to 1.
+   * The momentum, μ: how much of the previous step is kept in the next one. 0 is plain gradient descent, without a
+   * state. Default: 0, from 0 to 1.
    */
   properties[PROP_MOMENTUM] = ortrain_field_double ("momentum", G_STRUCT_OFFSET (OrtrainSgd, momentum), 0.0, 1.0, 0.0);
 
   /**
    * OrtrainSgd:nesterov: (getter get_nesterov) (setter set_nesterov)
    *
-   * Whether Nesterov's form of momentum is used. Default: %FALSE.
+   * Whether the step looks ahead along the momentum, Nesterov's form. It changes nothing without momentum. Default:
+   * %FALSE.
    */
   properties[PROP_NESTEROV] = ortrain_field_boolean ("nesterov", G_STRUCT_OFFSET (OrtrainSgd, nesterov), FALSE);
 
   /**
    * OrtrainSgd:weight-decay: (getter get_weight_decay) (setter set_weight_decay)
    *
-   * How much of the parameter is added to its gradient (L2 regularization); a [class@ParameterGroup] may have its own.
-   * Default: 0, not negative.
+   * How much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+   * own. Default: 0, not negative.
    */
   properties[PROP_WEIGHT_DECAY] =
       ortrain_field_double ("weight-decay", G_STRUCT_OFFSET (OrtrainSgd, weight_decay), 0.0, G_MAXDOUBLE, 0.0);
@@ -93,9 +110,9 @@ ortrain_sgd_init (OrtrainSgd *self)
 
 /**
  * ortrain_sgd_new:
- * @learning_rate: the learning rate
+ * @learning_rate: the learning rate, not negative: [property@Optimizer:learning-rate]
  *
- * Creates an optimizer with the given learning rate, and the defaults in all else.
+ * Creates an optimizer with a learning rate, and the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

@@ -8,7 +8,14 @@
 /**
  * OrtrainStepSchedule:
  *
- * A factor that is multiplied by `gamma` every `step-size` steps.
+ * A factor that is multiplied by [property@StepSchedule:gamma] every [property@StepSchedule:step-size] steps:
+ *
+ *     f(t) = gamma ^ ⌊t / step-size⌋
+ *
+ * ```python
+ * schedule = Ortrain.StepSchedule.new(1000, 0.1)
+ * print(schedule.evaluate(999)[1], schedule.evaluate(1000)[1])       # 1, 0.1
+ * ```
  */
 
 struct _OrtrainStepSchedule
@@ -50,7 +57,7 @@ ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
   /**
    * OrtrainStepSchedule:step-size: (getter get_step_size) (setter set_step_size)
    *
-   * The number of steps between two changes. Default: 1000, at least 1.
+   * The number of steps from one change of the factor to the next. Default: 1000, at least 1.
    */
   properties[PROP_STEP_SIZE] =
       ortrain_field_uint64 ("step-size", G_STRUCT_OFFSET (OrtrainStepSchedule, step_size), 1, G_MAXUINT64, 1000);
@@ -58,7 +65,7 @@ ortrain_step_schedule_class_init (OrtrainStepScheduleClass *klass)
   /**
    * OrtrainStepSchedule:gamma: (getter get_gamma) (setter set_gamma)
    *
-   * The factor of each change. Default: 0.1, not negative.
+   * What the factor is multiplied by at each change. Default: 0.1, not negative.
    */
   properties[PROP_GAMMA] =
       ortrain_field_double ("gamma", G_STRUCT_OFFSET (OrtrainStepSchedule, gamma), 0.0, G_MAXDOUBLE, 0.1);
@@ -76,7 +83,7 @@ ortrain_step_schedule_init (OrtrainStepSchedule *self)
  * @step_size: the number of steps between two changes
  * @gamma: the factor of each change
  *
- * Creates a schedule, with the defaults in all else.
+ * Creates a schedule with the defaults of all other properties.
  *
  * Returns: (transfer full): the new object
  */

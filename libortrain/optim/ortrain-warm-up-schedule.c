@@ -6,7 +6,16 @@
 /**
  * OrtrainWarmUpSchedule:
  *
- * A factor that rises in a straight line from `start-factor` to 1, then follows another schedule.
+ * A factor that rises in a straight line from [property@WarmUpSchedule:start-factor] to 1, and then follows another
+ * schedule, whose step 0 is the end of the warm-up. With n [property@WarmUpSchedule:steps]:
+ *
+ *     f(t) = start-factor + (1 - start-factor) · t / n     for t < n
+ *     f(t) = f_after (t - n)                               for t ≥ n; 1 without another schedule
+ *
+ * ```python
+ * schedule = Ortrain.WarmUpSchedule.new(100, Ortrain.CosineSchedule.new(1000))
+ * print(schedule.evaluate(50)[1], schedule.evaluate(100)[1])       # 0.5, 1
+ * ```
  */
 
 struct _OrtrainWarmUpSchedule
@@ -111,8 +120,7 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
   /**
    * OrtrainWarmUpSchedule:steps: (getter get_steps) (setter set_steps)
    *
-   * The number of updates until the factor is 1; 0 for none. The schedule after it counts its steps from there.
-   * Default: 0.
+   * How many updates it takes to reach the factor 1; 0 for no warm-up. Default: 0.
    */
   properties[PROP_STEPS] =
       ortrain_field_uint64 ("steps", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, steps), 0, G_MAXUINT64, 0);
@@ -120,7 +128,7 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
   /**
    * OrtrainWarmUpSchedule:start-factor: (getter get_start_factor) (setter set_start_factor)
    *
-   * The factor of the first step. Default: 0, not negative.
+   * The factor of step 0. Default: 0, not negative.
    */
   properties[PROP_START_FACTOR] = ortrain_field_double (
       "start-factor", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, start_factor), 0.0, G_MAXDOUBLE, 0.0);
@@ -128,7 +136,7 @@ ortrain_warm_up_schedule_class_init (OrtrainWarmUpScheduleClass *klass)
   /**
    * OrtrainWarmUpSchedule:after: (getter get_after) (setter set_after)
    *
-   * The schedule that follows, counted from the end of the warm-up.
+   * The schedule after the warm-up, at whose beginning its own step is 0; %NULL for the factor 1. Default: %NULL.
    */
   properties[PROP_AFTER] =
       ortrain_field_object ("after", G_STRUCT_OFFSET (OrtrainWarmUpSchedule, after), ORTRAIN_TYPE_LR_SCHEDULE);
@@ -146,7 +154,7 @@ ortrain_warm_up_schedule_init (OrtrainWarmUpSchedule *self)
  * @steps: the number of steps of the warm-up
  * @after: (nullable): the schedule that follows; %NULL for a factor of 1
  *
- * Creates a schedule that warms up, then follows @after.
+ * Creates a schedule that warms up, and then follows another one.
  *
  * Returns: (transfer full): the new object
  */

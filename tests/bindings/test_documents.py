@@ -9,7 +9,7 @@ import sys
 import unittest
 
 from gi.repository import GLib
-from ortrain_tap import Ortrain, batch, folder, linear_model, main
+from ortrain_tap import Ortrain, batch, folder, linear_model, main, np, training_session
 
 program = os.path.abspath(sys.argv.pop(1))
 source = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -19,6 +19,22 @@ def blocks(name, *languages):
     """(language, text) of the fenced blocks of a document."""
     return [(language, text) for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", (source / name).read_text(), re.M | re.S)
             if language in languages]
+
+
+def example_names():
+    """What examples take for granted: the names, and some files in the current folder."""
+    names = {"Ortrain": Ortrain, "np": np, "print": lambda *values, **keywords: None, **batch()}
+    names["values"] = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
+    names["model"] = linear_model()
+    names["model"].save("model.onnx")
+    names["session"] = training_session()
+    np.savez("train.npz", x=names["x"], labels=names["labels"])
+    np.savez("validation.npz", x=names["x"], labels=names["labels"])
+    np.arange(1000, dtype=np.uint16).tofile("tokens.bin")
+    for name in ("train.csv", "validation.csv"):
+        rows = [",".join(map(str, row)) + "," + "abc"[label] for row, label in zip(names["x"], names["labels"])]
+        pathlib.Path(name).write_text("\n".join(["a,b,c,d,species", *rows]))
+    return names
 
 
 class Documents(unittest.TestCase):
@@ -60,6 +76,22 @@ class Documents(unittest.TestCase):
         linear_model().save("model.onnx")
         self.assertEqual(self.type("README.md", {"batches": [batch(), batch(seed=1)], "print": lambda *values: None}), 1)
         self.assertTrue(Ortrain.Model("trained.onnx").check().trainable)
+
+    def test_examples(self):
+        """What the reference shows in Python runs: the examples of a class in order, in a folder and with names of their own."""
+        examples = {}
+        for path in sorted((source / "libortrain").glob("**/*.[ch]")):
+            for block in re.findall(r"/\*\*\n(.*?)\*/", path.read_text(), re.S):
+                text = re.sub(r"^ *\* ?", "", block, flags=re.M)
+                for code in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S):
+                    examples.setdefault(text.splitlines()[0].split(":")[0], []).append(code)
+        self.assertGreater(len(examples), 20)
+        for name, codes in examples.items():
+            with self.subTest(name):
+                os.makedirs(name)
+                os.chdir(name)
+                exec(compile("".join(codes), name, "exec"), example_names())
+                os.chdir("..")
 
     def test_options(self):
         training, session = (text for language, text in blocks("doc/options.md", "json"))
