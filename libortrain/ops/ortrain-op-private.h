@@ -23,21 +23,20 @@ typedef gboolean (*OrtrainUpgradeFunc) (OrtrainGraph *graph, OrtrainNode *node, 
 typedef enum
 {
   ORTRAIN_OP_NONE = 0,
-  ORTRAIN_OP_POINTWISE = 1 << 0,     /* element-wise with broadcasting: may enter a fused chain */
-  ORTRAIN_OP_VIEW = 1 << 1,          /* output 0 is the bytes of input 0 under another shape (Reshape, Identity, …) */
-  ORTRAIN_OP_RANDOM = 1 << 2,        /* draws random numbers: never folded, never merged */
-  ORTRAIN_OP_CHEAP = 1 << 3,         /* cheap to run again */
-  ORTRAIN_OP_COMMUTATIVE = 1 << 4,   /* inputs 0 and 1 may change places */
-  ORTRAIN_OP_NO_GRADIENT = 1 << 5,   /* piecewise constant, integer or logic: gradient is zero by definition */
-  ORTRAIN_OP_SHAPE_ONLY = 1 << 6,    /* reads shapes, never elements (Shape, Size): its input need not live */
-  ORTRAIN_OP_CONTROL = 1 << 7,       /* has subgraphs (If, Loop, Scan) */
-  ORTRAIN_OP_NORMALIZES = 1 << 8,    /* inputs 1 and 2 are its scale and bias: ones and zeros where others follow */
-  ORTRAIN_OP_DATA_SHAPED = 1 << 9,   /* the shape of its outputs depends on elements of its inputs */
-  ORTRAIN_OP_VIEW_IF_SAME = 1 << 10, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */
-  ORTRAIN_OP_SUM = 1 << 11,          /* output 0 is the sum of all inputs */
-  ORTRAIN_OP_CONTRACTS = 1 << 12,    /* sums products up: its kernels may add onto what the output holds */
-  ORTRAIN_OP_HOST = 1 << 13,         /* its result is known when a plan is created: it needs no kernel of a device */
-  ORTRAIN_OP_UPDATES = 1 << 14,      /* reads gradients in their places, behind all that is added to them; may run as
+  ORTRAIN_OP_POINTWISE = 1 << 0,    /* element-wise with broadcasting: may enter a fused chain */
+  ORTRAIN_OP_VIEW = 1 << 1,         /* output 0 is the bytes of input 0 under another shape (Reshape, Identity, …) */
+  ORTRAIN_OP_RANDOM = 1 << 2,       /* draws random numbers: never folded, never merged */
+  ORTRAIN_OP_COMMUTATIVE = 1 << 3,  /* inputs 0 and 1 may change places */
+  ORTRAIN_OP_NO_GRADIENT = 1 << 4,  /* piecewise constant, integer or logic: gradient is zero by definition */
+  ORTRAIN_OP_SHAPE_ONLY = 1 << 5,   /* reads shapes, never elements (Shape, Size): its input need not live */
+  ORTRAIN_OP_CONTROL = 1 << 6,      /* has subgraphs (If, Loop, Scan) */
+  ORTRAIN_OP_NORMALIZES = 1 << 7,   /* inputs 1 and 2 are its scale and bias: ones and zeros where others follow */
+  ORTRAIN_OP_DATA_SHAPED = 1 << 8,  /* the shape of its outputs depends on elements of its inputs */
+  ORTRAIN_OP_VIEW_IF_SAME = 1 << 9, /* output 0 is input 0 where they have one type and shape (Expand, Cast, SumTo) */
+  ORTRAIN_OP_SUM = 1 << 10,         /* output 0 is the sum of all inputs */
+  ORTRAIN_OP_CONTRACTS = 1 << 11,   /* sums products up: its kernels may add onto what the output holds */
+  ORTRAIN_OP_HOST = 1 << 12,        /* its result is known when a plan is created: it needs no kernel of a device */
+  ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in their places, behind all that is added to them; may run as
                                         soon as nothing else reads what its outputs replace */
 } OrtrainOpFlags;
 

@@ -117,20 +117,20 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
 
 #define FORWARD(name, since, dtypes, flags, gradient)                                                                  \
   {                                                                                                                    \
-    name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, ortrain_infer_unary, \
-        gradient, NULL, NULL, .weight_through = 1                                                                      \
+    name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, ortrain_infer_unary, gradient, NULL,    \
+        NULL, .weight_through = 1                                                                                      \
   }
 #define BACKWARD(name, body)                                                                                           \
   {                                                                                                                    \
-    name, ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,          \
-        ortrain_infer_elementwise, NULL, NULL, ".0", .expand = body                                                    \
+    name, ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_elementwise,  \
+        NULL, NULL, ".0", .expand = body                                                                               \
   }
 
 static const OrtrainOpDef ops[] = {
   FORWARD ("Relu", 7, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, grad_from_output),
   FORWARD ("Tanh", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output),
-  { "Sigmoid", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_unary, grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID, .weight_through = 1 },
+  { "Sigmoid", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_unary,
+    grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID, .weight_through = 1 },
   FORWARD ("LeakyRelu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_leaky_relu),
   FORWARD ("ThresholdedRelu", 10, ORTRAIN_DTYPES_FLOAT, 0, grad_thresholded_relu),
   FORWARD ("Elu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_elu),
@@ -146,8 +146,8 @@ static const OrtrainOpDef ops[] = {
   FORWARD ("Shrink", 9, ORTRAIN_DTYPES_FLOAT, 0, grad_shrink),
   { "PRelu", "", 7, 2, 2, 1, 1,
     ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
-    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0",
-    .weight_inputs = 1 << 1, .input_roles = { [1] = "slope" } },
+    ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_elementwise, grad_prelu, NULL, ".0", .weight_inputs = 1 << 1,
+    .input_roles = { [1] = "slope" } },
   BACKWARD ("ReluGrad", ortrain_body_relu_grad),
   BACKWARD ("TanhGrad", ortrain_body_tanh_grad),
   BACKWARD ("SigmoidGrad", ortrain_body_sigmoid_grad),

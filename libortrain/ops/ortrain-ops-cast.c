@@ -49,10 +49,10 @@ grad_cast (OrtrainGradContext *ctx, GError **error)
 
 static const OrtrainOpDef ops[] = {
   { "Cast", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
-    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_VIEW_IF_SAME, 0, 0, infer_cast, grad_cast, NULL, NULL,
+    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 0, infer_cast, grad_cast, NULL, NULL,
     .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1 },
   { "CastLike", "", 15, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
-    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_VIEW_IF_SAME, 0, 2, infer_cast_like, grad_cast, NULL, ".*",
+    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 2, infer_cast_like, grad_cast, NULL, ".*",
     .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST_LIKE },
 };
 ORTRAIN_OP_TABLE (cast, ops);

@@ -476,32 +476,31 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
 #define POINTWISE(name, since, lowest, highest, dtypes, flags, infer, gradient)                                        \
   OPERANDS (name, since, lowest, highest, dtypes, flags, infer, gradient, ".0", .weight_through = EVERY)
 /* Of positions and the like: what it is computed from is no weight. */
-#define PERIODIC(name, since, flags, gradient)                                                                         \
-  OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, flags, ortrain_infer_unary, gradient, ".0", .weight_through = 0)
+#define PERIODIC(name, since, gradient)                                                                                \
+  OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, gradient, ".0", .weight_through = 0)
 #define EVERY ~(guint32) 0
 #define LIMITS "limit", "limit", "limit", "limit", "limit", "limit", "limit", "limit"
 /* Very many operands become trees. */
 #define VARIADIC(name, dtypes, flags, infer, gradient, upgrade, ...)                                                   \
   {                                                                                                                    \
-    name, "", 7, 1, -1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | (flags), 0, 0, infer, gradient,        \
-        upgrade, ".0", .weight_through = EVERY, .find_passed_input = ortrain_op_pass_only_input, __VA_ARGS__           \
+    name, "", 7, 1, -1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, infer, gradient, upgrade, ".0",            \
+        .weight_through = EVERY, .find_passed_input = ortrain_op_pass_only_input, __VA_ARGS__                          \
   }
-#define CHEAP ORTRAIN_OP_CHEAP
-#define COMMUTATIVE (ORTRAIN_OP_CHEAP | ORTRAIN_OP_COMMUTATIVE)
-#define FLAT (ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT)
 
 static const OrtrainOpDef ops[] = {
-  OPERANDS ("Add", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE | ORTRAIN_OP_SUM, infer_arithmetic, grad_add, ".0",
-            .shift_inputs = 3, .weight_through = 3, .kind = ORTRAIN_OP_KIND_ADD, .zero_sums = ortrain_zero_sums_add),
-  OPERANDS ("Sub", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_sub, ".0", .shift_inputs = 3,
+  OPERANDS ("Add", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_COMMUTATIVE | ORTRAIN_OP_SUM, infer_arithmetic, grad_add,
+            ".0", .shift_inputs = 3, .weight_through = 3, .kind = ORTRAIN_OP_KIND_ADD,
+            .zero_sums = ortrain_zero_sums_add),
+  OPERANDS ("Sub", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_sub, ".0", .shift_inputs = 3,
             .weight_through = 3, .kind = ORTRAIN_OP_KIND_SUBTRACT, .zero_sums = ortrain_zero_sums_add),
-  OPERANDS ("Mul", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, COMMUTATIVE, infer_arithmetic, grad_mul, ".0", .scale_inputs = 3,
-            .weight_through = 3, .kind = ORTRAIN_OP_KIND_MULTIPLY, .zero_sums = ortrain_zero_sums_mul),
-  OPERANDS ("Div", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_div, ".0", .scale_inputs = 2,
+  OPERANDS ("Mul", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_COMMUTATIVE, infer_arithmetic, grad_mul, ".0",
+            .scale_inputs = 3, .weight_through = 3, .kind = ORTRAIN_OP_KIND_MULTIPLY,
+            .zero_sums = ortrain_zero_sums_mul),
+  OPERANDS ("Div", 7, 2, 2, ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_div, ".0", .scale_inputs = 2,
             .weight_through = 3, .kind = ORTRAIN_OP_KIND_DIVIDE, .zero_sums = ortrain_zero_sums_div),
-  POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_arithmetic, grad_mod),
-  { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | CHEAP, 0, 0, infer_pow, grad_pow, NULL,
-    ".n", .weight_through = 1, .kind = ORTRAIN_OP_KIND_POWER, .input_roles = { [1] = "exponent" } },
+  POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_mod),
+  { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE, 0, 0, infer_pow, grad_pow, NULL, ".n",
+    .weight_through = 1, .kind = ORTRAIN_OP_KIND_POWER, .input_roles = { [1] = "exponent" } },
   VARIADIC ("Max", ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
             .input_roles = { LIMITS }),
   VARIADIC ("Min", ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
@@ -510,22 +509,22 @@ static const OrtrainOpDef ops[] = {
             .shift_inputs = 0),
   VARIADIC ("Sum", ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_SUM, infer_arithmetic, grad_add, ortrain_upgrade_many_operands,
             .shift_inputs = EVERY),
-  OPERANDS ("Neg", 7, 1, 1, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, CHEAP, infer_neg, grad_neg, ".0",
+  OPERANDS ("Neg", 7, 1, 1, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, infer_neg, grad_neg, ".0",
             .weight_through = EVERY, .zero_sums = ortrain_zero_sums_same),
-  POINTWISE ("Abs", 7, 1, 1, ORTRAIN_DTYPES_NUMERIC, CHEAP, infer_neg, grad_abs),
-  POINTWISE ("Sign", 9, 1, 1, ORTRAIN_DTYPES_NUMERIC, FLAT, ortrain_infer_unary, NULL),
-  POINTWISE ("Floor", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, FLAT, ortrain_infer_unary, NULL),
-  POINTWISE ("Ceil", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, FLAT, ortrain_infer_unary, NULL),
-  POINTWISE ("Round", 11, 1, 1, ORTRAIN_DTYPES_FLOAT, FLAT, ortrain_infer_unary, NULL),
-  OPERANDS ("Reciprocal", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_reciprocal, ".0",
+  POINTWISE ("Abs", 7, 1, 1, ORTRAIN_DTYPES_NUMERIC, 0, infer_neg, grad_abs),
+  POINTWISE ("Sign", 9, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
+  POINTWISE ("Floor", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
+  POINTWISE ("Ceil", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
+  POINTWISE ("Round", 11, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
+  OPERANDS ("Reciprocal", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_reciprocal, ".0",
             .weight_through = EVERY, .kind = ORTRAIN_OP_KIND_RECIPROCAL),
-  OPERANDS ("Sqrt", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_sqrt, ".0", .weight_through = EVERY,
+  OPERANDS ("Sqrt", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_sqrt, ".0", .weight_through = EVERY,
             .kind = ORTRAIN_OP_KIND_SQUARE_ROOT),
-  POINTWISE ("Exp", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_exp),
-  POINTWISE ("Log", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_log),
-  PERIODIC ("Sin", 7, CHEAP, grad_sin),
-  PERIODIC ("Cos", 7, CHEAP, grad_cos),
-  PERIODIC ("Tan", 7, 0, grad_tan),
+  POINTWISE ("Exp", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_exp),
+  POINTWISE ("Log", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_log),
+  PERIODIC ("Sin", 7, grad_sin),
+  PERIODIC ("Cos", 7, grad_cos),
+  PERIODIC ("Tan", 7, grad_tan),
   POINTWISE ("Asin", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_asin),
   POINTWISE ("Acos", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_acos),
   POINTWISE ("Atan", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_atan),
@@ -534,13 +533,16 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("Asinh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_asinh),
   POINTWISE ("Acosh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_acosh),
   POINTWISE ("Atanh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_atanh),
-  POINTWISE ("Erf", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, CHEAP, ortrain_infer_unary, grad_erf),
-  POINTWISE ("BitShift", 11, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT, ortrain_infer_elementwise, NULL),
-  POINTWISE ("BitwiseAnd", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
-  POINTWISE ("BitwiseOr", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
-  POINTWISE ("BitwiseXor", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, FLAT | COMMUTATIVE, ortrain_infer_elementwise, NULL),
-  POINTWISE ("BitwiseNot", 18, 1, 1, ORTRAIN_DTYPES_INTEGER, FLAT, ortrain_infer_unary, NULL),
-  { "ErfGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
+  POINTWISE ("Erf", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_erf),
+  POINTWISE ("BitShift", 11, 2, 2, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_elementwise, NULL),
+  POINTWISE ("BitwiseAnd", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_COMMUTATIVE,
+             ortrain_infer_elementwise, NULL),
+  POINTWISE ("BitwiseOr", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_COMMUTATIVE,
+             ortrain_infer_elementwise, NULL),
+  POINTWISE ("BitwiseXor", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_COMMUTATIVE,
+             ortrain_infer_elementwise, NULL),
+  POINTWISE ("BitwiseNot", 18, 1, 1, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
+  { "ErfGrad", ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE, 0, 0,
     ortrain_infer_elementwise, NULL, NULL, ".0", .expand = ortrain_body_erf_grad },
 };
 ORTRAIN_OP_TABLE (elementwise, ops);

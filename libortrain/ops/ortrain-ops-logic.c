@@ -181,13 +181,13 @@ find_taken_side (const OrtrainNode *node)
 
 #define COMPARE(name, since, dtypes, flags, infer)                                                                     \
   {                                                                                                                    \
-    name, "", since, 2, 2, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT | (flags),   \
-        0, 3, infer, NULL, NULL, ".0"                                                                                  \
+    name, "", since, 2, 2, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT | (flags), 0, 3, infer, NULL,   \
+        NULL, ".0"                                                                                                     \
   }
 #define TEST(name, since, dtypes, ...)                                                                                 \
   {                                                                                                                    \
-    name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP | ORTRAIN_OP_NO_GRADIENT, 0, 1,       \
-        infer_unary_bool, NULL, NULL, NULL, __VA_ARGS__                                                                \
+    name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT, 0, 1, infer_unary_bool, NULL,  \
+        NULL, NULL, __VA_ARGS__                                                                                        \
   }
 
 static const OrtrainOpDef ops[] = {
@@ -210,7 +210,7 @@ static const OrtrainOpDef ops[] = {
     1,
     1,
     ORTRAIN_DTYPES_BOOL,
-    ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP,
+    ORTRAIN_OP_POINTWISE,
     0,
     1,
     infer_where,
@@ -222,8 +222,7 @@ static const OrtrainOpDef ops[] = {
     .kind = ORTRAIN_OP_KIND_WHERE,
     .find_passed_input = find_taken_side,
     .zero_sums = ortrain_zero_sums_where },
-  { "Clip", "", 7, 1, 3, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_CHEAP, 0, 0,
-    ortrain_infer_unary, grad_clip, upgrade_clip, ".0", .weight_through = 1,
-    .input_roles = { [1] = "limit", [2] = "limit" } },
+  { "Clip", "", 7, 1, 3, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_unary, grad_clip,
+    upgrade_clip, ".0", .weight_through = 1, .input_roles = { [1] = "limit", [2] = "limit" } },
 };
 ORTRAIN_OP_TABLE (logic, ops);

@@ -605,8 +605,6 @@ evaluate_size (const OrtrainNode *node, const gint64 *dims, gsize rank, GError *
   return ortrain_tensor_new_ints (NULL, 0, &n, 1, error);
 }
 
-#define VIEW (ORTRAIN_OP_VIEW | ORTRAIN_OP_CHEAP)
-
 static const OrtrainOpDef rows[] = {
   { .name = "Identity",
     .domain = "",
@@ -615,7 +613,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = VIEW,
+    .flags = ORTRAIN_OP_VIEW,
     .infer = infer_identity,
     .gradient = grad_identity,
     .zero_sums = ortrain_zero_sums_same,
@@ -627,7 +625,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = VIEW | ORTRAIN_OP_NO_GRADIENT,
+    .flags = ORTRAIN_OP_VIEW | ORTRAIN_OP_NO_GRADIENT,
     .infer = infer_bit_cast },
   { .name = "Reshape",
     .domain = "",
@@ -636,7 +634,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 2,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = VIEW,
+    .flags = ORTRAIN_OP_VIEW,
     .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
@@ -653,7 +651,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = VIEW,
+    .flags = ORTRAIN_OP_VIEW,
     .infer = infer_flatten,
     .gradient = grad_reshape,
     .zero_sums = ortrain_zero_sums_view },
@@ -664,7 +662,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 2,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = VIEW,
+    .flags = ORTRAIN_OP_VIEW,
     .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
@@ -681,7 +679,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 2,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = VIEW,
+    .flags = ORTRAIN_OP_VIEW,
     .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 
@@ -698,7 +696,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_NO_GRADIENT,
     .no_grad_inputs = 1,
     .infer = infer_shape,
     .evaluate_shape = evaluate_shape },
@@ -709,7 +707,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_SHAPE_ONLY | ORTRAIN_OP_NO_GRADIENT,
     .no_grad_inputs = 1,
     .infer = infer_size,
     .evaluate_shape = evaluate_size },
@@ -731,7 +729,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT,
     .shape_inputs = 1,
     .no_grad_inputs = 1,
 
@@ -745,7 +743,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 1,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
     .no_grad_inputs = 1,
     .infer = infer_eye_like },
   { .name = "Range",
@@ -755,7 +753,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 3,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
     .shape_inputs = 7,
     .no_grad_inputs = 7,
     .scalar_inputs = 7,
@@ -769,7 +767,7 @@ static const OrtrainOpDef rows[] = {
     .max_inputs = 2,
     .min_outputs = 1,
     .max_outputs = 1,
-    .flags = ORTRAIN_OP_VIEW_IF_SAME | ORTRAIN_OP_CHEAP,
+    .flags = ORTRAIN_OP_VIEW_IF_SAME,
     .shape_inputs = 1 << 1,
     .no_grad_inputs = 1 << 1,
 

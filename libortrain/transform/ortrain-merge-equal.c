@@ -2,8 +2,9 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
-/* Small constants with equal contents are one input to the hash, so that "add 1e-5" is recognised wherever it stands.
- */
+/* Common subexpression elimination. Small constants with equal contents are one input to the hash, so that "add 1e-5" is
+ * recognised wherever it stands. */
+
 static gboolean
 same_value (const OrtrainValue *a, const OrtrainValue *b)
 {
@@ -16,21 +17,50 @@ same_value (const OrtrainValue *a, const OrtrainValue *b)
   return ortrain_tensor_get_n_elements (a->tensor) <= 16 && ortrain_tensor_equal (a->tensor, b->tensor);
 }
 
+/* Equal constants must hash alike: by type only. */
+static guint
+value_hash (const OrtrainValue *value)
+{
+  if (value == NULL)
+    return 1;
+  return value->tensor != NULL && value->role == ORTRAIN_ROLE_NONE ? 7u + (guint) value->dtype : g_direct_hash (value);
+}
+
+/* Whether inputs 0 and 1 may stand in either order. */
+static gboolean
+is_commutative (const OrtrainNode *node)
+{
+  return ortrain_node_has_flag (node, ORTRAIN_OP_COMMUTATIVE) && node->inputs->len == 2;
+}
+
 static guint
 node_hash (gconstpointer key)
 {
   const OrtrainNode *node = key;
   guint h = g_str_hash (node->op_type) * 31 + node->inputs->len;
-  for (guint i = 0; i < node->inputs->len; i++)
+  if (is_commutative (node))
     {
-      const OrtrainValue *input = node->inputs->pdata[i];
-      /* equal constants must hash alike: by type and rank only */
-      guint part = input == NULL                                               ? 1u
-                   : input->tensor != NULL && input->role == ORTRAIN_ROLE_NONE ? 7u + (guint) input->dtype
-                                                                               : g_direct_hash (input);
-      h = h * 33 + part;
+      const guint first = value_hash (node->inputs->pdata[0]), second = value_hash (node->inputs->pdata[1]);
+      return (h * 33 + MIN (first, second)) * 33 + MAX (first, second);
     }
+  for (guint i = 0; i < node->inputs->len; i++)
+    h = h * 33 + value_hash (node->inputs->pdata[i]);
   return h;
+}
+
+static gboolean
+same_inputs (const OrtrainNode *a, const OrtrainNode *b)
+{
+  for (guint i = 0; i < a->inputs->len; i++)
+    if (!same_value (a->inputs->pdata[i], b->inputs->pdata[i]))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+swapped_inputs (const OrtrainNode *a, const OrtrainNode *b)
+{
+  return same_value (a->inputs->pdata[0], b->inputs->pdata[1]) && same_value (a->inputs->pdata[1], b->inputs->pdata[0]);
 }
 
 static gboolean
@@ -40,9 +70,8 @@ node_equal (gconstpointer pa, gconstpointer pb)
   if (a->op != b->op || a->phase != b->phase || a->body != b->body || a->inputs->len != b->inputs->len ||
       a->outputs->len != b->outputs->len || !g_str_equal (a->op_type, b->op_type))
     return FALSE;
-  for (guint i = 0; i < a->inputs->len; i++)
-    if (!same_value (a->inputs->pdata[i], b->inputs->pdata[i]))
-      return FALSE;
+  if (!same_inputs (a, b) && !(is_commutative (a) && swapped_inputs (a, b)))
+    return FALSE;
   return ortrain_attributes_equal (a->attributes, b->attributes);
 }
 
