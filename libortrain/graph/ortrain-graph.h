@@ -99,5 +99,7 @@ ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_value_get_consumers (OrtrainValue *self); /* transfer full */
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensor *ortrain_value_get_tensor (OrtrainValue *self); /* nullable: contents of an initializer or a constant */
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_value_suggest_integers (OrtrainValue *self, gint64 *least, gint64 *greatest);
 
 G_END_DECLS

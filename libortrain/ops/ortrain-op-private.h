@@ -66,6 +66,7 @@ typedef enum
   ORTRAIN_OP_KIND_MATMUL,       /* of stacks of matrices */
   ORTRAIN_OP_KIND_FUSED_MATMUL, /* with transposes and a factor */
   ORTRAIN_OP_KIND_GEMM,
+  ORTRAIN_OP_KIND_EQUAL,
   ORTRAIN_OP_KIND_LOOKUP, /* slices of input 0 along `axis`, at the indices in input 1 */
 } OrtrainOpKind;
 

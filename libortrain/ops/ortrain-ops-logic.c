@@ -179,10 +179,10 @@ find_taken_side (const OrtrainNode *node)
   return n == 0 ? -1 : elements[0] ? 1 : 2;
 }
 
-#define COMPARE(name, since, dtypes, flags, infer)                                                                     \
+#define COMPARE(name, since, dtypes, flags, infer, ...)                                                                \
   {                                                                                                                    \
     name, "", since, 2, 2, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_NO_GRADIENT | (flags), 0, 3, infer, NULL,   \
-        NULL, ".0"                                                                                                     \
+        NULL, ".0", __VA_ARGS__                                                                                        \
   }
 #define TEST(name, since, dtypes, ...)                                                                                 \
   {                                                                                                                    \
@@ -191,7 +191,8 @@ find_taken_side (const OrtrainNode *node)
   }
 
 static const OrtrainOpDef ops[] = {
-  COMPARE ("Equal", 7, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, infer_equal),
+  COMPARE ("Equal", 7, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, infer_equal,
+           .kind = ORTRAIN_OP_KIND_EQUAL),
   COMPARE ("Less", 7, ORTRAIN_DTYPES_NUMERIC, 0, ortrain_infer_compare),
   COMPARE ("Greater", 7, ORTRAIN_DTYPES_NUMERIC, 0, ortrain_infer_compare),
   COMPARE ("LessOrEqual", 12, ORTRAIN_DTYPES_NUMERIC, 0, ortrain_infer_compare),

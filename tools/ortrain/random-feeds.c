@@ -26,65 +26,29 @@ next_normal (Random *random)
 
 /* ---- integers ---- */
 
-/* What integers of an input may be: below limit where they are indices, else one constant. */
 typedef struct
 {
-  gint64 limit; /* 0: no bound is known */
-  gint64 constant;
+  gint64 least, greatest;
 } IntegerRange;
-
-static gint64
-get_axis (OrtrainNode *node)
-{
-  g_autoptr (GVariant) axis = ortrain_node_get_attribute (node, "axis");
-  return axis != NULL && g_variant_is_of_type (axis, G_VARIANT_TYPE_INT64) ? g_variant_get_int64 (axis) : 0;
-}
-
-/* Follows the integers that are computed from a value: a Gather reads its data at them, an Equal compares them with a
- * constant, which the model therefore knows. */
-static void
-narrow_range (OrtrainValue *value, GHashTable *seen, guint depth, IntegerRange *range)
-{
-  g_autoptr (GListModel) consumers = ortrain_value_get_consumers (value);
-  if (depth > 64 || !g_hash_table_add (seen, value))
-    return;
-  for (guint i = 0; i < g_list_model_get_n_items (consumers); i++)
-    {
-      g_autoptr (OrtrainNode) node = g_list_model_get_item (consumers, i);
-      const char *op = ortrain_node_get_op_type (node);
-      OrtrainValue *first = ortrain_node_get_input (node, 0), *second = ortrain_node_get_input (node, 1);
-      if (g_str_equal (op, "Gather") && second == value && first != NULL && ortrain_value_get_rank (first) > 0)
-        {
-          const gint64 axis = get_axis (node);
-          const gint64 n =
-              ortrain_value_get_dim (first, (guint) (axis < 0 ? axis + ortrain_value_get_rank (first) : axis));
-          if (n > 0 && (range->limit == 0 || n < range->limit))
-            range->limit = n;
-        }
-      OrtrainValue *other = first == value ? second : first;
-      OrtrainTensor *constant = other != NULL ? ortrain_value_get_tensor (other) : NULL;
-      if (g_str_equal (op, "Equal") && constant != NULL && ortrain_tensor_get_n_elements (constant) == 1)
-        range->constant = (gint64) ortrain_tensor_get_scalar (constant, 0);
-      for (guint k = 0; k < ortrain_node_get_n_outputs (node); k++)
-        {
-          OrtrainValue *output = ortrain_node_get_output (node, k);
-          const OrtrainDType dtype = output != NULL ? ortrain_value_get_dtype (output) : ORTRAIN_DTYPE_FLOAT32;
-          if (dtype == ORTRAIN_DTYPE_INT64 || dtype == ORTRAIN_DTYPE_INT32 || dtype == ORTRAIN_DTYPE_UNDEFINED)
-            narrow_range (output, seen, depth + 1, range);
-        }
-    }
-}
 
 static IntegerRange
 find_range (OrtrainModel *model, const char *input)
 {
   OrtrainGraph *graph = ortrain_model_get_graph (model, NULL); /* has the types of computed values */
   OrtrainValue *value = ortrain_graph_find_value (graph != NULL ? graph : ortrain_model_get_file_graph (model), input);
-  IntegerRange range = { .constant = 1 };
-  g_autoptr (GHashTable) seen = g_hash_table_new (NULL, NULL);
+  IntegerRange range = { 1, 1 };
   if (value != NULL)
-    narrow_range (value, seen, 0, &range);
+    ortrain_value_suggest_integers (value, &range.least, &range.greatest);
   return range;
+}
+
+/* Of one element no random number is drawn. */
+static gint64
+next_integer (Random *random, IntegerRange range)
+{
+  return range.greatest > range.least
+             ? range.least + (gint64) (next (random) % (guint64) (range.greatest - range.least + 1))
+             : range.least;
 }
 
 static OrtrainTensor *
@@ -103,7 +67,7 @@ make_tensor (OrtrainDType dtype, const gint64 *dims, gsize rank, IntegerRange ra
     {
       g_autofree gint64 *ints = g_new (gint64, n + 1);
       for (gsize i = 0; i < n; i++)
-        ints[i] = range.limit > 0 ? (gint64) next (random) % range.limit : range.constant;
+        ints[i] = next_integer (random, range);
       tensor = ortrain_tensor_new_ints (dims, rank, ints, n, error);
     }
   else
@@ -254,7 +218,7 @@ add_target (const Search *search, OrtrainTensorDict *inputs, const gint64 *dims,
                    search->output);
       return NULL;
     }
-  const IntegerRange range = { .limit = classes ? dims[rank - 1] : 0 };
+  const IntegerRange range = { 0, classes ? dims[rank - 1] - 1 : 0 };
   g_autoptr (OrtrainTensor) tensor = make_tensor (dtype, dims, rank - classes, range, random, error);
   if (tensor == NULL)
     return NULL;
