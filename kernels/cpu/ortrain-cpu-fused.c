@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ortrain-cpu-fused-program-private.h"
 
-#include "provider/ortrain-kernel-body-private.h"
+#include "tensor/ortrain-chain-private.h"
 
 /* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. */
 
@@ -261,25 +261,25 @@ lower (OrtrainTileBuilder *builder, const char *domain, const char *op_type, con
 }
 
 static gboolean
-lower_body (OrtrainTileBuilder *builder, const OrtrainKernelBody *body, const OrtrainKernelSetup *setup, GError **error)
+lower_chain (OrtrainTileBuilder *builder, const OrtrainChain *chain, const OrtrainKernelSetup *setup, GError **error)
 {
-  g_autofree guint *values = g_new (guint, body->n_inputs + body->n_constants + body->n_ops + 1);
+  g_autofree guint *values = g_new (guint, chain->n_inputs + chain->n_constants + chain->n_ops + 1);
   guint n = 0;
-  for (guint i = 0; i < body->n_inputs; i++)
+  for (guint i = 0; i < chain->n_inputs; i++)
     values[n++] = ortrain_tile_builder_input (builder, i);
-  for (guint i = 0; i < body->n_constants; i++)
+  for (guint i = 0; i < chain->n_constants; i++)
     {
-      gconstpointer element = ortrain_tensor_peek (body->constants[i]);
+      gconstpointer element = ortrain_tensor_peek (chain->constants[i]);
       if (element == NULL)
         {
           g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "a constant of the chain was released");
           return FALSE;
         }
-      values[n++] = ortrain_tile_builder_constant (builder, ortrain_tensor_get_dtype (body->constants[i]), element);
+      values[n++] = ortrain_tile_builder_constant (builder, ortrain_tensor_get_dtype (chain->constants[i]), element);
     }
-  for (guint s = 0; s < body->n_ops; s++)
+  for (guint s = 0; s < chain->n_ops; s++)
     {
-      const OrtrainBodyOp *op = &body->ops[s];
+      const OrtrainChainOp *op = &chain->ops[s];
       g_autofree guint *in = g_new (guint, op->n_inputs + 1);
       for (guint i = 0; i < op->n_inputs; i++)
         in[i] = op->inputs[i] != G_MAXUINT ? values[op->inputs[i]] : ORTRAIN_TILE_NONE;
@@ -290,8 +290,8 @@ lower_body (OrtrainTileBuilder *builder, const OrtrainKernelBody *body, const Or
           return FALSE;
         }
     }
-  for (guint k = 0; k < body->n_outputs && k < setup->n_outputs; k++)
-    ortrain_tile_builder_output (builder, k, values[body->outputs[k]]);
+  for (guint k = 0; k < chain->n_outputs && k < setup->n_outputs; k++)
+    ortrain_tile_builder_output (builder, k, values[chain->outputs[k]]);
   return TRUE;
 }
 
@@ -301,8 +301,8 @@ ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare) (OrtrainKernelSetup *setup, G
   /* CastLike reads the type of its second input, never its elements or shape. */
   if (setup->body == NULL && g_str_equal (setup->op_type, "CastLike"))
     setup->n_inputs = MIN (setup->n_inputs, 1);
-  const OrtrainKernelBody *body = ortrain_kernel_body_get (setup->body);
-  if (setup->body != NULL && (body == NULL || body->n_inputs != setup->n_inputs))
+  const OrtrainChain *chain = ortrain_chain_get (setup->body);
+  if (setup->body != NULL && (chain == NULL || chain->n_inputs != setup->n_inputs))
     {
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: the body was not inferred",
                    setup->op_type);
@@ -313,7 +313,7 @@ ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare) (OrtrainKernelSetup *setup, G
   if (builder != NULL)
     {
       if (setup->body != NULL)
-        ok = lower_body (builder, body, setup, error);
+        ok = lower_chain (builder, chain, setup, error);
       else
         {
           g_autofree guint *in = g_new (guint, setup->n_inputs + 1);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
 #include "ops/ortrain-op-private.h"
-#include "provider/ortrain-kernel-body-private.h"
+#include "tensor/ortrain-chain-private.h"
 
-/* What kernels read of a body, in one block of memory each for operators, indices and constants. */
+/* A body as kernels read it, in one block of memory each for operators, indices and constants. */
 typedef struct
 {
-  OrtrainKernelBody body;
-  OrtrainBodyOp *ops;
+  OrtrainChain chain;
+  OrtrainChainOp *ops;
   OrtrainTensor **constants;
   guint *outputs, *inputs;
-} FlatBody;
+} FlatChain;
 
 static void
-flat_body_free (gpointer data)
+flat_chain_free (gpointer data)
 {
-  FlatBody *flat = data;
-  for (guint i = 0; i < flat->body.n_constants; i++)
+  FlatChain *flat = data;
+  for (guint i = 0; i < flat->chain.n_constants; i++)
     g_object_unref (flat->constants[i]);
   g_free (flat->ops);
   g_free (flat->constants);
@@ -26,7 +26,7 @@ flat_body_free (gpointer data)
 }
 
 /* NULL if something in the body is not what a chain consists of: single results, constants of one element. */
-static FlatBody *
+static FlatChain *
 flatten (OrtrainGraph *graph)
 {
   guint n_inputs = graph->inputs->len, n_ops = graph->nodes->len, n_edges = 0, next = 0;
@@ -36,13 +36,12 @@ flatten (OrtrainGraph *graph)
   for (guint s = 0; s < n_ops; s++)
     n_edges += ((OrtrainNode *) graph->nodes->pdata[s])->inputs->len;
 
-  FlatBody *flat = g_new0 (FlatBody, 1);
-  flat->ops = g_new0 (OrtrainBodyOp, n_ops + 1);
+  FlatChain *flat = g_new0 (FlatChain, 1);
+  flat->ops = g_new0 (OrtrainChainOp, n_ops + 1);
   flat->constants = g_new0 (OrtrainTensor *, graph->initializers->len + 1);
   flat->outputs = g_new0 (guint, graph->outputs->len + 1);
   flat->inputs = g_new0 (guint, n_edges + 1);
-  flat->body =
-      (OrtrainKernelBody){ n_inputs, 0, n_ops, graph->outputs->len, flat->constants, flat->ops, flat->outputs };
+  flat->chain = (OrtrainChain){ n_inputs, 0, n_ops, graph->outputs->len, flat->constants, flat->ops, flat->outputs };
   gboolean ok = TRUE;
   for (guint i = 0; i < n_inputs; i++)
     number[((OrtrainValue *) graph->inputs->pdata[i])->id] = next++;
@@ -51,7 +50,7 @@ flatten (OrtrainGraph *graph)
       OrtrainValue *value = graph->initializers->pdata[i];
       ok = value->tensor != NULL && ortrain_tensor_get_n_elements (value->tensor) == 1;
       if (ok)
-        flat->constants[flat->body.n_constants++] = g_object_ref (value->tensor);
+        flat->constants[flat->chain.n_constants++] = g_object_ref (value->tensor);
       number[value->id] = next++;
     }
   guint *edge = flat->inputs;
@@ -62,8 +61,8 @@ flatten (OrtrainGraph *graph)
       ok = output != NULL && node->outputs->len == 1;
       if (!ok)
         break;
-      flat->ops[s] = (OrtrainBodyOp){ node->op_type, node->domain,      node->name, node->attributes,
-                                      output->dtype, node->inputs->len, edge };
+      flat->ops[s] = (OrtrainChainOp){ node->op_type, node->domain,      node->name, node->attributes,
+                                       output->dtype, node->inputs->len, edge };
       for (guint i = 0; i < node->inputs->len; i++)
         {
           const OrtrainValue *input = ortrain_node_input (node, i);
@@ -79,7 +78,7 @@ flatten (OrtrainGraph *graph)
       ok = flat->outputs[k] != G_MAXUINT;
     }
   if (!ok)
-    g_clear_pointer (&flat, flat_body_free);
+    g_clear_pointer (&flat, flat_chain_free);
   return flat;
 }
 
@@ -98,19 +97,27 @@ infer_chain (OrtrainInferContext *ctx, GError **error)
     return FALSE;
   for (guint k = 0; k < body->outputs->len; k++)
     ortrain_infer_set (ctx, k, ((OrtrainValue *) body->outputs->pdata[k])->dtype, dims, rank);
-  if (ortrain_kernel_body_get (G_OBJECT (body)) == NULL)
+  if (ortrain_chain_get (G_OBJECT (body)) == NULL)
     {
-      FlatBody *flat = flatten (body);
+      FlatChain *flat = flatten (body);
       if (flat == NULL)
         return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
                                    "its body is not a chain of element-wise operators");
-      g_object_set_qdata_full (G_OBJECT (body), ortrain_kernel_body_quark (), flat, flat_body_free);
+      g_object_set_qdata_full (G_OBJECT (body), ortrain_chain_quark (), flat, flat_chain_free);
     }
   return TRUE;
 }
 
 static const OrtrainOpDef ops[] = {
-  { "Elementwise", ORTRAIN_DOMAIN, 1, 1, -1, 1, -1, 0, ORTRAIN_OP_NONE, 0, 0, infer_chain, NULL, NULL, "*",
+  { .name = "Elementwise",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 1,
+    .max_inputs = -1,
+    .min_outputs = 1,
+    .max_outputs = -1,
+    .types = "*",
+    .infer = infer_chain,
     .expand = ortrain_body_chain },
 };
 ORTRAIN_OP_TABLE (fused, ops);

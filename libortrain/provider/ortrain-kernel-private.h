@@ -38,7 +38,7 @@ typedef struct
   const char *op_type;
   const char *domain;                  /* "" for ONNX's own */
   const OrtrainAttributes *attributes; /* never NULL */
-  GObject *body;                       /* the body of a fused operator, or NULL; opaque here */
+  GObject *body;                       /* of a fused operator: has its OrtrainChain; else NULL */
   const OrtrainOperand *inputs;        /* [n_inputs] */
   const OrtrainOperand *outputs;       /* [n_outputs] */
   guint n_inputs, n_outputs;

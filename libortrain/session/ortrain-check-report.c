@@ -8,6 +8,7 @@
 #include "model/ortrain-model-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
+#include "provider/ortrain-provider-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-diagnostic-private.h"
 #include "session/ortrain-enclosed-tensors-private.h"
@@ -64,9 +65,10 @@ add (Check *check, const OrtrainNode *node, const char *dtype, const char *reaso
   if (!g_hash_table_add (check->reported, key))
     return;
   gint64 opset = node != NULL ? ortrain_model_get_opset_version (check->model, node->domain) : 0;
+  const char *device = ortrain_provider_get_host ()->klass->name; /* runs what others lack */
   g_autoptr (OrtrainDiagnostic) diagnostic =
       ortrain_diagnostic_new (node != NULL ? node->name : "", node != NULL ? node->op_type : "",
-                              node != NULL ? node->domain : "", (guint) MAX (opset, 0), dtype, reason, hint);
+                              node != NULL ? node->domain : "", (guint) MAX (opset, 0), dtype, device, reason, hint);
   g_list_store_append (check->list, diagnostic);
 }
 

@@ -4,4 +4,4 @@
 #include "session/ortrain-diagnostic.h"
 
 OrtrainDiagnostic *ortrain_diagnostic_new (const char *node, const char *op_type, const char *domain, guint opset,
-                                           const char *dtype, const char *reason, const char *hint);
+                                           const char *dtype, const char *device, const char *reason, const char *hint);

@@ -44,7 +44,7 @@ static GParamSpec *properties[N_PROPERTIES];
 
 OrtrainDiagnostic *
 ortrain_diagnostic_new (const char *node, const char *op_type, const char *domain, guint opset, const char *dtype,
-                        const char *reason, const char *hint)
+                        const char *device, const char *reason, const char *hint)
 {
   OrtrainDiagnostic *self = g_object_new (ORTRAIN_TYPE_DIAGNOSTIC, NULL);
   self->node = g_strdup (node);
@@ -52,7 +52,7 @@ ortrain_diagnostic_new (const char *node, const char *op_type, const char *domai
   self->domain = g_strdup (domain);
   self->opset = opset;
   self->dtype = g_strdup (dtype);
-  self->device = g_strdup ("cpu");
+  self->device = g_strdup (device);
   self->reason = g_strdup (reason);
   self->hint = g_strdup (hint);
   return self;
