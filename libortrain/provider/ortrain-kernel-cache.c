@@ -33,11 +33,29 @@ ortrain_prepared_kernel_unref (OrtrainPreparedKernel *self)
   g_free (self);
 }
 
+/* Of whole numbers: what tells nodes of the same operator and shapes apart. */
+static guint
+hash_attributes (const OrtrainAttributes *attributes)
+{
+  guint hash = 0;
+  for (guint i = 0; i < ortrain_attributes_get_n (attributes); i++)
+    {
+      const OrtrainAttribute *attribute = ortrain_attributes_get_nth (attributes, i);
+      gsize n = 0;
+      const gint64 *ints = ortrain_attributes_get_ints (attributes, attribute->name, &n);
+      guint own = g_str_hash (attribute->name) + (guint) ortrain_attributes_get_int (attributes, attribute->name, 0);
+      for (gsize k = 0; k < n; k++)
+        own = own * 31 + (guint) ints[k];
+      hash += own; /* in any order */
+    }
+  return hash;
+}
+
 static guint
 hash_kernel (gconstpointer key)
 {
   const OrtrainPreparedKernel *self = key;
-  guint hash = g_direct_hash (self->kernel);
+  guint hash = g_direct_hash (self->kernel) + 31 * g_direct_hash (self->body) + hash_attributes (self->attributes);
   for (guint i = 0; i < self->n_inputs + self->n_outputs; i++)
     {
       const OrtrainOperand *operand = &self->operands[i];

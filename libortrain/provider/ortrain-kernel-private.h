@@ -99,7 +99,7 @@ struct _OrtrainKernelCall
   void *const *outputs;      /* [n_outputs], NULL where not wanted */
   void *workspace;           /* workspace_bytes, aligned to 64 */
   gconstpointer constants;
-  guint16 n_inputs, n_outputs;
+  guint32 n_inputs, n_outputs;
   guint32 plan_step;   /* for faults */
   guint32 node_number; /* for random numbers: the same for a node and its recomputation */
   guint64 accumulates; /* bit k: output k is added to what is there; only where can_accumulate allows it */

@@ -25,6 +25,8 @@ ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *optio
 }
 
 /* Nodes under construction. */
+#define MAX_JOINED 64 /* operands of a node that joins results of others */
+
 typedef struct
 {
   OrtrainTrainingGraph *self;
@@ -118,6 +120,25 @@ add_node (Building *building, GArray *members, GError **error)
   return TRUE;
 }
 
+/* Each MAX_JOINED become one, the least of them. */
+static gboolean
+join_broken (Building *building, GError **error)
+{
+  g_autoptr (GPtrArray) indices = g_steal_pointer (&building->broken);
+  building->broken = g_ptr_array_new ();
+  for (guint i = 0; i < indices->len; i += MAX_JOINED)
+    {
+      OrtrainNode *node =
+          ortrain_graph_new_node (building->self->training, "", "Min", "update/broken",
+                                  (OrtrainValue *const *) indices->pdata + i, MIN (MAX_JOINED, indices->len - i), 1);
+      node->phase = building->phase;
+      if (!ortrain_ops_infer_node (node, error))
+        return FALSE;
+      g_ptr_array_add (building->broken, ortrain_node_output (node, 0));
+    }
+  return TRUE;
+}
+
 /* All nodes of a phase; *broken: the name of the index of the first parameter that they break, NULL if there are
  * none. */
 static gboolean
@@ -144,17 +165,10 @@ add_phase (Building *building, OrtrainPhase phase, const char *name, char **brok
     return FALSE;
   if (building->broken->len == 0)
     return TRUE;
-  OrtrainValue *first = building->broken->pdata[0];
-  if (building->broken->len > 1)
-    {
-      OrtrainNode *node = ortrain_graph_new_node (
-          graph, "", "Min", "update/broken", (OrtrainValue *const *) building->broken->pdata, building->broken->len, 1);
-      node->phase = phase;
-      if (!ortrain_ops_infer_node (node, error))
-        return FALSE;
-      first = ortrain_node_output (node, 0);
-    }
-  *broken = mark_result (graph, first, name);
+  while (building->broken->len > 1)
+    if (!join_broken (building, error))
+      return FALSE;
+  *broken = mark_result (graph, building->broken->pdata[0], name);
   return TRUE;
 }
 

@@ -113,6 +113,52 @@ test_operator (gconstpointer data)
   g_assert_no_error (error);
 }
 
+/* x + p0 + p1 + …: more parameters than the nodes of an update have results for. Each gradient is 1; clipped to a
+ * norm of 1, each parameter moves by 1 / √n. */
+static void
+test_many_parameters (void)
+{
+  const guint n = 6000;
+  const gint64 one = 1;
+  const float zero = 0;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("many");
+  g_autoptr (OrtrainTensor) tensor = make_floats (&zero, 1);
+  ortrain_graph_add_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, &one, 1, &error);
+  g_autofree char *last = g_strdup ("x");
+  for (guint i = 0; i < n; i++)
+    {
+      g_autofree char *name = g_strdup_printf ("p%u", i), *sum = g_strdup_printf ("y%u", i);
+      ortrain_graph_add_initializer (graph, name, tensor, &error);
+      ortrain_graph_add_node (graph, "Add", "", sum, (const char *const[]){ last, name, NULL },
+                              (const char *const[]){ sum, NULL }, &error);
+      g_assert_no_error (error);
+      g_free (last);
+      last = g_steal_pointer (&sum);
+    }
+  ortrain_graph_add_output (graph, last, &error);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_graph (graph, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_output_loss_new (last);
+  g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (1.0);
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_set_trainable (options, (const char *const[]){ "p*", NULL });
+  ortrain_training_options_set_max_grad_norm (options, 1.0);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (feeds, "x", tensor);
+  for (guint step = 0; step < 2; step++)
+    {
+      const double value = ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      g_assert_cmpfloat_with_epsilon (value, -sqrt (n) * step, 1e-1);
+      g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -123,5 +169,6 @@ main (int argc, char *argv[])
       g_autofree char *path = g_strconcat ("/session/many-operands/", operators[i], NULL);
       g_test_add_data_func (path, operators[i], test_operator);
     }
+  g_test_add_func ("/session/many-parameters", test_many_parameters);
   return g_test_run ();
 }
