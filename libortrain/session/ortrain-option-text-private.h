@@ -9,7 +9,7 @@
 gboolean ortrain_option_set_from_text (GObject *object, const char *property, const char *text, GError **error);
 /* A value of the property's type; one that the property would silently bend is refused. */
 gboolean ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *value, GError **error);
-/* By nick. FALSE if there is none such. */
+/* By nick; the words of a switch stand for the nicks `on` and `off`. FALSE if there is none such. */
 gboolean ortrain_option_enum_from_text (GParamSpec *pspec, const char *text, GValue *value);
 
 typedef struct

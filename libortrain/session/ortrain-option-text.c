@@ -22,11 +22,24 @@ ortrain_option_set_checked (GObject *object, GParamSpec *pspec, const GValue *va
   return TRUE;
 }
 
+static gboolean
+read_switch (const char *text, gboolean *on)
+{
+  static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
+                                                                                       NULL };
+  g_autofree char *lower = g_ascii_strdown (text, -1);
+  *on = g_strv_contains (yes, lower);
+  return *on || g_strv_contains (no, lower);
+}
+
 gboolean
 ortrain_option_enum_from_text (GParamSpec *pspec, const char *text, GValue *value)
 {
   GEnumClass *klass = G_PARAM_SPEC_ENUM (pspec)->enum_class;
   const GEnumValue *found = g_enum_get_value_by_nick (klass, text);
+  gboolean on;
+  if (found == NULL && read_switch (text, &on))
+    found = g_enum_get_value_by_nick (klass, on ? "on" : "off");
   if (found == NULL)
     return FALSE;
   g_value_set_enum (value, found->value);
@@ -53,11 +66,9 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
     {
     case G_TYPE_BOOLEAN:
       {
-        static const char *const yes[] = { "1", "true", "yes", "on", NULL }, *const no[] = { "0", "false", "no", "off",
-                                                                                             NULL };
-        g_autofree char *lower = g_ascii_strdown (text, -1);
-        ok = g_strv_contains (yes, lower) || g_strv_contains (no, lower);
-        g_value_set_boolean (&value, g_strv_contains (yes, lower));
+        gboolean on;
+        ok = read_switch (text, &on);
+        g_value_set_boolean (&value, on);
       }
       break;
     case G_TYPE_INT:

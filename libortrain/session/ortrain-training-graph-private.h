@@ -18,11 +18,15 @@ typedef struct
   gboolean immediate;     /* it is updated in the backward pass, and its gradient has no buffer of its own */
 } OrtrainTrainedTensor;
 
+/* Begins a note; the reason follows. */
+#define ORTRAIN_GRADIENTS_KEPT "gradients are kept until the update: "
+
 /* How parameters are updated, as decided when a session is created. */
 typedef struct
 {
   OrtrainOptimizerDescription optimizer; /* op_type NULL: a user's, which runs outside of the graph */
   gboolean immediate;                    /* in the backward pass, where that can be */
+  gboolean undecided;                    /* not yet, but another rule may be used later */
   const char *kept_because;              /* why not, though it was asked for; or NULL */
 } OrtrainUpdateRule;
 
@@ -34,7 +38,8 @@ typedef struct
 
 typedef struct
 {
-  OrtrainGraph *training;        /* forward, losses, backward */
+  OrtrainGraph *training;        /* forward, losses, backward, update */
+  OrtrainGraph *without_updates; /* the same without updates, where the rule was undecided; or NULL */
   OrtrainGraph *evaluation;      /* forward */
   OrtrainGraph *evaluation_loss; /* forward and losses */
   GArray *parameters;            /* of OrtrainTrainedTensor */
@@ -57,6 +62,9 @@ typedef struct
 OrtrainTrainingGraph *ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options,
                                                   const OrtrainUpdateRule *rule, GHashTable *padding_rows,
                                                   GError **error);
+/* The same with updates by another rule; for one of an undecided rule. */
+OrtrainTrainingGraph *ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph,
+                                                            const OrtrainUpdateRule *rule, GError **error);
 void ortrain_training_graph_free (OrtrainTrainingGraph *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingGraph, ortrain_training_graph_free)

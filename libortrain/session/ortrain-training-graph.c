@@ -389,25 +389,35 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
     return FALSE;
   for (guint i = 0; i < self->parameters->len; i++)
     g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
-  if (!ortrain_optimize_gradient_graph (graph, error) || !ortrain_update_graph_add (self, rule, error))
+  if (!ortrain_optimize_gradient_graph (graph, error))
+    return FALSE;
+  if (rule->undecided)
+    self->without_updates = ortrain_graph_clone (graph, NULL);
+  if (!ortrain_update_graph_add (self, rule, error))
     return FALSE;
   self->loss = g_strdup (loss->name);
   self->loss_dtype = loss->dtype;
   return TRUE;
 }
 
-OrtrainTrainingGraph *
-ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
-                            GHashTable *padding_rows, GError **error)
+static OrtrainTrainingGraph *
+training_graph_alloc (void)
 {
-  g_autoptr (OrtrainTrainingGraph) self = g_new0 (OrtrainTrainingGraph, 1);
+  OrtrainTrainingGraph *self = g_new0 (OrtrainTrainingGraph, 1);
   self->parameters = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
   self->buffers = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainedTensor));
   self->ties = g_array_new (FALSE, TRUE, sizeof (OrtrainTrainingTie));
   g_array_set_clear_func (self->parameters, trained_tensor_clear);
   g_array_set_clear_func (self->buffers, trained_tensor_clear);
   g_array_set_clear_func (self->ties, tie_clear);
+  return self;
+}
 
+OrtrainTrainingGraph *
+ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
+                            GHashTable *padding_rows, GError **error)
+{
+  g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
   if (!check_padding_rows (model_graph, options, error))
     return NULL;
   g_autoptr (OrtrainGraph) base = ortrain_graph_clone (model_graph, NULL);
@@ -493,12 +503,60 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   return g_steal_pointer (&self);
 }
 
+static void
+copy_tensors (GArray *to, GArray *from)
+{
+  for (guint i = 0; i < from->len; i++)
+    {
+      const OrtrainTrainedTensor *tensor = &g_array_index (from, OrtrainTrainedTensor, i);
+      const OrtrainTrainedTensor copy = {
+        .name = g_strdup (tensor->name),
+        .initial = g_object_ref (tensor->initial),
+        .gradient = g_strdup (tensor->gradient),
+        .padding_row = tensor->padding_row,
+      };
+      g_array_append_val (to, copy);
+    }
+}
+
+OrtrainTrainingGraph *
+ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph, const OrtrainUpdateRule *rule, GError **error)
+{
+  g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
+  self->training = ortrain_graph_clone (graph->without_updates, NULL);
+  self->evaluation = g_object_ref (graph->evaluation);
+  self->evaluation_loss = g_object_ref (graph->evaluation_loss);
+  self->loss = g_strdup (graph->loss);
+  self->loss_dtype = graph->loss_dtype;
+  self->evaluation_loss_name = g_strdup (graph->evaluation_loss_name);
+  self->targets = g_strdupv (graph->targets);
+  self->outputs = g_strdupv (graph->outputs);
+  copy_tensors (self->parameters, graph->parameters);
+  copy_tensors (self->buffers, graph->buffers);
+  for (guint i = 0; i < graph->ties->len; i++)
+    {
+      const OrtrainTrainingTie *tie = &g_array_index (graph->ties, OrtrainTrainingTie, i);
+      const OrtrainTrainingTie copy = { g_strdup (tie->first), g_strdup (tie->second), tie->transposed };
+      g_array_append_val (self->ties, copy);
+    }
+  const guint n_notes = self->training->notes != NULL ? self->training->notes->len : 0;
+  if (!ortrain_update_graph_add (self, rule, error))
+    return NULL;
+  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
+  g_strv_builder_addv (notes, (const char **) graph->notes);
+  for (guint i = n_notes; self->training->notes != NULL && i < self->training->notes->len; i++)
+    g_strv_builder_add (notes, self->training->notes->pdata[i]);
+  self->notes = g_strv_builder_end (notes);
+  return g_steal_pointer (&self);
+}
+
 void
 ortrain_training_graph_free (OrtrainTrainingGraph *self)
 {
   if (self == NULL)
     return;
   g_clear_object (&self->training);
+  g_clear_object (&self->without_updates);
   g_clear_object (&self->evaluation);
   g_clear_object (&self->evaluation_loss);
   g_clear_pointer (&self->parameters, g_array_unref);

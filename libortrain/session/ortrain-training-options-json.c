@@ -114,9 +114,12 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
     g_value_set_boolean (&value, json_node_get_boolean (node));
   else if (pspec->value_type == G_TYPE_STRING)
     g_value_set_string (&value, json_node_get_string (node));
-  else if (G_IS_PARAM_SPEC_ENUM (pspec) && type == G_TYPE_STRING)
+  else if (G_IS_PARAM_SPEC_ENUM (pspec) && (type == G_TYPE_STRING || type == G_TYPE_BOOLEAN))
     {
-      if (!ortrain_option_enum_from_text (pspec, json_node_get_string (node), &value))
+      const char *text = type == G_TYPE_STRING          ? json_node_get_string (node)
+                         : json_node_get_boolean (node) ? "on"
+                                                        : "off";
+      if (!ortrain_option_enum_from_text (pspec, text, &value))
         return wrong_value (pspec, node, error);
     }
   else if (type == G_TYPE_INT64)

@@ -33,7 +33,7 @@ struct _OrtrainTrainingOptions
   gboolean stop_on_nan;
   gboolean print_memory;
   char *provider; /* NULL: the best there is */
-  gboolean immediate_updates;
+  OrtrainImmediateUpdates immediate_updates;
   guint rank;
   GListStore *losses; /* of OrtrainLoss */
   char **trainable;   /* NULL: all */
@@ -231,15 +231,23 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    *
    * [method@TrainingSession.optimizer_step] has to follow each training step: it counts the update and emits the
    * signals. Between the two, no checkpoint can be saved and the gradients can be neither read nor dropped; properties
-   * of the optimizer count as they are before the forward pass.
+   * of the optimizer count as they are before the forward pass. A step that fails in the backward pass, as it may when
+   * the file of weights that are not trained is changed meanwhile, leaves some parameters moved.
    *
    * Gradients are kept as ever, all of them with clipping ([property@TrainingOptions:max-grad-norm]), several
    * [property@TrainingOptions:accumulation-steps] or an optimizer of your own, and those of parameters with a row of
-   * padding; [method@TrainingSession.get_notes] says so. A session that was created with immediate updates refuses to
-   * train when `max-grad-norm` is set later. Default: %FALSE.
+   * padding; [method@TrainingSession.get_notes] says so. A session with immediate updates refuses to train when
+   * `max-grad-norm` is set later.
+   *
+   * %ORTRAIN_IMMEDIATE_UPDATES_AUTO keeps them too, until [method@Trainer.fit] is called: it switches to immediate
+   * updates if they are possible, if the session has only been planned with so far, and if no handler of one of its
+   * signals from `post-forward` to `post-update` could read gradients or change the optimizer in the middle of the
+   * step. The notes say why it did not. After it did, [method@TrainingSession.get_gradients] fails. Default:
+   * %ORTRAIN_IMMEDIATE_UPDATES_AUTO.
    */
   properties[PROP_IMMEDIATE_UPDATES] =
-      ortrain_field_boolean ("immediate-updates", G_STRUCT_OFFSET (OrtrainTrainingOptions, immediate_updates), FALSE);
+      ortrain_field_enum ("immediate-updates", G_STRUCT_OFFSET (OrtrainTrainingOptions, immediate_updates),
+                          ORTRAIN_TYPE_IMMEDIATE_UPDATES, ORTRAIN_IMMEDIATE_UPDATES_AUTO);
 
   /**
    * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
@@ -643,31 +651,30 @@ ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char 
  * ortrain_training_options_get_immediate_updates: (get-property immediate-updates)
  * @self: the object
  *
- * Gets whether each parameter moves in the training step, as soon as its gradient is there.
+ * Gets when parameters move.
  *
- * Returns: whether they do
+ * Returns: whether they move in the training step, as soon as their gradients are there
  */
-gboolean
+OrtrainImmediateUpdates
 ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self)
 {
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), ORTRAIN_IMMEDIATE_UPDATES_AUTO);
   return self->immediate_updates;
 }
 
 /**
  * ortrain_training_options_set_immediate_updates: (set-property immediate-updates)
  * @self: the object
- * @immediate_updates: whether each parameter moves in the training step, as soon as its gradient is there
+ * @immediate_updates: whether parameters move in the training step, as soon as their gradients are there
  *
- * Sets whether each parameter moves in the training step, as soon as its gradient is there. A session reads it when it
- * is created.
+ * Sets when parameters move. A session reads it when it is created, and [method@Trainer.fit] when it begins.
  */
 void
-ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, gboolean immediate_updates)
+ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, OrtrainImmediateUpdates immediate_updates)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_boolean (self, properties[PROP_IMMEDIATE_UPDATES], immediate_updates);
+  ortrain_field_set_enum (self, properties[PROP_IMMEDIATE_UPDATES], (gint) immediate_updates);
 }
 
 /**

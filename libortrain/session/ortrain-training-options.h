@@ -21,6 +21,22 @@ typedef enum
   ORTRAIN_BATCH_NORM_MODE_FROZEN,
 } OrtrainBatchNormMode;
 
+/**
+ * OrtrainImmediateUpdates:
+ * @ORTRAIN_IMMEDIATE_UPDATES_OFF: gradients are kept until the update
+ * @ORTRAIN_IMMEDIATE_UPDATES_ON: updates are immediate wherever they can be
+ * @ORTRAIN_IMMEDIATE_UPDATES_AUTO: on in [method@Trainer.fit] and `ortrain train`, where nothing else wants the
+ *   gradients, and off for whoever runs steps himself
+ *
+ * When parameters move, see [property@TrainingOptions:immediate-updates].
+ */
+typedef enum
+{
+  ORTRAIN_IMMEDIATE_UPDATES_OFF,
+  ORTRAIN_IMMEDIATE_UPDATES_ON,
+  ORTRAIN_IMMEDIATE_UPDATES_AUTO,
+} OrtrainImmediateUpdates;
+
 #define ORTRAIN_TYPE_TRAINING_OPTIONS (ortrain_training_options_get_type ())
 
 ORTRAIN_AVAILABLE_IN_ALL
@@ -84,9 +100,10 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char *provider);
 
 ORTRAIN_AVAILABLE_IN_ALL
-gboolean ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self);
+OrtrainImmediateUpdates ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
-void ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, gboolean immediate_updates);
+void ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self,
+                                                     OrtrainImmediateUpdates immediate_updates);
 
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_rank (OrtrainTrainingOptions *self);

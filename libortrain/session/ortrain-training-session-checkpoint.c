@@ -49,7 +49,7 @@ static OrtrainCheckpoint *
 make_checkpoint (OrtrainTrainingSession *self, GError **error)
 {
   OrtrainParameterStore *store = self->store;
-  if (!ortrain_parameter_store_take_memory (store, error))
+  if (!ortrain_training_session_take_memory (self, error))
     return NULL;
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_new ();
   g_autoptr (OrtrainTensorDict) parameters = peek_section (store->parameters, store->n_parameters, -1, error);
@@ -274,7 +274,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
     }
   if (check != NULL && !check (metadata, data, error))
     return FALSE;
-  if (!ortrain_parameter_store_take_memory (store, error))
+  if (!ortrain_training_session_take_memory (self, error))
     return FALSE;
   OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
   GVariant *state = ortrain_checkpoint_get_value (checkpoint, KEY_SCHEDULE);

@@ -30,9 +30,9 @@ struct _OrtrainTrainingSession
   OrtrainExecution *execution;
   OrtrainStepArena *arena;
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
-  OrtrainExecutor *last_trained;        /* the one of the last training step, which may be kept for its update alone */
-  OrtrainTrainingGraph *declared_graph; /* NULL, or `graph` is one without the file's declarations, and this is the
-                                           first one, which others may hold */
+  OrtrainExecutor *last_trained; /* the one of the last training step, which may be kept for its update alone */
+  gboolean undeclared;           /* `graph` is one without the file's declarations */
+  GPtrArray *old_graphs;         /* of OrtrainTrainingGraph: earlier ones, which others may hold */
   OrtrainSignalQueue *signal_queue;
   OrtrainTrainingWorker *worker; /* created when first needed */
 
@@ -73,6 +73,12 @@ void ortrain_training_session_leave (OrtrainTrainingSession *self);
 /* For work that goes on in another thread: the claim is taken here, adopted there by the thread that works. */
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
 void ortrain_training_session_adopt (OrtrainTrainingSession *self);
+
+/* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed. */
+gboolean ortrain_training_session_take_memory (OrtrainTrainingSession *self, GError **error);
+/* For a caller who runs the steps and reads no gradients: makes updates immediate where the options leave that open and
+ * nothing stands against it, which is noted otherwise. */
+void ortrain_training_session_decide_updates (OrtrainTrainingSession *self);
 
 /* Finds or creates the plan for these feeds, and binds them. */
 gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,

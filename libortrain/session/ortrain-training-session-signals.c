@@ -54,8 +54,8 @@ post (OrtrainTrainingSession *self, OrtrainTrainingSignal signal, OrtrainMemoryR
                                message_free);
 }
 
-static gboolean
-has_handlers (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
+gboolean
+ortrain_training_session_has_handlers (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
 {
   return g_signal_has_handler_pending (self, signals[signal], 0, FALSE);
 }
@@ -63,7 +63,7 @@ has_handlers (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
 void
 ortrain_training_session_emit (OrtrainTrainingSession *self, OrtrainTrainingSignal signal)
 {
-  if (has_handlers (self, signal))
+  if (ortrain_training_session_has_handlers (self, signal))
     post (self, signal, NULL, signal == ORTRAIN_TRAINING_PLAN_CHANGED ? g_object_ref (self->plan) : NULL);
 }
 
@@ -139,7 +139,7 @@ is_printed (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
 void
 ortrain_training_session_emit_phase (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
 {
-  gboolean printed = is_printed (self, phase), handled = has_handlers (self, phase);
+  gboolean printed = is_printed (self, phase), handled = ortrain_training_session_has_handlers (self, phase);
   if (!printed && !handled)
     return;
   OrtrainMemoryReport *report = ortrain_training_session_make_report (self, phase);

@@ -38,7 +38,8 @@ ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **e
   gboolean ok = self->has_gradients && !self->graph->immediate;
   if (self->graph->immediate)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "Gradients are not kept with immediate-updates; unset it in the options");
+                 "Gradients are not kept with immediate updates; set immediate-updates to off in the options before "
+                 "creating the session");
   else if (!ok)
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                  "There are no gradients yet; call train_step first");
@@ -54,7 +55,7 @@ get_tensors (OrtrainTrainingSession *self, gboolean with_buffers, GError **error
   if (!ortrain_training_session_enter (self, TRUE, error))
     return NULL;
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  gboolean ok = ortrain_parameter_store_take_memory (self->store, error);
+  gboolean ok = ortrain_training_session_take_memory (self, error);
   for (guint i = 0; i < self->store->n_parameters && ok; i++)
     ok = copy_into (dict, &self->store->parameters[i], self->store->parameters[i].address, error);
   for (guint i = 0; with_buffers && i < self->store->n_buffers && ok; i++)
@@ -115,7 +116,7 @@ ortrain_training_session_set_parameters (OrtrainTrainingSession *self, OrtrainTe
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return FALSE;
-  gboolean ok = ortrain_parameter_store_take_memory (self->store, error) &&
+  gboolean ok = ortrain_training_session_take_memory (self, error) &&
                 ortrain_parameter_store_set (self->store, parameters, error);
   ortrain_training_session_leave (self);
   return ok;

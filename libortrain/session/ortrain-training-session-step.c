@@ -79,10 +79,9 @@ check_immediate (OrtrainTrainingSession *self, GError **error)
         error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
         "Parameters were updated already, as immediate-updates is set; call optimizer_step before the next train_step");
   else if (ortrain_training_options_get_max_grad_norm (self->options) > 0)
-    g_set_error (
-        error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-        "Option 'max-grad-norm' was set after the session was created with immediate-updates, which keeps no gradients "
-        "to clip; set it before creating the session");
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
+                 "Option 'max-grad-norm' was set after updates had become immediate, which keeps no gradients to clip; "
+                 "set it, or immediate-updates to off, before creating the session");
   else
     return TRUE;
   return FALSE;
@@ -183,7 +182,7 @@ ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, Ortra
 gboolean
 ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError **error)
 {
-  if (!ortrain_parameter_store_take_memory (self->store, error))
+  if (!ortrain_training_session_take_memory (self, error))
     return FALSE;
   for (guint i = 0; i < self->store->n_parameters; i++)
     if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address, "Parameter",
@@ -231,7 +230,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
       !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error) ||
-      !ortrain_parameter_store_take_memory (self->store, error))
+      !ortrain_training_session_take_memory (self, error))
     return NAN;
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     {
@@ -589,8 +588,7 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);
-  if (feeds == NULL || !bind (self, run, graph, feeds, error) ||
-      !ortrain_parameter_store_take_memory (self->store, error))
+  if (feeds == NULL || !bind (self, run, graph, feeds, error) || !ortrain_training_session_take_memory (self, error))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
   const OrtrainStepBlock step = make_step (self);

@@ -202,9 +202,10 @@ bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run,
   free_executors (self->executors);
   memcpy (self->executors, executors, sizeof executors);
   g_mutex_lock (&self->lock);
-  self->declared_graph = self->graph;
+  g_ptr_array_add (self->old_graphs, self->graph);
   self->graph = g_steal_pointer (&graph);
   g_mutex_unlock (&self->lock);
+  self->undeclared = TRUE;
   return TRUE;
 }
 
@@ -215,7 +216,7 @@ ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTraini
   GError *local_error = NULL;
   if (ortrain_executor_bind (self->executors[run], feeds, NULL, &local_error))
     return TRUE;
-  if (self->declared_graph == NULL &&
+  if (!self->undeclared &&
       (g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION) ||
        g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED)) &&
       bind_without_declarations (self, run, feeds))
@@ -226,6 +227,86 @@ ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTraini
   g_propagate_error (error, local_error);
   return FALSE;
 }
+
+gboolean
+ortrain_training_session_take_memory (OrtrainTrainingSession *self, GError **error)
+{
+  if (!ortrain_parameter_store_take_memory (self->store, error))
+    return FALSE;
+  g_clear_object (&self->graph->without_updates); /* it is decided now */
+  return TRUE;
+}
+
+/* ---- updates in the backward pass ---- */
+
+/* Why gradients are kept; NULL: nothing stands against immediate updates by the rule. */
+static const char *
+find_need_of_gradients (OrtrainTrainingSession *self, const OrtrainUpdateRule *rule)
+{
+  if (!rule->immediate)
+    return rule->kept_because;
+  if (self->store->block != NULL)
+    return "the session was used before it was trained with a Trainer, and has memory for them";
+  for (guint phase = ORTRAIN_TRAINING_POST_FORWARD; phase <= ORTRAIN_TRAINING_POST_UPDATE; phase++)
+    if (ortrain_training_session_has_handlers (self, phase))
+      return "a handler of a signal of the session may read them";
+  return NULL;
+}
+
+static void
+add_note (OrtrainTrainingSession *self, const char *reason)
+{
+  g_autoptr (GStrvBuilder) builder = g_strv_builder_new ();
+  g_autofree char *note = g_strconcat (ORTRAIN_GRADIENTS_KEPT, reason, NULL);
+  g_mutex_lock (&self->lock);
+  g_strv_builder_addv (builder, (const char **) self->graph->notes);
+  g_strv_builder_add (builder, note);
+  g_strfreev (self->graph->notes);
+  self->graph->notes = g_strv_builder_end (builder);
+  g_mutex_unlock (&self->lock);
+}
+
+void
+ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
+{
+  OrtrainUpdateRule rule;
+  OrtrainOptimizer *optimizer = ortrain_update_set_get_optimizer (self->store->updates);
+  if (!self->rule.undecided ||
+      ortrain_training_options_get_immediate_updates (self->options) != ORTRAIN_IMMEDIATE_UPDATES_AUTO)
+    return;
+  ortrain_update_rule_init (&rule, self->options, optimizer, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  self->rule.undecided = FALSE;
+  const char *need = find_need_of_gradients (self, &rule);
+  if (need != NULL)
+    {
+      add_note (self, need);
+      return;
+    }
+  OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS] = { NULL };
+  OrtrainParameterStore *before = self->store;
+  g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new_with_rule (self->graph, &rule, NULL);
+  g_autoptr (OrtrainParameterStore) store =
+      graph != NULL ? ortrain_parameter_store_new (graph, optimizer, self->execution, NULL) : NULL;
+  if (store == NULL)
+    return;
+  self->store = store; /* which executors look at */
+  if (!make_executors (self, graph, executors, NULL))
+    {
+      self->store = before;
+      return;
+    }
+  g_steal_pointer (&store);
+  free_executors (self->executors);
+  memcpy (self->executors, executors, sizeof executors);
+  ortrain_parameter_store_free (before);
+  self->rule = rule;
+  g_mutex_lock (&self->lock);
+  g_ptr_array_add (self->old_graphs, self->graph);
+  self->graph = g_steal_pointer (&graph);
+  g_mutex_unlock (&self->lock);
+}
+
+/* ---- from a model ---- */
 
 /* The whole graph, or the part of it that is known. */
 static OrtrainGraph *
@@ -261,7 +342,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_training_options_get_optimizer (options) != NULL
                                                ? g_object_ref (ortrain_training_options_get_optimizer (options))
                                                : ortrain_adamw_new (1e-3);
-  ortrain_update_rule_init (&self->rule, options, optimizer);
+  ortrain_update_rule_init (&self->rule, options, optimizer, ortrain_training_options_get_immediate_updates (options));
   g_autoptr (OrtrainTrainingGraph) graph =
       ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, error);
   if (graph == NULL)
@@ -564,7 +645,7 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&graph, ortrain_training_graph_free);
-  g_clear_pointer (&self->declared_graph, ortrain_training_graph_free);
+  g_ptr_array_set_size (self->old_graphs, 0);
   g_clear_pointer (&self->execution, ortrain_execution_free);
   g_atomic_int_set (&self->busy, 0);
 
@@ -582,6 +663,7 @@ ortrain_training_session_finalize (GObject *object)
   g_clear_pointer (&self->metadata, g_hash_table_unref);
   g_clear_pointer (&self->texts, g_hash_table_unref);
   g_clear_pointer (&self->handed_out, g_ptr_array_unref);
+  g_clear_pointer (&self->old_graphs, g_ptr_array_unref);
   g_mutex_clear (&self->lock);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->finalize (object);
@@ -679,5 +761,6 @@ ortrain_training_session_init (OrtrainTrainingSession *self)
   self->metadata = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   self->texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->handed_out = g_ptr_array_new_with_free_func (g_object_unref);
+  self->old_graphs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_training_graph_free);
   g_mutex_init (&self->lock);
 }

@@ -7,8 +7,10 @@
  * Where updates are immediate, a node runs in the backward pass, as soon as its gradients are there, which then need no
  * buffer of their own. Optimizers of users move parameters outside of the graph, which only has the norm for them. */
 
-/* The settings of updates as they are when a session is created; options and optimizers may change afterwards. */
-void ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer);
+/* The settings of updates as they are when a session is created, or its first fit begins; options and optimizers may
+ * change afterwards. when AUTO: undecided. */
+void ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer,
+                               OrtrainImmediateUpdates when);
 
 /* Adds the nodes to self->training, and says in self what their values are called. */
 gboolean ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule, GError **error);

@@ -8,11 +8,13 @@
 #define SMALL_TENSOR 32768
 
 void
-ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer)
+ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer,
+                          OrtrainImmediateUpdates when)
 {
   *rule = (OrtrainUpdateRule){ 0 };
   ortrain_optimizer_describe (optimizer, &rule->optimizer);
-  if (!ortrain_training_options_get_immediate_updates (options))
+  rule->undecided = when == ORTRAIN_IMMEDIATE_UPDATES_AUTO;
+  if (when != ORTRAIN_IMMEDIATE_UPDATES_ON)
     return;
   if (rule->optimizer.op_type == NULL)
     rule->kept_because = "the optimizer is not one of the library's";
@@ -191,8 +193,7 @@ choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
     }
   if (rule->kept_because != NULL)
     {
-      g_autofree char *note = g_strconcat (
-          "gradients are kept until the update, in spite of immediate-updates: ", rule->kept_because, NULL);
+      g_autofree char *note = g_strconcat (ORTRAIN_GRADIENTS_KEPT, rule->kept_because, NULL);
       ortrain_graph_add_note (self->training, note);
     }
 }

@@ -342,6 +342,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   fit.loader = loader;
   fit.history = history;
   fit.timer = timer;
+  ortrain_training_session_decide_updates (self->session);
   ok = resume (self, &fit, error);
   stop = ok && ends_early (self, &fit);
   while (ok && !stop && fit.epoch < self->epochs)
@@ -373,7 +374,8 @@ check_made (OrtrainTrainer *self, GError **error)
  * @cancellable: (nullable): a cancellable, looked at between updates
  * @error: return location for an error
  *
- * Trains, and blocks until it is done.
+ * Trains, and blocks until it is done. Updates are immediate where nothing needs the gradients, unless
+ * [property@TrainingOptions:immediate-updates] says otherwise.
  *
  * Returns: (transfer full): what came of it, %NULL on error
  */

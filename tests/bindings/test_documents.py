@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from gi.repository import GLib
+from gi.repository import GLib, GObject
 from ortrain_tap import Ortrain, batch, folder, linear_model, main, np, training_session
 
 program = os.path.abspath(sys.argv.pop(1))
@@ -128,8 +128,8 @@ class Documents(unittest.TestCase):
         table = re.findall(r"^\| `(ORTRAIN_\w+)` \| `([\w-]+)`.*\| (\w+) \|$", (source / "doc" / "options.md").read_text(), re.M)
         self.assertEqual(len(table), 10)
         code = ("import gi, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain; "
-                "cls = getattr(Ortrain, sys.argv[1]); print(cls.new().get_property(sys.argv[2])); "
-                "print(cls.new_from_file(sys.argv[3]).get_property(sys.argv[2]))")
+                "cls = getattr(Ortrain, sys.argv[1]); show = lambda value: print(getattr(value, 'value_nick', value)); "
+                "show(cls.new().get_property(sys.argv[2])); show(cls.new_from_file(sys.argv[3]).get_property(sys.argv[2]))")
         kinds = {"both": ("TrainingOptions", "SessionOptions"), "training": ("TrainingOptions",), "inference": ("SessionOptions",)}
         for variable, option, of in table:
             for cls in kinds[of]:
@@ -137,6 +137,9 @@ class Documents(unittest.TestCase):
                     default = getattr(Ortrain, cls).new().get_property(option)
                     if default is None:  # a name, which the session judges
                         given, text, kept = "cpu", "cpu", "auto"
+                    elif isinstance(default, GObject.GEnum):
+                        default = default.value_nick
+                        given, text, kept = "on", "yes", default
                     elif isinstance(default, bool):
                         given, text, kept = not default, "no" if default else "yes", default
                     else:

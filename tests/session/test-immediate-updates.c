@@ -155,7 +155,7 @@ test_kept (gconstpointer data)
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
   g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "sgd");
-  ortrain_training_options_set_immediate_updates (options, TRUE);
+  ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
   if (clips)
     ortrain_training_options_set_max_grad_norm (options, 1.0);
   else

@@ -2,6 +2,8 @@
 #include "fixture.h"
 #include "folder.h"
 
+#include "memory/ortrain-planner-private.h"
+
 #include <glib/gstdio.h>
 
 /* All batches of the fixture as one dataset of 64 items. */
@@ -532,6 +534,131 @@ test_accumulation (void)
   g_object_unref (states[1]);
 }
 
+/* ---- updates in the backward pass ---- */
+
+static OrtrainTrainingSession *
+make_session (TestModel *model, OrtrainTrainingOptions *options, OrtrainImmediateUpdates when)
+{
+  g_autoptr (GError) error = NULL;
+  ortrain_training_options_set_immediate_updates (options, when);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static OrtrainTrainingHistory *
+fit (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint epochs)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
+  ortrain_trainer_set_epochs (trainer, epochs);
+  ortrain_trainer_set_batch_size (trainer, 16);
+  ortrain_trainer_set_shuffle (trainer, TRUE);
+  ortrain_trainer_set_validation (trainer, dataset);
+  OrtrainTrainingHistory *history = ortrain_trainer_fit (trainer, NULL, &error);
+  g_assert_no_error (error);
+  return history;
+}
+
+static gsize
+get_gradient_bytes (OrtrainTrainingSession *session)
+{
+  return ortrain_memory_plan_get_persistent (ortrain_training_session_get_memory_plan (session),
+                                             ORTRAIN_CATEGORY_GRADIENT);
+}
+
+/* A trainer makes updates immediate by itself: the same bits with less memory. */
+static void
+test_decided (gconstpointer name)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load (name);
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  g_assert_cmpint (ortrain_training_options_get_immediate_updates (options), ==, ORTRAIN_IMMEDIATE_UPDATES_AUTO);
+  g_autoptr (OrtrainTrainingSession) kept = make_session (model, options, ORTRAIN_IMMEDIATE_UPDATES_OFF);
+  g_autoptr (OrtrainTrainingHistory) want = fit (kept, dataset, 3);
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, options, ORTRAIN_IMMEDIATE_UPDATES_AUTO);
+  OrtrainGraph *graph = ortrain_training_session_get_training_graph (session);
+  const guint n_nodes = g_list_model_get_n_items (ortrain_graph_get_nodes (graph));
+  /* what it is planned with beside is that of steps of one's own */
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_GRADIENT), ==,
+                    get_gradient_bytes (kept));
+  g_autoptr (OrtrainTrainingHistory) history = fit (session, dataset, 3);
+  g_assert_cmpuint (get_gradient_bytes (session), ==, 0);
+  g_assert_cmpuint (get_gradient_bytes (kept), >, 0);
+  g_autoptr (GBytes) losses = ortrain_training_history_get_losses (history);
+  g_autoptr (GBytes) wanted = ortrain_training_history_get_losses (want);
+  g_assert_true (g_bytes_equal (losses, wanted));
+  g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (session, NULL);
+  g_autoptr (OrtrainTensorDict) same = ortrain_training_session_get_state (kept, NULL);
+  test_assert_same_bits (state, same);
+  g_assert_cmpuint (g_list_model_get_n_items (ortrain_graph_get_nodes (graph)), ==, n_nodes); /* it is still there */
+
+  /* Nothing holds the gradients, in a session that was told to decide. */
+  g_assert_null (ortrain_training_session_get_gradients (session, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE);
+  g_assert_nonnull (strstr (error->message, "immediate-updates"));
+  g_clear_error (&error);
+  g_autoptr (OrtrainTensorDict) gradients G_GNUC_UNUSED = ortrain_training_session_get_gradients (kept, &error);
+  g_assert_no_error (error);
+}
+
+static void
+on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, gpointer user_data)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) gradients G_GNUC_UNUSED = ortrain_training_session_get_gradients (session, &error);
+  g_assert_no_error (error);
+  (*(guint *) user_data)++;
+}
+
+/* Whatever may need gradients keeps them, and the notes say what it was. */
+static void
+test_not_decided (void)
+{
+  static const char *const reasons[] = { "max-grad-norm", "accumulated", "signal", "signal", "was used before", NULL };
+  g_autoptr (TestModel) model = test_model_load ("mlp");
+  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  for (guint i = 0; i < G_N_ELEMENTS (reasons); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      guint n_calls = 0;
+      g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+      g_autoptr (OrtrainTrainingSession) session = make_session (
+          model, options, reasons[i] != NULL ? ORTRAIN_IMMEDIATE_UPDATES_AUTO : ORTRAIN_IMMEDIATE_UPDATES_OFF);
+      if (i == 0)
+        ortrain_training_options_set_max_grad_norm (options, 1.0); /* after the session was created */
+      else if (i == 1)
+        ortrain_training_options_set_accumulation_steps (options, 2);
+      else if (i < 4)
+        g_signal_connect (session, i == 2 ? "post-backward" : "post-update", G_CALLBACK (on_phase), &n_calls);
+      else if (reasons[i] != NULL)
+        {
+          g_autoptr (OrtrainTensorDict) state G_GNUC_UNUSED = ortrain_training_session_get_state (session, &error);
+          g_assert_no_error (error);
+        }
+      for (guint k = 0; k < 2; k++)
+        {
+          g_autoptr (OrtrainTrainingHistory) history G_GNUC_UNUSED = fit (session, dataset, 1);
+        }
+      g_assert_cmpuint (n_calls > 0, ==, i == 2 || i == 3);
+      g_autoptr (OrtrainTensorDict) gradients G_GNUC_UNUSED = ortrain_training_session_get_gradients (session, &error);
+      g_assert_no_error (error);
+      g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
+      guint n_notes = 0;
+      for (guint n = 0; notes[n] != NULL; n++)
+        if (strstr (notes[n], "gradients are kept") != NULL)
+          {
+            n_notes++;
+            g_assert_nonnull (strstr (notes[n], reasons[i]));
+          }
+      g_assert_cmpuint (n_notes, ==, reasons[i] != NULL ? 1 : 0);
+    }
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -545,5 +672,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/trainer/slow-owner", test_slow_owner);
   g_test_add_func ("/trainer/evaluate-async", test_evaluate_async);
   g_test_add_func ("/trainer/accumulation", test_accumulation);
+  g_test_add_data_func ("/trainer/updates/decided/cnn", "cnn", test_decided);
+  g_test_add_data_func ("/trainer/updates/decided/gpt2", "gpt2", test_decided);
+  g_test_add_func ("/trainer/updates/not-decided", test_not_decided);
   return g_test_run ();
 }

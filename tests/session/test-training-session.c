@@ -491,7 +491,7 @@ test_json (void)
                      "\"ignore_index\": -100}],"
                      "\"schedule\": {\"type\": \"warm-up\", \"steps\": 3, \"after\": {\"type\": \"cosine\"}},"
                      "\"max_grad_norm\": 2, \"batch-norm\": \"frozen\", \"trainable\": [\"a\", \"b*\"],"
-                     "\"ties\": [[\"a\", \"b\"]], \"padding-rows\": {\"w\": 3}}";
+                     "\"immediate_updates\": true, \"ties\": [[\"a\", \"b\"]], \"padding-rows\": {\"w\": 3}}";
   g_assert_true (g_file_set_contents (path, good, -1, &error));
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new_from_file (path, &error);
   g_assert_no_error (error);
@@ -502,6 +502,7 @@ test_json (void)
   g_assert_cmpuint (g_list_model_get_n_items (ortrain_training_options_get_losses (options)), ==, 1);
   g_assert_cmpfloat (ortrain_training_options_get_max_grad_norm (options), ==, 2);
   g_assert_cmpint (ortrain_training_options_get_batch_norm (options), ==, ORTRAIN_BATCH_NORM_MODE_FROZEN);
+  g_assert_cmpint (ortrain_training_options_get_immediate_updates (options), ==, ORTRAIN_IMMEDIATE_UPDATES_ON);
   g_assert_cmpstr (ortrain_training_options_get_trainable (options)[1], ==, "b*");
   gint64 row;
   g_assert_true (ortrain_training_options_get_padding_row (options, "w", &row));
@@ -524,6 +525,8 @@ test_json (void)
                               "{\"threads\": \"two\"}",
                               "{\"max_grad_norm\": -1}",
                               "{\"optimizer\": \"nobody\"}",
+                              "{\"immediate_updates\": \"never\"}",
+                              "{\"batch_norm\": true}",
                               "{\"losses\": [{\"type\": \"mse\", \"axis\": 3}]}",
                               "{\"losses\": 3}",
                               "{\"max_grad_norm\": 1, \"ties\": [[\"a\"]]}" };

@@ -217,7 +217,7 @@ class Errors(unittest.TestCase):
         self.assertIn("--data", self.fails(2, "train", "cnn.onnx"))
         for option, value in (("epochs", "0"), ("epochs", "many"), ("batch-size", "0"), ("threads", "-1"), ("seed", "-3"),
                               ("learning-rate", "nan"), ("learning-rate", "-1"), ("max-grad-norm", "-1"), ("loss", "none"),
-                              ("optimizer", "adamx"), ("schedule", "never"), ("patience", "-1")):
+                              ("optimizer", "adamx"), ("schedule", "never"), ("patience", "-1"), ("immediate-updates", "never")):
             message = self.fails(2, "train", "cnn.onnx", *data, f"--{option}={value}")
             self.assertTrue(option in message or value in message, message)
         self.fails(2, "eval", "cnn.onnx", *data, "--batch-size", "0")
@@ -442,6 +442,16 @@ def strict(text):
     return json.loads(text, parse_constant=refuse)
 
 
+class Updates(unittest.TestCase):
+    def test_same_bits(self):
+        """Immediate updates, which train chooses by itself, give the same model."""
+        for when in ("auto", "off"):
+            ortrain(*TRAIN, "--epochs", "1", "--immediate-updates", when, "--export", f"{when}.onnx")
+        self.assertEqual(*(pathlib.Path(path(f"{when}.onnx")).read_bytes() for when in ("auto", "off")))
+        out, _ = ortrain(*TRAIN, "--epochs", "1", "--max-grad-norm", "1")
+        self.assertIn("Note: gradients are kept until the update: max-grad-norm", out)
+
+
 class Json(unittest.TestCase):
     def test_all(self):
         self.assertEqual(strict(ortrain("check", "cnn.onnx", "--json")[0])["trainable"], True)
@@ -463,9 +473,16 @@ class Json(unittest.TestCase):
             file.write("id,lower,upper,size\n1,0,2,8\n2,1,3,8\n3,2,4,8\n")
         self.assertGreaterEqual(strict(ortrain("plan", "--csv", "buffers.csv", "--json")[0])["peak_bytes"], 16)
         bench = strict(ortrain("bench", "cnn.onnx", "--batch", "4", "--steps", "2", "--json")[0])
-        at_once = strict(ortrain("bench", "cnn.onnx", "--batch", "4", "--steps", "2", "--immediate-updates", "--json")[0])
+        at_once = strict(ortrain("bench", "cnn.onnx", "--batch", "4", "--steps", "2", "--immediate-updates", "on", "--json")[0])
         self.assertEqual(at_once["losses"], bench["losses"])
         self.assertLess(at_once["planned_peak_bytes"], bench["planned_peak_bytes"])
+        # what train does by itself, and plan says
+        kept = strict(ortrain("plan", "cnn.onnx", "--batch", "4", "--immediate-updates", "off", "--json")[0])
+        self.assertLess(plan["peak_bytes"], kept["peak_bytes"])
+        clips = {"ORTRAIN_MAX_GRAD_NORM": "1"}
+        self.assertEqual(strict(ortrain("plan", "cnn.onnx", "--batch", "4", "--json", variables=clips)[0])["peak_bytes"], kept["peak_bytes"])
+        self.assertIn("Note: gradients are kept until the update: max-grad-norm", ortrain("plan", "cnn.onnx", variables=clips)[0])
+        self.assertNotIn("gradients are kept", ortrain("plan", "cnn.onnx")[0])
         for key in ("ms_median", "ms_best", "planned_peak_bytes", "resident_peak_bytes"):
             self.assertGreater(bench[key], 0)
         self.assertEqual(len(bench["losses"]), 5)

@@ -28,7 +28,8 @@ run (int argc, char *argv[])
   gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
   g_autofree char *provider = NULL;
   double learning_rate = 1e-4;
-  gboolean json = FALSE, deterministic = FALSE, immediate = FALSE;
+  gboolean json = FALSE, deterministic = FALSE;
+  g_autofree char *immediate = NULL;
   g_auto (GStrv) dims = NULL;
   g_autofree char *optimizer_name = NULL, *output = NULL, *loss_kind = NULL;
   const GOptionEntry entries[] = {
@@ -48,8 +49,8 @@ run (int argc, char *argv[])
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
       "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
-    { "immediate-updates", 0, 0, G_OPTION_ARG_NONE, &immediate,
-      "Move parameters in the backward pass, keep no gradients", NULL },
+    { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
+      "Move parameters in the backward pass, keep no gradients: on, off (off)", "WHEN" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -84,8 +85,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_provider (options, provider);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);
-  if (immediate)
-    ortrain_training_options_set_immediate_updates (options, TRUE);
+  if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))
+    return command_fail (error);
   command_tie_equal (model, options, FALSE);
   gint64 start = g_get_monotonic_time ();
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
-/* The plan that training with AdamW and cross entropy on the first output has. */
+/* The plan that `ortrain train` has with AdamW and cross entropy on the first output, and the notes of its session. */
 static OrtrainMemoryPlan *
-plan_model (const char *path, CommandSizes *sizes, GError **error)
+plan_model (const char *path, CommandSizes *sizes, const char *immediate, char ***notes, GError **error)
 {
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, error);
   if (model == NULL)
@@ -17,10 +17,16 @@ plan_model (const char *path, CommandSizes *sizes, GError **error)
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
   command_tie_equal (model, options, FALSE);
+  if (immediate != NULL && !command_set_immediate_updates (options, immediate, error))
+    return NULL;
+  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
+    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, error);
   OrtrainMemoryPlan *plan = NULL;
   g_autoptr (OrtrainTensorDict) feeds G_GNUC_UNUSED =
       session != NULL ? command_random_feeds (session, output, "plan.target", sizes, &plan, error) : NULL;
+  if (session != NULL)
+    *notes = ortrain_training_session_get_notes (session);
   return plan;
 }
 
@@ -28,9 +34,9 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = G_MININT, seq = G_MININT;
-  g_auto (GStrv) dims = NULL;
+  g_auto (GStrv) dims = NULL, notes = NULL;
   gboolean json = FALSE;
-  g_autofree char *svg = NULL, *html = NULL, *csv = NULL;
+  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *immediate = NULL;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
       "Size of the first dimension of the inputs (1, or what the model takes)", "N" },
@@ -41,6 +47,8 @@ run (int argc, char *argv[])
     { "svg", 0, 0, G_OPTION_ARG_FILENAME, &svg, "Draw the plan", "FILE" },
     { "html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Draw the plan as a page", "FILE" },
     { "csv", 0, 0, G_OPTION_ARG_FILENAME, &csv, "Pack the buffers of a MiniMalloc file instead", "FILE" },
+    { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
+      "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -54,17 +62,20 @@ run (int argc, char *argv[])
 
   CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 1, .seq = MAX (seq, 0), .dims = dims };
   GError *error = NULL;
-  g_autoptr (OrtrainMemoryPlan) plan =
-      csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error) : plan_model (argv[1], &sizes, &error);
+  g_autoptr (OrtrainMemoryPlan) plan = csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error)
+                                                   : plan_model (argv[1], &sizes, immediate, &notes, &error);
   if (plan == NULL || (svg != NULL && !ortrain_memory_plan_save_svg (plan, svg, &error)) ||
       (html != NULL && !ortrain_memory_plan_save_html (plan, html, &error)))
     return command_fail (error);
   g_autofree char *text = json ? ortrain_memory_plan_to_json (plan) : ortrain_memory_plan_to_string (plan);
   g_print ("%s%s", text, g_str_has_suffix (text, "\n") ? "" : "\n");
+  for (guint i = 0; !json && notes != NULL && notes[i] != NULL; i++)
+    g_print ("Note: %s\n", notes[i]);
   return EXIT_OK;
 }
 
-const Command command_plan = {
-  "plan", "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--svg FILE] [--html FILE] [--json] | --csv FILE",
-  "Plan the memory of training a model, and draw it", run
-};
+const Command command_plan = { "plan",
+                               "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] [--svg FILE] "
+                               "[--html FILE] [--json] | --csv "
+                               "FILE",
+                               "Plan the memory of training a model, and draw it", run };

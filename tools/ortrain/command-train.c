@@ -206,7 +206,8 @@ run (int argc, char *argv[])
   g_autofree char *provider = NULL;
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
-  gboolean resume = FALSE, memory = FALSE, deterministic = FALSE, immediate = FALSE;
+  gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
+  g_autofree char *immediate = NULL;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
     { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
@@ -238,8 +239,8 @@ run (int argc, char *argv[])
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
-    { "immediate-updates", 0, 0, G_OPTION_ARG_NONE, &immediate,
-      "Move parameters in the backward pass, keep no gradients", NULL },
+    { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
+      "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
     { NULL },
   };
   ExitStatus status;
@@ -292,8 +293,11 @@ run (int argc, char *argv[])
     ortrain_training_options_set_seed (options, (guint64) seed);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);
-  if (immediate)
-    ortrain_training_options_set_immediate_updates (options, TRUE);
+  if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))
+    return command_fail (error);
+  /* nothing here looks at gradients */
+  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
+    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
   if (trainable != NULL)
     ortrain_training_options_set_trainable (options, (const char *const *) trainable);
   if (frozen != NULL)

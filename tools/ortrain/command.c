@@ -122,6 +122,21 @@ command_make_optimizer (const char *name, double learning_rate, GError **error)
   return NULL;
 }
 
+gboolean
+command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error)
+{
+  static const char *const words[] = { "off", "on", "auto" }; /* in the order of OrtrainImmediateUpdates */
+  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
+    if (g_str_equal (when, words[i]))
+      {
+        ortrain_training_options_set_immediate_updates (options, (OrtrainImmediateUpdates) i);
+        return TRUE;
+      }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--immediate-updates is on, off or auto, not '%s'",
+               when);
+  return FALSE;
+}
+
 OrtrainLoss *
 command_make_loss (const char *kind, const char *output, const char *target, GError **error)
 {
