@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-float-private.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,28 +21,6 @@
 #define ORTRAIN_FMAF(a, b, c) ((a) * (b) + (c))
 #define ORTRAIN_FMA(a, b, c) ((a) * (b) + (c))
 #endif
-
-static inline uint32_t
-ortrain_f32_bits (float x)
-{
-  union
-  {
-    float f;
-    uint32_t u;
-  } v = { x };
-  return v.u;
-}
-
-static inline float
-ortrain_f32_from_bits (uint32_t u)
-{
-  union
-  {
-    uint32_t u;
-    float f;
-  } v = { u };
-  return v.f;
-}
 
 /* 2^n for -126 ≤ n ≤ 127 */
 static inline float

@@ -39,8 +39,8 @@ truncate_u64 (double x)
 #define INTEGER_FROM(s, T, U, dtype)                                                                                   \
   ORTRAIN_TILE_UNARY (s##_f32, T, float, (float) x)                                                                    \
   ORTRAIN_TILE_UNARY (s##_f64, T, double, (double) x)                                                                  \
-  ORTRAIN_TILE_UNARY (s##_f16, T, guint16, ortrain_f32_to_half (ortrain_f32_from_double_odd ((double) x)))             \
-  ORTRAIN_TILE_UNARY (s##_bf16, T, guint16, ortrain_f32_to_brain (ortrain_f32_from_double_odd ((double) x)))           \
+  ORTRAIN_TILE_UNARY (s##_f16, T, guint16, ortrain_float_to_half (ortrain_double_to_odd_float ((double) x)))           \
+  ORTRAIN_TILE_UNARY (s##_bf16, T, guint16, ortrain_float_to_bfloat16 (ortrain_double_to_odd_float ((double) x)))      \
   ORTRAIN_TILE_UNARY (s##_bool, T, guint8, x != 0)                                                                     \
   ORTRAIN_TILE_UNARY (s##_i8, T, gint8, x)                                                                             \
   ORTRAIN_TILE_UNARY (s##_u8, T, guint8, x)                                                                            \
@@ -68,17 +68,17 @@ INTEGER_FROM (bool, guint8, guint8, ORTRAIN_DTYPE_BOOL)
   ORTRAIN_TILE_UNARY (s##_u64, T, guint64, truncate_u64 (get))
 REAL_FROM (f32, float, f32, x)
 REAL_FROM (f64, double, f64, x)
-REAL_FROM (f16, guint16, f32, ortrain_f32_from_half (x))
-REAL_FROM (bf16, guint16, f32, ortrain_f32_from_brain (x))
+REAL_FROM (f16, guint16, f32, ortrain_half_to_float (x))
+REAL_FROM (bf16, guint16, f32, ortrain_bfloat16_to_float (x))
 
-ORTRAIN_TILE_UNARY (f32_f16, float, guint16, ortrain_f32_to_half (x))
-ORTRAIN_TILE_UNARY (f32_bf16, float, guint16, ortrain_f32_to_brain (x))
-ORTRAIN_TILE_UNARY (f64_f16, double, guint16, ortrain_f32_to_half (ortrain_f32_from_double_odd (x)))
-ORTRAIN_TILE_UNARY (f64_bf16, double, guint16, ortrain_f32_to_brain (ortrain_f32_from_double_odd (x)))
+ORTRAIN_TILE_UNARY (f32_f16, float, guint16, ortrain_float_to_half (x))
+ORTRAIN_TILE_UNARY (f32_bf16, float, guint16, ortrain_float_to_bfloat16 (x))
+ORTRAIN_TILE_UNARY (f64_f16, double, guint16, ortrain_float_to_half (ortrain_double_to_odd_float (x)))
+ORTRAIN_TILE_UNARY (f64_bf16, double, guint16, ortrain_float_to_bfloat16 (ortrain_double_to_odd_float (x)))
 ORTRAIN_TILE_UNARY (f16_f16, guint16, guint16, x)
 ORTRAIN_TILE_UNARY (bf16_bf16, guint16, guint16, x)
-ORTRAIN_TILE_UNARY (f16_bf16, guint16, guint16, ortrain_f32_to_brain (ortrain_f32_from_half (x)))
-ORTRAIN_TILE_UNARY (bf16_f16, guint16, guint16, ortrain_f32_to_half (ortrain_f32_from_brain (x)))
+ORTRAIN_TILE_UNARY (f16_bf16, guint16, guint16, ortrain_float_to_bfloat16 (ortrain_half_to_float (x)))
+ORTRAIN_TILE_UNARY (bf16_f16, guint16, guint16, ortrain_float_to_half (ortrain_bfloat16_to_float (x)))
 
 /* The columns, in the order of the types' ONNX numbers; NULL for strings and complex numbers. */
 #define COLUMNS(s)                                                                                                     \

@@ -30,12 +30,6 @@ find_loop (const OrtrainTileLoop *loops, guint n_loops, OrtrainDType dtype)
   return NULL;
 }
 
-static gboolean
-is_half (OrtrainDType dtype)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16;
-}
-
 static guint
 lower_cast (OrtrainTileBuilder *builder, guint value, OrtrainDType to, GError **error)
 {
@@ -93,7 +87,7 @@ lower_table (OrtrainTileBuilder *builder, const char *domain, const char *op_typ
       return ORTRAIN_TILE_NONE;
     }
   OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, in[0]);
-  OrtrainDType compute = is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType compute = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
   const OrtrainTileLoop *loops = op->loops;
   guint n_loops = op->n_loops;
   OrtrainTileParam param = { 0 };
@@ -159,7 +153,7 @@ lower_pow (OrtrainTileBuilder *builder, guint base, guint exponent, GError **err
       real = lower_two (builder, "Pow", real, lower_cast (builder, exponent, ORTRAIN_DTYPE_FLOAT64, error), error);
       return real == ORTRAIN_TILE_NONE ? real : lower_cast (builder, real, dtype, error);
     }
-  OrtrainDType compute = is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType compute = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
   guint x = lower_cast (builder, base, compute, error), y = lower_cast (builder, exponent, compute, error), z;
   if (x == ORTRAIN_TILE_NONE || y == ORTRAIN_TILE_NONE)
     return ORTRAIN_TILE_NONE;
@@ -223,7 +217,7 @@ static guint
 lower_mean (OrtrainTileBuilder *builder, const guint *in, guint n_in, GError **error)
 {
   OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, in[0]);
-  OrtrainDType compute = is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType compute = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
   guint value = lower_cast (builder, in[0], compute, error);
   for (guint i = 1; i < n_in && value != ORTRAIN_TILE_NONE; i++)
     value = lower_two (builder, "Add", value, lower_cast (builder, in[i], compute, error), error);

@@ -135,13 +135,10 @@ run_range (const OrtrainKernelCall *call)
   if (generator->dtype == ORTRAIN_DTYPE_INT64)
     RANGE (gint64)
 #undef RANGE
-  gboolean half = generator->dtype == ORTRAIN_DTYPE_FLOAT16;
   guint16 first = *(const guint16 *) call->inputs[0], by = *(const guint16 *) call->inputs[2], *y = call->outputs[0];
-  float start = half ? ortrain_half_to_float (first) : ortrain_bfloat16_to_float (first);
-  float delta = half ? ortrain_half_to_float (by) : ortrain_bfloat16_to_float (by);
+  float start = ortrain_dtype_widen (generator->dtype, first), delta = ortrain_dtype_widen (generator->dtype, by);
   for (gint64 i = 0; i < generator->n; i++)
-    y[i] = half ? ortrain_float_to_half (start + (float) i * delta)
-                : ortrain_float_to_bfloat16 (start + (float) i * delta);
+    y[i] = ortrain_dtype_narrow (generator->dtype, start + (float) i * delta);
 }
 
 /* 1 in any type that has one: its bytes. */

@@ -32,12 +32,6 @@ ortrain_half_constants_free (gpointer data)
 }
 
 static inline gboolean
-ortrain_half_is (OrtrainDType dtype)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16;
-}
-
-static inline gboolean
 ortrain_half_prepare (OrtrainKernelSetup *setup, OrtrainKernelPrepareFunc prepare, GError **error)
 {
   OrtrainOperand operands[ORTRAIN_HALF_MAX_OPERANDS];
@@ -57,7 +51,7 @@ ortrain_half_prepare (OrtrainKernelSetup *setup, OrtrainKernelPrepareFunc prepar
     {
       operands[i] = i < setup->n_inputs ? setup->inputs[i] : setup->outputs[i - setup->n_inputs];
       OrtrainOperand *op = &operands[i];
-      if (!ortrain_half_is (op->dtype))
+      if (!ortrain_dtype_is_half (op->dtype))
         continue;
       gsize bytes;
       self->operands[i].dtype = op->dtype;
@@ -105,18 +99,10 @@ static inline void
 ortrain_half_convert (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const OrtrainHalfJob *job = data;
-  if (job->narrow_in != NULL && job->dtype == ORTRAIN_DTYPE_BFLOAT16)
-    for (gint64 i = begin; i < end; i++)
-      job->wide_out[i] = ortrain_bfloat16_to_float (job->narrow_in[i]);
-  else if (job->narrow_in != NULL)
-    for (gint64 i = begin; i < end; i++)
-      job->wide_out[i] = ortrain_half_to_float (job->narrow_in[i]);
-  else if (job->dtype == ORTRAIN_DTYPE_BFLOAT16)
-    for (gint64 i = begin; i < end; i++)
-      job->narrow_out[i] = ortrain_float_to_bfloat16 (job->wide_in[i]);
+  if (job->narrow_in != NULL)
+    ortrain_dtype_widen_n (job->dtype, job->wide_out + begin, job->narrow_in + begin, end - begin);
   else
-    for (gint64 i = begin; i < end; i++)
-      job->narrow_out[i] = ortrain_float_to_half (job->wide_in[i]);
+    ortrain_dtype_narrow_n (job->dtype, job->narrow_out + begin, job->wide_in + begin, end - begin);
 }
 
 static inline void

@@ -397,18 +397,11 @@ typedef struct
   gboolean add;
 } ConvertJob;
 
-static inline float
-widen_one (OrtrainDType dtype, guint16 bits)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (bits) : ortrain_bfloat16_to_float (bits);
-}
-
 static void
 widen_chunk (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const ConvertJob *job = data;
-  for (gint64 i = begin; i < end; i++)
-    job->wide[i] = widen_one (job->dtype, job->from[i]);
+  ortrain_dtype_widen_n (job->dtype, job->wide + begin, job->from + begin, end - begin);
 }
 
 static void
@@ -417,9 +410,8 @@ narrow_chunk (gpointer data, gint64 begin, gint64 end, guint worker)
   const ConvertJob *job = data;
   for (gint64 i = begin; i < end; i++)
     {
-      float value = job->wide[i] + (job->add ? widen_one (job->dtype, job->to[i]) : 0);
-      job->to[i] =
-          job->dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_float_to_half (value) : ortrain_float_to_bfloat16 (value);
+      float value = job->wide[i] + (job->add ? ortrain_dtype_widen (job->dtype, job->to[i]) : 0);
+      job->to[i] = ortrain_dtype_narrow (job->dtype, value);
     }
 }
 
@@ -596,7 +588,7 @@ scale_at (OrtrainDType dtype, const void *data, gint64 i)
     {
     case ORTRAIN_DTYPE_FLOAT16:
     case ORTRAIN_DTYPE_BFLOAT16:
-      return widen_one (dtype, ((const guint16 *) data)[i]);
+      return ortrain_dtype_widen (dtype, ((const guint16 *) data)[i]);
     case ORTRAIN_DTYPE_FLOAT64:
       return ((const double *) data)[i];
     default:

@@ -208,10 +208,10 @@ read_pad_value (const Pad *pad, gconstpointer value, guint8 *element)
       double d = (double) f;
       gint32 i32 = (gint32) CLAMP (d, (double) G_MININT32, (double) G_MAXINT32);
       gint64 i64 = i32;
-      guint16 half = pad->dtype == ORTRAIN_DTYPE_BFLOAT16 ? ortrain_float_to_bfloat16 (f) : ortrain_float_to_half (f);
+      guint16 half = ortrain_dtype_narrow (pad->dtype, f);
       if (pad->dtype == ORTRAIN_DTYPE_FLOAT64)
         memcpy (element, &d, sizeof d);
-      else if (pad->dtype == ORTRAIN_DTYPE_FLOAT16 || pad->dtype == ORTRAIN_DTYPE_BFLOAT16)
+      else if (ortrain_dtype_is_half (pad->dtype))
         memcpy (element, &half, sizeof half);
       else if (pad->size == 8)
         memcpy (element, &i64, sizeof i64);

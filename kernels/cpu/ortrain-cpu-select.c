@@ -454,8 +454,8 @@ compare_elements (OrtrainDType dtype, const guint8 *a, const guint8 *b, gsize si
           guint16 f, g;
           memcpy (&f, a, sizeof f);
           memcpy (&g, b, sizeof g);
-          x = (double) (dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (f) : ortrain_bfloat16_to_float (f));
-          y = (double) (dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (g) : ortrain_bfloat16_to_float (g));
+          x = (double) ortrain_dtype_widen (dtype, f);
+          y = (double) ortrain_dtype_widen (dtype, g);
         }
       if (x < y || x > y)
         return x < y ? -1 : 1;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/ortrain-formulas.h"
-#include "common/ortrain-math-half.h"
 #include "cpu/ortrain-cpu-isa-private.h"
 
 /* Element-wise operators are loops over tiles: runs of at most ORTRAIN_TILE elements. One operator alone and a fused

@@ -12,28 +12,6 @@
 #define TILE 512
 #define CHUNK 2048 /* elements that stay in the first cache */
 
-static void
-halves_to_floats (OrtrainDType dtype, float *restrict to, const guint16 *restrict from, gint64 n)
-{
-  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
-    for (gint64 i = 0; i < n; i++)
-      to[i] = ortrain_bfloat16_to_float (from[i]);
-  else
-    for (gint64 i = 0; i < n; i++)
-      to[i] = ortrain_half_to_float (from[i]);
-}
-
-static void
-floats_to_halves (OrtrainDType dtype, guint16 *restrict to, const float *restrict from, gint64 n)
-{
-  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
-    for (gint64 i = 0; i < n; i++)
-      to[i] = ortrain_float_to_bfloat16 (from[i]);
-  else
-    for (gint64 i = 0; i < n; i++)
-      to[i] = ortrain_float_to_half (from[i]);
-}
-
 /* ---- numbers that are not finite ---- */
 
 /* Looked for while they are in the cache: the largest magnitude has all bits of the exponent set. */
@@ -280,10 +258,10 @@ run_span (const Rule *rule, const Update *update, guint index)
         float w[TILE], g[TILE];
         guint16 *stored = (guint16 *) parameter + i;
         gint64 n = MIN (TILE, end - i);
-        halves_to_floats (t->dtype, w, stored, n);
-        halves_to_floats (t->dtype, g, (const guint16 *) gradient + i, n);
+        ortrain_dtype_widen_n (t->dtype, w, stored, n);
+        ortrain_dtype_widen_n (t->dtype, g, (const guint16 *) gradient + i, n);
         rule->f32 (&c, w, g, floats_at (s0, i), floats_at (s1, i), n);
-        floats_to_halves (t->dtype, stored, w, n);
+        ortrain_dtype_narrow_n (t->dtype, stored, w, n);
         broken |= t->dtype == ORTRAIN_DTYPE_BFLOAT16 ? any_broken_bf16 (stored, n) : any_broken_f16 (stored, n);
       }
   update->is_broken[index] = broken;
@@ -403,7 +381,7 @@ sum_of_squares (OrtrainDType dtype, const void *x, gint64 begin, gint64 end)
     {
       float tile[TILE];
       gint64 n = MIN (TILE, end - i);
-      halves_to_floats (dtype, tile, (const guint16 *) x + i, n);
+      ortrain_dtype_widen_n (dtype, tile, (const guint16 *) x + i, n);
       sum += sum_of_squares_f32 (tile, n);
     }
   return sum;

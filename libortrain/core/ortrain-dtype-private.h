@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/ortrain-dtype.h"
+#include "core/ortrain-float-private.h"
 
 /* Sets of types, for kernel and operator tables: bit n stands for the type with ONNX number n. */
 typedef guint32 OrtrainDTypeSet;
@@ -38,28 +39,37 @@ OrtrainDType ortrain_dtype_from_numpy_string (const char *typestr); /* "<f4"; UN
 OrtrainDType ortrain_dtype_from_safetensors (const char *name);     /* "F32" */
 const char *ortrain_dtype_get_safetensors_name (OrtrainDType dtype);
 
-/* Conversions of the two half types, round to nearest even. */
-float ortrain_half_to_float (guint16 bits);
-guint16 ortrain_float_to_half (float value);
+/* Elements of a type of 16 bits. */
 static inline float
-ortrain_bfloat16_to_float (guint16 bits)
+ortrain_dtype_widen (OrtrainDType dtype, guint16 bits)
 {
-  union
-  {
-    guint32 u;
-    float f;
-  } v = { (guint32) bits << 16 };
-  return v.f;
+  return dtype == ORTRAIN_DTYPE_BFLOAT16 ? ortrain_bfloat16_to_float (bits) : ortrain_half_to_float (bits);
 }
+
 static inline guint16
-ortrain_float_to_bfloat16 (float value)
+ortrain_dtype_narrow (OrtrainDType dtype, float value)
 {
-  union
-  {
-    float f;
-    guint32 u;
-  } v = { value };
-  if ((v.u & 0x7fffffffu) > 0x7f800000u)
-    return (guint16) ((v.u >> 16) | 0x40u);
-  return (guint16) ((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
+  return dtype == ORTRAIN_DTYPE_BFLOAT16 ? ortrain_float_to_bfloat16 (value) : ortrain_float_to_half (value);
+}
+
+static inline void
+ortrain_dtype_widen_n (OrtrainDType dtype, float *restrict to, const guint16 *restrict from, gint64 n)
+{
+  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
+    for (gint64 i = 0; i < n; i++)
+      to[i] = ortrain_bfloat16_to_float (from[i]);
+  else
+    for (gint64 i = 0; i < n; i++)
+      to[i] = ortrain_half_to_float (from[i]);
+}
+
+static inline void
+ortrain_dtype_narrow_n (OrtrainDType dtype, guint16 *restrict to, const float *restrict from, gint64 n)
+{
+  if (dtype == ORTRAIN_DTYPE_BFLOAT16)
+    for (gint64 i = 0; i < n; i++)
+      to[i] = ortrain_float_to_bfloat16 (from[i]);
+  else
+    for (gint64 i = 0; i < n; i++)
+      to[i] = ortrain_float_to_half (from[i]);
 }

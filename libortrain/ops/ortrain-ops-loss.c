@@ -70,7 +70,7 @@ infer_cross_entropy (OrtrainInferContext *ctx, GError **error)
   gint axis, n;
   OrtrainDim dims[ORTRAIN_MAX_RANK];
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
-  OrtrainDType kept = dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16 ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType kept = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
   if (!check_loss (ctx, 0, 1, ortrain_attributes_get_int (ctx->node->attributes, "axis", -1), &axis, error))
     return FALSE;
   set_loss (ctx, 0, axis, dtype);

@@ -30,7 +30,7 @@ get_element (OrtrainDType dtype, const guint8 *data, gint64 i)
       return wide;
     }
   memcpy (&half, at, sizeof half);
-  return (double) (dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (half) : ortrain_bfloat16_to_float (half));
+  return (double) ortrain_dtype_widen (dtype, half);
 }
 
 /* Zeros, and one large negative number. */

@@ -108,25 +108,6 @@ wide_to_float (Wide w)
   return NAN;
 }
 
-/* A float that rounds to every narrower format as the number itself does: cut off, and the last bit says whether
- * anything was lost ("round to odd"). */
-static float
-wide_to_odd_float (Wide w)
-{
-  union
-  {
-    float f;
-    guint32 u;
-  } v = { wide_to_float (w) };
-  double exact = wide_to_double (w), back = v.f;
-  if (!isfinite (exact) || back == exact || isinf (back))
-    return v.f;
-  if (fabs (back) > fabs (exact))
-    v.u--;
-  v.u |= 1;
-  return v.f;
-}
-
 /* Integers wrap, as ONNX's Cast does; floating numbers are cut off and stay within the range of the type. */
 static gint64
 wide_to_signed (Wide w, gint64 low, gint64 high)
@@ -186,10 +167,10 @@ store_wide (OrtrainDType dtype, gpointer data, gint64 i, Wide w)
       ((double *) data)[i] = wide_to_double (w);
       break;
     case ORTRAIN_DTYPE_FLOAT16:
-      ((guint16 *) data)[i] = ortrain_float_to_half (wide_to_odd_float (w));
+      ((guint16 *) data)[i] = ortrain_float_to_half (ortrain_double_to_odd_float (wide_to_double (w)));
       break;
     case ORTRAIN_DTYPE_BFLOAT16:
-      ((guint16 *) data)[i] = ortrain_float_to_bfloat16 (wide_to_odd_float (w));
+      ((guint16 *) data)[i] = ortrain_float_to_bfloat16 (ortrain_double_to_odd_float (wide_to_double (w)));
       break;
     case ORTRAIN_DTYPE_INT8:
       ((gint8 *) data)[i] = (gint8) wide_to_signed (w, G_MININT8, G_MAXINT8);

@@ -125,6 +125,20 @@ test_bfloat16 (void)
   g_assert_cmphex (ortrain_float_to_bfloat16 (1.00390637f), ==, 0x3f81);
   g_assert_cmphex (ortrain_float_to_bfloat16 (3.4028235e38f), ==, 0x7f80);
   g_assert_cmphex (ortrain_float_to_bfloat16 (-0.0f), ==, 0x8000);
+  /* just above a tie, and below it: where a float in between would stand on the tie */
+  const double scales[] = { 1, -1, 1e-30, 0x1p-130, 0x1p120 };
+  for (guint i = 0; i < G_N_ELEMENTS (scales); i++)
+    {
+      const guint16 low = ortrain_float_to_bfloat16 ((float) scales[i]);
+      const double step =
+          (double) ortrain_bfloat16_to_float ((guint16) (low + 1)) - (double) ortrain_bfloat16_to_float (low);
+      const double tie = (double) ortrain_bfloat16_to_float (low) + step / 2;
+      g_assert_cmphex (ortrain_float_to_bfloat16 (ortrain_double_to_odd_float (tie + step * 1e-9)), ==, low + 1);
+      g_assert_cmphex (ortrain_float_to_bfloat16 (ortrain_double_to_odd_float (tie - step * 1e-9)), ==, low);
+    }
+  g_assert_cmphex (ortrain_float_to_bfloat16 (ortrain_double_to_odd_float (1e300)), ==, 0x7f80);
+  g_assert_cmphex (ortrain_float_to_bfloat16 (ortrain_double_to_odd_float (-1e300)), ==, 0xff80);
+  g_assert_true (isnan (ortrain_double_to_odd_float (NAN)));
 }
 
 static void

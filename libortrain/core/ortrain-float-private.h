@@ -1,18 +1,43 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "ortrain-math-f32.h"
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
 
-/* The two half types to float and back, round to nearest even, free of branches: loops over these become vector code.
- */
+/* Bits of floats, and the two types of 16 bits to float and back: round to nearest even, NaN made quiet, as processors do
+ * it. Free of branches: loops over these become vector code. Plain C, for kernels of every device. */
+
+static inline uint32_t
+ortrain_f32_bits (float x)
+{
+  union
+  {
+    float f;
+    uint32_t u;
+  } v = { x };
+  return v.u;
+}
 
 static inline float
-ortrain_f32_from_half (uint16_t h)
+ortrain_f32_from_bits (uint32_t u)
+{
+  union
+  {
+    uint32_t u;
+    float f;
+  } v = { u };
+  return v.f;
+}
+
+static inline float
+ortrain_half_to_float (uint16_t h)
 {
   uint32_t sign = (uint32_t) (h & 0x8000u) << 16;
   uint32_t body = (uint32_t) (h & 0x7fffu) << 13;
   uint32_t special = body >= (0x7c00u << 13) ? 0x38000000u : 0u; /* infinities and NaN: exponent 31 becomes 255 */
-  float normal = ortrain_f32_from_bits (body + 0x38000000u + special);
+  uint32_t quiet = body > (0x7c00u << 13) ? 0x00400000u : 0u;
+  float normal = ortrain_f32_from_bits ((body + 0x38000000u + special) | quiet);
   /* denormal: the bits count units of 2^-24 */
   float small = (float) (int32_t) (h & 0x7fffu) * 0x1p-24f;
   float y = body < (0x0400u << 13) ? small : normal;
@@ -20,41 +45,42 @@ ortrain_f32_from_half (uint16_t h)
 }
 
 static inline uint16_t
-ortrain_f32_to_half (float x)
+ortrain_float_to_half (float x)
 {
   uint32_t u = ortrain_f32_bits (x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
   /* denormal results: adding 0.5 moves the units of 2^-24 into the low bits, rounded by the addition itself */
   uint32_t small = ortrain_f32_bits (ortrain_f32_from_bits (a) + 0.5f) - 0x3f000000u;
   uint32_t normal = (a + 0xfffu + ((a >> 13) & 1u) - 0x38000000u) >> 13;
   uint32_t y = a < 0x38800000u ? small : normal;
-  y = a >= 0x477ff000u ? 0x7c00u : y;
+  y = a >= 0x477ff000u ? 0x7c00u : y; /* from 65520 on, rounding gives infinity */
   y = a > 0x7f800000u ? (0x7e00u | ((a >> 13) & 0x3ffu)) : y;
   return (uint16_t) (y | sign);
 }
 
 static inline float
-ortrain_f32_from_brain (uint16_t b)
+ortrain_bfloat16_to_float (uint16_t b)
 {
   return ortrain_f32_from_bits ((uint32_t) b << 16);
 }
 
 static inline uint16_t
-ortrain_f32_to_brain (float x)
+ortrain_float_to_bfloat16 (float x)
 {
   uint32_t u = ortrain_f32_bits (x);
   uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return (uint16_t) ((u & 0x7fffffffu) > 0x7f800000u ? ((u >> 16) | 0x40u) : rounded);
 }
 
-/* Rounded to odd, so that a second rounding to fewer bits gives what one rounding would have given. */
+/* Cut off, and the last bit says whether anything was lost ("round to odd"): a second rounding to fewer bits then gives
+ * what one rounding would have given. */
 static inline float
-ortrain_f32_from_double_odd (double x)
+ortrain_double_to_odd_float (double x)
 {
   float y = (float) x;
   uint32_t u = ortrain_f32_bits (y);
   double back = (double) y;
   uint32_t away = fabs (back) > fabs (x); /* it was rounded away from zero: step back, then set the last bit */
   uint32_t odd = (u - away) | 1u;
-  uint32_t keep = back == x || x != x || fabs (x) > 1e30;
+  uint32_t keep = back == x || !(fabs (back) <= (double) FLT_MAX);
   return ortrain_f32_from_bits (keep ? u : odd);
 }
