@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "checkpoint/ortrain-checkpoint-private.h"
 
-#include "core/ortrain-fork-private.h"
+#include "core/ortrain-worker-private.h"
 
 #include <string.h>
 

@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include <gio/gio.h>
+#include <glib.h>
 
 /* A process that forks keeps its memory and loses its threads, but for the one that forked: what has threads keeps the
- * generation in which they were started, and starts others when it is another one. (GTask's own threads do not come
- * back in the child, so tasks of the library get a thread each.) */
+ * generation in which they were started, and starts others when it is another one. */
 guint ortrain_fork_generation (void);
 
-/* As g_task_run_in_thread(), in a thread created for this task. */
-void ortrain_task_run_in_thread (GTask *task, GTaskThreadFunc func);
+/* A mutex that a thread which does not exist in the child may have held. */
+typedef struct
+{
+  GMutex mutex;
+  gint generation; /* atomic: in which the mutex was made */
+} OrtrainForkMutex;
+
+void ortrain_fork_mutex_init (OrtrainForkMutex *self);
+void ortrain_fork_mutex_clear (OrtrainForkMutex *self);
+/* TRUE: the first time in this process; what the mutex guards may be half done. */
+gboolean ortrain_fork_mutex_lock (OrtrainForkMutex *self);
+void ortrain_fork_mutex_unlock (OrtrainForkMutex *self);

@@ -23,36 +23,32 @@ ortrain_fork_generation (void)
   return (guint) g_atomic_int_get (&generation);
 }
 
-typedef struct
+void
+ortrain_fork_mutex_init (OrtrainForkMutex *self)
 {
-  GTask *task;
-  GTaskThreadFunc func;
-} Job;
-
-static gpointer
-run_job (gpointer data)
-{
-  Job *job = data;
-  job->func (job->task, g_task_get_source_object (job->task), g_task_get_task_data (job->task),
-             g_task_get_cancellable (job->task));
-  g_object_unref (job->task);
-  g_free (job);
-  return NULL;
+  g_mutex_init (&self->mutex);
+  self->generation = (gint) ortrain_fork_generation ();
 }
 
 void
-ortrain_task_run_in_thread (GTask *task, GTaskThreadFunc func)
+ortrain_fork_mutex_clear (OrtrainForkMutex *self)
 {
-  GError *error = NULL;
-  Job *job = g_new (Job, 1);
-  *job = (Job){ g_object_ref (task), func };
-  GThread *thread = g_thread_try_new ("ortrain-task", run_job, job, &error);
-  if (thread != NULL)
-    {
-      g_thread_unref (thread);
-      return;
-    }
-  g_object_unref (job->task);
-  g_free (job);
-  g_task_return_error (task, error);
+  g_mutex_clear (&self->mutex);
+}
+
+gboolean
+ortrain_fork_mutex_lock (OrtrainForkMutex *self)
+{
+  const gint now = (gint) ortrain_fork_generation (), made = g_atomic_int_get (&self->generation);
+  const gboolean first = G_UNLIKELY (made != now) && g_atomic_int_compare_and_exchange (&self->generation, made, now);
+  if (first)
+    g_mutex_init (&self->mutex);
+  g_mutex_lock (&self->mutex);
+  return first;
+}
+
+void
+ortrain_fork_mutex_unlock (OrtrainForkMutex *self)
+{
+  g_mutex_unlock (&self->mutex);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
-#include "core/ortrain-fork-private.h"
 #include "core/ortrain-mapped-file-private.h"
+#include "core/ortrain-worker-private.h"
 #include "model/ortrain-graph-writer-private.h"
 #include "model/ortrain-proto-parts-private.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "model/ortrain-model-private.h"
 
-#include "core/ortrain-fork-private.h"
+#include "core/ortrain-worker-private.h"
 
 /* Writing a model as it was read. */
 

@@ -2,7 +2,7 @@
 #include "session/ortrain-checkpoint-export.h"
 
 #include "core/ortrain-errors.h"
-#include "core/ortrain-fork-private.h"
+#include "core/ortrain-worker-private.h"
 #include "model/ortrain-model-private.h"
 #include "tensor/ortrain-tensor-private.h"
 

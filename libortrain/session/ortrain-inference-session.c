@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-inference-session.h"
 
-#include "core/ortrain-fork-private.h"
 #include "core/ortrain-text-private.h"
+#include "core/ortrain-worker-private.h"
 #include "memory/ortrain-memory-report-private.h"
 #include "model/ortrain-model-private.h"
 #include "session/ortrain-executor-private.h"
 #include "session/ortrain-feeds-private.h"
 #include "session/ortrain-interpreter-private.h"
 #include "session/ortrain-io-binding-private.h"
+#include "session/ortrain-session-lock-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
@@ -33,8 +34,8 @@ struct _OrtrainInferenceSession
   OrtrainModel *model;
   OrtrainSessionOptions *options;
   OrtrainGraph *graph;
-  char **outputs; /* that are computed; NULL: all */
-  GMutex mutex;   /* held while a program runs */
+  char **outputs;          /* that are computed; NULL: all */
+  OrtrainSessionLock lock; /* of what follows; runs wait for one another */
   OrtrainExecution *execution;
   OrtrainExecutor *executor;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
@@ -45,8 +46,7 @@ struct _OrtrainInferenceSession
   guint32 n_runs;
   gboolean print_memory;
   guint64 max_allocated;
-  GThreadPool *worker;  /* one thread, created when it is first needed */
-  gint fork_generation; /* atomic: in which mutex and worker were created */
+  OrtrainWorker *worker; /* for asynchronous runs */
 };
 
 enum
@@ -61,35 +61,18 @@ static GParamSpec *properties[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (OrtrainInferenceSession, ortrain_inference_session, G_TYPE_OBJECT)
 
-/* In the child of a fork the worker does not exist, and the mutex may be held by a thread that does not exist either:
- * both are created again. A run that the parent had not finished leaves only scratch memory behind. */
-static void
-lock (OrtrainInferenceSession *self)
-{
-  const gint generation = (gint) ortrain_fork_generation (), old = g_atomic_int_get (&self->fork_generation);
-  if (G_UNLIKELY (old != generation) && g_atomic_int_compare_and_exchange (&self->fork_generation, old, generation))
-    {
-      g_mutex_init (&self->mutex);
-      self->worker = NULL;
-    }
-  g_mutex_lock (&self->mutex);
-}
-
 static void
 ortrain_inference_session_dispose (GObject *object)
 {
   OrtrainInferenceSession *self = ORTRAIN_INFERENCE_SESSION (object);
-  lock (self);
+  ortrain_session_lock_wait (&self->lock);
   self->disposed = TRUE;
   g_clear_pointer (&self->executor, ortrain_executor_free);
   g_clear_pointer (&self->execution, ortrain_execution_free);
   g_clear_object (&self->plan);
   g_clear_object (&self->graph);
-  GThreadPool *worker = g_steal_pointer (&self->worker);
-  g_mutex_unlock (&self->mutex);
-  /* Not waited for: this may be the worker itself. What is queued holds a reference to the session, so nothing is. */
-  if (worker != NULL)
-    g_thread_pool_free (worker, FALSE, FALSE);
+  ortrain_session_lock_leave (&self->lock);
+  ortrain_worker_stop (self->worker);
   G_OBJECT_CLASS (ortrain_inference_session_parent_class)->dispose (object);
 }
 
@@ -100,7 +83,8 @@ ortrain_inference_session_finalize (GObject *object)
   g_clear_object (&self->model);
   g_clear_object (&self->options);
   g_strfreev (self->outputs);
-  g_mutex_clear (&self->mutex);
+  ortrain_worker_free (self->worker);
+  ortrain_session_lock_clear (&self->lock);
   G_OBJECT_CLASS (ortrain_inference_session_parent_class)->finalize (object);
 }
 
@@ -149,8 +133,8 @@ ortrain_inference_session_class_init (OrtrainInferenceSessionClass *klass)
 static void
 ortrain_inference_session_init (OrtrainInferenceSession *self)
 {
-  g_mutex_init (&self->mutex);
-  self->fork_generation = (gint) ortrain_fork_generation ();
+  self->worker = ortrain_worker_new ();
+  ortrain_session_lock_init (&self->lock);
 }
 
 static gboolean
@@ -506,24 +490,23 @@ ortrain_inference_session_run (OrtrainInferenceSession *self, OrtrainTensorDict 
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (feeds), NULL);
 
   OrtrainTensorDict *results = NULL;
-  lock (self);
+  ortrain_session_lock_wait (&self->lock);
   run_locked (self, feeds, NULL, NULL, &results, error);
-  g_mutex_unlock (&self->mutex);
+  ortrain_session_lock_leave (&self->lock);
   return results;
 }
 
 static void
-run_in_worker (gpointer data, gpointer user_data)
+run_in_worker (GTask *task, gpointer source, gpointer feeds, GCancellable *cancellable)
 {
-  g_autoptr (GTask) task = data;
-  OrtrainInferenceSession *self = g_task_get_source_object (task);
+  OrtrainInferenceSession *self = source;
   GError *error = NULL;
   OrtrainTensorDict *results = NULL;
   if (g_task_return_error_if_cancelled (task))
     return;
-  lock (self);
-  run_locked (self, g_task_get_task_data (task), NULL, g_task_get_cancellable (task), &results, &error);
-  g_mutex_unlock (&self->mutex);
+  ortrain_session_lock_wait (&self->lock);
+  run_locked (self, feeds, NULL, cancellable, &results, &error);
+  ortrain_session_lock_leave (&self->lock);
   if (results != NULL)
     g_task_return_pointer (task, results, g_object_unref);
   else
@@ -549,34 +532,17 @@ ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTenso
   g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (feeds));
   g_return_if_fail (cancellable == NULL || G_IS_CANCELLABLE (cancellable));
 
-  GTask *task = g_task_new (self, cancellable, callback, user_data);
+  g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
+  GError *error = NULL;
   g_task_set_source_tag (task, ortrain_inference_session_run_async);
   g_task_set_check_cancellable (task, FALSE);
-  GError *error = NULL;
-  lock (self);
-  gboolean ready = check_ready (self, &error);
-  if (ready && self->worker == NULL)
-    {
-      /* exclusive: its one thread is there from now on, or the error is */
-      self->worker = g_thread_pool_new (run_in_worker, NULL, 1, TRUE, &error);
-      ready = self->worker != NULL;
-    }
-  if (ready)
-    {
-      /* The caller may change its dict while the run waits. */
-      OrtrainTensorDict *copy = ortrain_tensor_dict_new ();
-      for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
-        ortrain_tensor_dict_set (copy, ortrain_tensor_dict_get_name (feeds, i),
-                                 ortrain_tensor_dict_get_tensor (feeds, i));
-      g_task_set_task_data (task, copy, g_object_unref);
-      g_thread_pool_push (self->worker, task, NULL);
-    }
-  g_mutex_unlock (&self->mutex);
-  if (!ready)
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-    }
+  /* the caller may change its dict while the run waits */
+  OrtrainTensorDict *copy = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    ortrain_tensor_dict_set (copy, ortrain_tensor_dict_get_name (feeds, i), ortrain_tensor_dict_get_tensor (feeds, i));
+  g_task_set_task_data (task, copy, g_object_unref);
+  if (!ortrain_worker_run (self->worker, task, run_in_worker, &error))
+    g_task_return_error (task, error);
 }
 
 /**
@@ -634,10 +600,10 @@ ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, Ortra
   g_return_val_if_fail (ORTRAIN_IS_IO_BINDING (binding), FALSE);
 
   g_autoptr (OrtrainTensorDict) results = NULL;
-  lock (self);
+  ortrain_session_lock_wait (&self->lock);
   gboolean ok = run_locked (self, ortrain_io_binding_get_inputs (binding), ortrain_io_binding_peek_bound (binding),
                             NULL, &results, error);
-  g_mutex_unlock (&self->mutex);
+  ortrain_session_lock_leave (&self->lock);
   if (ok)
     ortrain_io_binding_set_results (binding, results);
   return ok;
@@ -673,9 +639,9 @@ ortrain_inference_session_get_memory_plan (OrtrainInferenceSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
 
-  lock (self);
+  ortrain_session_lock_wait (&self->lock);
   OrtrainMemoryPlan *plan = self->plan != NULL ? g_object_ref (self->plan) : NULL;
-  g_mutex_unlock (&self->mutex);
+  ortrain_session_lock_leave (&self->lock);
   return plan;
 }
 

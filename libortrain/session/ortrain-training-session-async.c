@@ -1,89 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
-#include "core/ortrain-dispatch-private.h"
-#include "core/ortrain-fork-private.h"
-
 #include <math.h>
 
-/* The asynchronous variants: one thread per session, started when first needed. (The pool of g_task_run_in_thread() is
- * shared with file access and grows slowly; long work does not belong there.) */
-
-typedef struct
-{
-  GTask *task;
-  void (*func) (GTask *task);
-} Job;
-
-struct _OrtrainTrainingWorker
-{
-  GAsyncQueue *jobs; /* of Job; one without a task ends the thread */
-  GThread *thread;
-  guint fork_generation; /* in which the thread was started */
-};
-
-static gpointer
-work (gpointer data)
-{
-  GAsyncQueue *jobs = data;
-  for (;;)
-    {
-      Job *job = g_async_queue_pop (jobs);
-      GTask *task = job->task;
-      void (*func) (GTask *) = job->func;
-      g_free (job);
-      if (task == NULL)
-        break;
-      ortrain_dispatch_set_context (g_task_get_context (task));
-      func (task);
-      ortrain_dispatch_set_context (NULL);
-      g_object_unref (task); /* may be the last reference of the session, which then frees the worker: nothing of it is
-                                touched after this but the queue */
-    }
-  g_async_queue_unref (jobs);
-  return NULL;
-}
-
-void
-ortrain_training_worker_free (OrtrainTrainingWorker *self)
-{
-  if (self->fork_generation != ortrain_fork_generation ())
-    return;
-  g_async_queue_push (self->jobs, g_new0 (Job, 1));
-  g_async_queue_unref (self->jobs);
-  g_thread_unref (self->thread);
-  g_free (self);
-}
-
-/* FALSE if no thread can be started. */
-gboolean
-ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task),
-                                        GError **error)
-{
-  /* In the child of a fork the thread does not exist, and its queue may have been in use: both are left alone. */
-  if (self->worker != NULL && self->worker->fork_generation != ortrain_fork_generation ())
-    self->worker = NULL;
-  if (self->worker == NULL)
-    {
-      g_autoptr (GAsyncQueue) jobs = g_async_queue_new ();
-      GThread *thread = g_thread_try_new ("ortrain-session", work, g_async_queue_ref (jobs), error);
-      if (thread == NULL)
-        {
-          g_async_queue_unref (jobs); /* the thread's */
-          return FALSE;
-        }
-      self->worker = g_new0 (OrtrainTrainingWorker, 1);
-      self->worker->jobs = g_steal_pointer (&jobs);
-      self->worker->thread = thread;
-      self->worker->fork_generation = ortrain_fork_generation ();
-    }
-  Job *job = g_new (Job, 1);
-  *job = (Job){ g_object_ref (task), func };
-  g_async_queue_push (self->worker->jobs, job);
-  return TRUE;
-}
-
-/* ---- Calls ---- */
+/* The asynchronous variants run on the session's own thread. */
 
 /* A kind of call: what the worker runs, NULL on error, and who frees what it is given and what it gives. */
 typedef struct
@@ -108,13 +28,13 @@ request_free (gpointer data)
 }
 
 static void
-run_request (GTask *task)
+run_request (GTask *task, gpointer source, gpointer task_data, GCancellable *cancellable)
 {
-  OrtrainTrainingSession *self = g_task_get_source_object (task);
-  const Request *request = g_task_get_task_data (task);
+  OrtrainTrainingSession *self = source;
+  const Request *request = task_data;
   GError *error = NULL;
   ortrain_training_session_adopt (self);
-  gpointer result = request->call->run (self, request->argument, g_task_get_cancellable (task), &error);
+  gpointer result = request->call->run (self, request->argument, cancellable, &error);
   ortrain_training_session_leave (self);
   if (result != NULL)
     g_task_return_pointer (task, result, request->call->free_result);
@@ -137,7 +57,7 @@ start (OrtrainTrainingSession *self, const Call *call, gpointer argument, GCance
       task, FALSE); /* work that was done is reported as done; other work returns the error itself */
   if (g_cancellable_set_error_if_cancelled (cancellable, &error) || !ortrain_training_session_claim (self, &error))
     g_task_return_error (task, error);
-  else if (!ortrain_training_session_run_in_worker (self, task, run_request, &error))
+  else if (!ortrain_worker_run (self->worker, task, run_request, &error))
     {
       ortrain_training_session_leave (self);
       g_task_return_error (task, error);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-worker-private.h"
 #include "session/ortrain-executor-private.h"
 #include "session/ortrain-parameter-store-private.h"
+#include "session/ortrain-session-lock-private.h"
 #include "session/ortrain-signal-queue-private.h"
 #include "session/ortrain-training-graph-private.h"
 #include "session/ortrain-training-session.h"
-
-typedef struct _OrtrainTrainingWorker OrtrainTrainingWorker;
 
 /* The graphs that a session runs, in the order of OrtrainTrainingGraph. */
 typedef enum
@@ -34,14 +34,10 @@ struct _OrtrainTrainingSession
   gboolean undeclared;           /* `graph` is one without the file's declarations */
   GPtrArray *old_graphs;         /* of OrtrainTrainingGraph: earlier ones, which others may hold */
   OrtrainSignalQueue *signal_queue;
-  OrtrainTrainingWorker *worker; /* created when first needed */
+  OrtrainWorker *worker; /* for asynchronous calls and the trainer: whoever gives it a task holds the claim */
 
-  /* Who uses the session: the thread that holds the claim. */
-  gint busy;            /* atomic */
-  gint fork_generation; /* of the claim; atomic */
-  GThread *holder;
-  guint depth;
-  gboolean in_step; /* only reading is allowed to handlers then */
+  OrtrainSessionLock session_lock; /* the claim */
+  gboolean in_step;                /* only reading is allowed to handlers then */
 
   /* What any thread may read while a call runs, written under the lock by the call that holds the claim (which alone
    * may read it without); and what was handed out of it, kept until the end, as getters give no reference. */
@@ -104,9 +100,3 @@ gboolean ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *s
 typedef gboolean (*OrtrainMetadataCheck) (GVariant *metadata, gpointer data, GError **error);
 gboolean ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path,
                                                        OrtrainMetadataCheck check, gpointer data, GError **error);
-
-/* Runs func (task) on the session's own thread; func returns the task. The claim is held by the caller, and given up by
- * func before it returns the task. */
-gboolean ortrain_training_session_run_in_worker (OrtrainTrainingSession *self, GTask *task, void (*func) (GTask *task),
-                                                 GError **error);
-void ortrain_training_worker_free (OrtrainTrainingWorker *self);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-session-private.h"
 
-#include "core/ortrain-dispatch-private.h"
-#include "core/ortrain-fork-private.h"
 #include "model/ortrain-model-private.h"
 #include "optim/ortrain-adamw.h"
 #include "session/ortrain-blocked-outputs-private.h"
@@ -70,41 +68,28 @@ check_initialized (OrtrainTrainingSession *self, GError **error)
 gboolean
 ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error)
 {
-  if (!g_atomic_int_compare_and_exchange (&self->busy, 0, 1))
-    {
-      if (g_atomic_int_get (&self->fork_generation) != (gint) ortrain_fork_generation ())
-        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY,
-                     "The session was in the middle of a call when the process was forked, and cannot be used in the "
-                     "child; create a new session there");
-      else
-        g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_BUSY, "The session is busy with another call");
-      return FALSE;
-    }
-  g_atomic_int_set (&self->fork_generation, (gint) ortrain_fork_generation ());
-  if (!check_initialized (self, error))
-    {
-      g_atomic_int_set (&self->busy, 0);
-      return FALSE;
-    }
-  self->depth = 1;
-  return TRUE;
+  if (!ortrain_session_lock_claim (&self->session_lock, error))
+    return FALSE;
+  if (check_initialized (self, error))
+    return TRUE;
+  ortrain_session_lock_leave (&self->session_lock);
+  return FALSE;
 }
 
 void
 ortrain_training_session_adopt (OrtrainTrainingSession *self)
 {
-  g_atomic_pointer_set (&self->holder, g_thread_self ());
+  ortrain_session_lock_adopt (&self->session_lock);
 }
 
 gboolean
 ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error)
 {
-  if (g_atomic_int_get (&self->busy) && g_atomic_pointer_get (&self->holder) == g_thread_self () &&
-      (reading || !self->in_step))
+  if (ortrain_session_lock_is_held (&self->session_lock) && (reading || !self->in_step))
     {
       if (!check_initialized (self, error))
         return FALSE;
-      self->depth++;
+      ortrain_session_lock_enter_again (&self->session_lock);
       return TRUE;
     }
   if (!ortrain_training_session_claim (self, error))
@@ -116,10 +101,7 @@ ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, 
 void
 ortrain_training_session_leave (OrtrainTrainingSession *self)
 {
-  if (--self->depth > 0)
-    return;
-  g_atomic_pointer_set (&self->holder, NULL);
-  g_atomic_int_set (&self->busy, 0);
+  ortrain_session_lock_leave (&self->session_lock);
 }
 
 /* ---- creating ---- */
@@ -420,10 +402,7 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
 {
   NewData *data = task_data;
   GError *error = NULL;
-  ortrain_dispatch_set_context (g_task_get_context (task));
-  gboolean built = build (data->session, data->model, data->options, &error);
-  ortrain_dispatch_set_context (NULL);
-  if (built)
+  if (build (data->session, data->model, data->options, &error))
     g_task_return_pointer (task, g_object_ref (data->session), g_object_unref);
   else
     g_task_return_error (task, error);
@@ -628,12 +607,12 @@ ortrain_training_session_dispose (GObject *object)
   OrtrainTrainingSession *self = ORTRAIN_TRAINING_SESSION (object);
 
   /* In the middle of a call the memory is still in use; it goes with the last reference, which calls hold too. */
-  if (!g_atomic_int_compare_and_exchange (&self->busy, 0, 1))
+  if (!ortrain_session_lock_claim (&self->session_lock, NULL))
     {
       G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);
       return;
     }
-  g_clear_pointer (&self->worker, ortrain_training_worker_free);
+  ortrain_worker_stop (self->worker);
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     g_clear_pointer (&self->last_trained, ortrain_executor_free);
   free_executors (self->executors);
@@ -647,7 +626,7 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&graph, ortrain_training_graph_free);
   g_ptr_array_set_size (self->old_graphs, 0);
   g_clear_pointer (&self->execution, ortrain_execution_free);
-  g_atomic_int_set (&self->busy, 0);
+  ortrain_session_lock_leave (&self->session_lock);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->dispose (object);
 }
@@ -664,6 +643,8 @@ ortrain_training_session_finalize (GObject *object)
   g_clear_pointer (&self->texts, g_hash_table_unref);
   g_clear_pointer (&self->handed_out, g_ptr_array_unref);
   g_clear_pointer (&self->old_graphs, g_ptr_array_unref);
+  g_clear_pointer (&self->worker, ortrain_worker_free);
+  ortrain_session_lock_clear (&self->session_lock);
   g_mutex_clear (&self->lock);
 
   G_OBJECT_CLASS (ortrain_training_session_parent_class)->finalize (object);
@@ -762,5 +743,7 @@ ortrain_training_session_init (OrtrainTrainingSession *self)
   self->texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->handed_out = g_ptr_array_new_with_free_func (g_object_unref);
   self->old_graphs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_training_graph_free);
+  self->worker = ortrain_worker_new ();
+  ortrain_session_lock_init (&self->session_lock);
   g_mutex_init (&self->lock);
 }

@@ -2,7 +2,6 @@
 #include "trainer/ortrain-trainer-private.h"
 
 #include "checkpoint/ortrain-checkpoint.h"
-#include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-text-private.h"
 #include "session/ortrain-training-session-private.h"
 #include "trainer/ortrain-evaluation-private.h"
@@ -392,44 +391,33 @@ ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **e
   return history;
 }
 
-/* Runs work, which takes a reference of the task, in a thread of its own with the claim on the session. */
+/* Runs func on the session's own thread, with the claim on the session. */
 static void
-start_thread (OrtrainTrainer *self, GTask *task, GThreadFunc work)
+start (OrtrainTrainer *self, GTask *task, GTaskThreadFunc func)
 {
   GError *error = NULL;
   g_task_set_check_cancellable (task, FALSE); /* work that was done before the cancellation is reported as done */
   if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
+    g_task_return_error (task, error);
+  else if (!ortrain_worker_run (self->session->worker, task, func, &error))
     {
+      ortrain_training_session_leave (self->session);
       g_task_return_error (task, error);
-      return;
     }
-  GThread *thread = g_thread_try_new ("ortrain-trainer", work, g_object_ref (task), &error);
-  if (thread != NULL)
-    {
-      g_thread_unref (thread);
-      return;
-    }
-  g_object_unref (task); /* the thread's */
-  ortrain_training_session_leave (self->session);
-  g_task_return_error (task, error);
 }
 
-static gpointer
-fit_in_thread (gpointer data)
+static void
+fit_in_thread (GTask *task, gpointer source, gpointer nothing, GCancellable *cancellable)
 {
-  GTask *task = data;
-  OrtrainTrainer *self = g_task_get_source_object (task);
+  OrtrainTrainer *self = source;
   GError *error = NULL;
-  ortrain_dispatch_set_context (g_task_get_context (task));
   ortrain_training_session_adopt (self->session);
-  OrtrainTrainingHistory *history = run_fit (self, g_task_get_cancellable (task), &error);
+  OrtrainTrainingHistory *history = run_fit (self, cancellable, &error);
   ortrain_training_session_leave (self->session);
   if (history != NULL)
     g_task_return_pointer (task, history, g_object_unref);
   else
     g_task_return_error (task, error);
-  g_object_unref (task);
-  return NULL;
 }
 
 /**
@@ -439,7 +427,7 @@ fit_in_thread (gpointer data)
  * @callback: (scope async): called when training has ended
  * @user_data: data for @callback
  *
- * Trains in a thread of its own, see [method@Trainer.fit].
+ * Trains on the own thread of the session, see [method@Trainer.fit].
  */
 void
 ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsyncReadyCallback callback,
@@ -449,7 +437,7 @@ ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsy
 
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_trainer_fit_async);
-  start_thread (self, task, fit_in_thread);
+  start (self, task, fit_in_thread);
 }
 
 /**
@@ -504,17 +492,15 @@ ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancel
   return ok;
 }
 
-static gpointer
-evaluate_in_thread (gpointer data)
+static void
+evaluate_in_thread (GTask *task, gpointer source, gpointer dataset, GCancellable *cancellable)
 {
-  GTask *task = data;
-  OrtrainTrainer *self = g_task_get_source_object (task);
+  OrtrainTrainer *self = source;
   GError *error = NULL;
   double *found = g_new (double, 2);
-  ortrain_dispatch_set_context (g_task_get_context (task));
   ortrain_training_session_adopt (self->session);
-  gboolean ok = ortrain_evaluate_dataset (self->session, g_task_get_task_data (task), self->batch_size,
-                                          g_task_get_cancellable (task), &found[0], &found[1], &error);
+  gboolean ok =
+      ortrain_evaluate_dataset (self->session, dataset, self->batch_size, cancellable, &found[0], &found[1], &error);
   ortrain_training_session_leave (self->session);
   if (ok)
     g_task_return_pointer (task, found, g_free);
@@ -523,8 +509,6 @@ evaluate_in_thread (gpointer data)
       g_free (found);
       g_task_return_error (task, error);
     }
-  g_object_unref (task);
-  return NULL;
 }
 
 /**
@@ -535,7 +519,7 @@ evaluate_in_thread (gpointer data)
  * @callback: (scope async): called when it is done
  * @user_data: data for @callback
  *
- * Tries the model in a thread of its own, see [method@Trainer.evaluate].
+ * Tries the model on the own thread of the session, see [method@Trainer.evaluate].
  */
 void
 ortrain_trainer_evaluate_async (OrtrainTrainer *self, OrtrainDataset *dataset, GCancellable *cancellable,
@@ -547,7 +531,7 @@ ortrain_trainer_evaluate_async (OrtrainTrainer *self, OrtrainDataset *dataset, G
   g_autoptr (GTask) task = g_task_new (self, cancellable, callback, user_data);
   g_task_set_source_tag (task, ortrain_trainer_evaluate_async);
   g_task_set_task_data (task, g_object_ref (dataset), g_object_unref);
-  start_thread (self, task, evaluate_in_thread);
+  start (self, task, evaluate_in_thread);
 }
 
 /**

@@ -156,16 +156,6 @@ REAL (GThread *, g_thread_try_new, (const char *name, GThreadFunc function, gpoi
   return NULL;
 }
 
-REAL (GThreadPool *, g_thread_pool_new,
-      (GFunc function, gpointer data, gint n_threads, gboolean exclusive, GError **error))
-{
-  g_assert_true (exclusive); /* others take their threads later, and do not tell */
-  if (!hit (INJECT_MEMORY, "g_thread_pool_new"))
-    return __real_g_thread_pool_new (function, data, n_threads, exclusive, error);
-  g_set_error_literal (error, G_THREAD_ERROR, G_THREAD_ERROR_AGAIN, "no more threads");
-  return NULL;
-}
-
 /* the mapping of a file: its pages are memory, what is behind them a file */
 static gboolean
 mapping_fails (const char *path, GError **error)

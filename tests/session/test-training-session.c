@@ -254,7 +254,7 @@ wait_for (GAsyncResult **result)
 static GMutex gate;
 
 static void
-wait_at_gate (GTask *task)
+wait_at_gate (GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
 {
   g_mutex_lock (&gate);
   g_mutex_unlock (&gate);
@@ -274,7 +274,7 @@ test_async (void)
   g_autoptr (GTask) waiting = g_task_new (session, NULL, NULL, NULL);
   g_mutex_lock (&gate);
   /* however fast the step is, it has to wait */
-  g_assert_true (ortrain_training_session_run_in_worker (session, waiting, wait_at_gate, NULL));
+  g_assert_true (ortrain_worker_run (session->worker, waiting, wait_at_gate, NULL));
   ortrain_training_session_train_step_async (session, test_model_feeds (model, 0), NULL, on_done, &step);
   /* meanwhile the session is busy */
   g_assert_false (ortrain_training_session_zero_gradients (session, &error));

@@ -267,33 +267,6 @@ DEFINE (gboolean, g_main_context_iteration, (GMainContext * context, gboolean ma
   return dispatched;
 }
 
-typedef struct
-{
-  GFunc func;
-  gpointer data;
-} PoolFunc;
-
-static void
-run_pooled (gpointer data, gpointer user_data)
-{
-  PoolFunc *pool = user_data;
-  ACQUIRE (data);
-  pool->func (data, pool->data);
-}
-
-DEFINE (GThreadPool *, g_thread_pool_new, (GFunc func, gpointer data, gint n, gboolean exclusive, GError **error))
-{
-  PoolFunc *pool = g_new (PoolFunc, 1); /* as long as the program */
-  *pool = (PoolFunc){ func, data };
-  return REAL (g_thread_pool_new) (run_pooled, pool, n, exclusive, error);
-}
-
-DEFINE (gboolean, g_thread_pool_push, (GThreadPool * pool, gpointer data, GError **error))
-{
-  RELEASE (data);
-  return REAL (g_thread_pool_push) (pool, data, error);
-}
-
 DEFINE (void, g_task_return_pointer, (GTask * task, gpointer result, GDestroyNotify free_result))
 {
   RELEASE (task);
