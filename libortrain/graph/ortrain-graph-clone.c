@@ -69,6 +69,7 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
       clone->op = source->op;
       clone->phase = source->phase;
       clone->on_host = source->on_host;
+      clone->is_update = source->is_update;
       clone->number = source->number;
       g_hash_table_insert (nodes, source, clone);
     }

@@ -120,7 +120,8 @@ struct _OrtrainNode
   guint number;            /* the node's own number, unique and stable in clones: random numbers hang on it */
   OrtrainNode *recomputes; /* no reference; the node that this one runs again, or NULL. Shares its number */
   guint mark;              /* scratch for passes */
-  gboolean on_host;        /* runs on the host, beside a device that has no kernel for it */
+  guint on_host : 1;       /* runs on the host, beside a device that has no kernel for it */
+  guint is_update : 1;     /* of the body of an operator with the flag ORTRAIN_OP_UPDATES */
   guint32 link_index;      /* while the graph is edited: its link in the list of nodes */
 };
 

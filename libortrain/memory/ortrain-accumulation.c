@@ -50,7 +50,7 @@ typedef struct
 static gboolean
 reads_in_place (const OrtrainNode *node)
 {
-  return node->phase == ORTRAIN_PHASE_UPDATE || ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES);
+  return node->phase == ORTRAIN_PHASE_UPDATE || ortrain_node_is_update (node);
 }
 
 static gboolean

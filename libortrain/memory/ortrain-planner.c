@@ -33,7 +33,7 @@ choose_order (OrtrainPlanning *self)
       OrtrainNode *node = nodes->pdata[t];
       OrtrainPlannedNode *info = ortrain_planning_node (self, node);
       problem->tasks[t].phase = node->phase;
-      problem->tasks[t].prompt = ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES);
+      problem->tasks[t].prompt = ortrain_node_is_update (node);
       problem->tasks[t].workspace = info->kernel != NULL ? info->kernel->workspace_bytes : 0;
       for (guint i = 0; i < node->inputs->len; i++)
         {
@@ -106,7 +106,7 @@ release_gradients (OrtrainGraph *graph)
       for (guint u = 0; u < gradient->uses.n && gradient->role == ORTRAIN_ROLE_GRADIENT; u++)
         {
           const OrtrainNode *node = gradient->uses.items[u].node;
-          if (node->phase == ORTRAIN_PHASE_BACKWARD && ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES))
+          if (node->phase == ORTRAIN_PHASE_BACKWARD && ortrain_node_is_update (node))
             {
               ortrain_graph_mark_output (graph, gradient, FALSE);
               break;

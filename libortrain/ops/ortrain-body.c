@@ -89,6 +89,7 @@ ortrain_body_node (OrtrainBody *self, const char *op_type, OrtrainValue *const *
       node->attributes = attributes;
     }
   node->phase = self->node->phase;
+  node->is_update = ortrain_node_is_update (self->node);
   return ortrain_ops_infer_node (node, &self->error) ? node : NULL;
 }
 

@@ -180,6 +180,12 @@ ortrain_node_has_flag (const OrtrainNode *node, OrtrainOpFlags flag)
 /* Whether its only output is the bytes of input 0. Shapes are numbers. */
 gboolean ortrain_node_is_view (const OrtrainNode *node);
 
+static inline gboolean
+ortrain_node_is_update (const OrtrainNode *node)
+{
+  return node->is_update || ortrain_node_has_flag (node, ORTRAIN_OP_UPDATES);
+}
+
 /* The node that computes the value, if it is of that kind; or NULL. */
 static inline OrtrainNode *
 ortrain_value_get_producer_of_kind (const OrtrainValue *value, OrtrainOpKind kind)

@@ -254,7 +254,7 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
   for (guint s = 0; s < end; s++)
     {
       const OrtrainPlanStep *step = &trace->steps[s];
-      if (ortrain_node_has_flag (step->node, ORTRAIN_OP_UPDATES))
+      if (ortrain_node_is_update (step->node))
         continue; /* nothing is changed by looking */
       if (!ortrain_program_run (trace->program, s, s + 1, NULL, NULL, NULL))
         return NULL;
