@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-half.h"
 
 #include <string.h>
 
@@ -100,7 +101,7 @@ run_gather (const OrtrainKernelCall *call)
                           ortrain_kernel_grain (g->inner * (gint64) g->size), gather_range, &job);
 }
 
-/* to += from, any floating type. */
+/* to += from. Sums of 16-bit types are float32: the half kernels below widen them. */
 static inline void
 add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
 {
@@ -111,26 +112,12 @@ add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
       for (gint64 i = 0; i < n; i++)
         y[i] += x[i];
     }
-  else if (dtype == ORTRAIN_DTYPE_FLOAT64)
+  else
     {
       double *restrict y = to;
       const double *restrict x = from;
       for (gint64 i = 0; i < n; i++)
         y[i] += x[i];
-    }
-  else if (dtype == ORTRAIN_DTYPE_FLOAT16)
-    {
-      guint16 *restrict y = to;
-      const guint16 *restrict x = from;
-      for (gint64 i = 0; i < n; i++)
-        y[i] = ortrain_float_to_half (ortrain_half_to_float (y[i]) + ortrain_half_to_float (x[i]));
-    }
-  else
-    {
-      guint16 *restrict y = to;
-      const guint16 *restrict x = from;
-      for (gint64 i = 0; i < n; i++)
-        y[i] = ortrain_float_to_bfloat16 (ortrain_bfloat16_to_float (y[i]) + ortrain_bfloat16_to_float (x[i]));
     }
 }
 
@@ -140,7 +127,7 @@ add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
 #define MAX_PARTS 64
 
 static gboolean
-prepare_gather_grad (OrtrainKernelSetup *setup, GError **error)
+gather_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   if (!setup_gather (setup, &setup->outputs[0], &setup->inputs[1], error))
     return FALSE;
@@ -184,7 +171,7 @@ gather_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 static void
-run_gather_grad (const OrtrainKernelCall *call)
+gather_grad_run (const OrtrainKernelCall *call)
 {
   const Gather *g = call->constants;
   GatherJob job = {
@@ -198,6 +185,7 @@ run_gather_grad (const OrtrainKernelCall *call)
     job.parts *= 2;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), g->outer * job.parts, 1, gather_grad_range, &job);
 }
+ORTRAIN_DEFINE_HALF_KERNEL (gather_grad)
 
 /* ---- GatherElements: lines along the axis ---- */
 
@@ -330,7 +318,7 @@ run_gather_elements (const OrtrainKernelCall *call)
 
 /* GatherElementsGrad (dy, indices, shape): lines never share an element of the result. */
 static gboolean
-prepare_gather_elements_grad (OrtrainKernelSetup *setup, GError **error)
+gather_elements_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   if (setup->inputs[0].n_elements != setup->inputs[1].n_elements)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
@@ -358,7 +346,7 @@ gather_elements_grad_range (gpointer data, gint64 begin, gint64 end, guint worke
 }
 
 static void
-run_gather_elements_grad (const OrtrainKernelCall *call)
+gather_elements_grad_run (const OrtrainKernelCall *call)
 {
   const Elements *e = call->constants;
   ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call };
@@ -367,6 +355,7 @@ run_gather_elements_grad (const OrtrainKernelCall *call)
   ortrain_parallel_for (ortrain_cpu_get_pool (call), e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8),
                         gather_elements_grad_range, &job);
 }
+ORTRAIN_DEFINE_HALF_KERNEL (gather_elements_grad)
 
 /* ---- GatherND: index tuples of k numbers pick slices of `inner` elements ---- */
 
@@ -474,7 +463,7 @@ run_gather_nd (const OrtrainKernelCall *call)
 }
 
 static gboolean
-prepare_gather_nd_grad (OrtrainKernelSetup *setup, GError **error)
+gather_nd_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   if (!setup_tuples (setup, &setup->outputs[0], &setup->inputs[1], error))
     return FALSE;
@@ -506,7 +495,7 @@ gather_nd_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 static void
-run_gather_nd_grad (const OrtrainKernelCall *call)
+gather_nd_grad_run (const OrtrainKernelCall *call)
 {
   const Tuples *t = call->constants;
   TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call, 256 };
@@ -516,26 +505,21 @@ run_gather_nd_grad (const OrtrainKernelCall *call)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), t->batches * ((t->inner + job.columns - 1) / job.columns), 1,
                           gather_nd_grad_range, &job);
 }
+ORTRAIN_DEFINE_HALF_KERNEL (gather_nd_grad)
+
+#define GRADIENT_ROWS(name, prefix)                                                                                    \
+  { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                      \
+  {                                                                                                                    \
+    name, "org.ortrain", ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                 \
+  }
 
 static const OrtrainKernel rows[] = {
   { .op_type = "Gather", .domain = "", .prepare = prepare_gather, .run = run_gather },
   { .op_type = "GatherElements", .domain = "", .prepare = prepare_gather_elements, .run = run_gather_elements },
   { .op_type = "GatherND", .domain = "", .prepare = prepare_gather_nd, .run = run_gather_nd },
-  { .op_type = "GatherGrad",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_FLOAT,
-    .prepare = prepare_gather_grad,
-    .run = run_gather_grad },
-  { .op_type = "GatherElementsGrad",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_FLOAT,
-    .prepare = prepare_gather_elements_grad,
-    .run = run_gather_elements_grad },
-  { .op_type = "GatherNDGrad",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_FLOAT,
-    .prepare = prepare_gather_nd_grad,
-    .run = run_gather_nd_grad },
+  GRADIENT_ROWS ("GatherGrad", gather_grad),
+  GRADIENT_ROWS ("GatherElementsGrad", gather_elements_grad),
+  GRADIENT_ROWS ("GatherNDGrad", gather_nd_grad),
 };
 
 ORTRAIN_KERNEL_TABLE (gather, rows);
