@@ -100,6 +100,7 @@ ortrain_body_conv_grad_weight (OrtrainBody *self)
   const gint rank = dy->rank;
   const gint64 group = ortrain_body_int (self, "group", 1), zeros[MAX_SPATIAL] = { 0 };
   gint64 x[ORTRAIN_MAX_RANK], y[ORTRAIN_MAX_RANK], k[ORTRAIN_MAX_RANK], pads[2 * MAX_SPATIAL];
+  gint64 left_out[MAX_SPATIAL], rest[MAX_SPATIAL];
   gint64 split[ORTRAIN_MAX_RANK + 1], joined[ORTRAIN_MAX_RANK], perm[ORTRAIN_MAX_RANK + 1], swap[ORTRAIN_MAX_RANK];
   ortrain_body_dims (x_value, x);
   ortrain_body_dims (dy, y);
@@ -107,14 +108,15 @@ ortrain_body_conv_grad_weight (OrtrainBody *self)
   if (rank >= ORTRAIN_MAX_RANK)
     return FALSE;
   const Window w = read_window (self, x, y, rank, k + 2);
-  for (gint i = 0; i < w.n; i++)
+  for (gint i = 0; i < w.n; i++) /* padding in front that is negative leaves elements out */
     {
       const gint64 reach = (w.out[i] - 1) * w.stride[i] + (w.kernel[i] - 1) * w.dilation[i] + 1;
-      if (w.begin[i] < 0)
-        return FALSE;
-      pads[i] = w.begin[i];
+      left_out[i] = MAX (0, -w.begin[i]);
+      x[2 + i] = rest[i] = w.in[i] - left_out[i];
+      pads[i] = MAX (0, w.begin[i]);
       pads[w.n + i] = MAX (0, reach - w.in[i] - w.begin[i]);
     }
+  x_value = ortrain_body_window (self, x_value, left_out, rest, w.n);
   /* [batch, group · c, …] → [c, group · batch, …] */
   split[0] = x[0];
   split[1] = group;
@@ -268,6 +270,25 @@ ortrain_body_max_pool_train (OrtrainBody *self)
   return TRUE;
 }
 
+/* Indices that count the columns first (storage_order 1), as if they counted the rows first. */
+static OrtrainValue *
+count_rows_first (OrtrainBody *self, OrtrainValue *indices, const gint64 *dims, gint rank)
+{
+  gint64 plane = 1, stride[ORTRAIN_MAX_RANK];
+  for (gint i = rank; i-- > 2; plane *= dims[i])
+    stride[i] = plane;
+  OrtrainValue *rest = OP2 ("Mod", indices, ortrain_graph_const_int (self->graph, plane));
+  OrtrainValue *positions = OP2 ("Sub", indices, rest);
+  for (gint i = 2; i < rank; i++)
+    {
+      OrtrainValue *extent = ortrain_graph_const_int (self->graph, dims[i]);
+      OrtrainValue *step = MUL (OP2 ("Mod", rest, extent), ortrain_graph_const_int (self->graph, stride[i]));
+      positions = OP2 ("Add", positions, step);
+      rest = DIV (rest, extent);
+    }
+  return positions;
+}
+
 /* (dy, positions in windows or ONNX's indices, shape of x) */
 gboolean
 ortrain_body_max_pool_grad (OrtrainBody *self)
@@ -277,10 +298,12 @@ ortrain_body_max_pool_grad (OrtrainBody *self)
   static const gint64 third = 2;
   ortrain_body_dims (ortrain_node_output (self->node, 0), in);
   ortrain_body_dims (dy, out);
-  if (dy->rank >= ORTRAIN_MAX_RANK || ortrain_body_int (self, "storage_order", 0) != 0)
+  if (dy->rank >= ORTRAIN_MAX_RANK)
     return FALSE;
   if (positions->dtype == ORTRAIN_DTYPE_INT64)
     {
+      if (ortrain_body_int (self, "storage_order", 0) != 0)
+        positions = count_rows_first (self, positions, in, dy->rank);
       ortrain_body_set (self, 0, ortrain_body_scatter (self, dy, positions, in, dy->rank));
       return TRUE;
     }
@@ -398,20 +421,19 @@ ortrain_body_lp_pool_grad (OrtrainBody *self)
   return TRUE;
 }
 
-/* (dy, indices): no body where a shape was given that is larger than the pooled one, whose indices these are */
+/* (dy, indices): these count over a tensor of the size that was pooled, which stands in the corner of a larger one */
 gboolean
 ortrain_body_max_unpool_grad (OrtrainBody *self)
 {
   OrtrainValue *dy = ortrain_body_input (self, 0), *indices = ortrain_body_input (self, 1);
-  gint64 large[ORTRAIN_MAX_RANK], small[ORTRAIN_MAX_RANK];
-  static const gint64 flat = -1;
+  gint64 large[ORTRAIN_MAX_RANK], small[ORTRAIN_MAX_RANK], pooled[MAX_SPATIAL];
+  static const gint64 flat = -1, corner[MAX_SPATIAL] = { 0 };
   ortrain_body_dims (dy, large);
   ortrain_body_dims (indices, small);
   const Window w = read_window (self, large, small, dy->rank, NULL);
   for (gint i = 0; i < w.n; i++)
-    if (w.in[i] != (w.out[i] - 1) * w.stride[i] + w.kernel[i] - w.begin[i] - w.end[i])
-      return FALSE;
-  dy = ortrain_body_reshape (self, dy, &flat, 1);
+    pooled[i] = MAX (1, (w.out[i] - 1) * w.stride[i] + w.kernel[i] - w.begin[i] - w.end[i]);
+  dy = ortrain_body_reshape (self, ortrain_body_window (self, dy, corner, pooled, w.n), &flat, 1);
   ortrain_body_set (self, 0,
                     ortrain_body_op_with (self, "Gather", ortrain_body_attribute ("axis", 0), dy, indices, NULL));
   return TRUE;
@@ -442,30 +464,80 @@ number_list (OrtrainBody *self, const OrtrainValue *like, const double *numbers,
   return list != NULL ? ortrain_graph_new_initializer (self->graph, NULL, list) : NULL;
 }
 
-/* What Resize makes of each unit vector of this length: [length, resized]. */
-static OrtrainValue *
-resize_matrix (OrtrainBody *self, gint64 length, gint64 resized, gint64 index, gint64 n_axes, const OrtrainValue *like)
+/* The index of the size which the others follow, where the aspect ratio is kept; -1: each axis has its own. */
+static gint64
+find_leading_size (OrtrainBody *self, const gint64 *in, const gint64 *axes, gint64 n_axes, gint rank)
 {
-  const gint64 column[] = { length, 1 }, sizes[] = { length, resized };
-  double begin = 0, end = 1, scale = 1;
-  const gboolean scaled = read_number (self, 3, index, &scale);
-  read_number (self, 2, index, &begin);
-  read_number (self, 2, n_axes + index, &end);
-  OrtrainValue *unit = OP2 ("Equal", ortrain_body_count (self, &length, 1), ortrain_body_count (self, column, 2));
-  const double region[] = { 0, begin, 1, end }, scales[] = { 1, scale };
-  OrtrainValue *roi = number_list (self, ortrain_node_input (self->node, 2), region, 4);
-  OrtrainValue *factors = number_list (self, ortrain_node_input (self->node, 3), scales, 2);
-  OrtrainAttributes *attributes = ortrain_attributes_copy (self->node->attributes);
-  ortrain_attributes_remove (attributes, "axes");
-  ortrain_attributes_remove (attributes, "extrapolation_value");
-  OrtrainValue *inputs[] = { ortrain_body_cast (self, unit, like->dtype), roi, scaled ? factors : NULL,
-                             scaled ? NULL : ortrain_body_ints (self, sizes, 2) };
-  OrtrainNode *node = ortrain_body_node (self, "Resize", inputs, scaled ? 3 : 4, 1, attributes);
-  return node != NULL ? ortrain_node_output (node, 0) : NULL;
+  const char *policy = ortrain_attributes_get_string (self->node->attributes, "keep_aspect_ratio_policy", "stretch");
+  const gboolean smallest = g_str_equal (policy, "not_larger");
+  gint64 leading = -1;
+  double best = 0, size;
+  if (g_str_equal (policy, "stretch") || !read_number (self, 4, n_axes - 1, &size))
+    return -1;
+  for (gint64 i = 0; i < n_axes; i++)
+    {
+      const gint64 axis = axes == NULL ? i : axes[i] < 0 ? axes[i] + rank : axes[i];
+      read_number (self, 4, i, &size);
+      const double ratio = in[axis] > 0 ? size / (double) in[axis] : 1;
+      if (leading < 0 || (smallest ? ratio < best : ratio > best))
+        {
+          leading = i;
+          best = ratio;
+        }
+    }
+  return leading;
 }
 
-/* (dy, shape of x, roi, scales, sizes): along each axis, a product with the matrix of that axis. No body for sizes that
- * keep the aspect ratio. */
+/* An axis of x, as the operands of the node have it. */
+typedef struct
+{
+  gint64 index, n_axes; /* among the axes that are resized */
+  gint64 length, resized;
+  gint64 leading, leading_length; /* index: of the axis whose ratio this one has; -1: its own */
+} Resized;
+
+/* What Resize makes of each unit vector of this length: [length, resized]. Where another axis leads, that one stands
+ * beside it, and all its elements are the same. */
+static OrtrainValue *
+resize_matrix (OrtrainBody *self, const Resized *axis, const OrtrainValue *like)
+{
+  const gint64 index = axis->index, column[] = { axis->length, 1 }, last = 2, second[] = { 1, 2 };
+  const gboolean led = axis->leading >= 0 && axis->leading != index;
+  double begin = 0, end = 1, scale = 1, sizes[2] = { 0, 0 };
+  const gboolean scaled = read_number (self, 3, index, &scale);
+  read_number (self, 2, index, &begin);
+  read_number (self, 2, axis->n_axes + index, &end);
+  sizes[0] = (double) axis->resized;
+  if (axis->leading >= 0)
+    {
+      read_number (self, 4, index, &sizes[0]);
+      read_number (self, 4, axis->leading, &sizes[1]);
+    }
+  OrtrainValue *unit = OP2 ("Equal", ortrain_body_count (self, &axis->length, 1), ortrain_body_count (self, column, 2));
+  unit = ortrain_body_cast (self, unit, like->dtype);
+  if (led)
+    {
+      const gint64 all[] = { axis->length, axis->length, MAX (1, axis->leading_length) };
+      unit =
+          OP2 ("Expand", OP2 ("Unsqueeze", unit, ortrain_body_ints (self, &last, 1)), ortrain_body_ints (self, all, 3));
+    }
+  const gint n = led ? 2 : 1;
+  const double region[] = { begin, led ? 0 : end, end, 1 };
+  const gint64 whole[] = { (gint64) sizes[0], (gint64) sizes[1] };
+  OrtrainValue *roi = number_list (self, ortrain_node_input (self->node, 2), region, 2 * n);
+  OrtrainValue *factors = number_list (self, ortrain_node_input (self->node, 3), &scale, 1);
+  OrtrainAttributes *attributes = ortrain_attributes_copy (self->node->attributes);
+  ortrain_attributes_set_ints (attributes, "axes", second, (gsize) n);
+  ortrain_attributes_remove (attributes, "extrapolation_value");
+  OrtrainValue *inputs[] = { unit, roi, scaled ? factors : NULL, scaled ? NULL : ortrain_body_ints (self, whole, n) };
+  OrtrainNode *node = ortrain_body_node (self, "Resize", inputs, scaled ? 3 : 4, 1, attributes);
+  OrtrainValue *matrix = node != NULL ? ortrain_node_output (node, 0) : NULL;
+  return led ? ortrain_body_op_with (self, "Gather", ortrain_body_attribute ("axis", 2), matrix,
+                                     ortrain_graph_const_int (self->graph, 0), NULL)
+             : matrix;
+}
+
+/* (dy, shape of x, roi, scales, sizes): along each axis, a product with the matrix of that axis. */
 gboolean
 ortrain_body_resize_grad (OrtrainBody *self)
 {
@@ -478,25 +550,31 @@ ortrain_body_resize_grad (OrtrainBody *self)
   const OrtrainAttributes *attributes = self->node->attributes;
   const gboolean crop = g_str_equal (
       ortrain_attributes_get_string (attributes, "coordinate_transformation_mode", "half_pixel"), "tf_crop_and_resize");
-  if (!g_str_equal (ortrain_attributes_get_string (attributes, "keep_aspect_ratio_policy", "stretch"), "stretch"))
-    return FALSE;
   ortrain_body_dims (ortrain_node_output (self->node, 0), in);
   ortrain_body_dims (dy, out);
   if (axes == NULL)
     n_axes = (gsize) rank;
+  const gint64 leading = find_leading_size (self, in, axes, (gint64) n_axes, rank);
   OrtrainValue *dx = dy;
   for (gsize i = 0; i < n_axes; i++)
     {
       const gint axis = (gint) (axes == NULL ? (gint64) i : axes[i] < 0 ? axes[i] + rank : axes[i]);
+      const gint64 led_by = leading < 0 ? 0 : axes == NULL ? leading : axes[leading];
+      const Resized resized = { .index = (gint64) i,
+                                .n_axes = (gint64) n_axes,
+                                .length = in[axis],
+                                .resized = out[axis],
+                                .leading = leading,
+                                .leading_length = in[led_by < 0 ? led_by + rank : led_by] };
       double scale = 1;
       read_number (self, 3, (gint64) i, &scale);
-      if (in[axis] == out[axis] && scale == 1 && !crop)
+      if (in[axis] == out[axis] && scale == 1 && !crop && leading < 0)
         continue;
       for (gint d = 0; d < rank; d++)
         perm[d] = d;
       perm[axis] = rank - 1;
       perm[rank - 1] = axis;
-      OrtrainValue *matrix = resize_matrix (self, in[axis], out[axis], (gint64) i, (gint64) n_axes, dy);
+      OrtrainValue *matrix = resize_matrix (self, &resized, dy);
       matrix = ortrain_body_transpose (self, matrix, swap, 2);
       dx = rank > 1 ? ortrain_body_transpose (self, dx, perm, rank) : dx;
       dx = OP2 ("MatMul", dx, matrix);

@@ -115,6 +115,15 @@ gboolean ortrain_body_lp_pool_grad (OrtrainBody *self);
 gboolean ortrain_body_max_unpool_grad (OrtrainBody *self);
 gboolean ortrain_body_resize_grad (OrtrainBody *self);
 
+gboolean ortrain_body_recurrent_grad (OrtrainBody *self);
+gboolean ortrain_body_grid_sample_grad (OrtrainBody *self);
+
+gboolean ortrain_body_gradient_norm (OrtrainBody *self);
+gboolean ortrain_body_sgd_update (OrtrainBody *self);
+gboolean ortrain_body_adam_update (OrtrainBody *self);
+gboolean ortrain_body_lamb_update (OrtrainBody *self);
+gboolean ortrain_body_adagrad_update (OrtrainBody *self);
+
 gboolean ortrain_body_sum_to_shape (OrtrainBody *self);
 gboolean ortrain_body_reduce_prod_grad (OrtrainBody *self);
 gboolean ortrain_body_cum_prod_grad (OrtrainBody *self);

@@ -143,6 +143,7 @@ struct _OrtrainOpDef
 
   /* Of our own operators: writes the same in standard operators; FALSE where they cannot. ortrain-body-private.h */
   gboolean (*expand) (OrtrainBody *body);
+  const char *no_body; /* why there is none */
 
   /* Layers that compute something else while training. */
   guint32 statistic_inputs; /* bit i: input i is a running statistic. In training form, its k-th one's next contents are

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-op-private.h"
 
 /* Operators of our own that are no arithmetic; Accumulate is what the planner adds when a value has to be added somewhere
@@ -16,7 +15,7 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1,
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
-    .expand = ortrain_body_same },
+    .no_body = "a planner adds it, behind the expansion: where it writes is a matter of the plan" },
   /* from the memory of the host to that of the device, or back */
   { .name = "Copy",
     .domain = ORTRAIN_DOMAIN,
@@ -28,7 +27,7 @@ static const OrtrainOpDef rows[] = {
     .kind = ORTRAIN_OP_KIND_COPY,
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
-    .expand = ortrain_body_same },
+    .no_body = "between two memories, of which a graph knows nothing" },
 };
 
 ORTRAIN_OP_TABLE (internal, rows);

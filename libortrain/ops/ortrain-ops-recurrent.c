@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-body-private.h"
 #include "ops/ortrain-grad-context-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -320,7 +321,7 @@ static const OrtrainOpDef ops[] = {
   ROW ("LSTM", 8, 4),
   { .name = "RecurrentGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 11, .max_inputs = 12,
     .min_outputs = 1, .max_outputs = 7, .dtypes = ORTRAIN_DTYPES_FLOAT,
-    .optional_inputs = 0x3f8, .types = ".00000i0", .infer = infer_recurrent_grad },
+    .optional_inputs = 0x3f8, .types = ".00000i0", .infer = infer_recurrent_grad, .expand = ortrain_body_recurrent_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (recurrent, ops);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-op-private.h"
+#include "ops/ortrain-body-private.h"
 
 /* What moves parameters by their gradients. scalars: see provider/ortrain-update-private.h.
  *
@@ -50,12 +50,12 @@ infer_update (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-#define UPDATE(op)                                                                                                     \
+#define UPDATE(op, body)                                                                                               \
   {                                                                                                                    \
     .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = -1, .min_outputs = 2,             \
     .max_outputs = -1, .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64),                                            \
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_UPDATES, .types = ".ff", .vector_inputs = 1, .scalar_inputs = 2,      \
-    .optional_inputs = 2, .infer = infer_update                                                                        \
+    .optional_inputs = 2, .infer = infer_update, .expand = body                                                        \
   }
 
 static const OrtrainOpDef rows[] = {
@@ -70,11 +70,12 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_UPDATES,
     .types = ".f",
     .vector_inputs = 1,
-    .infer = infer_norm },
-  UPDATE ("SgdUpdate"),
-  UPDATE ("AdamUpdate"),
-  UPDATE ("LambUpdate"),
-  UPDATE ("AdagradUpdate"),
+    .infer = infer_norm,
+    .expand = ortrain_body_gradient_norm },
+  UPDATE ("SgdUpdate", ortrain_body_sgd_update),
+  UPDATE ("AdamUpdate", ortrain_body_adam_update),
+  UPDATE ("LambUpdate", ortrain_body_lamb_update),
+  UPDATE ("AdagradUpdate", ortrain_body_adagrad_update),
 };
 
 ORTRAIN_OP_TABLE (update, rows);

@@ -367,7 +367,7 @@ static const OrtrainOpDef rows[] = {
     .max_outputs = 1, .types = ".0", .infer = infer_grid_sample, .gradient = grad_grid_sample, .upgrade = upgrade_grid_sample, 
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "sampling grid" } },
   { .name = "GridSampleGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 3,
-    .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad },
+    .min_outputs = 1, .max_outputs = 2, .types = ".0", .infer = infer_grid_sample_grad, .expand = ortrain_body_grid_sample_grad },
   { .name = "NonMaxSuppression", .domain = "", .since = 10, .min_inputs = 2, .max_inputs = 5, .min_outputs = 1,
     .max_outputs = 1, .flags = ORTRAIN_OP_HOST | ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 0x1f, .no_grad_inputs = 0x1f,
     .types = "sslss", .scalar_inputs = 0x1c, .infer = infer_suppression },

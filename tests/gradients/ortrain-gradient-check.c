@@ -49,7 +49,7 @@ fill (double *x, gint64 n, char kind, guint salt)
       order[i] = order[j];
       order[j] = t;
     }
-  if (kind == 'q')
+  if (kind == 'q' || kind == 'y')
     kind = 'p';
   const double spread = kind == 'u' ? 1.7 / (double) (n + 1) : MAX (2.6 / (double) (n + 1), 0.0);
   for (gint64 i = 0; i < n; i++)
@@ -61,6 +61,29 @@ fill (double *x, gint64 n, char kind, guint salt)
         v += 0.05;
       x[i] = kind == 'g' ? v + 3.0 : v;
     }
+}
+
+static OrtrainDType real = ORTRAIN_DTYPE_FLOAT64;
+
+void
+ortrain_gradient_check_set_dtype (OrtrainDType dtype)
+{
+  real = dtype;
+}
+
+/* In the type that is checked; what stays in float64 (z) or is kept wider than 16 bits (y) excepted. */
+static OrtrainTensor *
+round_operand (OrtrainTensor *tensor, char kind)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainDType dtype = kind == 'z'                                   ? ORTRAIN_DTYPE_FLOAT64
+                             : kind == 'y' && ortrain_dtype_is_half (real) ? ORTRAIN_DTYPE_FLOAT32
+                                                                           : real;
+  if (ortrain_tensor_get_dtype (tensor) != ORTRAIN_DTYPE_FLOAT64 || dtype == ORTRAIN_DTYPE_FLOAT64)
+    return g_object_ref (tensor);
+  OrtrainTensor *rounded = ortrain_tensor_cast (tensor, dtype, &error);
+  g_assert_no_error (error);
+  return rounded;
 }
 
 static void
@@ -86,14 +109,14 @@ parse_input (Case *test, guint index, const char *text)
                        : kind == 'a'               ? ORTRAIN_DTYPE_INT8
                                                    : ORTRAIN_DTYPE_FLOAT64;
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (dtype, dims, rank, &error);
+  g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (dtype, dims, rank, &error);
   g_assert_no_error (error);
   g_assert_true (operand.n_values == 0 || operand.n_values >= n); /* more of them: its size was changed */
   if (operand.n_values > 0)
     for (gint64 i = 0; i < n; i++)
       {
         const double v = operand.values[i];
-        gpointer data = ortrain_tensor_peek_writable (tensor);
+        gpointer data = ortrain_tensor_peek_writable (wide);
         if (dtype == ORTRAIN_DTYPE_INT64)
           ((gint64 *) data)[i] = (gint64) v;
         else if (dtype == ORTRAIN_DTYPE_INT32)
@@ -110,12 +133,13 @@ parse_input (Case *test, guint index, const char *text)
           ((double *) data)[i] = v;
       }
   else if (dtype == ORTRAIN_DTYPE_FLOAT64)
-    fill (ortrain_tensor_peek_writable (tensor), n, kind, index + 1);
+    fill (ortrain_tensor_peek_writable (wide), n, kind, index + 1);
   else if (n > 0) /* small numbers, which are indices too */
-    memset (ortrain_tensor_peek_writable (tensor), dtype == ORTRAIN_DTYPE_UINT8, ortrain_tensor_get_n_bytes (tensor));
+    memset (ortrain_tensor_peek_writable (wide), dtype == ORTRAIN_DTYPE_UINT8, ortrain_tensor_get_n_bytes (wide));
+  g_autoptr (OrtrainTensor) tensor = round_operand (wide, kind);
 
   g_autofree char *name = g_strdup_printf ("x%u", index);
-  if (strchr ("ijbdcqsoa", kind) != NULL)
+  if (strchr ("ijbdcqsoazy", kind) != NULL)
     {
       ortrain_node_set_input (test->node, index, ortrain_graph_new_initializer (test->graph, name, tensor));
       return;
@@ -124,8 +148,8 @@ parse_input (Case *test, guint index, const char *text)
   OrtrainDim symbols[ORTRAIN_MAX_RANK];
   for (gsize i = 0; i < rank; i++)
     symbols[i] = ortrain_dim_unknown (test->graph->dims);
-  Feed feed = { ortrain_graph_new_input (test->graph, name, dtype, symbols, (gint) rank), g_object_ref (tensor),
-                kind != 'I' };
+  Feed feed = { ortrain_graph_new_input (test->graph, name, ortrain_tensor_get_dtype (tensor), symbols, (gint) rank),
+                g_object_ref (tensor), kind != 'I' };
   g_array_append_val (test->feeds, feed);
   ortrain_node_set_input (test->node, index, feed.value);
 }
@@ -337,8 +361,9 @@ make_loss (Case *test, GError **error)
         continue;
       gsize rank;
       const gint64 *dims = ortrain_tensor_get_dims (y, &rank);
-      g_autoptr (OrtrainTensor) w = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, rank, error);
-      fill (ortrain_tensor_peek_writable (w), ortrain_tensor_get_n_elements (w), 'f', 40 + k);
+      g_autoptr (OrtrainTensor) wide = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT64, dims, rank, error);
+      fill (ortrain_tensor_peek_writable (wide), ortrain_tensor_get_n_elements (wide), 'f', 40 + k);
+      g_autoptr (OrtrainTensor) w = ortrain_tensor_cast (wide, ortrain_tensor_get_dtype (y), error);
       OrtrainValue *product =
           op (test->graph, "Mul", output, ortrain_graph_new_initializer (test->graph, "w", w), error);
       OrtrainValue *sum = product != NULL ? op (test->graph, "ReduceSum", product, NULL, error) : NULL;
@@ -402,6 +427,8 @@ compare (Case *test, OrtrainGraph *forward, double *worst, GError **error)
           ok = FALSE;
           break;
         }
+      if (real != ORTRAIN_DTYPE_FLOAT64)
+        continue;
       const double *g = ortrain_tensor_peek (gradient);
       double *x = ortrain_tensor_peek_writable (feed->tensor);
       double scale = 1.0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include <glib.h>
+#include "core/ortrain-dtype.h"
 
 /* One case of a gradient check, as text, so that a table of hundreds stays readable.
  *
@@ -9,7 +9,7 @@
  *   "p[2,3]" the same, positive; "u[2,3]" within (-0.9, 0.9); "g[2,3]" above 1; "c[2,3]" like f and "q[2,3]" like p,
  * but not differentiated; "i[3]{0,2,1}" int64 constants, "j[…]" int32 ones; "I[3]{…}" int64 computed (an input of the graph, not a
  * constant); "b[2]{1,0}" bool constants; "d[2]{0.5,1}" float64 constants; "s[2]" float32, "o[2]" uint8, "a[2]" int8
- * constants; "_" absent. attributes: separated by spaces:
+ * constants; "z[2]{0.5,1}" float64 and "y[2]" positive ones that are not rounded to 16 bits; "_" absent. attributes: separated by spaces:
  * "axis=1 pads=[1,1] alpha=0.5f mode='edge' names=['a','b'] ratios=[0.5f,1f]". */
 typedef struct
 {
@@ -24,6 +24,10 @@ typedef struct
  * over all inputs, relative to the largest element of the gradient or to 1. Negative with a message when something
  * failed. */
 double ortrain_gradient_check (const OrtrainGradientCase *test, char **message);
+
+/* Floating operands of all further cases are of this type. In another than float64, ortrain_gradient_check runs the
+ * gradient and takes no differences. */
+void ortrain_gradient_check_set_dtype (OrtrainDType dtype);
 
 /* What running a node of our own operators as its body gave. */
 typedef struct
