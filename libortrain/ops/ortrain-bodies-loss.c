@@ -54,6 +54,7 @@ typedef struct
   gint axis, rank;
   gint64 n;              /* classes */
   OrtrainValue *counts;  /* bool, by position; NULL: all do */
+  OrtrainValue *labels;  /* int64, by position */
   OrtrainValue *target;  /* bool: the class is the position's own */
   OrtrainValue *weights; /* by class, or NULL */
   OrtrainValue *weight;  /* by position, 0 where it does not count */
@@ -85,6 +86,7 @@ read_classes (OrtrainBody *self, const gint64 *dims, gint rank, gint axis, Ortra
       OrtrainValue *ignored = ortrain_graph_const_int (self->graph, ortrain_body_int (self, "ignore_index", 0));
       classes.counts = OP1 ("Not", OP2 ("Equal", labels, ignored));
     }
+  classes.labels = labels;
   classes.target = OP2 ("Equal", labels, ortrain_body_count (self, each, rank));
   if (classes.counts != NULL) /* the label that is ignored may be a class */
     classes.target = OP2 ("And", classes.target, classes.counts);
@@ -110,6 +112,17 @@ sum_all (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
   return SUM (x, (1u << classes->rank) - 1u);
 }
 
+/* The score of each position's own class. A label that is none is an index out of range, and so are negative ones. */
+static OrtrainValue *
+get_own_scores (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
+{
+  OrtrainValue *zero = ortrain_graph_const_int (self->graph, 0), *labels = classes->labels;
+  if (classes->counts != NULL)
+    labels = WHERE (classes->counts, labels, zero);
+  labels = WHERE (OP2 ("Less", labels, zero), ortrain_graph_const_int (self->graph, classes->n), labels);
+  return ortrain_body_op_with (self, "GatherElements", ortrain_body_attribute ("axis", classes->axis), x, labels, NULL);
+}
+
 /* (scores, target[, weights]) → (loss, log Σ e^x, total weight). With label smoothing s over n classes of weights w,
  * whose sum is W: (1 - s)·w_t·(lse - x_t) + s/n·(W·lse - Σ w·x) */
 gboolean
@@ -122,7 +135,7 @@ ortrain_body_cross_entropy (OrtrainBody *self)
   const Classes classes =
       read_classes (self, ortrain_body_dims (x, dims), x->rank, axis, ortrain_body_input (self, 1), weights, x);
   OrtrainValue *lse = ortrain_body_reduce (self, "ReduceLogSumExp", x, 1u << axis, TRUE);
-  OrtrainValue *own = SUM (WHERE (classes.target, x, NUMBER (x, 0)), 1u << axis);
+  OrtrainValue *own = get_own_scores (self, &classes, x);
   OrtrainValue *loss = MUL (MUL (classes.weight, NUMBER (x, 1 - smoothing)), SUB (lse, own));
   if (smoothing != 0)
     {

@@ -137,10 +137,32 @@ test_labels (void)
     }
 }
 
+/* A label that is none is not trained on where the loss runs as its body, either: it would count for no class. */
+static void
+test_labels_of_body (void)
+{
+  static const gint64 labels[][4] = { { 0, -100, 2, 1 }, { 0, 1, 3, 1 }, { 0, -1, 2, 1 }, { 0, G_MAXINT64, 2, 1 } };
+  g_setenv ("ORTRAIN_EXPAND", "all", TRUE);
+  g_autoptr (OrtrainTrainingSession) session = make_linear (-100);
+  for (guint i = 0; i < G_N_ELEMENTS (labels); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_INT64, labels[i]);
+      const double loss = ortrain_training_session_train_step (session, feeds, &error);
+      if (i == 0)
+        g_assert_no_error (error);
+      else
+        g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
+      g_assert_true (isfinite (loss) == (i == 0));
+    }
+  g_unsetenv ("ORTRAIN_EXPAND");
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/feeds/labels-of-body", test_labels_of_body);
   g_test_add_func ("/feeds/types", test_feed_types);
   g_test_add_func ("/feeds/labels", test_labels);
   return g_test_run ();
