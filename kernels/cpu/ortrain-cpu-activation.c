@@ -3,59 +3,54 @@
 
 /* Activations and their gradients. A gradient's operands are dy and then y or x, as the operator's row says. */
 
-/* X (loop, formula's name, has parameters: the arguments after x) */
-#define ACTIVATIONS(X)                                                                                                 \
-  X (tanh, tanh, )                                                                                                     \
-  X (sigmoid, sigmoid, )                                                                                               \
-  X (leaky, leaky_relu, , k0)                                                                                          \
-  X (thresholded, thresholded_relu, , k0)                                                                              \
-  X (elu, elu, , k0)                                                                                                   \
-  X (selu, selu, , k0, k1)                                                                                             \
-  X (celu, celu, , k0)                                                                                                 \
-  X (hard_sigmoid, hard_sigmoid, , k0, k1)                                                                             \
-  X (hard_swish, hard_swish, )                                                                                         \
-  X (softplus, softplus, )                                                                                             \
-  X (softsign, softsign, )                                                                                             \
-  X (gelu, gelu, )                                                                                                     \
-  X (gelu_tanh, gelu_tanh, )                                                                                           \
-  X (mish, mish, )                                                                                                     \
-  X (swish, swish, , k0)                                                                                               \
-  X (shrink, shrink, , k0, k1)
-
-/* x is dy, y the other operand */
-#define GRADIENTS(X)                                                                                                   \
-  X (relu_grad, relu_grad, )                                                                                           \
-  X (tanh_grad, tanh_grad, )                                                                                           \
-  X (sigmoid_grad, sigmoid_grad, )                                                                                     \
-  X (leaky_grad, leaky_relu_grad, , k0)                                                                                \
-  X (elu_grad, elu_grad, , k0)                                                                                         \
-  X (selu_grad, selu_grad, , k0, k1)                                                                                   \
-  X (celu_grad, celu_grad, , k0)                                                                                       \
-  X (hard_sigmoid_grad, hard_sigmoid_grad, , k0)                                                                       \
-  X (hard_swish_grad, hard_swish_grad, )                                                                               \
-  X (softplus_grad, softplus_grad, )                                                                                   \
-  X (softsign_grad, softsign_grad, )                                                                                   \
-  X (gelu_grad, gelu_grad, )                                                                                           \
-  X (gelu_tanh_grad, gelu_tanh_grad, )                                                                                 \
-  X (mish_grad, mish_grad, )                                                                                           \
-  X (swish_grad, swish_grad, , k0)
-
-#define LOOPS1(loop, formula, none, ...)                                                                               \
+/* Loops over floats and doubles with a formula of ortrain-formulas.h; `...` are its arguments behind x. */
+#define ACTIVATION(loop, formula, ...)                                                                                 \
   ORTRAIN_TILE_UNARY_PARAM (loop##_f32, float, float, ortrain_f32_##formula (x __VA_OPT__ (, ) __VA_ARGS__))           \
   ORTRAIN_TILE_UNARY_PARAM (loop##_f64, double, double, ortrain_f64_##formula (x __VA_OPT__ (, ) __VA_ARGS__))         \
   static const OrtrainTileLoop loop##_loops[] = {                                                                      \
     { ORTRAIN_DTYPE_FLOAT32, { loop##_f32 } },                                                                         \
     { ORTRAIN_DTYPE_FLOAT64, { loop##_f64 } },                                                                         \
   };
-#define LOOPS2(loop, formula, none, ...)                                                                               \
+ACTIVATION (tanh, tanh)
+ACTIVATION (sigmoid, sigmoid)
+ACTIVATION (leaky, leaky_relu, k0)
+ACTIVATION (thresholded, thresholded_relu, k0)
+ACTIVATION (elu, elu, k0)
+ACTIVATION (selu, selu, k0, k1)
+ACTIVATION (celu, celu, k0)
+ACTIVATION (hard_sigmoid, hard_sigmoid, k0, k1)
+ACTIVATION (hard_swish, hard_swish)
+ACTIVATION (softplus, softplus)
+ACTIVATION (softsign, softsign)
+ACTIVATION (gelu, gelu)
+ACTIVATION (gelu_tanh, gelu_tanh)
+ACTIVATION (mish, mish)
+ACTIVATION (swish, swish, k0)
+ACTIVATION (shrink, shrink, k0, k1)
+
+/* The same of dy and the other operand; `...` are the arguments behind both. */
+#define GRADIENT(loop, formula, ...)                                                                                   \
   ORTRAIN_TILE_BINARY (loop##_f32, float, float, ortrain_f32_##formula (x, y __VA_OPT__ (, ) __VA_ARGS__))             \
   ORTRAIN_TILE_BINARY (loop##_f64, double, double, ortrain_f64_##formula (x, y __VA_OPT__ (, ) __VA_ARGS__))           \
   static const OrtrainTileLoop loop##_loops[] = {                                                                      \
     { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_TILE_FORMS (loop##_f32) },                                                        \
     { ORTRAIN_DTYPE_FLOAT64, ORTRAIN_TILE_FORMS (loop##_f64) },                                                        \
   };
-ACTIVATIONS (LOOPS1)
-GRADIENTS (LOOPS2)
+GRADIENT (relu_grad, relu_grad)
+GRADIENT (tanh_grad, tanh_grad)
+GRADIENT (sigmoid_grad, sigmoid_grad)
+GRADIENT (leaky_grad, leaky_relu_grad, k0)
+GRADIENT (elu_grad, elu_grad, k0)
+GRADIENT (selu_grad, selu_grad, k0, k1)
+GRADIENT (celu_grad, celu_grad, k0)
+GRADIENT (hard_sigmoid_grad, hard_sigmoid_grad, k0)
+GRADIENT (hard_swish_grad, hard_swish_grad)
+GRADIENT (softplus_grad, softplus_grad)
+GRADIENT (softsign_grad, softsign_grad)
+GRADIENT (gelu_grad, gelu_grad)
+GRADIENT (gelu_tanh_grad, gelu_tanh_grad)
+GRADIENT (mish_grad, mish_grad)
+GRADIENT (swish_grad, swish_grad, k0)
 
 /* PRelu: the slope is an operand. */
 ORTRAIN_TILE_BINARY (prelu_f32, float, float, ortrain_f32_leaky_relu (x, y))
