@@ -13,6 +13,7 @@ typedef struct
   gpointer inner;
   GDestroyNotify inner_free;
   gsize inner_offset; /* of the inner kernel's workspace */
+  guint64 can_accumulate;
   guint n_inputs, n_outputs;
   struct
   {
@@ -79,6 +80,7 @@ ortrain_half_prepare (OrtrainKernelSetup *setup, OrtrainKernelPrepareFunc prepar
   self->inner = inner.constants;
   self->inner_free = inner.constants_free;
   self->inner_offset = at;
+  self->can_accumulate = inner.can_accumulate;
   setup->workspace_bytes = at + inner.workspace_bytes;
   setup->flops = inner.flops;
   setup->constants = self;
@@ -93,7 +95,16 @@ typedef struct
   guint16 *narrow_out;
   const float *wide_in;
   float *wide_out;
+  gboolean add; /* to what is there: rounded once */
 } OrtrainHalfJob;
+
+static inline void
+ortrain_half_add (const OrtrainHalfJob *job, gint64 begin, gint64 end)
+{
+  for (gint64 i = begin; i < end; i++)
+    job->narrow_out[i] =
+        ortrain_dtype_narrow (job->dtype, job->wide_in[i] + ortrain_dtype_widen (job->dtype, job->narrow_out[i]));
+}
 
 static inline void
 ortrain_half_convert (gpointer data, gint64 begin, gint64 end, guint worker)
@@ -101,6 +112,8 @@ ortrain_half_convert (gpointer data, gint64 begin, gint64 end, guint worker)
   const OrtrainHalfJob *job = data;
   if (job->narrow_in != NULL)
     ortrain_dtype_widen_n (job->dtype, job->wide_out + begin, job->narrow_in + begin, end - begin);
+  else if (job->add)
+    ortrain_half_add (job, begin, end);
   else
     ortrain_dtype_narrow_n (job->dtype, job->narrow_out + begin, job->wide_in + begin, end - begin);
 }
@@ -109,6 +122,7 @@ static inline void
 ortrain_half_run (const OrtrainKernelCall *call, OrtrainKernelRunFunc run)
 {
   const OrtrainHalfConstants *self = call->constants;
+  const guint64 accumulate = ortrain_kernel_get_accumulate (call);
   const void *inputs[ORTRAIN_HALF_MAX_OPERANDS];
   void *outputs[ORTRAIN_HALF_MAX_OPERANDS];
   guint8 *workspace = call->workspace;
@@ -134,13 +148,17 @@ ortrain_half_run (const OrtrainKernelCall *call, OrtrainKernelRunFunc run)
   inner.outputs = outputs;
   inner.workspace = workspace + self->inner_offset;
   inner.constants = self->inner;
+  inner.accumulates = inner.gradients = 0;
   run (&inner);
   for (guint k = 0; k < self->n_outputs; k++)
     {
       guint i = self->n_inputs + k;
       if (self->operands[i].dtype == ORTRAIN_DTYPE_UNDEFINED || call->outputs[k] == NULL)
         continue;
-      OrtrainHalfJob job = { .dtype = self->operands[i].dtype, .narrow_out = call->outputs[k], .wide_in = outputs[k] };
+      OrtrainHalfJob job = { .dtype = self->operands[i].dtype,
+                             .narrow_out = call->outputs[k],
+                             .wide_in = outputs[k],
+                             .add = (accumulate >> k & 1) != 0 };
       ortrain_parallel_for (ortrain_cpu_get_pool (call), self->operands[i].n, 16384, ortrain_half_convert, &job);
     }
 }
@@ -150,6 +168,20 @@ ortrain_half_run (const OrtrainKernelCall *call, OrtrainKernelRunFunc run)
   static gboolean name##_half_prepare (OrtrainKernelSetup *setup, GError **error)                                      \
   {                                                                                                                    \
     return ortrain_half_prepare (setup, name##_prepare, error);                                                        \
+  }                                                                                                                    \
+  static void name##_half_run (const OrtrainKernelCall *call)                                                          \
+  {                                                                                                                    \
+    ortrain_half_run (call, name##_run);                                                                               \
+  }
+
+/* The same of a kernel that adds onto its outputs: the sum with what is there is rounded once. */
+#define ORTRAIN_DEFINE_ACCUMULATING_HALF_KERNEL(name)                                                                  \
+  static gboolean name##_half_prepare (OrtrainKernelSetup *setup, GError **error)                                      \
+  {                                                                                                                    \
+    if (!ortrain_half_prepare (setup, name##_prepare, error))                                                          \
+      return FALSE;                                                                                                    \
+    setup->can_accumulate = ((const OrtrainHalfConstants *) setup->constants)->can_accumulate;                         \
+    return TRUE;                                                                                                       \
   }                                                                                                                    \
   static void name##_half_run (const OrtrainKernelCall *call)                                                          \
   {                                                                                                                    \
