@@ -23,6 +23,7 @@ G_BEGIN_DECLS
  * @ORTRAIN_TENSOR_ERROR_NO_MEMORY: the memory cannot be allocated
  * @ORTRAIN_TENSOR_ERROR_INVALID: a file or a foreign tensor is malformed
  * @ORTRAIN_TENSOR_ERROR_CHANGED: a file was changed while its contents were in use
+ * @ORTRAIN_TENSOR_ERROR_DEVICE: the memory is on another device than what is needed
  *
  * What can go wrong with tensors. More codes may be added.
  */
@@ -35,6 +36,7 @@ typedef enum
   ORTRAIN_TENSOR_ERROR_NO_MEMORY,
   ORTRAIN_TENSOR_ERROR_INVALID,
   ORTRAIN_TENSOR_ERROR_CHANGED,
+  ORTRAIN_TENSOR_ERROR_DEVICE,
 } OrtrainTensorError;
 
 /**

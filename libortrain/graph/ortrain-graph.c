@@ -338,9 +338,10 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
  * @tensor: its contents
  * @error: return location for an error
  *
- * Adds a value with contents, such as a weight. The tensor is not copied.
+ * Adds a value with contents, such as a weight. The tensor is not copied, unless the host cannot read it.
  *
- * Returns: (transfer none) (nullable): the new value, or %NULL with an error of [error@GraphError]
+ * Returns: (transfer none) (nullable): the new value, or %NULL with an error of [error@GraphError] or
+ * [error@TensorError]
  */
 OrtrainValue *
 ortrain_graph_add_initializer (OrtrainGraph *self, const char *name, OrtrainTensor *tensor, GError **error)
@@ -350,7 +351,10 @@ ortrain_graph_add_initializer (OrtrainGraph *self, const char *name, OrtrainTens
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (tensor), NULL);
   if (!name_is_free (self, name, error))
     return NULL;
-  OrtrainValue *value = ortrain_graph_new_initializer (self, name, tensor);
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (tensor, error);
+  if (host == NULL)
+    return NULL;
+  OrtrainValue *value = ortrain_graph_new_initializer (self, name, host);
   refresh_lists (self);
   return value;
 }

@@ -265,7 +265,12 @@ ortrain_graph_builder_add_tensor (OrtrainGraphBuilder *self, const char *name, O
   g_return_val_if_fail (ORTRAIN_IS_GRAPH_BUILDER (self), NULL);
   g_return_val_if_fail (name != NULL, NULL);
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (tensor), NULL);
-  return name_is_free (self, name) ? ortrain_graph_new_initializer (self->graph, name, tensor) : NULL;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (tensor, &error);
+  if (host == NULL)
+    ortrain_graph_builder_fail (self, ORTRAIN_GRAPH_ERROR_SHAPE, "Parameter '%s': %s", ortrain_text_show (name),
+                                error->message);
+  return host != NULL && name_is_free (self, name) ? ortrain_graph_new_initializer (self->graph, name, host) : NULL;
 }
 
 float *

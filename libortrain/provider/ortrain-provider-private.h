@@ -3,6 +3,8 @@
 
 #include "provider/ortrain-kernel-private.h"
 
+#include "tensor/ortrain-tensor-device-private.h"
+
 #include <gio/gio.h>
 
 /* What an execution provider gives: memory, copies, streams, events, kernels. All that differs from device to device is
@@ -25,6 +27,7 @@ typedef struct
   const char *name;    /* "cpu" */
   gboolean reads_host; /* kernels read the host's memory, and the host reads the device's: nothing is copied */
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns */
+  gint32 dlpack_type, dlpack_id;            /* of its memory, as DLPack has them; type 0: none */
 
   void (*free_provider) (OrtrainProvider *self);
 
@@ -83,6 +86,8 @@ typedef struct
 OrtrainProvider *ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, GError **error);
 /* Runs on the calling thread, in the host's memory, for what is evaluated while a plan is made. Transfer none. */
 OrtrainProvider *ortrain_provider_get_host (void);
+/* What tensors in the memory of a device need of it. Transfer full; it stays open as long as it is referenced. */
+OrtrainTensorDevice *ortrain_provider_open_memory (const char *name, GError **error);
 OrtrainProvider *ortrain_provider_ref (OrtrainProvider *self);
 void ortrain_provider_unref (OrtrainProvider *self);
 

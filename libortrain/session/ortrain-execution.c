@@ -26,7 +26,8 @@ struct _OrtrainExecution
   DeviceBlock host_block;
   OrtrainFault *fault; /* the host's copy, in memory that the device copies to */
   OrtrainKernelContext contexts[ORTRAIN_N_STREAMS];
-  GHashTable *constants; /* OrtrainTensor → Constant; empty where kernels read the host's memory */
+  GHashTable *constants;       /* OrtrainTensor → Constant; empty where kernels read the host's memory */
+  OrtrainTensorDevice *memory; /* open as long as the session: tensors of others come in by DLPack; NULL: the host's */
 };
 
 static OrtrainProvider *
@@ -61,6 +62,8 @@ ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError 
   self->provider = ortrain_provider_ref (provider);
   self->constants = g_hash_table_new (NULL, NULL);
   self->host = ortrain_provider_ref (host != NULL ? host : ortrain_provider_get_host ());
+  if (!klass->reads_host && (self->memory = ortrain_provider_open_memory (klass->name, error)) == NULL)
+    return NULL;
   self->block = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
   if (self->block == NULL)
     return NULL;
@@ -86,6 +89,7 @@ ortrain_execution_free (OrtrainExecution *self)
       klass->free_event (self->provider, self->ends[k]);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
   klass->free (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
+  g_clear_pointer (&self->memory, ortrain_tensor_device_unref);
   ortrain_provider_unref (self->provider);
   ortrain_provider_unref (self->host);
   g_hash_table_unref (self->constants); /* empty: programs are gone */

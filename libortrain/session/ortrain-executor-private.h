@@ -5,19 +5,13 @@
 
 #include "memory/ortrain-planner-private.h"
 #include "session/ortrain-program-private.h"
+#include "session/ortrain-step-arena-private.h"
 #include "tensor/ortrain-tensor-dict.h"
 
 /* Runs one graph for any input shapes: keeps a plan and a program per key (input shapes and contents of deciding
  * inputs). Inference and training sessions are created of it; a training session has two (training graph, evaluation
  * graph) over one arena. Externally synchronised: one call at a time. */
 typedef struct _OrtrainExecutor OrtrainExecutor;
-
-/* One block of the device's memory, grown (never while a program runs) to what the largest plan so far needs; programs
- * are re-based when it moves. Reference counted. */
-typedef struct _OrtrainStepArena OrtrainStepArena;
-OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider);
-void ortrain_step_arena_unref (OrtrainStepArena *self);
-gsize ortrain_step_arena_get_size (OrtrainStepArena *self);
 
 /* Address of a value in a persistent region (PARAMETER, GRADIENT, STATE, BUFFER), by the name of the graph value. Asked
  * for once, when the memory of a plan is taken. */
@@ -57,7 +51,8 @@ gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const 
                                GCancellable *cancellable, gint64 *item, GError **error);
 /* Graph outputs after a run: as new tensors (arena outputs are copied; REGION_OUTPUT ones are handed over). */
 OrtrainTensorDict *ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error);
-/* Bind an output to the caller's memory before a run (I/O binding); the tensor's type and shape must fit. */
+/* Bind an output to the caller's memory (I/O binding), before the feeds are bound: the plan depends on where it is. Its
+ * type and shape are checked by the run. */
 gboolean ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTensor *tensor, GError **error);
 /* Forgets what bind_output was told. */
 void ortrain_executor_clear_outputs (OrtrainExecutor *self);
@@ -75,4 +70,3 @@ gboolean ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_
                                        gsize n_bytes, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainExecutor, ortrain_executor_free)
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainStepArena, ortrain_step_arena_unref)

@@ -10,71 +10,8 @@
 
 #define DEFAULT_MAX_PLANS 16
 #define DIGEST_WORDS 4       /* SHA-256 */
+#define DEVICE_ALIGNMENT 64  /* what kernels find in the arena */
 #define MAX_KEY_CONTENTS 256 /* bytes of an input that stand in a key as they are; of longer ones it is the digest */
-
-struct _OrtrainStepArena
-{
-  gatomicrefcount ref_count;
-  OrtrainProvider *provider;
-  struct
-  {
-    gpointer address;
-    gsize size;
-  } spaces[ORTRAIN_N_MEMORY_SPACES];
-};
-
-OrtrainStepArena *
-ortrain_step_arena_new (OrtrainProvider *provider)
-{
-  OrtrainStepArena *self = g_new0 (OrtrainStepArena, 1);
-  g_atomic_ref_count_init (&self->ref_count);
-  self->provider = ortrain_provider_ref (provider);
-  return self;
-}
-
-static OrtrainStepArena *
-arena_ref (OrtrainStepArena *self)
-{
-  g_atomic_ref_count_inc (&self->ref_count);
-  return self;
-}
-
-void
-ortrain_step_arena_unref (OrtrainStepArena *self)
-{
-  if (!g_atomic_ref_count_dec (&self->ref_count))
-    return;
-  for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
-    self->provider->klass->free (self->provider, (OrtrainMemorySpace) i, self->spaces[i].address, self->spaces[i].size);
-  ortrain_provider_unref (self->provider);
-  g_free (self);
-}
-
-gsize
-ortrain_step_arena_get_size (OrtrainStepArena *self)
-{
-  return self->spaces[ORTRAIN_MEMORY_SPACE_DEVICE].size;
-}
-
-/* At least n_bytes of memory of a space; what was in it is lost when it grows, as the smaller block is given back first.
- * When that fails there is none, until the next plan that fits. */
-static gboolean
-arena_reserve (OrtrainStepArena *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
-{
-  const OrtrainProviderClass *klass = self->provider->klass;
-  if (n_bytes <= self->spaces[space].size)
-    return TRUE;
-  klass->free (self->provider, space, self->spaces[space].address, self->spaces[space].size);
-  self->spaces[space].size = 0;
-  self->spaces[space].address = klass->allocate (self->provider, space, n_bytes, error);
-  if (self->spaces[space].address == NULL)
-    {
-      g_prefix_error (error, "The arena of a step: ");
-      return FALSE;
-    }
-  self->spaces[space].size = n_bytes;
-  return TRUE;
-}
 
 /* One plan with its program, and where feeds and outputs go. */
 typedef struct
@@ -97,7 +34,9 @@ typedef struct
   gboolean is_shape_input;
   OrtrainTensor *fed;  /* held until the next bind */
   GChecksum *checksum; /* of contents that are too long for a key; created when first needed */
-  guint8 *contents;    /* those of the last digest, as comparing is many times faster; NULL: none */
+  guint8 *read;        /* contents that were copied from a device, for the key */
+  gsize n_read;
+  guint8 *contents; /* those of the last digest, as comparing is many times faster; NULL: none */
   gsize n_contents;
   gint64 digest[DIGEST_WORDS];
 } Input;
@@ -149,7 +88,8 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   if (self->config.max_plans == 0)
     self->config.max_plans = DEFAULT_MAX_PLANS;
   self->provider = ortrain_execution_get_provider (config->execution);
-  self->config.arena = config->arena != NULL ? arena_ref (config->arena) : ortrain_step_arena_new (self->provider);
+  self->config.arena =
+      config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (self->provider);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->kernels = ortrain_kernel_cache_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
@@ -187,6 +127,7 @@ ortrain_executor_free (OrtrainExecutor *self)
       g_clear_object (&self->inputs[i].fed);
       g_clear_pointer (&self->inputs[i].checksum, g_checksum_free);
       g_free (self->inputs[i].contents);
+      g_free (self->inputs[i].read);
     }
   for (guint k = 0; k < self->n_outputs; k++)
     {
@@ -208,6 +149,30 @@ static gboolean
 is_output_for_user (const Output *output)
 {
   return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_UPDATE;
+}
+
+/* Whether steps on the session's device may read or write a tensor of the caller where it is. What is not aligned as they
+ * want it is copied, by a step. */
+static gboolean
+is_on_device (OrtrainTensor *tensor)
+{
+  return ortrain_tensor_peek_device (tensor) != NULL &&
+         (gsize) ortrain_tensor_peek_device_address (tensor) % DEVICE_ALIGNMENT == 0;
+}
+
+/* Contents are on the host, or on the session's own device. */
+static gboolean
+check_device (const OrtrainExecutor *self, const char *what, const char *name, OrtrainTensor *tensor, GError **error)
+{
+  const OrtrainTensorDevice *device = ortrain_tensor_peek_device (tensor);
+  if (device == NULL || g_str_equal (device->name, self->provider->klass->name))
+    return TRUE;
+  g_set_error (
+      error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE,
+      "%s '%s': the tensor is in the memory of the device '%s', and the session runs on '%s': copy it to the host "
+      "(to_host), or there (to_device)",
+      what, ortrain_text_show (name), device->name, self->provider->klass->name);
+  return FALSE;
 }
 
 /* ---- Feeds ---- */
@@ -234,12 +199,14 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
                        ortrain_dtype_get_name (input->dtype));
           return FALSE;
         }
-      if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek (tensor) == NULL)
+      if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek_device_address (tensor) == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
                        "Input '%s': the tensor's memory was released", ortrain_text_show (input->name));
           return FALSE;
         }
+      if (!check_device (self, "Input", input->name, tensor, error))
+        return FALSE;
       n_found++;
     }
   if (n_found == ortrain_tensor_dict_get_size (feeds))
@@ -288,30 +255,61 @@ get_digest (Input *input, gconstpointer contents, gsize n_bytes)
   return input->digest;
 }
 
-/* Types, shapes, and the contents of the inputs that decide shapes; long contents by their digest. */
-static void
-make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds)
+/* Contents for the host; nothing is allocated while the size stays the same. */
+static gconstpointer
+get_contents (Input *input, OrtrainTensor *tensor, gsize n_bytes, GError **error)
+{
+  if (ortrain_tensor_peek_device (tensor) == NULL)
+    return ortrain_tensor_peek (tensor);
+  if (input->read == NULL || input->n_read != n_bytes)
+    {
+      g_free (input->read);
+      input->read = g_try_malloc (n_bytes);
+      input->n_read = n_bytes;
+      if (input->read == NULL)
+        {
+          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
+                       "Input '%s': cannot allocate %" G_GSIZE_FORMAT " bytes of memory",
+                       ortrain_text_show (input->name), n_bytes);
+          return NULL;
+        }
+    }
+  return ortrain_tensor_read (tensor, 0, input->read, n_bytes, error) ? input->read : NULL;
+}
+
+/* Types, shapes, which inputs and bound outputs are on the device, and the contents of the inputs that decide shapes; long
+ * contents by their digest. */
+static gboolean
+make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
   g_array_set_size (self->key, 0);
   for (guint i = 0; i < self->n_inputs; i++)
     {
       Input *input = &self->inputs[i];
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
-      gint64 head[2] = { ortrain_tensor_get_dtype (tensor), (gint64) ortrain_tensor_get_rank (tensor) };
-      g_array_append_vals (self->key, head, 2);
-      g_array_append_vals (self->key, ortrain_tensor_peek_dims (tensor), (guint) head[1]);
+      gint64 head[3] = { ortrain_tensor_get_dtype (tensor), is_on_device (tensor),
+                         (gint64) ortrain_tensor_get_rank (tensor) };
+      g_array_append_vals (self->key, head, 3);
+      g_array_append_vals (self->key, ortrain_tensor_peek_dims (tensor), (guint) head[2]);
       const gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
       if (!input->is_shape_input || n_bytes == 0)
         continue;
+      gconstpointer contents = get_contents (input, tensor, n_bytes, error);
       gint64 words[MAX_KEY_CONTENTS / sizeof (gint64)] = { 0 };
+      if (contents == NULL)
+        return FALSE;
       if (n_bytes > MAX_KEY_CONTENTS)
         {
-          g_array_append_vals (self->key, get_digest (input, ortrain_tensor_peek (tensor), n_bytes), DIGEST_WORDS);
+          g_array_append_vals (self->key, get_digest (input, contents, n_bytes), DIGEST_WORDS);
           continue;
         }
-      memcpy (words, ortrain_tensor_peek (tensor), n_bytes);
+      memcpy (words, contents, n_bytes);
       g_array_append_vals (self->key, words, (guint) ((n_bytes + sizeof *words - 1) / sizeof *words));
     }
+  for (gint64 k = 0; k < (gint64) self->n_outputs; k++)
+    if (self->outputs[k].bound != NULL && is_on_device (self->outputs[k].bound))
+      g_array_append_val (self->key, k);
+  return TRUE;
 }
 
 static gboolean
@@ -383,6 +381,24 @@ find_buffers (OrtrainExecutor *self, Entry *entry)
     }
 }
 
+/* The inputs and outputs of a graph that need no copy. */
+static GHashTable *
+find_on_device (OrtrainExecutor *self, OrtrainGraph *graph, OrtrainTensorDict *feeds)
+{
+  GHashTable *found = g_hash_table_new (NULL, NULL);
+  for (guint i = 0; i < self->n_inputs; i++)
+    if (is_on_device (ortrain_tensor_dict_get (feeds, self->inputs[i].name)))
+      g_hash_table_add (found, ortrain_graph_find_value (graph, self->inputs[i].name));
+  for (guint k = 0; k < self->n_outputs; k++)
+    {
+      OrtrainValue *output = ortrain_graph_find_value (graph, self->outputs[k].name);
+      if (self->outputs[k].bound != NULL && output != NULL && output->kind != ORTRAIN_VALUE_INPUT &&
+          is_on_device (self->outputs[k].bound))
+        g_hash_table_add (found, output);
+    }
+  return found;
+}
+
 static Entry *
 make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
@@ -406,8 +422,10 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
         }
     }
   g_autoptr (OrtrainGraph) graph = ortrain_specialize (self->graph, inputs, self->n_inputs, error);
-  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error)) ||
-      (!self->provider->klass->reads_host && !ortrain_insert_copies (graph, self->config.training, error)))
+  if (graph == NULL || (self->config.optimize != NULL && !self->config.optimize (graph, self->provider, error)))
+    return NULL;
+  g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
+  if (!self->provider->klass->reads_host && !ortrain_insert_copies (graph, self->config.training, on_device, error))
     return NULL;
   const OrtrainPlanRequest request = {
     .provider = self->provider,
@@ -461,9 +479,8 @@ find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 gboolean
 ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const *ignore, GError **error)
 {
-  if (!check_feeds (self, feeds, ignore, error))
+  if (!check_feeds (self, feeds, ignore, error) || !make_key (self, feeds, error))
     return FALSE;
-  make_key (self, feeds);
   Entry *entry = find_entry (self, feeds, error);
   if (entry == NULL)
     return FALSE;
@@ -477,7 +494,8 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
       g_set_object (&self->inputs[i].fed, tensor);
       if (entry->input_buffers[i] != G_MAXUINT32 && ortrain_tensor_get_n_bytes (tensor) > 0)
-        ortrain_program_set_address (entry->program, entry->input_buffers[i], (gpointer) ortrain_tensor_peek (tensor));
+        ortrain_program_set_address (entry->program, entry->input_buffers[i],
+                                     ortrain_tensor_peek_device_address (tensor));
     }
   return TRUE;
 }
@@ -549,7 +567,7 @@ output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *ten
                    ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), found);
       return FALSE;
     }
-  if (ortrain_tensor_get_n_bytes (tensor) > 0 && ortrain_tensor_peek_writable (tensor) == NULL)
+  if (ortrain_tensor_get_n_bytes (tensor) > 0 && !ortrain_tensor_get_writable (tensor))
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
                    "Output '%s': the tensor bound to it was released, or may not be written", ortrain_text_show (name));
@@ -578,7 +596,7 @@ place_outputs (OrtrainExecutor *self, GError **error)
         return FALSE;
       OrtrainTensor *tensor = output->bound != NULL ? output->bound : output->fresh;
       if (values[buffer].bytes > 0)
-        ortrain_program_set_address (entry->program, values[buffer].root, ortrain_tensor_peek_writable (tensor));
+        ortrain_program_set_address (entry->program, values[buffer].root, ortrain_tensor_peek_device_address (tensor));
     }
   return TRUE;
 }
@@ -591,11 +609,13 @@ ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
     return FALSE;
   entry->placed = TRUE;
   OrtrainStepArena *arena = self->config.arena;
-  if (!arena_reserve (arena, ORTRAIN_MEMORY_SPACE_DEVICE, ortrain_memory_plan_get_arena_bytes (entry->plan), error) ||
-      !arena_reserve (arena, ORTRAIN_MEMORY_SPACE_HOST, ortrain_memory_plan_get_host_arena_bytes (entry->plan), error))
+  if (!ortrain_step_arena_reserve (arena, ORTRAIN_MEMORY_SPACE_DEVICE,
+                                   ortrain_memory_plan_get_arena_bytes (entry->plan), error) ||
+      !ortrain_step_arena_reserve (arena, ORTRAIN_MEMORY_SPACE_HOST,
+                                   ortrain_memory_plan_get_host_arena_bytes (entry->plan), error))
     return FALSE;
-  ortrain_program_set_arena (entry->program, arena->spaces[ORTRAIN_MEMORY_SPACE_DEVICE].address,
-                             arena->spaces[ORTRAIN_MEMORY_SPACE_HOST].address);
+  ortrain_program_set_arena (entry->program, ortrain_step_arena_get_address (arena, ORTRAIN_MEMORY_SPACE_DEVICE),
+                             ortrain_step_arena_get_address (arena, ORTRAIN_MEMORY_SPACE_HOST));
   return TRUE;
 }
 
@@ -638,7 +658,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
       guint32 buffer = entry->output_buffers[k];
       if (buffer == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
         continue;
-      if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (output->bound),
+      if (!ortrain_execution_read (self->config.execution, ortrain_tensor_peek_device_address (output->bound),
                                    ortrain_program_get_address (entry->program, buffer),
                                    ortrain_tensor_get_n_bytes (output->bound), error))
         return FALSE;
@@ -692,9 +712,7 @@ ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTe
       Output *output = &self->outputs[k];
       if (!g_str_equal (output->name, name) || !is_output_for_user (output))
         continue;
-      guint32 buffer = self->current != NULL ? self->current->output_buffers[k] : G_MAXUINT32;
-      if (tensor != NULL && buffer != G_MAXUINT32 &&
-          !output_fits (&ortrain_memory_plan_peek_values (self->current->plan, NULL)[buffer], name, tensor, error))
+      if (tensor != NULL && !check_device (self, "Output", name, tensor, error))
         return FALSE;
       g_set_object (&output->bound, tensor);
       return TRUE;

@@ -9,5 +9,7 @@
  * integer type that has all of them. What else is not of the right type is left for the executor to refuse. Returns a new
  * reference: to feeds itself if all types are right, without an allocation. */
 OrtrainTensorDict *ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
+/* Feeds in the memory of the host, where some are on a device. Returns a new reference. */
+OrtrainTensorDict *ortrain_feeds_to_host (OrtrainTensorDict *feeds, GError **error);
 /* For feeds that did not fit: fails, with what to do about it, if labels are one-hot or no class numbers. */
 gboolean ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);

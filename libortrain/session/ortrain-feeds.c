@@ -95,6 +95,24 @@ ortrain_feeds_check_labels (OrtrainGraph *graph, OrtrainTensorDict *feeds, GErro
 }
 
 OrtrainTensorDict *
+ortrain_feeds_to_host (OrtrainTensorDict *feeds, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) result = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (feeds, i);
+      g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (ortrain_tensor_dict_get_tensor (feeds, i), error);
+      if (host == NULL)
+        {
+          g_prefix_error (error, "Input '%s': ", ortrain_text_show (name));
+          return NULL;
+        }
+      ortrain_tensor_dict_set (result, name, host);
+    }
+  return g_steal_pointer (&result);
+}
+
+OrtrainTensorDict *
 ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error)
 {
   g_autoptr (OrtrainTensorDict) converted = NULL;
@@ -106,6 +124,8 @@ ortrain_feeds_convert (OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **e
       if (tensor == NULL || input->kind != ORTRAIN_VALUE_INPUT || input->dtype == ORTRAIN_DTYPE_UNDEFINED)
         continue;
       if (ortrain_tensor_get_dtype (tensor) == input->dtype)
+        continue;
+      if (ortrain_tensor_peek_device (tensor) != NULL) /* whoever put it there wants no copy */
         continue;
       if (!check_values (input, tensor, &wanted, error))
         return NULL;

@@ -169,10 +169,23 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
   return executor;
 }
 
+/* Outputs first: the plan depends on where they are. */
+static gboolean
+bind_operands (OrtrainExecutor *executor, OrtrainTensorDict *feeds, OrtrainTensorDict *bound, GError **error)
+{
+  ortrain_executor_clear_outputs (executor);
+  for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
+    if (!ortrain_executor_bind_output (executor, ortrain_tensor_dict_get_name (bound, k),
+                                       ortrain_tensor_dict_get_tensor (bound, k), error))
+      return FALSE;
+  return ortrain_executor_bind (executor, feeds, NULL, error);
+}
+
 /* Feeds that the declarations of the file do not allow, though its operators may: the session goes on with a graph that
  * was inferred without them. FALSE with `error` as it was when the operators do not allow the feeds either. */
 static gboolean
-bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GError **error)
+bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, OrtrainTensorDict *bound,
+                           GError **error)
 {
   if (self->ignores_declarations || !(g_error_matches (*error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DECLARATION) ||
                                       g_error_matches (*error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED)))
@@ -182,7 +195,7 @@ bind_without_declarations (OrtrainInferenceSession *self, OrtrainTensorDict *fee
   GError *local_error = NULL;
   if (executor == NULL)
     return FALSE;
-  if (!ortrain_executor_bind (executor, feeds, NULL, &local_error))
+  if (!bind_operands (executor, feeds, bound, &local_error))
     {
       const gboolean depends = g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT);
       g_clear_error (&local_error);
@@ -393,10 +406,9 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
   const OrtrainStepBlock step = { .seed = self->seed, .step = self->n_runs };
   g_autoptr (GError) local_error = NULL;
   guint n_plans = ortrain_executor_get_n_plans (self->executor);
-  ortrain_executor_clear_outputs (self->executor);
 
-  if (!self->data_dependent && !ortrain_executor_bind (self->executor, feeds, NULL, &local_error) &&
-      !bind_without_declarations (self, feeds, &local_error))
+  if (!self->data_dependent && !bind_operands (self->executor, feeds, bound, &local_error) &&
+      !bind_without_declarations (self, feeds, bound, &local_error))
     {
       if (!g_error_matches (local_error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT))
         {
@@ -418,10 +430,13 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
       else
         ortrain_host_context_init (&context, ortrain_provider_get_host (), NULL);
       context.step = step;
+      g_autoptr (OrtrainTensorDict) host = ortrain_feeds_to_host (feeds, error);
+      if (host == NULL)
+        return FALSE;
       g_autoptr (OrtrainTensorDict) outputs =
-          ortrain_interpreter_run (self->graph, feeds, &context, cancellable, &local_error);
-      if (outputs == NULL && bind_without_declarations (self, feeds, &local_error))
-        outputs = ortrain_interpreter_run (self->graph, feeds, &context, cancellable, &local_error);
+          ortrain_interpreter_run (self->graph, host, &context, cancellable, &local_error);
+      if (outputs == NULL && bind_without_declarations (self, feeds, bound, &local_error))
+        outputs = ortrain_interpreter_run (self->graph, host, &context, cancellable, &local_error);
       gboolean ok = outputs != NULL && ortrain_model_check_files (self->model, &local_error);
       for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds) && ok; i++)
         ok = ortrain_tensor_check_file (ortrain_tensor_dict_get_tensor (feeds, i), &local_error);
@@ -454,10 +469,6 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
       return TRUE;
     }
 
-  for (guint k = 0; bound != NULL && k < ortrain_tensor_dict_get_size (bound); k++)
-    if (!ortrain_executor_bind_output (self->executor, ortrain_tensor_dict_get_name (bound, k),
-                                       ortrain_tensor_dict_get_tensor (bound, k), error))
-      return FALSE;
   g_set_object (&self->plan, ortrain_executor_get_plan (self->executor));
   gboolean ok = ortrain_executor_run (self->executor, ORTRAIN_PHASE_FORWARD, &step, cancellable, NULL, error);
   ortrain_executor_release_feeds (self->executor);

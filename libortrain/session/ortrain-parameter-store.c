@@ -530,19 +530,20 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
                        ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have);
           return FALSE;
         }
-      if (ortrain_tensor_peek (tensor) == NULL && stored->bytes > 0)
+      if (stored->bytes > 0 && !ortrain_tensor_check_released (tensor, error))
         {
-          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-                       "the tensor given for '%s' was released", ortrain_text_show (name));
+          g_prefix_error (error, "'%s': ", ortrain_text_show (name));
           return FALSE;
         }
     }
   for (guint i = 0; i < n; i++)
     {
       OrtrainStored *stored = ortrain_parameter_store_find (self, ortrain_tensor_dict_get_name (tensors, i));
-      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, i);
-      if (stored->bytes > 0 && !ortrain_execution_write (self->execution, stored->address, ortrain_tensor_peek (tensor),
-                                                         stored->bytes, error))
+      g_autoptr (OrtrainTensor) host =
+          stored->bytes > 0 ? ortrain_tensor_to_host (ortrain_tensor_dict_get_tensor (tensors, i), error) : NULL;
+      if (stored->bytes > 0 &&
+          (host == NULL || !ortrain_execution_write (self->execution, stored->address, ortrain_tensor_peek (host),
+                                                     stored->bytes, error)))
         return FALSE;
     }
   return ortrain_execution_wait (self->execution, NULL, error);

@@ -11,6 +11,15 @@
 /* The structures of DLPack, as its stable ABI has them (the unversioned form, which everybody speaks). */
 #define DEVICE_CPU 1
 
+/* What a tensor's device is called there; type 0: it has none. */
+static void
+get_device (OrtrainTensor *self, gint32 *type, gint32 *id)
+{
+  const OrtrainTensorDevice *device = ortrain_tensor_peek_device (self);
+  *type = device != NULL ? device->type : DEVICE_CPU;
+  *id = device != NULL ? device->id : 0;
+}
+
 typedef struct
 {
   gpointer data;
@@ -95,7 +104,9 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GE
  * foreign tensor belongs to the new one, and its deleter is called when the memory is no longer used, on whatever
  * thread that happens. On error it stays the caller's.
  *
- * Only memory of the CPU can be taken over.
+ * The memory is the host's, or that of a device that is open: a session runs on it, or a tensor is there
+ * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major, and there before this is
+ * called.
  *
  * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
  */
@@ -107,11 +118,14 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
 
   ManagedTensor *foreign = managed;
   const ForeignTensor *t = &foreign->tensor;
-  if (t->device_type != DEVICE_CPU)
+  g_autoptr (OrtrainTensorDevice) device = NULL;
+  if (t->device_type != DEVICE_CPU &&
+      (device = ortrain_tensor_device_find_dlpack (t->device_type, t->device_id)) == NULL)
     {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_INVALID,
-                   "The DLPack tensor is on device type %d; only 1, the CPU, is supported: copy it to the host first",
-                   t->device_type);
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE,
+                   "The DLPack tensor is on device type %d, number %d, and no such device is open: create a session on "
+                   "it first, or copy the tensor to the host",
+                   t->device_type, t->device_id);
       return NULL;
     }
   OrtrainDType dtype =
@@ -137,7 +151,16 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
 
   const guint8 *data = (const guint8 *) t->data + t->byte_offset;
   gsize alignment = MIN (ortrain_dtype_get_size (dtype), 8);
-  if (n_bytes > 0 && (!is_row_major (t) || (gsize) data % alignment != 0))
+  const gboolean fits = n_bytes == 0 || (is_row_major (t) && (gsize) data % alignment == 0);
+  if (!fits && device != NULL && !device->reads_host)
+    {
+      g_set_error (
+          error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
+          "The DLPack tensor on the device '%s' is not row-major and aligned: copy it there first (contiguous)",
+          device->name);
+      return NULL;
+    }
+  if (!fits)
     {
       OrtrainTensor *copy = copy_strided (dtype, t, data, error);
       if (copy != NULL)
@@ -145,7 +168,7 @@ ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
       return copy;
     }
   g_autoptr (OrtrainStorage) storage =
-      ortrain_storage_new_foreign ((gpointer) data, n_bytes, TRUE, managed_free, foreign);
+      ortrain_storage_new_foreign (device, (gpointer) data, n_bytes, TRUE, managed_free, foreign);
   return ortrain_tensor_new_for_storage (dtype, t->dims, (gsize) t->n_dims, storage, 0, error);
 }
 
@@ -163,8 +186,8 @@ export_deleter (ManagedTensor *managed)
  * @error: return location for an error
  *
  * Creates a `DLManagedTensor *` of the tensor, without a copy. It keeps the memory, and belongs to the caller, who
- * hands it on or calls its deleter. The structure has no way to say that memory is read-only, so read-only tensors give
- * an error: copy them first.
+ * hands it on or calls its deleter. It says on which device the memory is. The structure has no way to say that memory
+ * is read-only, so read-only tensors give an error: copy them first.
  *
  * Returns: (transfer full) (nullable): the address of the structure, or %NULL with an [error@TensorError]
  */
@@ -173,10 +196,18 @@ ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)
 {
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  if (ortrain_tensor_peek_checked (self, error) == NULL)
+  if (!ortrain_tensor_check_released (self, error))
     return NULL;
-  gpointer data = ortrain_tensor_peek_writable (self);
-  if (data == NULL)
+  gint32 device_type, device_id;
+  get_device (self, &device_type, &device_id);
+  if (device_type == 0)
+    {
+      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE,
+                   "DLPack has no name for the device '%s': copy the tensor to the host (to_host)",
+                   ortrain_tensor_get_device (self));
+      return NULL;
+    }
+  if (!ortrain_tensor_get_writable (self))
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
                    "A read-only tensor cannot be exported by DLPack; copy it first");
@@ -200,8 +231,9 @@ ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)
       stride *= dims[i];
     }
   ManagedTensor *managed = g_new0 (ManagedTensor, 1);
-  managed->tensor = (ForeignTensor){ .data = data,
-                                     .device_type = DEVICE_CPU,
+  managed->tensor = (ForeignTensor){ .data = ortrain_tensor_peek_device_address (self),
+                                     .device_type = device_type,
+                                     .device_id = device_id,
                                      .n_dims = (gint32) rank,
                                      .dtype_code = code,
                                      .dtype_bits = bits,
@@ -211,4 +243,25 @@ ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)
   managed->context = ortrain_memory_ref (ortrain_tensor_get_storage (self)->memory);
   managed->deleter = export_deleter;
   return managed;
+}
+
+/**
+ * ortrain_tensor_get_dlpack_device:
+ * @self: a tensor
+ * @type: (out): return location for the `DLDeviceType`
+ * @id: (out): return location for the number of the device among those of its type
+ *
+ * What DLPack calls the tensor's device: 1 and 0 for the host.
+ *
+ * Returns: %TRUE, or %FALSE if it has no name for the device, or the tensor was released
+ */
+gboolean
+ortrain_tensor_get_dlpack_device (OrtrainTensor *self, gint *type, gint *id)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), FALSE);
+  g_return_val_if_fail (type != NULL && id != NULL, FALSE);
+  *type = *id = 0;
+  if (ortrain_tensor_check_released (self, NULL))
+    get_device (self, type, id);
+  return *type != 0;
 }

@@ -333,8 +333,8 @@ ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error)
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), FALSE);
   g_return_val_if_fail (path != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
-  gconstpointer data = ortrain_tensor_peek_checked (self, error);
-  if (data == NULL)
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (self, error);
+  if (host == NULL)
     return FALSE;
   g_autoptr (GBytes) header = ortrain_npy_make_header (self, error);
   if (header == NULL)
@@ -342,6 +342,6 @@ ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error)
   g_autoptr (OrtrainFileWriter) writer = ortrain_file_writer_new (path, error);
   return writer != NULL &&
          ortrain_file_writer_write (writer, g_bytes_get_data (header, NULL), g_bytes_get_size (header), error) &&
-         ortrain_file_writer_write (writer, data, ortrain_tensor_get_n_bytes (self), error) &&
+         ortrain_file_writer_write (writer, ortrain_tensor_peek (host), ortrain_tensor_get_n_bytes (host), error) &&
          ortrain_file_writer_commit (writer, error);
 }

@@ -271,8 +271,8 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
       g_autofree char *name = g_strconcat (ortrain_tensor_dict_get_name (self, i), ".npy", NULL);
       gsize name_length = strlen (name), n_bytes = ortrain_tensor_get_n_bytes (tensor);
       g_autoptr (GBytes) header = NULL;
-      gconstpointer data = ortrain_tensor_peek_checked (tensor, error);
-      if (data == NULL || (header = ortrain_npy_make_header (tensor, error)) == NULL)
+      g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (tensor, error);
+      if (host == NULL || (header = ortrain_npy_make_header (tensor, error)) == NULL)
         {
           g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
@@ -280,7 +280,7 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
       if (name_length > G_MAXUINT16)
         return fail (error, "cannot have an entry with a name of more than 65535 bytes");
       gsize header_size;
-      gconstpointer header_data = g_bytes_get_data (header, &header_size);
+      gconstpointer data = ortrain_tensor_peek (host), header_data = g_bytes_get_data (header, &header_size);
       gulong crc = crc32_z (crc32_z (0, header_data, header_size), data, n_bytes);
       guint64 begin = ortrain_file_writer_get_position (writer), total = header_size + n_bytes;
 

@@ -494,7 +494,7 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
                        ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)));
           return FALSE;
         }
-      if (ortrain_tensor_peek_checked (tensor, error) == NULL)
+      if (!ortrain_tensor_check_released (tensor, error))
         {
           g_prefix_error (error, "%s: ", ortrain_text_show (name));
           return FALSE;
@@ -528,8 +528,11 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
     return FALSE;
   for (guint i = 0; i < n_sorted; i++)
     {
-      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (tensors, order[i]);
-      if (!ortrain_file_writer_write (writer, ortrain_tensor_peek (tensor), ortrain_tensor_get_n_bytes (tensor), error))
+      /* those on a device are copied one at a time */
+      g_autoptr (OrtrainTensor) host =
+          ortrain_tensor_to_host (ortrain_tensor_dict_get_tensor (tensors, order[i]), error);
+      if (host == NULL ||
+          !ortrain_file_writer_write (writer, ortrain_tensor_peek (host), ortrain_tensor_get_n_bytes (host), error))
         return FALSE;
     }
   return TRUE;

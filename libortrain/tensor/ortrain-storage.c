@@ -16,6 +16,9 @@
  * Memory is big and languages with garbage collectors learn late that it is free: [method@Storage.release] gives it
  * back at once. What was handed out as `GBytes` or by DLPack keeps the memory until it is dropped itself.
  *
+ * The memory is the host's, or that of a device, which the host may be unable to read: then there is no address, and
+ * tensors in it are copied with [method@Tensor.to_host].
+ *
  * A storage may be used from any thread; its contents and [method@Storage.release] want the caller's own order.
  */
 
@@ -25,6 +28,7 @@ typedef enum
   MEMORY_HEAP,
   MEMORY_SMALL,
   MEMORY_FOREIGN,
+  MEMORY_DEVICE,
 } MemoryKind;
 
 struct _OrtrainMemory
@@ -34,9 +38,10 @@ struct _OrtrainMemory
   gpointer data; /* its address; of foreign memory, what destroy gets */
   union
   {
-    gsize size;             /* of a mapping */
+    gsize size;             /* of a mapping, and of a device's memory */
     GDestroyNotify destroy; /* of foreign memory; or NULL */
   } v;
+  OrtrainTensorDevice *device; /* whose memory it is; or NULL */
 };
 
 /* From here on memory comes from mmap: fresh pages are zero, and go back to the system when freed. */
@@ -96,7 +101,11 @@ ortrain_memory_unref (gpointer data)
       if (memory->v.destroy != NULL)
         memory->v.destroy (memory->data);
       break;
+    case MEMORY_DEVICE:
+      ortrain_tensor_device_free (memory->device, memory->data, memory->v.size);
+      break;
     }
+  g_clear_pointer (&memory->device, ortrain_tensor_device_unref);
   g_free (memory);
 }
 
@@ -169,6 +178,7 @@ storage_new (OrtrainMemory *memory, gpointer address, gsize n_bytes, gboolean wr
   self->address = n_bytes > 0 ? address : nothing;
   self->n_bytes = n_bytes;
   self->writable = writable;
+  self->device = memory->device;
   return self;
 }
 
@@ -276,9 +286,25 @@ ortrain_storage_settle (OrtrainStorage *self)
 }
 
 OrtrainStorage *
-ortrain_storage_new_foreign (gpointer address, gsize n_bytes, gboolean writable, GDestroyNotify destroy, gpointer data)
+ortrain_storage_new_on_device (OrtrainTensorDevice *device, gsize n_bytes, GError **error)
+{
+  gpointer address = ortrain_tensor_device_allocate (device, n_bytes, error);
+  if (address == NULL)
+    return NULL;
+  OrtrainMemory *memory = memory_new ();
+  memory->kind = MEMORY_DEVICE;
+  memory->data = address;
+  memory->v.size = n_bytes;
+  memory->device = ortrain_tensor_device_ref (device);
+  return storage_new (memory, address, n_bytes, TRUE);
+}
+
+OrtrainStorage *
+ortrain_storage_new_foreign (OrtrainTensorDevice *device, gpointer address, gsize n_bytes, gboolean writable,
+                             GDestroyNotify destroy, gpointer data)
 {
   OrtrainMemory *memory = memory_new ();
+  memory->device = device != NULL ? ortrain_tensor_device_ref (device) : NULL;
   memory->kind = MEMORY_FOREIGN;
   memory->v.destroy = destroy;
   memory->data = data;
@@ -299,7 +325,7 @@ ortrain_storage_new_for_bytes (GBytes *bytes)
   g_return_val_if_fail (bytes != NULL, NULL);
   gsize n_bytes;
   gconstpointer data = g_bytes_get_data (bytes, &n_bytes);
-  return ortrain_storage_new_foreign ((gpointer) data, n_bytes, FALSE, (GDestroyNotify) g_bytes_unref,
+  return ortrain_storage_new_foreign (NULL, (gpointer) data, n_bytes, FALSE, (GDestroyNotify) g_bytes_unref,
                                       g_bytes_ref (bytes));
 }
 
@@ -334,7 +360,8 @@ ortrain_storage_new_for_address (gsize address, gsize n_bytes, gboolean writable
       g_value_init (copy, G_VALUE_TYPE (owner));
       g_value_copy (owner, copy);
     }
-  return ortrain_storage_new_foreign ((gpointer) address, n_bytes, writable, copy != NULL ? owner_free : NULL, copy);
+  return ortrain_storage_new_foreign (NULL, (gpointer) address, n_bytes, writable, copy != NULL ? owner_free : NULL,
+                                      copy);
 }
 
 /**
@@ -343,14 +370,14 @@ ortrain_storage_new_for_address (gsize address, gsize n_bytes, gboolean writable
  *
  * The address of the first byte, valid as long as @self is kept and not released.
  *
- * Returns: the address; 0 once released
+ * Returns: the address; 0 once released, and for memory of a device that the host cannot read
  */
 gsize
 ortrain_storage_get_address (OrtrainStorage *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_STORAGE (self), 0);
   ortrain_storage_settle (self);
-  return (gsize) self->address;
+  return ortrain_storage_reads_host (self) ? (gsize) self->address : 0;
 }
 
 /**
@@ -402,6 +429,7 @@ ortrain_storage_release (OrtrainStorage *self)
   self->address = NULL;
   self->n_bytes = 0;
   self->writable = FALSE;
+  self->device = NULL;
   ortrain_memory_unref (memory);
 }
 

@@ -245,7 +245,8 @@ ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to
  * @self: a tensor of numbers or booleans
  * @index: the number of the element, in row-major order
  *
- * One element as a double. It is meant for losses and the like, not for going through an array.
+ * One element as a double. It is meant for losses and the like, not for going through an array: of a tensor on another
+ * device each is a copy that is waited for.
  *
  * Returns: the element; NaN if there is none of that number, if the tensor was released, or if it is complex
  */
@@ -253,10 +254,20 @@ double
 ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
 {
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NAN);
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (self);
+  const gsize size = ortrain_dtype_get_size (dtype);
   gconstpointer data = ortrain_tensor_peek (self);
-  if (data == NULL || index < 0 || index >= ortrain_tensor_get_n_elements (self))
+  guint64 element[2];
+  if (index < 0 || index >= ortrain_tensor_get_n_elements (self))
     return NAN;
-  double x = wide_to_double (load_wide (ortrain_tensor_get_dtype (self), data, index));
+  if (data == NULL && ortrain_tensor_read (self, (gsize) index * size, element, size, NULL))
+    {
+      data = element;
+      index = 0;
+    }
+  if (data == NULL)
+    return NAN;
+  double x = wide_to_double (load_wide (dtype, data, index));
   return isnan (x) ? NAN : x;
 }
 
@@ -269,7 +280,7 @@ ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
  * Converts a tensor to another type. Floating numbers are rounded to nearest, ties to even; to integers they are cut
  * off, and stay within the range of the type. Integers wrap around. Booleans are whether the number is not 0.
  *
- * Returns: (transfer full): a new tensor, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): a new tensor on the host, or %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
@@ -280,8 +291,8 @@ ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
   OrtrainDType from = ortrain_tensor_get_dtype (self);
   if (from == dtype)
     return ortrain_tensor_copy (self, error);
-  gconstpointer data = ortrain_tensor_peek_checked (self, error);
-  if (data == NULL)
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (self, error);
+  if (host == NULL)
     return NULL;
   if (!ortrain_dtype_is_convertible (from) || !ortrain_dtype_is_convertible (dtype))
     {
@@ -293,8 +304,8 @@ ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error)
       ortrain_tensor_new_uninitialized (dtype, ortrain_tensor_peek_dims (self), ortrain_tensor_get_rank (self), error);
   if (to == NULL)
     return NULL;
-  ortrain_convert_elements (from, data, dtype, ortrain_tensor_peek_writable (to), ortrain_tensor_get_n_elements (self),
-                            1);
+  ortrain_convert_elements (from, ortrain_tensor_peek (host), dtype, ortrain_tensor_peek_writable (to),
+                            ortrain_tensor_get_n_elements (self), 1);
   if (!ortrain_tensor_check_file (self, error))
     g_clear_object (&to);
   return to;
@@ -330,8 +341,8 @@ ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)
   OrtrainDType dtype = ortrain_tensor_get_dtype (self);
   gsize rank = ortrain_tensor_get_rank (self);
   const gint64 *dims = ortrain_tensor_peek_dims (self);
-  gconstpointer data = ortrain_tensor_peek_checked (self, error);
-  if (data == NULL)
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (self, error);
+  if (host == NULL)
     return NULL;
   if (!ortrain_dtype_is_convertible (dtype))
     {
@@ -362,6 +373,7 @@ ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)
   OrtrainTensor *result = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, out_dims, rank - 1, error);
   if (result == NULL)
     return NULL;
+  gconstpointer data = ortrain_tensor_peek (host);
   gint64 *out = ortrain_tensor_peek_writable (result);
   for (gint64 a = 0; a < outer; a++)
     for (gint64 c = 0; c < inner; c++)

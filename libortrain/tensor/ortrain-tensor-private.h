@@ -1,17 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "tensor/ortrain-tensor-device-private.h"
 #include "tensor/ortrain-tensor.h"
 
 #define ORTRAIN_MAX_RANK 16
 
-/* NULL once released. Row-major, contiguous, aligned to the element. */
+/* NULL once released, and where the host may not read: in the memory of a device. Row-major, contiguous, aligned to the
+ * element. */
 gconstpointer ortrain_tensor_peek (OrtrainTensor *self);
 /* The same bytes, perhaps misaligned, for those who only copy or compare bytes: where the elements are unaligned in
  * a file, this is their address there, and no aligned copy is taken. */
 gconstpointer ortrain_tensor_peek_unaligned (OrtrainTensor *self);
 gpointer ortrain_tensor_peek_writable (OrtrainTensor *self);                     /* NULL if read-only, too */
-gconstpointer ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error); /* NULL and an error once released */
+gconstpointer ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error); /* NULL and the reason */
+/* For the copies and kernels of its device; NULL once released. The host may read there if ortrain_tensor_peek () is not
+ * NULL. */
+gpointer ortrain_tensor_peek_device_address (OrtrainTensor *self);
+/* Whose memory it is, where the host may not read it; else NULL. */
+OrtrainTensorDevice *ortrain_tensor_peek_device (OrtrainTensor *self);
+gboolean ortrain_tensor_check_released (OrtrainTensor *self, GError **error); /* FALSE and an error once released */
+/* Copies bytes of the contents to the host, wherever they are. */
+gboolean ortrain_tensor_read (OrtrainTensor *self, gsize offset, gpointer destination, gsize n_bytes, GError **error);
+/* A copy in the memory of a device. */
+OrtrainTensor *ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device, GError **error);
 /* For after the contents were read: FALSE if they come from a mapped file that was changed meanwhile. */
 gboolean ortrain_tensor_check_file (OrtrainTensor *self, GError **error);
 const gint64 *ortrain_tensor_peek_dims (OrtrainTensor *self);

@@ -7,7 +7,7 @@
  * ortrain_tensor_to_string:
  * @self: a tensor
  *
- * A short line for people: type, shape and the first elements.
+ * A short line for people: type, shape, the device unless it is the host, and the first elements.
  *
  * Returns: (transfer full): for instance `float32[2, 3] 1 2 3 4 5 6`
  */
@@ -18,11 +18,22 @@ ortrain_tensor_to_string (OrtrainTensor *self)
   g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
   GString *s = g_string_new (ortrain_dtype_get_name (self->dtype));
   g_string_append (s, shape);
-  const char *data = ortrain_tensor_peek (self);
-  if (data == NULL)
-    g_string_append (s, " (released)");
   gboolean complex = self->dtype == ORTRAIN_DTYPE_COMPLEX64 || self->dtype == ORTRAIN_DTYPE_COMPLEX128;
   gint64 shown = self->n_elements <= 8 ? self->n_elements : 6;
+  const gboolean is_released = !ortrain_tensor_check_released (self, NULL);
+  g_autoptr (OrtrainTensor) head = NULL, host = NULL;
+  if (is_released)
+    g_string_append (s, " (released)");
+  else
+    {
+      /* a tensor on a device may be large: no more than what is shown is copied */
+      head = ortrain_tensor_take (self->dtype, &shown, 1, shown, (gsize) shown * ortrain_dtype_get_size (self->dtype),
+                                  g_object_ref (self->storage), self->offset);
+      host = ortrain_tensor_to_host (head, NULL);
+    }
+  if (!is_released && ortrain_tensor_peek_device (self) != NULL)
+    g_string_append_printf (s, " on %s", ortrain_tensor_get_device (self));
+  const char *data = host != NULL ? ortrain_tensor_peek (host) : NULL;
   for (gint64 i = 0; data != NULL && !complex && i < shown; i++)
     {
       g_string_append_c (s, ' ');
@@ -35,7 +46,7 @@ ortrain_tensor_to_string (OrtrainTensor *self)
       else
         {
           char number[G_ASCII_DTOSTR_BUF_SIZE];
-          double x = ortrain_tensor_get_scalar (self, i);
+          double x = ortrain_tensor_get_scalar (host, i);
           const char *format = ortrain_dtype_is_integer (self->dtype) ? "%.0f" : "%.6g";
           g_string_append (s, g_ascii_formatd (number, sizeof number, format, x));
         }

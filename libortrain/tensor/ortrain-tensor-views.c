@@ -3,6 +3,7 @@
 
 #include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
+#include "tensor/ortrain-storage-private.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@
  * @self: a tensor
  * @error: return location for an error
  *
- * Copies a tensor into memory of its own, which is writable.
+ * Copies a tensor into memory of its own on the host, which is writable.
  *
  * Returns: (transfer full): the copy, or %NULL with an [error@TensorError]
  */
@@ -22,13 +23,47 @@ ortrain_tensor_copy (OrtrainTensor *self, GError **error)
 {
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  gconstpointer data = ortrain_tensor_peek_checked (self, error);
-  if (data == NULL)
+  if (!ortrain_tensor_check_released (self, error))
     return NULL;
-  OrtrainTensor *copy = ortrain_tensor_new_for_data (self->dtype, self->dims, self->rank, data, self->n_bytes, error);
-  if (copy != NULL && !ortrain_tensor_check_file (self, error))
+  OrtrainTensor *copy = ortrain_tensor_new_uninitialized (self->dtype, self->dims, self->rank, error);
+  if (copy != NULL && !ortrain_tensor_read (self, 0, ortrain_tensor_peek_writable (copy), self->n_bytes, error))
     g_clear_object (&copy);
   return copy;
+}
+
+/**
+ * ortrain_tensor_to_host:
+ * @self: a tensor
+ * @error: return location for an error
+ *
+ * The same elements where the host can read them: the tensor itself if it is there, else a copy, which is there when
+ * this returns.
+ *
+ * Returns: (transfer full): the tensor or a copy of it, or %NULL with an error of [error@TensorError] or
+ * [error@DeviceError]
+ */
+OrtrainTensor *
+ortrain_tensor_to_host (OrtrainTensor *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  if (!ortrain_tensor_check_released (self, error))
+    return NULL;
+  return ortrain_tensor_peek_device (self) == NULL ? g_object_ref (self) : ortrain_tensor_copy (self, error);
+}
+
+OrtrainTensor *
+ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device, GError **error)
+{
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (self, error);
+  g_autoptr (OrtrainStorage) storage =
+      host != NULL ? ortrain_storage_new_on_device (device, self->n_bytes, error) : NULL;
+  if (storage == NULL ||
+      !ortrain_tensor_device_copy (device, storage->address, ortrain_tensor_peek (host), self->n_bytes, error) ||
+      !ortrain_tensor_check_file (host, error))
+    return NULL;
+  return ortrain_tensor_take (self->dtype, self->dims, self->rank, self->n_elements, self->n_bytes,
+                              g_steal_pointer (&storage), 0);
 }
 
 /**
@@ -49,7 +84,7 @@ ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, G
   g_return_val_if_fail (dims != NULL || n_dims == 0, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (ortrain_tensor_peek_checked (self, error) == NULL)
+  if (!ortrain_tensor_check_released (self, error))
     return NULL;
   gint64 new_dims[ORTRAIN_MAX_RANK], known = 1, n_elements;
   gsize unknown = G_MAXSIZE;
@@ -96,7 +131,7 @@ ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (ortrain_tensor_peek_checked (self, error) == NULL)
+  if (!ortrain_tensor_check_released (self, error))
     return NULL;
   if (self->rank == 0 || begin < 0 || begin > end || end > self->dims[0])
     {

@@ -19,6 +19,16 @@
  * and shape never change; the contents of a tensor that is [property@Tensor:writable] may. Views made by
  * [method@Tensor.reshape] and [method@Tensor.slice_rows] share the storage.
  *
+ * The memory may be that of another device, see [property@Tensor:device]. Sessions on that device read and write it
+ * without a copy. What needs the elements on the host copies them ([method@Tensor.get_scalar], [method@Tensor.copy],
+ * [method@Tensor.save_npy]), or fails with %ORTRAIN_TENSOR_ERROR_DEVICE:
+ *
+ * ```python
+ * x = Ortrain.Tensor(array).to_device("late")  # stays there from run to run
+ * y = session.run({"x": x})
+ * print(x.props.device, x.to_host().numpy())
+ * ```
+ *
  * A tensor may be handed from thread to thread; who writes while others read is the caller's business.
  *
  * Create tensors with the `new` functions only: an object from `g_object_new` is like one that was released, and every
@@ -34,10 +44,17 @@ enum
   PROP_N_BYTES,
   PROP_WRITABLE,
   PROP_STORAGE,
+  PROP_DEVICE,
   N_PROPERTIES,
 };
 
 static GParamSpec *properties[N_PROPERTIES];
+
+static gboolean
+is_released (OrtrainTensor *self)
+{
+  return self->storage == NULL || self->storage->memory == NULL;
+}
 
 static void
 ortrain_tensor_dispose (GObject *object)
@@ -78,6 +95,9 @@ ortrain_tensor_get_property (GObject *object, guint id, GValue *value, GParamSpe
       break;
     case PROP_STORAGE:
       g_value_set_object (value, self->storage);
+      break;
+    case PROP_DEVICE:
+      g_value_set_static_string (value, ortrain_tensor_get_device (self));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -134,6 +154,13 @@ ortrain_tensor_class_init (OrtrainTensorClass *klass)
    * The memory that the tensor lies in; %NULL once released.
    */
   properties[PROP_STORAGE] = g_param_spec_object ("storage", NULL, NULL, ORTRAIN_TYPE_STORAGE, flags);
+
+  /**
+   * OrtrainTensor:device: (getter get_device)
+   *
+   * Whose memory the tensor lies in: `cpu`, or another [property@Device:name]; %NULL once released.
+   */
+  properties[PROP_DEVICE] = g_param_spec_string ("device", NULL, NULL, NULL, flags);
 
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
@@ -272,7 +299,7 @@ ortrain_tensor_get_storage (OrtrainTensor *self)
  *
  * The address of the first element, valid as long as the storage is kept and not released.
  *
- * Returns: the address; 0 once released
+ * Returns: the address; 0 once released, and where the host cannot read the memory of [property@Tensor:device]
  */
 gsize
 ortrain_tensor_get_address (OrtrainTensor *self)
@@ -296,13 +323,42 @@ ortrain_tensor_get_writable (OrtrainTensor *self)
   return self->storage != NULL && self->storage->writable;
 }
 
+/**
+ * ortrain_tensor_get_device: (get-property device)
+ * @self: a tensor
+ *
+ * Gets [property@Tensor:device].
+ *
+ * Returns: (nullable): the name
+ */
+const char *
+ortrain_tensor_get_device (OrtrainTensor *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
+  if (is_released (self))
+    return NULL;
+  return self->storage->device != NULL ? self->storage->device->name : ORTRAIN_TENSOR_HOST;
+}
+
+gpointer
+ortrain_tensor_peek_device_address (OrtrainTensor *self)
+{
+  if (is_released (self))
+    return NULL;
+  ortrain_storage_settle (self->storage);
+  return (guint8 *) self->storage->address + self->offset;
+}
+
+OrtrainTensorDevice *
+ortrain_tensor_peek_device (OrtrainTensor *self)
+{
+  return self->storage != NULL && !ortrain_storage_reads_host (self->storage) ? self->storage->device : NULL;
+}
+
 gconstpointer
 ortrain_tensor_peek (OrtrainTensor *self)
 {
-  if (self->storage == NULL || self->storage->memory == NULL)
-    return NULL;
-  ortrain_storage_settle (self->storage);
-  return (const guint8 *) self->storage->address + self->offset;
+  return ortrain_tensor_peek_device (self) == NULL ? ortrain_tensor_peek_device_address (self) : NULL;
 }
 
 gconstpointer
@@ -325,20 +381,47 @@ ortrain_tensor_peek_dims (OrtrainTensor *self)
   return self->dims;
 }
 
+gboolean
+ortrain_tensor_check_released (OrtrainTensor *self, GError **error)
+{
+  if (!is_released (self))
+    return TRUE;
+  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "The tensor was released");
+  return FALSE;
+}
+
 gconstpointer
 ortrain_tensor_peek_checked (OrtrainTensor *self, GError **error)
 {
   gconstpointer data = ortrain_tensor_peek (self);
-  if (data == NULL)
-    g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED, "The tensor was released");
-  return data;
+  if (data != NULL || !ortrain_tensor_check_released (self, error))
+    return data;
+  g_autofree char *shape = ortrain_shape_to_string (self->dims, self->rank);
+  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE,
+               "Tensor %s%s is in the memory of the device '%s': copy it to the host (to_host)",
+               ortrain_dtype_get_name (self->dtype), shape, ortrain_tensor_get_device (self));
+  return NULL;
+}
+
+gboolean
+ortrain_tensor_read (OrtrainTensor *self, gsize offset, gpointer destination, gsize n_bytes, GError **error)
+{
+  OrtrainTensorDevice *device = ortrain_tensor_peek_device (self);
+  if (!ortrain_tensor_check_released (self, error))
+    return FALSE;
+  const guint8 *source = (const guint8 *) ortrain_tensor_peek_device_address (self) + offset;
+  if (device != NULL)
+    return ortrain_tensor_device_copy (device, destination, source, n_bytes, error);
+  if (n_bytes > 0)
+    memcpy (destination, source, n_bytes);
+  return ortrain_tensor_check_file (self, error);
 }
 
 gboolean
 ortrain_tensor_check_file (OrtrainTensor *self, GError **error)
 {
   OrtrainStorage *storage = self->storage;
-  if (storage == NULL || storage->memory == NULL)
+  if (is_released (self) || !ortrain_storage_reads_host (storage))
     return TRUE;
   return ortrain_mapped_file_check_address (
       storage->source != NULL ? g_bytes_get_data (storage->source, NULL) : storage->address, error);
@@ -380,18 +463,18 @@ ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n)
  * @self: a tensor
  * @error: return location for an error
  *
- * The contents as bytes, without a copy. The bytes keep the memory; they change when the tensor is written to.
+ * The contents as bytes, without a copy. The bytes keep the memory; they change when the tensor is written to. What the
+ * host cannot read, as it is on another [property@Tensor:device], is copied.
  *
- * Returns: (transfer full): the bytes, or %NULL with %ORTRAIN_TENSOR_ERROR_RELEASED
+ * Returns: (transfer full): the bytes, or %NULL with an [error@TensorError]
  */
 GBytes *
 ortrain_tensor_get_bytes (OrtrainTensor *self, GError **error)
 {
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (self), NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-  if (ortrain_tensor_peek_checked (self, error) == NULL)
-    return NULL;
-  return ortrain_storage_dup_bytes (self->storage, self->offset, self->n_bytes);
+  g_autoptr (OrtrainTensor) host = ortrain_tensor_to_host (self, error);
+  return host != NULL ? ortrain_storage_dup_bytes (host->storage, host->offset, host->n_bytes) : NULL;
 }
 
 gboolean
@@ -426,16 +509,19 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
 
   gsize n_bytes;
   gconstpointer data = g_bytes_get_data (bytes, &n_bytes);
-  if (ortrain_tensor_peek_checked (self, error) == NULL ||
+  if (!ortrain_tensor_check_released (self, error) ||
       !ortrain_tensor_check_n_bytes (self->dtype, self->dims, self->rank, self->n_bytes, n_bytes, error))
     return FALSE;
-  gpointer to = ortrain_tensor_peek_writable (self);
-  if (to == NULL)
+  gpointer to = ortrain_tensor_peek_device_address (self);
+  if (!self->storage->writable)
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_LAYOUT,
                    "The tensor is read-only; write to a copy");
       return FALSE;
     }
+  OrtrainTensorDevice *device = ortrain_tensor_peek_device (self);
+  if (device != NULL)
+    return ortrain_tensor_device_copy (device, to, data, n_bytes, error);
   if (n_bytes > 0)
     memmove (to, data, n_bytes);
   return TRUE;
@@ -446,7 +532,7 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
  * @self: a tensor
  * @other: another
  *
- * Whether two tensors have the same type, shape and contents, bit for bit.
+ * Whether two tensors have the same type, shape and contents, bit for bit, on whatever devices they are.
  *
  * Returns: %TRUE if they have
  */
@@ -457,10 +543,13 @@ ortrain_tensor_equal (OrtrainTensor *self, OrtrainTensor *other)
   g_return_val_if_fail (ORTRAIN_IS_TENSOR (other), FALSE);
   if (self == other)
     return TRUE;
-  gconstpointer a = ortrain_tensor_peek (self), b = ortrain_tensor_peek (other);
-  return a != NULL && b != NULL && self->dtype == other->dtype && self->rank == other->rank &&
-         memcmp (self->dims, other->dims, self->rank * sizeof self->dims[0]) == 0 &&
-         (a == b || memcmp (a, b, self->n_bytes) == 0);
+  if (is_released (self) || is_released (other) || self->dtype != other->dtype || self->rank != other->rank ||
+      memcmp (self->dims, other->dims, self->rank * sizeof self->dims[0]) != 0)
+    return FALSE;
+  if (ortrain_tensor_peek_device_address (self) == ortrain_tensor_peek_device_address (other))
+    return TRUE;
+  g_autoptr (OrtrainTensor) a = ortrain_tensor_to_host (self, NULL), b = ortrain_tensor_to_host (other, NULL);
+  return a != NULL && b != NULL && memcmp (ortrain_tensor_peek (a), ortrain_tensor_peek (b), self->n_bytes) == 0;
 }
 
 /**

@@ -63,17 +63,25 @@ gsize ortrain_tensor_get_address (OrtrainTensor *self);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_tensor_get_writable (OrtrainTensor *self);
 ORTRAIN_AVAILABLE_IN_ALL
-GBytes *ortrain_tensor_get_bytes (OrtrainTensor *self, GError **error); /* transfer full; no copy, keeps the storage */
+const char *ortrain_tensor_get_device (OrtrainTensor *self); /* "cpu"; NULL once released */
+ORTRAIN_AVAILABLE_IN_ALL
+GBytes *ortrain_tensor_get_bytes (OrtrainTensor *self, GError **error); /* transfer full; keeps the storage */
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 gpointer ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_tensor_get_dlpack_device (OrtrainTensor *self, gint *type, gint *id);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index); /* any numeric type, as a double */
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensor *ortrain_tensor_copy (OrtrainTensor *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTensor *ortrain_tensor_to_host (OrtrainTensor *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainTensor *ortrain_tensor_to_device (OrtrainTensor *self, const char *device, GError **error); /* provider/ */
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTensor *ortrain_tensor_cast (OrtrainTensor *self, OrtrainDType dtype, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL

@@ -6,5 +6,8 @@
 /* For a device that does not read the host's memory: inputs, outputs that the caller takes, and all that nodes of the
  * host read and compute are copied by nodes of their own. training: outputs stay where they are computed, but for
  * gradients and updates, which belong to the device. The copies are steps of the plan, and what they write is planned like
- * everything else. */
-gboolean ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GError **error);
+ * everything else.
+ *
+ * on_device: a set of inputs and outputs of the graph that the caller has in the memory of the device: they are read and
+ * written there, without a copy. */
+gboolean ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GHashTable *on_device, GError **error);

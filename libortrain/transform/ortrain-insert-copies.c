@@ -3,8 +3,8 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* Feeds, outputs that the caller takes, and all that nodes of the host read and compute are in the memory of the host;
- * everything else is in that of the device. What a node reads from the other side is copied before its first reader
+/* Feeds, outputs that the caller takes, unless the caller has them on the device, and all that nodes of the host read and
+ * compute are in the memory of the host; everything else is in that of the device. What a node reads from the other side is copied before its first reader
  * there. */
 
 typedef struct
@@ -101,14 +101,19 @@ copy_output (Copies *self, OrtrainValue *output, GError **error)
   return TRUE;
 }
 
+/* An output that no node computes is copied behind the steps, from wherever it is. */
 static gboolean
-belongs_to_device (const OrtrainValue *output, gboolean training)
+moves (const OrtrainValue *output, gboolean training, GHashTable *on_device)
 {
-  return output->role == ORTRAIN_ROLE_GRADIENT || output->role == ORTRAIN_ROLE_UPDATE || training;
+  if (output->kind == ORTRAIN_VALUE_INPUT || output->tensor != NULL)
+    return FALSE;
+  const gboolean stays = g_hash_table_contains (on_device, output) || output->role == ORTRAIN_ROLE_GRADIENT ||
+                         output->role == ORTRAIN_ROLE_UPDATE;
+  return output->on_host ? stays : !stays && !training;
 }
 
 gboolean
-ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GError **error)
+ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GHashTable *on_device, GError **error)
 {
   if (!ortrain_graph_sort (graph, error))
     return FALSE;
@@ -120,7 +125,8 @@ ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GError **error)
   for (guint i = 0; i < graph->inputs->len; i++)
     {
       OrtrainValue *input = graph->inputs->pdata[i];
-      input->on_host = input->kind == ORTRAIN_VALUE_INPUT && input->tensor == NULL;
+      input->on_host =
+          input->kind == ORTRAIN_VALUE_INPUT && input->tensor == NULL && !g_hash_table_contains (on_device, input);
     }
   for (guint n = 0; n < nodes->len; n++)
     {
@@ -132,10 +138,7 @@ ortrain_insert_copies (OrtrainGraph *graph, gboolean training, GError **error)
   for (guint k = 0; k < outputs->len; k++)
     {
       OrtrainValue *output = outputs->pdata[k];
-      const gboolean moves = output->on_host
-                                 ? output->kind == ORTRAIN_VALUE_COMPUTED && belongs_to_device (output, FALSE)
-                                 : output->tensor == NULL && !belongs_to_device (output, training);
-      if (moves && !copy_output (&self, output, error))
+      if (moves (output, training, on_device) && !copy_output (&self, output, error))
         return FALSE;
     }
   for (guint n = 0; n < nodes->len; n++)

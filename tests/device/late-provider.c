@@ -16,6 +16,7 @@
  * ORTRAIN_LATE_WITHOUT, names of operators or "all", takes their kernels away. */
 
 #define MEMORY_BYTES ((gsize) 1 << 36) /* of addresses, not of memory */
+#define DLPACK_EXTENSION 12
 #define PAGE ((gsize) 4096)
 #define SMALL_COPY 65536
 #define QUEUE_BYTES ((gsize) 1 << 22)
@@ -571,6 +572,7 @@ static const OrtrainProviderClass late_class = {
   .name = "late",
   .reads_host = FALSE,
   .alignment = { PAGE, PAGE },
+  .dlpack_type = DLPACK_EXTENSION,
   .free_provider = late_free_provider,
   .find_kernel = late_find_kernel,
   .can_fuse = late_can_fuse,

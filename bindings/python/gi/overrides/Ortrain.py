@@ -153,6 +153,11 @@ class Tensor(Ortrain.Tensor):
     def shape(self):
         return tuple(self.get_dims())
 
+    @property
+    def device(self):
+        """Whose memory the tensor lies in: "cpu", or the name of another device; None once released."""
+        return self.get_device()
+
     def numpy(self):
         """A NumPy array over the tensor's memory; bfloat16 as its bits in uint16."""
         import numpy as np
@@ -163,8 +168,10 @@ class Tensor(Ortrain.Tensor):
             raise TypeError(f"NumPy has no type for {dtype.value_nick}")
         if self.get_n_elements() == 0:
             return np.empty(self.shape, typestr)
-        if self.get_address() == 0:
+        if self.get_device() is None:
             raise ValueError("the tensor was released")
+        if self.get_address() == 0:
+            raise TypeError(f"the tensor is in the memory of the device '{self.device}': copy it to the host (to_host)")
         return np.asarray(_Holder(self, typestr))
 
     def __array__(self, dtype=None, copy=None):
@@ -177,13 +184,16 @@ class Tensor(Ortrain.Tensor):
 
     def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
         if dl_device not in (None, self.__dlpack_device__()):
-            raise BufferError(f"the tensor is on the CPU, not on device {dl_device}")
+            raise BufferError(f"the tensor is on device {self.__dlpack_device__()}, not on device {dl_device}")
         if copy:
             return self.copy().__dlpack__()
         return _capsule_new(self.to_dlpack(), _DLTENSOR, ctypes.cast(_capsule_destructor, ctypes.c_void_p))
 
     def __dlpack_device__(self):
-        return (1, 0)
+        known, kind, number = self.get_dlpack_device()
+        if not known:
+            raise BufferError(f"DLPack has no name for the device {self.device!r}")
+        return (kind, number)
 
     def __len__(self):
         if self.get_rank() == 0:

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-dtype.h"
+
+#include <gio/gio.h>
+
+/* A device whose memory tensors lie in, as tensors see it: copies, and whether the host may read the addresses. There is
+ * at most one of each name in a process, so that two tensors are on the same device if the pointers are equal. Reference
+ * counted; may be used from any thread. */
+typedef struct _OrtrainTensorDevice OrtrainTensorDevice;
+
+#define ORTRAIN_TENSOR_HOST "cpu" /* what users call the host */
+
+typedef struct
+{
+  gpointer (*allocate) (gpointer data, gsize n_bytes, GError **error); /* zeroed */
+  void (*free) (gpointer data, gpointer address, gsize n_bytes);
+  /* From and to the host, or within the device; the bytes are there when it returns. */
+  gboolean (*copy) (gpointer data, gpointer destination, gconstpointer source, gsize n_bytes, GError **error);
+  void (*destroy) (gpointer data);
+} OrtrainTensorDeviceFuncs;
+
+struct _OrtrainTensorDevice
+{
+  gatomicrefcount ref_count;
+  const char *name;        /* of its provider; static */
+  gboolean reads_host;     /* the host reads and writes its memory at the same addresses */
+  gint32 type, id;         /* of DLPack; type 0: it has none */
+  const OrtrainTensorDeviceFuncs *funcs;
+  gpointer data;
+  GMutex mutex; /* held by each call of funcs */
+};
+
+/* What is open now; NULL: there is none. Transfer full. */
+OrtrainTensorDevice *ortrain_tensor_device_find (const char *name);
+OrtrainTensorDevice *ortrain_tensor_device_find_dlpack (gint32 type, gint32 id);
+/* Transfer full: one of the same name that is open already, or else a copy of description, which then owns its data. */
+OrtrainTensorDevice *ortrain_tensor_device_open (const OrtrainTensorDevice *description);
+OrtrainTensorDevice *ortrain_tensor_device_ref (OrtrainTensorDevice *self);
+void ortrain_tensor_device_unref (OrtrainTensorDevice *self);
+
+gpointer ortrain_tensor_device_allocate (OrtrainTensorDevice *self, gsize n_bytes, GError **error);
+void ortrain_tensor_device_free (OrtrainTensorDevice *self, gpointer address, gsize n_bytes);
+gboolean ortrain_tensor_device_copy (OrtrainTensorDevice *self, gpointer destination, gconstpointer source,
+                                     gsize n_bytes, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTensorDevice, ortrain_tensor_device_unref)
