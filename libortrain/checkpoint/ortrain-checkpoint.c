@@ -8,16 +8,30 @@
 /**
  * OrtrainCheckpoint:
  *
- * What training needs to go on later, exactly where it was: tensors in sections, small values, and whole files such as
- * the model.
+ * What training needs to be resumed exactly where it was: tensors in sections, small values, and whole files such as
+ * the model. [method@TrainingSession.save_checkpoint] and [class@Trainer] write checkpoints; this class is for reading
+ * them, and for writing others.
  *
- * A checkpoint on the disk is a folder with safetensors files and a manifest in JSON. Saving never damages what is
- * there: the new contents are written beside the old ones, brought to the disk, and take their place in one step; then
- * the old ones are removed. A process that is killed, a disk that is full, or a power cut leaves the old checkpoint, or
- * the new one, complete. Loading checks the size and the checksum of everything.
+ * On disk, a checkpoint is a folder with safetensors files and a manifest in JSON. Saving never damages the checkpoint
+ * that is there: the new contents are written beside it, synced to disk, and replace it in one rename; then the old
+ * contents are removed. A process that is killed, a full disk or a power failure leaves either the old checkpoint or
+ * the new one, complete. Loading checks the size and the CRC-32 of every file.
  *
- * Only one thread may use a checkpoint at a time. The asynchronous functions work on what the checkpoint holds when
- * they are called; the tensors must not be written to while they are being saved.
+ * ```python
+ * from gi.repository import GLib
+ *
+ * checkpoint = Ortrain.Checkpoint.new()
+ * checkpoint.set_tensors("parameters", session.get_parameters())
+ * checkpoint.set_file("notes.txt", GLib.Bytes.new(b"the third try"))
+ * checkpoint.set_value("epoch", GLib.Variant("u", 3))
+ * checkpoint.save("state", None)
+ *
+ * checkpoint = Ortrain.Checkpoint.load("state")
+ * print(checkpoint.get_tensors("parameters").names, checkpoint.get_value("epoch").unpack())
+ * ```
+ *
+ * One thread at a time may use a checkpoint. The asynchronous functions work with what the checkpoint holds when they
+ * are called; its tensors must not be written to while they are being saved.
  */
 
 struct _OrtrainCheckpoint
@@ -102,7 +116,8 @@ ortrain_checkpoint_class_init (OrtrainCheckpointClass *klass)
   /**
    * OrtrainCheckpoint:max-shard-bytes: (getter get_max_shard_bytes) (setter set_max_shard_bytes)
    *
-   * Sections larger than this are saved as several files. A single tensor is never cut.
+   * The size in bytes above which a section is saved as several files. A single tensor is never split. Default: 2 GiB,
+   * at least 1.
    */
   properties[PROP_MAX_SHARD_BYTES] =
       g_param_spec_uint64 ("max-shard-bytes", NULL, NULL, 1, G_MAXUINT64, ORTRAIN_CHECKPOINT_MAX_SHARD_BYTES, flags);
@@ -110,7 +125,7 @@ ortrain_checkpoint_class_init (OrtrainCheckpointClass *klass)
   /**
    * OrtrainCheckpoint:metadata: (getter get_metadata) (setter set_metadata)
    *
-   * The small values, as a dictionary of type `a{sv}`.
+   * All small values, as a dictionary of type `a{sv}`. Default: an empty dictionary.
    */
   properties[PROP_METADATA] = g_param_spec_variant ("metadata", NULL, NULL, G_VARIANT_TYPE_VARDICT, NULL, flags);
 
@@ -150,11 +165,15 @@ load (const char *path, GCancellable *cancellable, GError **error)
  * @path: (type filename): the folder of a checkpoint
  * @error: return location for an error
  *
- * Reads a checkpoint. Tensors are mapped, not copied; they stay valid when the checkpoint is saved over. If it is saved
- * over while it is read, the new one is read; with saves that follow one another too fast for that, it is an error
- * after half a minute.
+ * Reads a checkpoint. Its tensors are mapped, not copied, and stay valid when the checkpoint is saved over. If it is
+ * saved over while it is being read, the new one is read; if saves follow one another too fast for that, it fails after
+ * half a minute.
  *
- * Returns: (transfer full): the checkpoint, or %NULL with a [error@CheckpointError] or a [error@Gio.IOErrorEnum]
+ * Errors are %ORTRAIN_CHECKPOINT_ERROR_NOT_FOUND where there is no checkpoint, %ORTRAIN_CHECKPOINT_ERROR_INVALID for a
+ * damaged one, %ORTRAIN_CHECKPOINT_ERROR_VERSION for one of a newer library, and those of [error@Gio.IOErrorEnum] and
+ * [error@TensorError].
+ *
+ * Returns: (transfer full): the checkpoint; %NULL on error
  */
 OrtrainCheckpoint *
 ortrain_checkpoint_load (const char *path, GError **error)
@@ -182,7 +201,7 @@ load_thread (GTask *task, gpointer source, gpointer path, GCancellable *cancella
  * @callback: (scope async): what to call when it is done
  * @user_data: data for @callback
  *
- * Reads a checkpoint on another thread.
+ * Reads a checkpoint on another thread, see [func@Checkpoint.load].
  */
 void
 ortrain_checkpoint_load_async (const char *path, GCancellable *cancellable, GAsyncReadyCallback callback,
@@ -200,9 +219,9 @@ ortrain_checkpoint_load_async (const char *path, GCancellable *cancellable, GAsy
  * @result: what the callback got
  * @error: return location for an error
  *
- * Ends [func@Checkpoint.load_async].
+ * Finishes [func@Checkpoint.load_async]. It fails as [func@Checkpoint.load] does, or with %G_IO_ERROR_CANCELLED.
  *
- * Returns: (transfer full): the checkpoint, or %NULL with @error set
+ * Returns: (transfer full): the checkpoint; %NULL on error
  */
 OrtrainCheckpoint *
 ortrain_checkpoint_load_finish (GAsyncResult *result, GError **error)
@@ -216,7 +235,7 @@ ortrain_checkpoint_load_finish (GAsyncResult *result, GError **error)
  * ortrain_checkpoint_exists:
  * @path: (type filename): the folder of a checkpoint
  *
- * Whether there is a checkpoint. It may still turn out to be damaged when it is loaded.
+ * Tells whether a folder has a checkpoint. It may still turn out to be damaged when it is loaded.
  *
  * Returns: %TRUE if there is one
  */
@@ -235,9 +254,13 @@ ortrain_checkpoint_exists (const char *path)
  * @cancellable: (nullable): to cancel it with
  * @error: return location for an error
  *
- * Writes a checkpoint. On error, the folder has what it had before.
+ * Writes the checkpoint. On error, the folder has what it had before.
  *
- * Returns: %TRUE, or %FALSE with a [error@CheckpointError], a [error@TensorError] or a [error@Gio.IOErrorEnum]
+ * Errors are those of [error@Gio.IOErrorEnum], %G_IO_ERROR_BUSY while another save goes on and %G_IO_ERROR_CANCELLED
+ * among them, of [error@CheckpointError], and of [error@TensorError] for tensors that were released or whose mapped
+ * file was changed.
+ *
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_checkpoint_save (OrtrainCheckpoint *self, const char *path, GCancellable *cancellable, GError **error)
@@ -300,8 +323,8 @@ append_strings (GPtrArray *destination, GPtrArray *source)
  * @callback: (scope async): what to call when it is done
  * @user_data: data for @callback
  *
- * Writes a checkpoint on another thread. What @self holds now is written; the tensors must not be written to until
- * then.
+ * Writes the checkpoint on another thread, see [method@Checkpoint.save]. What it holds now is written; the tensors must
+ * not be written to until that is done.
  */
 void
 ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCancellable *cancellable,
@@ -338,9 +361,9 @@ ortrain_checkpoint_save_async (OrtrainCheckpoint *self, const char *path, GCance
  * @result: what the callback got
  * @error: return location for an error
  *
- * Ends [method@Checkpoint.save_async].
+ * Finishes [method@Checkpoint.save_async]. It fails as [method@Checkpoint.save] does.
  *
- * Returns: %TRUE, or %FALSE with @error set
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_checkpoint_save_finish (OrtrainCheckpoint *self, GAsyncResult *result, GError **error)
@@ -355,9 +378,9 @@ ortrain_checkpoint_save_finish (OrtrainCheckpoint *self, GAsyncResult *result, G
  * ortrain_checkpoint_set_tensors:
  * @self: a checkpoint
  * @section: a name of letters, digits, `.`, `_` and `-`, for instance `parameters`
- * @tensors: (nullable): the tensors, or %NULL to take the section out
+ * @tensors: (nullable): the tensors, or %NULL to remove the section
  *
- * Sets the tensors of a section. They are not copied.
+ * Sets, or removes, the tensors of a section. They are not copied.
  */
 void
 ortrain_checkpoint_set_tensors (OrtrainCheckpoint *self, const char *section, OrtrainTensorDict *tensors)
@@ -374,9 +397,9 @@ ortrain_checkpoint_set_tensors (OrtrainCheckpoint *self, const char *section, Or
  * @self: a checkpoint
  * @section: the name of a section
  *
- * The tensors of a section.
+ * Gets the tensors of a section.
  *
- * Returns: (transfer none) (nullable): the tensors, or %NULL if there is no such section
+ * Returns: (transfer none) (nullable): the tensors, owned by the checkpoint, or %NULL if there is no such section
  */
 OrtrainTensorDict *
 ortrain_checkpoint_get_tensors (OrtrainCheckpoint *self, const char *section)
@@ -403,9 +426,9 @@ dup_strings (GPtrArray *names)
  * ortrain_checkpoint_get_sections:
  * @self: a checkpoint
  *
- * The names of the sections.
+ * Lists the sections, in the order in which they were set.
  *
- * Returns: (transfer full) (array zero-terminated=1): the names
+ * Returns: (transfer full) (array zero-terminated=1): their names
  */
 char **
 ortrain_checkpoint_get_sections (OrtrainCheckpoint *self)
@@ -418,9 +441,9 @@ ortrain_checkpoint_get_sections (OrtrainCheckpoint *self)
  * ortrain_checkpoint_set_file:
  * @self: a checkpoint
  * @name: a name of letters, digits, `.`, `_` and `-`, for instance `model.onnx`
- * @contents: (nullable): the contents, or %NULL to take the file out
+ * @contents: (nullable): the contents, or %NULL to remove the file
  *
- * Puts a whole file into the checkpoint.
+ * Adds a whole file, or removes it.
  */
 void
 ortrain_checkpoint_set_file (OrtrainCheckpoint *self, const char *name, GBytes *contents)
@@ -436,9 +459,9 @@ ortrain_checkpoint_set_file (OrtrainCheckpoint *self, const char *name, GBytes *
  * @self: a checkpoint
  * @name: the name of a file
  *
- * The contents of a file; mapped, if the checkpoint was loaded.
+ * Gets the contents of a file; they are mapped if the checkpoint was loaded.
  *
- * Returns: (transfer none) (nullable): the contents, or %NULL if there is no such file
+ * Returns: (transfer none) (nullable): the contents, owned by the checkpoint, or %NULL if there is no such file
  */
 GBytes *
 ortrain_checkpoint_get_file (OrtrainCheckpoint *self, const char *name)
@@ -454,9 +477,9 @@ ortrain_checkpoint_get_file (OrtrainCheckpoint *self, const char *name)
  * ortrain_checkpoint_get_files:
  * @self: a checkpoint
  *
- * The names of the files.
+ * Lists the files, in the order in which they were set.
  *
- * Returns: (transfer full) (array zero-terminated=1): the names
+ * Returns: (transfer full) (array zero-terminated=1): their names
  */
 char **
 ortrain_checkpoint_get_files (OrtrainCheckpoint *self)
@@ -469,10 +492,10 @@ ortrain_checkpoint_get_files (OrtrainCheckpoint *self)
  * ortrain_checkpoint_set_value:
  * @self: a checkpoint
  * @key: a name
- * @value: (nullable): a small value of any type, or %NULL to take it out
+ * @value: (nullable): a small value of any type, or %NULL to remove it
  *
- * Sets a value, such as the number of a step. It comes back with the same type and, for numbers, the same bits. If
- * @value is floating, it is taken over.
+ * Sets, or removes, a small value, such as the number of a step. Loading gives it back with the same type and, for
+ * numbers, the same bits. A floating @value is taken over.
  */
 void
 ortrain_checkpoint_set_value (OrtrainCheckpoint *self, const char *key, GVariant *value)
@@ -489,9 +512,9 @@ ortrain_checkpoint_set_value (OrtrainCheckpoint *self, const char *key, GVariant
  * @self: a checkpoint
  * @key: a name
  *
- * Looks up one of the small values that were set with [method@Checkpoint.set_value].
+ * Looks up a small value that was set with [method@Checkpoint.set_value].
  *
- * Returns: (transfer none) (nullable): the value, or %NULL if there is none of that name
+ * Returns: (transfer none) (nullable): the value, owned by the checkpoint, or %NULL if there is none of that name
  */
 GVariant *
 ortrain_checkpoint_get_value (OrtrainCheckpoint *self, const char *key)

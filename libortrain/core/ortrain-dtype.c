@@ -75,7 +75,7 @@ ortrain_dtype_is_valid (int onnx_number)
  * ortrain_dtype_get_name:
  * @dtype: an element type
  *
- * The name of an element type, as NumPy and PyTorch call it.
+ * Names an element type as NumPy and PyTorch do.
  *
  * Returns: (transfer none): the name, for instance `float32`; `undefined` for a number that is no element type
  */
@@ -89,7 +89,7 @@ ortrain_dtype_get_name (OrtrainDType dtype)
  * ortrain_dtype_get_size:
  * @dtype: an element type
  *
- * The size of one element.
+ * Gets the size of an element.
  *
  * Returns: the size in bytes; 0 when elements have no fixed size
  */
@@ -103,7 +103,7 @@ ortrain_dtype_get_size (OrtrainDType dtype)
  * ortrain_dtype_get_numpy_string:
  * @dtype: an element type
  *
- * The type string of NumPy's array interface, for instance `<f4`.
+ * Gets the type string of NumPy's array interface, for instance `<f4`.
  *
  * Returns: (transfer none) (nullable): the string, or %NULL if NumPy has no such type (`bfloat16`)
  */
@@ -117,7 +117,7 @@ ortrain_dtype_get_numpy_string (OrtrainDType dtype)
  * ortrain_dtype_is_floating:
  * @dtype: an element type
  *
- * Whether the elements are real floating-point numbers, of any width.
+ * Tells whether the elements are real floating-point numbers, of any width.
  *
  * Returns: %TRUE for float16, bfloat16, float32 and float64
  */

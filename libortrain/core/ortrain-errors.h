@@ -68,12 +68,12 @@ typedef enum
  * @ORTRAIN_GRAPH_ERROR_ARITY: an operator has too few or too many inputs or outputs
  * @ORTRAIN_GRAPH_ERROR_ATTRIBUTE: an attribute is missing or wrong
  * @ORTRAIN_GRAPH_ERROR_DTYPE: an operand has the wrong element type
- * @ORTRAIN_GRAPH_ERROR_SHAPE: the shapes of the operands do not fit
- * @ORTRAIN_GRAPH_ERROR_NAME: a name is missing, unknown or taken
+ * @ORTRAIN_GRAPH_ERROR_SHAPE: the shapes of the operands do not match
+ * @ORTRAIN_GRAPH_ERROR_NAME: a name is missing, unknown or used already
  * @ORTRAIN_GRAPH_ERROR_CYCLE: the change would create a cycle
- * @ORTRAIN_GRAPH_ERROR_NO_GRADIENT: an operator on the way has no gradient
+ * @ORTRAIN_GRAPH_ERROR_NO_GRADIENT: an operator between the parameters and the loss has no gradient
  * @ORTRAIN_GRAPH_ERROR_DATA_DEPENDENT: a shape depends on computed data
- * @ORTRAIN_GRAPH_ERROR_DECLARATION: a shape that the file declares, and that nothing else tells, is wrong
+ * @ORTRAIN_GRAPH_ERROR_DECLARATION: the shape that the file declares for a value is not the one that is computed
  *
  * What can go wrong with graphs. More codes may be added.
  */
@@ -94,7 +94,7 @@ typedef enum
 /**
  * OrtrainPlanError:
  * @ORTRAIN_PLAN_ERROR_NO_KERNEL: an operator has no kernel for its types
- * @ORTRAIN_PLAN_ERROR_INVALID: the verifier refused the plan, or a plan file is malformed
+ * @ORTRAIN_PLAN_ERROR_INVALID: the verifier rejected the plan, or a file of buffers is malformed
  * @ORTRAIN_PLAN_ERROR_BUDGET: the memory budget cannot be met
  *
  * What can go wrong when memory is planned. More codes may be added.
@@ -109,8 +109,8 @@ typedef enum
 /**
  * OrtrainDeviceError:
  * @ORTRAIN_DEVICE_ERROR_UNAVAILABLE: the device or its provider is not available
- * @ORTRAIN_DEVICE_ERROR_NO_MEMORY: the device has not enough memory
- * @ORTRAIN_DEVICE_ERROR_FAILED: the device failed
+ * @ORTRAIN_DEVICE_ERROR_NO_MEMORY: the device has too little memory
+ * @ORTRAIN_DEVICE_ERROR_FAILED: a call of its library, or a kernel, failed
  *
  * What can go wrong with devices. More codes may be added.
  */
@@ -128,9 +128,10 @@ typedef enum
  * @ORTRAIN_SESSION_ERROR_INDEX: an index or a label is out of range
  * @ORTRAIN_SESSION_ERROR_STATE: the call is not possible now
  * @ORTRAIN_SESSION_ERROR_BUSY: another call is running
- * @ORTRAIN_SESSION_ERROR_NOT_TRAINABLE: the model cannot be trained as asked
+ * @ORTRAIN_SESSION_ERROR_NOT_TRAINABLE: the model cannot be trained with these options
  * @ORTRAIN_SESSION_ERROR_OPTION: an option has a wrong value
- * @ORTRAIN_SESSION_ERROR_NOT_FINITE: the loss is not a finite number, and the session was told to stop on that
+ * @ORTRAIN_SESSION_ERROR_NOT_FINITE: a loss, a gradient or a parameter is not finite, and the options make that an
+ *   error
  *
  * What can go wrong in sessions. More codes may be added.
  */
@@ -148,9 +149,9 @@ typedef enum
 
 /**
  * OrtrainDataError:
- * @ORTRAIN_DATA_ERROR_INVALID: a data file is malformed
- * @ORTRAIN_DATA_ERROR_MISMATCH: the arrays of a dataset do not fit together
- * @ORTRAIN_DATA_ERROR_EMPTY: there is nothing to read
+ * @ORTRAIN_DATA_ERROR_INVALID: a data file or a state is malformed
+ * @ORTRAIN_DATA_ERROR_MISMATCH: arrays, names or items do not match
+ * @ORTRAIN_DATA_ERROR_EMPTY: there are no items, or not as many as are needed
  *
  * What can go wrong with datasets. More codes may be added.
  */

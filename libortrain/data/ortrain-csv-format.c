@@ -12,15 +12,14 @@
 /**
  * OrtrainCsvFormat:
  *
- * How tables of comma-separated values are read by [ctor@TensorDataset.new_from_csv]: which columns form which tensor,
- * whether the first line is a header, and which text is which class.
+ * How tables of comma-separated values become tensors, for [ctor@TensorDataset.new_from_csv]: which columns form which
+ * tensor, whether the first line is a header, and which text is which class.
  *
- * The types are those of the model and its loss, never guessed from the cells: a target of a floating type takes the
- * numbers as they are, one of an integer type takes classes. Classes are whole numbers, or texts. Texts are sorted, in
- * the order of their bytes and numbers among them by their value, and numbered from 0. The first file that is read
- * decides what the classes are; files that are read after it with the same format, as those for validation, have the
- * same numbers for them, and a class that the first did not have is an error. See
- * [method@CsvFormat.save_classes] for keeping them.
+ * The types are those of the model and its loss, never guessed from the cells: a target of a floating type takes
+ * numbers, one of an integer type takes classes. Classes are integers, or texts. Texts are sorted by their bytes, the
+ * numbers among them by their value, and numbered from 0. The first file that is read defines the classes; files that
+ * are read afterwards with the same format, such as one for validation, use the same numbers, and a class that the
+ * first file did not have is an error. [method@CsvFormat.save_classes] keeps them for later.
  *
  * ```python
  * format = Ortrain.CsvFormat.new_for_graph(session.get_training_graph(), ["species"])
@@ -29,7 +28,7 @@
  * print(format.get_classes())
  * ```
  *
- * Externally synchronised.
+ * One thread at a time may use a format.
  */
 G_DEFINE_FINAL_TYPE (OrtrainCsvFormat, ortrain_csv_format, G_TYPE_OBJECT)
 
@@ -106,15 +105,15 @@ ortrain_csv_format_class_init (OrtrainCsvFormatClass *klass)
   /**
    * OrtrainCsvFormat:header: (getter get_header) (setter set_header)
    *
-   * Whether the first line has the names of the columns.
+   * Whether the first line has the names of the columns. Default: %ORTRAIN_CSV_HEADER_AUTO.
    */
   properties[PROP_HEADER] =
       g_param_spec_enum ("header", NULL, NULL, ORTRAIN_TYPE_CSV_HEADER, ORTRAIN_CSV_HEADER_AUTO, flags);
   /**
    * OrtrainCsvFormat:classes: (getter get_classes) (setter set_classes)
    *
-   * The texts of the classes, by their numbers; %NULL as long as no file was read, and if the classes are whole
-   * numbers.
+   * The class names, in the order of their numbers; %NULL before a file was read, and where classes are integers.
+   * Default: %NULL.
    */
   properties[PROP_CLASSES] = g_param_spec_boxed ("classes", NULL, NULL, G_TYPE_STRV, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
@@ -295,9 +294,12 @@ ortrain_csv_format_set_classes (OrtrainCsvFormat *self, const char *const *class
  * @path: (type filename): a file that [method@CsvFormat.save_classes] wrote: a JSON array of texts
  * @error: return location for an error
  *
- * Reads the classes.
+ * Reads class names from a file.
  *
- * Returns: %TRUE, or %FALSE with a [error@DataError] or a file error; then nothing has changed
+ * Errors are %ORTRAIN_DATA_ERROR_INVALID for a file that is not an array of distinct strings, and those of
+ * [error@GLib.FileError] and of json-glib's parser. The format is then unchanged.
+ *
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GError **error)
@@ -346,9 +348,10 @@ ortrain_csv_format_load_classes (OrtrainCsvFormat *self, const char *path, GErro
  * @path: (type filename): a file
  * @error: return location for an error
  *
- * Writes the classes as a JSON array of texts, so that outputs of the trained model can be named.
+ * Writes the class names as a JSON array of strings, so that outputs of the trained model can be named. It fails with
+ * %ORTRAIN_DATA_ERROR_EMPTY if there are none, or with an error of [error@GLib.FileError].
  *
- * Returns: %TRUE, or %FALSE with a [error@DataError] if there are none, or a file error
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_csv_format_save_classes (OrtrainCsvFormat *self, const char *path, GError **error)

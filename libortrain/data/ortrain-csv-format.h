@@ -9,7 +9,7 @@ G_BEGIN_DECLS
 /**
  * OrtrainCsvHeader:
  * @ORTRAIN_CSV_HEADER_AUTO: the first line is a header if its cells are names where columns of numbers stand; it is an
- *   error if it cannot be told
+ *   error if that is not clear
  * @ORTRAIN_CSV_HEADER_YES: the first line has the names of the columns
  * @ORTRAIN_CSV_HEADER_NO: the first line is the first item; columns are named by their numbers, from 1
  *

@@ -543,10 +543,12 @@ parse (Reader *r, GError **error)
  * @format: which columns form which tensor; it keeps the classes that it finds for the files that are read after it
  * @error: return location for an error
  *
- * Creates a dataset of a table. Fields may stand in double quotes, lines end as on any system. Errors name the line and
- * the column.
+ * Creates a dataset from a table. Fields may be quoted with double quotes (RFC 4180); lines end with LF, CR or both.
  *
- * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError] or a file error
+ * Errors are %ORTRAIN_DATA_ERROR_INVALID, with the line and the column, for a table that does not match @format,
+ * %ORTRAIN_DATA_ERROR_EMPTY for one without rows, and those of [error@GLib.FileError] and [error@TensorError].
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error
  */
 OrtrainDataset *
 ortrain_tensor_dataset_new_from_csv (const char *path, OrtrainCsvFormat *format, GError **error)

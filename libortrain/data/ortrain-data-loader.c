@@ -11,13 +11,21 @@
  *
  * Cuts a dataset into batches, in order or shuffled.
  *
- * [method@DataLoader.next] gives one batch after the other, then %NULL at the end of the epoch; the call after that
- * begins the next epoch. The order of an epoch follows from [property@DataLoader:seed] and the number of the epoch
- * alone, so that [method@DataLoader.get_state], a few numbers, is enough to go on exactly where one was.
+ * [method@DataLoader.next] returns one batch after the other, then %NULL at the end of the epoch; the call after that
+ * begins the next epoch. The order of an epoch is a function of [property@DataLoader:seed] and the number of the epoch
+ * alone, so that the few numbers of [method@DataLoader.get_state] suffice to continue exactly where a loader was.
  *
- * The memory of a batch is used again once nobody holds the batch, or anything of it, any more.
+ * ```python
+ * dataset = Ortrain.TensorDataset.new_from_npz("train.npz")
+ * loader = Ortrain.DataLoader(dataset, 4)
+ * loader.shuffle = True
+ * while (batch := loader.next()) is not None:
+ *     loss = session.train_step(batch)
+ *     session.optimizer_step()
+ * ```
  *
- * Only one thread may use a loader at a time. The epoch moves on without a notification.
+ * The memory of a batch is reused once nobody holds the batch, or anything of it, any more. [class@Trainer] has a
+ * loader of its own. One thread at a time may use a loader; the epoch advances without a notification.
  */
 
 struct _OrtrainDataLoader
@@ -159,7 +167,7 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   /**
    * OrtrainDataLoader:dataset: (getter get_dataset)
    *
-   * Where the items come from.
+   * The dataset that the items are taken from. Construct-only.
    */
   properties[PROP_DATASET] = g_param_spec_object ("dataset", NULL, NULL, ORTRAIN_TYPE_DATASET,
                                                   flags | G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY);
@@ -167,7 +175,7 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   /**
    * OrtrainDataLoader:batch-size: (getter get_batch_size) (setter set_batch_size)
    *
-   * The number of items of a batch. The last batch of an epoch may be smaller.
+   * How many items a batch has; the last one of an epoch may have fewer. Default: 1, at least 1.
    */
   properties[PROP_BATCH_SIZE] =
       g_param_spec_uint ("batch-size", NULL, NULL, 1, G_MAXUINT, 1, flags | G_PARAM_READWRITE);
@@ -175,35 +183,35 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   /**
    * OrtrainDataLoader:shuffle: (getter get_shuffle) (setter set_shuffle)
    *
-   * Whether each epoch has the items in an order of its own.
+   * Whether each epoch has the items in an order of its own. Default: %FALSE.
    */
   properties[PROP_SHUFFLE] = g_param_spec_boolean ("shuffle", NULL, NULL, FALSE, flags | G_PARAM_READWRITE);
 
   /**
    * OrtrainDataLoader:seed: (getter get_seed) (setter set_seed)
    *
-   * What shuffling begins with: the same seed gives the same orders.
+   * What the orders of shuffled epochs depend on: the same seed gives the same orders. Default: 0.
    */
   properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READWRITE);
 
   /**
    * OrtrainDataLoader:drop-last: (getter get_drop_last) (setter set_drop_last)
    *
-   * Whether a last batch that is smaller than the others is left out.
+   * Whether a last batch that is smaller than the others is left out. Default: %FALSE.
    */
   properties[PROP_DROP_LAST] = g_param_spec_boolean ("drop-last", NULL, NULL, FALSE, flags | G_PARAM_READWRITE);
 
   /**
    * OrtrainDataLoader:epoch: (getter get_epoch) (setter set_epoch)
    *
-   * The number of the epoch, from 0. Setting it goes to the beginning of that epoch.
+   * The number of the current epoch, counted from 0. Setting it goes to the beginning of that epoch. Default: 0.
    */
   properties[PROP_EPOCH] = g_param_spec_uint64 ("epoch", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READWRITE);
 
   /**
    * OrtrainDataLoader:n-batches: (getter get_n_batches)
    *
-   * The number of batches of an epoch.
+   * How many batches an epoch has. Read-only: it follows from the length of the dataset.
    */
   properties[PROP_N_BATCHES] =
       g_param_spec_uint64 ("n-batches", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READABLE);
@@ -220,10 +228,10 @@ ortrain_data_loader_init (OrtrainDataLoader *self)
 
 /**
  * ortrain_data_loader_new:
- * @dataset: where the items come from
- * @batch_size: the number of items of a batch
+ * @dataset: where the items are taken from
+ * @batch_size: how many items a batch has, at least 1
  *
- * Creates a loader that gives the items in order; see [property@DataLoader:shuffle].
+ * Creates a loader that returns the items in order, unless [property@DataLoader:shuffle] is set.
  *
  * Returns: (transfer full): the loader
  */
@@ -315,10 +323,13 @@ take_batch (OrtrainDataLoader *self)
  * @self: a loader
  * @error: return location for an error
  *
- * The next batch. At the end of an epoch it returns %NULL without an error, once; the following call begins the next
- * epoch.
+ * Reads the next batch. At the end of an epoch it returns %NULL without an error, once; the following call begins the
+ * next epoch.
  *
- * Returns: (transfer full) (nullable): the batch; %NULL at the end of the epoch, or with @error set
+ * Errors are %ORTRAIN_DATA_ERROR_EMPTY for a dataset without items, or with fewer than one batch while
+ * [property@DataLoader:drop-last] is set, those of the dataset, and those of [error@TensorError].
+ *
+ * Returns: (transfer full) (nullable): the batch; %NULL at the end of the epoch, or on error
  */
 OrtrainTensorDict *
 ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
@@ -379,7 +390,7 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
  * @self: a loader
  * @row: a row of the batch that [method@DataLoader.next] returned last
  *
- * Which item of the dataset stands in a row of the last batch, for messages about it.
+ * Finds the item of the dataset that a row of the last batch holds, for messages about it.
  *
  * Returns: the number of the item in the dataset, from 0; -1 if the last batch has no such row
  */
@@ -394,7 +405,7 @@ ortrain_data_loader_get_item_index (OrtrainDataLoader *self, guint row)
  * ortrain_data_loader_reset:
  * @self: a loader
  *
- * Goes back to the beginning of the epoch.
+ * Goes back to the beginning of the current epoch.
  */
 void
 ortrain_data_loader_reset (OrtrainDataLoader *self)
@@ -604,7 +615,8 @@ ortrain_data_loader_get_n_batches (OrtrainDataLoader *self)
  * ortrain_data_loader_get_state:
  * @self: a loader
  *
- * Where the loader is, and what decides the order of what follows: a few numbers, to be kept with a checkpoint.
+ * Gets the position of the loader, and what the order of the following batches depends on: a few numbers, for a
+ * checkpoint.
  *
  * Returns: (transfer full): a dictionary of type `a{sv}`
  */
@@ -660,13 +672,15 @@ look_up_boolean (GVariant *state, const char *key, gboolean *value, GError **err
 /**
  * ortrain_data_loader_set_state:
  * @self: a loader
- * @state: what [method@DataLoader.get_state] gave
+ * @state: what [method@DataLoader.get_state] returned
  * @error: return location for an error
  *
- * Goes to where a loader was: the next batches are those that it would have given.
+ * Restores the position of a loader: the next batches are those that it would have returned.
  *
- * Returns: %TRUE, or %FALSE with a [error@DataError] if @state is incomplete or belongs to a dataset of another length;
- *   the loader is as it was then
+ * Errors are %ORTRAIN_DATA_ERROR_INVALID for a state that is incomplete or wrong, and %ORTRAIN_DATA_ERROR_MISMATCH for
+ * one of a dataset of another length. The loader is then unchanged.
+ *
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_data_loader_set_state (OrtrainDataLoader *self, GVariant *state, GError **error)

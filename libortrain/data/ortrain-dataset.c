@@ -11,13 +11,27 @@
 /**
  * OrtrainDataset:
  *
- * Items to train on or to evaluate with: named tensors, by number.
+ * Items to train on or to evaluate with: named tensors, by number. [class@TensorDataset] and [class@TokenDataset] serve
+ * what fits into memory or a mapped file.
  *
- * Derive from it for data of your own: implement [vfunc@Dataset.get_length] and [vfunc@Dataset.get_item], or, for more
- * speed, [vfunc@Dataset.get_batch]. [class@TensorDataset] serves what fits into memory or a file.
+ * For other data, derive from this class: implement [vfunc@Dataset.get_length] and [vfunc@Dataset.get_item] or, for
+ * speed, [vfunc@Dataset.get_batch].
  *
- * A dataset is used by one thread at a time. A [class@Trainer] that trains in the background reads the datasets of this
- * library on a thread of its own; a class of yours is asked on the main context where the training was started.
+ * ```python
+ * class Noise(Ortrain.Dataset):
+ *     def do_get_length(self):
+ *         return 64
+ *
+ *     def do_get_item(self, index):
+ *         rng = np.random.default_rng(index)
+ *         return Ortrain.TensorDict({"x": rng.random(4, np.float32), "labels": np.int64(index % 3)})
+ *
+ * trainer = Ortrain.Trainer(session, Noise(), batch_size=8)
+ * trainer.fit()
+ * ```
+ *
+ * One thread at a time may use a dataset. A [class@Trainer] that trains asynchronously reads the library's own datasets
+ * on a thread of its own; the methods of others run on the main context in which training was started.
  */
 
 G_DEFINE_TYPE (OrtrainDataset, ortrain_dataset, G_TYPE_OBJECT)
@@ -195,9 +209,9 @@ fill_batch_in_context (gpointer data)
  * ortrain_dataset_get_length:
  * @self: a dataset
  *
- * The number of items.
+ * Counts the items.
  *
- * Returns: the number
+ * Returns: how many there are
  */
 guint64
 ortrain_dataset_get_length (OrtrainDataset *self)
@@ -226,12 +240,15 @@ check_index (OrtrainDataset *self, guint64 index, GError **error)
 /**
  * ortrain_dataset_get_item:
  * @self: a dataset
- * @index: the number of the item
+ * @index: the number of the item, from 0
  * @error: return location for an error
  *
- * One item, without a dimension for the batch.
+ * Reads one item; its tensors have no dimension for the batch.
  *
- * Returns: (transfer full): the tensors of the item, or %NULL with @error set
+ * Errors are %ORTRAIN_DATA_ERROR_EMPTY for a number out of range, and those of the dataset: [error@DataError] and
+ * [error@TensorError] for the library's own.
+ *
+ * Returns: (transfer full): the tensors of the item; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_dataset_get_item (OrtrainDataset *self, guint64 index, GError **error)
@@ -259,9 +276,12 @@ ortrain_dataset_get_item (OrtrainDataset *self, guint64 index, GError **error)
  * @n_indices: how many
  * @error: return location for an error
  *
- * Several items, stacked along a new first dimension.
+ * Reads several items, stacked along a new first dimension.
  *
- * Returns: (transfer full): the tensors of the batch, or %NULL with @error set
+ * Errors are %ORTRAIN_DATA_ERROR_EMPTY for a number out of range, %ORTRAIN_DATA_ERROR_MISMATCH for items of different
+ * types or shapes, and those of the dataset: [error@DataError] and [error@TensorError] for the library's own.
+ *
+ * Returns: (transfer full): the tensors of the batch; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_dataset_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error)
@@ -289,13 +309,13 @@ ortrain_dataset_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n
  * @self: a dataset
  * @indices: (array length=n_indices): the numbers of the items
  * @n_indices: how many
- * @batch: where the tensors go
+ * @batch: the tensors to write to, or to replace
  * @error: return location for an error
  *
- * Like [method@Dataset.get_batch], but writes into tensors of @batch that have the right name, type and shape, where
- * the dataset can do that; the others are replaced.
+ * Reads several items as [method@Dataset.get_batch] does, but writes into tensors of @batch that have the right name,
+ * type and shape, where the dataset can do that; the others are replaced. It fails as [method@Dataset.get_batch] does.
  *
- * Returns: %TRUE, or %FALSE with @error set
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,

@@ -13,10 +13,10 @@ G_DECLARE_DERIVABLE_TYPE (OrtrainDataset, ortrain_dataset, ORTRAIN, DATASET, GOb
 /**
  * OrtrainDatasetClass:
  * @parent_class: the parent class
- * @get_length: the number of items
- * @get_item: one item
- * @get_batch: several items, stacked
- * @fill_batch: several items, stacked, into tensors that may be there already
+ * @get_length: counts the items
+ * @get_item: reads one item, without a dimension for the batch
+ * @get_batch: reads several items, stacked
+ * @fill_batch: reads several items, stacked, into tensors that may exist already
  *
  * The class structure of [class@Dataset]. A subclass implements `get_length` and one of the others.
  */
@@ -28,9 +28,9 @@ struct _OrtrainDatasetClass
    * OrtrainDataset::get_length:
    * @self: a dataset
    *
-   * The number of items.
+   * Counts the items.
    *
-   * Returns: the number
+   * Returns: how many there are
    */
   guint64 (*get_length) (OrtrainDataset *self);
 
@@ -40,9 +40,9 @@ struct _OrtrainDatasetClass
    * @index: the number of the item, below the length
    * @error: return location for an error
    *
-   * One item, without a dimension for the batch.
+   * Reads one item; its tensors have no dimension for the batch.
    *
-   * Returns: (transfer full): the tensors of the item
+   * Returns: (transfer full): the tensors of the item; %NULL on error
    */
   OrtrainTensorDict *(*get_item) (OrtrainDataset *self, guint64 index, GError **error);
 
@@ -53,10 +53,10 @@ struct _OrtrainDatasetClass
    * @n_indices: how many
    * @error: return location for an error
    *
-   * Several items, stacked along a new first dimension. Unless overridden, it calls `get_item` for each. In Python,
-   * the number of items comes as an argument of its own: `def do_get_batch (self, indices, n_indices)`.
+   * Reads several items, stacked along a new first dimension. The default calls `get_item` for each. In Python, the
+   * number of items is an argument of its own: `def do_get_batch (self, indices, n_indices)`.
    *
-   * Returns: (transfer full): the tensors of the batch
+   * Returns: (transfer full): the tensors of the batch; %NULL on error
    */
   OrtrainTensorDict *(*get_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error);
 
@@ -65,13 +65,13 @@ struct _OrtrainDatasetClass
    * @self: a dataset
    * @indices: (array length=n_indices): the numbers of the items
    * @n_indices: how many
-   * @batch: where the tensors go
+   * @batch: the tensors to write to, or to replace
    * @error: return location for an error
    *
-   * Like `get_batch`, for datasets that can reuse memory: a tensor of @batch that has the right name, type and shape
+   * Reads several items, for datasets that can reuse memory: a tensor of @batch that has the right name, type and shape
    * and is writable is written to; others are replaced.
    *
-   * Returns: %TRUE, or %FALSE with @error set
+   * Returns: %FALSE on error
    */
   gboolean (*fill_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
                           GError **error);

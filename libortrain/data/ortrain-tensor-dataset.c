@@ -12,9 +12,17 @@
 /**
  * OrtrainTensorDataset:
  *
- * A dataset of tensors whose first dimensions are equal: item `i` is row `i` of each.
+ * A dataset of tensors with equal first dimensions: item `i` is row `i` of each. The tensors stay as they are, in
+ * memory or in a mapped file; rows are copied, and converted where [method@TensorDataset.set_conversion] says so, batch
+ * by batch.
  *
- * The tensors stay as they are in memory or in a mapped file; rows are copied, and converted if asked, batch by batch.
+ * ```python
+ * dataset = Ortrain.TensorDataset.new(Ortrain.TensorDict({"x": x, "labels": labels}))
+ * training, validation = dataset.slice(0, 6), dataset.slice(6, 8)
+ * trainer = Ortrain.Trainer(session, training, validation=validation, batch_size=2)
+ * ```
+ *
+ * One thread at a time may use a dataset.
  */
 
 typedef struct
@@ -146,7 +154,7 @@ ortrain_tensor_dataset_class_init (OrtrainTensorDatasetClass *klass)
   /**
    * OrtrainTensorDataset:tensors: (getter get_tensors)
    *
-   * All items, by name: row `i` of each is item `i`. They are not copied.
+   * All items, by name: row `i` of each tensor is item `i`. They are not copied. Read-only.
    */
   properties[PROP_TENSORS] = g_param_spec_object ("tensors", NULL, NULL, ORTRAIN_TYPE_TENSOR_DICT,
                                                   G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -160,12 +168,15 @@ ortrain_tensor_dataset_init (OrtrainTensorDataset *self)
 
 /**
  * ortrain_tensor_dataset_new:
- * @tensors: tensors whose first dimensions are equal
+ * @tensors: tensors with equal first dimensions
  * @error: return location for an error
  *
- * Creates a dataset of tensors. They are not copied; the set itself is, so that later changes to @tensors do no harm.
+ * Creates a dataset from tensors. They are not copied; the dict is, so that later changes to it do not matter.
  *
- * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError]
+ * Errors are %ORTRAIN_DATA_ERROR_EMPTY without tensors, and %ORTRAIN_DATA_ERROR_MISMATCH for tensors of different first
+ * dimensions, or scalars.
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error
  */
 OrtrainDataset *
 ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
@@ -215,10 +226,10 @@ ortrain_tensor_dataset_new (OrtrainTensorDict *tensors, GError **error)
  * @path: (type filename): a file that NumPy's `savez` wrote
  * @error: return location for an error
  *
- * Creates a dataset of the arrays of a `.npz` file.
+ * Creates a dataset from the arrays of a `.npz` file, which is mapped. Errors are those of [error@DataError],
+ * [error@TensorError] and [error@GLib.FileError].
  *
- * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError], a
- *   [error@TensorError] or a file error
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error
  */
 OrtrainDataset *
 ortrain_tensor_dataset_new_from_npz (const char *path, GError **error)
@@ -242,12 +253,13 @@ ortrain_tensor_dataset_new_from_npz (const char *path, GError **error)
  * @label_name: the name of the labels in batches, for instance `labels`
  * @error: return location for an error
  *
- * Creates a dataset of images and labels. Batches have the images as float32 [n, 1, height, width] from 0 to 1, and the
- * labels as int64 [n]; in memory both stay as small as they are in the files. See
- * [method@TensorDataset.set_conversion] for other types and ranges.
+ * Creates a dataset of images and labels in the format of MNIST. Batches have the images as float32 [n, 1, height,
+ * width] from 0 to 1, and the labels as int64 [n]; in memory both stay as small as they are in the files.
+ * [method@TensorDataset.set_conversion] changes types and ranges.
  *
- * Returns: (transfer full) (type OrtrainTensorDataset): the dataset, or %NULL with a [error@DataError], a
- *   [error@TensorError] or a file error
+ * Errors are those of [error@DataError], [error@TensorError] and [error@GLib.FileError].
+ *
+ * Returns: (transfer full) (type OrtrainTensorDataset): the dataset; %NULL on error
  */
 OrtrainDataset *
 ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, const char *image_name,
@@ -315,13 +327,17 @@ ortrain_tensor_dataset_get_tensors (OrtrainTensorDataset *self)
  * ortrain_tensor_dataset_set_conversion:
  * @self: a dataset
  * @name: the name of a tensor
- * @dtype: the type that it has in batches
- * @scale: what each element is multiplied with, for instance 1/255
+ * @dtype: the type in batches
+ * @scale: the factor on each element, for instance 1/255
  * @error: return location for an error
  *
- * Converts a tensor batch by batch, so that the data in memory stay small.
+ * Converts a tensor batch by batch, so that the data in memory stay small: each element is multiplied by @scale in
+ * double precision, then converted to @dtype.
  *
- * Returns: %TRUE, or %FALSE with a [error@DataError] if there is no such tensor or no such conversion
+ * Errors are %ORTRAIN_DATA_ERROR_MISMATCH without a tensor of that name, and %ORTRAIN_DATA_ERROR_INVALID for types that
+ * cannot be converted.
+ *
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_tensor_dataset_set_conversion (OrtrainTensorDataset *self, const char *name, OrtrainDType dtype, double scale,
@@ -357,9 +373,10 @@ ortrain_tensor_dataset_set_conversion (OrtrainTensorDataset *self, const char *n
  * @end: one past the last item
  * @error: return location for an error
  *
- * A part of a dataset, on the same memory: for instance to keep some items for validation.
+ * Creates a dataset of a part of the items, in the same memory: for instance to keep some for validation. It fails with
+ * %ORTRAIN_TENSOR_ERROR_SHAPE for a range outside of the dataset.
  *
- * Returns: (transfer full) (type OrtrainTensorDataset): the part, or %NULL with a [error@TensorError]
+ * Returns: (transfer full) (type OrtrainTensorDataset): the part; %NULL on error
  */
 OrtrainDataset *
 ortrain_tensor_dataset_slice (OrtrainTensorDataset *self, guint64 begin, guint64 end, GError **error)

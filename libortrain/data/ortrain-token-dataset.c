@@ -12,10 +12,17 @@
 /**
  * OrtrainTokenDataset:
  *
- * A long row of tokens, cut into sequences for training a language model.
+ * A long sequence of tokens, cut into shorter ones for training a language model. With the sequence length s, item `i`
+ * has tokens `i · s` to `i · s + s - 1` as its input, and the token after each of them as its labels: both int64 [s].
+ * Tokens at the end that do not fill a sequence are not used. A file of tokens is mapped, not read.
  *
- * Item `i` has the tokens from `i * length` on as its input, and the tokens that follow each of them as its labels:
- * both int64 [length]. What is left at the end is not used. The tokens stay in their file, which is mapped.
+ * ```python
+ * dataset = Ortrain.TokenDataset.new_from_file("tokens.bin", Ortrain.DType.UINT16, 128, "input_ids", "labels")
+ * item = dataset.get_item(0)
+ * print(dataset.get_length(), item["input_ids"].numpy()[:3], item["labels"].numpy()[:3])
+ * ```
+ *
+ * One thread at a time may use a dataset.
  */
 
 struct _OrtrainTokenDataset
@@ -107,9 +114,10 @@ ortrain_token_dataset_init (OrtrainTokenDataset *self)
  * @label_name: the name of the labels in batches, for instance `labels`
  * @error: return location for an error
  *
- * Creates a dataset of tokens in memory.
+ * Creates a dataset of tokens in memory. Errors are %ORTRAIN_DATA_ERROR_MISMATCH for a tensor that is not of rank 1 or
+ * not of integers, and %ORTRAIN_DATA_ERROR_EMPTY for fewer tokens than one sequence and its last label.
  *
- * Returns: (transfer full) (type OrtrainTokenDataset): the dataset, or %NULL with a [error@DataError]
+ * Returns: (transfer full) (type OrtrainTokenDataset): the dataset; %NULL on error
  */
 OrtrainDataset *
 ortrain_token_dataset_new (OrtrainTensor *tokens, guint sequence_length, const char *input_name, const char *label_name,
@@ -158,9 +166,10 @@ ortrain_token_dataset_new (OrtrainTensor *tokens, guint sequence_length, const c
  * @label_name: the name of the labels in batches, for instance `labels`
  * @error: return location for an error
  *
- * Creates a dataset of a file of tokens, which is mapped.
+ * Creates a dataset from a file of tokens, which is mapped. Errors are those of [ctor@TokenDataset.new],
+ * [error@TensorError] and [error@GLib.FileError].
  *
- * Returns: (transfer full) (type OrtrainTokenDataset): the dataset, or %NULL with a [error@DataError] or a file error
+ * Returns: (transfer full) (type OrtrainTokenDataset): the dataset; %NULL on error
  */
 OrtrainDataset *
 ortrain_token_dataset_new_from_file (const char *path, OrtrainDType dtype, guint sequence_length,

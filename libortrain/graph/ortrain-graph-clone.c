@@ -95,7 +95,7 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
  * ortrain_graph_copy:
  * @self: a graph
  *
- * Copies the graph. Tensors are shared, nodes and values are new.
+ * Copies the graph: nodes and values are new, tensors are shared.
  *
  * Returns: (transfer full): the copy
  */

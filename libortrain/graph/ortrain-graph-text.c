@@ -87,8 +87,8 @@ describe (const OrtrainValue *value, GPtrArray *legend)
  * ortrain_graph_to_string:
  * @self: a graph
  *
- * The graph as text, one node a line, for people. Long sizes are numbered, and written out at the end; sizes that start
- * with a question mark are not known before the model runs.
+ * Prints the graph for people, one node a line. Long expressions of dimensions are numbered, and written out at the
+ * end; dimensions that start with a question mark are not known before the model runs.
  *
  * Returns: (transfer full): the text
  */
@@ -171,8 +171,8 @@ quote (const char *text)
  * ortrain_graph_to_dot:
  * @self: a graph
  *
- * The graph in the language of Graphviz: nodes of the forward pass in blue, those of the backward pass in orange,
- * those of the update in green, weights left out, edges labelled with shapes.
+ * Prints the graph in the language of Graphviz: nodes of the forward pass in blue, of the backward pass in orange, of
+ * the update in green; edges have shapes, and weights are left out.
  *
  * Returns: (transfer full): the text
  */

@@ -6,10 +6,25 @@
 /**
  * OrtrainGraph:
  *
- * A graph of operators: the model's own, or the training graph built from it.
+ * A graph of operators: that of a model ([method@Model.get_graph]), or the training graph of a session
+ * ([property@TrainingSession:training-graph]).
  *
- * The lists of nodes, inputs, outputs and initializers are list models that follow changes. Each value has at most one
- * producer. Not thread-safe: one thread at a time, and none while a session is being created from it.
+ * Nodes, inputs, outputs and initializers are `GListModel`s that follow changes. Values are identified by their names;
+ * each is computed by one node at most.
+ *
+ * ```python
+ * graph = Ortrain.Model("model.onnx").get_graph().copy()
+ * for node in graph.get_nodes():
+ *     print(node.op_type, [node.get_input(i).name for i in range(node.get_n_inputs())])
+ *
+ * graph.add_node("Softmax", None, "softmax", ["logits"], ["probabilities"])
+ * graph.add_output("probabilities")
+ * graph.infer()
+ * model = Ortrain.Model.new_from_graph(graph)
+ * ```
+ *
+ * The graphs of models and sessions must not be changed: copy them. One thread at a time may use a graph, and none
+ * while a session is being created from it.
  */
 
 typedef enum
@@ -156,7 +171,7 @@ ortrain_graph_add_note (OrtrainGraph *self, const char *note)
  * ortrain_graph_new:
  * @name: a name
  *
- * Creates an empty graph in the form of operator set 23.
+ * Creates an empty graph, whose operators are those of operator set 23.
  *
  * Returns: (transfer full): the graph
  */
@@ -172,7 +187,7 @@ ortrain_graph_new (const char *name)
  * ortrain_graph_get_name:
  * @self: a graph
  *
- * What the file calls the graph; exporters write `main_graph` and the like.
+ * Gets the name that the file gives the graph; exporters write `main_graph` and the like.
  *
  * Returns: (transfer none): the name
  */
@@ -187,9 +202,9 @@ ortrain_graph_get_name (OrtrainGraph *self)
  * ortrain_graph_get_nodes:
  * @self: a graph
  *
- * A list model of [class@Node], which follows changes. The order is one of execution once the graph is sorted.
+ * Lists the nodes. The list follows changes; its order is one of execution once the graph is sorted.
  *
- * Returns: (transfer none): a list of [class@Node]
+ * Returns: (transfer none): a list of [class@Node], owned by the graph
  */
 GListModel *
 ortrain_graph_get_nodes (OrtrainGraph *self)
@@ -202,9 +217,9 @@ ortrain_graph_get_nodes (OrtrainGraph *self)
  * ortrain_graph_get_inputs:
  * @self: a graph
  *
- * What is fed.
+ * Lists the values that are fed.
  *
- * Returns: (transfer none): a list of [class@Value]
+ * Returns: (transfer none): a list of [class@Value], owned by the graph
  */
 GListModel *
 ortrain_graph_get_inputs (OrtrainGraph *self)
@@ -217,9 +232,9 @@ ortrain_graph_get_inputs (OrtrainGraph *self)
  * ortrain_graph_get_outputs:
  * @self: a graph
  *
- * What is computed.
+ * Lists the values that runs return.
  *
- * Returns: (transfer none): a list of [class@Value]
+ * Returns: (transfer none): a list of [class@Value], owned by the graph
  */
 GListModel *
 ortrain_graph_get_outputs (OrtrainGraph *self)
@@ -232,9 +247,9 @@ ortrain_graph_get_outputs (OrtrainGraph *self)
  * ortrain_graph_get_initializers:
  * @self: a graph
  *
- * The values with given contents: weights, running statistics, constants.
+ * Lists the values with stored contents: weights, running statistics, constants.
  *
- * Returns: (transfer none): a list of [class@Value]
+ * Returns: (transfer none): a list of [class@Value], owned by the graph
  */
 GListModel *
 ortrain_graph_get_initializers (OrtrainGraph *self)
@@ -248,9 +263,9 @@ ortrain_graph_get_initializers (OrtrainGraph *self)
  * @self: a graph
  * @name: the name of a value
  *
- * Finds a value by its name.
+ * Looks up a value by its name.
  *
- * Returns: (transfer none) (nullable): the value
+ * Returns: (transfer none) (nullable): the value, owned by the graph; %NULL if there is none
  */
 OrtrainValue *
 ortrain_graph_find_value (OrtrainGraph *self, const char *name)
@@ -265,9 +280,9 @@ ortrain_graph_find_value (OrtrainGraph *self, const char *name)
  * @self: a graph
  * @name: the name of a node
  *
- * Finds the first node of that name. Names of nodes need not be unique in ONNX.
+ * Looks up the first node of a name. Names of nodes need not be unique in ONNX.
  *
- * Returns: (transfer none) (nullable): the node
+ * Returns: (transfer none) (nullable): the node, owned by the graph; %NULL if there is none
  */
 OrtrainNode *
 ortrain_graph_find_node (OrtrainGraph *self, const char *name)
@@ -297,15 +312,16 @@ name_is_free (OrtrainGraph *self, const char *name, GError **error)
 /**
  * ortrain_graph_add_input:
  * @self: a graph
- * @name: its name, not taken
+ * @name: its name, which no other value has
  * @dtype: its element type
  * @dims: (array length=n_dims): its dimensions, -1 for one that is not known
  * @n_dims: the number of dimensions
  * @error: return location for an error
  *
- * Adds a value that is fed at each run, behind the inputs that there are.
+ * Adds an input behind the existing ones.
  *
- * Returns: (transfer none) (nullable): the new value, or %NULL with an error of [error@GraphError]
+ * Returns: (transfer none) (nullable): the new value, owned by the graph; %NULL with %ORTRAIN_GRAPH_ERROR_NAME or
+ *   %ORTRAIN_GRAPH_ERROR_SHAPE
  */
 OrtrainValue *
 ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtype, const gint64 *dims, gsize n_dims,
@@ -334,7 +350,7 @@ ortrain_graph_add_input (OrtrainGraph *self, const char *name, OrtrainDType dtyp
 /**
  * ortrain_graph_add_initializer:
  * @self: a graph
- * @name: its name, not taken
+ * @name: its name, which no other value has
  * @tensor: its contents
  * @error: return location for an error
  *
@@ -369,9 +385,9 @@ ortrain_graph_add_initializer (OrtrainGraph *self, const char *name, OrtrainTens
  * @outputs: (array zero-terminated=1): names of the new values
  * @error: return location for an error
  *
- * Adds a node at the end.
+ * Adds a node behind the existing ones. [method@Graph.infer] computes the types and shapes of its outputs.
  *
- * Returns: (transfer none) (nullable): the node, or %NULL with an error of [error@GraphError]
+ * Returns: (transfer none) (nullable): the node, owned by the graph; %NULL with %ORTRAIN_GRAPH_ERROR_NAME
  */
 OrtrainNode *
 ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *domain, const char *name,
@@ -418,9 +434,9 @@ ortrain_graph_add_node (OrtrainGraph *self, const char *op_type, const char *dom
  * @name: the name of a value
  * @error: return location for an error
  *
- * Lets runs compute a value and give it out, behind the outputs that there are.
+ * Adds an output behind the existing ones: a value that runs compute and return.
  *
- * Returns: %FALSE with an error of [error@GraphError] when there is no such value
+ * Returns: %FALSE with %ORTRAIN_GRAPH_ERROR_NAME if there is no such value
  */
 gboolean
 ortrain_graph_add_output (OrtrainGraph *self, const char *name, GError **error)
@@ -445,9 +461,9 @@ ortrain_graph_add_output (OrtrainGraph *self, const char *name, GError **error)
  * @node: a node of it
  * @error: return location for an error
  *
- * Removes a node whose outputs nobody reads.
+ * Removes a node, none of whose outputs is used.
  *
- * Returns: %FALSE with an error of [error@GraphError] when an output is still read
+ * Returns: %FALSE with %ORTRAIN_GRAPH_ERROR_NAME if an output is used
  */
 gboolean
 ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error)
@@ -477,9 +493,9 @@ ortrain_graph_remove_node (OrtrainGraph *self, OrtrainNode *node, GError **error
  * @replacement: another value of it
  * @error: return location for an error
  *
- * Lets everybody who reads @value read @replacement.
+ * Replaces all uses of @value by @replacement.
  *
- * Returns: %FALSE with an error of [error@GraphError] when that would create a cycle; the graph is then as it was
+ * Returns: %FALSE with %ORTRAIN_GRAPH_ERROR_CYCLE if that would create a cycle; the graph is then unchanged
  */
 gboolean
 ortrain_graph_replace_value (OrtrainGraph *self, OrtrainValue *value, OrtrainValue *replacement, GError **error)

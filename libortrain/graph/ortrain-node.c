@@ -8,7 +8,15 @@
  *
  * One operator in a [class@Graph]: its type, inputs, outputs and attributes.
  *
- * Nodes belong to their graph; one that has been removed has no inputs and outputs. Not thread-safe.
+ * ```python
+ * graph = Ortrain.Model("model.onnx").get_graph()
+ * for node in graph.get_nodes():
+ *     attributes = {name: node.get_attribute(name) for name in node.get_attribute_names()}
+ *     print(node.domain, node.op_type, node.name, attributes, node.get_output(0).get_shape_string())
+ * ```
+ *
+ * Nodes belong to their graph; one that was removed has no inputs and outputs. One thread at a time may use the nodes
+ * of a graph.
  */
 
 G_DEFINE_FINAL_TYPE (OrtrainNode, ortrain_node, G_TYPE_OBJECT)
@@ -91,19 +99,19 @@ ortrain_node_class_init (OrtrainNodeClass *klass)
   /**
    * OrtrainNode:name: (getter get_name)
    *
-   * The name, often empty.
+   * What the file calls the node; often empty, and not always unique. Read-only.
    */
   props[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL, flags);
   /**
    * OrtrainNode:op-type: (getter get_op_type)
    *
-   * The operator, for example `Gemm`.
+   * The type of the operator, for example `Gemm`. Read-only.
    */
   props[PROP_OP_TYPE] = g_param_spec_string ("op-type", NULL, NULL, NULL, flags);
   /**
    * OrtrainNode:domain: (getter get_domain)
    *
-   * The operator set that the operator is from; empty for ONNX's own.
+   * The operator set that the operator is from; empty for ONNX's own. Read-only.
    */
   props[PROP_DOMAIN] = g_param_spec_string ("domain", NULL, NULL, NULL, flags);
   g_object_class_install_properties (object_class, N_PROPS, props);
@@ -167,9 +175,9 @@ ortrain_node_get_domain (OrtrainNode *self)
  * ortrain_node_get_n_inputs:
  * @self: a node
  *
- * The number of inputs, absent ones in the middle included.
+ * Counts the inputs, absent ones in the middle included.
  *
- * Returns: the number
+ * Returns: the number of inputs
  */
 guint
 ortrain_node_get_n_inputs (OrtrainNode *self)
@@ -182,9 +190,9 @@ ortrain_node_get_n_inputs (OrtrainNode *self)
  * ortrain_node_get_n_outputs:
  * @self: a node
  *
- * The number of outputs, absent ones in the middle included.
+ * Counts the outputs, absent ones in the middle included.
  *
- * Returns: the number
+ * Returns: the number of outputs
  */
 guint
 ortrain_node_get_n_outputs (OrtrainNode *self)
@@ -198,9 +206,9 @@ ortrain_node_get_n_outputs (OrtrainNode *self)
  * @self: a node
  * @index: which input, counted from 0
  *
- * The value that is read at a position.
+ * Gets the value that the node reads at a position.
  *
- * Returns: (transfer none) (nullable): the value, or %NULL when the optional input is absent
+ * Returns: (transfer none) (nullable): the value, owned by the graph; %NULL where an optional input is absent
  */
 OrtrainValue *
 ortrain_node_get_input (OrtrainNode *self, guint index)
@@ -214,9 +222,9 @@ ortrain_node_get_input (OrtrainNode *self, guint index)
  * @self: a node
  * @index: which output, counted from 0
  *
- * The value that is computed at a position.
+ * Gets the value that the node computes at a position.
  *
- * Returns: (transfer none) (nullable): the value, or %NULL when the optional output is absent
+ * Returns: (transfer none) (nullable): the value, owned by the graph; %NULL where an optional output is absent
  */
 OrtrainValue *
 ortrain_node_get_output (OrtrainNode *self, guint index)
@@ -229,9 +237,9 @@ ortrain_node_get_output (OrtrainNode *self, guint index)
  * ortrain_node_get_attribute_names:
  * @self: a node
  *
- * The names of the attributes that are set, in the order of the file.
+ * Lists the attributes that are set, in the order of the file.
  *
- * Returns: (transfer full) (array zero-terminated=1): the names
+ * Returns: (transfer full) (array zero-terminated=1): their names
  */
 char **
 ortrain_node_get_attribute_names (OrtrainNode *self)
@@ -249,9 +257,9 @@ ortrain_node_get_attribute_names (OrtrainNode *self)
  * @self: a node
  * @name: the name of an attribute
  *
- * The value of an attribute: an integer as `x`, a float as `d`, a string as `s`, lists of them as `ax`, `ad` and `as`.
+ * Gets an attribute: an integer as `x`, a float as `d`, a string as `s`, lists of them as `ax`, `ad` and `as`.
  *
- * Returns: (transfer full) (nullable): the value, or %NULL when the attribute is absent, or a tensor or a graph
+ * Returns: (transfer full) (nullable): the value; %NULL if the attribute is absent, or a tensor or a graph
  */
 GVariant *
 ortrain_node_get_attribute (OrtrainNode *self, const char *name)
@@ -305,7 +313,7 @@ ortrain_node_get_attribute (OrtrainNode *self, const char *name)
  * @name: the name of an attribute
  * @value: (nullable): an `x`, `d`, `s`, `ax`, `ad` or `as`, or %NULL to remove the attribute
  *
- * Sets or removes an attribute. A floating @value is consumed.
+ * Sets, or removes, an attribute. A floating @value is consumed.
  */
 void
 ortrain_node_set_attribute (OrtrainNode *self, const char *name, GVariant *value)

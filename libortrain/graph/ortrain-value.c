@@ -9,10 +9,18 @@
 /**
  * OrtrainValue:
  *
- * A tensor-valued edge of an [class@Graph]: an input, an initializer, or an output of a node.
+ * A tensor that flows along an edge of a [class@Graph]: an input, an initializer, or an output of a node. It has an
+ * element type, and a shape whose dimensions are numbers or expressions of named symbols.
  *
- * It has an element type and a shape whose dimensions are numbers or expressions of named symbols. Values belong to
- * their graph; one that has been removed has neither producer nor consumers. Not thread-safe.
+ * ```python
+ * graph = Ortrain.Model("model.onnx").get_graph()
+ * value = graph.find_value("logits")
+ * print(value.dtype, value.get_shape_string())                 # FLOAT32 [batch, 3]
+ * print(value.get_producer().op_type, len(value.get_consumers()))
+ * ```
+ *
+ * Values belong to their graph; one that was removed has neither producer nor consumers. One thread at a time may use
+ * the values of a graph.
  */
 
 G_DEFINE_FINAL_TYPE (OrtrainValue, ortrain_value, G_TYPE_OBJECT)
@@ -76,28 +84,28 @@ ortrain_value_class_init (OrtrainValueClass *klass)
   /**
    * OrtrainValue:name: (getter get_name)
    *
-   * The name, unique in the graph.
+   * What identifies the value: no other in the graph has it. Read-only.
    */
   props[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL,
                                           G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainValue:dtype: (getter get_dtype)
    *
-   * The element type.
+   * The element type; %ORTRAIN_DTYPE_UNDEFINED if it is not known. Read-only.
    */
   props[PROP_DTYPE] = g_param_spec_enum ("dtype", NULL, NULL, ORTRAIN_TYPE_DTYPE, ORTRAIN_DTYPE_UNDEFINED,
                                          G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainValue:rank: (getter get_rank)
    *
-   * The number of dimensions, -1 when it is not known.
+   * The number of dimensions; -1 if it is not known. Read-only.
    */
   props[PROP_RANK] = g_param_spec_int ("rank", NULL, NULL, -1, ORTRAIN_MAX_RANK, -1,
                                        G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainValue:tensor: (getter get_tensor)
    *
-   * The contents of an initializer or a constant.
+   * The contents of an initializer or a constant; %NULL for other values. Read-only.
    */
   props[PROP_TENSOR] = g_param_spec_object ("tensor", NULL, NULL, ORTRAIN_TYPE_TENSOR,
                                             G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -161,9 +169,9 @@ ortrain_value_get_rank (OrtrainValue *self)
  * @self: a value
  * @index: which dimension, counted from 0
  *
- * One dimension, when it is a number.
+ * Gets the size of a dimension that is a number.
  *
- * Returns: the number of elements along the dimension, or -1 when it is symbolic or there is no such dimension
+ * Returns: the size; -1 if it is an expression of symbols, or there is no such dimension
  */
 gint64
 ortrain_value_get_dim (OrtrainValue *self, guint index)
@@ -178,8 +186,8 @@ ortrain_value_get_dim (OrtrainValue *self, guint index)
  * ortrain_value_get_shape_string:
  * @self: a value
  *
- * The shape as text: numbers, symbols and expressions of them, for example `[batch, 1, 28, 28]`; `?` when the rank is
- * not known.
+ * Prints the shape: numbers, symbols and expressions of them, for example `[batch, 1, 28, 28]`; `?` if the rank is not
+ * known.
  *
  * Returns: (transfer full): the text
  */
@@ -194,9 +202,9 @@ ortrain_value_get_shape_string (OrtrainValue *self)
  * ortrain_value_get_producer:
  * @self: a value
  *
- * The node that computes this value.
+ * Gets the node that computes the value.
  *
- * Returns: (transfer none) (nullable): the node, or %NULL for inputs and initializers
+ * Returns: (transfer none) (nullable): the node, owned by the graph; %NULL for inputs and initializers
  */
 OrtrainNode *
 ortrain_value_get_producer (OrtrainValue *self)
@@ -209,7 +217,7 @@ ortrain_value_get_producer (OrtrainValue *self)
  * ortrain_value_get_consumers:
  * @self: a value
  *
- * The nodes that read this value, as they are now. A node that reads it twice is listed twice.
+ * Lists the nodes that read the value, as they are now. A node that reads it twice is listed twice.
  *
  * Returns: (transfer full): a list of [class@Node]
  */

@@ -6,9 +6,16 @@
 /**
  * OrtrainMemoryBlock:
  *
- * One piece of memory of a plan: where it lies, how large it is, and from which step to which it is taken.
+ * A block of memory in a plan: its offset and size, and from which step to which step it is live.
+ * [property@MemoryPlan:blocks] lists them.
  *
- * A block is immutable and may be read from any thread.
+ * ```python
+ * session.train_step({"x": x, "labels": labels})
+ * for block in session.memory_plan.blocks:
+ *     print(block.region, block.offset, block.bytes, block.first, block.last, block.category, block.name)
+ * ```
+ *
+ * A block is immutable, and any thread may use it.
  */
 struct _OrtrainMemoryBlock
 {
@@ -98,50 +105,51 @@ ortrain_memory_block_class_init (OrtrainMemoryBlockClass *klass)
   /**
    * OrtrainMemoryBlock:name: (getter get_name)
    *
-   * Name of the graph's value, or of the node whose scratch memory it is.
+   * What the graph calls the value, or the node whose workspace it is. Read-only.
    */
   properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, "", flags);
   /**
    * OrtrainMemoryBlock:category: (getter get_category)
    *
-   * `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`, `workspace`, `input` or
-   * `output`.
+   * What it is used for: `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`,
+   * `workspace`, `input` or `output`. Read-only.
    */
   properties[PROP_CATEGORY] = g_param_spec_string ("category", NULL, NULL, "", flags);
   /**
    * OrtrainMemoryBlock:region: (getter get_region)
    *
-   * `arena`, `parameter`, `gradient`, `buffer`, `constant`, `input` or `output`.
+   * The memory that its offset is counted in: `arena`, `parameter`, `gradient`, `buffer`, `constant`, `input` or
+   * `output`. Read-only.
    */
   properties[PROP_REGION] = g_param_spec_string ("region", NULL, NULL, "", flags);
   /**
    * OrtrainMemoryBlock:node: (getter get_node)
    *
-   * The node that makes the value, `NULL` for what is there before the first step.
+   * Which node computes the value; %NULL for values that exist before the first step. Read-only.
    */
   properties[PROP_NODE] = g_param_spec_string ("node", NULL, NULL, NULL, flags);
   /**
    * OrtrainMemoryBlock:offset: (getter get_offset)
    *
-   * Where it begins in its region, in bytes.
+   * Where it begins in its region, in bytes. Read-only.
    */
   properties[PROP_OFFSET] = g_param_spec_uint64 ("offset", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryBlock:bytes: (getter get_bytes)
    *
-   * Its size in bytes.
+   * How large it is. Read-only.
    */
   properties[PROP_BYTES] = g_param_spec_uint64 ("bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryBlock:first: (getter get_first)
    *
-   * The step that makes it, -1 if it is there before the first.
+   * The step that computes it; -1 if it exists before the first step. Read-only.
    */
   properties[PROP_FIRST] = g_param_spec_int ("first", NULL, NULL, -1, G_MAXINT, 0, flags);
   /**
    * OrtrainMemoryBlock:last: (getter get_last)
    *
-   * The last step that needs it; the number of steps if it is needed after the last.
+   * The last step that reads it; the number of steps if it is needed after them. Read-only.
    */
   properties[PROP_LAST] = g_param_spec_int ("last", NULL, NULL, -1, G_MAXINT, 0, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);

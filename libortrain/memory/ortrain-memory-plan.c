@@ -6,11 +6,18 @@
 /**
  * OrtrainMemoryPlan:
  *
- * Where every byte of a step lies: the order of execution, the lifetime and place of every value and of every kernel's
- * scratch memory, and the peak that follows. It is made before anything runs, and the bytes that are really taken are
- * exactly those that it says.
+ * Where every byte of a step is: the order of execution, the lifetime and the offset of every value and of every
+ * kernel's workspace, and the peak that follows. It is created before anything runs, and the bytes that are really
+ * allocated are exactly those that it says.
  *
- * A plan is immutable once a session hands it out, and may be read from any thread.
+ * ```python
+ * plan = session.plan({"x": x, "labels": labels})
+ * print(plan)
+ * print(plan.peak_bytes, plan.arena_bytes, plan.lower_bound_bytes, plan.persistent_bytes)
+ * plan.save_svg("plan.svg")
+ * ```
+ *
+ * A plan is immutable, and any thread may use it.
  */
 
 enum
@@ -89,37 +96,37 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
   /**
    * OrtrainMemoryPlan:peak-bytes: (getter get_peak_bytes)
    *
-   * Bytes that a step holds: the arena and what lives from step to step.
+   * How many bytes a step holds: the arena, and what lives from step to step. Read-only.
    */
   properties[PROP_PEAK_BYTES] = g_param_spec_uint64 ("peak-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryPlan:arena-bytes: (getter get_arena_bytes)
    *
-   * Bytes of the arena that holds the values of one step.
+   * The size of the arena, which holds the values of one step, in bytes. Read-only.
    */
   properties[PROP_ARENA_BYTES] = g_param_spec_uint64 ("arena-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryPlan:lower-bound-bytes: (getter get_lower_bound_bytes)
    *
-   * The largest sum of sizes alive at once: no arrangement needs less.
+   * The largest sum of sizes that are live at one time, in bytes: no arrangement needs less. Read-only.
    */
   properties[PROP_LOWER_BOUND_BYTES] = g_param_spec_uint64 ("lower-bound-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryPlan:persistent-bytes: (getter get_persistent_bytes)
    *
-   * Bytes of parameters, gradients, optimizer state and buffers.
+   * The size of parameters, gradients, optimizer state and buffers, in bytes. Read-only.
    */
   properties[PROP_PERSISTENT_BYTES] = g_param_spec_uint64 ("persistent-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryPlan:n-steps: (getter get_n_steps)
    *
-   * Number of kernel calls.
+   * How many kernels are called. Read-only.
    */
   properties[PROP_N_STEPS] = g_param_spec_uint ("n-steps", NULL, NULL, 0, G_MAXUINT, 0, flags);
   /**
    * OrtrainMemoryPlan:blocks: (getter get_blocks)
    *
-   * All blocks, a list model of [class@MemoryBlock].
+   * Each value, as a list of [class@MemoryBlock]. Read-only.
    */
   properties[PROP_BLOCKS] = g_param_spec_object ("blocks", NULL, NULL, G_TYPE_LIST_MODEL, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
@@ -589,7 +596,7 @@ append_host (GString *text, const OrtrainMemoryPlan *self)
  * ortrain_memory_plan_to_string:
  * @self: a plan
  *
- * A short summary for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest
+ * Summarises the plan for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest
  * there.
  *
  * Returns: (transfer full): some lines, without a newline at the end

@@ -17,7 +17,7 @@ ortrain_memory_report_new (const OrtrainMemoryReport *fields)
  * ortrain_memory_report_copy:
  * @self: a report
  *
- * Takes a reference: reports never change. May be called from any thread.
+ * Increases the reference count: reports never change. Any thread may call it.
  *
  * Returns: (transfer full): the same report
  */
@@ -33,7 +33,7 @@ ortrain_memory_report_copy (OrtrainMemoryReport *self)
  * ortrain_memory_report_free:
  * @self: (transfer full): a report
  *
- * Gives a reference back. May be called from any thread.
+ * Decreases the reference count. Any thread may call it.
  */
 void
 ortrain_memory_report_free (OrtrainMemoryReport *self)
@@ -54,7 +54,7 @@ mebibytes (guint64 bytes)
  * ortrain_memory_report_to_string:
  * @self: a report
  *
- * The memory line, in MiB to the nearest. May be called from any thread.
+ * Prints the memory line, in MiB rounded to the nearest. Any thread may call it.
  *
  * Returns: (transfer full): one line without a newline
  */

@@ -15,26 +15,31 @@ typedef struct _OrtrainMemoryReport OrtrainMemoryReport;
  * @step: number of the step, from 1
  * @phase: `pre_forward`, `post_forward`, `pre_backward`, `post_backward`, `pre_update` or `post_update`
  * @allocated: bytes of live values, now
- * @max_allocated: the largest that @allocated has been since the session began, also between the phases
+ * @max_allocated: the maximum of @allocated since the session was created, also between the phases
  * @cached: bytes held from the device, now
- * @max_cached: the largest that @cached has been
+ * @max_cached: the maximum of @cached
  * @inactive: bytes held and not live, now
- * @max_inactive: the largest that @inactive has been at a phase boundary
+ * @max_inactive: the maximum of @inactive at a phase boundary
  * @param: bytes of the model's parameters
  * @grad: bytes of their gradients
  * @buffer: bytes of tensors that are not trained: running statistics
- * @step_peak: the largest that @allocated has been since the step began
+ * @step_peak: the maximum of @allocated since the step began
  * @state: bytes of the optimizer's state
  * @activation: bytes of values of the forward pass that the backward pass will read, now
  * @temporary: bytes of values that their own phase alone reads, now
- * @workspace: bytes of kernels' scratch memory, now
+ * @workspace: bytes of kernels' workspaces, now
  * @constant: bytes of weights that are not trained and of folded constants
  * @input: bytes of the fed inputs; the caller's memory, not part of @allocated
  * @output: bytes of outputs and losses, now
  *
- * A picture of a session's memory at one instant. All sizes are in bytes.
+ * A snapshot of a session's memory. All sizes are in bytes. The signals of [class@TrainingSession] have one.
  *
- * A report is immutable and may be read from any thread; a copy of it is a reference to the same one.
+ * ```python
+ * session.connect("post-backward", lambda session, report: print(report.phase, report.allocated, report.to_string()))
+ * session.train_step({"x": x, "labels": labels})
+ * ```
+ *
+ * A report is immutable, and any thread may use it; a copy is a reference to the same one.
  */
 struct _OrtrainMemoryReport
 {

@@ -73,12 +73,12 @@ read_buffer (OrtrainMemoryPlan *self, const char *path, gsize number, const char
  * @path: (type filename): a file with one buffer a line
  * @error: return location for a #GError
  *
- * Packs buffers whose sizes and lifetimes stand in a CSV file with the columns `id`, `lower`, `upper` and `size`, as
- * the instances of MiniMalloc do: a buffer of `size` bytes is alive from time `lower` to before `upper`. Hard instances
- * are searched for up to half a minute.
+ * Packs buffers whose sizes and lifetimes are in a CSV file with the columns `id`, `lower`, `upper` and `size`, the
+ * format of MiniMalloc's instances: a buffer of `size` bytes is live from time `lower` to before `upper`. Hard
+ * instances are searched for up to half a minute.
  *
- * Returns: (transfer full): a plan without steps of its own, or %NULL with an error of [error@PlanError], or of reading
- * the file
+ * Returns: (transfer full): a plan without steps of its own; %NULL with %ORTRAIN_PLAN_ERROR_INVALID or an error of
+ *   [error@GLib.FileError]
  */
 OrtrainMemoryPlan *
 ortrain_memory_plan_new_from_csv (const char *path, GError **error)

@@ -130,9 +130,9 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
  * @path: (type filename): where to write
  * @error: return location for a #GError
  *
- * Writes what [method@MemoryPlan.to_json] gives to a file.
+ * Writes what [method@MemoryPlan.to_json] returns to a file.
  *
- * Returns: whether it was written
+ * Returns: %FALSE with an error of [error@Gio.IOErrorEnum]
  */
 gboolean
 ortrain_memory_plan_save_json (OrtrainMemoryPlan *self, const char *path, GError **error)

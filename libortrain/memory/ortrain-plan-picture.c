@@ -231,8 +231,8 @@ append_legend (GString *text, OrtrainMemoryPlan *self)
  * ortrain_memory_plan_to_svg:
  * @self: a plan
  *
- * A picture of the arena over the steps: one rectangle a block, coloured by category, with the live bytes as a line and
- * the boundary between forward and backward pass.
+ * Draws the arena over the steps: one rectangle for each block, coloured by category, with the live bytes as a line and
+ * the boundaries between the phases.
  *
  * Returns: (transfer full): an SVG document
  */
@@ -329,9 +329,9 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
  * @path: (type filename): where to write
  * @error: return location for a #GError
  *
- * Writes what [method@MemoryPlan.to_svg] gives to a file.
+ * Writes what [method@MemoryPlan.to_svg] returns to a file.
  *
- * Returns: whether it was written
+ * Returns: %FALSE with an error of [error@Gio.IOErrorEnum]
  */
 gboolean
 ortrain_memory_plan_save_svg (OrtrainMemoryPlan *self, const char *path, GError **error)
@@ -349,9 +349,9 @@ ortrain_memory_plan_save_svg (OrtrainMemoryPlan *self, const char *path, GError 
  * @path: (type filename): where to write
  * @error: return location for a #GError
  *
- * Writes a page of its own with the picture, the summary, and what lies under the pointer.
+ * Writes an HTML page with the picture, the summary, and details of the block under the pointer.
  *
- * Returns: whether it was written
+ * Returns: %FALSE with an error of [error@Gio.IOErrorEnum]
  */
 gboolean
 ortrain_memory_plan_save_html (OrtrainMemoryPlan *self, const char *path, GError **error)

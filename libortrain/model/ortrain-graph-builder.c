@@ -10,21 +10,31 @@
 /**
  * OrtrainGraphBuilder:
  *
- * Creates a model, layer by layer, without another program.
+ * Creates a model without another program, layer by layer.
  *
- * Each call adds nodes and gives back the value that they compute, to be used in the next call. Parameters start as
- * PyTorch's layers start, with random numbers that depend on [property@GraphBuilder:seed] alone. Nothing fails on the
- * way: the first mistake is remembered, later calls do nothing, and [method@GraphBuilder.build] reports it.
+ * Each call adds nodes and returns the value that they compute, for the next call. Parameters begin as those of
+ * PyTorch's layers do, with random numbers that depend on [property@GraphBuilder:seed] alone. No call fails: the first
+ * mistake is remembered, later calls do nothing and return %NULL, and [method@GraphBuilder.build] reports it.
  *
- * ```c
- * g_autoptr (OrtrainGraphBuilder) b = ortrain_graph_builder_new ("classifier");
- * OrtrainValue *x = ortrain_graph_builder_add_input (b, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 784");
- * x = ortrain_graph_builder_relu (b, ortrain_graph_builder_linear (b, x, "fc1", 128, TRUE));
- * ortrain_graph_builder_add_output (b, ortrain_graph_builder_linear (b, x, "fc2", 10, TRUE), "logits");
- * g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (b, &error);
+ * ```python
+ * builder = Ortrain.GraphBuilder.new("classifier")
+ * x = builder.add_input("x", Ortrain.DType.FLOAT32, "batch, 784")
+ * x = builder.relu(builder.linear(x, "fc1", 128, True))
+ * builder.add_output(builder.linear(x, "fc2", 10, True), "logits")
+ * model = builder.build()
+ * model.save("classifier.onnx")
  * ```
  *
- * One thread at a time.
+ * ```c
+ * g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("classifier");
+ * OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 784");
+ * x = ortrain_graph_builder_relu (builder, ortrain_graph_builder_linear (builder, x, "fc1", 128, TRUE));
+ * ortrain_graph_builder_add_output (builder, ortrain_graph_builder_linear (builder, x, "fc2", 10, TRUE), "logits");
+ * g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+ * ```
+ *
+ * [ctor@GraphBuilder.new_mlp], [ctor@GraphBuilder.new_cnn], [ctor@GraphBuilder.new_gpt] and
+ * [ctor@GraphBuilder.new_bert] return builders with a whole model in them. One thread at a time may use a builder.
  */
 G_DEFINE_FINAL_TYPE (OrtrainGraphBuilder, ortrain_graph_builder, G_TYPE_OBJECT)
 
@@ -88,7 +98,7 @@ ortrain_graph_builder_class_init (OrtrainGraphBuilderClass *klass)
   /**
    * OrtrainGraphBuilder:seed: (getter get_seed) (setter set_seed)
    *
-   * What random parameters depend on. Set it before they are added.
+   * What the random numbers of parameters that are added from now on depend on. Default: 0.
    */
   properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0,
                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -106,7 +116,7 @@ ortrain_graph_builder_init (OrtrainGraphBuilder *self)
  * ortrain_graph_builder_new:
  * @name: (nullable): a name for the graph
  *
- * Creates a builder with nothing in it.
+ * Creates an empty builder.
  *
  * Returns: (transfer full): the builder
  */
@@ -158,9 +168,9 @@ ortrain_graph_builder_set_seed (OrtrainGraphBuilder *self, guint64 seed)
  * ortrain_graph_builder_get_graph:
  * @self: a builder
  *
- * The graph as it is now.
+ * Gets the graph as it is now.
  *
- * Returns: (transfer none): the graph
+ * Returns: (transfer none): the graph, owned by the builder
  */
 OrtrainGraph *
 ortrain_graph_builder_get_graph (OrtrainGraphBuilder *self)
@@ -673,7 +683,7 @@ ortrain_graph_builder_transpose (OrtrainGraphBuilder *self, OrtrainValue *x, con
  * @value: (nullable): a value
  * @name: (nullable): the name of the output; %NULL to keep the one of @value
  *
- * Creates a value an output of the model.
+ * Adds an output of the model: a value that runs compute and return.
  */
 void
 ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value, const char *name)
@@ -703,10 +713,12 @@ ortrain_graph_builder_add_output (OrtrainGraphBuilder *self, OrtrainValue *value
  * @self: a builder
  * @error: return location for an error
  *
- * Creates the model: a real ONNX file in memory, that can be trained, saved, and opened by others. The builder may be
- * used further.
+ * Creates the model: an ONNX file in memory, which can be trained, saved, and opened by others. The builder may be used
+ * further.
  *
- * Returns: (transfer full): the model, or %NULL with the first error of all calls so far
+ * Errors are those of [error@GraphError] and [error@ModelError]: the first mistake of all calls so far.
+ *
+ * Returns: (transfer full): the model; %NULL on error
  */
 OrtrainModel *
 ortrain_graph_builder_build (OrtrainGraphBuilder *self, GError **error)

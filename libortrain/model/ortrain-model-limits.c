@@ -6,11 +6,17 @@
 /**
  * OrtrainModelLimits:
  *
- * How much a model file may ask for.
+ * What a model file may ask for. A model that exceeds a limit is refused with %ORTRAIN_MODEL_ERROR_LIMIT, before memory
+ * is taken for what exceeds it. The defaults fit every model in wide use; raise a limit for a file that you trust.
  *
- * A model is refused, with [error@ModelError] `LIMIT`, before any memory is taken for what exceeds a limit. The
- * defaults fit every model in wide use; raise a limit for a file that you trust. Not safe to change while a model is
- * being loaded.
+ * ```python
+ * limits = Ortrain.ModelLimits.new()
+ * limits.set_max_nodes(10_000)
+ * limits.set_allow_external_data(False)
+ * model = Ortrain.Model.new_from_file_with_limits("model.onnx", limits)
+ * ```
+ *
+ * One thread at a time may use limits, and none may change them while a model is being loaded with them.
  */
 struct _OrtrainModelLimits
 {
@@ -92,7 +98,8 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
   /**
    * OrtrainModelLimits:max-items:
    *
-   * The largest number of names, attributes, numbers in attributes and other small parts together. Default: 16000000.
+   * The largest number of names, attributes, numbers in attributes and other small parts, all together. Default:
+   * 16000000.
    */
   properties[PROP_MAX_ITEMS] =
       ortrain_field_uint64 ("max-items", G_STRUCT_OFFSET (OrtrainModelLimits, max_items), 0, G_MAXUINT64, 16000000);
@@ -141,8 +148,8 @@ ortrain_model_limits_class_init (OrtrainModelLimitsClass *klass)
   /**
    * OrtrainModelLimits:allow-links:
    *
-   * Whether files with weights may be reached through symbolic links, or have several names. A model that
-   * nobody trusts could use such links to read a file that its author may not read; caches of model hubs are made of
+   * Whether files with weights may be reached through symbolic links, or have several hard links. A model from an
+   * untrusted source could use such links to read a file that its author may not read; caches of model hubs consist of
    * them. Default: %FALSE.
    */
   properties[PROP_ALLOW_LINKS] =

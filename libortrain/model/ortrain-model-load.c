@@ -116,7 +116,7 @@ ortrain_model_new_from_bytes_with_limits (GBytes *bytes, const char *base_dir, O
  *
  * Reads a model from memory. The bytes are kept, not copied.
  *
- * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ * Returns: (transfer full): the model; %NULL with an error of [error@ModelError]
  */
 OrtrainModel *
 ortrain_model_new_from_bytes (GBytes *bytes, const char *base_dir, GError **error)
@@ -209,11 +209,11 @@ ortrain_model_new_from_file_with_limits (const char *path, OrtrainModelLimits *l
  * @path: (type filename): the path of an ONNX file
  * @error: return location for an error
  *
- * Reads a model. Weights that lie in files of their own are read from the same directory and those below it.
+ * Reads a model. Weights in files of their own are read from the folder of the model and those below it.
  *
- * The time that this takes does not depend on the size of the weights, which are mapped and read when they are needed.
+ * The time that this takes does not depend on the size of the weights, which are mapped, and read when they are needed.
  *
- * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError] or [error@GLib.FileError]
+ * Returns: (transfer full): the model; %NULL with an error of [error@ModelError] or [error@GLib.FileError]
  */
 OrtrainModel *
 ortrain_model_new_from_file (const char *path, GError **error)
@@ -261,9 +261,10 @@ ortrain_model_new_from_file_async (const char *path, GCancellable *cancellable, 
  * @result: what the callback got
  * @error: return location for an error
  *
- * Ends [func@Model.new_from_file_async].
+ * Finishes [func@Model.new_from_file_async]. It fails as [ctor@Model.new_from_file] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
- * Returns: (transfer full): the model, or %NULL with an error
+ * Returns: (transfer full): the model; %NULL on error
  */
 OrtrainModel *
 ortrain_model_new_from_file_finish (GAsyncResult *result, GError **error)
@@ -278,10 +279,10 @@ ortrain_model_new_from_file_finish (GAsyncResult *result, GError **error)
  * @graph: a graph
  * @error: return location for an error
  *
- * Creates a model of a graph: one created by [class@GraphBuilder], or a training graph, to look at it or to save it.
- * Nodes of Ortrain's own operators stand in the domain `org.ortrain`; stock ONNX Runtime does not run those.
+ * Creates a model from a graph: one of [class@GraphBuilder] or, to look at it or to save it, a training graph. This
+ * library's own operators are in the domain `org.ortrain`, which stock ONNX Runtime does not run.
  *
- * Returns: (transfer full): the model, or %NULL with an error of [error@ModelError]
+ * Returns: (transfer full): the model; %NULL with an error of [error@ModelError]
  */
 OrtrainModel *
 ortrain_model_new_from_graph (OrtrainGraph *graph, GError **error)

@@ -11,10 +11,10 @@
  * @path: (type filename): where to
  * @error: return location for an error
  *
- * Writes the model as it was read. Weights that lie in files of their own are written to one file, named as @path with
- * `.data` appended. A file that is there already is replaced when all is on disk.
+ * Writes the model as it was read. Weights in files of their own are written to one file, named as @path with `.data`
+ * appended. An existing file is replaced when the new one is complete on disk.
  *
- * Returns: %TRUE, or %FALSE with an error of [error@ModelError]
+ * Returns: %FALSE with an error of [error@ModelError]
  */
 gboolean
 ortrain_model_save (OrtrainModel *self, const char *path, GError **error)
@@ -66,9 +66,9 @@ ortrain_model_save_async (OrtrainModel *self, const char *path, GCancellable *ca
  * @result: what the callback got
  * @error: return location for an error
  *
- * Ends [method@Model.save_async].
+ * Finishes [method@Model.save_async]. It fails as [method@Model.save] does, or with %G_IO_ERROR_CANCELLED.
  *
- * Returns: %TRUE, or %FALSE with an error
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_model_save_finish (OrtrainModel *self, GAsyncResult *result, GError **error)
@@ -83,9 +83,9 @@ ortrain_model_save_finish (OrtrainModel *self, GAsyncResult *result, GError **er
  * @self: a model
  * @error: return location for an error
  *
- * The contents of the model's file. External data stays where it is.
+ * Gets the contents of the model's file. External data stay where they are.
  *
- * Returns: (transfer full): the bytes, or %NULL with an error of [error@ModelError]
+ * Returns: (transfer full): the bytes; %NULL with an error of [error@ModelError]
  */
 GBytes *
 ortrain_model_to_bytes (OrtrainModel *self, GError **error)

@@ -11,13 +11,21 @@
  *
  * An ONNX model, as a file has it.
  *
+ * ```python
+ * model = Ortrain.Model("model.onnx")
+ * print(model.opset, model.n_parameters, model)
+ * report = model.check()
+ * if not report.trainable:
+ *     print(report)
+ * ```
+ *
  * The file is checked against [class@ModelLimits] before anything of it is used, and stays mapped: weights are not
- * copied. Do not change the file in place while the model exists; replacing it by renaming another one is fine.
+ * copied. Do not change the file in place while the model exists; replacing it by a rename is fine.
  *
- * A model that has operators that Ortrain does not know still loads, so that it can be looked at and checked;
- * [method@Model.get_graph] then lists them.
+ * A model with operators that this library does not know still loads, so that it can be looked at and checked;
+ * [method@Model.get_graph] then fails and lists them.
  *
- * A model does not change. It may be used from any thread.
+ * A model does not change, and any thread may use it; its graph must not be changed, but copied.
  */
 
 G_DEFINE_FINAL_TYPE (OrtrainModel, ortrain_model, G_TYPE_OBJECT)
@@ -120,67 +128,67 @@ ortrain_model_class_init (OrtrainModelClass *klass)
   /**
    * OrtrainModel:path: (getter get_path)
    *
-   * The file that the model was read from; %NULL if it was created otherwise.
+   * The file that the model was read from; %NULL if it was created otherwise. Read-only.
    */
   properties[PROP_PATH] = g_param_spec_string ("path", NULL, NULL, NULL, flags);
   /**
    * OrtrainModel:ir-version: (getter get_ir_version)
    *
-   * The version of ONNX's file format.
+   * The version of ONNX's file format. Read-only.
    */
   properties[PROP_IR_VERSION] = g_param_spec_int64 ("ir-version", NULL, NULL, 0, G_MAXINT64, 0, flags);
   /**
    * OrtrainModel:opset: (getter get_opset)
    *
-   * The version of ONNX's own operators that the file uses.
+   * The version of ONNX's own operators that the file uses. Read-only.
    */
   properties[PROP_OPSET] = g_param_spec_int64 ("opset", NULL, NULL, 0, G_MAXINT64, 0, flags);
   /**
    * OrtrainModel:producer-name: (getter get_producer_name)
    *
-   * The program that wrote the model.
+   * The program that wrote the file. Read-only.
    */
   properties[PROP_PRODUCER_NAME] = g_param_spec_string ("producer-name", NULL, NULL, NULL, flags);
   /**
    * OrtrainModel:producer-version: (getter get_producer_version)
    *
-   * The version of the program that wrote the model.
+   * The version of the program that wrote the file. Read-only.
    */
   properties[PROP_PRODUCER_VERSION] = g_param_spec_string ("producer-version", NULL, NULL, NULL, flags);
   /**
    * OrtrainModel:model-version: (getter get_model_version)
    *
-   * The version that the author gave the model.
+   * The version that the author gave it. Read-only.
    */
   properties[PROP_MODEL_VERSION] = g_param_spec_int64 ("model-version", NULL, NULL, G_MININT64, G_MAXINT64, 0, flags);
   /**
    * OrtrainModel:doc-string: (getter get_doc_string)
    *
-   * What the author says about the model.
+   * What the author says about it. Read-only.
    */
   properties[PROP_DOC_STRING] = g_param_spec_string ("doc-string", NULL, NULL, NULL, flags);
   /**
    * OrtrainModel:name: (getter get_name)
    *
-   * The name of the model's graph.
+   * What the file calls its graph. Read-only.
    */
   properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL, flags);
   /**
    * OrtrainModel:n-nodes: (getter get_n_nodes)
    *
-   * The number of nodes, functions inlined.
+   * The number of nodes, with functions inlined. Read-only.
    */
   properties[PROP_N_NODES] = g_param_spec_uint ("n-nodes", NULL, NULL, 0, G_MAXUINT, 0, flags);
   /**
    * OrtrainModel:n-parameters: (getter get_n_parameters)
    *
-   * The number of elements of all initializers of floating types.
+   * The number of elements of all initializers of floating types. Read-only.
    */
   properties[PROP_N_PARAMETERS] = g_param_spec_uint64 ("n-parameters", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainModel:n-bytes: (getter get_n_bytes)
    *
-   * The size of the file and of the weights beside it, in bytes.
+   * The size of the file and of its external data, in bytes. Read-only.
    */
   properties[PROP_N_BYTES] = g_param_spec_uint64 ("n-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
@@ -243,7 +251,7 @@ ortrain_model_get_opset (OrtrainModel *self)
  * @self: a model
  * @domain: a domain of operators, empty for ONNX's own
  *
- * The version of a domain's operators that the file uses.
+ * Gets the version of a domain's operators that the file uses.
  *
  * Returns: the version; 0 if the file does not name the domain
  */
@@ -259,7 +267,7 @@ ortrain_model_get_opset_version (OrtrainModel *self, const char *domain)
  * ortrain_model_get_domains:
  * @self: a model
  *
- * The domains of operators that the file names, ONNX's own as an empty string.
+ * Lists the domains of operators that the file names; ONNX's own is an empty string.
  *
  * Returns: (transfer full) (array zero-terminated=1): the domains
  */
@@ -427,7 +435,7 @@ ortrain_model_get_n_bytes (OrtrainModel *self)
  * ortrain_model_get_metadata_keys:
  * @self: a model
  *
- * The keys of what the author noted in the model.
+ * Lists the keys of the metadata that the author stored in the file.
  *
  * Returns: (transfer full) (array zero-terminated=1): the keys
  */
@@ -448,9 +456,9 @@ ortrain_model_get_metadata_keys (OrtrainModel *self)
  * @self: a model
  * @key: a key
  *
- * What the author noted in the model under a key.
+ * Looks up what the author stored in the file under a key.
  *
- * Returns: (nullable): the text, or %NULL if there is none
+ * Returns: (nullable): the text; %NULL if there is none
  */
 const char *
 ortrain_model_get_metadata (OrtrainModel *self, const char *key)
@@ -467,11 +475,11 @@ ortrain_model_get_metadata (OrtrainModel *self, const char *key)
  * ortrain_model_get_notes:
  * @self: a model
  *
- * What was found in the file that somebody who trains the model should know: initializers that an exporter merged,
- * weights in Constant nodes, functions, declared shapes that are not those that the operators compute. One sentence
- * each. Builds the graph of the model if there is none yet.
+ * Lists what was found in the file that matters for training: initializers that an exporter merged, weights in Constant
+ * nodes, functions, declared shapes that differ from those that the operators compute. Builds the graph of the model if
+ * there is none yet.
  *
- * Returns: (transfer full) (array zero-terminated=1): the sentences
+ * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
 char **
 ortrain_model_get_notes (OrtrainModel *self)
@@ -491,11 +499,11 @@ ortrain_model_get_notes (OrtrainModel *self)
  * ortrain_model_get_file_graph:
  * @self: a model
  *
- * The graph as it stands in the file, in the file's operator set; functions are inlined, and Constant nodes are
- * initializers. It is there for every model that could be read, also if some of its operators are not known. Do not
- * change it.
+ * Gets the graph as it is in the file, in the file's operator set; functions are inlined, and Constant nodes are
+ * initializers. Every model that could be read has one, even with unknown operators. Do not change it.
  *
- * Returns: (transfer none) (nullable): the graph; %NULL if the model was not created by a constructor
+ * Returns: (transfer none) (nullable): the graph, owned by the model; %NULL if the model was not created by a
+ *   constructor
  */
 OrtrainGraph *
 ortrain_model_get_file_graph (OrtrainModel *self)
@@ -615,11 +623,11 @@ make_hinted_graph (OrtrainModel *self, GError **error)
  * @self: a model
  * @error: return location for an error
  *
- * The graph of the model, as everything in Ortrain works with it: functions inlined, every node in the form that it has
- * in operator set 23, types and shapes inferred. It is built when it is first asked for. Do not change it; copy it.
+ * Gets the graph of the model in the form that the library works with: functions inlined, all nodes in the form of
+ * operator set 23, types and shapes inferred. It is built at the first call. Do not change it; copy it.
  *
- * Returns: (transfer none): the graph, or %NULL with an error of [error@GraphError] or [error@ModelError]; operators
- * that are not known are all listed in one
+ * Returns: (transfer none): the graph, owned by the model; %NULL with an error of [error@GraphError] or
+ *   [error@ModelError], which lists all unknown operators
  */
 OrtrainGraph *
 ortrain_model_get_graph (OrtrainModel *self, GError **error)

@@ -9,7 +9,17 @@
 /**
  * OrtrainParameterPair:
  *
- * Two initializers of a model with equal values: probably one parameter, stored twice.
+ * Two initializers of a model with equal values: probably one parameter that was stored twice.
+ * [method@Model.find_equal_parameters] finds them.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions()
+ * for pair in Ortrain.Model("model.onnx").find_equal_parameters():
+ *     print(pair.first, pair.second, pair.transposed)
+ *     options.tie(pair.first, pair.second)
+ * ```
+ *
+ * A pair is immutable, and any thread may use it.
  */
 struct _OrtrainParameterPair
 {
@@ -75,19 +85,19 @@ ortrain_parameter_pair_class_init (OrtrainParameterPairClass *klass)
   /**
    * OrtrainParameterPair:first: (getter get_first)
    *
-   * The name of the initializer that comes first in the file.
+   * The name of the initializer that comes earlier in the file. Read-only.
    */
   properties[PROP_FIRST] = g_param_spec_string ("first", NULL, NULL, NULL, flags);
   /**
    * OrtrainParameterPair:second: (getter get_second)
    *
-   * The name of the other initializer.
+   * The name of the initializer that comes later in the file. Read-only.
    */
   properties[PROP_SECOND] = g_param_spec_string ("second", NULL, NULL, NULL, flags);
   /**
    * OrtrainParameterPair:transposed: (getter get_transposed)
    *
-   * Whether the second is the transpose of the first.
+   * Whether the later initializer has the other one's elements transposed. Read-only.
    */
   properties[PROP_TRANSPOSED] = g_param_spec_boolean ("transposed", NULL, NULL, FALSE, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
@@ -274,9 +284,9 @@ equal (const Candidate *a, const Candidate *b, gboolean transposed)
  * ortrain_model_find_equal_parameters:
  * @self: a model
  *
- * Finds pairs of initializers that have equal values, one perhaps transposed: parameters that a program stored twice,
- * such as a word embedding that is also the weight of the output. Training lets the two drift apart unless it is told
- * to tie them. Tensors of few elements, and those whose elements are all alike, are not looked at.
+ * Finds pairs of initializers with equal values, one perhaps transposed: parameters that a program stored twice, such
+ * as a word embedding that is also the weight of the output. They drift apart in training unless they are tied, see
+ * [method@TrainingOptions.tie]. Tensors of few elements, and those whose elements are all equal, are left out.
  *
  * Returns: (transfer full): a list of [class@ParameterPair], in the order of the file
  */

@@ -7,7 +7,7 @@
 /**
  * OrtrainDevice:
  *
- * A device that sessions can run on, as one of the providers sees it. Its name is what
+ * A device that sessions can run on, as one of the providers describes it. Its name is what
  * [property@TrainingOptions:provider] and [property@SessionOptions:provider] take.
  *
  * ```python
@@ -15,7 +15,7 @@
  *     print(device.props.name, device.props.available_memory, device.props.reason or "")
  * ```
  *
- * Immutable: the figures are those of the moment when the list was made. Safe to use from any thread.
+ * A device is immutable, and any thread may use it: its figures are those of the moment when it was listed.
  */
 struct _OrtrainDevice
 {
@@ -63,21 +63,21 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
   /**
    * OrtrainDevice:name: (getter get_name)
    *
-   * The name of its provider: `cpu`.
+   * What options call it: the name of its provider, such as `cpu`. Read-only.
    */
   properties[PROP_NAME] =
       ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags), G_STRUCT_OFFSET (OrtrainDevice, name));
   /**
    * OrtrainDevice:reason: (getter get_reason)
    *
-   * Why it cannot be used; %NULL if it can.
+   * Why it cannot be used; %NULL if it can. Read-only.
    */
   properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
                                               G_STRUCT_OFFSET (OrtrainDevice, reason));
   /**
    * OrtrainDevice:total-memory: (getter get_total_memory)
    *
-   * Bytes of memory that it has.
+   * How much memory it has, in bytes. Read-only.
    */
   properties[PROP_TOTAL_MEMORY] =
       ortrain_field_at (g_param_spec_uint64 ("total-memory", NULL, NULL, 0, G_MAXUINT64, 0, flags),
@@ -85,7 +85,7 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
   /**
    * OrtrainDevice:available-memory: (getter get_available_memory)
    *
-   * Bytes of memory that can be allocated.
+   * How much memory can be allocated, in bytes. Read-only.
    */
   properties[PROP_AVAILABLE_MEMORY] =
       ortrain_field_at (g_param_spec_uint64 ("available-memory", NULL, NULL, 0, G_MAXUINT64, 0, flags),
@@ -101,7 +101,7 @@ ortrain_device_init (OrtrainDevice *self)
 /**
  * ortrain_device_list:
  *
- * Lists the devices, the CPU first, then those of other providers that are installed, also where they cannot be used:
+ * Lists the devices: the CPU first, then those of other providers that are installed, also where they cannot be used;
  * [property@Device:reason] then says why.
  *
  * Returns: (transfer full): a list model of [class@Device]

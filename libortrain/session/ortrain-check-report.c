@@ -19,7 +19,19 @@
 /**
  * OrtrainCheckReport:
  *
- * What stands in the way of training a model, all of it at once. Immutable, safe to use from any thread.
+ * Everything that keeps a model from being trained, and for each tensor of a floating type in its file whether it is
+ * trained, and why. [method@Model.check] creates it, before anything runs.
+ *
+ * ```python
+ * report = Ortrain.Model("model.onnx").check()
+ * for diagnostic in report.diagnostics:
+ *     print(diagnostic.node, diagnostic.operator, diagnostic.reason, diagnostic.hint)
+ * for tensor in report.parameters:
+ *     print(tensor.name, tensor.shape, tensor.trained, tensor.reason)
+ * print(report.trainable, report.get_notes())
+ * ```
+ *
+ * A report is immutable, and any thread may use it.
  */
 
 struct _OrtrainCheckReport
@@ -330,14 +342,14 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
   /**
    * OrtrainCheckReport:trainable: (getter get_trainable)
    *
-   * Whether the model can be trained: some output of a floating type, and nothing in the way to it.
+   * Whether the model can be trained: it has an output of a floating type, and no diagnostic for it. Read-only.
    */
   properties[PROP_TRAINABLE] = ortrain_field_at (g_param_spec_boolean ("trainable", NULL, NULL, FALSE, flags),
                                                  G_STRUCT_OFFSET (OrtrainCheckReport, trainable));
   /**
    * OrtrainCheckReport:diagnostics: (getter get_diagnostics)
    *
-   * The diagnostics, a list of [class@Diagnostic].
+   * What keeps the model from being trained, a list of [class@Diagnostic]; empty if nothing does. Read-only.
    */
   properties[PROP_DIAGNOSTICS] =
       ortrain_field_at (g_param_spec_object ("diagnostics", NULL, NULL, G_TYPE_LIST_MODEL, flags),
@@ -345,7 +357,7 @@ ortrain_check_report_class_init (OrtrainCheckReportClass *klass)
   /**
    * OrtrainCheckReport:parameters: (getter get_parameters)
    *
-   * Every tensor of a floating type that the file holds, trained or not, a list of [class@ParameterInfo].
+   * Every tensor of a floating type that the file holds, trained or not, a list of [class@ParameterInfo]. Read-only.
    */
   properties[PROP_PARAMETERS] =
       ortrain_field_at (g_param_spec_object ("parameters", NULL, NULL, G_TYPE_LIST_MODEL, flags),
@@ -410,10 +422,10 @@ ortrain_check_report_get_parameters (OrtrainCheckReport *self)
  * ortrain_check_report_get_notes:
  * @self: a report
  *
- * Gets what else is worth knowing before training: parameters that an exporter merged, and parameters that are stored
- * twice, with the tie to write.
+ * Lists what else matters for training: parameters that an exporter merged, and parameters that are stored twice, with
+ * the tie to set.
  *
- * Returns: (transfer full) (array zero-terminated=1): the notes
+ * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
 char **
 ortrain_check_report_get_notes (OrtrainCheckReport *self)
@@ -426,9 +438,9 @@ ortrain_check_report_get_notes (OrtrainCheckReport *self)
  * ortrain_check_report_get_n_trainable:
  * @self: a report
  *
- * Gets the number of tensors that are trained unless the options say otherwise.
+ * Counts the tensors that are trained unless the options say otherwise.
  *
- * Returns: the number
+ * Returns: how many there are
  */
 guint
 ortrain_check_report_get_n_trainable (OrtrainCheckReport *self)
@@ -441,8 +453,8 @@ ortrain_check_report_get_n_trainable (OrtrainCheckReport *self)
  * ortrain_check_report_to_string:
  * @self: a report
  *
- * Says all of it, one line each. Of the tensors that the file holds, those that are not trained are listed; constants
- * of one number are counted.
+ * Prints the report, one line for each fact. Of the tensors, those that are not trained are listed; constants of one
+ * number are counted.
  *
  * Returns: (transfer full): the text
  */
@@ -474,8 +486,8 @@ ortrain_check_report_to_string (OrtrainCheckReport *self)
  * ortrain_model_check:
  * @self: a model
  *
- * Lists everything that stands in the way of training a model, before anything runs: operators that are not known, have
- * no gradient, or have no kernel for their type. And tells of each tensor of a floating type whether it is trained.
+ * Checks a model before anything runs: lists all operators that are unknown, have no gradient, or have no kernel for
+ * their types, and tells for each tensor of a floating type whether it is trained.
  *
  * Returns: (transfer full): the report
  */

@@ -36,7 +36,10 @@ transpose (OrtrainTensor *tensor, GError **error)
  *
  * Writes the user's model with the weights of the checkpoint, as [method@TrainingSession.export] does.
  *
- * Returns: %FALSE with an error of [error@CheckpointError] when the checkpoint holds no model, or of [error@ModelError]
+ * Errors are %ORTRAIN_CHECKPOINT_ERROR_MISMATCH if the checkpoint has no model, and those of [error@ModelError] and
+ * [error@TensorError].
+ *
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_checkpoint_export (OrtrainCheckpoint *self, const char *path, GError **error)
@@ -131,9 +134,10 @@ ortrain_checkpoint_export_async (OrtrainCheckpoint *self, const char *path, GCan
  * @result: what the callback got
  * @error: return location for an error
  *
- * Ends [method@Checkpoint.export_async].
+ * Finishes [method@Checkpoint.export_async]. It fails as [method@Checkpoint.export] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
- * Returns: %TRUE, or %FALSE with an error
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_checkpoint_export_finish (OrtrainCheckpoint *self, GAsyncResult *result, GError **error)

@@ -7,7 +7,16 @@
 /**
  * OrtrainDiagnostic:
  *
- * One thing that stands in the way of training a model. Immutable, safe to use from any thread.
+ * One reason why a model cannot be trained: the node, what is wrong with it, and what can be done.
+ * [property@CheckReport:diagnostics] lists them.
+ *
+ * ```python
+ * for diagnostic in Ortrain.Model("model.onnx").check().diagnostics:
+ *     print(f"{diagnostic.operator} '{diagnostic.node}' of opset {diagnostic.opset} on {diagnostic.device}:")
+ *     print(diagnostic.reason, "-", diagnostic.hint)
+ * ```
+ *
+ * A diagnostic is immutable, and any thread may use it.
  */
 
 struct _OrtrainDiagnostic
@@ -86,56 +95,56 @@ ortrain_diagnostic_class_init (OrtrainDiagnosticClass *klass)
   /**
    * OrtrainDiagnostic:node: (getter get_node)
    *
-   * The name of the node, empty if it has none.
+   * What the file calls the node; empty if it has no name, or if the diagnostic is about the whole model. Read-only.
    */
   properties[PROP_NODE] = ortrain_field_at (g_param_spec_string ("node", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainDiagnostic, node));
   /**
    * OrtrainDiagnostic:operator: (getter get_operator)
    *
-   * The type of the operator.
+   * The type of the node, for example `Gemm`. Read-only.
    */
   properties[PROP_OPERATOR] = ortrain_field_at (g_param_spec_string ("operator", NULL, NULL, NULL, flags),
                                                 G_STRUCT_OFFSET (OrtrainDiagnostic, op_type));
   /**
    * OrtrainDiagnostic:domain: (getter get_domain)
    *
-   * The operator's domain, empty for ONNX's own.
+   * The operator set that the operator is from; empty for ONNX's own. Read-only.
    */
   properties[PROP_DOMAIN] = ortrain_field_at (g_param_spec_string ("domain", NULL, NULL, NULL, flags),
                                               G_STRUCT_OFFSET (OrtrainDiagnostic, domain));
   /**
    * OrtrainDiagnostic:opset: (getter get_opset)
    *
-   * The version of the operator set that the model asks for.
+   * The version of that operator set in the file. Read-only.
    */
   properties[PROP_OPSET] = ortrain_field_at (g_param_spec_uint ("opset", NULL, NULL, 0, G_MAXUINT, 0, flags),
                                              G_STRUCT_OFFSET (OrtrainDiagnostic, opset));
   /**
    * OrtrainDiagnostic:dtype: (getter get_dtype)
    *
-   * The element type that is asked for, empty if it does not matter.
+   * The element type that is not supported; empty if the type does not matter. Read-only.
    */
   properties[PROP_DTYPE] = ortrain_field_at (g_param_spec_string ("dtype", NULL, NULL, NULL, flags),
                                              G_STRUCT_OFFSET (OrtrainDiagnostic, dtype));
   /**
    * OrtrainDiagnostic:device: (getter get_device)
    *
-   * The device that was asked.
+   * The device on which the model was checked. Read-only.
    */
   properties[PROP_DEVICE] = ortrain_field_at (g_param_spec_string ("device", NULL, NULL, NULL, flags),
                                               G_STRUCT_OFFSET (OrtrainDiagnostic, device));
   /**
    * OrtrainDiagnostic:reason: (getter get_reason)
    *
-   * What is wrong.
+   * What is wrong. Read-only.
    */
   properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
                                               G_STRUCT_OFFSET (OrtrainDiagnostic, reason));
   /**
    * OrtrainDiagnostic:hint: (getter get_hint)
    *
-   * What can be done.
+   * What can be done. Read-only.
    */
   properties[PROP_HINT] = ortrain_field_at (g_param_spec_string ("hint", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainDiagnostic, hint));
@@ -271,7 +280,7 @@ ortrain_diagnostic_get_hint (OrtrainDiagnostic *self)
  * ortrain_diagnostic_to_string:
  * @self: a diagnostic
  *
- * Says the diagnostic in one line.
+ * Prints the diagnostic in one line.
  *
  * Returns: (transfer full): the line
  */

@@ -16,15 +16,23 @@
 /**
  * OrtrainInferenceSession:
  *
- * Runs a model. For each set of input shapes a memory plan is created once; a run with known shapes allocates nothing
- * but the outputs it hands over, and not even those with an [class@IoBinding]. Weights are read where they lie in the
- * mapped file.
+ * Runs a model.
  *
- * A session may be used from several threads: runs wait for one another. [method@InferenceSession.run_async] runs on a
- * thread of the session's own and calls back on the caller's main context. `g_object_run_dispose()` gives the memory
- * back at once; calls after it fail with %ORTRAIN_SESSION_ERROR_STATE.
+ * ```python
+ * session = Ortrain.InferenceSession(Ortrain.Model("model.onnx"))
+ * outputs = session.run({"x": x})
+ * print(outputs["logits"].numpy().argmax(axis=1))
+ * ```
  *
- * Create it with [ctor@InferenceSession.new] alone: one created by `g_object_new()` fails every call with
+ * For each set of input shapes, a memory plan is created once. A run with known shapes allocates nothing but the
+ * outputs that it returns, and not even those with an [class@IoBinding]. Weights are used in the mapped file, where the
+ * device can read them.
+ *
+ * Any thread may use a session; runs wait for one another. [method@InferenceSession.run_async] runs on a thread of the
+ * session, and calls back on the main context that was the caller's thread default. `g_object_run_dispose()` frees the
+ * memory at once; later calls fail with %ORTRAIN_SESSION_ERROR_STATE.
+ *
+ * Create sessions with [ctor@InferenceSession.new] only: those from `g_object_new()` fail every call with
  * %ORTRAIN_SESSION_ERROR_NOT_INITIALIZED.
  */
 struct _OrtrainInferenceSession
@@ -118,13 +126,14 @@ ortrain_inference_session_class_init (OrtrainInferenceSessionClass *klass)
   /**
    * OrtrainInferenceSession:model: (getter get_model)
    *
-   * The model that it runs.
+   * The model that is run. Read-only.
    */
   properties[PROP_MODEL] = g_param_spec_object ("model", NULL, NULL, ORTRAIN_TYPE_MODEL, flags);
   /**
    * OrtrainInferenceSession:memory-plan: (getter get_memory_plan)
    *
-   * The memory plan of the last run; `NULL` before the first, and when the model's shapes depend on computed data.
+   * The memory plan of the last run; %NULL before the first one, and for models whose shapes depend on computed data.
+   * Read-only.
    */
   properties[PROP_MEMORY_PLAN] = g_param_spec_object ("memory-plan", NULL, NULL, ORTRAIN_TYPE_MEMORY_PLAN, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
@@ -242,10 +251,10 @@ get_source (OrtrainModel *model, const char *const *outputs, GError **error)
  * @options: (nullable): switches, or %NULL for the default ones
  * @error: return location for a #GError
  *
- * Creates a session. The model may be used by several.
+ * Creates a session. Several sessions may share a model.
  *
- * Returns: (transfer full): a new session, or %NULL with an error of [error@ModelError], [error@GraphError] or
- * [error@SessionError]; operators that are not known are all listed in one
+ * Returns: (transfer full): a new session; %NULL with an error of [error@ModelError], [error@GraphError],
+ *   [error@DeviceError] or [error@SessionError]; unknown operators are all listed in one
  */
 OrtrainInferenceSession *
 ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *options, GError **error)
@@ -336,9 +345,10 @@ ortrain_inference_session_new_async (OrtrainModel *model, OrtrainSessionOptions 
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [func@InferenceSession.new_async].
+ * Finishes [func@InferenceSession.new_async]. It fails as [ctor@InferenceSession.new] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
- * Returns: (transfer full): the session, %NULL on error
+ * Returns: (transfer full): the session; %NULL on error
  */
 OrtrainInferenceSession *
 ortrain_inference_session_new_finish (GAsyncResult *result, GError **error)
@@ -489,10 +499,14 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
  * @feeds: one tensor for each input of the model
  * @error: return location for a #GError
  *
- * Runs the model. May be called from any thread; waits for a run in progress.
+ * Runs the model, after any run that is in progress.
  *
- * Returns: (transfer full): the outputs by name, or %NULL with an error of [error@SessionError], [error@GraphError],
- * [error@PlanError] or [error@DeviceError]
+ * Errors are %ORTRAIN_SESSION_ERROR_FEED for inputs that are missing, unknown, or of a wrong type or shape,
+ * %ORTRAIN_SESSION_ERROR_INDEX for indices out of range, %ORTRAIN_SESSION_ERROR_STATE after a dispose,
+ * %ORTRAIN_TENSOR_ERROR_CHANGED for a mapped file that was changed, and those of [error@GraphError], [error@PlanError]
+ * and [error@DeviceError].
+ *
+ * Returns: (transfer full): the outputs by name; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_inference_session_run (OrtrainInferenceSession *self, OrtrainTensorDict *feeds, GError **error)
@@ -562,10 +576,10 @@ ortrain_inference_session_run_async (OrtrainInferenceSession *self, OrtrainTenso
  * @result: what the callback was given
  * @error: return location for a #GError
  *
- * Ends [method@InferenceSession.run_async].
+ * Finishes [method@InferenceSession.run_async]. It fails as [method@InferenceSession.run] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
- * Returns: (transfer full): the outputs by name, or %NULL with an error as of [method@InferenceSession.run], or
- * %G_IO_ERROR_CANCELLED
+ * Returns: (transfer full): the outputs by name; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_inference_session_run_finish (OrtrainInferenceSession *self, GAsyncResult *result, GError **error)
@@ -581,7 +595,7 @@ ortrain_inference_session_run_finish (OrtrainInferenceSession *self, GAsyncResul
  * ortrain_inference_session_bind:
  * @self: a session
  *
- * Creates an empty binding, to be filled and given to [method@InferenceSession.run_with_binding].
+ * Creates an empty binding, for [method@InferenceSession.run_with_binding].
  *
  * Returns: (transfer full): a new binding
  */
@@ -599,10 +613,11 @@ ortrain_inference_session_bind (OrtrainInferenceSession *self)
  * @binding: bound inputs and outputs
  * @error: return location for a #GError
  *
- * Runs the model on bound inputs, into bound outputs; outputs that are not bound are new tensors. When all are bound
- * and the shapes have been seen before, nothing is allocated.
+ * Runs the model with bound inputs, into bound outputs; outputs that are not bound are new tensors. If all are bound
+ * and the shapes have been seen before, nothing is allocated. It fails as [method@InferenceSession.run] does, and with
+ * %ORTRAIN_SESSION_ERROR_FEED for bound outputs of another type or shape.
  *
- * Returns: whether it ran; errors are as of [method@InferenceSession.run]
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, OrtrainIoBinding *binding, GError **error)
@@ -678,9 +693,9 @@ get_names (OrtrainInferenceSession *self, gboolean inputs)
  * ortrain_inference_session_get_input_names:
  * @self: a session
  *
- * Gets the names of the inputs that have to be fed, in the model's order.
+ * Lists the inputs that have to be fed, in the order of the model.
  *
- * Returns: (transfer full) (array zero-terminated=1): names
+ * Returns: (transfer full) (array zero-terminated=1): their names
  */
 char **
 ortrain_inference_session_get_input_names (OrtrainInferenceSession *self)
@@ -694,9 +709,9 @@ ortrain_inference_session_get_input_names (OrtrainInferenceSession *self)
  * ortrain_inference_session_get_output_names:
  * @self: a session
  *
- * Gets the names of the outputs that are computed, in the model's order.
+ * Lists the outputs that are computed, in the order of the model.
  *
- * Returns: (transfer full) (array zero-terminated=1): names
+ * Returns: (transfer full) (array zero-terminated=1): their names
  */
 char **
 ortrain_inference_session_get_output_names (OrtrainInferenceSession *self)

@@ -7,10 +7,22 @@
 /**
  * OrtrainIoBinding:
  *
- * Inputs and outputs of an inference session that stay where they are from run to run: the session reads the bound
- * inputs and writes the bound outputs in place, and a run allocates nothing. Created by [method@InferenceSession.bind].
+ * Inputs and outputs of an inference session that keep their memory from run to run: the session reads bound inputs and
+ * writes bound outputs in place, and a run allocates nothing. [method@InferenceSession.bind] creates it.
  *
- * Use an object of this class from one thread at a time.
+ * ```python
+ * session = Ortrain.InferenceSession(Ortrain.Model("model.onnx"))
+ * logits = np.empty((8, 3), np.float32)
+ * binding = session.bind()
+ * binding.bind_input("x", Ortrain.Tensor(x))
+ * binding.bind_output("logits", Ortrain.Tensor(logits))
+ * for _ in range(3):
+ *     x += 1                                  # the next run reads the new contents
+ *     session.run_with_binding(binding)
+ *     print(logits[0])
+ * ```
+ *
+ * Bound tensors are not copied. One thread at a time may use a binding.
  */
 struct _OrtrainIoBinding
 {
@@ -80,11 +92,10 @@ ortrain_io_binding_set_results (OrtrainIoBinding *self, OrtrainTensorDict *resul
 /**
  * ortrain_io_binding_bind_input:
  * @self: a binding
- * @name: name of an input of the model
- * @tensor: what to read at each run
+ * @name: the name of an input of the model
+ * @tensor: what each run reads
  *
- * Binds an input. What is in the tensor's memory when a run begins is what it reads. Types and shapes are checked at
- * the run.
+ * Binds an input: each run reads the contents that the tensor then has. Its type and shape are checked by the run.
  */
 void
 ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, OrtrainTensor *tensor)
@@ -99,10 +110,11 @@ ortrain_io_binding_bind_input (OrtrainIoBinding *self, const char *name, Ortrain
 /**
  * ortrain_io_binding_bind_output:
  * @self: a binding
- * @name: name of an output of the model
- * @tensor: (nullable): what to write at each run, or %NULL to get a new tensor from each
+ * @name: the name of an output of the model
+ * @tensor: (nullable): what each run writes, or %NULL to get a new tensor from each
  *
- * Binds an output. Type and shape must be those of the output for the bound inputs, which is checked at the run.
+ * Binds an output: each run writes the tensor. Its type and shape must be those of the output for the bound inputs,
+ * which the run checks.
  */
 void
 ortrain_io_binding_bind_output (OrtrainIoBinding *self, const char *name, OrtrainTensor *tensor)
@@ -131,7 +143,7 @@ clear_dict (OrtrainTensorDict *dict)
  * ortrain_io_binding_clear_inputs:
  * @self: a binding
  *
- * Forgets all inputs.
+ * Unbinds all inputs.
  */
 void
 ortrain_io_binding_clear_inputs (OrtrainIoBinding *self)
@@ -145,7 +157,7 @@ ortrain_io_binding_clear_inputs (OrtrainIoBinding *self)
  * ortrain_io_binding_clear_outputs:
  * @self: a binding
  *
- * Forgets all outputs, and the results of the last run.
+ * Unbinds all outputs, and drops the results of the last run.
  */
 void
 ortrain_io_binding_clear_outputs (OrtrainIoBinding *self)
@@ -163,7 +175,7 @@ ortrain_io_binding_clear_outputs (OrtrainIoBinding *self)
  *
  * Gets the bound inputs.
  *
- * Returns: (transfer none): the inputs, by name
+ * Returns: (transfer none): the inputs by name, owned by the binding
  */
 OrtrainTensorDict *
 ortrain_io_binding_get_inputs (OrtrainIoBinding *self)
@@ -179,7 +191,7 @@ ortrain_io_binding_get_inputs (OrtrainIoBinding *self)
  *
  * Gets the outputs: before a run those that are bound, after it all of them.
  *
- * Returns: (transfer none): the outputs, by name
+ * Returns: (transfer none): the outputs by name, owned by the binding
  */
 OrtrainTensorDict *
 ortrain_io_binding_get_outputs (OrtrainIoBinding *self)
@@ -195,9 +207,10 @@ ortrain_io_binding_get_outputs (OrtrainIoBinding *self)
  * @name: name of an output
  * @error: return location for a #GError
  *
- * Copies an output of the last run, so that the next one does not change it.
+ * Copies an output of the last run, so that the next one does not change it. Errors are %ORTRAIN_SESSION_ERROR_STATE
+ * before the first run, %ORTRAIN_SESSION_ERROR_FEED without an output of that name, and those of [error@TensorError].
  *
- * Returns: (transfer full): a new tensor, or %NULL with an error of [error@SessionError] or [error@TensorError]
+ * Returns: (transfer full): a new tensor; %NULL on error
  */
 OrtrainTensor *
 ortrain_io_binding_copy_output (OrtrainIoBinding *self, const char *name, GError **error)

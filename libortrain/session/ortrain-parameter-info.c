@@ -9,8 +9,15 @@
 /**
  * OrtrainParameterInfo:
  *
- * One tensor of a floating type that a model's file holds: its shape, whether it is trained, and why. Immutable, safe to
- * use from any thread.
+ * A tensor of a floating type that a model's file holds: its shape, whether it is trained, and why.
+ * [property@CheckReport:parameters] lists them.
+ *
+ * ```python
+ * for tensor in Ortrain.Model("model.onnx").check().parameters:
+ *     print(tensor.name, tensor.dtype, tensor.shape, tensor.n_elements, tensor.trained, tensor.reason)
+ * ```
+ *
+ * It is immutable, and any thread may use it.
  */
 
 struct _OrtrainParameterInfo
@@ -80,14 +87,14 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
   /**
    * OrtrainParameterInfo:name: (getter get_name)
    *
-   * The name of the tensor: of an initializer, or of a Constant node's output.
+   * What the file calls it: an initializer, or the output of a Constant node. Read-only.
    */
   properties[PROP_NAME] = ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainParameterInfo, name));
   /**
    * OrtrainParameterInfo:dtype: (getter get_dtype)
    *
-   * The type of its elements.
+   * The type of its elements. Read-only.
    */
   properties[PROP_DTYPE] =
       ortrain_field_at (g_param_spec_enum ("dtype", NULL, NULL, ORTRAIN_TYPE_DTYPE, ORTRAIN_DTYPE_UNDEFINED, flags),
@@ -95,14 +102,14 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
   /**
    * OrtrainParameterInfo:shape: (getter get_shape)
    *
-   * Its shape, as "[64, 3, 7, 7]".
+   * Its dimensions as text, for example `[64, 3, 7, 7]`. Read-only.
    */
   properties[PROP_SHAPE] = ortrain_field_at (g_param_spec_string ("shape", NULL, NULL, NULL, flags),
                                              G_STRUCT_OFFSET (OrtrainParameterInfo, shape));
   /**
    * OrtrainParameterInfo:n-elements: (getter get_n_elements)
    *
-   * The product of its dimensions.
+   * The product of its dimensions. Read-only.
    */
   properties[PROP_N_ELEMENTS] =
       ortrain_field_at (g_param_spec_uint64 ("n-elements", NULL, NULL, 0, G_MAXUINT64, 0, flags),
@@ -110,14 +117,14 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
   /**
    * OrtrainParameterInfo:trained: (getter get_trained)
    *
-   * Whether it is trained unless the options say otherwise.
+   * Whether a session trains it unless the options say otherwise. Read-only.
    */
   properties[PROP_TRAINED] = ortrain_field_at (g_param_spec_boolean ("trained", NULL, NULL, FALSE, flags),
                                                G_STRUCT_OFFSET (OrtrainParameterInfo, trained));
   /**
    * OrtrainParameterInfo:reason: (getter get_reason)
    *
-   * Why it is trained, or why not: "bias of Conv 'conv1'", "one number: operand of Mul 'scale'".
+   * Why it is trained, or not: `bias of Conv 'conv1'`, `one number: operand of Mul 'scale'`. Read-only.
    */
   properties[PROP_REASON] = ortrain_field_at (g_param_spec_string ("reason", NULL, NULL, NULL, flags),
                                               G_STRUCT_OFFSET (OrtrainParameterInfo, reason));
@@ -223,7 +230,7 @@ ortrain_parameter_info_get_reason (OrtrainParameterInfo *self)
  * ortrain_parameter_info_to_string:
  * @self: the object
  *
- * Describes the tensor in one line: name, type, shape, whether it is trained, and why.
+ * Prints the tensor in one line: name, type, shape, whether it is trained, and why.
  *
  * Returns: (transfer full): the line
  */

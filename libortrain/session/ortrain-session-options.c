@@ -9,14 +9,19 @@
 /**
  * OrtrainSessionOptions:
  *
- * The switches of an inference session.
+ * The settings of an inference session.
+ *
+ * ```python
+ * options = Ortrain.SessionOptions.new()
+ * options.threads = 2
+ * options.outputs = ["logits"]
+ * session = Ortrain.InferenceSession(Ortrain.Model("model.onnx"), options)
+ * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`. They
- * can be read from a JSON file too, an object whose members are named like the properties. A session reads them when it
- * is created; later changes do not reach it.
- *
- * Use an object of this class from one thread at a time.
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`;
+ * [method@SessionOptions.load_file] reads them from a JSON file. A session reads them when it is created; later changes
+ * do not affect it. One thread at a time may use options.
  */
 struct _OrtrainSessionOptions
 {
@@ -91,22 +96,22 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:threads: (getter get_threads) (setter set_threads)
    *
-   * Number of threads that kernels run on, 0 for one per core that the process may use. Default: 0, from 0 to 1024.
+   * How many threads kernels run on; 0 for one per core that the process may use. Default: 0, from 0 to 1024.
    */
   properties[PROP_THREADS] =
       ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainSessionOptions, threads), 0, 1024, 0);
   /**
    * OrtrainSessionOptions:seed: (getter get_seed) (setter set_seed)
    *
-   * Seed of the random operators. Default: 0.
+   * What the operators that draw random numbers depend on. Default: 0.
    */
   properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainSessionOptions, seed), 0, G_MAXUINT64, 0);
   /**
    * OrtrainSessionOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
-   * Whether the bits of the results are the same at any number of threads, at a small cost. From run to run they are
-   * the same in any case. Default: %FALSE.
+   * Whether results have the same bits at any number of threads, at a small cost. From run to run they have the same
+   * bits in any case. Default: %FALSE.
    */
   properties[PROP_DETERMINISTIC] =
       ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainSessionOptions, deterministic), FALSE);
@@ -128,14 +133,14 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:provider: (getter get_provider) (setter set_provider)
    *
-   * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the best that is
-   * there.
+   * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available one
+   * with the highest score. Default: %NULL.
    */
   properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainSessionOptions, provider));
   /**
    * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
    *
-   * Number of memory plans that are kept, one for each set of input shapes; the least recently used one goes first.
+   * How many memory plans are kept, one for each set of input shapes; the least recently used one is dropped first.
    * Default: 16, from 1 to 4096.
    */
   properties[PROP_MAX_PLANS] =
@@ -143,8 +148,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
   /**
    * OrtrainSessionOptions:outputs: (getter get_outputs) (setter set_outputs)
    *
-   * Names of the outputs that are computed, %NULL for all of the model. Nodes that these do not depend on are left out,
-   * and may have operators that are not known.
+   * Which outputs are computed, by name; %NULL for all. Nodes that these do not depend on are left out, and may have
+   * unknown operators. Default: %NULL.
    */
   properties[PROP_OUTPUTS] = g_param_spec_boxed ("outputs", NULL, NULL, G_TYPE_STRV,
                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -185,9 +190,9 @@ ortrain_session_options_new (void)
  * @path: (type filename): a JSON file
  * @error: return location for a #GError
  *
- * Creates options and reads a file into them, as [method@SessionOptions.load_file] does.
+ * Creates options from a file, see [method@SessionOptions.load_file].
  *
- * Returns: (transfer full): new options, or %NULL with an error of [error@SessionError], or of reading the file
+ * Returns: (transfer full): new options; %NULL with an error of [error@SessionError] or [error@GLib.FileError]
  */
 OrtrainSessionOptions *
 ortrain_session_options_new_from_file (const char *path, GError **error)
@@ -204,10 +209,10 @@ ortrain_session_options_new_from_file (const char *path, GError **error)
  * @path: (type filename): a JSON file
  * @error: return location for a #GError
  *
- * Reads a JSON object whose members are named like the properties, for instance `{"threads": 2, "deterministic":
- * true}`. Nothing is changed unless all of it is right.
+ * Reads a JSON object whose members have the names of the properties, for instance `{"threads": 2, "deterministic":
+ * true}`. If anything in it is wrong, nothing is changed.
  *
- * Returns: whether it was read; an error is one of [error@SessionError], or of reading the file
+ * Returns: %FALSE with %ORTRAIN_SESSION_ERROR_OPTION or an error of [error@GLib.FileError]
  */
 gboolean
 ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path, GError **error)

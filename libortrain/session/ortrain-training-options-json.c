@@ -290,9 +290,9 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
  * @path: (type filename): a JSON file
  * @error: return location for an error
  *
- * Creates options from a file, see [method@TrainingOptions.load_file].
+ * Creates options from a file. It fails as [method@TrainingOptions.load_file] does.
  *
- * Returns: (transfer full): the options, %NULL on error
+ * Returns: (transfer full): the options; %NULL on error
  */
 OrtrainTrainingOptions *
 ortrain_training_options_new_from_file (const char *path, GError **error)
@@ -311,17 +311,19 @@ ortrain_training_options_new_from_file (const char *path, GError **error)
  * @path: (type filename): a JSON file
  * @error: return location for an error
  *
- * Takes options from a file: an object with the properties of this class (`max_grad_norm` or `max-grad-norm`), and
+ * Reads options from a JSON file: an object with the properties of this class (`max_grad_norm` or `max-grad-norm`), and
  *
  * - `optimizer` and `schedule`: an object with `type` (`sgd`, `adam`, `adamw`, `lamb`, `adagrad`; `constant`, `linear`,
  *   `cosine`, `polynomial`, `step`, `one-cycle`, `plateau`, `warm-up`) and its properties;
- * - `losses`: an array of objects with `type` (`cross-entropy`, `mse`, `l1`, `huber`, `bce-with-logits`, `output`) and
- * its properties;
+ * - `losses`: an array of objects with `type` (`cross-entropy`, `nll`, `bce-with-logits`, `mse`, `l1`, `huber`,
+ *   `output`) and its properties;
  * - `trainable`, `frozen`: arrays of names or patterns;
  * - `ties`: an array of pairs of names;
  * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row].
  *
- * What the file does not name stays as it is. If anything in it is wrong, nothing is changed.
+ * What the file does not name keeps its value. If anything in it is wrong, nothing is changed.
+ *
+ * Errors are %ORTRAIN_SESSION_ERROR_OPTION, which names the member, and those of [error@GLib.FileError].
  *
  * Returns: %FALSE on error
  */

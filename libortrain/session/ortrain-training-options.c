@@ -9,14 +9,22 @@
 /**
  * OrtrainTrainingOptions:
  *
- * Everything that a training session can be told.
+ * The settings of a training session: what is trained, with which losses, and how.
  *
- * New options take their defaults from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
+ * ```python
+ * options = Ortrain.TrainingOptions(optimizer=Ortrain.AdamW(learning_rate=1e-3), max_grad_norm=1.0)
+ * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels"))
+ * options.set_trainable(["fc.*"])
+ * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
+ * ```
+ *
+ * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
  * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
- * or `ORTRAIN_IMMEDIATE_UPDATES`. They can be read from a JSON file, see [method@TrainingOptions.load_file].
+ * or `ORTRAIN_IMMEDIATE_UPDATES`; [method@TrainingOptions.load_file] reads them from a JSON file.
  *
- * `max-grad-norm`, `stop-on-nan` and `print-memory` may be changed between the steps of a session; the rest is read
- * when a session is created. Externally synchronised.
+ * [property@TrainingOptions:max-grad-norm], [property@TrainingOptions:stop-on-nan] and
+ * [property@TrainingOptions:print-memory] may be changed between the steps of a session; the rest is read when a
+ * session is created. One thread at a time may use options.
  */
 
 struct _OrtrainTrainingOptions
@@ -134,7 +142,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:optimizer: (getter get_optimizer) (setter set_optimizer)
    *
-   * The optimizer; without one, a session uses AdamW with its defaults.
+   * The rule that moves the parameters. A session gives options without one an [class@AdamW]. Default: %NULL.
    */
   properties[PROP_OPTIMIZER] =
       ortrain_field_object ("optimizer", G_STRUCT_OFFSET (OrtrainTrainingOptions, optimizer), ORTRAIN_TYPE_OPTIMIZER);
@@ -142,7 +150,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:schedule: (getter get_schedule) (setter set_schedule)
    *
-   * The schedule of the learning rate.
+   * The factor on the learning rate as a function of the step; %NULL for 1. Default: %NULL.
    */
   properties[PROP_SCHEDULE] =
       ortrain_field_object ("schedule", G_STRUCT_OFFSET (OrtrainTrainingOptions, schedule), ORTRAIN_TYPE_LR_SCHEDULE);
@@ -150,8 +158,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:max-grad-norm: (getter get_max_grad_norm) (setter set_max_grad_norm)
    *
-   * The norm of all gradients together that they are scaled down to before an update; 0 for none.
-   * Default: 0, not negative.
+   * The limit c of the Euclidean norm n of all gradients together. If it is not 0, an update multiplies every gradient
+   * by min (1, c / (n + 1e-6)), as PyTorch's `clip_grad_norm_` does. Default: 0, not negative.
    */
   properties[PROP_MAX_GRAD_NORM] = ortrain_field_double (
       "max-grad-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, max_grad_norm), 0.0, G_MAXDOUBLE, 0.0);
@@ -159,7 +167,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:batch-norm: (getter get_batch_norm) (setter set_batch_norm)
    *
-   * The way of batch normalisation while training. Default: %ORTRAIN_BATCH_NORM_MODE_TRAIN.
+   * Whether batch normalisation trains with the statistics of the batch, or with the stored ones. Default:
+   * %ORTRAIN_BATCH_NORM_MODE_TRAIN.
    */
   properties[PROP_BATCH_NORM] = ortrain_field_enum ("batch-norm", G_STRUCT_OFFSET (OrtrainTrainingOptions, batch_norm),
                                                     ORTRAIN_TYPE_BATCH_NORM_MODE, ORTRAIN_BATCH_NORM_MODE_TRAIN);
@@ -167,8 +176,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:accumulation-steps: (getter get_accumulation_steps) (setter set_accumulation_steps)
    *
-   * The number of training steps that a trainer runs for one update; if it is more than 1, gradients are averaged over
-   * these steps. Default: 1, at least 1.
+   * How many training steps a trainer runs for each update. An update uses the mean of the gradients of its steps.
+   * Default: 1, at least 1.
    */
   properties[PROP_ACCUMULATION_STEPS] = ortrain_field_uint (
       "accumulation-steps", G_STRUCT_OFFSET (OrtrainTrainingOptions, accumulation_steps), 1, G_MAXUINT, 1);
@@ -176,7 +185,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:threads: (getter get_threads) (setter set_threads)
    *
-   * The number of threads; 0 for one per core. Default: 0, from 0 to 1024.
+   * How many threads kernels run on; 0 for one per core that the process may use. Default: 0, from 0 to 1024.
    */
   properties[PROP_THREADS] =
       ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainTrainingOptions, threads), 0, 1024, 0);
@@ -184,7 +193,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:seed: (getter get_seed) (setter set_seed)
    *
-   * The seed of all random numbers. Default: 0.
+   * What all random numbers depend on, such as those of dropout. Default: 0.
    */
   properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainingOptions, seed), 0, G_MAXUINT64, 0);
@@ -192,7 +201,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
    *
-   * Whether results have the same bits at any number of threads; from run to run they always have. Default: %FALSE.
+   * Whether results have the same bits at any number of threads, at a small cost. From run to run they have the same
+   * bits in any case. Default: %FALSE.
    */
   properties[PROP_DETERMINISTIC] =
       ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainTrainingOptions, deterministic), FALSE);
@@ -200,8 +210,9 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:stop-on-nan: (getter get_stop_on_nan) (setter set_stop_on_nan)
    *
-   * Whether a loss that is not a finite number is an error, which names the value that became so first. So are, where
-   * they are clipped, gradients that are not finite. Default: %TRUE.
+   * Whether a loss that is not finite is an error, %ORTRAIN_SESSION_ERROR_NOT_FINITE, which names the value that became
+   * so first. The same holds for an update that leaves a parameter that is not finite and, with clipping, for
+   * gradients. Default: %TRUE.
    */
   properties[PROP_STOP_ON_NAN] =
       ortrain_field_boolean ("stop-on-nan", G_STRUCT_OFFSET (OrtrainTrainingOptions, stop_on_nan), TRUE);
@@ -209,25 +220,25 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
    *
-   * Whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
-   * Default: %FALSE.
+   * Whether a line about memory is logged, in the log domain `Ortrain-Memory`, at every phase of the steps below 10 and
+   * of those that are powers of two. Default: %FALSE.
    */
   properties[PROP_PRINT_MEMORY] =
       ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainTrainingOptions, print_memory), FALSE);
   /**
    * OrtrainTrainingOptions:provider: (getter get_provider) (setter set_provider)
    *
-   * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the best that is
-   * there.
+   * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available one
+   * with the highest score. Default: %NULL.
    */
   properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainTrainingOptions, provider));
 
   /**
    * OrtrainTrainingOptions:immediate-updates: (getter get_immediate_updates) (setter set_immediate_updates)
    *
-   * Whether each parameter moves in [method@TrainingSession.train_step] already, as soon as its gradient is there. The
-   * gradient then needs no memory of its own; with AdamW that is a quarter of what parameters, gradients and state
-   * take. The parameters are the same, to the bit.
+   * Whether each parameter is updated in [method@TrainingSession.train_step] already, as soon as its gradient is
+   * complete. The gradient then needs no memory of its own; with AdamW that is a quarter of what parameters, gradients
+   * and state take. The parameters are the same, to the bit.
    *
    * [method@TrainingSession.optimizer_step] has to follow each training step: it counts the update and emits the
    * signals. Between the two, no checkpoint can be saved and the gradients can be neither read nor dropped; properties
@@ -252,14 +263,15 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:rank: (getter get_rank) (setter set_rank)
    *
-   * The number of this process among those that train together. Default: 0.
+   * The number of this process among those that train together; reports have it, and only rank 0 prints the memory
+   * line. Default: 0.
    */
   properties[PROP_RANK] = ortrain_field_uint ("rank", G_STRUCT_OFFSET (OrtrainTrainingOptions, rank), 0, G_MAXINT, 0);
 
   /**
    * OrtrainTrainingOptions:losses: (getter get_losses)
    *
-   * The losses, a list of [class@Loss].
+   * What is minimized, a list of [class@Loss]. Read-only: [method@TrainingOptions.add_loss] adds to it.
    */
   properties[PROP_LOSSES] =
       g_param_spec_object ("losses", NULL, NULL, G_TYPE_LIST_MODEL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
@@ -267,7 +279,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:trainable: (getter get_trainable) (setter set_trainable)
    *
-   * Names, or glob patterns of names, of the initializers and Constant nodes that are trained.
+   * Which initializers and Constant nodes are trained, by name or glob pattern, see
+   * [method@TrainingOptions.set_trainable]; %NULL for all weights. Default: %NULL.
    */
   properties[PROP_TRAINABLE] = g_param_spec_boxed (
       "trainable", NULL, NULL, G_TYPE_STRV, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -275,7 +288,8 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   /**
    * OrtrainTrainingOptions:frozen: (getter get_frozen) (setter set_frozen)
    *
-   * Names, or glob patterns of names, of initializers that are not trained.
+   * Which initializers are not trained, by name or glob pattern; it overrules [property@TrainingOptions:trainable].
+   * Default: %NULL.
    */
   properties[PROP_FROZEN] = g_param_spec_boxed ("frozen", NULL, NULL, G_TYPE_STRV,
                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -305,7 +319,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_new:
  *
- * Creates options with the defaults.
+ * Creates options with the default values, or those of the environment.
  *
  * Returns: (transfer full): the new object
  */
@@ -712,7 +726,7 @@ ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank)
  * @self: options
  * @loss: a loss
  *
- * Adds a loss. The sum of all losses, each times its weight, is trained.
+ * Adds a loss. The sum of all losses, each times its weight, is minimized.
  */
 void
 ortrain_training_options_add_loss (OrtrainTrainingOptions *self, OrtrainLoss *loss)
@@ -820,11 +834,11 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
  * ortrain_training_options_set_padding_row:
  * @self: options
  * @name: the name of an initializer that is looked up by Gather, and nothing else
- * @row: the row that does not train; -1 if all do
+ * @row: the row that is not trained; -1 if all are
  *
- * Says which row of an embedding stands for padding, and has no gradient: the `padding_idx` of PyTorch's Embedding.
- * Files from PyTorch's newer exporter (dynamo) carry this number, and it is used unless it is set here. Files from the
- * older one do not: without this call, all rows of their tables train.
+ * Sets the row of an embedding that stands for padding and has no gradient: `padding_idx` of PyTorch's Embedding. Files
+ * of PyTorch's newer exporter (dynamo) carry this number, and it is used unless it is set here. Files of the older one
+ * do not: without this call, all rows of their tables are trained.
  */
 void
 ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 row)
@@ -839,11 +853,11 @@ ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const ch
  * ortrain_training_options_get_padding_row:
  * @self: options
  * @name: the name of an initializer
- * @row: (out): the row that does not train; -1 if all do
+ * @row: (out): the row that is not trained; -1 if all are
  *
- * The row of an embedding that [method@TrainingOptions.set_padding_row] keeps from being trained.
+ * Looks up which row of an embedding [method@TrainingOptions.set_padding_row] has excluded from training.
  *
- * Returns: whether anything was
+ * Returns: whether one was set
  */
 gboolean
 ortrain_training_options_get_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 *row)
@@ -869,7 +883,8 @@ ortrain_training_options_list_padding_rows (OrtrainTrainingOptions *self)
  * @first: the name of an initializer
  * @second: the name of an initializer of the same shape, or of the transposed one
  *
- * Trains one parameter that a file stores twice as one: the second follows the first, transposed if it must.
+ * Trains a parameter that a file stores twice as one: the second initializer follows the first, transposed where the
+ * shapes say so.
  */
 void
 ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, const char *second)
@@ -885,9 +900,9 @@ ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, c
  * ortrain_training_options_get_n_ties:
  * @self: options
  *
- * How many pairs of initializers are trained as one parameter.
+ * Counts the pairs of initializers that are trained as one parameter.
  *
- * Returns: the number
+ * Returns: how many there are
  */
 guint
 ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self)
@@ -903,9 +918,9 @@ ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self)
  * @index: the number of a tie
  * @second: (out) (optional) (transfer none): the initializer that follows
  *
- * The names of a pair of initializers that are trained as one parameter.
+ * Gets a pair of initializers that are trained as one parameter.
  *
- * Returns: (transfer none) (nullable): the initializer that is followed, %NULL if there are not so many ties
+ * Returns: (transfer none) (nullable): the initializer that is followed; %NULL if there are not so many ties
  */
 const char *
 ortrain_training_options_get_tie (OrtrainTrainingOptions *self, guint index, const char **second)

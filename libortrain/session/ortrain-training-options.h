@@ -9,8 +9,8 @@ G_BEGIN_DECLS
 
 /**
  * OrtrainBatchNormMode:
- * @ORTRAIN_BATCH_NORM_MODE_TRAIN: the statistics of the batch are used, and the stored ones move
- * @ORTRAIN_BATCH_NORM_MODE_FROZEN: the stored statistics are used, and stay; scale and bias train all the same
+ * @ORTRAIN_BATCH_NORM_MODE_TRAIN: the statistics of the batch are used, and the stored ones are updated
+ * @ORTRAIN_BATCH_NORM_MODE_FROZEN: the stored statistics are used and stay; scale and bias are trained
  *
  * What batch normalisation does while training, whether the file was written in training form or not. An evaluation
  * uses the stored statistics.

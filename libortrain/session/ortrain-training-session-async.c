@@ -85,8 +85,8 @@ static const Call train_step_call = { train_step, g_object_unref, g_free };
  * @callback: (scope async): called when the step is done
  * @user_data: data for @callback
  *
- * Runs the model forward and backward without blocking, see [method@TrainingSession.train_step]. A step that was
- * cancelled leaves everything as it was.
+ * Runs the model forward and backward on the thread of the session, see [method@TrainingSession.train_step]. A step
+ * that was cancelled leaves everything as it was.
  */
 void
 ortrain_training_session_train_step_async (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
@@ -105,7 +105,8 @@ ortrain_training_session_train_step_async (OrtrainTrainingSession *self, Ortrain
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@TrainingSession.train_step_async].
+ * Finishes [method@TrainingSession.train_step_async]. It fails as [method@TrainingSession.train_step] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
  * Returns: the loss; not a number on error
  */
@@ -131,11 +132,11 @@ static const Call optimizer_step_call = { optimizer_step, NULL, NULL };
 /**
  * ortrain_training_session_optimizer_step_async:
  * @self: a session
- * @cancellable: (nullable): a cancellable; an update that has begun is not broken off
- * @callback: (scope async): called when the parameters have moved
+ * @cancellable: (nullable): a cancellable; an update that has begun is completed
+ * @callback: (scope async): called when the parameters are updated
  * @user_data: data for @callback
  *
- * Moves the parameters without blocking, see [method@TrainingSession.optimizer_step].
+ * Updates the parameters on the thread of the session, see [method@TrainingSession.optimizer_step].
  */
 void
 ortrain_training_session_optimizer_step_async (OrtrainTrainingSession *self, GCancellable *cancellable,
@@ -153,7 +154,8 @@ ortrain_training_session_optimizer_step_async (OrtrainTrainingSession *self, GCa
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@TrainingSession.optimizer_step_async].
+ * Finishes [method@TrainingSession.optimizer_step_async]. It fails as [method@TrainingSession.optimizer_step] does, or
+ * with %G_IO_ERROR_CANCELLED.
  *
  * Returns: %FALSE on error
  */
@@ -180,10 +182,10 @@ static const Call eval_step_call = { eval_step, g_object_unref, g_object_unref }
  * @self: a session
  * @inputs: one tensor for each input of the model, and each target if the loss is wanted; not to be changed meanwhile
  * @cancellable: (nullable): a cancellable
- * @callback: (scope async): called when the outputs are there
+ * @callback: (scope async): called when the outputs are computed
  * @user_data: data for @callback
  *
- * Runs the model without blocking, see [method@TrainingSession.eval_step].
+ * Runs the model on the thread of the session, see [method@TrainingSession.eval_step].
  */
 void
 ortrain_training_session_eval_step_async (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
@@ -202,7 +204,8 @@ ortrain_training_session_eval_step_async (OrtrainTrainingSession *self, OrtrainT
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@TrainingSession.eval_step_async].
+ * Finishes [method@TrainingSession.eval_step_async]. It fails as [method@TrainingSession.eval_step] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
  * Returns: (transfer full): the model's outputs, and `loss` if targets were given; %NULL on error
  */
@@ -227,11 +230,11 @@ static const Call export_call = { export, g_free, NULL };
  * ortrain_training_session_export_async:
  * @self: a session
  * @path: (type filename): the file to write
- * @cancellable: (nullable): a cancellable; a file that is being written is not broken off
+ * @cancellable: (nullable): a cancellable; a file that is being written is completed
  * @callback: (scope async): called when the file is on disk
  * @user_data: data for @callback
  *
- * Writes the model without blocking, see [method@TrainingSession.export].
+ * Writes the model on the thread of the session, see [method@TrainingSession.export].
  */
 void
 ortrain_training_session_export_async (OrtrainTrainingSession *self, const char *path, GCancellable *cancellable,
@@ -249,7 +252,8 @@ ortrain_training_session_export_async (OrtrainTrainingSession *self, const char 
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@TrainingSession.export_async].
+ * Finishes [method@TrainingSession.export_async]. It fails as [method@TrainingSession.export] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
  * Returns: %FALSE on error
  */
@@ -279,7 +283,7 @@ static const Call save_checkpoint_call = { save_checkpoint, g_free, NULL };
  * @callback: (scope async): called when it is on disk
  * @user_data: data for @callback
  *
- * Saves a checkpoint without blocking, see [method@TrainingSession.save_checkpoint].
+ * Saves a checkpoint on the thread of the session, see [method@TrainingSession.save_checkpoint].
  */
 void
 ortrain_training_session_save_checkpoint_async (OrtrainTrainingSession *self, const char *path,
@@ -299,7 +303,8 @@ ortrain_training_session_save_checkpoint_async (OrtrainTrainingSession *self, co
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@TrainingSession.save_checkpoint_async].
+ * Finishes [method@TrainingSession.save_checkpoint_async]. It fails as [method@TrainingSession.save_checkpoint] does,
+ * or with %G_IO_ERROR_CANCELLED.
  *
  * Returns: %FALSE on error
  */
@@ -329,7 +334,7 @@ static const Call load_checkpoint_call = { load_checkpoint, g_free, NULL };
  * @callback: (scope async): called when it is loaded
  * @user_data: data for @callback
  *
- * Goes on from a checkpoint without blocking, see [method@TrainingSession.load_checkpoint].
+ * Resumes from a checkpoint on the thread of the session, see [method@TrainingSession.load_checkpoint].
  */
 void
 ortrain_training_session_load_checkpoint_async (OrtrainTrainingSession *self, const char *path,
@@ -349,7 +354,8 @@ ortrain_training_session_load_checkpoint_async (OrtrainTrainingSession *self, co
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@TrainingSession.load_checkpoint_async].
+ * Finishes [method@TrainingSession.load_checkpoint_async]. It fails as [method@TrainingSession.load_checkpoint] does,
+ * or with %G_IO_ERROR_CANCELLED.
  *
  * Returns: %FALSE on error
  */

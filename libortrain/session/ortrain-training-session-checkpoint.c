@@ -321,9 +321,13 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
  * @path: (type filename): a folder, created if it does not exist
  * @error: return location for an error
  *
- * Saves everything that training goes on from: parameters, buffers, the optimizer's state, the counts of steps, the
- * seed, what a schedule has learnt, and the metadata. If the process dies meanwhile, the checkpoint that was there
- * before is still whole. Gradients that wait for an update are not saved.
+ * Saves everything that training needs to be resumed: parameters, buffers, the state of the optimizer, the counts of
+ * steps, the seed, the state of the schedule, the model, and the metadata. If the process dies meanwhile, the previous
+ * checkpoint is still complete. Gradients that wait for an update are not saved.
+ *
+ * Errors are %ORTRAIN_SESSION_ERROR_STATE between the two halves of a step with
+ * [property@TrainingOptions:immediate-updates], %ORTRAIN_SESSION_ERROR_BUSY, and those of [method@Checkpoint.save]:
+ * [error@CheckpointError], [error@TensorError] and [error@Gio.IOErrorEnum].
  *
  * Returns: %FALSE on error
  */
@@ -346,8 +350,11 @@ ortrain_training_session_save_checkpoint (OrtrainTrainingSession *self, const ch
  * @path: (type filename): a folder
  * @error: return location for an error
  *
- * Goes on from a checkpoint: what follows has the same bits as if training had never stopped. If the checkpoint does
+ * Resumes from a checkpoint: what follows has the same bits as if training had never stopped. If the checkpoint does
  * not fit, nothing is changed.
+ *
+ * Errors are %ORTRAIN_CHECKPOINT_ERROR_MISMATCH for a checkpoint of another model, choice of parameters or optimizer,
+ * those of [func@Checkpoint.load], and %ORTRAIN_SESSION_ERROR_BUSY.
  *
  * Returns: %FALSE on error
  */
@@ -368,9 +375,9 @@ ortrain_training_session_load_checkpoint (OrtrainTrainingSession *self, const ch
  * ortrain_training_session_set_metadata:
  * @self: a session
  * @key: a name
- * @value: (nullable): a text; %NULL to take the entry out
+ * @value: (nullable): a text; %NULL to remove the entry
  *
- * Keeps a text with the session and its checkpoints: the position in the data, say.
+ * Keeps a text with the session and in its checkpoints, such as the position in the data.
  */
 void
 ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const char *key, const char *value)
@@ -393,7 +400,7 @@ ortrain_training_session_set_metadata (OrtrainTrainingSession *self, const char 
  *
  * Gets a text that was set, or that came with a checkpoint.
  *
- * Returns: (transfer none) (nullable): the text
+ * Returns: (transfer none) (nullable): the text, owned by the session; %NULL if there is none
  */
 const char *
 ortrain_training_session_get_metadata (OrtrainTrainingSession *self, const char *key)

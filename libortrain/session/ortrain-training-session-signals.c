@@ -197,7 +197,7 @@ ortrain_training_session_install_signals (OrtrainTrainingSessionClass *klass)
    * @self: the session
    * @report: the memory of this instant
    *
-   * Emitted after the optimizer moved the parameters.
+   * Emitted after the optimizer has moved the parameters.
    */
   for (guint i = 0; i < ORTRAIN_TRAINING_N_PHASES; i++)
     signals[i] = g_signal_new (phase_signals[i], G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
@@ -206,7 +206,7 @@ ortrain_training_session_install_signals (OrtrainTrainingSessionClass *klass)
    * OrtrainTrainingSession::overflow:
    * @self: the session
    *
-   * Emitted when an update was left out because the gradients were not finite.
+   * Emitted when an update was skipped because the gradients were not finite.
    */
   signals[ORTRAIN_TRAINING_OVERFLOW] =
       g_signal_new ("overflow", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);

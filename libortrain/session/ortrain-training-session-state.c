@@ -21,11 +21,11 @@ copy_into (OrtrainTensorDict *dict, const OrtrainStored *stored, gconstpointer a
  * @self: a session
  * @error: return location for an error
  *
- * Gets copies of the gradients: the sums over the steps since the last update, or those that the last update used.
+ * Copies the gradients: the sums over the steps since the last update, or those that the last update used. Errors are
+ * %ORTRAIN_SESSION_ERROR_STATE before the first step, and where [property@TrainingOptions:immediate-updates] keeps
+ * none, %ORTRAIN_SESSION_ERROR_BUSY, and those of [error@TensorError].
  *
- * Fails with [error@SessionError.STATE] where [property@TrainingOptions:immediate-updates] leaves none of them.
- *
- * Returns: (transfer full): the gradients by the names of their parameters, %NULL on error
+ * Returns: (transfer full): the gradients by the names of their parameters; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **error)
@@ -69,9 +69,10 @@ get_tensors (OrtrainTrainingSession *self, gboolean with_buffers, GError **error
  * @self: a session
  * @error: return location for an error
  *
- * Gets copies of the trained parameters.
+ * Copies the trained parameters. Errors are %ORTRAIN_SESSION_ERROR_BUSY, and those of [error@TensorError] and
+ * [error@DeviceError].
  *
- * Returns: (transfer full): the parameters by the names of their initializers, %NULL on error
+ * Returns: (transfer full): the parameters by the names of their initializers; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_training_session_get_parameters (OrtrainTrainingSession *self, GError **error)
@@ -86,9 +87,10 @@ ortrain_training_session_get_parameters (OrtrainTrainingSession *self, GError **
  * @self: a session
  * @error: return location for an error
  *
- * Gets copies of the trained parameters and of the buffers, such as running statistics.
+ * Copies the trained parameters and the buffers, such as running statistics. It fails as
+ * [method@TrainingSession.get_parameters] does.
  *
- * Returns: (transfer full): the tensors by the names of their initializers, %NULL on error
+ * Returns: (transfer full): the tensors by the names of their initializers; %NULL on error
  */
 OrtrainTensorDict *
 ortrain_training_session_get_state (OrtrainTrainingSession *self, GError **error)
@@ -101,10 +103,12 @@ ortrain_training_session_get_state (OrtrainTrainingSession *self, GError **error
 /**
  * ortrain_training_session_set_parameters:
  * @self: a session
- * @parameters: parameters or buffers by the names of their initializers; not all need be there
+ * @parameters: parameters or buffers by the names of their initializers; those that are left out keep their contents
  * @error: return location for an error
  *
- * Sets parameters. If one of them does not fit, nothing is changed.
+ * Sets parameters and buffers. If one of them does not fit, nothing is changed. Errors are %ORTRAIN_SESSION_ERROR_FEED
+ * for unknown names and for other types or shapes, %ORTRAIN_SESSION_ERROR_BUSY, and those of [error@TensorError] and
+ * [error@DeviceError].
  *
  * Returns: %FALSE on error
  */
@@ -125,10 +129,10 @@ ortrain_training_session_set_parameters (OrtrainTrainingSession *self, OrtrainTe
 /**
  * ortrain_training_session_set_state:
  * @self: a session
- * @state: parameters and buffers by the names of their initializers; not all need be there
+ * @state: parameters and buffers by the names of their initializers; those that are left out keep their contents
  * @error: return location for an error
  *
- * Sets parameters and buffers. If one of them does not fit, nothing is changed.
+ * Sets parameters and buffers. It fails as [method@TrainingSession.set_parameters] does.
  *
  * Returns: %FALSE on error
  */
@@ -201,8 +205,9 @@ ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *p
  * @path: (type filename): the file to write
  * @error: return location for an error
  *
- * Writes the model as it was read, with the weights as they are now. Names, operator set and structure stay. What is at
- * @path is replaced only when everything is on disk.
+ * Writes the model as it was read, with the weights as they are now: names, operator set and structure stay. An
+ * existing file is replaced only when the new one is complete on disk. Errors are those of [error@ModelError],
+ * %ORTRAIN_TENSOR_ERROR_CHANGED for a file of the model that was changed, and %ORTRAIN_SESSION_ERROR_BUSY.
  *
  * Returns: %FALSE on error
  */

@@ -200,11 +200,11 @@ ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError 
  * @self: a session
  * @error: return location for an error
  *
- * Checks that all numbers in the parameters and the buffers are finite, and fails with
- * [error@SessionError.NOT_FINITE], naming the first that is not, if some are not. It reads all of them once.
+ * Checks that all parameters and buffers are finite. It reads all of them once.
  *
- * [class@Trainer] and the `ortrain` command do so before they write a checkpoint or a model;
- * [method@TrainingSession.export] and [method@TrainingSession.save_checkpoint] write what there is.
+ * [class@Trainer] and the `ortrain` command call it before they write a checkpoint or a model;
+ * [method@TrainingSession.export] and [method@TrainingSession.save_checkpoint] do not. It fails with
+ * %ORTRAIN_SESSION_ERROR_NOT_FINITE, which names the first number that is not finite.
  *
  * Returns: %FALSE on error
  */
@@ -297,14 +297,18 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
  * @inputs: one tensor for each input of the model and each target; labels may be of any integer type
  * @error: return location for an error
  *
- * Runs the model forward and backward, and adds the gradients to those of the steps since the last update.
+ * Runs the model forward and backward, and accumulates the gradients with those of the steps since the last update. It
+ * blocks until the step is done.
  *
- * The first step for new shapes creates a plan, which takes longer; it is kept for later steps. The first step of all takes
- * the memory for parameters, gradients and state, unless another method has done so, and copies the model's weights
- * into it. No memory is allocated by steps of known shapes. Blocks for as long as the step takes.
+ * The first step for new shapes creates a plan, which takes longer; it is kept for later steps. The first step of all
+ * allocates the memory of parameters, gradients and state, unless another method has done so, and copies the model's
+ * weights into it. Steps of known shapes allocate nothing.
  *
- * Fails with [error@DeviceError.NO_MEMORY] if there is not enough memory. Nothing has changed then: the same step may be
- * tried again, or one that needs less.
+ * Errors are %ORTRAIN_SESSION_ERROR_FEED for tensors that are missing, unknown, or of a wrong type or shape,
+ * %ORTRAIN_SESSION_ERROR_INDEX for labels or indices out of range, %ORTRAIN_SESSION_ERROR_NOT_FINITE for a loss that is
+ * not finite ([property@TrainingOptions:stop-on-nan]), %ORTRAIN_TENSOR_ERROR_CHANGED for a mapped file that was
+ * changed, and others of [error@SessionError], [error@GraphError] and [error@PlanError]. With
+ * %ORTRAIN_DEVICE_ERROR_NO_MEMORY nothing has changed: the same step may be tried again, or one that needs less.
  *
  * Returns: the loss; not a number on error
  */
@@ -325,8 +329,8 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
  * ortrain_training_session_get_current_learning_rate:
  * @self: a session
  *
- * Gets the learning rate that the next update will use, with the schedule and without the groups. It may be asked for
- * on any thread, also while a call runs; a schedule of your own is then evaluated on the thread that asks.
+ * Gets the learning rate of the next update, with the schedule and without the groups. Any thread may call it, also
+ * while another call runs; a schedule of your own is then evaluated on the calling thread.
  *
  * Returns: the learning rate; not a number if the schedule fails, as the next update then will
  */
@@ -499,13 +503,16 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * @self: a session
  * @error: return location for an error
  *
- * Moves the parameters by the gradients of the steps since the last update, clipped if the options say so. Fails with
- * [error@SessionError.STATE] if there were none.
+ * Updates the parameters by the mean of the gradients of the steps since the last update, clipped if the options say
+ * so.
  *
- * Clipping with gradients that are not finite leaves the update out, and emits [signal@TrainingSession::overflow]; with
- * [property@TrainingOptions:stop-on-nan] it is an error too, [error@SessionError.NOT_FINITE]. The gradients are dropped
- * then. So is, with that property, an update that leaves numbers in a parameter that are not finite: it is named, and
- * holds them; go on from a checkpoint.
+ * With clipping, gradients that are not finite are dropped without an update, and [signal@TrainingSession::overflow] is
+ * emitted; with [property@TrainingOptions:stop-on-nan] that is %ORTRAIN_SESSION_ERROR_NOT_FINITE. So is, with that
+ * option, an update that leaves a parameter with numbers that are not finite: the error names the parameter, which
+ * keeps them; resume from a checkpoint.
+ *
+ * Other errors are %ORTRAIN_SESSION_ERROR_STATE if there are no gradients, those of the schedule and of an optimizer of
+ * your own, after which no parameter has changed, and those of [error@DeviceError].
  *
  * Returns: %FALSE on error
  */
@@ -525,10 +532,10 @@ ortrain_training_session_optimizer_step (OrtrainTrainingSession *self, GError **
  * ortrain_training_session_get_last_gradient_norm:
  * @self: a session
  *
- * Gets the norm of all gradients together before they were clipped in the last update. It is computed only if the
- * options ask for clipping.
+ * Gets the Euclidean norm of all gradients together before the last update clipped them. It is computed only with
+ * clipping.
  *
- * Returns: the norm, 0 if none was computed
+ * Returns: the norm; 0 if none was computed
  */
 double
 ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
@@ -545,7 +552,8 @@ ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
  * @self: a session
  * @error: return location for an error
  *
- * Drops the gradients of the steps since the last update.
+ * Drops the gradients of the steps since the last update. It fails with %ORTRAIN_SESSION_ERROR_STATE where
+ * [property@TrainingOptions:immediate-updates] has used them already, or with another error of [error@SessionError].
  *
  * Returns: %FALSE on error
  */
@@ -613,9 +621,9 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
  * @inputs: one tensor for each input of the model; and each target, if the loss is wanted
  * @error: return location for an error
  *
- * Runs the model as it stands, as it is used for inference: stored statistics in batch normalisation, no dropout.
- * Changes nothing. Batch normalisation that the file itself has in training form (`training_mode`) takes the statistics
- * of the batch, as it does when the exported file is run.
+ * Runs the model as it is used for inference: stored statistics in batch normalisation, no dropout. It changes nothing.
+ * Batch normalisation that the file itself has in training form (`training_mode`) uses the statistics of the batch, as
+ * it does when the exported file is run. It fails as [method@TrainingSession.train_step] does.
  *
  * Returns: (transfer full): the model's outputs, and `loss` if targets were given; %NULL on error
  */
@@ -638,10 +646,11 @@ ortrain_training_session_eval_step (OrtrainTrainingSession *self, OrtrainTensorD
  * @inputs: inputs as for a training step; of most of them only the shapes matter
  * @error: return location for an error
  *
- * Creates the plan of a training step without running it. This takes no memory but for the plan itself: a model, or a
- * batch, that is larger than memory can be planned.
+ * Creates the plan of a training step without running it. This allocates nothing but the plan itself: a model, or a
+ * batch, that is larger than memory can be planned. Errors are %ORTRAIN_SESSION_ERROR_FEED and others of
+ * [error@SessionError], and those of [error@GraphError] and [error@PlanError].
  *
- * Returns: (transfer full): the plan, %NULL on error
+ * Returns: (transfer full): the plan; %NULL on error
  */
 OrtrainMemoryPlan *
 ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)

@@ -19,8 +19,16 @@
  *
  * Trains a model: owns its parameters, their gradients, the state of the optimizer, and the memory of a step.
  *
- * [method@TrainingSession.train_step] runs the model forward and backward. Gradients add up until
- * [method@TrainingSession.optimizer_step] uses them, or [method@TrainingSession.zero_gradients] drops them.
+ * ```python
+ * options = Ortrain.TrainingOptions(optimizer=Ortrain.AdamW(learning_rate=1e-3))
+ * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels"))
+ * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
+ * for epoch in range(3):
+ *     loss = session.train_step({"x": x, "labels": labels})
+ *     session.optimizer_step()
+ * print(session.eval_step({"x": x})["logits"].numpy().argmax(axis=1))
+ * session.export("trained.onnx")
+ * ```
  *
  * ```c
  * g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
@@ -28,14 +36,18 @@
  * ortrain_training_session_optimizer_step (session, &error);
  * ```
  *
- * Create sessions with their `new` function only: on an object created in another way, every method fails with
- * [error@SessionError.NOT_INITIALIZED]. `g_object_run_dispose()` gives the memory back before the last reference is
- * gone.
+ * [method@TrainingSession.train_step] runs the model forward and backward, and accumulates the gradients until
+ * [method@TrainingSession.optimizer_step] uses them, or [method@TrainingSession.zero_gradients] drops them.
+ * [class@Trainer] is a loop around this.
  *
  * One call at a time: a call that comes while another is running, from another thread or from a handler in the middle
- * of a step, fails with [error@SessionError.BUSY]; handlers may read (gradients, state, plan). A call that fails leaves
- * parameters, gradients and buffers as they were. Signals arrive on the main context that was the thread's default when
- * the session was created; those of a synchronous call come during the call, on the calling thread.
+ * of a step, fails with %ORTRAIN_SESSION_ERROR_BUSY; handlers may read gradients, state and plan. A call that fails
+ * leaves parameters, gradients and buffers as they were, unless its documentation says otherwise. Signals arrive on the
+ * main context that was the thread's default when the session was created; those of a synchronous call come during the
+ * call, on the calling thread.
+ *
+ * Create sessions with their `new` functions only: on an object from `g_object_new()`, every method fails with
+ * %ORTRAIN_SESSION_ERROR_NOT_INITIALIZED. `g_object_run_dispose()` frees the memory before the last reference goes.
  */
 G_DEFINE_FINAL_TYPE (OrtrainTrainingSession, ortrain_training_session, G_TYPE_OBJECT)
 
@@ -359,14 +371,18 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
  * @options: what to train, and how
  * @error: return location for an error
  *
- * Creates a session: builds the gradient graph, and lays out the memory for parameters, gradients and state. The model is
- * not changed. If the options have no optimizer, they are given an AdamW.
+ * Creates a session: builds the gradient graph, and plans the memory of parameters, gradients and state. The model is
+ * not changed. Options without an optimizer are given an [class@AdamW].
  *
- * The memory itself is taken, and the model's weights are copied into it, by the first method that needs contents: a
- * step, or one that reads or writes parameters. Until then a session can be looked at and planned however large it is,
- * and the model's weights must stay as they are.
+ * The memory itself is allocated, and the model's weights are copied into it, by the first method that needs contents:
+ * a step, or one that reads or writes parameters. Until then a session can be looked at and planned however large it
+ * is, and the model's weights must stay as they are.
  *
- * Returns: (transfer full): the session, %NULL on error
+ * Errors are %ORTRAIN_SESSION_ERROR_NOT_TRAINABLE and %ORTRAIN_SESSION_ERROR_OPTION for a model, losses or options that
+ * do not fit together, and those of [error@ModelError], [error@GraphError], [error@DeviceError] and
+ * [error@TensorError].
+ *
+ * Returns: (transfer full): the session; %NULL on error
  */
 OrtrainTrainingSession *
 ortrain_training_session_new (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
@@ -416,7 +432,7 @@ new_in_thread (GTask *task, gpointer source_object, gpointer task_data, GCancell
  * @callback: (scope async): called when the session is there
  * @user_data: data for @callback
  *
- * Creates a session without blocking.
+ * Creates a session on another thread, see [ctor@TrainingSession.new].
  */
 void
 ortrain_training_session_new_async (OrtrainModel *model, OrtrainTrainingOptions *options, GCancellable *cancellable,
@@ -440,9 +456,10 @@ ortrain_training_session_new_async (OrtrainModel *model, OrtrainTrainingOptions 
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [func@TrainingSession.new_async].
+ * Finishes [func@TrainingSession.new_async]. It fails as [ctor@TrainingSession.new] does, or with
+ * %G_IO_ERROR_CANCELLED.
  *
- * Returns: (transfer full): the session, %NULL on error
+ * Returns: (transfer full): the session; %NULL on error
  */
 OrtrainTrainingSession *
 ortrain_training_session_new_finish (GAsyncResult *result, GError **error)
@@ -507,10 +524,10 @@ ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
  * ortrain_training_session_get_notes:
  * @self: a session
  *
- * Gets what was decided about the losses and the outputs when the session was created, one sentence each: that a loss
- * starts from the scores before a softmax at the end of the model, and which outputs are not computed, and why.
+ * Lists what was decided about losses, updates and outputs when the session was created: that a loss starts from the
+ * scores before a softmax at the end of the model, which gradients are kept, which outputs are not computed, and why.
  *
- * Returns: (transfer full) (array zero-terminated=1): the sentences
+ * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
 char **
 ortrain_training_session_get_notes (OrtrainTrainingSession *self)
@@ -582,9 +599,9 @@ ortrain_training_session_get_n_train_steps (OrtrainTrainingSession *self)
  * ortrain_training_session_get_memory_report:
  * @self: a session
  *
- * Gets a report on the session's memory between steps. Before the first step there is no plan, and nothing to report.
+ * Reports on the session's memory between steps.
  *
- * Returns: (transfer full) (nullable): the report
+ * Returns: (transfer full) (nullable): the report; %NULL before the first step, and while a call runs on another thread
  */
 OrtrainMemoryReport *
 ortrain_training_session_get_memory_report (OrtrainTrainingSession *self)
@@ -696,38 +713,40 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
   /**
    * OrtrainTrainingSession:model: (getter get_model)
    *
-   * The model as its file has it. Its weights stay as they are; [method@TrainingSession.export] writes the trained
-   * ones.
+   * The model as its file has it, with its own weights; [method@TrainingSession.export] writes the trained ones.
+   * Read-only.
    */
   properties[PROP_MODEL] = g_param_spec_object ("model", NULL, NULL, ORTRAIN_TYPE_MODEL, flags);
   /**
    * OrtrainTrainingSession:options: (getter get_options)
    *
    * What the session was created with. The optimizer, its groups and the schedule may be changed between steps.
+   * Read-only.
    */
   properties[PROP_OPTIONS] = g_param_spec_object ("options", NULL, NULL, ORTRAIN_TYPE_TRAINING_OPTIONS, flags);
   /**
    * OrtrainTrainingSession:step: (getter get_step)
    *
-   * The number of updates so far. Changes are not notified: ask for it, or use a signal.
+   * How many updates there have been. Read-only; changes are not notified.
    */
   properties[PROP_STEP] = g_param_spec_uint64 ("step", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainTrainingSession:n-train-steps: (getter get_n_train_steps)
    *
-   * The number of training steps so far. Changes are not notified.
+   * How often the model was run forward and backward. Read-only; changes are not notified.
    */
   properties[PROP_N_TRAIN_STEPS] = g_param_spec_uint64 ("n-train-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainTrainingSession:memory-plan: (getter get_memory_plan)
    *
-   * The plan of the last training step. Changes are told by [signal@TrainingSession::plan-changed].
+   * The plan of the last training step. Read-only; [signal@TrainingSession::plan-changed] is emitted when it changes.
    */
   properties[PROP_MEMORY_PLAN] = g_param_spec_object ("memory-plan", NULL, NULL, ORTRAIN_TYPE_MEMORY_PLAN, flags);
   /**
    * OrtrainTrainingSession:training-graph: (getter get_training_graph)
    *
-   * The forward pass, the losses, the gradients and the updates as one graph, before passes that need shapes.
+   * The forward pass, the losses, the gradients and the updates as one graph, before the passes that need shapes. Do
+   * not change it. Read-only.
    */
   properties[PROP_TRAINING_GRAPH] = g_param_spec_object ("training-graph", NULL, NULL, ORTRAIN_TYPE_GRAPH, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);

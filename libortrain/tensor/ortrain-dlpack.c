@@ -100,7 +100,7 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GE
  * @managed: a `DLManagedTensor *`
  * @error: return location for an error
  *
- * Creates a tensor of a foreign one, without a copy where the elements are row-major and aligned. On success the
+ * Creates a tensor from a foreign one, without a copy where the elements are row-major and aligned. On success the
  * foreign tensor belongs to the new one, and its deleter is called when the memory is no longer used, on whatever
  * thread that happens. On error it stays the caller's.
  *
@@ -108,7 +108,7 @@ copy_strided (OrtrainDType dtype, const ForeignTensor *t, const guint8 *data, GE
  * ([method@Tensor.to_device]). Elements on a device are never copied: they have to be row-major, and there before this is
  * called.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_new_from_dlpack (gpointer managed, GError **error)
@@ -189,7 +189,7 @@ export_deleter (ManagedTensor *managed)
  * hands it on or calls its deleter. It says on which device the memory is. The structure has no way to say that memory
  * is read-only, so read-only tensors give an error: copy them first.
  *
- * Returns: (transfer full) (nullable): the address of the structure, or %NULL with an [error@TensorError]
+ * Returns: (transfer full) (nullable): the address of the structure; %NULL with an [error@TensorError]
  */
 gpointer
 ortrain_tensor_to_dlpack (OrtrainTensor *self, GError **error)

@@ -117,7 +117,7 @@ parse (Source *source, GBytes *bytes, GError **error)
  *
  * Reads an IDX file. Images are uint8 [n, height, width], labels uint8 [n].
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError] or a file error
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError] or an error of [error@GLib.FileError]
  */
 OrtrainTensor *
 ortrain_tensor_new_from_idx (const char *path, GError **error)

@@ -295,10 +295,10 @@ ortrain_npy_make_header (OrtrainTensor *tensor, GError **error)
  * @path: (type filename): a file that NumPy's `save` wrote
  * @error: return location for an error
  *
- * Reads a `.npy` file. The elements are mapped, not copied, if they are in row-major order and little-endian; the
- * tensor is not writable then.
+ * Reads a `.npy` file. The elements are mapped, not copied, if they are row-major and little-endian; the tensor is then
+ * not writable.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError] or a file error
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError] or an error of [error@GLib.FileError]
  */
 OrtrainTensor *
 ortrain_tensor_new_from_npy (const char *path, GError **error)
@@ -322,10 +322,9 @@ ortrain_tensor_new_from_npy (const char *path, GError **error)
  * @path: (type filename): the file to write
  * @error: return location for an error
  *
- * Writes a file that NumPy's `load` reads. An old file of that name is replaced only when the new one is on the disk; a
- * link is replaced, not followed.
+ * Writes a file that NumPy's `load` reads. An existing file is replaced only when the new one is complete on disk.
  *
- * Returns: %TRUE, or %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
+ * Returns: %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
  */
 gboolean
 ortrain_tensor_save_npy (OrtrainTensor *self, const char *path, GError **error)

@@ -218,7 +218,8 @@ parse (GBytes *bytes, OrtrainTensorDict *into, GError **error)
  *
  * Reads a `.npz` file. Arrays that are neither compressed nor misaligned are mapped, not copied.
  *
- * Returns: (transfer full): the arrays in the order of the file, or %NULL with an [error@TensorError] or a file error
+ * Returns: (transfer full): the arrays in the order of the file; %NULL with an [error@TensorError] or an error of
+ *   [error@GLib.FileError]
  */
 OrtrainTensorDict *
 ortrain_tensor_dict_new_from_npz (const char *path, GError **error)
@@ -351,10 +352,10 @@ write_npz (OrtrainTensorDict *self, OrtrainFileWriter *writer, GError **error)
  * @path: (type filename): the file to write
  * @error: return location for an error
  *
- * Writes a file that NumPy's `load` reads, without compression. An old file of that name is replaced only when the new
- * one is on the disk; a link is replaced, not followed.
+ * Writes a file that NumPy's `load` reads, without compression. An existing file is replaced only when the new one is
+ * complete on disk.
  *
- * Returns: %TRUE, or %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
+ * Returns: %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
  */
 gboolean
 ortrain_tensor_dict_save_npz (OrtrainTensorDict *self, const char *path, GError **error)

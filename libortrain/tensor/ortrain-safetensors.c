@@ -543,11 +543,11 @@ ortrain_safetensors_write (OrtrainTensorDict *tensors, GHashTable *metadata, Ort
  * @path: (type filename): a safetensors file
  * @error: return location for an error
  *
- * Reads a safetensors file. The tensors are mapped, not copied, and not writable. The file is checked as the format
- * demands before anything of it is used: sizes, offsets without gaps and overlaps, limits on the header.
+ * Reads a safetensors file. The tensors are mapped, not copied, and not writable. Everything that the format demands is
+ * checked before anything is used: sizes, offsets without gaps and overlaps, limits on the header.
  *
- * Returns: (transfer full): the tensors in the order of the header, or %NULL with an [error@TensorError] or a file
- * error
+ * Returns: (transfer full): the tensors in the order of the header; %NULL with an [error@TensorError] or an error of
+ *   [error@GLib.FileError]
  */
 OrtrainTensorDict *
 ortrain_tensor_dict_new_from_safetensors (const char *path, GError **error)
@@ -572,10 +572,9 @@ ortrain_tensor_dict_new_from_safetensors (const char *path, GError **error)
  * @path: (type filename): the file to write
  * @error: return location for an error
  *
- * Writes a safetensors file. An old file of that name is replaced only when the new one is on the disk; a link is
- * replaced, not followed.
+ * Writes a safetensors file. An existing file is replaced only when the new one is complete on disk.
  *
- * Returns: %TRUE, or %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
+ * Returns: %FALSE with an [error@TensorError] or a [error@Gio.IOErrorEnum]
  */
 gboolean
 ortrain_tensor_dict_save_safetensors (OrtrainTensorDict *self, const char *path, GError **error)

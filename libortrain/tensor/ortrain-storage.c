@@ -11,15 +11,24 @@
 /**
  * OrtrainStorage:
  *
- * A piece of memory that tensors lie in. Several tensors may share one storage.
+ * A block of memory that tensors share: what [property@Tensor:storage] is.
  *
- * Memory is big and languages with garbage collectors learn late that it is free: [method@Storage.release] gives it
- * back at once. What was handed out as `GBytes` or by DLPack keeps the memory until it is dropped itself.
+ * Memory is large, and garbage collectors notice late that an object is unused: [method@Storage.release] frees it at
+ * once. What was handed out as `GBytes` or by DLPack keeps the memory alive until it is dropped itself.
  *
  * The memory is the host's, or that of a device, which the host may be unable to read: then there is no address, and
  * tensors in it are copied with [method@Tensor.to_host].
  *
- * A storage may be used from any thread; its contents and [method@Storage.release] want the caller's own order.
+ * ```python
+ * storage = Ortrain.Storage.new(24)
+ * ints = Ortrain.Tensor.new_for_storage(Ortrain.DType.INT64, [3], storage, 0)
+ * floats = Ortrain.Tensor.new_for_storage(Ortrain.DType.FLOAT64, [3], storage, 0)
+ * floats.numpy()[:] = 1
+ * print(ints.numpy())         # the bits of 1.0
+ * storage.release()           # both tensors are released with it
+ * ```
+ *
+ * Any thread may use a storage; writing, and releasing, while another thread reads is up to the caller to prevent.
  */
 
 typedef enum
@@ -149,7 +158,7 @@ ortrain_storage_class_init (OrtrainStorageClass *klass)
   /**
    * OrtrainStorage:n-bytes: (getter get_n_bytes)
    *
-   * The size in bytes; 0 once released.
+   * The size in bytes; 0 once released. Read-only.
    */
   properties[PROP_N_BYTES] = g_param_spec_uint64 ("n-bytes", NULL, NULL, 0, G_MAXUINT64, 0,
                                                   G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -157,7 +166,7 @@ ortrain_storage_class_init (OrtrainStorageClass *klass)
   /**
    * OrtrainStorage:writable: (getter get_writable)
    *
-   * Whether the contents may be changed.
+   * Whether the contents may be changed. Read-only.
    */
   properties[PROP_WRITABLE] = g_param_spec_boolean (
       "writable", NULL, NULL, FALSE, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
@@ -226,9 +235,9 @@ allocate (gsize n_bytes, gsize alignment, gboolean zeroed, GError **error)
  * @n_bytes: the size in bytes
  * @error: return location for an error
  *
- * Takes memory that is zeroed and aligned to at least 64 bytes.
+ * Allocates zeroed memory, aligned to 64 bytes at least.
  *
- * Returns: (transfer full): the storage, or %NULL with %ORTRAIN_TENSOR_ERROR_NO_MEMORY
+ * Returns: (transfer full): the storage; %NULL with %ORTRAIN_TENSOR_ERROR_NO_MEMORY
  */
 OrtrainStorage *
 ortrain_storage_new (gsize n_bytes, GError **error)
@@ -315,7 +324,7 @@ ortrain_storage_new_foreign (OrtrainTensorDevice *device, gpointer address, gsiz
  * ortrain_storage_new_for_bytes:
  * @bytes: the bytes
  *
- * Creates a storage of bytes, without copying them. It is not writable.
+ * Creates a storage from bytes, without copying them. It is not writable.
  *
  * Returns: (transfer full): the storage
  */
@@ -344,8 +353,8 @@ owner_free (gpointer data)
  * @writable: whether the bytes may be changed
  * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
  *
- * Creates a storage of memory that belongs to somebody else. A copy of @owner is kept until the memory is no longer
- * used; it may be dropped on any thread.
+ * Creates a storage for somebody else's memory, without copying it. A copy of @owner is kept until the memory is no
+ * longer used; it may be dropped on any thread.
  *
  * Returns: (transfer full): the storage
  */
@@ -368,7 +377,7 @@ ortrain_storage_new_for_address (gsize address, gsize n_bytes, gboolean writable
  * ortrain_storage_get_address:
  * @self: a storage
  *
- * The address of the first byte, valid as long as @self is kept and not released.
+ * Gets the address of the first byte, which is valid as long as @self is kept and not released.
  *
  * Returns: the address; 0 once released, and for memory of a device that the host cannot read
  */
@@ -414,8 +423,8 @@ ortrain_storage_get_writable (OrtrainStorage *self)
  * ortrain_storage_release:
  * @self: a storage
  *
- * Gives the memory back now. Tensors in it are released with it; what was handed out as `GBytes` or by DLPack stays
- * valid and keeps the memory a while longer. Plain addresses become invalid. A second call does nothing.
+ * Frees the memory now. Tensors in it are released with it; what was handed out as `GBytes` or by DLPack stays valid,
+ * and keeps the memory for as long. Plain addresses become invalid. A second call does nothing.
  */
 void
 ortrain_storage_release (OrtrainStorage *self)

@@ -248,7 +248,7 @@ ortrain_convert_elements (OrtrainDType from, gconstpointer data, OrtrainDType to
  * One element as a double. It is meant for losses and the like, not for going through an array: of a tensor on another
  * device each is a copy that is waited for.
  *
- * Returns: the element; NaN if there is none of that number, if the tensor was released, or if it is complex
+ * Returns: the element; NaN if the index is out of range, if the tensor was released, or if it is complex
  */
 double
 ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
@@ -277,8 +277,9 @@ ortrain_tensor_get_scalar (OrtrainTensor *self, gint64 index)
  * @dtype: the new type of the elements
  * @error: return location for an error
  *
- * Converts a tensor to another type. Floating numbers are rounded to nearest, ties to even; to integers they are cut
- * off, and stay within the range of the type. Integers wrap around. Booleans are whether the number is not 0.
+ * Converts a tensor to another type. Conversions to floating types round to nearest, ties to even; from floating to
+ * integer types, the fraction is cut off and the result is limited to the range of the type. Integers wrap around.
+ * Booleans tell whether the number is not 0.
  *
  * Returns: (transfer full): a new tensor on the host, or %NULL with an [error@TensorError]
  */
@@ -328,9 +329,9 @@ wide_less (Wide a, Wide b)
  * @axis: the dimension to search along; negative numbers count from the end
  * @error: return location for an error
  *
- * Where the largest elements are: the first one of equals, and the first NaN if there is one.
+ * Finds the indices of the largest elements: of equal ones the first, and of the first NaN if there is one.
  *
- * Returns: (transfer full): an int64 tensor without the dimension @axis, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): an int64 tensor without the dimension @axis; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_argmax (OrtrainTensor *self, gint64 axis, GError **error)

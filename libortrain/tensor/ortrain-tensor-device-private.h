@@ -24,9 +24,9 @@ typedef struct
 struct _OrtrainTensorDevice
 {
   gatomicrefcount ref_count;
-  const char *name;        /* of its provider; static */
-  gboolean reads_host;     /* the host reads and writes its memory at the same addresses */
-  gint32 type, id;         /* of DLPack; type 0: it has none */
+  const char *name;    /* of its provider; static */
+  gboolean reads_host; /* the host reads and writes its memory at the same addresses */
+  gint32 type, id;     /* of DLPack; type 0: it has none */
   const OrtrainTensorDeviceFuncs *funcs;
   gpointer data;
   GMutex mutex; /* held by each call of funcs */

@@ -7,9 +7,17 @@
 /**
  * OrtrainTensorDict:
  *
- * Named tensors, in the order in which they were set: feeds, outputs, gradients, state.
+ * Named tensors, in the order in which they were set: feeds, outputs, gradients, state. It is also a `GListModel` of
+ * [class@Tensor], which can be shown in a list.
  *
- * It is a list model of [class@Tensor], so that it can be shown in a list. Only one thread may use it at a time.
+ * ```python
+ * feeds = Ortrain.TensorDict({"x": x, "labels": labels})      # shares the memory of the arrays
+ * feeds["weights"] = np.ones(8, np.float32)
+ * feeds.save_npz("feeds.npz")
+ * print(feeds.names, Ortrain.TensorDict.new_from_npz("feeds.npz")["x"].numpy().shape)
+ * ```
+ *
+ * In Python, functions that take a dict take any mapping of arrays. One thread at a time may use a dict.
  */
 
 struct _OrtrainTensorDict
@@ -111,14 +119,14 @@ ortrain_tensor_dict_class_init (OrtrainTensorDictClass *klass)
   /**
    * OrtrainTensorDict:size: (getter get_size)
    *
-   * How many names there are: each has one tensor.
+   * How many tensors the dict has. Read-only.
    */
   properties[PROP_SIZE] = g_param_spec_uint ("size", NULL, NULL, 0, G_MAXUINT, 0, flags);
 
   /**
    * OrtrainTensorDict:names: (getter get_names)
    *
-   * The names, in order.
+   * The keys, in the order in which they were set. Read-only.
    */
   properties[PROP_NAMES] = g_param_spec_boxed ("names", NULL, NULL, G_TYPE_STRV, flags);
 
@@ -136,7 +144,7 @@ ortrain_tensor_dict_init (OrtrainTensorDict *self)
 /**
  * ortrain_tensor_dict_new:
  *
- * Creates an empty set.
+ * Creates an empty dict.
  *
  * Returns: (transfer full): the set
  */
@@ -152,7 +160,7 @@ ortrain_tensor_dict_new (void)
  * @name: a name
  * @tensor: the tensor
  *
- * Puts a tensor into the set: at the end, or in the place of the one that had the name.
+ * Adds a tensor, or replaces the one of that name, whose position it then has.
  */
 void
 ortrain_tensor_dict_set (OrtrainTensorDict *self, const char *name, OrtrainTensor *tensor)
@@ -186,9 +194,9 @@ ortrain_tensor_dict_set (OrtrainTensorDict *self, const char *name, OrtrainTenso
  * @self: a set of tensors
  * @name: a name
  *
- * The tensor of a name.
+ * Looks up a tensor by its name.
  *
- * Returns: (transfer none) (nullable): the tensor, or %NULL if there is none
+ * Returns: (transfer none) (nullable): the tensor, owned by the dict, or %NULL if there is none
  */
 OrtrainTensor *
 ortrain_tensor_dict_get (OrtrainTensorDict *self, const char *name)
@@ -204,9 +212,9 @@ ortrain_tensor_dict_get (OrtrainTensorDict *self, const char *name)
  * @self: a set of tensors
  * @name: a name
  *
- * Whether there is a tensor of that name.
+ * Tells whether there is a tensor of a name.
  *
- * Returns: %TRUE if there is
+ * Returns: %TRUE if there is one
  */
 gboolean
 ortrain_tensor_dict_contains (OrtrainTensorDict *self, const char *name)
@@ -221,9 +229,9 @@ ortrain_tensor_dict_contains (OrtrainTensorDict *self, const char *name)
  * @self: a set of tensors
  * @name: a name
  *
- * Takes a tensor out of the set.
+ * Removes a tensor; those behind it move up.
  *
- * Returns: %TRUE, or %FALSE if there was none of that name
+ * Returns: %FALSE if there was none of that name
  */
 gboolean
 ortrain_tensor_dict_remove (OrtrainTensorDict *self, const char *name)
@@ -283,7 +291,7 @@ ortrain_tensor_dict_get_names (OrtrainTensorDict *self)
  * @self: a set of tensors
  * @index: a position
  *
- * The name at a position, valid until the set is changed.
+ * Gets the name at a position, valid until the dict is changed.
  *
  * Returns: (transfer none) (nullable): the name, or %NULL past the end
  */
@@ -299,9 +307,9 @@ ortrain_tensor_dict_get_name (OrtrainTensorDict *self, guint index)
  * @self: a set of tensors
  * @index: a position
  *
- * The tensor at a position.
+ * Gets the tensor at a position.
  *
- * Returns: (transfer none) (nullable): the tensor, or %NULL past the end
+ * Returns: (transfer none) (nullable): the tensor, owned by the dict, or %NULL past the end
  */
 OrtrainTensor *
 ortrain_tensor_dict_get_tensor (OrtrainTensorDict *self, guint index)
@@ -314,7 +322,7 @@ ortrain_tensor_dict_get_tensor (OrtrainTensorDict *self, guint index)
  * ortrain_tensor_dict_to_string:
  * @self: a set of tensors
  *
- * One line for each tensor, for people.
+ * Describes each tensor in a line.
  *
  * Returns: (transfer full): the text
  */

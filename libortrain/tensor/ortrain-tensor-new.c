@@ -77,7 +77,7 @@ ortrain_tensor_take (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gint6
  *
  * Creates a tensor of zeros.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_new (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error)
@@ -150,10 +150,10 @@ ortrain_tensor_new_for_data (OrtrainDType dtype, const gint64 *dims, gsize n_dim
  * @bytes: the elements
  * @error: return location for an error
  *
- * Creates a tensor of bytes. They are not copied, unless they are not aligned to the size of an element. The tensor is
- * not writable.
+ * Creates a tensor from bytes. They are not copied, unless they are not aligned to the size of an element. The tensor
+ * is not writable.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GBytes *bytes, GError **error)
@@ -188,12 +188,12 @@ ortrain_tensor_new_for_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
  * @owner: (nullable): what keeps the memory alive, or %NULL if it lives forever
  * @error: return location for an error
  *
- * Creates a tensor of memory that belongs to somebody else, without a copy. The memory must be row-major; how large it
- * is cannot be checked. A copy of @owner is kept as long as the memory is in use; it may be dropped on any thread.
+ * Creates a tensor for somebody else's memory, without a copy. The memory must be row-major; its size cannot be
+ * checked. A copy of @owner is kept as long as the memory is in use; it may be dropped on any thread.
  *
  * Memory that is not aligned to the size of an element is copied; the copy is not writable, whatever @writable says.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_new_for_address (OrtrainDType dtype, const gint64 *dims, gsize n_dims, gsize address, gboolean writable,
@@ -229,12 +229,12 @@ ortrain_tensor_new_for_address (OrtrainDType dtype, const gint64 *dims, gsize n_
  * @dims: (array length=n_dims): the shape
  * @n_dims: the rank
  * @storage: the memory
- * @byte_offset: where in @storage the first element lies
+ * @byte_offset: the offset of the first element in @storage, in bytes, a multiple of the size of an element
  * @error: return location for an error
  *
- * Creates a tensor of a part of a storage.
+ * Creates a tensor in a part of a storage.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_new_for_storage (OrtrainDType dtype, const gint64 *dims, gsize n_dims, OrtrainStorage *storage,
@@ -330,14 +330,15 @@ ortrain_tensor_new_ints (const gint64 *dims, gsize n_dims, const gint64 *values,
  * @dims: (array length=n_dims): the shape
  * @n_dims: the rank
  * @file: the file
- * @offset: where in the file the first element lies, in bytes
+ * @offset: the offset of the first element in the file, in bytes
  * @error: return location for an error
  *
- * Creates a tensor of a part of a file, which is mapped, not read. The elements are little-endian and row-major. The
- * tensor is not writable. Only what does not lie aligned to the size of an element is copied, and files that are not
- * local are read whole.
+ * Creates a tensor from a part of a file, which is mapped, not read. The elements are little-endian and row-major. The
+ * tensor is not writable. Elements that are not aligned to their size are copied, and files that are not local are read
+ * as a whole.
  *
- * Returns: (transfer full): the tensor, or %NULL with an [error@TensorError] or a file error
+ * Returns: (transfer full): the tensor; %NULL with an [error@TensorError], a [error@GLib.FileError] or, for files that
+ *   are not local, a [error@Gio.IOErrorEnum]
  */
 OrtrainTensor *
 ortrain_tensor_new_mapped (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GFile *file, guint64 offset,

@@ -16,7 +16,7 @@
  *
  * Copies a tensor into memory of its own on the host, which is writable.
  *
- * Returns: (transfer full): the copy, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the copy; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_copy (OrtrainTensor *self, GError **error)
@@ -73,9 +73,9 @@ ortrain_tensor_copy_to_device (OrtrainTensor *self, OrtrainTensorDevice *device,
  * @n_dims: the new rank
  * @error: return location for an error
  *
- * The same elements in another shape, on the same storage.
+ * Gives the same elements another shape, in the same storage.
  *
- * Returns: (transfer full): the view, or %NULL with an [error@TensorError] if the number of elements differs
+ * Returns: (transfer full): the view; %NULL with %ORTRAIN_TENSOR_ERROR_SHAPE if the number of elements differs
  */
 OrtrainTensor *
 ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, GError **error)
@@ -121,9 +121,9 @@ ortrain_tensor_reshape (OrtrainTensor *self, const gint64 *dims, gsize n_dims, G
  * @end: one past the last row
  * @error: return location for an error
  *
- * A part of a tensor along its first dimension, on the same storage.
+ * Gives a part of a tensor along its first dimension, in the same storage.
  *
- * Returns: (transfer full): the view, or %NULL with an [error@TensorError]
+ * Returns: (transfer full): the view; %NULL with an [error@TensorError]
  */
 OrtrainTensor *
 ortrain_tensor_slice_rows (OrtrainTensor *self, gint64 begin, gint64 end, GError **error)

@@ -13,10 +13,10 @@
 /**
  * OrtrainTensor:
  *
- * A typed, shaped array on an [class@Storage].
+ * A typed array of some shape, in a [class@Storage].
  *
- * Elements are contiguous, in row-major order (the last dimension is the fastest), as NumPy and ONNX have them. Type
- * and shape never change; the contents of a tensor that is [property@Tensor:writable] may. Views made by
+ * Elements are contiguous and in row-major order (the last dimension varies fastest), as in NumPy and ONNX. Type and
+ * shape never change; the contents of a tensor that is [property@Tensor:writable] may. Views from
  * [method@Tensor.reshape] and [method@Tensor.slice_rows] share the storage.
  *
  * The memory may be that of another device, see [property@Tensor:device]. Sessions on that device read and write it
@@ -31,8 +31,21 @@
  *
  * A tensor may be handed from thread to thread; who writes while others read is the caller's business.
  *
- * Create tensors with the `new` functions only: an object from `g_object_new` is like one that was released, and every
- * method says so.
+ * ```python
+ * tensor = Ortrain.Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))    # shares the memory of the array
+ * print(tensor, tensor.reshape([3, 2]).numpy())
+ * tensor.numpy()[0] = 7                                                    # shares the memory of the tensor
+ * half = tensor.cast(Ortrain.DType.FLOAT16)                                # a copy
+ * ```
+ *
+ * Data come in and go out without being copied as `GBytes`, as an address with an owner, by DLPack, and in files that
+ * are mapped. Aligned memory stays where it is; [ctor@Tensor.new_for_data] and [method@Tensor.copy] copy.
+ *
+ * Create tensors with the `new` functions only: an object from `g_object_new()` behaves as one that was released, and
+ * its methods fail with %ORTRAIN_TENSOR_ERROR_RELEASED. Memory of large tensors can be freed before the last reference
+ * goes, with [method@Tensor.release].
+ *
+ * Any thread may use a tensor; writing while another thread reads or writes it is up to the caller to prevent.
  */
 G_DEFINE_FINAL_TYPE (OrtrainTensor, ortrain_tensor, G_TYPE_OBJECT)
 
@@ -116,42 +129,42 @@ ortrain_tensor_class_init (OrtrainTensorClass *klass)
   /**
    * OrtrainTensor:dtype: (getter get_dtype)
    *
-   * The type of the elements.
+   * The type of the elements. Read-only.
    */
   properties[PROP_DTYPE] = g_param_spec_enum ("dtype", NULL, NULL, ORTRAIN_TYPE_DTYPE, ORTRAIN_DTYPE_UNDEFINED, flags);
 
   /**
    * OrtrainTensor:rank: (getter get_rank)
    *
-   * The number of dimensions.
+   * The number of dimensions, at most 16; 0 for a scalar. Read-only.
    */
   properties[PROP_RANK] = g_param_spec_uint64 ("rank", NULL, NULL, 0, ORTRAIN_MAX_RANK, 0, flags);
 
   /**
    * OrtrainTensor:n-elements: (getter get_n_elements)
    *
-   * The product of the dimensions: 1 for a scalar, 0 if a dimension is 0.
+   * The product of the dimensions: 1 for a scalar, 0 if a dimension is 0. Read-only.
    */
   properties[PROP_N_ELEMENTS] = g_param_spec_int64 ("n-elements", NULL, NULL, 0, G_MAXINT64, 0, flags);
 
   /**
    * OrtrainTensor:n-bytes: (getter get_n_bytes)
    *
-   * The size of the contents in bytes.
+   * The size of the contents, in bytes. Read-only.
    */
   properties[PROP_N_BYTES] = g_param_spec_uint64 ("n-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
 
   /**
    * OrtrainTensor:writable: (getter get_writable)
    *
-   * Whether the contents may be changed.
+   * Whether the contents may be changed. Read-only.
    */
   properties[PROP_WRITABLE] = g_param_spec_boolean ("writable", NULL, NULL, FALSE, flags);
 
   /**
    * OrtrainTensor:storage: (getter get_storage)
    *
-   * The memory that the tensor lies in; %NULL once released.
+   * The memory that holds the elements; %NULL once released. Read-only.
    */
   properties[PROP_STORAGE] = g_param_spec_object ("storage", NULL, NULL, ORTRAIN_TYPE_STORAGE, flags);
 
@@ -216,7 +229,7 @@ ortrain_tensor_get_rank (OrtrainTensor *self)
  * @self: a tensor
  * @n_dims: (out) (optional): return location for the rank
  *
- * The shape, outermost dimension first. It is valid as long as @self is.
+ * Gets the shape, outermost dimension first. The array is valid as long as @self is.
  *
  * Returns: (transfer none) (array length=n_dims): the dimensions
  */
@@ -236,7 +249,7 @@ ortrain_tensor_get_dims (OrtrainTensor *self, gsize *n_dims)
  * @self: a tensor
  * @index: a number below the rank
  *
- * One dimension of the shape.
+ * Gets one dimension of the shape.
  *
  * Returns: the dimension
  */
@@ -297,7 +310,7 @@ ortrain_tensor_get_storage (OrtrainTensor *self)
  * ortrain_tensor_get_address:
  * @self: a tensor
  *
- * The address of the first element, valid as long as the storage is kept and not released.
+ * Gets the address of the first element, which is valid as long as the storage is kept and not released.
  *
  * Returns: the address; 0 once released, and where the host cannot read the memory of [property@Tensor:device]
  */
@@ -496,9 +509,10 @@ ortrain_tensor_check_n_bytes (OrtrainDType dtype, const gint64 *dims, gsize n_di
  * @bytes: the new contents, of the same size
  * @error: return location for an error
  *
- * Copies bytes into the tensor.
+ * Copies bytes into the tensor. Errors are %ORTRAIN_TENSOR_ERROR_SHAPE for another size, %ORTRAIN_TENSOR_ERROR_LAYOUT
+ * for a read-only tensor, and %ORTRAIN_TENSOR_ERROR_RELEASED.
  *
- * Returns: %TRUE, or %FALSE with an [error@TensorError] if the size differs or the tensor is not writable
+ * Returns: %FALSE on error
  */
 gboolean
 ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
@@ -534,7 +548,7 @@ ortrain_tensor_set_bytes (OrtrainTensor *self, GBytes *bytes, GError **error)
  *
  * Whether two tensors have the same type, shape and contents, bit for bit, on whatever devices they are.
  *
- * Returns: %TRUE if they have
+ * Returns: %TRUE if they are the same
  */
 gboolean
 ortrain_tensor_equal (OrtrainTensor *self, OrtrainTensor *other)
@@ -556,8 +570,8 @@ ortrain_tensor_equal (OrtrainTensor *self, OrtrainTensor *other)
  * ortrain_tensor_release:
  * @self: a tensor
  *
- * Lets go of the memory now, without waiting for a garbage collector. The memory is free once no other tensor, and
- * nothing that was handed out, uses it. Type and shape stay; what needs the contents gives
+ * Drops the reference to the storage now, without waiting for a garbage collector. The memory is freed once no other
+ * tensor, and nothing that was handed out, uses it. Type and shape stay; what needs the contents fails with
  * %ORTRAIN_TENSOR_ERROR_RELEASED. A second call does nothing.
  */
 void

@@ -6,7 +6,16 @@
 /**
  * OrtrainEpochRecord:
  *
- * One epoch of a training. Immutable, safe to use from any thread.
+ * The results of one epoch of a training. [signal@Trainer::epoch-ended] has one, and [property@TrainingHistory:epochs]
+ * lists them.
+ *
+ * ```python
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=2)
+ * for record in trainer.fit().epochs:
+ *     print(record.epoch, record.loss, record.validation_loss, record.metric, record.seconds)
+ * ```
+ *
+ * A record is immutable, and any thread may use it.
  */
 
 G_DEFINE_FINAL_TYPE (OrtrainEpochRecord, ortrain_epoch_record, G_TYPE_OBJECT)
@@ -36,14 +45,14 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:epoch: (getter get_epoch)
    *
-   * The number of the epoch, from 1.
+   * Which epoch it was, counted from 1. Read-only.
    */
   properties[PROP_EPOCH] = ortrain_field_at (g_param_spec_uint ("epoch", NULL, NULL, 0, G_MAXUINT, 0, flags),
                                              G_STRUCT_OFFSET (OrtrainEpochRecord, epoch));
   /**
    * OrtrainEpochRecord:loss: (getter get_loss)
    *
-   * The mean loss of the training steps of the epoch.
+   * The mean over the training steps. Read-only.
    */
   properties[PROP_LOSS] =
       ortrain_field_at (g_param_spec_double ("loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -51,7 +60,7 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:validation-loss: (getter get_validation_loss)
    *
-   * The mean loss on the validation data; not a number if there are none.
+   * The mean over the validation data; not a number without any. Read-only.
    */
   properties[PROP_VALIDATION_LOSS] =
       ortrain_field_at (g_param_spec_double ("validation-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -59,7 +68,7 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:metric: (getter get_metric)
    *
-   * The accuracy on the validation data; -1 if there are none, or no cross entropy.
+   * The accuracy on the validation data, from 0 to 1; -1 without any, or without a cross entropy. Read-only.
    */
   properties[PROP_METRIC] =
       ortrain_field_at (g_param_spec_double ("metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -67,7 +76,7 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:learning-rate: (getter get_learning_rate)
    *
-   * The learning rate at the end of the epoch.
+   * The one after the last update of the epoch. Read-only.
    */
   properties[PROP_LEARNING_RATE] =
       ortrain_field_at (g_param_spec_double ("learning-rate", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -75,7 +84,7 @@ ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
   /**
    * OrtrainEpochRecord:seconds: (getter get_seconds)
    *
-   * The time that the epoch took.
+   * How long the epoch took. Read-only.
    */
   properties[PROP_SECONDS] =
       ortrain_field_at (g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),

@@ -7,7 +7,7 @@ G_DEFINE_BOXED_TYPE (OrtrainProgress, ortrain_progress, ortrain_progress_copy, o
  * ortrain_progress_copy:
  * @self: a progress
  *
- * Takes a reference.
+ * Increases the reference count: a progress never changes.
  *
  * Returns: (transfer full): the same progress
  */
@@ -23,7 +23,7 @@ ortrain_progress_copy (OrtrainProgress *self)
  * ortrain_progress_free:
  * @self: a progress
  *
- * Gives a reference back.
+ * Decreases the reference count.
  */
 void
 ortrain_progress_free (OrtrainProgress *self)

@@ -22,9 +22,15 @@ typedef struct _OrtrainProgress OrtrainProgress;
  * @step: the number of steps done in this epoch
  * @n_steps: the number of steps of an epoch
  *
- * How far a training is.
+ * How far a training is. [signal@Trainer::progress] has one.
  *
- * Immutable, and safe to use from any thread; a copy is a reference to the same one.
+ * ```python
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=2, batch_size=4)
+ * trainer.connect("progress", lambda trainer, progress: print(f"{progress.fraction:.0%} {progress.mean_loss:.4f}"))
+ * trainer.fit()
+ * ```
+ *
+ * It is immutable, and any thread may use it; a copy is a reference to the same one.
  */
 struct _OrtrainProgress
 {

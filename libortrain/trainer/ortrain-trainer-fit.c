@@ -376,7 +376,12 @@ check_made (OrtrainTrainer *self, GError **error)
  * Trains, and blocks until it is done. Updates are immediate where nothing needs the gradients, unless
  * [property@TrainingOptions:immediate-updates] says otherwise.
  *
- * Returns: (transfer full): what came of it, %NULL on error
+ * Errors are %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
+ * [method@TrainingSession.optimizer_step] and, with a folder for checkpoints, those of [error@CheckpointError] and
+ * [error@Gio.IOErrorEnum]. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE name the item of the
+ * dataset, where one is to blame.
+ *
+ * Returns: (transfer full): the results; %NULL on error
  */
 OrtrainTrainingHistory *
 ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
@@ -446,9 +451,9 @@ ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsy
  * @result: the result
  * @error: return location for an error
  *
- * Finishes [method@Trainer.fit_async].
+ * Finishes [method@Trainer.fit_async]. It fails as [method@Trainer.fit] does.
  *
- * Returns: (transfer full): what came of the training, %NULL on error
+ * Returns: (transfer full): the results; %NULL on error
  */
 OrtrainTrainingHistory *
 ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError **error)
@@ -469,7 +474,8 @@ ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError *
  * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
  * @error: return location for an error
  *
- * Tries the model on some data, in batches of the trainer's size, and blocks until it is done.
+ * Evaluates the model on some data, in batches of the size that the trainer uses, and blocks until that is done. Errors
+ * are %G_IO_ERROR_CANCELLED, those of the dataset, and those of [method@TrainingSession.eval_step].
  *
  * Returns: %FALSE on error
  */
@@ -542,7 +548,7 @@ ortrain_trainer_evaluate_async (OrtrainTrainer *self, OrtrainDataset *dataset, G
  * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
  * @error: return location for an error
  *
- * Finishes [method@Trainer.evaluate_async].
+ * Finishes [method@Trainer.evaluate_async]. It fails as [method@Trainer.evaluate] does.
  *
  * Returns: %FALSE on error
  */

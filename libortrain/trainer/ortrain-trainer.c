@@ -6,15 +6,23 @@
 /**
  * OrtrainTrainer:
  *
- * The training loop: epochs over a dataset, with validation, checkpoints and an early end.
+ * The training loop: epochs over a dataset, with validation, checkpoints, early stopping and progress.
  *
- * A session is busy for others while its trainer works. Cancelling ends the loop between two updates, with
- * [error@Gio.IOErrorEnum.CANCELLED]; if there is a folder for checkpoints, one is saved first, and training can go on
- * from there with the `resume` property: to the same bits, records of epochs included, as if it had never stopped.
+ * ```python
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3, batch_size=4,
+ *                           validation=Ortrain.TensorDataset("validation.npz"), checkpoint_dir="state")
+ * trainer.connect("epoch-ended", lambda trainer, record: print(record.epoch, record.loss, record.metric))
+ * history = trainer.fit()
+ * print(history.last_loss, history.last_metric)
+ * ```
  *
- * The metric is the accuracy on the validation data, for models trained with a cross entropy. Signals arrive on the
- * main context that was the thread's default when the trainer was created; those of [method@Trainer.fit] come during
- * the call. The properties are read while training goes on, and not to be changed then.
+ * The session is busy for others while its trainer works. Cancelling ends the loop between two updates, with
+ * %G_IO_ERROR_CANCELLED; if there is a folder for checkpoints, one is saved first. With [property@Trainer:resume],
+ * training goes on from there to the same bits, records of epochs included, as if it had never stopped.
+ *
+ * The metric is the accuracy on the validation data, of models that are trained with a cross entropy. Signals arrive on
+ * the main context that was the thread's default when the trainer was created; those of [method@Trainer.fit] come
+ * during the call. The properties must not be changed while training runs.
  */
 G_DEFINE_FINAL_TYPE (OrtrainTrainer, ortrain_trainer, G_TYPE_OBJECT)
 
@@ -104,14 +112,14 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:epochs: (getter get_epochs) (setter set_epochs)
    *
-   * How often the training data are gone through, those before a resumed checkpoint included. Default: 1, at least 1.
+   * How often the training data are used, epochs before a resumed checkpoint included. Default: 1, at least 1.
    */
   properties[PROP_EPOCHS] = ortrain_field_uint ("epochs", G_STRUCT_OFFSET (OrtrainTrainer, epochs), 1, G_MAXUINT, 1);
 
   /**
    * OrtrainTrainer:batch-size: (getter get_batch_size) (setter set_batch_size)
    *
-   * The number of items of a batch. Default: 32, at least 1.
+   * How many items a batch has. Default: 32, at least 1.
    */
   properties[PROP_BATCH_SIZE] =
       ortrain_field_uint ("batch-size", G_STRUCT_OFFSET (OrtrainTrainer, batch_size), 1, G_MAXUINT, 32);
@@ -119,7 +127,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:shuffle: (getter get_shuffle) (setter set_shuffle)
    *
-   * Whether each epoch takes the items in a new order. Default: %TRUE.
+   * Whether each epoch has the items in an order of its own. Default: %TRUE.
    */
   properties[PROP_SHUFFLE] = ortrain_field_boolean ("shuffle", G_STRUCT_OFFSET (OrtrainTrainer, shuffle), TRUE);
 
@@ -133,14 +141,14 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:seed: (getter get_seed) (setter set_seed)
    *
-   * The seed of the orders. Default: 0.
+   * What the orders of the items depend on. Default: 0.
    */
   properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainer, seed), 0, G_MAXUINT64, 0);
 
   /**
    * OrtrainTrainer:validation: (getter get_validation) (setter set_validation)
    *
-   * The data that the model is tried on after each epoch.
+   * The data on which the model is evaluated after each epoch; %NULL for none. Default: %NULL.
    */
   properties[PROP_VALIDATION] =
       ortrain_field_object ("validation", G_STRUCT_OFFSET (OrtrainTrainer, validation), ORTRAIN_TYPE_DATASET);
@@ -148,7 +156,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:checkpoint-dir: (getter get_checkpoint_dir) (setter set_checkpoint_dir)
    *
-   * The folder that checkpoints are saved in.
+   * The folder in which checkpoints are saved; %NULL for no checkpoints. Default: %NULL.
    */
   properties[PROP_CHECKPOINT_DIR] =
       ortrain_field_string ("checkpoint-dir", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_dir));
@@ -156,7 +164,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:checkpoint-steps: (getter get_checkpoint_steps) (setter set_checkpoint_steps)
    *
-   * The number of updates between two checkpoints inside an epoch; 0 for none. Default: 0.
+   * After how many updates within an epoch a checkpoint is saved; 0 for none. Default: 0.
    */
   properties[PROP_CHECKPOINT_STEPS] =
       ortrain_field_uint ("checkpoint-steps", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_steps), 0, G_MAXUINT, 0);
@@ -164,8 +172,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:checkpoint-epochs: (getter get_checkpoint_epochs) (setter set_checkpoint_epochs)
    *
-   * The number of epochs between two checkpoints at their ends; 0 for none: then one is saved when training is
-   * cancelled, and nowhere else. Default: 1.
+   * After how many epochs a checkpoint is saved; 0 for none: then one is saved only when training is cancelled.
+   * Default: 1.
    */
   properties[PROP_CHECKPOINT_EPOCHS] =
       ortrain_field_uint ("checkpoint-epochs", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_epochs), 0, G_MAXUINT, 1);
@@ -173,14 +181,15 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:resume: (getter get_resume) (setter set_resume)
    *
-   * Whether training goes on from the checkpoint, if there is one. Default: %FALSE.
+   * Whether training starts from the checkpoint in [property@Trainer:checkpoint-dir], if there is one. Default: %FALSE.
    */
   properties[PROP_RESUME] = ortrain_field_boolean ("resume", G_STRUCT_OFFSET (OrtrainTrainer, resume), FALSE);
 
   /**
    * OrtrainTrainer:patience: (getter get_patience) (setter set_patience)
    *
-   * The number of epochs without a lesser loss after which training ends; 0 for no such end. Default: 0.
+   * After how many epochs without a smaller loss, on the validation data where there are some, training stops early; 0
+   * for never. Default: 0.
    */
   properties[PROP_PATIENCE] =
       ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainTrainer, patience), 0, G_MAXUINT, 0);
@@ -191,15 +200,15 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * @self: the trainer
    * @progress: how far it is
    *
-   * Emitted after training steps. Of an asynchronous training only the latest progress arrives when the main loop is
-   * busy.
+   * Emitted after training steps. If the main loop is too busy for all of them, only the latest progress of an
+   * asynchronous training arrives.
    */
   signals[PROGRESS] = g_signal_new ("progress", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
                                     G_TYPE_NONE, 1, ORTRAIN_TYPE_PROGRESS);
   /**
    * OrtrainTrainer::epoch-ended:
    * @self: the trainer
-   * @record: what came of the epoch
+   * @record: the results of the epoch
    *
    * Emitted at the end of each epoch, after the validation.
    */
@@ -228,7 +237,7 @@ ortrain_trainer_init (OrtrainTrainer *self)
  * @session: a session
  * @dataset: the data to train on: one tensor for each input of the model and each target
  *
- * A loop for one epoch, unless [property@Trainer:epochs] says otherwise. The session is kept by a reference.
+ * Creates a trainer, with the defaults of all properties. It keeps references to the session and the dataset.
  *
  * Returns: (transfer full): the new object
  */
@@ -579,7 +588,7 @@ ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience)
  * ortrain_trainer_get_session:
  * @self: a trainer
  *
- * What the loop trains; it may be used by others while no training runs.
+ * Gets the session that is trained; others may use it while no training runs.
  *
  * Returns: (transfer none) (nullable): the session
  */

@@ -8,7 +8,15 @@
 /**
  * OrtrainTrainingHistory:
  *
- * What came of a training. Safe to use from any thread once training has ended.
+ * The results of a training: [method@Trainer.fit] returns it.
+ *
+ * ```python
+ * history = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3, batch_size=4).fit()
+ * losses = np.frombuffer(history.get_losses().get_data())      # of each step
+ * print(history.best_epoch, history.best_loss, history.n_steps, len(losses), history.seconds)
+ * ```
+ *
+ * Any thread may use it once training has ended.
  */
 
 G_DEFINE_FINAL_TYPE (OrtrainTrainingHistory, ortrain_training_history, G_TYPE_OBJECT)
@@ -79,7 +87,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:epochs: (getter get_epochs)
    *
-   * The epochs, a list of [class@EpochRecord].
+   * One record for each epoch, a list of [class@EpochRecord]. Read-only.
    */
   properties[PROP_EPOCHS] = ortrain_field_at (g_param_spec_object ("epochs", NULL, NULL, G_TYPE_LIST_MODEL, flags),
                                               G_STRUCT_OFFSET (OrtrainTrainingHistory, epochs));
@@ -87,20 +95,21 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
    * OrtrainTrainingHistory:n-steps: (getter get_n_steps)
    *
    * How many batches went forward and backward in all epochs; updates are fewer where gradients are accumulated.
+   * Read-only.
    */
   properties[PROP_N_STEPS] = ortrain_field_at (g_param_spec_uint64 ("n-steps", NULL, NULL, 0, G_MAXUINT64, 0, flags),
                                                G_STRUCT_OFFSET (OrtrainTrainingHistory, n_steps));
   /**
    * OrtrainTrainingHistory:stopped-early: (getter get_stopped_early)
    *
-   * Whether training ended because the loss did not become less.
+   * Whether training ended because the loss had stopped falling, see [property@Trainer:patience]. Read-only.
    */
   properties[PROP_STOPPED_EARLY] = ortrain_field_at (g_param_spec_boolean ("stopped-early", NULL, NULL, FALSE, flags),
                                                      G_STRUCT_OFFSET (OrtrainTrainingHistory, stopped_early));
   /**
    * OrtrainTrainingHistory:seconds: (getter get_seconds)
    *
-   * The time that training took.
+   * How long training took. Read-only.
    */
   properties[PROP_SECONDS] =
       ortrain_field_at (g_param_spec_double ("seconds", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags),
@@ -108,31 +117,31 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:n-epochs: (getter get_n_epochs)
    *
-   * The number of epochs that were run.
+   * How many epochs were run. Read-only.
    */
   properties[PROP_N_EPOCHS] = g_param_spec_uint ("n-epochs", NULL, NULL, 0, G_MAXUINT, 0, flags);
   /**
    * OrtrainTrainingHistory:last-loss: (getter get_last_loss)
    *
-   * The mean training loss of the last epoch.
+   * The mean over the training steps of the final epoch. Read-only.
    */
   properties[PROP_LAST_LOSS] = g_param_spec_double ("last-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
   /**
    * OrtrainTrainingHistory:last-metric: (getter get_last_metric)
    *
-   * The accuracy on the validation data after the last epoch; -1 if there is none.
+   * The accuracy on the validation data after the final epoch; -1 if there is none. Read-only.
    */
   properties[PROP_LAST_METRIC] = g_param_spec_double ("last-metric", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
   /**
    * OrtrainTrainingHistory:best-loss: (getter get_best_loss)
    *
-   * The least loss of an epoch, on the validation data where there are some.
+   * The smallest one of an epoch, on the validation data where there are some. Read-only.
    */
   properties[PROP_BEST_LOSS] = g_param_spec_double ("best-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
   /**
    * OrtrainTrainingHistory:best-epoch: (getter get_best_epoch)
    *
-   * The epoch with the least loss.
+   * Which one had the smallest loss, counted from 1. Read-only.
    */
   properties[PROP_BEST_EPOCH] = g_param_spec_uint ("best-epoch", NULL, NULL, 0, G_MAXUINT, 0, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
@@ -331,7 +340,7 @@ ortrain_training_history_get_losses (OrtrainTrainingHistory *self)
  * ortrain_training_history_to_string:
  * @self: a history
  *
- * Says all of it, one line for each epoch.
+ * Prints the history, one line for each epoch.
  *
  * Returns: (transfer full): the text
  */

@@ -19,7 +19,7 @@ static OrtrainTensor *
 make_tensor (gint64 rows, float start)
 {
   const gint64 dims[2] = { rows, COLUMNS };
-  g_autofree float *x = g_new (float, (gsize) rows * COLUMNS + 1);
+  g_autofree float *x = g_new (float, (gsize) rows *COLUMNS + 1);
   for (gint64 i = 0; i < rows * COLUMNS; i++)
     x[i] = start + (float) (i % 7) - 3;
   return ortrain_tensor_new_floats (dims, 2, x, (gsize) (rows * COLUMNS), NULL);
@@ -71,7 +71,8 @@ test_there_and_back (void)
   g_assert_cmpstr (ortrain_tensor_get_device (back), ==, "cpu");
   g_assert_cmpmem (ortrain_tensor_peek (back), ortrain_tensor_get_n_bytes (back), ortrain_tensor_peek (host),
                    ortrain_tensor_get_n_bytes (host));
-  g_autoptr (OrtrainTensor) still = ortrain_tensor_to_host (back, &error), cpu = ortrain_tensor_to_device (there, "cpu", &error);
+  g_autoptr (OrtrainTensor) still = ortrain_tensor_to_host (back, &error),
+                            cpu = ortrain_tensor_to_device (there, "cpu", &error);
   g_assert_true (still == back && cpu != there && ortrain_tensor_equal (cpu, host));
   g_assert_null (ortrain_tensor_to_device (host, "none", &error));
   g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE);
@@ -112,7 +113,8 @@ test_accessors (void)
   g_assert_true (ortrain_tensor_equal (there, host) && ortrain_tensor_equal (host, there));
   g_autofree char *text = ortrain_tensor_to_string (there);
   g_assert_cmpstr (text, ==, "float32[4] on late 1 -2 7 3");
-  g_autoptr (OrtrainTensor) copy = ortrain_tensor_copy (there, &error), same = ortrain_tensor_cast (there, ORTRAIN_DTYPE_FLOAT32, &error);
+  g_autoptr (OrtrainTensor) copy = ortrain_tensor_copy (there, &error),
+                            same = ortrain_tensor_cast (there, ORTRAIN_DTYPE_FLOAT32, &error);
   g_autoptr (OrtrainTensor) ints = ortrain_tensor_cast (there, ORTRAIN_DTYPE_INT64, &error);
   g_autoptr (OrtrainTensor) best = ortrain_tensor_argmax (there, 0, &error);
   g_assert_no_error (error);
@@ -303,9 +305,10 @@ test_wrong_device (void)
   ortrain_tensor_dict_set (feeds, "x", there);
   g_assert_null (ortrain_inference_session_run (cpu, feeds, &error));
   g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE);
-  g_assert_cmpstr (error->message, ==,
-                   "Input 'x': the tensor is in the memory of the device 'late', and the session runs on 'cpu': copy it "
-                   "to the host (to_host), or there (to_device)");
+  g_assert_cmpstr (
+      error->message, ==,
+      "Input 'x': the tensor is in the memory of the device 'late', and the session runs on 'cpu': copy it "
+      "to the host (to_host), or there (to_device)");
   g_clear_error (&error);
   g_autoptr (OrtrainIoBinding) binding = ortrain_inference_session_bind (cpu);
   ortrain_io_binding_bind_input (binding, "x", here);
