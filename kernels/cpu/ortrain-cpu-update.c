@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-optimizer-math.h"
 #include "cpu/ortrain-cpu-device-private.h"
-#include "provider/ortrain-update-private.h"
+#include "tensor/ortrain-update-scalars-private.h"
 
 #include <math.h>
 #include <string.h>

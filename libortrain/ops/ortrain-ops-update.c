@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
 
-/* What moves parameters by their gradients. scalars: see provider/ortrain-update-private.h.
+/* What moves parameters by their gradients. scalars: see tensor/ortrain-update-scalars-private.h.
  *
  * GradientNorm (scalars, gradient…) → norm: of all gradients together, times the gradient scale; 0 if none is asked for.
  *

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "optim/ortrain-optimizer.h"
-#include "provider/ortrain-update-private.h"
+#include "tensor/ortrain-update-scalars-private.h"
 
 /* How a built-in optimizer describes itself; read again before each step, so that its properties are live. */
 typedef struct

@@ -30,7 +30,7 @@ gsize ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint paramete
 OrtrainDType ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter);
 double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self, guint state); /* of all its elements */
 
-/* The scalars of the next update (provider/ortrain-update-private.h), as the optimizer's properties are now. step
+/* The scalars of the next update (tensor/ortrain-update-scalars-private.h), as the optimizer's properties are now. step
  * counts from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the states
  * are not there for. */
 const double *ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor,

@@ -82,8 +82,8 @@ ortrain_provider_open_memory (const char *name, GError **error)
  * to such a tensor in place ([method@IoBinding.bind_output]).
  *
  * ```python
- * images = Ortrain.Tensor(array).to_device("late")
- * binding.bind_input("x", images)
+ * images = Ortrain.Tensor(np.zeros((2, 3), np.float32)).to_device("cpu")
+ * print(images.props.device)
  * ```
  *
  * Returns: (transfer full): the tensor or a copy of it, or %NULL with an error of [error@TensorError] or

@@ -24,8 +24,7 @@
  * [method@Tensor.save_npy]), or fails with %ORTRAIN_TENSOR_ERROR_DEVICE:
  *
  * ```python
- * x = Ortrain.Tensor(array).to_device("late")  # stays there from run to run
- * y = session.run({"x": x})
+ * x = Ortrain.Tensor(np.zeros((2, 3), np.float32)).to_device("cpu")    # stays there from run to run
  * print(x.props.device, x.to_host().numpy())
  * ```
  *
@@ -340,9 +339,9 @@ ortrain_tensor_get_writable (OrtrainTensor *self)
  * ortrain_tensor_get_device: (get-property device)
  * @self: a tensor
  *
- * Gets [property@Tensor:device].
+ * Gets the name of the device whose memory the elements are in: `cpu` for the host. Any thread may call it.
  *
- * Returns: (nullable): the name
+ * Returns: (nullable): the name; %NULL once the tensor is released
  */
 const char *
 ortrain_tensor_get_device (OrtrainTensor *self)

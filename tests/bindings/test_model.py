@@ -14,6 +14,14 @@ def save(model, name):
 
 
 class Models(unittest.TestCase):
+    def test_suggested_integers(self):
+        graph = Ortrain.Graph.new("lookup")
+        x = graph.add_input("x", Ortrain.DType.INT64, [-1])
+        graph.add_initializer("table", Ortrain.Tensor(np.zeros((5, 2), np.float32)))
+        graph.add_node("Gather", "", "look", ["table", "x"], ["y"])
+        graph.add_output("y")
+        self.assertEqual(tuple(x.suggest_integers()), (0, 4))
+
     def test_properties(self):
         path = save(linear_model(), "linear.onnx")
         model = Ortrain.Model(path)

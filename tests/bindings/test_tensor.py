@@ -32,6 +32,14 @@ class Arrays(unittest.TestCase):
             self.assertEqual(tensor.numpy().dtype, array.dtype)
             np.testing.assert_array_equal(tensor.numpy(), array)
 
+    def test_device(self):
+        tensor = Ortrain.Tensor(np.arange(3, dtype=np.float32))
+        self.assertEqual(tensor.props.device, "cpu")
+        for same in (tensor.to_device("cpu"), tensor.to_host()):
+            self.assertEqual(same.numpy().tolist(), [0, 1, 2])
+        with self.assertRaises(GLib.Error):
+            tensor.to_device("nowhere")
+
     def test_same_address_both_ways(self):
         array = np.arange(12, dtype=np.float32).reshape(3, 4)
         tensor = Ortrain.Tensor(array)
