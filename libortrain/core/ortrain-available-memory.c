@@ -69,7 +69,7 @@ ortrain_map_memory (gsize n_bytes)
 {
   if (n_bytes < LARGE_BYTES)
     return map (n_bytes);
-  g_autoptr (GMutexLocker) locker = g_mutex_locker_new (&lock);
+  g_autoptr (GMutexLocker) locker G_GNUC_UNUSED = g_mutex_locker_new (&lock);
   if (large == NULL)
     large = g_array_new (FALSE, FALSE, sizeof (Mapping));
   gpointer address = is_available (n_bytes) ? map (n_bytes) : NULL;
@@ -84,7 +84,7 @@ ortrain_unmap_memory (gpointer address, gsize n_bytes)
 {
   if (n_bytes >= LARGE_BYTES)
     {
-      g_autoptr (GMutexLocker) locker = g_mutex_locker_new (&lock);
+      g_autoptr (GMutexLocker) locker G_GNUC_UNUSED = g_mutex_locker_new (&lock);
       for (guint i = 0; i < large->len; i++)
         if (g_array_index (large, Mapping, i).address == address)
           {

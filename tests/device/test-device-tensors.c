@@ -338,6 +338,7 @@ test_outputs (void)
   g_autoptr (OrtrainIoBinding) binding = ortrain_inference_session_bind (session);
   g_autoptr (OrtrainTensor) x_host = make_tensor (40, 1), x = on_device (x_host);
   g_autoptr (OrtrainTensorDict) want = run (cpu, x_host, NULL), first = run (session, x_host, NULL);
+  test_assert_same_bits (first, want);
   g_assert_cmpuint (count_copies (session), ==, 4); /* one for each of x, y, z, again */
   g_autoptr (OrtrainTensor) y = make_on_device (40, 0), z = make_on_device (40, 0), again = make_on_device (40, 0);
   ortrain_io_binding_bind_input (binding, "x", x);
@@ -482,6 +483,7 @@ test_dlpack (void)
   g_assert_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_DEVICE);
   g_clear_error (&error);
   g_autoptr (OrtrainInferenceSession) session = make_session ("late", FALSE);
+  g_assert_nonnull (session);                                                        /* opens the device */
   g_autoptr (OrtrainTensor) open = ortrain_tensor_new_from_dlpack (foreign, &error); /* its address is not read */
   g_assert_no_error (error);
   g_assert_cmpstr (ortrain_tensor_get_device (open), ==, "late");

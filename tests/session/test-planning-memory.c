@@ -220,6 +220,7 @@ plan_in_little_memory (const Size *size, const char *folder)
   g_clear_error (&error);
   g_autoptr (OrtrainMemoryPlan) again = ortrain_training_session_plan (session, small, &error);
   g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (again), >, 0);
 }
 
 static void
