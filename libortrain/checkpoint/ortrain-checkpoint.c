@@ -530,7 +530,7 @@ ortrain_checkpoint_get_value (OrtrainCheckpoint *self, const char *key)
  * ortrain_checkpoint_get_metadata: (get-property metadata)
  * @self: a checkpoint
  *
- * All values.
+ * Gets all small values, as a dictionary of type `a{sv}`.
  *
  * Returns: (transfer full): a dictionary of type `a{sv}`
  */
@@ -550,7 +550,7 @@ ortrain_checkpoint_get_metadata (OrtrainCheckpoint *self)
  * @self: a checkpoint
  * @metadata: (nullable): a dictionary of type `a{sv}`
  *
- * Sets all values; those that were there before are gone. If @metadata is floating, it is taken over.
+ * Sets all small values, as a dictionary of type `a{sv}`. If @metadata is floating, it is taken over.
  */
 void
 ortrain_checkpoint_set_metadata (OrtrainCheckpoint *self, GVariant *metadata)
@@ -574,7 +574,7 @@ ortrain_checkpoint_set_metadata (OrtrainCheckpoint *self, GVariant *metadata)
  * ortrain_checkpoint_get_max_shard_bytes: (get-property max-shard-bytes)
  * @self: a checkpoint
  *
- * How large the files of a section may get.
+ * Gets the size in bytes above which a section is saved as several files.
  *
  * Returns: the size in bytes
  */
@@ -590,7 +590,7 @@ ortrain_checkpoint_get_max_shard_bytes (OrtrainCheckpoint *self)
  * @self: a checkpoint
  * @max_shard_bytes: a size in bytes, at least 1
  *
- * Sets how large the files of a section may get.
+ * Sets the size in bytes above which a section is saved as several files.
  */
 void
 ortrain_checkpoint_set_max_shard_bytes (OrtrainCheckpoint *self, guint64 max_shard_bytes)

@@ -226,7 +226,7 @@ ortrain_csv_format_add_target (OrtrainCsvFormat *self, const char *name, Ortrain
  * ortrain_csv_format_get_header: (get-property header)
  * @self: a format
  *
- * Whether the first line has the names of the columns.
+ * Gets whether the first line has the names of the columns.
  *
  * Returns: what was set
  */
@@ -240,7 +240,7 @@ ortrain_csv_format_get_header (OrtrainCsvFormat *self)
 /**
  * ortrain_csv_format_set_header: (set-property header)
  * @self: a format
- * @header: whether the first line has the names of the columns
+ * @header: the new value
  *
  * Sets whether the first line has the names of the columns.
  */
@@ -258,10 +258,9 @@ ortrain_csv_format_set_header (OrtrainCsvFormat *self, OrtrainCsvHeader header)
  * ortrain_csv_format_get_classes: (get-property classes)
  * @self: a format
  *
- * The texts of the classes, by their numbers.
+ * Gets the class names, in the order of their numbers; %NULL before a file was read, and where classes are integers.
  *
- * Returns: (transfer none) (nullable) (array zero-terminated=1): the texts; %NULL as long as no file was read, and if
- *   the classes are whole numbers
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the value
  */
 const char *const *
 ortrain_csv_format_get_classes (OrtrainCsvFormat *self)
@@ -273,9 +272,9 @@ ortrain_csv_format_get_classes (OrtrainCsvFormat *self)
 /**
  * ortrain_csv_format_set_classes: (set-property classes)
  * @self: a format
- * @classes: (nullable) (array zero-terminated=1): the texts of the classes; %NULL to let the next file decide
+ * @classes: (nullable) (array zero-terminated=1): the new value
  *
- * Sets the texts of the classes, by their numbers.
+ * Sets the class names, in the order of their numbers; %NULL before a file was read, and where classes are integers.
  */
 void
 ortrain_csv_format_set_classes (OrtrainCsvFormat *self, const char *const *classes)

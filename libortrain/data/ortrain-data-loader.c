@@ -418,7 +418,7 @@ ortrain_data_loader_reset (OrtrainDataLoader *self)
  * ortrain_data_loader_get_dataset: (get-property dataset)
  * @self: a loader
  *
- * Where the items come from.
+ * Gets the dataset that the items are taken from.
  *
  * Returns: (transfer none) (nullable): the dataset
  */
@@ -433,7 +433,7 @@ ortrain_data_loader_get_dataset (OrtrainDataLoader *self)
  * ortrain_data_loader_get_batch_size: (get-property batch-size)
  * @self: a loader
  *
- * The number of items of a batch.
+ * Gets how many items a batch has; the last one of an epoch may have fewer.
  *
  * Returns: the number
  */
@@ -449,7 +449,7 @@ ortrain_data_loader_get_batch_size (OrtrainDataLoader *self)
  * @self: a loader
  * @batch_size: the number of items of a batch, at least 1
  *
- * Sets the number of items of a batch, from the next one on.
+ * Sets how many items a batch has; the last one of an epoch may have fewer.
  */
 void
 ortrain_data_loader_set_batch_size (OrtrainDataLoader *self, guint batch_size)
@@ -467,7 +467,7 @@ ortrain_data_loader_set_batch_size (OrtrainDataLoader *self, guint batch_size)
  * ortrain_data_loader_get_shuffle: (get-property shuffle)
  * @self: a loader
  *
- * Whether each epoch has an order of its own.
+ * Gets whether each epoch has the items in an order of its own.
  *
  * Returns: %TRUE if it has
  */
@@ -483,7 +483,7 @@ ortrain_data_loader_get_shuffle (OrtrainDataLoader *self)
  * @self: a loader
  * @shuffle: whether each epoch has an order of its own
  *
- * Sets whether items are shuffled. Change it at the beginning of an epoch only.
+ * Sets whether each epoch has the items in an order of its own. Change it at the beginning of an epoch only.
  */
 void
 ortrain_data_loader_set_shuffle (OrtrainDataLoader *self, gboolean shuffle)
@@ -500,7 +500,7 @@ ortrain_data_loader_set_shuffle (OrtrainDataLoader *self, gboolean shuffle)
  * ortrain_data_loader_get_seed: (get-property seed)
  * @self: a loader
  *
- * What shuffling begins with.
+ * Gets what the orders of shuffled epochs depend on: the same seed gives the same orders.
  *
  * Returns: the seed
  */
@@ -516,7 +516,8 @@ ortrain_data_loader_get_seed (OrtrainDataLoader *self)
  * @self: a loader
  * @seed: any number
  *
- * Sets what shuffling begins with. Change it at the beginning of an epoch only.
+ * Sets what the orders of shuffled epochs depend on: the same seed gives the same orders. Change it at the beginning of
+ * an epoch only.
  */
 void
 ortrain_data_loader_set_seed (OrtrainDataLoader *self, guint64 seed)
@@ -532,7 +533,7 @@ ortrain_data_loader_set_seed (OrtrainDataLoader *self, guint64 seed)
  * ortrain_data_loader_get_drop_last: (get-property drop-last)
  * @self: a loader
  *
- * Whether a smaller last batch is left out.
+ * Gets whether a last batch that is smaller than the others is left out.
  *
  * Returns: %TRUE if it is
  */
@@ -546,9 +547,9 @@ ortrain_data_loader_get_drop_last (OrtrainDataLoader *self)
 /**
  * ortrain_data_loader_set_drop_last: (set-property drop-last)
  * @self: a loader
- * @drop_last: whether a smaller last batch is left out
+ * @drop_last: the new value
  *
- * Sets whether a smaller last batch is left out.
+ * Sets whether a last batch that is smaller than the others is left out.
  */
 void
 ortrain_data_loader_set_drop_last (OrtrainDataLoader *self, gboolean drop_last)
@@ -566,7 +567,7 @@ ortrain_data_loader_set_drop_last (OrtrainDataLoader *self, gboolean drop_last)
  * ortrain_data_loader_get_epoch: (get-property epoch)
  * @self: a loader
  *
- * The number of the epoch, from 0.
+ * Gets the number of the current epoch, counted from 0.
  *
  * Returns: the number
  */
@@ -582,7 +583,7 @@ ortrain_data_loader_get_epoch (OrtrainDataLoader *self)
  * @self: a loader
  * @epoch: the number of the epoch
  *
- * Goes to the beginning of an epoch.
+ * Sets the number of the current epoch, counted from 0.
  */
 void
 ortrain_data_loader_set_epoch (OrtrainDataLoader *self, guint64 epoch)
@@ -599,7 +600,7 @@ ortrain_data_loader_set_epoch (OrtrainDataLoader *self, guint64 epoch)
  * ortrain_data_loader_get_n_batches: (get-property n-batches)
  * @self: a loader
  *
- * The number of batches of an epoch.
+ * Gets how many batches an epoch has.
  *
  * Returns: the number
  */

@@ -24,7 +24,8 @@
  *
  *     def do_get_item(self, index):
  *         rng = np.random.default_rng(index)
- *         return Ortrain.TensorDict({"x": rng.random(4, np.float32), "labels": np.int64(index % 3)})
+ *         x, label = rng.random(4, np.float32), np.int64(index % 3)
+ *         return Ortrain.TensorDict({"x": x, "labels": label})
  *
  * trainer = Ortrain.Trainer(session, Noise(), batch_size=8)
  * trainer.fit()

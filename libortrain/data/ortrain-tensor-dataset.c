@@ -312,7 +312,7 @@ ortrain_tensor_dataset_new_from_idx (const char *images, const char *labels, con
  * ortrain_tensor_dataset_get_tensors: (get-property tensors)
  * @self: a dataset
  *
- * The tensors, as they are in memory: batches may have them converted.
+ * Gets all items, by name: row `i` of each tensor is item `i`.
  *
  * Returns: (transfer none): the tensors
  */

@@ -17,7 +17,8 @@
  * Tokens at the end that do not fill a sequence are not used. A file of tokens is mapped, not read.
  *
  * ```python
- * dataset = Ortrain.TokenDataset.new_from_file("tokens.bin", Ortrain.DType.UINT16, 128, "input_ids", "labels")
+ * dataset = Ortrain.TokenDataset.new_from_file("tokens.bin", Ortrain.DType.UINT16, 128,
+ *                                              "input_ids", "labels")
  * item = dataset.get_item(0)
  * print(dataset.get_length(), item["input_ids"].numpy()[:3], item["labels"].numpy()[:3])
  * ```

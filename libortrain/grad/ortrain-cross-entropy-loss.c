@@ -12,7 +12,8 @@
  * class, 1 unless [property@CrossEntropyLoss:class-weights] says otherwise, the label smoothing s, and p[n, c] = log
  * (softmax (x[n])[c]):
  *
- *     l[n] = -(1 - s) · w[t[n]] · p[n, t[n]] - s / C · (sum over c of w[c] · p[n, c])
+ *     l[n] = -(1 - s) · w[t[n]] · p[n, t[n]]
+ *            - s / C · (sum over c of w[c] · p[n, c])
  *     loss = (sum over n of l[n]) / (sum over n of w[t[n]])
  *
  * Items whose label is [property@CrossEntropyLoss:ignore-index] count in neither sum. Label smoothing is that of
@@ -23,8 +24,8 @@
  * %ORTRAIN_SESSION_ERROR_INDEX in the step that has them.
  *
  * ```python
- * options = Ortrain.TrainingOptions()
- * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels", label_smoothing=0.1))
+ * loss = Ortrain.CrossEntropyLoss(output="logits", target="labels", label_smoothing=0.1)
+ * options = Ortrain.TrainingOptions(losses=[loss])
  * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
  * loss = session.train_step({"x": x, "labels": labels})
  * ```
@@ -155,9 +156,9 @@ ortrain_cross_entropy_loss_new (const char *output, const char *target)
  * ortrain_cross_entropy_loss_get_axis: (get-property axis)
  * @self: the object
  *
- * Gets the axis of the classes, counted from the end if negative.
+ * Gets the axis of the classes in the output, counted from the end if negative.
  *
- * Returns: the axis of the classes, counted from the end if negative
+ * Returns: the value
  */
 int
 ortrain_cross_entropy_loss_get_axis (OrtrainCrossEntropyLoss *self)
@@ -169,9 +170,9 @@ ortrain_cross_entropy_loss_get_axis (OrtrainCrossEntropyLoss *self)
 /**
  * ortrain_cross_entropy_loss_set_axis: (set-property axis)
  * @self: the object
- * @axis: the axis of the classes, counted from the end if negative
+ * @axis: the new value
  *
- * Sets the axis of the classes, counted from the end if negative.
+ * Sets the axis of the classes in the output, counted from the end if negative.
  */
 void
 ortrain_cross_entropy_loss_set_axis (OrtrainCrossEntropyLoss *self, int axis)
@@ -187,9 +188,9 @@ ortrain_cross_entropy_loss_set_axis (OrtrainCrossEntropyLoss *self, int axis)
  * ortrain_cross_entropy_loss_get_ignore_index: (get-property ignore-index)
  * @self: the object
  *
- * Gets the label that does not count; the least 64-bit integer for none.
+ * Gets the label of items that do not count, as in PyTorch; the least 64-bit integer for none.
  *
- * Returns: the label that does not count; the least 64-bit integer for none
+ * Returns: the value
  */
 gint64
 ortrain_cross_entropy_loss_get_ignore_index (OrtrainCrossEntropyLoss *self)
@@ -201,9 +202,9 @@ ortrain_cross_entropy_loss_get_ignore_index (OrtrainCrossEntropyLoss *self)
 /**
  * ortrain_cross_entropy_loss_set_ignore_index: (set-property ignore-index)
  * @self: the object
- * @ignore_index: the label that does not count; the least 64-bit integer for none
+ * @ignore_index: the new value
  *
- * Sets the label that does not count; the least 64-bit integer for none.
+ * Sets the label of items that do not count, as in PyTorch; the least 64-bit integer for none.
  */
 void
 ortrain_cross_entropy_loss_set_ignore_index (OrtrainCrossEntropyLoss *self, gint64 ignore_index)
@@ -219,9 +220,9 @@ ortrain_cross_entropy_loss_set_ignore_index (OrtrainCrossEntropyLoss *self, gint
  * ortrain_cross_entropy_loss_get_label_smoothing: (get-property label-smoothing)
  * @self: the object
  *
- * Gets the part of the target that is spread over all classes.
+ * Gets the share of the target that is spread evenly over all classes, s.
  *
- * Returns: the part of the target that is spread over all classes
+ * Returns: the value
  */
 double
 ortrain_cross_entropy_loss_get_label_smoothing (OrtrainCrossEntropyLoss *self)
@@ -233,9 +234,9 @@ ortrain_cross_entropy_loss_get_label_smoothing (OrtrainCrossEntropyLoss *self)
 /**
  * ortrain_cross_entropy_loss_set_label_smoothing: (set-property label-smoothing)
  * @self: the object
- * @label_smoothing: the part of the target that is spread over all classes
+ * @label_smoothing: the new value
  *
- * Sets the part of the target that is spread over all classes.
+ * Sets the share of the target that is spread evenly over all classes, s.
  */
 void
 ortrain_cross_entropy_loss_set_label_smoothing (OrtrainCrossEntropyLoss *self, double label_smoothing)
@@ -249,9 +250,9 @@ ortrain_cross_entropy_loss_set_label_smoothing (OrtrainCrossEntropyLoss *self, d
  * ortrain_cross_entropy_loss_get_class_weights: (get-property class-weights)
  * @self: the object
  *
- * Gets the weight of each class, one number per class.
+ * Gets the weight of each class, one number per class in a tensor of rank 1; %NULL for 1 each.
  *
- * Returns: (transfer none) (nullable): the weight of each class, one number per class
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainTensor *
 ortrain_cross_entropy_loss_get_class_weights (OrtrainCrossEntropyLoss *self)
@@ -263,9 +264,9 @@ ortrain_cross_entropy_loss_get_class_weights (OrtrainCrossEntropyLoss *self)
 /**
  * ortrain_cross_entropy_loss_set_class_weights: (set-property class-weights)
  * @self: the object
- * @class_weights: (nullable): the weight of each class, one number per class
+ * @class_weights: (nullable): the new value
  *
- * Sets the weight of each class, one number per class.
+ * Sets the weight of each class, one number per class in a tensor of rank 1; %NULL for 1 each.
  */
 void
 ortrain_cross_entropy_loss_set_class_weights (OrtrainCrossEntropyLoss *self, OrtrainTensor *class_weights)

@@ -109,9 +109,9 @@ ortrain_huber_loss_new (const char *output, const char *target)
  * ortrain_huber_loss_get_delta: (get-property delta)
  * @self: the object
  *
- * Gets the difference at which the square becomes a line.
+ * Gets the absolute error from which on the function is a straight line.
  *
- * Returns: the difference at which the square becomes a line
+ * Returns: the value
  */
 double
 ortrain_huber_loss_get_delta (OrtrainHuberLoss *self)
@@ -123,9 +123,9 @@ ortrain_huber_loss_get_delta (OrtrainHuberLoss *self)
 /**
  * ortrain_huber_loss_set_delta: (set-property delta)
  * @self: the object
- * @delta: the difference at which the square becomes a line
+ * @delta: the new value
  *
- * Sets the difference at which the square becomes a line.
+ * Sets the absolute error from which on the function is a straight line.
  */
 void
 ortrain_huber_loss_set_delta (OrtrainHuberLoss *self, double delta)

@@ -162,7 +162,7 @@ ortrain_loss_init (OrtrainLoss *self)
  * ortrain_loss_get_output: (get-property output)
  * @self: a loss
  *
- * Gets the name of the output that the loss is a function of.
+ * Gets the name of the output that the loss is a function of; any other value of the model will do as well.
  *
  * Returns: (transfer none) (nullable): the name
  */
@@ -179,7 +179,7 @@ ortrain_loss_get_output (OrtrainLoss *self)
  * @self: a loss
  * @output: (nullable): the name of an output
  *
- * Sets the name of the output that the loss is a function of.
+ * Sets the name of the output that the loss is a function of; any other value of the model will do as well.
  */
 void
 ortrain_loss_set_output (OrtrainLoss *self, const char *output)
@@ -197,7 +197,7 @@ ortrain_loss_set_output (OrtrainLoss *self, const char *output)
  * ortrain_loss_get_target: (get-property target)
  * @self: a loss
  *
- * Gets the name of the input that the loss adds.
+ * Gets the name of the input that the loss adds for its target, or of an input of the model of the right type.
  *
  * Returns: (transfer none) (nullable): the name
  */
@@ -212,9 +212,9 @@ ortrain_loss_get_target (OrtrainLoss *self)
 /**
  * ortrain_loss_set_target: (set-property target)
  * @self: a loss
- * @target: (nullable): the name of the input that the loss adds
+ * @target: (nullable): the new value
  *
- * Sets the name of the input that the loss adds.
+ * Sets the name of the input that the loss adds for its target, or of an input of the model of the right type.
  */
 void
 ortrain_loss_set_target (OrtrainLoss *self, const char *target)
@@ -232,7 +232,7 @@ ortrain_loss_set_target (OrtrainLoss *self, const char *target)
  * ortrain_loss_get_weight: (get-property weight)
  * @self: a loss
  *
- * Gets the factor of the loss in the sum that is trained.
+ * Gets the factor of the loss in the sum that is minimized.
  *
  * Returns: the factor
  */
@@ -249,7 +249,7 @@ ortrain_loss_get_weight (OrtrainLoss *self)
  * @self: a loss
  * @weight: a factor
  *
- * Sets the factor of the loss in the sum that is trained.
+ * Sets the factor of the loss in the sum that is minimized.
  */
 void
 ortrain_loss_set_weight (OrtrainLoss *self, double weight)

@@ -180,9 +180,9 @@ ortrain_nll_loss_new (const char *output, const char *target)
  * ortrain_nll_loss_get_axis: (get-property axis)
  * @self: the object
  *
- * Gets the axis of the classes, counted from the end if negative.
+ * Gets the axis of the classes in the output, counted from the end if negative.
  *
- * Returns: the axis of the classes, counted from the end if negative
+ * Returns: the value
  */
 int
 ortrain_nll_loss_get_axis (OrtrainNllLoss *self)
@@ -194,9 +194,9 @@ ortrain_nll_loss_get_axis (OrtrainNllLoss *self)
 /**
  * ortrain_nll_loss_set_axis: (set-property axis)
  * @self: the object
- * @axis: the axis of the classes, counted from the end if negative
+ * @axis: the new value
  *
- * Sets the axis of the classes, counted from the end if negative.
+ * Sets the axis of the classes in the output, counted from the end if negative.
  */
 void
 ortrain_nll_loss_set_axis (OrtrainNllLoss *self, int axis)
@@ -212,9 +212,9 @@ ortrain_nll_loss_set_axis (OrtrainNllLoss *self, int axis)
  * ortrain_nll_loss_get_ignore_index: (get-property ignore-index)
  * @self: the object
  *
- * Gets the label that does not count; the least 64-bit integer for none.
+ * Gets the label of items that do not count, as in PyTorch; the least 64-bit integer for none.
  *
- * Returns: the label that does not count; the least 64-bit integer for none
+ * Returns: the value
  */
 gint64
 ortrain_nll_loss_get_ignore_index (OrtrainNllLoss *self)
@@ -226,9 +226,9 @@ ortrain_nll_loss_get_ignore_index (OrtrainNllLoss *self)
 /**
  * ortrain_nll_loss_set_ignore_index: (set-property ignore-index)
  * @self: the object
- * @ignore_index: the label that does not count; the least 64-bit integer for none
+ * @ignore_index: the new value
  *
- * Sets the label that does not count; the least 64-bit integer for none.
+ * Sets the label of items that do not count, as in PyTorch; the least 64-bit integer for none.
  */
 void
 ortrain_nll_loss_set_ignore_index (OrtrainNllLoss *self, gint64 ignore_index)
@@ -244,9 +244,9 @@ ortrain_nll_loss_set_ignore_index (OrtrainNllLoss *self, gint64 ignore_index)
  * ortrain_nll_loss_get_class_weights: (get-property class-weights)
  * @self: the object
  *
- * Gets the weight of each class, one number per class.
+ * Gets the weight of each class, one number per class in a tensor of rank 1; %NULL for 1 each.
  *
- * Returns: (transfer none) (nullable): the weight of each class, one number per class
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainTensor *
 ortrain_nll_loss_get_class_weights (OrtrainNllLoss *self)
@@ -258,9 +258,9 @@ ortrain_nll_loss_get_class_weights (OrtrainNllLoss *self)
 /**
  * ortrain_nll_loss_set_class_weights: (set-property class-weights)
  * @self: the object
- * @class_weights: (nullable): the weight of each class, one number per class
+ * @class_weights: (nullable): the new value
  *
- * Sets the weight of each class, one number per class.
+ * Sets the weight of each class, one number per class in a tensor of rank 1; %NULL for 1 each.
  */
 void
 ortrain_nll_loss_set_class_weights (OrtrainNllLoss *self, OrtrainTensor *class_weights)

@@ -12,7 +12,7 @@
  * graph = Ortrain.Model("model.onnx").get_graph()
  * for node in graph.get_nodes():
  *     attributes = {name: node.get_attribute(name) for name in node.get_attribute_names()}
- *     print(node.domain, node.op_type, node.name, attributes, node.get_output(0).get_shape_string())
+ *     print(node.op_type, node.name, attributes, node.get_output(0).get_shape_string())
  * ```
  *
  * Nodes belong to their graph; one that was removed has no inputs and outputs. One thread at a time may use the nodes

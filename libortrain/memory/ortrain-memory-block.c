@@ -12,7 +12,7 @@
  * ```python
  * session.train_step({"x": x, "labels": labels})
  * for block in session.memory_plan.blocks:
- *     print(block.region, block.offset, block.bytes, block.first, block.last, block.category, block.name)
+ *     print(block.region, block.offset, block.bytes, block.first, block.last, block.name)
  * ```
  *
  * A block is immutable, and any thread may use it.
@@ -180,7 +180,7 @@ ortrain_memory_block_new (const char *name, const char *category, const char *re
  * ortrain_memory_block_get_name: (get-property name)
  * @self: a block
  *
- * Gets the name of the value, or of the node whose scratch memory it is.
+ * Gets what the graph calls the value, or the node whose workspace it is.
  *
  * Returns: (transfer none): the name
  */
@@ -196,7 +196,8 @@ ortrain_memory_block_get_name (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_category: (get-property category)
  * @self: a block
  *
- * Gets what the memory is for, as [property@MemoryBlock:category] lists.
+ * Gets what it is used for: `parameter`, `gradient`, `state`, `buffer`, `constant`, `activation`, `temporary`,
+ * `workspace`, `input` or `output`.
  *
  * Returns: (transfer none): the category
  */
@@ -212,7 +213,8 @@ ortrain_memory_block_get_category (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_region: (get-property region)
  * @self: a block
  *
- * Gets where the memory is taken from, as [property@MemoryBlock:region] lists.
+ * Gets the memory that its offset is counted in: `arena`, `parameter`, `gradient`, `buffer`, `constant`, `input` or
+ * `output`.
  *
  * Returns: (transfer none): the region
  */
@@ -228,9 +230,9 @@ ortrain_memory_block_get_region (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_node: (get-property node)
  * @self: a block
  *
- * Gets the node that makes the value.
+ * Gets which node computes the value; %NULL for values that exist before the first step.
  *
- * Returns: (transfer none) (nullable): the node's name, or %NULL for what is there before the first step
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_memory_block_get_node (OrtrainMemoryBlock *self)
@@ -244,7 +246,7 @@ ortrain_memory_block_get_node (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_offset: (get-property offset)
  * @self: a block
  *
- * Gets where the block begins in its region.
+ * Gets where it begins in its region, in bytes.
  *
  * Returns: bytes from the region's beginning
  */
@@ -260,7 +262,7 @@ ortrain_memory_block_get_offset (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_bytes: (get-property bytes)
  * @self: a block
  *
- * Gets the size.
+ * Gets how large it is.
  *
  * Returns: bytes
  */
@@ -276,7 +278,7 @@ ortrain_memory_block_get_bytes (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_first: (get-property first)
  * @self: a block
  *
- * Gets the step that makes it.
+ * Gets the step that computes it; -1 if it exists before the first step.
  *
  * Returns: index of a step, -1 for what is there before the first
  */
@@ -292,9 +294,9 @@ ortrain_memory_block_get_first (OrtrainMemoryBlock *self)
  * ortrain_memory_block_get_last: (get-property last)
  * @self: a block
  *
- * Gets the last step that needs it.
+ * Gets the last step that reads it; the number of steps if it is needed after them.
  *
- * Returns: index of a step; the number of steps for what is needed after the last
+ * Returns: the value
  */
 gint
 ortrain_memory_block_get_last (OrtrainMemoryBlock *self)

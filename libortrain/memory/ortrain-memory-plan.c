@@ -432,7 +432,7 @@ ortrain_memory_plan_find_buffer (OrtrainMemoryPlan *self, const OrtrainValue *va
  * ortrain_memory_plan_get_peak_bytes: (get-property peak-bytes)
  * @self: a plan
  *
- * Gets the bytes that a step holds, arena and persistent memory together. May be called from any thread.
+ * Gets how many bytes a step holds: the arena, and what lives from step to step. May be called from any thread.
  *
  * Returns: bytes
  */
@@ -448,7 +448,7 @@ ortrain_memory_plan_get_peak_bytes (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_arena_bytes: (get-property arena-bytes)
  * @self: a plan
  *
- * Gets the size of the arena that holds the values of one step. May be called from any thread.
+ * Gets the size of the arena, which holds the values of one step, in bytes. May be called from any thread.
  *
  * Returns: bytes
  */
@@ -464,7 +464,8 @@ ortrain_memory_plan_get_arena_bytes (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_lower_bound_bytes: (get-property lower-bound-bytes)
  * @self: a plan
  *
- * Gets the largest sum of sizes alive at once. May be called from any thread.
+ * Gets the largest sum of sizes that are live at one time, in bytes: no arrangement needs less. May be called from any
+ * thread.
  *
  * Returns: bytes
  */
@@ -480,7 +481,7 @@ ortrain_memory_plan_get_lower_bound_bytes (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_persistent_bytes: (get-property persistent-bytes)
  * @self: a plan
  *
- * Gets the bytes of parameters, gradients, optimizer state and buffers. May be called from any thread.
+ * Gets the size of parameters, gradients, optimizer state and buffers, in bytes. May be called from any thread.
  *
  * Returns: bytes
  */
@@ -497,7 +498,7 @@ ortrain_memory_plan_get_persistent_bytes (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_n_steps: (get-property n-steps)
  * @self: a plan
  *
- * Gets the number of kernel calls. May be called from any thread.
+ * Gets how many kernels are called. May be called from any thread.
  *
  * Returns: number of steps
  */
@@ -513,7 +514,7 @@ ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self)
  * ortrain_memory_plan_get_blocks: (get-property blocks)
  * @self: a plan
  *
- * Gets all blocks: those of the arena first, in the order in which they are made, then persistent and fed ones.
+ * Gets each value, as a list of [class@MemoryBlock].
  *
  * Returns: (transfer none): a list model of [class@MemoryBlock]
  */

@@ -35,7 +35,10 @@ typedef struct _OrtrainMemoryReport OrtrainMemoryReport;
  * A snapshot of a session's memory. All sizes are in bytes. The signals of [class@TrainingSession] have one.
  *
  * ```python
- * session.connect("post-backward", lambda session, report: print(report.phase, report.allocated, report.to_string()))
+ * def show(session, report):
+ *     print(report.phase, report.allocated, report.to_string())
+ *
+ * session.connect("post-backward", show)
  * session.train_step({"x": x, "labels": labels})
  * ```
  *

@@ -26,11 +26,12 @@
  * ```
  *
  * ```c
- * g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("classifier");
- * OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 784");
- * x = ortrain_graph_builder_relu (builder, ortrain_graph_builder_linear (builder, x, "fc1", 128, TRUE));
- * ortrain_graph_builder_add_output (builder, ortrain_graph_builder_linear (builder, x, "fc2", 10, TRUE), "logits");
- * g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+ * g_autoptr (OrtrainGraphBuilder) b = ortrain_graph_builder_new ("classifier");
+ * OrtrainValue *x = ortrain_graph_builder_add_input (b, "x", ORTRAIN_DTYPE_FLOAT32, "batch, 784");
+ * x = ortrain_graph_builder_relu (b, ortrain_graph_builder_linear (b, x, "fc1", 128, TRUE));
+ * x = ortrain_graph_builder_linear (b, x, "fc2", 10, TRUE);
+ * ortrain_graph_builder_add_output (b, x, "logits");
+ * g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (b, &error);
  * ```
  *
  * [ctor@GraphBuilder.new_mlp], [ctor@GraphBuilder.new_cnn], [ctor@GraphBuilder.new_gpt] and
@@ -136,7 +137,7 @@ ortrain_graph_builder_new (const char *name)
  * ortrain_graph_builder_get_seed: (get-property seed)
  * @self: a builder
  *
- * What random parameters depend on.
+ * Gets what the random numbers of parameters that are added from now on depend on.
  *
  * Returns: the seed
  */
@@ -152,7 +153,7 @@ ortrain_graph_builder_get_seed (OrtrainGraphBuilder *self)
  * @self: a builder
  * @seed: the seed
  *
- * Sets what random parameters depend on, for those that are added from now on.
+ * Sets what the random numbers of parameters that are added from now on depend on.
  */
 void
 ortrain_graph_builder_set_seed (OrtrainGraphBuilder *self, guint64 seed)

@@ -206,7 +206,7 @@ ortrain_model_init (OrtrainModel *self)
  * ortrain_model_get_path: (get-property path)
  * @self: a model
  *
- * The file that the model was read from.
+ * Gets the file that the model was read from; %NULL if it was created otherwise.
  *
  * Returns: (nullable) (type filename): the path, or %NULL if the model was created otherwise
  */
@@ -221,7 +221,7 @@ ortrain_model_get_path (OrtrainModel *self)
  * ortrain_model_get_ir_version: (get-property ir-version)
  * @self: a model
  *
- * The version of ONNX's file format.
+ * Gets the version of ONNX's file format.
  *
  * Returns: the version
  */
@@ -236,7 +236,7 @@ ortrain_model_get_ir_version (OrtrainModel *self)
  * ortrain_model_get_opset: (get-property opset)
  * @self: a model
  *
- * The version of ONNX's own operators that the file uses.
+ * Gets the version of ONNX's own operators that the file uses.
  *
  * Returns: the version; 0 if the file uses none of them
  */
@@ -289,7 +289,7 @@ ortrain_model_get_domains (OrtrainModel *self)
  * ortrain_model_get_producer_name: (get-property producer-name)
  * @self: a model
  *
- * The program that wrote the model.
+ * Gets the program that wrote the file.
  *
  * Returns: (nullable): its name
  */
@@ -304,7 +304,7 @@ ortrain_model_get_producer_name (OrtrainModel *self)
  * ortrain_model_get_producer_version: (get-property producer-version)
  * @self: a model
  *
- * The version of the program that wrote the model.
+ * Gets the version of the program that wrote the file.
  *
  * Returns: (nullable): the version
  */
@@ -319,7 +319,7 @@ ortrain_model_get_producer_version (OrtrainModel *self)
  * ortrain_model_get_model_version: (get-property model-version)
  * @self: a model
  *
- * The version that the author gave the model.
+ * Gets the version that the author gave it.
  *
  * Returns: the version
  */
@@ -334,7 +334,7 @@ ortrain_model_get_model_version (OrtrainModel *self)
  * ortrain_model_get_doc_string: (get-property doc-string)
  * @self: a model
  *
- * What the author says about the model.
+ * Gets what the author says about it.
  *
  * Returns: (nullable): the text
  */
@@ -349,7 +349,7 @@ ortrain_model_get_doc_string (OrtrainModel *self)
  * ortrain_model_get_name: (get-property name)
  * @self: a model
  *
- * The name of the model's graph.
+ * Gets what the file calls its graph.
  *
  * Returns: (nullable): the name
  */
@@ -364,7 +364,7 @@ ortrain_model_get_name (OrtrainModel *self)
  * ortrain_model_get_n_nodes: (get-property n-nodes)
  * @self: a model
  *
- * The number of nodes, functions inlined and constants left out.
+ * Gets the number of nodes, with functions inlined.
  *
  * Returns: the number
  */
@@ -418,7 +418,7 @@ ortrain_model_get_n_parameters (OrtrainModel *self)
  * ortrain_model_get_n_bytes: (get-property n-bytes)
  * @self: a model
  *
- * The size of the file, and of the files beside it that its weights are in.
+ * Gets the size of the file and of its external data, in bytes.
  *
  * Returns: the size in bytes
  */

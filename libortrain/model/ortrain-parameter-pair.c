@@ -123,7 +123,7 @@ add_pair (GListStore *pairs, const char *first, const char *second, gboolean tra
  * ortrain_parameter_pair_get_first: (get-property first)
  * @self: a pair
  *
- * The name of the initializer that comes first in the file.
+ * Gets the name of the initializer that comes earlier in the file.
  *
  * Returns: the name
  */
@@ -138,7 +138,7 @@ ortrain_parameter_pair_get_first (OrtrainParameterPair *self)
  * ortrain_parameter_pair_get_second: (get-property second)
  * @self: a pair
  *
- * The name of the other initializer.
+ * Gets the name of the initializer that comes later in the file.
  *
  * Returns: the name
  */
@@ -153,7 +153,7 @@ ortrain_parameter_pair_get_second (OrtrainParameterPair *self)
  * ortrain_parameter_pair_get_transposed: (get-property transposed)
  * @self: a pair
  *
- * Whether the second is the transpose of the first.
+ * Gets whether the later initializer has the other one's elements transposed.
  *
  * Returns: %TRUE if it is
  */

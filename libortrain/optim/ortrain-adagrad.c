@@ -18,7 +18,8 @@
  * as in PyTorch's Adagrad.
  *
  * ```python
- * options = Ortrain.TrainingOptions(optimizer=Ortrain.Adagrad(learning_rate=0.05, learning_rate_decay=1e-4))
+ * optimizer = Ortrain.Adagrad(learning_rate=0.05, learning_rate_decay=1e-4)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer)
  * options.add_loss(Ortrain.MseLoss(output="logits", target="values"))
  * ```
  *
@@ -130,9 +131,9 @@ ortrain_adagrad_new (double learning_rate)
  * ortrain_adagrad_get_epsilon: (get-property epsilon)
  * @self: the object
  *
- * Gets the term that keeps the division from zero.
+ * Gets the number added to the denominator, which keeps it from zero.
  *
- * Returns: the term that keeps the division from zero
+ * Returns: the value
  */
 double
 ortrain_adagrad_get_epsilon (OrtrainAdagrad *self)
@@ -144,9 +145,9 @@ ortrain_adagrad_get_epsilon (OrtrainAdagrad *self)
 /**
  * ortrain_adagrad_set_epsilon: (set-property epsilon)
  * @self: the object
- * @epsilon: the term that keeps the division from zero
+ * @epsilon: the new value
  *
- * Sets the term that keeps the division from zero.
+ * Sets the number added to the denominator, which keeps it from zero.
  */
 void
 ortrain_adagrad_set_epsilon (OrtrainAdagrad *self, double epsilon)
@@ -160,9 +161,10 @@ ortrain_adagrad_set_epsilon (OrtrainAdagrad *self, double epsilon)
  * ortrain_adagrad_get_weight_decay: (get-property weight-decay)
  * @self: the object
  *
- * Gets the weight decay.
+ * Gets how much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+ * own.
  *
- * Returns: the weight decay
+ * Returns: the value
  */
 double
 ortrain_adagrad_get_weight_decay (OrtrainAdagrad *self)
@@ -174,9 +176,10 @@ ortrain_adagrad_get_weight_decay (OrtrainAdagrad *self)
 /**
  * ortrain_adagrad_set_weight_decay: (set-property weight-decay)
  * @self: the object
- * @weight_decay: the weight decay
+ * @weight_decay: the new value
  *
- * Sets the weight decay.
+ * Sets how much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+ * own.
  */
 void
 ortrain_adagrad_set_weight_decay (OrtrainAdagrad *self, double weight_decay)
@@ -190,9 +193,9 @@ ortrain_adagrad_set_weight_decay (OrtrainAdagrad *self, double weight_decay)
  * ortrain_adagrad_get_learning_rate_decay: (get-property learning-rate-decay)
  * @self: the object
  *
- * Gets the decay of the learning rate by the step.
+ * Gets how fast the learning rate falls with the number of the update, δ.
  *
- * Returns: the decay of the learning rate by the step
+ * Returns: the value
  */
 double
 ortrain_adagrad_get_learning_rate_decay (OrtrainAdagrad *self)
@@ -204,9 +207,9 @@ ortrain_adagrad_get_learning_rate_decay (OrtrainAdagrad *self)
 /**
  * ortrain_adagrad_set_learning_rate_decay: (set-property learning-rate-decay)
  * @self: the object
- * @learning_rate_decay: the decay of the learning rate by the step
+ * @learning_rate_decay: the new value
  *
- * Sets the decay of the learning rate by the step.
+ * Sets how fast the learning rate falls with the number of the update, δ.
  */
 void
 ortrain_adagrad_set_learning_rate_decay (OrtrainAdagrad *self, double learning_rate_decay)
@@ -220,9 +223,9 @@ ortrain_adagrad_set_learning_rate_decay (OrtrainAdagrad *self, double learning_r
  * ortrain_adagrad_get_initial_accumulator: (get-property initial-accumulator)
  * @self: the object
  *
- * Gets the value that the sums of squares start with.
+ * Gets what the sums of squares begin with.
  *
- * Returns: the value that the sums of squares start with
+ * Returns: the value
  */
 double
 ortrain_adagrad_get_initial_accumulator (OrtrainAdagrad *self)
@@ -234,9 +237,9 @@ ortrain_adagrad_get_initial_accumulator (OrtrainAdagrad *self)
 /**
  * ortrain_adagrad_set_initial_accumulator: (set-property initial-accumulator)
  * @self: the object
- * @initial_accumulator: the value that the sums of squares start with
+ * @initial_accumulator: the new value
  *
- * Sets the value that the sums of squares start with.
+ * Sets what the sums of squares begin with.
  */
 void
 ortrain_adagrad_set_initial_accumulator (OrtrainAdagrad *self, double initial_accumulator)

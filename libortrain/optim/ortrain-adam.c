@@ -144,9 +144,9 @@ ortrain_adam_new (double learning_rate)
  * ortrain_adam_get_beta1: (get-property beta1)
  * @self: the object
  *
- * Gets the decay of the running mean of gradients.
+ * Gets the decay of the moving average of the gradients, β₁.
  *
- * Returns: the decay of the running mean of gradients
+ * Returns: the value
  */
 double
 ortrain_adam_get_beta1 (OrtrainAdam *self)
@@ -158,9 +158,9 @@ ortrain_adam_get_beta1 (OrtrainAdam *self)
 /**
  * ortrain_adam_set_beta1: (set-property beta1)
  * @self: the object
- * @beta1: the decay of the running mean of gradients
+ * @beta1: the new value
  *
- * Sets the decay of the running mean of gradients.
+ * Sets the decay of the moving average of the gradients, β₁.
  */
 void
 ortrain_adam_set_beta1 (OrtrainAdam *self, double beta1)
@@ -174,9 +174,9 @@ ortrain_adam_set_beta1 (OrtrainAdam *self, double beta1)
  * ortrain_adam_get_beta2: (get-property beta2)
  * @self: the object
  *
- * Gets the decay of the running mean of squared gradients.
+ * Gets the decay of the moving average of the squared gradients, β₂.
  *
- * Returns: the decay of the running mean of squared gradients
+ * Returns: the value
  */
 double
 ortrain_adam_get_beta2 (OrtrainAdam *self)
@@ -188,9 +188,9 @@ ortrain_adam_get_beta2 (OrtrainAdam *self)
 /**
  * ortrain_adam_set_beta2: (set-property beta2)
  * @self: the object
- * @beta2: the decay of the running mean of squared gradients
+ * @beta2: the new value
  *
- * Sets the decay of the running mean of squared gradients.
+ * Sets the decay of the moving average of the squared gradients, β₂.
  */
 void
 ortrain_adam_set_beta2 (OrtrainAdam *self, double beta2)
@@ -204,9 +204,9 @@ ortrain_adam_set_beta2 (OrtrainAdam *self, double beta2)
  * ortrain_adam_get_epsilon: (get-property epsilon)
  * @self: the object
  *
- * Gets the term that keeps the division from zero.
+ * Gets the number added to the denominator, which keeps it from zero.
  *
- * Returns: the term that keeps the division from zero
+ * Returns: the value
  */
 double
 ortrain_adam_get_epsilon (OrtrainAdam *self)
@@ -218,9 +218,9 @@ ortrain_adam_get_epsilon (OrtrainAdam *self)
 /**
  * ortrain_adam_set_epsilon: (set-property epsilon)
  * @self: the object
- * @epsilon: the term that keeps the division from zero
+ * @epsilon: the new value
  *
- * Sets the term that keeps the division from zero.
+ * Sets the number added to the denominator, which keeps it from zero.
  */
 void
 ortrain_adam_set_epsilon (OrtrainAdam *self, double epsilon)
@@ -234,9 +234,10 @@ ortrain_adam_set_epsilon (OrtrainAdam *self, double epsilon)
  * ortrain_adam_get_weight_decay: (get-property weight-decay)
  * @self: the object
  *
- * Gets the weight decay.
+ * Gets how much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+ * own.
  *
- * Returns: the weight decay
+ * Returns: the value
  */
 double
 ortrain_adam_get_weight_decay (OrtrainAdam *self)
@@ -248,9 +249,10 @@ ortrain_adam_get_weight_decay (OrtrainAdam *self)
 /**
  * ortrain_adam_set_weight_decay: (set-property weight-decay)
  * @self: the object
- * @weight_decay: the weight decay
+ * @weight_decay: the new value
  *
- * Sets the weight decay.
+ * Sets how much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+ * own.
  */
 void
 ortrain_adam_set_weight_decay (OrtrainAdam *self, double weight_decay)
@@ -264,9 +266,9 @@ ortrain_adam_set_weight_decay (OrtrainAdam *self, double weight_decay)
  * ortrain_adam_get_bias_correction: (get-property bias-correction)
  * @self: the object
  *
- * Gets whether the moments are corrected for their start at zero.
+ * Gets whether the moments are divided by 1 - βᵗ, which corrects for their start at zero.
  *
- * Returns: whether the moments are corrected for their start at zero
+ * Returns: the value
  */
 gboolean
 ortrain_adam_get_bias_correction (OrtrainAdam *self)
@@ -278,9 +280,9 @@ ortrain_adam_get_bias_correction (OrtrainAdam *self)
 /**
  * ortrain_adam_set_bias_correction: (set-property bias-correction)
  * @self: the object
- * @bias_correction: whether the moments are corrected for their start at zero
+ * @bias_correction: the new value
  *
- * Sets whether the moments are corrected for their start at zero.
+ * Sets whether the moments are divided by 1 - βᵗ, which corrects for their start at zero.
  */
 void
 ortrain_adam_set_bias_correction (OrtrainAdam *self, gboolean bias_correction)

@@ -158,9 +158,9 @@ ortrain_adamw_new (double learning_rate)
  * ortrain_adamw_get_beta1: (get-property beta1)
  * @self: the object
  *
- * Gets the decay of the running mean of gradients.
+ * Gets the decay of the moving average of the gradients, β₁.
  *
- * Returns: the decay of the running mean of gradients
+ * Returns: the value
  */
 double
 ortrain_adamw_get_beta1 (OrtrainAdamW *self)
@@ -172,9 +172,9 @@ ortrain_adamw_get_beta1 (OrtrainAdamW *self)
 /**
  * ortrain_adamw_set_beta1: (set-property beta1)
  * @self: the object
- * @beta1: the decay of the running mean of gradients
+ * @beta1: the new value
  *
- * Sets the decay of the running mean of gradients.
+ * Sets the decay of the moving average of the gradients, β₁.
  */
 void
 ortrain_adamw_set_beta1 (OrtrainAdamW *self, double beta1)
@@ -188,9 +188,9 @@ ortrain_adamw_set_beta1 (OrtrainAdamW *self, double beta1)
  * ortrain_adamw_get_beta2: (get-property beta2)
  * @self: the object
  *
- * Gets the decay of the running mean of squared gradients.
+ * Gets the decay of the moving average of the squared gradients, β₂.
  *
- * Returns: the decay of the running mean of squared gradients
+ * Returns: the value
  */
 double
 ortrain_adamw_get_beta2 (OrtrainAdamW *self)
@@ -202,9 +202,9 @@ ortrain_adamw_get_beta2 (OrtrainAdamW *self)
 /**
  * ortrain_adamw_set_beta2: (set-property beta2)
  * @self: the object
- * @beta2: the decay of the running mean of squared gradients
+ * @beta2: the new value
  *
- * Sets the decay of the running mean of squared gradients.
+ * Sets the decay of the moving average of the squared gradients, β₂.
  */
 void
 ortrain_adamw_set_beta2 (OrtrainAdamW *self, double beta2)
@@ -218,9 +218,9 @@ ortrain_adamw_set_beta2 (OrtrainAdamW *self, double beta2)
  * ortrain_adamw_get_epsilon: (get-property epsilon)
  * @self: the object
  *
- * Gets the term that keeps the division from zero.
+ * Gets the number added to the denominator, which keeps it from zero.
  *
- * Returns: the term that keeps the division from zero
+ * Returns: the value
  */
 double
 ortrain_adamw_get_epsilon (OrtrainAdamW *self)
@@ -232,9 +232,9 @@ ortrain_adamw_get_epsilon (OrtrainAdamW *self)
 /**
  * ortrain_adamw_set_epsilon: (set-property epsilon)
  * @self: the object
- * @epsilon: the term that keeps the division from zero
+ * @epsilon: the new value
  *
- * Sets the term that keeps the division from zero.
+ * Sets the number added to the denominator, which keeps it from zero.
  */
 void
 ortrain_adamw_set_epsilon (OrtrainAdamW *self, double epsilon)
@@ -248,9 +248,10 @@ ortrain_adamw_set_epsilon (OrtrainAdamW *self, double epsilon)
  * ortrain_adamw_get_weight_decay: (get-property weight-decay)
  * @self: the object
  *
- * Gets the weight decay.
+ * Gets how much of the parameter each update takes off, λ, times the learning rate and apart from the gradient; a
+ * [class@ParameterGroup] may have its own.
  *
- * Returns: the weight decay
+ * Returns: the value
  */
 double
 ortrain_adamw_get_weight_decay (OrtrainAdamW *self)
@@ -262,9 +263,10 @@ ortrain_adamw_get_weight_decay (OrtrainAdamW *self)
 /**
  * ortrain_adamw_set_weight_decay: (set-property weight-decay)
  * @self: the object
- * @weight_decay: the weight decay
+ * @weight_decay: the new value
  *
- * Sets the weight decay.
+ * Sets how much of the parameter each update takes off, λ, times the learning rate and apart from the gradient; a
+ * [class@ParameterGroup] may have its own.
  */
 void
 ortrain_adamw_set_weight_decay (OrtrainAdamW *self, double weight_decay)
@@ -278,9 +280,9 @@ ortrain_adamw_set_weight_decay (OrtrainAdamW *self, double weight_decay)
  * ortrain_adamw_get_bias_correction: (get-property bias-correction)
  * @self: the object
  *
- * Gets whether the moments are corrected for their start at zero.
+ * Gets whether the moments are divided by 1 - βᵗ, which corrects for their start at zero.
  *
- * Returns: whether the moments are corrected for their start at zero
+ * Returns: the value
  */
 gboolean
 ortrain_adamw_get_bias_correction (OrtrainAdamW *self)
@@ -292,9 +294,9 @@ ortrain_adamw_get_bias_correction (OrtrainAdamW *self)
 /**
  * ortrain_adamw_set_bias_correction: (set-property bias-correction)
  * @self: the object
- * @bias_correction: whether the moments are corrected for their start at zero
+ * @bias_correction: the new value
  *
- * Sets whether the moments are corrected for their start at zero.
+ * Sets whether the moments are divided by 1 - βᵗ, which corrects for their start at zero.
  */
 void
 ortrain_adamw_set_bias_correction (OrtrainAdamW *self, gboolean bias_correction)
@@ -308,9 +310,9 @@ ortrain_adamw_set_bias_correction (OrtrainAdamW *self, gboolean bias_correction)
  * ortrain_adamw_get_mode: (get-property mode)
  * @self: the object
  *
- * Gets the order of decay and step.
+ * Gets the order of decay and step, and where ε stands.
  *
- * Returns: the order of decay and step
+ * Returns: the value
  */
 OrtrainAdamwMode
 ortrain_adamw_get_mode (OrtrainAdamW *self)
@@ -322,9 +324,9 @@ ortrain_adamw_get_mode (OrtrainAdamW *self)
 /**
  * ortrain_adamw_set_mode: (set-property mode)
  * @self: the object
- * @mode: the order of decay and step
+ * @mode: the new value
  *
- * Sets the order of decay and step.
+ * Sets the order of decay and step, and where ε stands.
  */
 void
 ortrain_adamw_set_mode (OrtrainAdamW *self, OrtrainAdamwMode mode)

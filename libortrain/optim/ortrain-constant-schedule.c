@@ -12,7 +12,8 @@
  *
  * ```python
  * optimizer = Ortrain.Sgd(learning_rate=1e-3)
- * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=Ortrain.ConstantSchedule.new(0.5))
+ * schedule = Ortrain.ConstantSchedule.new(0.5)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule)
  * ```
  */
 
@@ -84,9 +85,9 @@ ortrain_constant_schedule_new (double factor)
  * ortrain_constant_schedule_get_factor: (get-property factor)
  * @self: the object
  *
- * Gets the factor.
+ * Gets the factor on the learning rate, at every step.
  *
- * Returns: the factor
+ * Returns: the value
  */
 double
 ortrain_constant_schedule_get_factor (OrtrainConstantSchedule *self)
@@ -98,9 +99,9 @@ ortrain_constant_schedule_get_factor (OrtrainConstantSchedule *self)
 /**
  * ortrain_constant_schedule_set_factor: (set-property factor)
  * @self: the object
- * @factor: the factor
+ * @factor: the new value
  *
- * Sets the factor.
+ * Sets the factor on the learning rate, at every step.
  */
 void
 ortrain_constant_schedule_set_factor (OrtrainConstantSchedule *self, double factor)

@@ -111,9 +111,9 @@ ortrain_cosine_schedule_new (guint64 total_steps)
  * ortrain_cosine_schedule_get_total_steps: (get-property total-steps)
  * @self: the object
  *
- * Gets the step at which the schedule has come to its end.
+ * Gets the step at which the schedule reaches its last factor, T.
  *
- * Returns: the step at which the schedule has come to its end
+ * Returns: the value
  */
 guint64
 ortrain_cosine_schedule_get_total_steps (OrtrainCosineSchedule *self)
@@ -125,9 +125,9 @@ ortrain_cosine_schedule_get_total_steps (OrtrainCosineSchedule *self)
 /**
  * ortrain_cosine_schedule_set_total_steps: (set-property total-steps)
  * @self: the object
- * @total_steps: the step at which the schedule has come to its end
+ * @total_steps: the new value
  *
- * Sets the step at which the schedule has come to its end.
+ * Sets the step at which the schedule reaches its last factor, T.
  */
 void
 ortrain_cosine_schedule_set_total_steps (OrtrainCosineSchedule *self, guint64 total_steps)
@@ -141,9 +141,9 @@ ortrain_cosine_schedule_set_total_steps (OrtrainCosineSchedule *self, guint64 to
  * ortrain_cosine_schedule_get_cycles: (get-property cycles)
  * @self: the object
  *
- * Gets the number of waves.
+ * Gets the number of whole waves: 0.5 falls once, 1.5 rises and falls once more.
  *
- * Returns: the number of waves
+ * Returns: the value
  */
 double
 ortrain_cosine_schedule_get_cycles (OrtrainCosineSchedule *self)
@@ -155,9 +155,9 @@ ortrain_cosine_schedule_get_cycles (OrtrainCosineSchedule *self)
 /**
  * ortrain_cosine_schedule_set_cycles: (set-property cycles)
  * @self: the object
- * @cycles: the number of waves
+ * @cycles: the new value
  *
- * Sets the number of waves.
+ * Sets the number of whole waves: 0.5 falls once, 1.5 rises and falls once more.
  */
 void
 ortrain_cosine_schedule_set_cycles (OrtrainCosineSchedule *self, double cycles)
@@ -171,9 +171,9 @@ ortrain_cosine_schedule_set_cycles (OrtrainCosineSchedule *self, double cycles)
  * ortrain_cosine_schedule_get_end_factor: (get-property end-factor)
  * @self: the object
  *
- * Gets the factor at the end.
+ * Gets the factor from step [property@CosineSchedule:total-steps] on; the first one is 1.
  *
- * Returns: the factor at the end
+ * Returns: the value
  */
 double
 ortrain_cosine_schedule_get_end_factor (OrtrainCosineSchedule *self)
@@ -185,9 +185,9 @@ ortrain_cosine_schedule_get_end_factor (OrtrainCosineSchedule *self)
 /**
  * ortrain_cosine_schedule_set_end_factor: (set-property end-factor)
  * @self: the object
- * @end_factor: the factor at the end
+ * @end_factor: the new value
  *
- * Sets the factor at the end.
+ * Sets the factor from step [property@CosineSchedule:total-steps] on; the first one is 1.
  */
 void
 ortrain_cosine_schedule_set_end_factor (OrtrainCosineSchedule *self, double end_factor)

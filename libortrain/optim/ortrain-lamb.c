@@ -169,9 +169,9 @@ ortrain_lamb_new (double learning_rate)
  * ortrain_lamb_get_beta1: (get-property beta1)
  * @self: the object
  *
- * Gets the decay of the running mean of gradients.
+ * Gets the decay of the moving average of the gradients, β₁.
  *
- * Returns: the decay of the running mean of gradients
+ * Returns: the value
  */
 double
 ortrain_lamb_get_beta1 (OrtrainLamb *self)
@@ -183,9 +183,9 @@ ortrain_lamb_get_beta1 (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_beta1: (set-property beta1)
  * @self: the object
- * @beta1: the decay of the running mean of gradients
+ * @beta1: the new value
  *
- * Sets the decay of the running mean of gradients.
+ * Sets the decay of the moving average of the gradients, β₁.
  */
 void
 ortrain_lamb_set_beta1 (OrtrainLamb *self, double beta1)
@@ -199,9 +199,9 @@ ortrain_lamb_set_beta1 (OrtrainLamb *self, double beta1)
  * ortrain_lamb_get_beta2: (get-property beta2)
  * @self: the object
  *
- * Gets the decay of the running mean of squared gradients.
+ * Gets the decay of the moving average of the squared gradients, β₂.
  *
- * Returns: the decay of the running mean of squared gradients
+ * Returns: the value
  */
 double
 ortrain_lamb_get_beta2 (OrtrainLamb *self)
@@ -213,9 +213,9 @@ ortrain_lamb_get_beta2 (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_beta2: (set-property beta2)
  * @self: the object
- * @beta2: the decay of the running mean of squared gradients
+ * @beta2: the new value
  *
- * Sets the decay of the running mean of squared gradients.
+ * Sets the decay of the moving average of the squared gradients, β₂.
  */
 void
 ortrain_lamb_set_beta2 (OrtrainLamb *self, double beta2)
@@ -229,9 +229,9 @@ ortrain_lamb_set_beta2 (OrtrainLamb *self, double beta2)
  * ortrain_lamb_get_epsilon: (get-property epsilon)
  * @self: the object
  *
- * Gets the term that keeps the division from zero.
+ * Gets the number added to the denominator, which keeps it from zero.
  *
- * Returns: the term that keeps the division from zero
+ * Returns: the value
  */
 double
 ortrain_lamb_get_epsilon (OrtrainLamb *self)
@@ -243,9 +243,9 @@ ortrain_lamb_get_epsilon (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_epsilon: (set-property epsilon)
  * @self: the object
- * @epsilon: the term that keeps the division from zero
+ * @epsilon: the new value
  *
- * Sets the term that keeps the division from zero.
+ * Sets the number added to the denominator, which keeps it from zero.
  */
 void
 ortrain_lamb_set_epsilon (OrtrainLamb *self, double epsilon)
@@ -259,9 +259,10 @@ ortrain_lamb_set_epsilon (OrtrainLamb *self, double epsilon)
  * ortrain_lamb_get_weight_decay: (get-property weight-decay)
  * @self: the object
  *
- * Gets the weight decay.
+ * Gets how much of the parameter is added to Adam's step, λ, before the ratio of the norms is computed; a
+ * [class@ParameterGroup] may have its own.
  *
- * Returns: the weight decay
+ * Returns: the value
  */
 double
 ortrain_lamb_get_weight_decay (OrtrainLamb *self)
@@ -273,9 +274,10 @@ ortrain_lamb_get_weight_decay (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_weight_decay: (set-property weight-decay)
  * @self: the object
- * @weight_decay: the weight decay
+ * @weight_decay: the new value
  *
- * Sets the weight decay.
+ * Sets how much of the parameter is added to Adam's step, λ, before the ratio of the norms is computed; a
+ * [class@ParameterGroup] may have its own.
  */
 void
 ortrain_lamb_set_weight_decay (OrtrainLamb *self, double weight_decay)
@@ -289,9 +291,9 @@ ortrain_lamb_set_weight_decay (OrtrainLamb *self, double weight_decay)
  * ortrain_lamb_get_bias_correction: (get-property bias-correction)
  * @self: the object
  *
- * Gets whether the moments are corrected for their start at zero.
+ * Gets whether the moments are divided by 1 - βᵗ, which corrects for their start at zero.
  *
- * Returns: whether the moments are corrected for their start at zero
+ * Returns: the value
  */
 gboolean
 ortrain_lamb_get_bias_correction (OrtrainLamb *self)
@@ -303,9 +305,9 @@ ortrain_lamb_get_bias_correction (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_bias_correction: (set-property bias-correction)
  * @self: the object
- * @bias_correction: whether the moments are corrected for their start at zero
+ * @bias_correction: the new value
  *
- * Sets whether the moments are corrected for their start at zero.
+ * Sets whether the moments are divided by 1 - βᵗ, which corrects for their start at zero.
  */
 void
 ortrain_lamb_set_bias_correction (OrtrainLamb *self, gboolean bias_correction)
@@ -319,9 +321,9 @@ ortrain_lamb_set_bias_correction (OrtrainLamb *self, gboolean bias_correction)
  * ortrain_lamb_get_ratio_min: (get-property ratio-min)
  * @self: the object
  *
- * Gets the least ratio of norms.
+ * Gets the lower limit of the ratio of norms, r.
  *
- * Returns: the least ratio of norms
+ * Returns: the value
  */
 double
 ortrain_lamb_get_ratio_min (OrtrainLamb *self)
@@ -333,9 +335,9 @@ ortrain_lamb_get_ratio_min (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_ratio_min: (set-property ratio-min)
  * @self: the object
- * @ratio_min: the least ratio of norms
+ * @ratio_min: the new value
  *
- * Sets the least ratio of norms.
+ * Sets the lower limit of the ratio of norms, r.
  */
 void
 ortrain_lamb_set_ratio_min (OrtrainLamb *self, double ratio_min)
@@ -349,9 +351,9 @@ ortrain_lamb_set_ratio_min (OrtrainLamb *self, double ratio_min)
  * ortrain_lamb_get_ratio_max: (get-property ratio-max)
  * @self: the object
  *
- * Gets the greatest ratio of norms.
+ * Gets the upper limit of the ratio of norms, r.
  *
- * Returns: the greatest ratio of norms
+ * Returns: the value
  */
 double
 ortrain_lamb_get_ratio_max (OrtrainLamb *self)
@@ -363,9 +365,9 @@ ortrain_lamb_get_ratio_max (OrtrainLamb *self)
 /**
  * ortrain_lamb_set_ratio_max: (set-property ratio-max)
  * @self: the object
- * @ratio_max: the greatest ratio of norms
+ * @ratio_max: the new value
  *
- * Sets the greatest ratio of norms.
+ * Sets the upper limit of the ratio of norms, r.
  */
 void
 ortrain_lamb_set_ratio_max (OrtrainLamb *self, double ratio_max)

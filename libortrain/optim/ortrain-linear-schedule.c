@@ -96,9 +96,9 @@ ortrain_linear_schedule_new (guint64 total_steps)
  * ortrain_linear_schedule_get_total_steps: (get-property total-steps)
  * @self: the object
  *
- * Gets the step at which the schedule has come to its end.
+ * Gets the step at which the schedule reaches its last factor, T.
  *
- * Returns: the step at which the schedule has come to its end
+ * Returns: the value
  */
 guint64
 ortrain_linear_schedule_get_total_steps (OrtrainLinearSchedule *self)
@@ -110,9 +110,9 @@ ortrain_linear_schedule_get_total_steps (OrtrainLinearSchedule *self)
 /**
  * ortrain_linear_schedule_set_total_steps: (set-property total-steps)
  * @self: the object
- * @total_steps: the step at which the schedule has come to its end
+ * @total_steps: the new value
  *
- * Sets the step at which the schedule has come to its end.
+ * Sets the step at which the schedule reaches its last factor, T.
  */
 void
 ortrain_linear_schedule_set_total_steps (OrtrainLinearSchedule *self, guint64 total_steps)
@@ -126,9 +126,9 @@ ortrain_linear_schedule_set_total_steps (OrtrainLinearSchedule *self, guint64 to
  * ortrain_linear_schedule_get_end_factor: (get-property end-factor)
  * @self: the object
  *
- * Gets the factor at the end.
+ * Gets the factor from step [property@LinearSchedule:total-steps] on; the first one is 1.
  *
- * Returns: the factor at the end
+ * Returns: the value
  */
 double
 ortrain_linear_schedule_get_end_factor (OrtrainLinearSchedule *self)
@@ -140,9 +140,9 @@ ortrain_linear_schedule_get_end_factor (OrtrainLinearSchedule *self)
 /**
  * ortrain_linear_schedule_set_end_factor: (set-property end-factor)
  * @self: the object
- * @end_factor: the factor at the end
+ * @end_factor: the new value
  *
- * Sets the factor at the end.
+ * Sets the factor from step [property@LinearSchedule:total-steps] on; the first one is 1.
  */
 void
 ortrain_linear_schedule_set_end_factor (OrtrainLinearSchedule *self, double end_factor)

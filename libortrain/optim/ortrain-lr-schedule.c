@@ -14,8 +14,10 @@
  *
  * ```python
  * schedule = Ortrain.WarmUpSchedule.new(100, Ortrain.CosineSchedule.new(1000))
- * print([schedule.evaluate(step)[1] for step in (0, 50, 100, 600, 1100)])      # 0, 0.5, 1, 0.5, 0
- * options = Ortrain.TrainingOptions(optimizer=Ortrain.AdamW(learning_rate=5e-5), schedule=schedule)
+ * print([schedule.evaluate(step)[1] for step in (0, 50, 100, 600, 1100)])
+ * # 0, 0.5, 1, 0.5, 0
+ * optimizer = Ortrain.AdamW(learning_rate=5e-5)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule)
  * ```
  *
  * To write one, implement [vfunc@LrSchedule.evaluate]; what depends on metrics implements `observe`, `save_state` and

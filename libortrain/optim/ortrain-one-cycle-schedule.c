@@ -16,14 +16,16 @@
  * factor:
  *
  *     ramp (a, b, p) = b + (a - b) · (1 + cos (π p)) / 2
- *     f(t) = ramp (1 / initial-divisor, 1, t / u)                                     for t ≤ u
- *     f(t) = ramp (1, 1 / (initial-divisor · final-divisor), (t - u) / (T - 1 - u))   for u < t < T
+ *     for t ≤ u:      f(t) = ramp (1 / initial-divisor, 1, t / u)
+ *     for u < t < T:  f(t) = ramp (1, 1 / (initial-divisor · final-divisor),
+ *                                  (t - u) / (T - 1 - u))
  *
  * From step T - 1 on it stays.
  *
  * ```python
  * optimizer = Ortrain.Sgd(learning_rate=0.4, momentum=0.9)
- * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=Ortrain.OneCycleSchedule(total_steps=5000, rise=0.2))
+ * schedule = Ortrain.OneCycleSchedule(total_steps=5000, rise=0.2)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule)
  * ```
  */
 
@@ -135,9 +137,9 @@ ortrain_one_cycle_schedule_new (guint64 total_steps)
  * ortrain_one_cycle_schedule_get_total_steps: (get-property total-steps)
  * @self: the object
  *
- * Gets the step at which the schedule has come to its end.
+ * Gets the number of steps of the cycle, T.
  *
- * Returns: the step at which the schedule has come to its end
+ * Returns: the value
  */
 guint64
 ortrain_one_cycle_schedule_get_total_steps (OrtrainOneCycleSchedule *self)
@@ -149,9 +151,9 @@ ortrain_one_cycle_schedule_get_total_steps (OrtrainOneCycleSchedule *self)
 /**
  * ortrain_one_cycle_schedule_set_total_steps: (set-property total-steps)
  * @self: the object
- * @total_steps: the step at which the schedule has come to its end
+ * @total_steps: the new value
  *
- * Sets the step at which the schedule has come to its end.
+ * Sets the number of steps of the cycle, T.
  */
 void
 ortrain_one_cycle_schedule_set_total_steps (OrtrainOneCycleSchedule *self, guint64 total_steps)
@@ -165,9 +167,9 @@ ortrain_one_cycle_schedule_set_total_steps (OrtrainOneCycleSchedule *self, guint
  * ortrain_one_cycle_schedule_get_rise: (get-property rise)
  * @self: the object
  *
- * Gets the part of the steps on which the factor rises.
+ * Gets the share of the steps in which the factor rises.
  *
- * Returns: the part of the steps on which the factor rises
+ * Returns: the value
  */
 double
 ortrain_one_cycle_schedule_get_rise (OrtrainOneCycleSchedule *self)
@@ -179,9 +181,9 @@ ortrain_one_cycle_schedule_get_rise (OrtrainOneCycleSchedule *self)
 /**
  * ortrain_one_cycle_schedule_set_rise: (set-property rise)
  * @self: the object
- * @rise: the part of the steps on which the factor rises
+ * @rise: the new value
  *
- * Sets the part of the steps on which the factor rises.
+ * Sets the share of the steps in which the factor rises.
  */
 void
 ortrain_one_cycle_schedule_set_rise (OrtrainOneCycleSchedule *self, double rise)
@@ -195,9 +197,9 @@ ortrain_one_cycle_schedule_set_rise (OrtrainOneCycleSchedule *self, double rise)
  * ortrain_one_cycle_schedule_get_initial_divisor: (get-property initial-divisor)
  * @self: the object
  *
- * Gets the greatest factor over the first.
+ * Gets the greatest factor, 1, divided by the first one.
  *
- * Returns: the greatest factor over the first
+ * Returns: the value
  */
 double
 ortrain_one_cycle_schedule_get_initial_divisor (OrtrainOneCycleSchedule *self)
@@ -209,9 +211,9 @@ ortrain_one_cycle_schedule_get_initial_divisor (OrtrainOneCycleSchedule *self)
 /**
  * ortrain_one_cycle_schedule_set_initial_divisor: (set-property initial-divisor)
  * @self: the object
- * @initial_divisor: the greatest factor over the first
+ * @initial_divisor: the new value
  *
- * Sets the greatest factor over the first.
+ * Sets the greatest factor, 1, divided by the first one.
  */
 void
 ortrain_one_cycle_schedule_set_initial_divisor (OrtrainOneCycleSchedule *self, double initial_divisor)
@@ -225,9 +227,9 @@ ortrain_one_cycle_schedule_set_initial_divisor (OrtrainOneCycleSchedule *self, d
  * ortrain_one_cycle_schedule_get_final_divisor: (get-property final-divisor)
  * @self: the object
  *
- * Gets the first factor over the last.
+ * Gets the first factor divided by the last one.
  *
- * Returns: the first factor over the last
+ * Returns: the value
  */
 double
 ortrain_one_cycle_schedule_get_final_divisor (OrtrainOneCycleSchedule *self)
@@ -239,9 +241,9 @@ ortrain_one_cycle_schedule_get_final_divisor (OrtrainOneCycleSchedule *self)
 /**
  * ortrain_one_cycle_schedule_set_final_divisor: (set-property final-divisor)
  * @self: the object
- * @final_divisor: the first factor over the last
+ * @final_divisor: the new value
  *
- * Sets the first factor over the last.
+ * Sets the first factor divided by the last one.
  */
 void
 ortrain_one_cycle_schedule_set_final_divisor (OrtrainOneCycleSchedule *self, double final_divisor)

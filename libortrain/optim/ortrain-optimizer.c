@@ -33,7 +33,8 @@
  *
  * ```python
  * class SignDescent(Ortrain.Optimizer):
- *     def do_update(self, name, parameter, gradient, state, step, learning_rate, weight_decay, gradient_scale):
+ *     def do_update(self, name, parameter, gradient, state, step,
+ *                   learning_rate, weight_decay, gradient_scale):
  *         parameter.numpy()[...] -= learning_rate * np.sign(gradient.numpy())
  *         return True
  *
@@ -155,7 +156,7 @@ ortrain_optimizer_init (OrtrainOptimizer *self)
  * ortrain_optimizer_get_learning_rate: (get-property learning-rate)
  * @self: an optimizer
  *
- * Gets the learning rate, before any schedule.
+ * Gets the learning rate, η, before the factors of the schedule and of the parameter's group.
  *
  * Returns: the learning rate
  */
@@ -172,7 +173,8 @@ ortrain_optimizer_get_learning_rate (OrtrainOptimizer *self)
  * @self: an optimizer
  * @learning_rate: the learning rate, not negative
  *
- * Sets the learning rate. It takes effect with the next step.
+ * Sets the learning rate, η, before the factors of the schedule and of the parameter's group. It takes effect with the
+ * next step.
  */
 void
 ortrain_optimizer_set_learning_rate (OrtrainOptimizer *self, double learning_rate)
@@ -216,7 +218,7 @@ ortrain_optimizer_add_group (OrtrainOptimizer *self, const char *pattern, double
  * ortrain_optimizer_get_groups: (get-property groups)
  * @self: an optimizer
  *
- * Gets the groups, in the order in which they were added.
+ * Gets the groups of parameters, a list of [class@ParameterGroup] in the order in which they were added.
  *
  * Returns: (transfer none): a list of [class@ParameterGroup]
  */

@@ -110,9 +110,9 @@ ortrain_parameter_group_new (const char *pattern)
  * ortrain_parameter_group_get_learning_rate_multiplier: (get-property learning-rate-multiplier)
  * @self: the object
  *
- * Gets the factor on the optimizer's learning rate.
+ * Gets the factor on the optimizer's learning rate for these parameters; 0 leaves them unchanged.
  *
- * Returns: the factor on the optimizer's learning rate
+ * Returns: the value
  */
 double
 ortrain_parameter_group_get_learning_rate_multiplier (OrtrainParameterGroup *self)
@@ -124,9 +124,9 @@ ortrain_parameter_group_get_learning_rate_multiplier (OrtrainParameterGroup *sel
 /**
  * ortrain_parameter_group_set_learning_rate_multiplier: (set-property learning-rate-multiplier)
  * @self: the object
- * @learning_rate_multiplier: the factor on the optimizer's learning rate
+ * @learning_rate_multiplier: the new value
  *
- * Sets the factor on the optimizer's learning rate.
+ * Sets the factor on the optimizer's learning rate for these parameters; 0 leaves them unchanged.
  */
 void
 ortrain_parameter_group_set_learning_rate_multiplier (OrtrainParameterGroup *self, double learning_rate_multiplier)
@@ -140,9 +140,9 @@ ortrain_parameter_group_set_learning_rate_multiplier (OrtrainParameterGroup *sel
  * ortrain_parameter_group_get_weight_decay: (get-property weight-decay)
  * @self: the object
  *
- * Gets the weight decay of the group; -1 for that of the optimizer.
+ * Gets the weight decay of these parameters; -1 for that of the optimizer.
  *
- * Returns: the weight decay of the group; -1 for that of the optimizer
+ * Returns: the value
  */
 double
 ortrain_parameter_group_get_weight_decay (OrtrainParameterGroup *self)
@@ -154,9 +154,9 @@ ortrain_parameter_group_get_weight_decay (OrtrainParameterGroup *self)
 /**
  * ortrain_parameter_group_set_weight_decay: (set-property weight-decay)
  * @self: the object
- * @weight_decay: the weight decay of the group; -1 for that of the optimizer
+ * @weight_decay: the new value
  *
- * Sets the weight decay of the group; -1 for that of the optimizer.
+ * Sets the weight decay of these parameters; -1 for that of the optimizer.
  */
 void
 ortrain_parameter_group_set_weight_decay (OrtrainParameterGroup *self, double weight_decay)

@@ -10,11 +10,12 @@
  *
  * A factor that is multiplied by [property@PlateauSchedule:gamma] when a metric has stopped falling. [class@Trainer]
  * reports one after each epoch, the loss on the validation data or, without them, on the training data; a loop of your
- * own calls [method@LrSchedule.observe]. With the best metric b so far, each observation m does:
+ * own calls [method@LrSchedule.observe]. With the best metric b so far and the number n of observations since, each
+ * observation m does:
  *
- *     m < b - threshold · |b|:   b = m, and the count of observations without an improvement is 0
- *     otherwise:                 the count is increased; if it then exceeds patience, the factor becomes
- *                                max (factor · gamma, least-factor), and the count is 0
+ *     if m < b - threshold · |b|:  b = m, n = 0
+ *     otherwise:                   n = n + 1, and if then n > patience:
+ *                                  factor = max (factor · gamma, least-factor), n = 0
  *
  * The factor begins at 1 and never rises. An observation that is not finite is no improvement.
  *
@@ -208,9 +209,9 @@ ortrain_plateau_schedule_new (double gamma, guint patience)
  * ortrain_plateau_schedule_get_gamma: (get-property gamma)
  * @self: the object
  *
- * Gets the factor of each change.
+ * Gets what the factor is multiplied by at each change.
  *
- * Returns: the factor of each change
+ * Returns: the value
  */
 double
 ortrain_plateau_schedule_get_gamma (OrtrainPlateauSchedule *self)
@@ -222,9 +223,9 @@ ortrain_plateau_schedule_get_gamma (OrtrainPlateauSchedule *self)
 /**
  * ortrain_plateau_schedule_set_gamma: (set-property gamma)
  * @self: the object
- * @gamma: the factor of each change
+ * @gamma: the new value
  *
- * Sets the factor of each change.
+ * Sets what the factor is multiplied by at each change.
  */
 void
 ortrain_plateau_schedule_set_gamma (OrtrainPlateauSchedule *self, double gamma)
@@ -238,9 +239,9 @@ ortrain_plateau_schedule_set_gamma (OrtrainPlateauSchedule *self, double gamma)
  * ortrain_plateau_schedule_get_patience: (get-property patience)
  * @self: the object
  *
- * Gets the number of observations without improvement that are borne.
+ * Gets how many observations without an improvement leave the factor as it is; one more changes it.
  *
- * Returns: the number of observations without improvement that are borne
+ * Returns: the value
  */
 guint
 ortrain_plateau_schedule_get_patience (OrtrainPlateauSchedule *self)
@@ -252,9 +253,9 @@ ortrain_plateau_schedule_get_patience (OrtrainPlateauSchedule *self)
 /**
  * ortrain_plateau_schedule_set_patience: (set-property patience)
  * @self: the object
- * @patience: the number of observations without improvement that are borne
+ * @patience: the new value
  *
- * Sets the number of observations without improvement that are borne.
+ * Sets how many observations without an improvement leave the factor as it is; one more changes it.
  */
 void
 ortrain_plateau_schedule_set_patience (OrtrainPlateauSchedule *self, guint patience)
@@ -268,9 +269,9 @@ ortrain_plateau_schedule_set_patience (OrtrainPlateauSchedule *self, guint patie
  * ortrain_plateau_schedule_get_threshold: (get-property threshold)
  * @self: the object
  *
- * Gets the relative change that counts as an improvement.
+ * Gets how much smaller a metric must be to count as an improvement, relative to the best one so far.
  *
- * Returns: the relative change that counts as an improvement
+ * Returns: the value
  */
 double
 ortrain_plateau_schedule_get_threshold (OrtrainPlateauSchedule *self)
@@ -282,9 +283,9 @@ ortrain_plateau_schedule_get_threshold (OrtrainPlateauSchedule *self)
 /**
  * ortrain_plateau_schedule_set_threshold: (set-property threshold)
  * @self: the object
- * @threshold: the relative change that counts as an improvement
+ * @threshold: the new value
  *
- * Sets the relative change that counts as an improvement.
+ * Sets how much smaller a metric must be to count as an improvement, relative to the best one so far.
  */
 void
 ortrain_plateau_schedule_set_threshold (OrtrainPlateauSchedule *self, double threshold)
@@ -298,9 +299,9 @@ ortrain_plateau_schedule_set_threshold (OrtrainPlateauSchedule *self, double thr
  * ortrain_plateau_schedule_get_least_factor: (get-property least-factor)
  * @self: the object
  *
- * Gets the factor that is not gone below.
+ * Gets the lower limit of the factor.
  *
- * Returns: the factor that is not gone below
+ * Returns: the value
  */
 double
 ortrain_plateau_schedule_get_least_factor (OrtrainPlateauSchedule *self)
@@ -312,9 +313,9 @@ ortrain_plateau_schedule_get_least_factor (OrtrainPlateauSchedule *self)
 /**
  * ortrain_plateau_schedule_set_least_factor: (set-property least-factor)
  * @self: the object
- * @least_factor: the factor that is not gone below
+ * @least_factor: the new value
  *
- * Sets the factor that is not gone below.
+ * Sets the lower limit of the factor.
  */
 void
 ortrain_plateau_schedule_set_least_factor (OrtrainPlateauSchedule *self, double least_factor)

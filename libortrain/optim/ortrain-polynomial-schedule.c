@@ -111,9 +111,9 @@ ortrain_polynomial_schedule_new (guint64 total_steps, double power)
  * ortrain_polynomial_schedule_get_total_steps: (get-property total-steps)
  * @self: the object
  *
- * Gets the step at which the schedule has come to its end.
+ * Gets the step at which the schedule reaches its last factor, T.
  *
- * Returns: the step at which the schedule has come to its end
+ * Returns: the value
  */
 guint64
 ortrain_polynomial_schedule_get_total_steps (OrtrainPolynomialSchedule *self)
@@ -125,9 +125,9 @@ ortrain_polynomial_schedule_get_total_steps (OrtrainPolynomialSchedule *self)
 /**
  * ortrain_polynomial_schedule_set_total_steps: (set-property total-steps)
  * @self: the object
- * @total_steps: the step at which the schedule has come to its end
+ * @total_steps: the new value
  *
- * Sets the step at which the schedule has come to its end.
+ * Sets the step at which the schedule reaches its last factor, T.
  */
 void
 ortrain_polynomial_schedule_set_total_steps (OrtrainPolynomialSchedule *self, guint64 total_steps)
@@ -141,9 +141,9 @@ ortrain_polynomial_schedule_set_total_steps (OrtrainPolynomialSchedule *self, gu
  * ortrain_polynomial_schedule_get_power: (get-property power)
  * @self: the object
  *
- * Gets the power.
+ * Gets the exponent of the share of the steps that remain: 1 is a straight line, more falls faster at the beginning.
  *
- * Returns: the power
+ * Returns: the value
  */
 double
 ortrain_polynomial_schedule_get_power (OrtrainPolynomialSchedule *self)
@@ -155,9 +155,9 @@ ortrain_polynomial_schedule_get_power (OrtrainPolynomialSchedule *self)
 /**
  * ortrain_polynomial_schedule_set_power: (set-property power)
  * @self: the object
- * @power: the power
+ * @power: the new value
  *
- * Sets the power.
+ * Sets the exponent of the share of the steps that remain: 1 is a straight line, more falls faster at the beginning.
  */
 void
 ortrain_polynomial_schedule_set_power (OrtrainPolynomialSchedule *self, double power)
@@ -171,9 +171,9 @@ ortrain_polynomial_schedule_set_power (OrtrainPolynomialSchedule *self, double p
  * ortrain_polynomial_schedule_get_end_factor: (get-property end-factor)
  * @self: the object
  *
- * Gets the factor at the end.
+ * Gets the factor from step [property@PolynomialSchedule:total-steps] on; the first one is 1.
  *
- * Returns: the factor at the end
+ * Returns: the value
  */
 double
 ortrain_polynomial_schedule_get_end_factor (OrtrainPolynomialSchedule *self)
@@ -185,9 +185,9 @@ ortrain_polynomial_schedule_get_end_factor (OrtrainPolynomialSchedule *self)
 /**
  * ortrain_polynomial_schedule_set_end_factor: (set-property end-factor)
  * @self: the object
- * @end_factor: the factor at the end
+ * @end_factor: the new value
  *
- * Sets the factor at the end.
+ * Sets the factor from step [property@PolynomialSchedule:total-steps] on; the first one is 1.
  */
 void
 ortrain_polynomial_schedule_set_end_factor (OrtrainPolynomialSchedule *self, double end_factor)

@@ -21,7 +21,8 @@
  *
  * ```python
  * optimizer = Ortrain.Sgd(learning_rate=0.1, momentum=0.9, nesterov=True, weight_decay=1e-4)
- * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=Ortrain.StepSchedule.new(3000, 0.1))
+ * schedule = Ortrain.StepSchedule.new(3000, 0.1)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule)
  * ```
  *
  * The state of a parameter is `momentum_buffer`, v, of its shape; float64 for parameters of float64, else float32. A
@@ -126,9 +127,10 @@ ortrain_sgd_new (double learning_rate)
  * ortrain_sgd_get_momentum: (get-property momentum)
  * @self: the object
  *
- * Gets the momentum.
+ * Gets the momentum, μ: how much of the previous step is kept in the next one. 0 is plain gradient descent, without a
+ * state.
  *
- * Returns: the momentum
+ * Returns: the value
  */
 double
 ortrain_sgd_get_momentum (OrtrainSgd *self)
@@ -140,9 +142,10 @@ ortrain_sgd_get_momentum (OrtrainSgd *self)
 /**
  * ortrain_sgd_set_momentum: (set-property momentum)
  * @self: the object
- * @momentum: the momentum
+ * @momentum: the new value
  *
- * Sets the momentum.
+ * Sets the momentum, μ: how much of the previous step is kept in the next one. 0 is plain gradient descent, without a
+ * state.
  */
 void
 ortrain_sgd_set_momentum (OrtrainSgd *self, double momentum)
@@ -156,9 +159,9 @@ ortrain_sgd_set_momentum (OrtrainSgd *self, double momentum)
  * ortrain_sgd_get_nesterov: (get-property nesterov)
  * @self: the object
  *
- * Gets whether Nesterov's form of momentum is used.
+ * Gets whether the step looks ahead along the momentum, Nesterov's form.
  *
- * Returns: whether Nesterov's form of momentum is used
+ * Returns: the value
  */
 gboolean
 ortrain_sgd_get_nesterov (OrtrainSgd *self)
@@ -170,9 +173,9 @@ ortrain_sgd_get_nesterov (OrtrainSgd *self)
 /**
  * ortrain_sgd_set_nesterov: (set-property nesterov)
  * @self: the object
- * @nesterov: whether Nesterov's form of momentum is used
+ * @nesterov: the new value
  *
- * Sets whether Nesterov's form of momentum is used.
+ * Sets whether the step looks ahead along the momentum, Nesterov's form.
  */
 void
 ortrain_sgd_set_nesterov (OrtrainSgd *self, gboolean nesterov)
@@ -186,9 +189,10 @@ ortrain_sgd_set_nesterov (OrtrainSgd *self, gboolean nesterov)
  * ortrain_sgd_get_weight_decay: (get-property weight-decay)
  * @self: the object
  *
- * Gets the weight decay.
+ * Gets how much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+ * own.
  *
- * Returns: the weight decay
+ * Returns: the value
  */
 double
 ortrain_sgd_get_weight_decay (OrtrainSgd *self)
@@ -200,9 +204,10 @@ ortrain_sgd_get_weight_decay (OrtrainSgd *self)
 /**
  * ortrain_sgd_set_weight_decay: (set-property weight-decay)
  * @self: the object
- * @weight_decay: the weight decay
+ * @weight_decay: the new value
  *
- * Sets the weight decay.
+ * Sets how much of the parameter is added to its gradient, λ (L2 regularization); a [class@ParameterGroup] may have its
+ * own.
  */
 void
 ortrain_sgd_set_weight_decay (OrtrainSgd *self, double weight_decay)

@@ -97,9 +97,9 @@ ortrain_step_schedule_new (guint64 step_size, double gamma)
  * ortrain_step_schedule_get_step_size: (get-property step-size)
  * @self: the object
  *
- * Gets the number of steps between two changes.
+ * Gets the number of steps from one change of the factor to the next.
  *
- * Returns: the number of steps between two changes
+ * Returns: the value
  */
 guint64
 ortrain_step_schedule_get_step_size (OrtrainStepSchedule *self)
@@ -111,9 +111,9 @@ ortrain_step_schedule_get_step_size (OrtrainStepSchedule *self)
 /**
  * ortrain_step_schedule_set_step_size: (set-property step-size)
  * @self: the object
- * @step_size: the number of steps between two changes
+ * @step_size: the new value
  *
- * Sets the number of steps between two changes.
+ * Sets the number of steps from one change of the factor to the next.
  */
 void
 ortrain_step_schedule_set_step_size (OrtrainStepSchedule *self, guint64 step_size)
@@ -127,9 +127,9 @@ ortrain_step_schedule_set_step_size (OrtrainStepSchedule *self, guint64 step_siz
  * ortrain_step_schedule_get_gamma: (get-property gamma)
  * @self: the object
  *
- * Gets the factor of each change.
+ * Gets what the factor is multiplied by at each change.
  *
- * Returns: the factor of each change
+ * Returns: the value
  */
 double
 ortrain_step_schedule_get_gamma (OrtrainStepSchedule *self)
@@ -141,9 +141,9 @@ ortrain_step_schedule_get_gamma (OrtrainStepSchedule *self)
 /**
  * ortrain_step_schedule_set_gamma: (set-property gamma)
  * @self: the object
- * @gamma: the factor of each change
+ * @gamma: the new value
  *
- * Sets the factor of each change.
+ * Sets what the factor is multiplied by at each change.
  */
 void
 ortrain_step_schedule_set_gamma (OrtrainStepSchedule *self, double gamma)

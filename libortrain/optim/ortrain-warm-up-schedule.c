@@ -9,8 +9,8 @@
  * A factor that rises in a straight line from [property@WarmUpSchedule:start-factor] to 1, and then follows another
  * schedule, whose step 0 is the end of the warm-up. With n [property@WarmUpSchedule:steps]:
  *
- *     f(t) = start-factor + (1 - start-factor) · t / n     for t < n
- *     f(t) = f_after (t - n)                               for t ≥ n; 1 without another schedule
+ *     for t < n:  f(t) = start-factor + (1 - start-factor) · t / n
+ *     for t ≥ n:  f(t) = f_after (t - n), or 1 without another schedule
  *
  * ```python
  * schedule = Ortrain.WarmUpSchedule.new(100, Ortrain.CosineSchedule.new(1000))
@@ -168,9 +168,9 @@ ortrain_warm_up_schedule_new (guint64 steps, OrtrainLrSchedule *after)
  * ortrain_warm_up_schedule_get_steps: (get-property steps)
  * @self: the object
  *
- * Gets the number of steps of the warm-up.
+ * Gets how many updates it takes to reach the factor 1; 0 for no warm-up.
  *
- * Returns: the number of steps of the warm-up
+ * Returns: the value
  */
 guint64
 ortrain_warm_up_schedule_get_steps (OrtrainWarmUpSchedule *self)
@@ -182,9 +182,9 @@ ortrain_warm_up_schedule_get_steps (OrtrainWarmUpSchedule *self)
 /**
  * ortrain_warm_up_schedule_set_steps: (set-property steps)
  * @self: the object
- * @steps: the number of steps of the warm-up
+ * @steps: the new value
  *
- * Sets the number of steps of the warm-up.
+ * Sets how many updates it takes to reach the factor 1; 0 for no warm-up.
  */
 void
 ortrain_warm_up_schedule_set_steps (OrtrainWarmUpSchedule *self, guint64 steps)
@@ -198,9 +198,9 @@ ortrain_warm_up_schedule_set_steps (OrtrainWarmUpSchedule *self, guint64 steps)
  * ortrain_warm_up_schedule_get_start_factor: (get-property start-factor)
  * @self: the object
  *
- * Gets the factor of the first step.
+ * Gets the factor of step 0.
  *
- * Returns: the factor of the first step
+ * Returns: the value
  */
 double
 ortrain_warm_up_schedule_get_start_factor (OrtrainWarmUpSchedule *self)
@@ -212,9 +212,9 @@ ortrain_warm_up_schedule_get_start_factor (OrtrainWarmUpSchedule *self)
 /**
  * ortrain_warm_up_schedule_set_start_factor: (set-property start-factor)
  * @self: the object
- * @start_factor: the factor of the first step
+ * @start_factor: the new value
  *
- * Sets the factor of the first step.
+ * Sets the factor of step 0.
  */
 void
 ortrain_warm_up_schedule_set_start_factor (OrtrainWarmUpSchedule *self, double start_factor)
@@ -228,9 +228,9 @@ ortrain_warm_up_schedule_set_start_factor (OrtrainWarmUpSchedule *self, double s
  * ortrain_warm_up_schedule_get_after: (get-property after)
  * @self: the object
  *
- * Gets the schedule that follows, counted from the end of the warm-up.
+ * Gets the schedule after the warm-up, at whose beginning its own step is 0; %NULL for the factor 1.
  *
- * Returns: (transfer none) (nullable): the schedule that follows, counted from the end of the warm-up
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainLrSchedule *
 ortrain_warm_up_schedule_get_after (OrtrainWarmUpSchedule *self)
@@ -242,9 +242,9 @@ ortrain_warm_up_schedule_get_after (OrtrainWarmUpSchedule *self)
 /**
  * ortrain_warm_up_schedule_set_after: (set-property after)
  * @self: the object
- * @after: (nullable): the schedule that follows, counted from the end of the warm-up
+ * @after: (nullable): the new value
  *
- * Sets the schedule that follows, counted from the end of the warm-up.
+ * Sets the schedule after the warm-up, at whose beginning its own step is 0; %NULL for the factor 1.
  */
 void
 ortrain_warm_up_schedule_set_after (OrtrainWarmUpSchedule *self, OrtrainLrSchedule *after)

@@ -133,7 +133,7 @@ ortrain_device_list (void)
  * ortrain_device_get_name: (get-property name)
  * @self: a device
  *
- * Gets [property@Device:name].
+ * Gets what options call it: the name of its provider, such as `cpu`.
  *
  * Returns: the name
  */
@@ -149,7 +149,7 @@ ortrain_device_get_name (OrtrainDevice *self)
  * ortrain_device_get_reason: (get-property reason)
  * @self: a device
  *
- * Gets [property@Device:reason].
+ * Gets why it cannot be used; %NULL if it can.
  *
  * Returns: (nullable): why it cannot be used
  */
@@ -165,7 +165,7 @@ ortrain_device_get_reason (OrtrainDevice *self)
  * ortrain_device_get_total_memory: (get-property total-memory)
  * @self: a device
  *
- * Gets [property@Device:total-memory].
+ * Gets how much memory it has, in bytes.
  *
  * Returns: bytes; 0 if it cannot be used
  */
@@ -181,7 +181,7 @@ ortrain_device_get_total_memory (OrtrainDevice *self)
  * ortrain_device_get_available_memory: (get-property available-memory)
  * @self: a device
  *
- * Gets [property@Device:available-memory].
+ * Gets how much memory can be allocated, in bytes.
  *
  * Returns: bytes; 0 if it cannot be used
  */

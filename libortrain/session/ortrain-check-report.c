@@ -376,9 +376,9 @@ ortrain_check_report_init (OrtrainCheckReport *self)
  * ortrain_check_report_get_trainable: (get-property trainable)
  * @self: the object
  *
- * Gets whether the model can be trained: some output of a floating type, and nothing in the way to it.
+ * Gets whether the model can be trained: it has an output of a floating type, and no diagnostic for it.
  *
- * Returns: whether the model can be trained: some output of a floating type, and nothing in the way to it
+ * Returns: the value
  */
 gboolean
 ortrain_check_report_get_trainable (OrtrainCheckReport *self)
@@ -391,9 +391,9 @@ ortrain_check_report_get_trainable (OrtrainCheckReport *self)
  * ortrain_check_report_get_diagnostics: (get-property diagnostics)
  * @self: the object
  *
- * Gets the diagnostics, a list of [class@Diagnostic].
+ * Gets what keeps the model from being trained, a list of [class@Diagnostic]; empty if nothing does.
  *
- * Returns: (transfer none) (nullable): the diagnostics, a list of [class@Diagnostic]
+ * Returns: (transfer none) (nullable): the value
  */
 GListModel *
 ortrain_check_report_get_diagnostics (OrtrainCheckReport *self)
@@ -406,8 +406,8 @@ ortrain_check_report_get_diagnostics (OrtrainCheckReport *self)
  * ortrain_check_report_get_parameters: (get-property parameters)
  * @self: the object
  *
- * Gets every tensor of a floating type that the file holds, in initializers and Constant nodes, in the order of the
- * file: whether it is trained unless the options say otherwise, and why. Empty if the graph cannot be read.
+ * Gets every tensor of a floating type that the file holds, trained or not, a list of [class@ParameterInfo]. Empty if
+ * the graph cannot be read.
  *
  * Returns: (transfer none) (nullable): a list of [class@ParameterInfo]
  */

@@ -12,7 +12,7 @@
  *
  * ```python
  * for diagnostic in Ortrain.Model("model.onnx").check().diagnostics:
- *     print(f"{diagnostic.operator} '{diagnostic.node}' of opset {diagnostic.opset} on {diagnostic.device}:")
+ *     print(diagnostic.operator, diagnostic.node, diagnostic.opset, diagnostic.device)
  *     print(diagnostic.reason, "-", diagnostic.hint)
  * ```
  *
@@ -160,9 +160,9 @@ ortrain_diagnostic_init (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_node: (get-property node)
  * @self: the object
  *
- * Gets the name of the node, empty if it has none.
+ * Gets what the file calls the node; empty if it has no name, or if the diagnostic is about the whole model.
  *
- * Returns: (transfer none) (nullable): the name of the node, empty if it has none
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_node (OrtrainDiagnostic *self)
@@ -175,9 +175,9 @@ ortrain_diagnostic_get_node (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_operator: (get-property operator)
  * @self: the object
  *
- * Gets the type of the operator.
+ * Gets the type of the node, for example `Gemm`.
  *
- * Returns: (transfer none) (nullable): the type of the operator
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_operator (OrtrainDiagnostic *self)
@@ -190,9 +190,9 @@ ortrain_diagnostic_get_operator (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_domain: (get-property domain)
  * @self: the object
  *
- * Gets the operator's domain, empty for ONNX's own.
+ * Gets the operator set that the operator is from; empty for ONNX's own.
  *
- * Returns: (transfer none) (nullable): the operator's domain, empty for ONNX's own
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_domain (OrtrainDiagnostic *self)
@@ -205,9 +205,9 @@ ortrain_diagnostic_get_domain (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_opset: (get-property opset)
  * @self: the object
  *
- * Gets the version of the operator set that the model asks for.
+ * Gets the version of that operator set in the file.
  *
- * Returns: the version of the operator set that the model asks for
+ * Returns: the value
  */
 guint
 ortrain_diagnostic_get_opset (OrtrainDiagnostic *self)
@@ -220,9 +220,9 @@ ortrain_diagnostic_get_opset (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_dtype: (get-property dtype)
  * @self: the object
  *
- * Gets the element type that is asked for, empty if it does not matter.
+ * Gets the element type that is not supported; empty if the type does not matter.
  *
- * Returns: (transfer none) (nullable): the element type that is asked for, empty if it does not matter
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_dtype (OrtrainDiagnostic *self)
@@ -235,9 +235,9 @@ ortrain_diagnostic_get_dtype (OrtrainDiagnostic *self)
  * ortrain_diagnostic_get_device: (get-property device)
  * @self: the object
  *
- * Gets the device that was asked.
+ * Gets the device on which the model was checked.
  *
- * Returns: (transfer none) (nullable): the device that was asked
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_device (OrtrainDiagnostic *self)
@@ -252,7 +252,7 @@ ortrain_diagnostic_get_device (OrtrainDiagnostic *self)
  *
  * Gets what is wrong.
  *
- * Returns: (transfer none) (nullable): what is wrong
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_reason (OrtrainDiagnostic *self)
@@ -267,7 +267,7 @@ ortrain_diagnostic_get_reason (OrtrainDiagnostic *self)
  *
  * Gets what can be done.
  *
- * Returns: (transfer none) (nullable): what can be done
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_diagnostic_get_hint (OrtrainDiagnostic *self)

@@ -639,7 +639,7 @@ ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, Ortra
  * ortrain_inference_session_get_model: (get-property model)
  * @self: a session
  *
- * Gets the model that it runs.
+ * Gets the model that is run.
  *
  * Returns: (transfer none) (nullable): the model
  */
@@ -655,10 +655,10 @@ ortrain_inference_session_get_model (OrtrainInferenceSession *self)
  * ortrain_inference_session_get_memory_plan: (get-property memory-plan)
  * @self: a session
  *
- * Gets the memory plan of the last run. May be called from any thread.
+ * Gets the memory plan of the last run; %NULL before the first one, and for models whose shapes depend on computed
+ * data. May be called from any thread.
  *
- * Returns: (transfer full) (nullable): the plan; %NULL before the first run, and when the model's shapes depend on
- * computed data
+ * Returns: (transfer full) (nullable): the value
  */
 OrtrainMemoryPlan *
 ortrain_inference_session_get_memory_plan (OrtrainInferenceSession *self)

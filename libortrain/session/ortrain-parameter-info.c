@@ -14,7 +14,7 @@
  *
  * ```python
  * for tensor in Ortrain.Model("model.onnx").check().parameters:
- *     print(tensor.name, tensor.dtype, tensor.shape, tensor.n_elements, tensor.trained, tensor.reason)
+ *     print(tensor.name, tensor.dtype, tensor.shape, tensor.trained, tensor.reason)
  * ```
  *
  * It is immutable, and any thread may use it.
@@ -140,9 +140,9 @@ ortrain_parameter_info_init (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_name: (get-property name)
  * @self: the object
  *
- * Gets the name of the tensor: of an initializer, or of a Constant node's output.
+ * Gets what the file calls it: an initializer, or the output of a Constant node.
  *
- * Returns: (transfer none) (nullable): the name of the tensor: of an initializer, or of a Constant node's output
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_parameter_info_get_name (OrtrainParameterInfo *self)
@@ -157,7 +157,7 @@ ortrain_parameter_info_get_name (OrtrainParameterInfo *self)
  *
  * Gets the type of its elements.
  *
- * Returns: the type of its elements
+ * Returns: the value
  */
 OrtrainDType
 ortrain_parameter_info_get_dtype (OrtrainParameterInfo *self)
@@ -170,9 +170,9 @@ ortrain_parameter_info_get_dtype (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_shape: (get-property shape)
  * @self: the object
  *
- * Gets its shape, as "[64, 3, 7, 7]".
+ * Gets its dimensions as text, for example `[64, 3, 7, 7]`.
  *
- * Returns: (transfer none) (nullable): its shape, as "[64, 3, 7, 7]"
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_parameter_info_get_shape (OrtrainParameterInfo *self)
@@ -185,9 +185,9 @@ ortrain_parameter_info_get_shape (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_n_elements: (get-property n-elements)
  * @self: the object
  *
- * Gets the number of its elements.
+ * Gets the product of its dimensions.
  *
- * Returns: the number of its elements
+ * Returns: the value
  */
 guint64
 ortrain_parameter_info_get_n_elements (OrtrainParameterInfo *self)
@@ -200,9 +200,9 @@ ortrain_parameter_info_get_n_elements (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_trained: (get-property trained)
  * @self: the object
  *
- * Gets whether it is trained unless the options say otherwise.
+ * Gets whether a session trains it unless the options say otherwise.
  *
- * Returns: whether it is trained unless the options say otherwise
+ * Returns: the value
  */
 gboolean
 ortrain_parameter_info_get_trained (OrtrainParameterInfo *self)
@@ -215,9 +215,9 @@ ortrain_parameter_info_get_trained (OrtrainParameterInfo *self)
  * ortrain_parameter_info_get_reason: (get-property reason)
  * @self: the object
  *
- * Gets why it is trained, or why not: "bias of Conv 'conv1'", "one number: operand of Mul 'scale'".
+ * Gets why it is trained, or not: `bias of Conv 'conv1'`, `one number: operand of Mul 'scale'`.
  *
- * Returns: (transfer none) (nullable): why it is trained, or why not: "bias of Conv 'conv1'", "one number: operand of Mul 'scale'"
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_parameter_info_get_reason (OrtrainParameterInfo *self)

@@ -268,7 +268,7 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
  * ortrain_session_options_get_threads: (get-property threads)
  * @self: options
  *
- * Gets [property@SessionOptions:threads].
+ * Gets how many threads kernels run on; 0 for one per core that the process may use.
  *
  * Returns: number of threads, or 0
  */
@@ -285,7 +285,7 @@ ortrain_session_options_get_threads (OrtrainSessionOptions *self)
  * @self: options
  * @threads: number of threads, or 0
  *
- * Sets [property@SessionOptions:threads].
+ * Sets how many threads kernels run on; 0 for one per core that the process may use.
  */
 void
 ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads)
@@ -299,7 +299,7 @@ ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads)
  * ortrain_session_options_get_seed: (get-property seed)
  * @self: options
  *
- * Gets [property@SessionOptions:seed].
+ * Gets what the operators that draw random numbers depend on.
  *
  * Returns: the seed
  */
@@ -316,7 +316,7 @@ ortrain_session_options_get_seed (OrtrainSessionOptions *self)
  * @self: options
  * @seed: the seed
  *
- * Sets [property@SessionOptions:seed].
+ * Sets what the operators that draw random numbers depend on.
  */
 void
 ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed)
@@ -330,7 +330,7 @@ ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed)
  * ortrain_session_options_get_deterministic: (get-property deterministic)
  * @self: options
  *
- * Gets [property@SessionOptions:deterministic].
+ * Gets whether results have the same bits at any number of threads, at a small cost.
  *
  * Returns: whether they are
  */
@@ -347,7 +347,7 @@ ortrain_session_options_get_deterministic (OrtrainSessionOptions *self)
  * @self: options
  * @deterministic: whether they are
  *
- * Sets [property@SessionOptions:deterministic].
+ * Sets whether results have the same bits at any number of threads, at a small cost.
  */
 void
 ortrain_session_options_set_deterministic (OrtrainSessionOptions *self, gboolean deterministic)
@@ -361,7 +361,7 @@ ortrain_session_options_set_deterministic (OrtrainSessionOptions *self, gboolean
  * ortrain_session_options_get_optimize: (get-property optimize)
  * @self: options
  *
- * Gets [property@SessionOptions:optimize].
+ * Gets whether passes rewrite the graph: fusion, elimination, and so on.
  *
  * Returns: whether they do
  */
@@ -378,7 +378,7 @@ ortrain_session_options_get_optimize (OrtrainSessionOptions *self)
  * @self: options
  * @optimize: whether they do
  *
- * Sets [property@SessionOptions:optimize].
+ * Sets whether passes rewrite the graph: fusion, elimination, and so on.
  */
 void
 ortrain_session_options_set_optimize (OrtrainSessionOptions *self, gboolean optimize)
@@ -392,7 +392,8 @@ ortrain_session_options_set_optimize (OrtrainSessionOptions *self, gboolean opti
  * ortrain_session_options_get_print_memory: (get-property print-memory)
  * @self: options
  *
- * Gets [property@SessionOptions:print-memory].
+ * Gets whether the memory line is printed, through the log domain `Ortrain-Memory`, when a plan runs for the first
+ * time.
  *
  * Returns: whether it is
  */
@@ -409,7 +410,8 @@ ortrain_session_options_get_print_memory (OrtrainSessionOptions *self)
  * @self: options
  * @print_memory: whether it is
  *
- * Sets [property@SessionOptions:print-memory].
+ * Sets whether the memory line is printed, through the log domain `Ortrain-Memory`, when a plan runs for the first
+ * time.
  */
 void
 ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean print_memory)
@@ -423,7 +425,8 @@ ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean 
  * ortrain_session_options_get_provider: (get-property provider)
  * @self: options
  *
- * Gets [property@SessionOptions:provider].
+ * Gets the name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available
+ * one with the highest score.
  *
  * Returns: (nullable): the name of the device
  */
@@ -440,7 +443,8 @@ ortrain_session_options_get_provider (OrtrainSessionOptions *self)
  * @self: options
  * @provider: (nullable): the name of the device
  *
- * Sets [property@SessionOptions:provider].
+ * Sets the name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available
+ * one with the highest score.
  */
 void
 ortrain_session_options_set_provider (OrtrainSessionOptions *self, const char *provider)
@@ -454,7 +458,7 @@ ortrain_session_options_set_provider (OrtrainSessionOptions *self, const char *p
  * ortrain_session_options_get_max_plans: (get-property max-plans)
  * @self: options
  *
- * Gets [property@SessionOptions:max-plans].
+ * Gets how many memory plans are kept, one for each set of input shapes; the least recently used one is dropped first.
  *
  * Returns: number of plans
  */
@@ -471,7 +475,7 @@ ortrain_session_options_get_max_plans (OrtrainSessionOptions *self)
  * @self: options
  * @max_plans: number of plans
  *
- * Sets [property@SessionOptions:max-plans].
+ * Sets how many memory plans are kept, one for each set of input shapes; the least recently used one is dropped first.
  */
 void
 ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_plans)
@@ -485,7 +489,7 @@ ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_pl
  * ortrain_session_options_get_outputs: (get-property outputs)
  * @self: options
  *
- * Gets [property@SessionOptions:outputs].
+ * Gets which outputs are computed, by name; %NULL for all.
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): names of outputs; %NULL for all
  */
@@ -502,7 +506,8 @@ ortrain_session_options_get_outputs (OrtrainSessionOptions *self)
  * @self: options
  * @outputs: (nullable) (array zero-terminated=1): names of outputs of the model; %NULL for all
  *
- * Sets [property@SessionOptions:outputs]. A name that the model does not have is an error when a session is created.
+ * Sets which outputs are computed, by name; %NULL for all. A name that the model does not have is an error when a
+ * session is created.
  */
 void
 ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *const *outputs)

@@ -12,7 +12,8 @@
  * The settings of a training session: what is trained, with which losses, and how.
  *
  * ```python
- * options = Ortrain.TrainingOptions(optimizer=Ortrain.AdamW(learning_rate=1e-3), max_grad_norm=1.0)
+ * optimizer = Ortrain.AdamW(learning_rate=1e-3)
+ * options = Ortrain.TrainingOptions(optimizer=optimizer, max_grad_norm=1.0)
  * options.add_loss(Ortrain.CrossEntropyLoss(output="logits", target="labels"))
  * options.set_trainable(["fc.*"])
  * session = Ortrain.TrainingSession(Ortrain.Model("model.onnx"), options)
@@ -333,9 +334,9 @@ ortrain_training_options_new (void)
  * ortrain_training_options_get_optimizer: (get-property optimizer)
  * @self: the object
  *
- * Gets the optimizer; without one, a session uses AdamW with its defaults.
+ * Gets the rule that moves the parameters.
  *
- * Returns: (transfer none) (nullable): the optimizer; without one, a session uses AdamW with its defaults
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainOptimizer *
 ortrain_training_options_get_optimizer (OrtrainTrainingOptions *self)
@@ -347,9 +348,9 @@ ortrain_training_options_get_optimizer (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_optimizer: (set-property optimizer)
  * @self: the object
- * @optimizer: (nullable): the optimizer; without one, a session uses AdamW with its defaults
+ * @optimizer: (nullable): the new value
  *
- * Sets the optimizer; without one, a session uses AdamW with its defaults.
+ * Sets the rule that moves the parameters.
  */
 void
 ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOptimizer *optimizer)
@@ -363,9 +364,9 @@ ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOpt
  * ortrain_training_options_get_schedule: (get-property schedule)
  * @self: the object
  *
- * Gets the schedule of the learning rate.
+ * Gets the factor on the learning rate as a function of the step; %NULL for 1.
  *
- * Returns: (transfer none) (nullable): the schedule of the learning rate
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainLrSchedule *
 ortrain_training_options_get_schedule (OrtrainTrainingOptions *self)
@@ -377,9 +378,9 @@ ortrain_training_options_get_schedule (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_schedule: (set-property schedule)
  * @self: the object
- * @schedule: (nullable): the schedule of the learning rate
+ * @schedule: (nullable): the new value
  *
- * Sets the schedule of the learning rate.
+ * Sets the factor on the learning rate as a function of the step; %NULL for 1.
  */
 void
 ortrain_training_options_set_schedule (OrtrainTrainingOptions *self, OrtrainLrSchedule *schedule)
@@ -393,9 +394,9 @@ ortrain_training_options_set_schedule (OrtrainTrainingOptions *self, OrtrainLrSc
  * ortrain_training_options_get_max_grad_norm: (get-property max-grad-norm)
  * @self: the object
  *
- * Gets the norm of all gradients together that they are scaled down to before an update; 0 for none.
+ * Gets the limit c of the Euclidean norm n of all gradients together.
  *
- * Returns: the norm of all gradients together that they are scaled down to before an update; 0 for none
+ * Returns: the value
  */
 double
 ortrain_training_options_get_max_grad_norm (OrtrainTrainingOptions *self)
@@ -407,9 +408,9 @@ ortrain_training_options_get_max_grad_norm (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_max_grad_norm: (set-property max-grad-norm)
  * @self: the object
- * @max_grad_norm: the norm of all gradients together that they are scaled down to before an update; 0 for none
+ * @max_grad_norm: the new value
  *
- * Sets the norm of all gradients together that they are scaled down to before an update; 0 for none.
+ * Sets the limit c of the Euclidean norm n of all gradients together.
  */
 void
 ortrain_training_options_set_max_grad_norm (OrtrainTrainingOptions *self, double max_grad_norm)
@@ -423,9 +424,9 @@ ortrain_training_options_set_max_grad_norm (OrtrainTrainingOptions *self, double
  * ortrain_training_options_get_batch_norm: (get-property batch-norm)
  * @self: the object
  *
- * Gets the way of batch normalisation while training.
+ * Gets whether batch normalisation trains with the statistics of the batch, or with the stored ones.
  *
- * Returns: the way of batch normalisation while training
+ * Returns: the value
  */
 OrtrainBatchNormMode
 ortrain_training_options_get_batch_norm (OrtrainTrainingOptions *self)
@@ -437,9 +438,9 @@ ortrain_training_options_get_batch_norm (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_batch_norm: (set-property batch-norm)
  * @self: the object
- * @batch_norm: the way of batch normalisation while training
+ * @batch_norm: the new value
  *
- * Sets the way of batch normalisation while training.
+ * Sets whether batch normalisation trains with the statistics of the batch, or with the stored ones.
  */
 void
 ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBatchNormMode batch_norm)
@@ -453,7 +454,7 @@ ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBa
  * ortrain_training_options_get_accumulation_steps: (get-property accumulation-steps)
  * @self: the object
  *
- * Gets [property@TrainingOptions:accumulation-steps].
+ * Gets how many training steps a trainer runs for each update.
  *
  * Returns: the number of training steps for one update
  */
@@ -467,9 +468,9 @@ ortrain_training_options_get_accumulation_steps (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_accumulation_steps: (set-property accumulation-steps)
  * @self: the object
- * @accumulation_steps: the number of training steps for one update, at least 1
+ * @accumulation_steps: the new value
  *
- * Sets [property@TrainingOptions:accumulation-steps].
+ * Sets how many training steps a trainer runs for each update.
  */
 void
 ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, guint accumulation_steps)
@@ -483,9 +484,9 @@ ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, g
  * ortrain_training_options_get_threads: (get-property threads)
  * @self: the object
  *
- * Gets the number of threads; 0 for one per core.
+ * Gets how many threads kernels run on; 0 for one per core that the process may use.
  *
- * Returns: the number of threads; 0 for one per core
+ * Returns: the value
  */
 guint
 ortrain_training_options_get_threads (OrtrainTrainingOptions *self)
@@ -497,9 +498,9 @@ ortrain_training_options_get_threads (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_threads: (set-property threads)
  * @self: the object
- * @threads: the number of threads; 0 for one per core
+ * @threads: the new value
  *
- * Sets the number of threads; 0 for one per core.
+ * Sets how many threads kernels run on; 0 for one per core that the process may use.
  */
 void
 ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint threads)
@@ -513,9 +514,9 @@ ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint thread
  * ortrain_training_options_get_seed: (get-property seed)
  * @self: the object
  *
- * Gets the seed of all random numbers.
+ * Gets what all random numbers depend on, such as those of dropout.
  *
- * Returns: the seed of all random numbers
+ * Returns: the value
  */
 guint64
 ortrain_training_options_get_seed (OrtrainTrainingOptions *self)
@@ -527,9 +528,9 @@ ortrain_training_options_get_seed (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_seed: (set-property seed)
  * @self: the object
- * @seed: the seed of all random numbers
+ * @seed: the new value
  *
- * Sets the seed of all random numbers.
+ * Sets what all random numbers depend on, such as those of dropout.
  */
 void
 ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed)
@@ -543,9 +544,9 @@ ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed)
  * ortrain_training_options_get_deterministic: (get-property deterministic)
  * @self: the object
  *
- * Gets whether results have the same bits at any number of threads; from run to run they always have.
+ * Gets whether results have the same bits at any number of threads, at a small cost.
  *
- * Returns: whether results have the same bits at any number of threads; from run to run they always have
+ * Returns: the value
  */
 gboolean
 ortrain_training_options_get_deterministic (OrtrainTrainingOptions *self)
@@ -557,9 +558,9 @@ ortrain_training_options_get_deterministic (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_deterministic: (set-property deterministic)
  * @self: the object
- * @deterministic: whether results have the same bits at any number of threads; from run to run they always have
+ * @deterministic: the new value
  *
- * Sets whether results have the same bits at any number of threads; from run to run they always have.
+ * Sets whether results have the same bits at any number of threads, at a small cost.
  */
 void
 ortrain_training_options_set_deterministic (OrtrainTrainingOptions *self, gboolean deterministic)
@@ -573,9 +574,10 @@ ortrain_training_options_set_deterministic (OrtrainTrainingOptions *self, gboole
  * ortrain_training_options_get_stop_on_nan: (get-property stop-on-nan)
  * @self: the object
  *
- * Gets whether a loss that is not a finite number is an error.
+ * Gets whether a loss that is not finite is an error, %ORTRAIN_SESSION_ERROR_NOT_FINITE, which names the value that
+ * became so first.
  *
- * Returns: whether a loss that is not a finite number is an error
+ * Returns: the value
  */
 gboolean
 ortrain_training_options_get_stop_on_nan (OrtrainTrainingOptions *self)
@@ -587,9 +589,10 @@ ortrain_training_options_get_stop_on_nan (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_stop_on_nan: (set-property stop-on-nan)
  * @self: the object
- * @stop_on_nan: whether a loss that is not a finite number is an error
+ * @stop_on_nan: the new value
  *
- * Sets whether a loss that is not a finite number is an error.
+ * Sets whether a loss that is not finite is an error, %ORTRAIN_SESSION_ERROR_NOT_FINITE, which names the value that
+ * became so first.
  */
 void
 ortrain_training_options_set_stop_on_nan (OrtrainTrainingOptions *self, gboolean stop_on_nan)
@@ -603,9 +606,10 @@ ortrain_training_options_set_stop_on_nan (OrtrainTrainingOptions *self, gboolean
  * ortrain_training_options_get_print_memory: (get-property print-memory)
  * @self: the object
  *
- * Gets whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
+ * Gets whether a line about memory is logged, in the log domain `Ortrain-Memory`, at every phase of the steps below 10
+ * and of those that are powers of two.
  *
- * Returns: whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two
+ * Returns: the value
  */
 gboolean
 ortrain_training_options_get_print_memory (OrtrainTrainingOptions *self)
@@ -617,10 +621,10 @@ ortrain_training_options_get_print_memory (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_print_memory: (set-property print-memory)
  * @self: the object
- * @print_memory: whether a line about memory is logged at every phase of the steps below 10 and those that are powers
- * of two
+ * @print_memory: the new value
  *
- * Sets whether a line about memory is logged at every phase of the steps below 10 and those that are powers of two.
+ * Sets whether a line about memory is logged, in the log domain `Ortrain-Memory`, at every phase of the steps below 10
+ * and of those that are powers of two.
  */
 void
 ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolean print_memory)
@@ -634,7 +638,8 @@ ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolea
  * ortrain_training_options_get_provider: (get-property provider)
  * @self: options
  *
- * Gets [property@TrainingOptions:provider].
+ * Gets the name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available
+ * one with the highest score.
  *
  * Returns: (nullable): the name of the device
  */
@@ -651,7 +656,8 @@ ortrain_training_options_get_provider (OrtrainTrainingOptions *self)
  * @self: options
  * @provider: (nullable): the name of the device
  *
- * Sets [property@TrainingOptions:provider].
+ * Sets the name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available
+ * one with the highest score.
  */
 void
 ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char *provider)
@@ -665,9 +671,10 @@ ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char 
  * ortrain_training_options_get_immediate_updates: (get-property immediate-updates)
  * @self: the object
  *
- * Gets when parameters move.
+ * Gets whether each parameter is updated in [method@TrainingSession.train_step] already, as soon as its gradient is
+ * complete.
  *
- * Returns: whether they move in the training step, as soon as their gradients are there
+ * Returns: the value
  */
 OrtrainImmediateUpdates
 ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self)
@@ -679,9 +686,10 @@ ortrain_training_options_get_immediate_updates (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_immediate_updates: (set-property immediate-updates)
  * @self: the object
- * @immediate_updates: whether parameters move in the training step, as soon as their gradients are there
+ * @immediate_updates: the new value
  *
- * Sets when parameters move. A session reads it when it is created, and [method@Trainer.fit] when it begins.
+ * Sets whether each parameter is updated in [method@TrainingSession.train_step] already, as soon as its gradient is
+ * complete. A session reads it when it is created, and [method@Trainer.fit] when it begins.
  */
 void
 ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, OrtrainImmediateUpdates immediate_updates)
@@ -695,9 +703,10 @@ ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, Or
  * ortrain_training_options_get_rank: (get-property rank)
  * @self: the object
  *
- * Gets the number of this process among those that train together.
+ * Gets the number of this process among those that train together; reports have it, and only rank 0 prints the memory
+ * line.
  *
- * Returns: the number of this process among those that train together
+ * Returns: the value
  */
 guint
 ortrain_training_options_get_rank (OrtrainTrainingOptions *self)
@@ -709,9 +718,10 @@ ortrain_training_options_get_rank (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_set_rank: (set-property rank)
  * @self: the object
- * @rank: the number of this process among those that train together
+ * @rank: the new value
  *
- * Sets the number of this process among those that train together.
+ * Sets the number of this process among those that train together; reports have it, and only rank 0 prints the memory
+ * line.
  */
 void
 ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank)
@@ -741,7 +751,7 @@ ortrain_training_options_add_loss (OrtrainTrainingOptions *self, OrtrainLoss *lo
  * ortrain_training_options_get_losses: (get-property losses)
  * @self: options
  *
- * Gets the losses.
+ * Gets what is minimized, a list of [class@Loss].
  *
  * Returns: (transfer none): a list of [class@Loss]
  */
@@ -757,7 +767,8 @@ ortrain_training_options_get_losses (OrtrainTrainingOptions *self)
  * ortrain_training_options_get_trainable: (get-property trainable)
  * @self: options
  *
- * Gets the patterns of the initializers that are trained.
+ * Gets which initializers and Constant nodes are trained, by name or glob pattern, see
+ * [method@TrainingOptions.set_trainable]; %NULL for all weights.
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns; %NULL for all that can be
  */
@@ -798,7 +809,7 @@ ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char
  * ortrain_training_options_get_frozen: (get-property frozen)
  * @self: options
  *
- * Gets the patterns of the initializers that are not trained.
+ * Gets which initializers are not trained, by name or glob pattern; it overrules [property@TrainingOptions:trainable].
  *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns; %NULL for none
  */

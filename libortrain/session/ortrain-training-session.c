@@ -31,7 +31,8 @@
  * ```
  *
  * ```c
- * g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+ * g_autoptr (OrtrainTrainingSession) session =
+ *     ortrain_training_session_new (model, options, &error);
  * double loss = ortrain_training_session_train_step (session, batch, &error);
  * ortrain_training_session_optimizer_step (session, &error);
  * ```
@@ -476,7 +477,7 @@ ortrain_training_session_new_finish (GAsyncResult *result, GError **error)
  * ortrain_training_session_get_model: (get-property model)
  * @self: a session
  *
- * Gets the model that is trained, as it was read.
+ * Gets the model as its file has it, with its own weights; [method@TrainingSession.export] writes the trained ones.
  *
  * Returns: (transfer none) (nullable): the model
  */
@@ -491,9 +492,9 @@ ortrain_training_session_get_model (OrtrainTrainingSession *self)
  * ortrain_training_session_get_options: (get-property options)
  * @self: a session
  *
- * Gets the options.
+ * Gets what the session was created with.
  *
- * Returns: (transfer none) (nullable): the options
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainTrainingOptions *
 ortrain_training_session_get_options (OrtrainTrainingSession *self)
@@ -506,7 +507,8 @@ ortrain_training_session_get_options (OrtrainTrainingSession *self)
  * ortrain_training_session_get_training_graph: (get-property training-graph)
  * @self: a session
  *
- * Gets the training graph: the forward pass, the losses and the backward pass. It is there to be looked at and saved.
+ * Gets the forward pass, the losses, the gradients and the updates as one graph, before the passes that need shapes. It
+ * is there to be looked at and saved.
  *
  * Returns: (transfer none) (nullable): the graph
  */
@@ -563,7 +565,7 @@ ortrain_training_session_get_memory_plan (OrtrainTrainingSession *self)
  * ortrain_training_session_get_step: (get-property step)
  * @self: a session
  *
- * Gets the number of updates so far.
+ * Gets how many updates there have been.
  *
  * Returns: the number
  */
@@ -581,7 +583,7 @@ ortrain_training_session_get_step (OrtrainTrainingSession *self)
  * ortrain_training_session_get_n_train_steps: (get-property n-train-steps)
  * @self: a session
  *
- * Gets the number of training steps so far.
+ * Gets how often the model was run forward and backward.
  *
  * Returns: the number
  */

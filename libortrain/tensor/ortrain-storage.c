@@ -393,7 +393,7 @@ ortrain_storage_get_address (OrtrainStorage *self)
  * ortrain_storage_get_n_bytes: (get-property n-bytes)
  * @self: a storage
  *
- * The size of the memory.
+ * Gets the size in bytes; 0 once released.
  *
  * Returns: the size in bytes; 0 once released
  */
@@ -408,7 +408,7 @@ ortrain_storage_get_n_bytes (OrtrainStorage *self)
  * ortrain_storage_get_writable: (get-property writable)
  * @self: a storage
  *
- * Whether the contents may be changed.
+ * Gets whether the contents may be changed.
  *
  * Returns: %TRUE if they may
  */

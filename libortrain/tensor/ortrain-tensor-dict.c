@@ -256,7 +256,7 @@ ortrain_tensor_dict_remove (OrtrainTensorDict *self, const char *name)
  * ortrain_tensor_dict_get_size: (get-property size)
  * @self: a set of tensors
  *
- * The number of tensors.
+ * Gets how many tensors the dict has.
  *
  * Returns: the number
  */
@@ -271,7 +271,7 @@ ortrain_tensor_dict_get_size (OrtrainTensorDict *self)
  * ortrain_tensor_dict_get_names: (get-property names)
  * @self: a set of tensors
  *
- * The names, in order.
+ * Gets the keys, in the order in which they were set.
  *
  * Returns: (transfer full) (array zero-terminated=1): the names
  */

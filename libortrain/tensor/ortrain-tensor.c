@@ -31,10 +31,11 @@
  * A tensor may be handed from thread to thread; who writes while others read is the caller's business.
  *
  * ```python
- * tensor = Ortrain.Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))    # shares the memory of the array
+ * array = np.arange(6, dtype=np.float32).reshape(2, 3)
+ * tensor = Ortrain.Tensor(array)                     # shares the memory of the array
+ * tensor.numpy()[0] = 7                              # changes the array, too
  * print(tensor, tensor.reshape([3, 2]).numpy())
- * tensor.numpy()[0] = 7                                                    # shares the memory of the tensor
- * half = tensor.cast(Ortrain.DType.FLOAT16)                                # a copy
+ * half = tensor.cast(Ortrain.DType.FLOAT16)          # a copy
  * ```
  *
  * Data come in and go out without being copied as `GBytes`, as an address with an owner, by DLPack, and in files that
@@ -197,7 +198,7 @@ ortrain_shape_to_string (const gint64 *dims, gsize n_dims)
  * ortrain_tensor_get_dtype: (get-property dtype)
  * @self: a tensor
  *
- * The type of the elements.
+ * Gets the type of the elements.
  *
  * Returns: the type
  */
@@ -212,7 +213,7 @@ ortrain_tensor_get_dtype (OrtrainTensor *self)
  * ortrain_tensor_get_rank: (get-property rank)
  * @self: a tensor
  *
- * The number of dimensions.
+ * Gets the number of dimensions, at most 16; 0 for a scalar.
  *
  * Returns: the rank
  */
@@ -264,7 +265,7 @@ ortrain_tensor_get_dim (OrtrainTensor *self, gsize index)
  * ortrain_tensor_get_n_elements: (get-property n-elements)
  * @self: a tensor
  *
- * The number of elements: the product of the dimensions, 1 for rank 0.
+ * Gets the product of the dimensions: 1 for a scalar, 0 if a dimension is 0.
  *
  * Returns: the number
  */
@@ -279,7 +280,7 @@ ortrain_tensor_get_n_elements (OrtrainTensor *self)
  * ortrain_tensor_get_n_bytes: (get-property n-bytes)
  * @self: a tensor
  *
- * The size of the contents.
+ * Gets the size of the contents, in bytes.
  *
  * Returns: the size in bytes
  */
@@ -324,7 +325,7 @@ ortrain_tensor_get_address (OrtrainTensor *self)
  * ortrain_tensor_get_writable: (get-property writable)
  * @self: a tensor
  *
- * Whether the contents may be changed.
+ * Gets whether the contents may be changed.
  *
  * Returns: %TRUE if they may
  */

@@ -101,9 +101,9 @@ ortrain_epoch_record_init (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_epoch: (get-property epoch)
  * @self: the object
  *
- * Gets the number of the epoch, from 1.
+ * Gets which epoch it was, counted from 1.
  *
- * Returns: the number of the epoch, from 1
+ * Returns: the value
  */
 guint
 ortrain_epoch_record_get_epoch (OrtrainEpochRecord *self)
@@ -116,9 +116,9 @@ ortrain_epoch_record_get_epoch (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_loss: (get-property loss)
  * @self: the object
  *
- * Gets the mean loss of the training steps of the epoch.
+ * Gets the mean over the training steps.
  *
- * Returns: the mean loss of the training steps of the epoch
+ * Returns: the value
  */
 double
 ortrain_epoch_record_get_loss (OrtrainEpochRecord *self)
@@ -131,9 +131,9 @@ ortrain_epoch_record_get_loss (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_validation_loss: (get-property validation-loss)
  * @self: the object
  *
- * Gets the mean loss on the validation data; not a number if there are none.
+ * Gets the mean over the validation data; not a number without any.
  *
- * Returns: the mean loss on the validation data; not a number if there are none
+ * Returns: the value
  */
 double
 ortrain_epoch_record_get_validation_loss (OrtrainEpochRecord *self)
@@ -146,9 +146,9 @@ ortrain_epoch_record_get_validation_loss (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_metric: (get-property metric)
  * @self: the object
  *
- * Gets the accuracy on the validation data; -1 if there are none, or no cross entropy.
+ * Gets the accuracy on the validation data, from 0 to 1; -1 without any, or without a cross entropy.
  *
- * Returns: the accuracy on the validation data; -1 if there are none, or no cross entropy
+ * Returns: the value
  */
 double
 ortrain_epoch_record_get_metric (OrtrainEpochRecord *self)
@@ -161,9 +161,9 @@ ortrain_epoch_record_get_metric (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_learning_rate: (get-property learning-rate)
  * @self: the object
  *
- * Gets the learning rate at the end of the epoch.
+ * Gets the one after the last update of the epoch.
  *
- * Returns: the learning rate at the end of the epoch
+ * Returns: the value
  */
 double
 ortrain_epoch_record_get_learning_rate (OrtrainEpochRecord *self)
@@ -176,9 +176,9 @@ ortrain_epoch_record_get_learning_rate (OrtrainEpochRecord *self)
  * ortrain_epoch_record_get_seconds: (get-property seconds)
  * @self: the object
  *
- * Gets the time that the epoch took.
+ * Gets how long the epoch took.
  *
- * Returns: the time that the epoch took
+ * Returns: the value
  */
 double
 ortrain_epoch_record_get_seconds (OrtrainEpochRecord *self)

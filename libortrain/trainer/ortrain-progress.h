@@ -25,8 +25,11 @@ typedef struct _OrtrainProgress OrtrainProgress;
  * How far a training is. [signal@Trainer::progress] has one.
  *
  * ```python
- * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=2, batch_size=4)
- * trainer.connect("progress", lambda trainer, progress: print(f"{progress.fraction:.0%} {progress.mean_loss:.4f}"))
+ * def show(trainer, progress):
+ *     print(f"{progress.fraction:.0%} {progress.mean_loss:.4f}")
+ *
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=2)
+ * trainer.connect("progress", show)
  * trainer.fit()
  * ```
  *

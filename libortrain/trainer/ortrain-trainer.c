@@ -9,9 +9,13 @@
  * The training loop: epochs over a dataset, with validation, checkpoints, early stopping and progress.
  *
  * ```python
- * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3, batch_size=4,
- *                           validation=Ortrain.TensorDataset("validation.npz"), checkpoint_dir="state")
- * trainer.connect("epoch-ended", lambda trainer, record: print(record.epoch, record.loss, record.metric))
+ * def show(trainer, record):
+ *     print(record.epoch, record.loss, record.validation_loss, record.metric)
+ *
+ * training, validation = (Ortrain.TensorDataset(name) for name in ("train.npz", "validation.npz"))
+ * trainer = Ortrain.Trainer(session, training, validation=validation, epochs=3, batch_size=4)
+ * trainer.checkpoint_dir = "state"
+ * trainer.connect("epoch-ended", show)
  * history = trainer.fit()
  * print(history.last_loss, history.last_metric)
  * ```
@@ -257,9 +261,9 @@ ortrain_trainer_new (OrtrainTrainingSession *session, OrtrainDataset *dataset)
  * ortrain_trainer_get_epochs: (get-property epochs)
  * @self: the object
  *
- * Gets the number of epochs.
+ * Gets how often the training data are used, epochs before a resumed checkpoint included.
  *
- * Returns: the number of epochs
+ * Returns: the value
  */
 guint
 ortrain_trainer_get_epochs (OrtrainTrainer *self)
@@ -271,9 +275,9 @@ ortrain_trainer_get_epochs (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_epochs: (set-property epochs)
  * @self: the object
- * @epochs: the number of epochs
+ * @epochs: the new value
  *
- * Sets the number of epochs.
+ * Sets how often the training data are used, epochs before a resumed checkpoint included.
  */
 void
 ortrain_trainer_set_epochs (OrtrainTrainer *self, guint epochs)
@@ -287,9 +291,9 @@ ortrain_trainer_set_epochs (OrtrainTrainer *self, guint epochs)
  * ortrain_trainer_get_batch_size: (get-property batch-size)
  * @self: the object
  *
- * Gets the number of items of a batch.
+ * Gets how many items a batch has.
  *
- * Returns: the number of items of a batch
+ * Returns: the value
  */
 guint
 ortrain_trainer_get_batch_size (OrtrainTrainer *self)
@@ -301,9 +305,9 @@ ortrain_trainer_get_batch_size (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_batch_size: (set-property batch-size)
  * @self: the object
- * @batch_size: the number of items of a batch
+ * @batch_size: the new value
  *
- * Sets the number of items of a batch.
+ * Sets how many items a batch has.
  */
 void
 ortrain_trainer_set_batch_size (OrtrainTrainer *self, guint batch_size)
@@ -317,9 +321,9 @@ ortrain_trainer_set_batch_size (OrtrainTrainer *self, guint batch_size)
  * ortrain_trainer_get_shuffle: (get-property shuffle)
  * @self: the object
  *
- * Gets whether each epoch takes the items in a new order.
+ * Gets whether each epoch has the items in an order of its own.
  *
- * Returns: whether each epoch takes the items in a new order
+ * Returns: the value
  */
 gboolean
 ortrain_trainer_get_shuffle (OrtrainTrainer *self)
@@ -331,9 +335,9 @@ ortrain_trainer_get_shuffle (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_shuffle: (set-property shuffle)
  * @self: the object
- * @shuffle: whether each epoch takes the items in a new order
+ * @shuffle: the new value
  *
- * Sets whether each epoch takes the items in a new order.
+ * Sets whether each epoch has the items in an order of its own.
  */
 void
 ortrain_trainer_set_shuffle (OrtrainTrainer *self, gboolean shuffle)
@@ -349,7 +353,7 @@ ortrain_trainer_set_shuffle (OrtrainTrainer *self, gboolean shuffle)
  *
  * Gets whether a last batch that is not full is left out.
  *
- * Returns: whether a last batch that is not full is left out
+ * Returns: the value
  */
 gboolean
 ortrain_trainer_get_drop_last (OrtrainTrainer *self)
@@ -361,7 +365,7 @@ ortrain_trainer_get_drop_last (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_drop_last: (set-property drop-last)
  * @self: the object
- * @drop_last: whether a last batch that is not full is left out
+ * @drop_last: the new value
  *
  * Sets whether a last batch that is not full is left out.
  */
@@ -377,9 +381,9 @@ ortrain_trainer_set_drop_last (OrtrainTrainer *self, gboolean drop_last)
  * ortrain_trainer_get_seed: (get-property seed)
  * @self: the object
  *
- * Gets the seed of the orders.
+ * Gets what the orders of the items depend on.
  *
- * Returns: the seed of the orders
+ * Returns: the value
  */
 guint64
 ortrain_trainer_get_seed (OrtrainTrainer *self)
@@ -391,9 +395,9 @@ ortrain_trainer_get_seed (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_seed: (set-property seed)
  * @self: the object
- * @seed: the seed of the orders
+ * @seed: the new value
  *
- * Sets the seed of the orders.
+ * Sets what the orders of the items depend on.
  */
 void
 ortrain_trainer_set_seed (OrtrainTrainer *self, guint64 seed)
@@ -407,9 +411,9 @@ ortrain_trainer_set_seed (OrtrainTrainer *self, guint64 seed)
  * ortrain_trainer_get_validation: (get-property validation)
  * @self: the object
  *
- * Gets the data that the model is tried on after each epoch.
+ * Gets the data on which the model is evaluated after each epoch; %NULL for none.
  *
- * Returns: (transfer none) (nullable): the data that the model is tried on after each epoch
+ * Returns: (transfer none) (nullable): the value
  */
 OrtrainDataset *
 ortrain_trainer_get_validation (OrtrainTrainer *self)
@@ -421,9 +425,9 @@ ortrain_trainer_get_validation (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_validation: (set-property validation)
  * @self: the object
- * @validation: (nullable): the data that the model is tried on after each epoch
+ * @validation: (nullable): the new value
  *
- * Sets the data that the model is tried on after each epoch.
+ * Sets the data on which the model is evaluated after each epoch; %NULL for none.
  */
 void
 ortrain_trainer_set_validation (OrtrainTrainer *self, OrtrainDataset *validation)
@@ -437,9 +441,9 @@ ortrain_trainer_set_validation (OrtrainTrainer *self, OrtrainDataset *validation
  * ortrain_trainer_get_checkpoint_dir: (get-property checkpoint-dir)
  * @self: the object
  *
- * Gets the folder that checkpoints are saved in.
+ * Gets the folder in which checkpoints are saved; %NULL for no checkpoints.
  *
- * Returns: (transfer none) (nullable): the folder that checkpoints are saved in
+ * Returns: (transfer none) (nullable): the value
  */
 const char *
 ortrain_trainer_get_checkpoint_dir (OrtrainTrainer *self)
@@ -451,9 +455,9 @@ ortrain_trainer_get_checkpoint_dir (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_checkpoint_dir: (set-property checkpoint-dir)
  * @self: the object
- * @checkpoint_dir: (nullable): the folder that checkpoints are saved in
+ * @checkpoint_dir: (nullable): the new value
  *
- * Sets the folder that checkpoints are saved in.
+ * Sets the folder in which checkpoints are saved; %NULL for no checkpoints.
  */
 void
 ortrain_trainer_set_checkpoint_dir (OrtrainTrainer *self, const char *checkpoint_dir)
@@ -467,7 +471,7 @@ ortrain_trainer_set_checkpoint_dir (OrtrainTrainer *self, const char *checkpoint
  * ortrain_trainer_get_checkpoint_steps: (get-property checkpoint-steps)
  * @self: the object
  *
- * Gets the number of updates between two checkpoints inside an epoch.
+ * Gets after how many updates within an epoch a checkpoint is saved; 0 for none.
  *
  * Returns: the number of updates; 0 for none
  */
@@ -483,7 +487,7 @@ ortrain_trainer_get_checkpoint_steps (OrtrainTrainer *self)
  * @self: the object
  * @checkpoint_steps: the number of updates; 0 for none
  *
- * Sets the number of updates between two checkpoints inside an epoch.
+ * Sets after how many updates within an epoch a checkpoint is saved; 0 for none.
  */
 void
 ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_steps)
@@ -497,7 +501,7 @@ ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_ste
  * ortrain_trainer_get_checkpoint_epochs: (get-property checkpoint-epochs)
  * @self: the object
  *
- * Gets the number of epochs between two checkpoints at their ends.
+ * Gets after how many epochs a checkpoint is saved; 0 for none: then one is saved only when training is cancelled.
  *
  * Returns: the number of epochs; 0 for none
  */
@@ -513,8 +517,8 @@ ortrain_trainer_get_checkpoint_epochs (OrtrainTrainer *self)
  * @self: the object
  * @checkpoint_epochs: the number of epochs; 0 for none
  *
- * Sets the number of epochs between two checkpoints at their ends. One is saved after the last epoch too, unless the
- * number is 0; with 0, only cancelling saves one.
+ * Sets after how many epochs a checkpoint is saved; 0 for none: then one is saved only when training is cancelled. One
+ * is saved after the last epoch too, unless the number is 0; with 0, only cancelling saves one.
  */
 void
 ortrain_trainer_set_checkpoint_epochs (OrtrainTrainer *self, guint checkpoint_epochs)
@@ -528,9 +532,9 @@ ortrain_trainer_set_checkpoint_epochs (OrtrainTrainer *self, guint checkpoint_ep
  * ortrain_trainer_get_resume: (get-property resume)
  * @self: the object
  *
- * Gets whether training goes on from the checkpoint, if there is one.
+ * Gets whether training starts from the checkpoint in [property@Trainer:checkpoint-dir], if there is one.
  *
- * Returns: whether training goes on from the checkpoint, if there is one
+ * Returns: the value
  */
 gboolean
 ortrain_trainer_get_resume (OrtrainTrainer *self)
@@ -542,9 +546,9 @@ ortrain_trainer_get_resume (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_resume: (set-property resume)
  * @self: the object
- * @resume: whether training goes on from the checkpoint, if there is one
+ * @resume: the new value
  *
- * Sets whether training goes on from the checkpoint, if there is one.
+ * Sets whether training starts from the checkpoint in [property@Trainer:checkpoint-dir], if there is one.
  */
 void
 ortrain_trainer_set_resume (OrtrainTrainer *self, gboolean resume)
@@ -558,9 +562,10 @@ ortrain_trainer_set_resume (OrtrainTrainer *self, gboolean resume)
  * ortrain_trainer_get_patience: (get-property patience)
  * @self: the object
  *
- * Gets the number of epochs without a lesser loss after which training ends; 0 for no such end.
+ * Gets after how many epochs without a smaller loss, on the validation data where there are some, training stops early;
+ * 0 for never.
  *
- * Returns: the number of epochs without a lesser loss after which training ends; 0 for no such end
+ * Returns: the value
  */
 guint
 ortrain_trainer_get_patience (OrtrainTrainer *self)
@@ -572,9 +577,10 @@ ortrain_trainer_get_patience (OrtrainTrainer *self)
 /**
  * ortrain_trainer_set_patience: (set-property patience)
  * @self: the object
- * @patience: the number of epochs without a lesser loss after which training ends; 0 for no such end
+ * @patience: the new value
  *
- * Sets the number of epochs without a lesser loss after which training ends; 0 for no such end.
+ * Sets after how many epochs without a smaller loss, on the validation data where there are some, training stops early;
+ * 0 for never.
  */
 void
 ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience)

@@ -11,7 +11,8 @@
  * The results of a training: [method@Trainer.fit] returns it.
  *
  * ```python
- * history = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3, batch_size=4).fit()
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3)
+ * history = trainer.fit()
  * losses = np.frombuffer(history.get_losses().get_data())      # of each step
  * print(history.best_epoch, history.best_loss, history.n_steps, len(losses), history.seconds)
  * ```
@@ -158,9 +159,9 @@ ortrain_training_history_init (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_epochs: (get-property epochs)
  * @self: the object
  *
- * Gets the epochs, a list of [class@EpochRecord].
+ * Gets one record for each epoch, a list of [class@EpochRecord].
  *
- * Returns: (transfer none) (nullable): the epochs, a list of [class@EpochRecord]
+ * Returns: (transfer none) (nullable): the value
  */
 GListModel *
 ortrain_training_history_get_epochs (OrtrainTrainingHistory *self)
@@ -173,9 +174,9 @@ ortrain_training_history_get_epochs (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_n_steps: (get-property n-steps)
  * @self: the object
  *
- * Gets the number of training steps.
+ * Gets how many batches went forward and backward in all epochs; updates are fewer where gradients are accumulated.
  *
- * Returns: the number of training steps
+ * Returns: the value
  */
 guint64
 ortrain_training_history_get_n_steps (OrtrainTrainingHistory *self)
@@ -188,9 +189,9 @@ ortrain_training_history_get_n_steps (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_stopped_early: (get-property stopped-early)
  * @self: the object
  *
- * Gets whether training ended because the loss did not become less.
+ * Gets whether training ended because the loss had stopped falling, see [property@Trainer:patience].
  *
- * Returns: whether training ended because the loss did not become less
+ * Returns: the value
  */
 gboolean
 ortrain_training_history_get_stopped_early (OrtrainTrainingHistory *self)
@@ -203,9 +204,9 @@ ortrain_training_history_get_stopped_early (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_seconds: (get-property seconds)
  * @self: the object
  *
- * Gets the time that training took.
+ * Gets how long training took.
  *
- * Returns: the time that training took
+ * Returns: the value
  */
 double
 ortrain_training_history_get_seconds (OrtrainTrainingHistory *self)
@@ -234,7 +235,7 @@ watched_loss (const OrtrainEpochRecord *record)
  * ortrain_training_history_get_n_epochs: (get-property n-epochs)
  * @self: a history
  *
- * Gets the number of epochs that were run.
+ * Gets how many epochs were run.
  *
  * Returns: the number
  */
@@ -249,7 +250,7 @@ ortrain_training_history_get_n_epochs (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_last_loss: (get-property last-loss)
  * @self: a history
  *
- * Gets the mean training loss of the last epoch.
+ * Gets the mean over the training steps of the final epoch.
  *
  * Returns: the loss; not a number if there was no epoch
  */
@@ -265,7 +266,7 @@ ortrain_training_history_get_last_loss (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_last_metric: (get-property last-metric)
  * @self: a history
  *
- * Gets the accuracy on the validation data after the last epoch.
+ * Gets the accuracy on the validation data after the final epoch; -1 if there is none.
  *
  * Returns: the accuracy; -1 if there is none
  */
@@ -281,7 +282,7 @@ ortrain_training_history_get_last_metric (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_best_epoch: (get-property best-epoch)
  * @self: a history
  *
- * Gets the epoch with the least loss, on the validation data where there are some.
+ * Gets which one had the smallest loss, counted from 1.
  *
  * Returns: the number of the epoch, from 1; 0 if there was none
  */
@@ -303,7 +304,7 @@ ortrain_training_history_get_best_epoch (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_best_loss: (get-property best-loss)
  * @self: a history
  *
- * Gets the least loss of an epoch, on the validation data where there are some.
+ * Gets the smallest one of an epoch, on the validation data where there are some.
  *
  * Returns: the loss; not a number if there was no epoch
  */
