@@ -70,19 +70,36 @@ get_index (void)
   return (GHashTable *) index;
 }
 
-static const OrtrainKernel *
-find_kernel (const char *domain, const char *op_type, OrtrainDType first, OrtrainDType output)
+static OrtrainDTypeSet
+find_floating_dtypes (const OrtrainOperand *operands, guint n)
 {
+  OrtrainDTypeSet set = 0;
+  for (guint i = 0; i < n; i++)
+    set |= ORTRAIN_DTYPE_BIT (operands[i].dtype) & ORTRAIN_DTYPES_FLOAT;
+  return set;
+}
+
+/* floating: the types of all floating-point operands. Where they differ, a kernel that says which of them it mixes goes
+ * before one that does not say. */
+static const OrtrainKernel *
+find_kernel (const char *domain, const char *op_type, OrtrainDType first, OrtrainDType output, OrtrainDTypeSet floating)
+{
+  const gboolean mixed = (floating & (floating - 1)) != 0;
   GPtrArray *rows = g_hash_table_lookup (get_index (), op_type);
+  const OrtrainKernel *unspecific = NULL;
   for (guint i = 0; rows != NULL && i < rows->len; i++)
     {
       const OrtrainKernel *kernel = rows->pdata[i];
-      if (g_str_equal (kernel->domain, domain) &&
-          (kernel->dtypes == 0 || (kernel->dtypes & ORTRAIN_DTYPE_BIT (first))) &&
-          (kernel->output_dtypes == 0 || (kernel->output_dtypes & ORTRAIN_DTYPE_BIT (output))))
+      if (!g_str_equal (kernel->domain, domain) ||
+          (kernel->dtypes != 0 && !(kernel->dtypes & ORTRAIN_DTYPE_BIT (first))) ||
+          (kernel->output_dtypes != 0 && !(kernel->output_dtypes & ORTRAIN_DTYPE_BIT (output))))
+        continue;
+      if (!mixed || (kernel->mixed_dtypes != 0 && (floating & ~kernel->mixed_dtypes) == 0))
         return kernel;
+      if (unspecific == NULL && kernel->mixed_dtypes == 0)
+        unspecific = kernel;
     }
-  return NULL;
+  return unspecific;
 }
 
 static const OrtrainKernel *
@@ -91,15 +108,16 @@ cpu_find_kernel (const OrtrainProvider *self, const char *domain, const char *op
 {
   const OrtrainDType output = n_outputs > 0 ? outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
   const OrtrainDType first = n_inputs > 0 ? inputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  return find_kernel (domain, op_type, first != ORTRAIN_DTYPE_UNDEFINED ? first : output, output);
+  return find_kernel (domain, op_type, first != ORTRAIN_DTYPE_UNDEFINED ? first : output, output,
+                      find_floating_dtypes (inputs, n_inputs) | find_floating_dtypes (outputs, n_outputs));
 }
 
 /* What the kernel of element-wise chains knows are the operators that it also runs alone. */
 static gboolean
 cpu_can_fuse (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
 {
-  const OrtrainKernel *chain = find_kernel ("org.ortrain", "Elementwise", dtype, ORTRAIN_DTYPE_UNDEFINED);
-  const OrtrainKernel *alone = find_kernel (domain, op_type, dtype, ORTRAIN_DTYPE_UNDEFINED);
+  const OrtrainKernel *chain = find_kernel ("org.ortrain", "Elementwise", dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
+  const OrtrainKernel *alone = find_kernel (domain, op_type, dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
   return chain != NULL && alone != NULL && alone->run == chain->run;
 }
 

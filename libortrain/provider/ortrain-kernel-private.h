@@ -117,6 +117,9 @@ struct _OrtrainKernel
   OrtrainKernelPrepareFunc prepare;
   OrtrainKernelRunFunc run;
   OrtrainDTypeSet output_dtypes; /* of output 0. 0: any */
+  /* Not 0: floating-point operands may differ in type, each of them is one of these, and no tensor is converted as a
+   * whole. Casts next to such a kernel disappear. */
+  OrtrainDTypeSet mixed_dtypes;
 };
 
 /* Bit k: this run adds output k to what is there. For kernels on the host. */
