@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-training-options-private.h"
+#include "session/ortrain-training-options-class-private.h"
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
@@ -28,54 +28,9 @@
  * session is created. One thread at a time may use options.
  */
 
-struct _OrtrainTrainingOptions
-{
-  GObject parent_instance;
-  OrtrainOptimizer *optimizer;
-  OrtrainLrSchedule *schedule;
-  double max_grad_norm;
-  OrtrainBatchNormMode batch_norm;
-  guint accumulation_steps;
-  guint threads;
-  guint64 seed;
-  gboolean deterministic;
-  gboolean stop_on_nan;
-  gboolean print_memory;
-  char *provider; /* NULL: the best there is */
-  OrtrainImmediateUpdates immediate_updates;
-  guint rank;
-  GListStore *losses; /* of OrtrainLoss */
-  char **trainable;   /* NULL: all */
-  char **frozen;
-  GHashTable *padding_rows; /* name → gint64 * */
-  GPtrArray *ties;          /* of char *: first, second, first, second, … */
-};
-
 G_DEFINE_FINAL_TYPE (OrtrainTrainingOptions, ortrain_training_options, G_TYPE_OBJECT)
 
-enum
-{
-  PROP_0,
-  PROP_OPTIMIZER,
-  PROP_SCHEDULE,
-  PROP_MAX_GRAD_NORM,
-  PROP_BATCH_NORM,
-  PROP_ACCUMULATION_STEPS,
-  PROP_THREADS,
-  PROP_SEED,
-  PROP_DETERMINISTIC,
-  PROP_STOP_ON_NAN,
-  PROP_PRINT_MEMORY,
-  PROP_PROVIDER,
-  PROP_IMMEDIATE_UPDATES,
-  PROP_RANK,
-  PROP_LOSSES,
-  PROP_TRAINABLE,
-  PROP_FROZEN,
-  N_PROPERTIES
-};
-
-static GParamSpec *properties[N_PROPERTIES];
+GParamSpec *ortrain_training_options_properties[N_PROPERTIES];
 
 static void
 ortrain_training_options_finalize (GObject *object)
@@ -135,6 +90,7 @@ static void
 ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GParamSpec **const properties = ortrain_training_options_properties;
 
   object_class->finalize = ortrain_training_options_finalize;
   object_class->get_property = ortrain_training_options_get_property;
@@ -300,7 +256,7 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
 static void
 ortrain_training_options_init (OrtrainTrainingOptions *self)
 {
-  ortrain_field_init_all (self, properties, N_PROPERTIES);
+  ortrain_field_init_all (self, ortrain_training_options_properties, N_PROPERTIES);
   self->losses = g_list_store_new (ORTRAIN_TYPE_LOSS);
   self->ties = g_ptr_array_new_with_free_func (g_free);
   self->padding_rows = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
@@ -357,7 +313,7 @@ ortrain_training_options_set_optimizer (OrtrainTrainingOptions *self, OrtrainOpt
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_object (self, properties[PROP_OPTIMIZER], optimizer);
+  ortrain_field_set_object (self, ortrain_training_options_properties[PROP_OPTIMIZER], optimizer);
 }
 
 /**
@@ -387,7 +343,7 @@ ortrain_training_options_set_schedule (OrtrainTrainingOptions *self, OrtrainLrSc
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_object (self, properties[PROP_SCHEDULE], schedule);
+  ortrain_field_set_object (self, ortrain_training_options_properties[PROP_SCHEDULE], schedule);
 }
 
 /**
@@ -417,7 +373,7 @@ ortrain_training_options_set_max_grad_norm (OrtrainTrainingOptions *self, double
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_double (self, properties[PROP_MAX_GRAD_NORM], max_grad_norm);
+  ortrain_field_set_double (self, ortrain_training_options_properties[PROP_MAX_GRAD_NORM], max_grad_norm);
 }
 
 /**
@@ -447,7 +403,7 @@ ortrain_training_options_set_batch_norm (OrtrainTrainingOptions *self, OrtrainBa
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_enum (self, properties[PROP_BATCH_NORM], batch_norm);
+  ortrain_field_set_enum (self, ortrain_training_options_properties[PROP_BATCH_NORM], batch_norm);
 }
 
 /**
@@ -477,97 +433,7 @@ ortrain_training_options_set_accumulation_steps (OrtrainTrainingOptions *self, g
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_uint (self, properties[PROP_ACCUMULATION_STEPS], accumulation_steps);
-}
-
-/**
- * ortrain_training_options_get_threads: (get-property threads)
- * @self: the object
- *
- * Gets how many threads kernels run on; 0 for one per core that the process may use.
- *
- * Returns: the value
- */
-guint
-ortrain_training_options_get_threads (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
-  return self->threads;
-}
-
-/**
- * ortrain_training_options_set_threads: (set-property threads)
- * @self: the object
- * @threads: the new value
- *
- * Sets how many threads kernels run on; 0 for one per core that the process may use.
- */
-void
-ortrain_training_options_set_threads (OrtrainTrainingOptions *self, guint threads)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  ortrain_field_set_uint (self, properties[PROP_THREADS], threads);
-}
-
-/**
- * ortrain_training_options_get_seed: (get-property seed)
- * @self: the object
- *
- * Gets what all random numbers depend on, such as those of dropout.
- *
- * Returns: the value
- */
-guint64
-ortrain_training_options_get_seed (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
-  return self->seed;
-}
-
-/**
- * ortrain_training_options_set_seed: (set-property seed)
- * @self: the object
- * @seed: the new value
- *
- * Sets what all random numbers depend on, such as those of dropout.
- */
-void
-ortrain_training_options_set_seed (OrtrainTrainingOptions *self, guint64 seed)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  ortrain_field_set_uint64 (self, properties[PROP_SEED], seed);
-}
-
-/**
- * ortrain_training_options_get_deterministic: (get-property deterministic)
- * @self: the object
- *
- * Gets whether results have the same bits at any number of threads, at a small cost.
- *
- * Returns: the value
- */
-gboolean
-ortrain_training_options_get_deterministic (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
-  return self->deterministic;
-}
-
-/**
- * ortrain_training_options_set_deterministic: (set-property deterministic)
- * @self: the object
- * @deterministic: the new value
- *
- * Sets whether results have the same bits at any number of threads, at a small cost.
- */
-void
-ortrain_training_options_set_deterministic (OrtrainTrainingOptions *self, gboolean deterministic)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  ortrain_field_set_boolean (self, properties[PROP_DETERMINISTIC], deterministic);
+  ortrain_field_set_uint (self, ortrain_training_options_properties[PROP_ACCUMULATION_STEPS], accumulation_steps);
 }
 
 /**
@@ -599,72 +465,7 @@ ortrain_training_options_set_stop_on_nan (OrtrainTrainingOptions *self, gboolean
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_boolean (self, properties[PROP_STOP_ON_NAN], stop_on_nan);
-}
-
-/**
- * ortrain_training_options_get_print_memory: (get-property print-memory)
- * @self: the object
- *
- * Gets whether a line about memory is logged, in the log domain `Ortrain-Memory`, at every phase of the steps below 10
- * and of those that are powers of two.
- *
- * Returns: the value
- */
-gboolean
-ortrain_training_options_get_print_memory (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
-  return self->print_memory;
-}
-
-/**
- * ortrain_training_options_set_print_memory: (set-property print-memory)
- * @self: the object
- * @print_memory: the new value
- *
- * Sets whether a line about memory is logged, in the log domain `Ortrain-Memory`, at every phase of the steps below 10
- * and of those that are powers of two.
- */
-void
-ortrain_training_options_set_print_memory (OrtrainTrainingOptions *self, gboolean print_memory)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  ortrain_field_set_boolean (self, properties[PROP_PRINT_MEMORY], print_memory);
-}
-
-/**
- * ortrain_training_options_get_provider: (get-property provider)
- * @self: options
- *
- * Gets the name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available
- * one with the highest score.
- *
- * Returns: (nullable): the name of the device
- */
-const char *
-ortrain_training_options_get_provider (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
-
-  return self->provider;
-}
-
-/**
- * ortrain_training_options_set_provider: (set-property provider)
- * @self: options
- * @provider: (nullable): the name of the device
- *
- * Sets the name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available
- * one with the highest score.
- */
-void
-ortrain_training_options_set_provider (OrtrainTrainingOptions *self, const char *provider)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  ortrain_field_set_string (self, properties[PROP_PROVIDER], provider);
+  ortrain_field_set_boolean (self, ortrain_training_options_properties[PROP_STOP_ON_NAN], stop_on_nan);
 }
 
 /**
@@ -696,39 +497,7 @@ ortrain_training_options_set_immediate_updates (OrtrainTrainingOptions *self, Or
 {
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
-  ortrain_field_set_enum (self, properties[PROP_IMMEDIATE_UPDATES], (gint) immediate_updates);
-}
-
-/**
- * ortrain_training_options_get_rank: (get-property rank)
- * @self: the object
- *
- * Gets the number of this process among those that train together; reports have it, and only rank 0 prints the memory
- * line.
- *
- * Returns: the value
- */
-guint
-ortrain_training_options_get_rank (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
-  return self->rank;
-}
-
-/**
- * ortrain_training_options_set_rank: (set-property rank)
- * @self: the object
- * @rank: the new value
- *
- * Sets the number of this process among those that train together; reports have it, and only rank 0 prints the memory
- * line.
- */
-void
-ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  ortrain_field_set_uint (self, properties[PROP_RANK], rank);
+  ortrain_field_set_enum (self, ortrain_training_options_properties[PROP_IMMEDIATE_UPDATES], (gint) immediate_updates);
 }
 
 /**
@@ -761,190 +530,4 @@ ortrain_training_options_get_losses (OrtrainTrainingOptions *self)
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
 
   return G_LIST_MODEL (self->losses);
-}
-
-/**
- * ortrain_training_options_get_trainable: (get-property trainable)
- * @self: options
- *
- * Gets which initializers and Constant nodes are trained, by name or glob pattern, see
- * [method@TrainingOptions.set_trainable]; %NULL for all weights.
- *
- * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns; %NULL for all that can be
- */
-const char *const *
-ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
-
-  return (const char *const *) self->trainable;
-}
-
-/**
- * ortrain_training_options_set_trainable: (set-property trainable)
- * @self: options
- * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for all
- * that can be
- *
- * Sets which tensors of the model, initializers and Constant nodes, are trained. Without a choice, all weights are:
- * what stands where an operator has a weight, and what scales or shifts channels that a weight computed. Constants of
- * formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
- *
- * A pattern chooses among the weights; if it fits none, among the constants. A name overrules: it trains a constant
- * too, if its type is floating and the loss depends on it. [method@CheckReport.get_parameters] lists which is which,
- * and why. A pattern that fits nothing that can be trained is an error when a session is created.
- */
-void
-ortrain_training_options_set_trainable (OrtrainTrainingOptions *self, const char *const *patterns)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  char **copy = g_strdupv ((char **) patterns);
-  g_strfreev (self->trainable);
-  self->trainable = copy;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TRAINABLE]);
-}
-
-/**
- * ortrain_training_options_get_frozen: (get-property frozen)
- * @self: options
- *
- * Gets which initializers are not trained, by name or glob pattern; it overrules [property@TrainingOptions:trainable].
- *
- * Returns: (transfer none) (nullable) (array zero-terminated=1): the patterns; %NULL for none
- */
-const char *const *
-ortrain_training_options_get_frozen (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
-
-  return (const char *const *) self->frozen;
-}
-
-/**
- * ortrain_training_options_set_frozen: (set-property frozen)
- * @self: options
- * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
- * none
- *
- * Sets which tensors of the model are not trained. What is frozen is not trained, whatever
- * [property@TrainingOptions:trainable] says.
- */
-void
-ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-
-  char **copy = g_strdupv ((char **) patterns);
-  g_strfreev (self->frozen);
-  self->frozen = copy;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_FROZEN]);
-}
-
-/**
- * ortrain_training_options_set_padding_row:
- * @self: options
- * @name: the name of an initializer that is looked up by Gather, and nothing else
- * @row: the row that is not trained; -1 if all are
- *
- * Sets the row of an embedding that stands for padding and has no gradient: `padding_idx` of PyTorch's Embedding. Files
- * of PyTorch's newer exporter (dynamo) carry this number, and it is used unless it is set here. Files of the older one
- * do not: without this call, all rows of their tables are trained.
- */
-void
-ortrain_training_options_set_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 row)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  g_return_if_fail (name != NULL);
-
-  g_hash_table_insert (self->padding_rows, g_strdup (name), g_memdup2 (&row, sizeof row));
-}
-
-/**
- * ortrain_training_options_get_padding_row:
- * @self: options
- * @name: the name of an initializer
- * @row: (out): the row that is not trained; -1 if all are
- *
- * Looks up which row of an embedding [method@TrainingOptions.set_padding_row] has excluded from training.
- *
- * Returns: whether one was set
- */
-gboolean
-ortrain_training_options_get_padding_row (OrtrainTrainingOptions *self, const char *name, gint64 *row)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
-  g_return_val_if_fail (name != NULL && row != NULL, FALSE);
-
-  const gint64 *found = g_hash_table_lookup (self->padding_rows, name);
-  *row = found != NULL ? *found : -1;
-  return found != NULL;
-}
-
-char **
-ortrain_training_options_list_padding_rows (OrtrainTrainingOptions *self)
-{
-  g_autofree gpointer *names = g_hash_table_get_keys_as_array (self->padding_rows, NULL);
-  return g_strdupv ((char **) names);
-}
-
-/**
- * ortrain_training_options_tie:
- * @self: options
- * @first: the name of an initializer
- * @second: the name of an initializer of the same shape, or of the transposed one
- *
- * Trains a parameter that a file stores twice as one: the second initializer follows the first, transposed where the
- * shapes say so.
- */
-void
-ortrain_training_options_tie (OrtrainTrainingOptions *self, const char *first, const char *second)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
-  g_return_if_fail (first != NULL && second != NULL);
-
-  g_ptr_array_add (self->ties, g_strdup (first));
-  g_ptr_array_add (self->ties, g_strdup (second));
-}
-
-/**
- * ortrain_training_options_get_n_ties:
- * @self: options
- *
- * Counts the pairs of initializers that are trained as one parameter.
- *
- * Returns: how many there are
- */
-guint
-ortrain_training_options_get_n_ties (OrtrainTrainingOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
-
-  return self->ties->len / 2;
-}
-
-/**
- * ortrain_training_options_get_tie:
- * @self: options
- * @index: the number of a tie
- * @second: (out) (optional) (transfer none): the initializer that follows
- *
- * Gets a pair of initializers that are trained as one parameter.
- *
- * Returns: (transfer none) (nullable): the initializer that is followed; %NULL if there are not so many ties
- */
-const char *
-ortrain_training_options_get_tie (OrtrainTrainingOptions *self, guint index, const char **second)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
-
-  if (index >= self->ties->len / 2)
-    {
-      if (second != NULL)
-        *second = NULL;
-      return NULL;
-    }
-  if (second != NULL)
-    *second = self->ties->pdata[2 * index + 1];
-  return self->ties->pdata[2 * index];
 }

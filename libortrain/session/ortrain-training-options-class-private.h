@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "session/ortrain-training-options.h"
+
+/* The fields and properties of OrtrainTrainingOptions, for the files of the class alone. */
+
+struct _OrtrainTrainingOptions
+{
+  GObject parent_instance;
+  OrtrainOptimizer *optimizer;
+  OrtrainLrSchedule *schedule;
+  double max_grad_norm;
+  OrtrainBatchNormMode batch_norm;
+  guint accumulation_steps;
+  guint threads;
+  guint64 seed;
+  gboolean deterministic;
+  gboolean stop_on_nan;
+  gboolean print_memory;
+  char *provider; /* NULL: the best there is */
+  OrtrainImmediateUpdates immediate_updates;
+  guint rank;
+  GListStore *losses; /* of OrtrainLoss */
+  char **trainable;   /* NULL: all */
+  char **frozen;
+  GHashTable *padding_rows; /* name → gint64 * */
+  GPtrArray *ties;          /* of char *: first, second, first, second, … */
+};
+
+enum
+{
+  PROP_0,
+  PROP_OPTIMIZER,
+  PROP_SCHEDULE,
+  PROP_MAX_GRAD_NORM,
+  PROP_BATCH_NORM,
+  PROP_ACCUMULATION_STEPS,
+  PROP_THREADS,
+  PROP_SEED,
+  PROP_DETERMINISTIC,
+  PROP_STOP_ON_NAN,
+  PROP_PRINT_MEMORY,
+  PROP_PROVIDER,
+  PROP_IMMEDIATE_UPDATES,
+  PROP_RANK,
+  PROP_LOSSES,
+  PROP_TRAINABLE,
+  PROP_FROZEN,
+  N_PROPERTIES
+};
+
+extern GParamSpec *ortrain_training_options_properties[N_PROPERTIES];
