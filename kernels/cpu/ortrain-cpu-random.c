@@ -2,50 +2,13 @@
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-philox.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Random numbers come from Philox, keyed by seed, step and the node's number, and counted by the element: any part of
  * the stream can be made again, by any thread. So dropout keeps no mask: its gradient draws the same one. */
-
-#define RANDOM_BATCH 16 /* blocks of four words that are drawn side by side */
-
-/* words [4 · RANDOM_BATCH] of the blocks from `first` on: what ortrain_philox gives, for many blocks at once. */
-static inline void
-draw (const OrtrainPhiloxKey *key, guint64 first, guint32 *restrict words)
-{
-  guint32 c0[RANDOM_BATCH], c1[RANDOM_BATCH], c2[RANDOM_BATCH], c3[RANDOM_BATCH];
-  guint32 k0 = (guint32) key->seed, k1 = (guint32) (key->seed >> 32);
-  for (int j = 0; j < RANDOM_BATCH; j++)
-    {
-      c0[j] = (guint32) (first + (guint64) j);
-      c1[j] = (guint32) ((first + (guint64) j) >> 32);
-      c2[j] = key->step;
-      c3[j] = key->node;
-    }
-  for (int round = 0; round < 10; round++)
-    {
-      for (int j = 0; j < RANDOM_BATCH; j++)
-        {
-          guint64 p0 = (guint64) 0xD2511F53u * c0[j], p1 = (guint64) 0xCD9E8D57u * c2[j];
-          guint32 n0 = (guint32) (p1 >> 32) ^ c1[j] ^ k0, n2 = (guint32) (p0 >> 32) ^ c3[j] ^ k1;
-          c1[j] = (guint32) p1;
-          c3[j] = (guint32) p0;
-          c0[j] = n0;
-          c2[j] = n2;
-        }
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
-  for (int j = 0; j < RANDOM_BATCH; j++)
-    {
-      words[4 * j] = c0[j];
-      words[4 * j + 1] = c1[j];
-      words[4 * j + 2] = c2[j];
-      words[4 * j + 3] = c3[j];
-    }
-}
 
 #define RANDOM_GRAIN 16384 /* elements per chunk; a multiple of a batch */
 
@@ -138,11 +101,11 @@ new_plan (OrtrainKernelSetup *setup)
   {                                                                                                                    \
     const type *x = run->x;                                                                                            \
     type *y = run->y, scale = (type) (1 / (1 - run->ratio));                                                           \
-    for (gint64 i = begin; i < end; i += 4 * RANDOM_BATCH)                                                             \
+    for (gint64 i = begin; i < end; i += ORTRAIN_CPU_PHILOX_WORDS)                                                     \
       {                                                                                                                \
-        guint32 words[4 * RANDOM_BATCH];                                                                               \
-        gint64 n = MIN (4 * RANDOM_BATCH, end - i);                                                                    \
-        draw (&run->key, (guint64) i / 4, words);                                                                      \
+        guint32 words[ORTRAIN_CPU_PHILOX_WORDS];                                                                       \
+        gint64 n = MIN (ORTRAIN_CPU_PHILOX_WORDS, end - i);                                                            \
+        ortrain_cpu_philox_draw (&run->key, (guint64) i / 4, words);                                                   \
         ORTRAIN_INDEPENDENT                                                                                            \
         for (gint64 j = 0; j < n; j++)                                                                                 \
           y[i + j] = (words[j] >> 8) >= threshold ? x[i + j] * scale : 0;                                              \
@@ -245,11 +208,11 @@ random_units (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const RandomRun *run = data;
   const RandomPlan *plan = run->plan;
-  for (gint64 i = begin; i < end; i += 4 * RANDOM_BATCH)
+  for (gint64 i = begin; i < end; i += ORTRAIN_CPU_PHILOX_WORDS)
     {
-      guint32 words[4 * RANDOM_BATCH];
-      gint64 n = MIN (4 * RANDOM_BATCH, end - i);
-      draw (&run->key, (guint64) i / 4, words);
+      guint32 words[ORTRAIN_CPU_PHILOX_WORDS];
+      gint64 n = MIN (ORTRAIN_CPU_PHILOX_WORDS, end - i);
+      ortrain_cpu_philox_draw (&run->key, (guint64) i / 4, words);
       for (gint64 j = 0; j < n; j++)
         {
           double v = words[j] * 0x1p-32;

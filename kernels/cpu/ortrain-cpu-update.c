@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-optimizer-math.h"
-#include "cpu/ortrain-cpu-device-private.h"
+#include "common/ortrain-stochastic-rounding.h"
+#include "ortrain-cpu-philox.h"
+#include "ortrain-cpu-spans.h"
 #include "tensor/ortrain-update-scalars-private.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Updates of many tensors in one pass, in place: spans of a fixed size, in batches that depend on the sizes alone, so the bits
- * are the same at any number of threads. Half types are converted a tile at a time; their states are float32. */
+/* Updates of many tensors in one pass, in place. What is of 16 bits is widened a tile at a time; states of such
+ * parameters are float32. */
 
-#define TILE 512
 #define CHUNK 2048 /* elements that stay in the first cache */
 
 /* ---- numbers that are not finite ---- */
@@ -32,98 +33,42 @@ ANY_BROKEN (bf16, 16, 0x7f80u)
 ANY_BROKEN (f32, 32, 0x7f800000u)
 ANY_BROKEN (f64, 64, G_GUINT64_CONSTANT (0x7ff0000000000000))
 
-/* ---- spans and batches ---- */
-
-/* Elements of one span. Spans never cross tensors; results are combined in the order of the spans. */
-#define SPAN 16384
-/* Consecutive small spans are handed to one thread together, until they have this many elements. */
-#define BATCH 32768
-
-typedef struct
+static gboolean
+refuse (const OrtrainKernelSetup *setup, const char *what, OrtrainDType dtype, GError **error)
 {
-  gint64 n;
-  OrtrainDType dtype;
-  guint32 parameter; /* its position among all, and among the scalars */
-} Tensor;
-
-typedef struct
-{
-  guint32 tensor;
-  gint64 begin, end; /* elements */
-} Span;
-
-/* Of a node, prepared. Input 0 are the scalars, `first` is that of the first tensor; from one tensor to the next there
- * are `stride` inputs. */
-typedef struct
-{
-  guint n_tensors, n_states, first, stride;
-  Tensor *tensors;
-  Span *spans;
-  guint n_spans;
-  guint32 *batches; /* [n_batches + 1]: first span of each batch */
-  guint n_batches;
-} Layout;
-
-static void
-layout_free (gpointer data)
-{
-  Layout *layout = data;
-  g_free (layout->tensors);
-  g_free (layout->spans);
-  g_free (layout->batches);
-  g_free (layout);
+  g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s has no kernel for a %s of %s",
+               setup->op_type, what, ortrain_dtype_get_name (dtype));
+  return FALSE;
 }
 
-static void
-cut_into_spans (Layout *self)
+static gboolean
+prepare_tensor (OrtrainKernelSetup *setup, OrtrainSpans *layout, guint t, GError **error)
 {
-  gsize n_spans = 0;
-  for (guint i = 0; i < self->n_tensors; i++)
-    n_spans += (gsize) ((self->tensors[i].n + SPAN - 1) / SPAN);
-  self->spans = g_new0 (Span, MAX (n_spans, 1));
-  self->batches = g_new0 (guint32, n_spans + 1);
-  gint64 in_batch = 0;
-  for (guint i = 0; i < self->n_tensors; i++)
-    for (gint64 begin = 0; begin < self->tensors[i].n; begin += SPAN)
-      {
-        const gint64 end = MIN (begin + SPAN, self->tensors[i].n);
-        self->spans[self->n_spans++] = (Span){ i, begin, end };
-        in_batch += end - begin;
-        if (in_batch >= BATCH)
-          {
-            self->batches[++self->n_batches] = self->n_spans;
-            in_batch = 0;
-          }
-      }
-  if (in_batch > 0)
-    self->batches[++self->n_batches] = self->n_spans;
-}
-
-static Layout *
-new_layout (OrtrainKernelSetup *setup, guint n_tensors, guint n_states, guint first, guint stride)
-{
-  Layout *layout = g_new0 (Layout, 1);
-  layout->n_tensors = n_tensors;
-  layout->n_states = n_states;
-  layout->first = first;
-  layout->stride = stride;
-  layout->tensors = g_new0 (Tensor, MAX (n_tensors, 1));
-  for (guint t = 0; t < n_tensors; t++)
+  const guint in = layout->first + t * layout->stride, out = t * (1 + layout->n_states);
+  OrtrainSpanTensor *tensor = &layout->tensors[t];
+  const gboolean wide = tensor->dtype == ORTRAIN_DTYPE_FLOAT64;
+  tensor->gradient = setup->inputs[in + 1].dtype;
+  setup->inplace[out] = G_GUINT64_CONSTANT (1) << in;
+  if (tensor->gradient == ORTRAIN_DTYPE_FLOAT64 && !wide)
+    return refuse (setup, "gradient", tensor->gradient, error);
+  if (tensor->copy != ORTRAIN_DTYPE_UNDEFINED && tensor->dtype != ORTRAIN_DTYPE_FLOAT32)
+    return refuse (setup, "copied parameter", tensor->dtype, error);
+  for (guint k = 0; k < layout->n_states; k++)
     {
-      const OrtrainOperand *operand = &setup->inputs[first + t * stride];
-      layout->tensors[t] = (Tensor){ .n = operand->n_elements, .dtype = operand->dtype };
+      const OrtrainDType dtype = setup->inputs[in + 2 + k].dtype;
+      if (dtype != (wide ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32))
+        return refuse (setup, "state", dtype, error);
+      setup->inplace[out + 1 + k] = G_GUINT64_CONSTANT (1) << (in + 2 + k);
     }
-  cut_into_spans (layout);
-  setup->constants = layout;
-  setup->constants_free = layout_free;
-  return layout;
+  return TRUE;
 }
 
 static gboolean
 prepare_update (OrtrainKernelSetup *setup, GError **error)
 {
-  gsize n = 0;
+  gsize n = 0, n_copies = 0;
   const gint64 *parameters = ortrain_attributes_get_ints (setup->attributes, "parameters", &n);
+  const gint64 *copies = ortrain_attributes_get_ints (setup->attributes, "copies", &n_copies);
   const guint n_states = (guint) ortrain_attributes_get_int (setup->attributes, "states", 0);
   if (n_states > ORTRAIN_UPDATE_MAX_STATES || setup->n_inputs > 64 || setup->n_outputs > ORTRAIN_KERNEL_MAX_OUTPUTS)
     {
@@ -131,24 +76,18 @@ prepare_update (OrtrainKernelSetup *setup, GError **error)
                    setup->op_type, (guint) n);
       return FALSE;
     }
-  Layout *layout = new_layout (setup, (guint) n, n_states, 2, 2 + n_states);
+  OrtrainSpans *layout = ortrain_spans_new (setup, (guint) n, n_states, 3, 2 + n_states);
+  layout->stochastic = ortrain_attributes_get_int (setup->attributes, "stochastic_rounding", 0) != 0;
+  guint copy = (guint) n * (1 + n_states) + 1; /* output */
   for (guint t = 0; t < n; t++)
     {
-      const guint in = layout->first + t * layout->stride, out = t * (1 + n_states);
-      const gboolean wide = setup->inputs[in].dtype == ORTRAIN_DTYPE_FLOAT64;
-      layout->tensors[t].parameter = (guint32) parameters[t];
-      setup->inplace[out] = G_GUINT64_CONSTANT (1) << in;
-      for (guint k = 0; k < n_states; k++)
-        {
-          const OrtrainDType dtype = setup->inputs[in + 2 + k].dtype;
-          if (dtype != (wide ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32))
-            {
-              g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                           "%s has no kernel for a state of %s", setup->op_type, ortrain_dtype_get_name (dtype));
-              return FALSE;
-            }
-          setup->inplace[out + 1 + k] = G_GUINT64_CONSTANT (1) << (in + 2 + k);
-        }
+      OrtrainSpanTensor *tensor = &layout->tensors[t];
+      tensor->parameter = (guint32) parameters[t];
+      tensor->copy = t < n_copies ? (OrtrainDType) copies[t] : ORTRAIN_DTYPE_UNDEFINED;
+      if (tensor->copy != ORTRAIN_DTYPE_UNDEFINED)
+        tensor->copy_output = copy++;
+      if (!prepare_tensor (setup, layout, t, error))
+        return FALSE;
     }
   setup->workspace_bytes = MAX (layout->n_spans, 1); /* a byte for each: whether it is broken */
   return TRUE;
@@ -157,7 +96,7 @@ prepare_update (OrtrainKernelSetup *setup, GError **error)
 /* How an update is called. */
 typedef struct
 {
-  const Layout *layout;
+  const OrtrainSpans *layout;
   const OrtrainKernelCall *call;
   const double *scalars;
   double gradient_scale; /* with clipping */
@@ -173,13 +112,13 @@ factor (const Update *update, guint i)
 }
 
 static inline double
-learning_rate (const Update *update, const Tensor *tensor)
+learning_rate (const Update *update, const OrtrainSpanTensor *tensor)
 {
   return update->scalars[ORTRAIN_UPDATE_LEARNING_RATE (tensor->parameter)];
 }
 
 static inline double
-weight_decay (const Update *update, const Tensor *tensor)
+weight_decay (const Update *update, const OrtrainSpanTensor *tensor)
 {
   return update->scalars[ORTRAIN_UPDATE_WEIGHT_DECAY (tensor->parameter)];
 }
@@ -221,52 +160,147 @@ doubles_at (void *state, gint64 i)
   return state != NULL ? (double *) state + i : NULL;
 }
 
+/* w [n], the elements of a parameter of 16 bits from `first` on, counted from a multiple of a tile. */
+static void
+store_narrow (const Update *update, const OrtrainSpanTensor *t, guint16 *stored, const float *w, gint64 first, gint64 n)
+{
+  if (!update->layout->stochastic || t->dtype != ORTRAIN_DTYPE_BFLOAT16)
+    {
+      ortrain_dtype_narrow_n (t->dtype, stored, w, n);
+      return;
+    }
+  const OrtrainPhiloxKey key = { update->call->context->step->seed, (guint32) update->scalars[ORTRAIN_UPDATE_STEP],
+                                 ortrain_stochastic_rounding_node (t->parameter) };
+  for (gint64 i = 0; i < n; i += ORTRAIN_CPU_PHILOX_WORDS)
+    {
+      guint32 words[ORTRAIN_CPU_PHILOX_WORDS];
+      const gint64 len = MIN (ORTRAIN_CPU_PHILOX_WORDS, n - i);
+      ortrain_cpu_philox_draw (&key, (guint64) (first + i) / 4, words);
+      for (gint64 j = 0; j < len; j++)
+        stored[i + j] = ortrain_float_to_bfloat16_stochastic (w[i + j], words[j]);
+    }
+}
+
+static void
+store_copy (const Update *update, const OrtrainSpanTensor *t, const float *w, gint64 first, gint64 n)
+{
+  guint16 *copy = t->copy != ORTRAIN_DTYPE_UNDEFINED ? update->call->outputs[t->copy_output] : NULL;
+  if (copy != NULL)
+    ortrain_dtype_narrow_n (t->copy, copy + first, w, n);
+}
+
+/* What a span works on. */
+typedef struct
+{
+  const Rule *rule;
+  const Update *update;
+  const OrtrainSpanTensor *tensor;
+  void *parameter;
+  const void *gradient;
+  void *states[ORTRAIN_UPDATE_MAX_STATES];
+  gint64 begin, end;
+  gboolean moves; /* and does not only sum up */
+} Work;
+
+static guint8
+run_floats (const Work *work, Coefficients *c)
+{
+  const OrtrainSpanTensor *t = work->tensor;
+  const gboolean narrow_w = t->dtype != ORTRAIN_DTYPE_FLOAT32, narrow_g = t->gradient != ORTRAIN_DTYPE_FLOAT32;
+  const gint64 step = narrow_w || narrow_g ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
+  guint8 broken = 0;
+  for (gint64 i = work->begin; i < work->end; i += step)
+    {
+      float w_tile[ORTRAIN_SPAN_TILE], g_tile[ORTRAIN_SPAN_TILE];
+      const gint64 n = MIN (step, work->end - i);
+      guint16 *stored = (guint16 *) work->parameter + i; /* of 16 bits */
+      float *w = narrow_w ? w_tile : (float *) work->parameter + i;
+      const float *g = narrow_g ? g_tile : (const float *) work->gradient + i;
+      if (narrow_w)
+        ortrain_dtype_widen_n (t->dtype, w_tile, stored, n);
+      if (narrow_g)
+        ortrain_dtype_widen_n (t->gradient, g_tile, (const guint16 *) work->gradient + i, n);
+      work->rule->f32 (c, w, g, floats_at (work->states[0], i), floats_at (work->states[1], i), n);
+      if (!work->moves)
+        continue;
+      if (narrow_w)
+        store_narrow (work->update, t, stored, w, i, n);
+      store_copy (work->update, t, w, i, n);
+      broken |= !narrow_w                            ? any_broken_f32 (w, n)
+                : t->dtype == ORTRAIN_DTYPE_BFLOAT16 ? any_broken_bf16 (stored, n)
+                                                     : any_broken_f16 (stored, n);
+    }
+  return broken;
+}
+
+/* A tile of a gradient of any type, in double. */
+static void
+widen_to_doubles (OrtrainDType dtype, double *to, const void *gradient, gint64 first, gint64 n)
+{
+  float tile[ORTRAIN_SPAN_TILE];
+  const float *from = dtype == ORTRAIN_DTYPE_FLOAT32 ? (const float *) gradient + first : tile;
+  if (from == tile)
+    ortrain_dtype_widen_n (dtype, tile, (const guint16 *) gradient + first, n);
+  for (gint64 i = 0; i < n; i++)
+    to[i] = from[i];
+}
+
+static guint8
+run_doubles (const Work *work, Coefficients *c)
+{
+  const gboolean narrow_g = work->tensor->gradient != ORTRAIN_DTYPE_FLOAT64;
+  const gint64 step = narrow_g ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
+  guint8 broken = 0;
+  for (gint64 i = work->begin; i < work->end; i += step)
+    {
+      double g_tile[ORTRAIN_SPAN_TILE], *w = (double *) work->parameter + i;
+      const gint64 n = MIN (step, work->end - i);
+      if (narrow_g)
+        widen_to_doubles (work->tensor->gradient, g_tile, work->gradient, i, n);
+      work->rule->f64 (c, w, narrow_g ? g_tile : (const double *) work->gradient + i, doubles_at (work->states[0], i),
+                       doubles_at (work->states[1], i), n);
+      if (work->moves)
+        broken |= any_broken_f64 (w, n);
+    }
+  return broken;
+}
+
 static void
 run_span (const Rule *rule, const Update *update, guint index)
 {
-  const Layout *layout = update->layout;
-  const Span *span = &layout->spans[index];
-  const Tensor *t = &layout->tensors[span->tensor];
+  const OrtrainSpans *layout = update->layout;
+  const OrtrainSpan *span = &layout->spans[index];
   void *const *outputs = update->call->outputs + span->tensor * (1 + layout->n_states);
-  void *const parameter = outputs[0];
-  const void *const gradient = update->call->inputs[layout->first + span->tensor * layout->stride + 1];
-  void *const s0 = layout->n_states > 0 ? outputs[1] : NULL, *const s1 = layout->n_states > 1 ? outputs[2] : NULL;
-  const gint64 begin = span->begin, end = span->end;
-  const gint64 step = rule->end == NULL ? CHUNK : end - begin; /* some rules sum over the span */
+  Work work = { .rule = rule,
+                .update = update,
+                .tensor = &layout->tensors[span->tensor],
+                .parameter = outputs[0],
+                .gradient = update->call->inputs[layout->first + span->tensor * layout->stride + 1],
+                .begin = span->begin,
+                .end = span->end,
+                .moves = rule->end == NULL };
   Coefficients c;
-  guint8 broken = 0;
+  for (guint k = 0; k < layout->n_states; k++)
+    work.states[k] = outputs[1 + k];
   rule->begin (&c, update, span->tensor);
-  if (t->dtype == ORTRAIN_DTYPE_FLOAT32)
-    for (gint64 i = begin; i < end; i += step)
-      {
-        float *w = (float *) parameter + i;
-        const gint64 n = MIN (step, end - i);
-        rule->f32 (&c, w, (const float *) gradient + i, floats_at (s0, i), floats_at (s1, i), n);
-        broken |= any_broken_f32 (w, n);
-      }
-  else if (t->dtype == ORTRAIN_DTYPE_FLOAT64)
-    for (gint64 i = begin; i < end; i += step)
-      {
-        double *w = (double *) parameter + i;
-        const gint64 n = MIN (step, end - i);
-        rule->f64 (&c, w, (const double *) gradient + i, doubles_at (s0, i), doubles_at (s1, i), n);
-        broken |= any_broken_f64 (w, n);
-      }
-  else
-    for (gint64 i = begin; i < end; i += TILE)
-      {
-        float w[TILE], g[TILE];
-        guint16 *stored = (guint16 *) parameter + i;
-        gint64 n = MIN (TILE, end - i);
-        ortrain_dtype_widen_n (t->dtype, w, stored, n);
-        ortrain_dtype_widen_n (t->dtype, g, (const guint16 *) gradient + i, n);
-        rule->f32 (&c, w, g, floats_at (s0, i), floats_at (s1, i), n);
-        ortrain_dtype_narrow_n (t->dtype, stored, w, n);
-        broken |= t->dtype == ORTRAIN_DTYPE_BFLOAT16 ? any_broken_bf16 (stored, n) : any_broken_f16 (stored, n);
-      }
-  update->is_broken[index] = broken;
+  update->is_broken[index] =
+      work.tensor->dtype == ORTRAIN_DTYPE_FLOAT64 ? run_doubles (&work, &c) : run_floats (&work, &c);
   if (rule->end != NULL)
     rule->end (&c, update, index);
+}
+
+/* The copies of parameters that stay as they are. */
+static void
+copy_batches (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const Update *update = data;
+  const OrtrainSpans *layout = update->layout;
+  for (guint index = layout->batches[begin]; index < layout->batches[end]; index++)
+    {
+      const OrtrainSpan *span = &layout->spans[index];
+      const float *w = update->call->outputs[span->tensor * (1 + layout->n_states)]; /* if there is a copy */
+      store_copy (update, &layout->tensors[span->tensor], w + span->begin, span->begin, span->end - span->begin);
+    }
 }
 
 typedef struct
@@ -293,7 +327,7 @@ run_rule (const Rule *rule, const Update *update)
 
 /* Where the results are not written over the operands, they begin as copies of them. */
 static void
-take_operands (const OrtrainKernelCall *call, const Layout *layout)
+take_operands (const OrtrainKernelCall *call, const OrtrainSpans *layout)
 {
   for (guint t = 0; t < layout->n_tensors; t++)
     {
@@ -313,22 +347,29 @@ static gboolean
 begin_update (Update *update, const OrtrainKernelCall *call)
 {
   const double *scalars = call->inputs[0], *norm = call->inputs[1];
+  const float *loss_scale = call->inputs[2];
   *update = (Update){ .layout = call->constants,
                       .call = call,
                       .scalars = scalars,
                       .gradient_scale = scalars[ORTRAIN_UPDATE_GRADIENT_SCALE],
                       .is_broken = call->workspace };
   take_operands (call, update->layout);
-  if (norm == NULL || !(scalars[ORTRAIN_UPDATE_MAX_NORM] > 0))
+  if (loss_scale != NULL)
+    update->gradient_scale /= (double) *loss_scale;
+  const gboolean clips = scalars[ORTRAIN_UPDATE_MAX_NORM] > 0;
+  if (norm == NULL || (!clips && loss_scale == NULL))
     return TRUE;
-  update->gradient_scale *= MIN (1.0, scalars[ORTRAIN_UPDATE_MAX_NORM] / (*norm + 1e-6));
+  if (clips)
+    update->gradient_scale *= MIN (1.0, scalars[ORTRAIN_UPDATE_MAX_NORM] / (*norm + 1e-6));
   return isfinite (*norm);
 }
 
 static void
 end_update (const Update *update, gboolean has_run)
 {
-  const Layout *layout = update->layout;
+  const OrtrainSpans *layout = update->layout;
+  if (!has_run)
+    ortrain_parallel_for (ortrain_cpu_get_pool (update->call), layout->n_batches, 1, copy_batches, (gpointer) update);
   gint64 *broken = update->call->outputs[layout->n_tensors * (1 + layout->n_states)];
   if (broken == NULL)
     return;
@@ -351,91 +392,12 @@ run_update (const Rule *rule, const OrtrainKernelCall *call)
   end_update (&update, runs);
 }
 
-/* ---- norm of all gradients ---- */
-
-/* Eight running sums in double: accurate, and wide enough to vectorise without reordering anything. */
-#define SUM_OF_SQUARES(NAME, T)                                                                                        \
-  static double sum_of_squares_##NAME (const T *restrict x, gint64 n)                                                  \
-  {                                                                                                                    \
-    double sums[8] = { 0 };                                                                                            \
-    gint64 i = 0;                                                                                                      \
-    for (; i + 8 <= n; i += 8)                                                                                         \
-      for (int k = 0; k < 8; k++)                                                                                      \
-        sums[k] += (double) x[i + k] * (double) x[i + k];                                                              \
-    for (int k = 0; i < n; i++, k++)                                                                                   \
-      sums[k] += (double) x[i] * (double) x[i];                                                                        \
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));                  \
-  }
-SUM_OF_SQUARES (f32, float)
-SUM_OF_SQUARES (f64, double)
-
-static double
-sum_of_squares (OrtrainDType dtype, const void *x, gint64 begin, gint64 end)
-{
-  if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    return sum_of_squares_f32 ((const float *) x + begin, end - begin);
-  if (dtype == ORTRAIN_DTYPE_FLOAT64)
-    return sum_of_squares_f64 ((const double *) x + begin, end - begin);
-  double sum = 0;
-  for (gint64 i = begin; i < end; i += TILE)
-    {
-      float tile[TILE];
-      gint64 n = MIN (TILE, end - i);
-      ortrain_dtype_widen_n (dtype, tile, (const guint16 *) x + i, n);
-      sum += sum_of_squares_f32 (tile, n);
-    }
-  return sum;
-}
-
-typedef struct
-{
-  const Layout *layout;
-  const OrtrainKernelCall *call;
-  double *partials; /* [n_spans] */
-} Norm;
-
-static gboolean
-prepare_norm (OrtrainKernelSetup *setup, GError **error)
-{
-  const Layout *layout = new_layout (setup, setup->n_inputs - 1, 0, 1, 1);
-  setup->workspace_bytes = MAX (layout->n_spans, 1) * sizeof (double);
-  return TRUE;
-}
-
-static void
-norm_batches (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const Norm *norm = data;
-  const Layout *layout = norm->layout;
-  for (guint index = layout->batches[begin]; index < layout->batches[end]; index++)
-    {
-      const Span *span = &layout->spans[index];
-      norm->partials[index] = sum_of_squares (layout->tensors[span->tensor].dtype,
-                                              norm->call->inputs[layout->first + span->tensor], span->begin, span->end);
-    }
-}
-
-static void
-run_gradient_norm (const OrtrainKernelCall *call)
-{
-  const Norm norm = { call->constants, call, call->workspace };
-  const double *scalars = call->inputs[0];
-  double sum = 0;
-  if (scalars[ORTRAIN_UPDATE_MAX_NORM] > 0)
-    {
-      ortrain_parallel_for (ortrain_cpu_get_pool (call), norm.layout->n_batches, 1, norm_batches, (gpointer) &norm);
-      for (guint i = 0; i < norm.layout->n_spans; i++)
-        sum += norm.partials[i];
-    }
-  *(double *) call->outputs[0] = sqrt (sum) * scalars[ORTRAIN_UPDATE_GRADIENT_SCALE];
-}
-
 /* ---- SGD ---- */
 
 static void
 sgd_begin (Coefficients *c, const Update *update, guint index)
 {
-  const Tensor *tensor = &update->layout->tensors[index];
+  const OrtrainSpanTensor *tensor = &update->layout->tensors[index];
   c->sgd = (OrtrainSgdMath){
     learning_rate (update, tensor), update->gradient_scale, weight_decay (update, tensor), factor (update, 0), 1.0,
     factor (update, 1) != 0
@@ -479,7 +441,7 @@ run_sgd (const OrtrainKernelCall *call)
 static void
 adam_begin (Coefficients *c, const Update *update, guint index)
 {
-  const Tensor *tensor = &update->layout->tensors[index];
+  const OrtrainSpanTensor *tensor = &update->layout->tensors[index];
   c->adam = ortrain_adam_math ((OrtrainAdamMode) factor (update, 0), learning_rate (update, tensor), factor (update, 1),
                                factor (update, 2), factor (update, 3), weight_decay (update, tensor),
                                factor (update, 4) != 0, update->scalars[ORTRAIN_UPDATE_STEP], update->gradient_scale);
@@ -509,7 +471,7 @@ run_adam (const OrtrainKernelCall *call)
 static void
 adagrad_begin (Coefficients *c, const Update *update, guint index)
 {
-  const Tensor *tensor = &update->layout->tensors[index];
+  const OrtrainSpanTensor *tensor = &update->layout->tensors[index];
   const double steps_before = update->scalars[ORTRAIN_UPDATE_STEP] - 1.0;
   c->adagrad = (OrtrainAdagradMath){ learning_rate (update, tensor) / (1.0 + steps_before * factor (update, 1)),
                                      update->gradient_scale, weight_decay (update, tensor), factor (update, 0) };
@@ -544,14 +506,14 @@ run_adagrad (const OrtrainKernelCall *call)
   {                                                                                                                    \
     LambPass *pass = &coefficients->lamb;                                                                              \
     const OrtrainLambMath c = pass->math;                                                                              \
-    for (gint64 begin = 0; begin < n; begin += TILE)                                                                   \
+    for (gint64 begin = 0; begin < n; begin += ORTRAIN_SPAN_TILE)                                                      \
       {                                                                                                                \
-        T d[TILE];                                                                                                     \
-        gint64 len = MIN (TILE, n - begin);                                                                            \
+        T d[ORTRAIN_SPAN_TILE];                                                                                        \
+        gint64 len = MIN (ORTRAIN_SPAN_TILE, n - begin);                                                               \
         for (gint64 i = 0; i < len; i++)                                                                               \
           d[i] = ortrain_lamb_direction_##NAME (&c, w[begin + i], g[begin + i], &m[begin + i], &v[begin + i]);         \
-        pass->sums[0] += sum_of_squares_##NAME (w + begin, len);                                                       \
-        pass->sums[1] += sum_of_squares_##NAME (d, len);                                                               \
+        pass->sums[0] += ortrain_span_sum_of_squares_##NAME (w + begin, len);                                          \
+        pass->sums[1] += ortrain_span_sum_of_squares_##NAME (d, len);                                                  \
       }                                                                                                                \
   }                                                                                                                    \
   static void lamb_second_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,       \
@@ -576,7 +538,7 @@ prepare_lamb (OrtrainKernelSetup *setup, GError **error)
 {
   if (!prepare_update (setup, error))
     return FALSE;
-  const Layout *layout = setup->constants;
+  const OrtrainSpans *layout = setup->constants;
   setup->workspace_bytes += (2 * (gsize) layout->n_spans + layout->n_tensors) * sizeof (double);
   return TRUE;
 }
@@ -584,7 +546,7 @@ prepare_lamb (OrtrainKernelSetup *setup, GError **error)
 static OrtrainLambMath
 lamb_coefficients (const Update *update, guint index)
 {
-  const Tensor *tensor = &update->layout->tensors[index];
+  const OrtrainSpanTensor *tensor = &update->layout->tensors[index];
   return ortrain_lamb_math (learning_rate (update, tensor), factor (update, 0), factor (update, 1), factor (update, 2),
                             weight_decay (update, tensor), factor (update, 4), factor (update, 5),
                             factor (update, 3) != 0, update->scalars[ORTRAIN_UPDATE_STEP], update->gradient_scale);
@@ -609,7 +571,7 @@ static const Rule lamb_second_rule = { lamb_begin, lamb_second_f32, lamb_second_
 static void
 run_lamb_passes (const Update *update)
 {
-  const Layout *layout = update->layout;
+  const OrtrainSpans *layout = update->layout;
   memset (update->ratios, 0, layout->n_tensors * sizeof (double));
   run_rule (&lamb_first_rule, update);
   guint i = 0;
@@ -648,7 +610,6 @@ run_lamb (const OrtrainKernelCall *call)
   }
 
 static const OrtrainKernel rows[] = {
-  ROW ("GradientNorm", prepare_norm, run_gradient_norm),
   ROW ("SgdUpdate", prepare_update, run_sgd),
   ROW ("AdamUpdate", prepare_update, run_adam),
   ROW ("AdagradUpdate", prepare_update, run_adagrad),

@@ -39,18 +39,30 @@ sum_of_squares (OrtrainBody *self, OrtrainValue *x)
                               FALSE);
 }
 
-/* (scalars, gradient…) → norm of all gradients together, if one is asked for */
+/* What every gradient is multiplied by. loss_scale: may be NULL */
+static OrtrainValue *
+get_gradient_scale (OrtrainBody *self, OrtrainValue *loss_scale)
+{
+  OrtrainValue *scale = get_scalar (self, ORTRAIN_UPDATE_GRADIENT_SCALE);
+  return loss_scale != NULL ? DIV (scale, ortrain_body_cast (self, loss_scale, ORTRAIN_DTYPE_FLOAT64)) : scale;
+}
+
+/* (scalars, loss_scale or nothing, gradient…) → norm of all gradients together, if one is asked for */
 gboolean
 ortrain_body_gradient_norm (OrtrainBody *self)
 {
   OrtrainValue *sum = NULL, *zero = ortrain_graph_const_scalar (self->graph, ORTRAIN_DTYPE_FLOAT64, 0);
-  for (guint i = 1; i < self->node->inputs->len; i++)
+  for (guint i = 2; i < self->node->inputs->len; i++)
     {
       OrtrainValue *square = sum_of_squares (self, ortrain_body_input (self, i));
       sum = sum != NULL ? ADD (sum, square) : square;
     }
-  OrtrainValue *norm = MUL (OP1 ("Sqrt", sum), get_scalar (self, ORTRAIN_UPDATE_GRADIENT_SCALE));
-  ortrain_body_set (self, 0, WHERE (OP2 ("Greater", get_scalar (self, ORTRAIN_UPDATE_MAX_NORM), zero), norm, zero));
+  OrtrainValue *loss_scale = ortrain_body_input (self, 1);
+  OrtrainValue *norm = MUL (OP1 ("Sqrt", sum), get_gradient_scale (self, loss_scale));
+  if (loss_scale != NULL)
+    ortrain_body_set (self, 0, norm);
+  else
+    ortrain_body_set (self, 0, WHERE (OP2 ("Greater", get_scalar (self, ORTRAIN_UPDATE_MAX_NORM), zero), norm, zero));
   return TRUE;
 }
 
@@ -61,7 +73,9 @@ typedef struct
   OrtrainBody *body;
   guint n, n_states;
   const gint64 *parameters;     /* the position of each tensor among all parameters */
-  OrtrainValue *gradient_scale; /* with clipping */
+  const gint64 *copies;         /* of each tensor, 0: none; or NULL */
+  guint copy;                   /* output of the next one */
+  OrtrainValue *gradient_scale; /* with the loss scale and clipping */
   OrtrainValue *runs;           /* bool; NULL: always */
   OrtrainValue **is_broken;     /* bool, by tensor */
 } Update;
@@ -92,11 +106,14 @@ rounded (OrtrainBody *self, const Moved *moved, OrtrainValue *number)
 static void
 begin (OrtrainBody *self, Update *update)
 {
-  OrtrainValue *norm = ortrain_body_input (self, 1), *scale = get_scalar (self, ORTRAIN_UPDATE_GRADIENT_SCALE);
-  gsize n;
+  OrtrainValue *norm = ortrain_body_input (self, 1), *loss_scale = ortrain_body_input (self, 2);
+  OrtrainValue *scale = get_gradient_scale (self, loss_scale);
+  gsize n, n_copies;
   update->parameters = ortrain_attributes_get_ints (self->node->attributes, "parameters", &n);
+  update->copies = ortrain_attributes_get_ints (self->node->attributes, "copies", &n_copies);
   update->n = (guint) n;
   update->n_states = (guint) ortrain_body_int (self, "states", 0);
+  update->copy = update->n * (1 + update->n_states) + 1;
   update->gradient_scale = scale;
   if (norm == NULL)
     return;
@@ -104,7 +121,9 @@ begin (OrtrainBody *self, Update *update)
   OrtrainValue *clips = OP2 ("Greater", most, NUMBER (norm, 0));
   OrtrainValue *factor = OP2 ("Min", NUMBER (norm, 1), DIV (most, ADD (norm, NUMBER (norm, 1e-6))));
   update->gradient_scale = WHERE (clips, MUL (scale, factor), scale);
-  update->runs = OP2 ("Or", OP1 ("Not", clips), is_finite (self, norm));
+  update->runs = is_finite (self, norm);
+  if (loss_scale == NULL)
+    update->runs = OP2 ("Or", OP1 ("Not", clips), update->runs);
 }
 
 static OrtrainValue *
@@ -114,14 +133,16 @@ only_run (OrtrainBody *self, const Update *update, OrtrainValue *moved, OrtrainV
 }
 
 static void
-move_tensor (OrtrainBody *self, const Update *update, guint t, MoveFunc move)
+move_tensor (OrtrainBody *self, Update *update, guint t, MoveFunc move)
 {
-  const guint first = 2 + t * (2 + update->n_states), result = t * (1 + update->n_states);
+  const guint first = 3 + t * (2 + update->n_states), result = t * (1 + update->n_states);
   const gsize parameter = (gsize) update->parameters[t];
   Moved from = { .w = ortrain_body_input (self, first),
                  .g = ortrain_body_input (self, first + 1),
                  .learning_rate = get_scalar (self, ORTRAIN_UPDATE_LEARNING_RATE (parameter)),
                  .weight_decay = get_scalar (self, ORTRAIN_UPDATE_WEIGHT_DECAY (parameter)) };
+  if (from.g != NULL && from.w != NULL)
+    from.g = ortrain_body_cast (self, from.g, from.w->dtype);
   for (guint k = 0; k < update->n_states; k++)
     from.states[k] = ortrain_body_input (self, first + 2 + k);
   Moved to = from;
@@ -129,6 +150,8 @@ move_tensor (OrtrainBody *self, const Update *update, guint t, MoveFunc move)
   OrtrainValue *stored = only_run (self, update, to.w, from.w);
   stored = ortrain_body_cast (self, stored, ortrain_node_output (self->node, result)->dtype);
   ortrain_body_set (self, result, stored);
+  if (update->copies != NULL && update->copies[t] != 0)
+    ortrain_body_set (self, update->copy++, stored);
   for (guint k = 0; k < update->n_states; k++)
     ortrain_body_set (self, result + 1 + k, only_run (self, update, to.states[k], from.states[k]));
   if (from.w == NULL || stored == NULL || update->is_broken == NULL)
@@ -141,9 +164,23 @@ move_tensor (OrtrainBody *self, const Update *update, guint t, MoveFunc move)
   update->is_broken[t] = update->runs != NULL ? OP2 ("And", broken, update->runs) : broken;
 }
 
+/* Random numbers that depend on the step have no standard operators. */
+static gboolean
+rounds_at_random (OrtrainBody *self)
+{
+  if (ortrain_body_int (self, "stochastic_rounding", 0) == 0)
+    return FALSE;
+  for (guint i = 3; i < self->node->inputs->len; i += 2 + (guint) ortrain_body_int (self, "states", 0))
+    if (ortrain_node_input (self->node, i)->dtype == ORTRAIN_DTYPE_BFLOAT16)
+      return TRUE;
+  return FALSE;
+}
+
 static gboolean
 write_update (OrtrainBody *self, MoveFunc move)
 {
+  if (rounds_at_random (self))
+    return FALSE;
   Update update = { .body = self };
   begin (self, &update);
   const guint last = update.n * (1 + update.n_states);
@@ -300,4 +337,23 @@ gboolean
 ortrain_body_adagrad_update (OrtrainBody *self)
 {
   return write_update (self, move_adagrad);
+}
+
+/* (loss_scale, good_steps, overflows, norm) → the first three, next */
+gboolean
+ortrain_body_loss_scale_update (OrtrainBody *self)
+{
+  OrtrainValue *scale = ortrain_body_input (self, 0), *good = ortrain_body_input (self, 1);
+  OrtrainValue *overflows = ortrain_body_input (self, 2), *finite = is_finite (self, ortrain_body_input (self, 3));
+  OrtrainValue *grown = OP2 ("Min", NUMBER (scale, ortrain_body_float (self, "maximum", 0x1p24)),
+                             MUL (scale, NUMBER (scale, ortrain_body_float (self, "growth_factor", 2))));
+  OrtrainValue *reduced = OP2 ("Max", NUMBER (scale, ortrain_body_float (self, "minimum", 1)),
+                               MUL (scale, NUMBER (scale, ortrain_body_float (self, "backoff_factor", 0.5))));
+  OrtrainValue *zero = ortrain_graph_const_int (self->graph, 0), *one = ortrain_graph_const_int (self->graph, 1);
+  OrtrainValue *interval = ortrain_graph_const_int (self->graph, ortrain_body_int (self, "growth_interval", 2000));
+  OrtrainValue *next = ADD (good, one), *grows = OP2 ("GreaterOrEqual", next, interval);
+  ortrain_body_set (self, 0, WHERE (finite, WHERE (grows, grown, scale), reduced));
+  ortrain_body_set (self, 1, WHERE (finite, WHERE (grows, zero, next), zero));
+  ortrain_body_set (self, 2, WHERE (finite, overflows, ADD (overflows, one)));
+  return TRUE;
 }

@@ -123,6 +123,7 @@ gboolean ortrain_body_sgd_update (OrtrainBody *self);
 gboolean ortrain_body_adam_update (OrtrainBody *self);
 gboolean ortrain_body_lamb_update (OrtrainBody *self);
 gboolean ortrain_body_adagrad_update (OrtrainBody *self);
+gboolean ortrain_body_loss_scale_update (OrtrainBody *self);
 
 gboolean ortrain_body_sum_to_shape (OrtrainBody *self);
 gboolean ortrain_body_reduce_prod_grad (OrtrainBody *self);

@@ -86,6 +86,7 @@ add_node (Building *building, GArray *members, GError **error)
   g_autofree gint64 *indices = g_new (gint64, n);
   g_ptr_array_add (inputs, building->scalars);
   g_ptr_array_add (inputs, building->norm);
+  g_ptr_array_add (inputs, NULL); /* loss scale */
   for (guint t = 0; t < n; t++)
     {
       indices[t] = g_array_index (members, guint, t);
@@ -116,7 +117,7 @@ add_node (Building *building, GArray *members, GError **error)
   for (guint t = 0; t < n; t++)
     for (guint k = 0; k <= n_states; k++)
       mark_update (graph, ortrain_node_output (node, t * (1 + n_states) + k),
-                   inputs->pdata[2 + t * (2 + n_states) + (k > 0 ? 1 + k : 0)]);
+                   inputs->pdata[3 + t * (2 + n_states) + (k > 0 ? 1 + k : 0)]);
   g_ptr_array_add (building->broken, ortrain_node_output (node, n * (1 + n_states)));
   g_array_set_size (members, 0);
   return TRUE;
@@ -204,6 +205,7 @@ add_norm (Building *building, GError **error)
   OrtrainTrainingGraph *self = building->self;
   g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
   g_ptr_array_add (inputs, building->scalars);
+  g_ptr_array_add (inputs, NULL); /* loss scale */
   for (guint i = 0; i < self->parameters->len; i++)
     g_ptr_array_add (inputs, ortrain_graph_find_value (self->training, get_trained (building, i)->gradient));
   OrtrainNode *node = ortrain_graph_new_node (self->training, ORTRAIN_DOMAIN, "GradientNorm", "update/norm",

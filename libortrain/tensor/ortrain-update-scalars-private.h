@@ -4,7 +4,7 @@
 #include <glib.h>
 
 /* The seam between optimizers and the kernels that move parameters: the operators GradientNorm, SgdUpdate, AdamUpdate,
- * LambUpdate and AdagradUpdate of the domain org.ortrain, whose rows say what their operands are, and the scalars that
+ * LambUpdate, AdagradUpdate and LossScaleUpdate of the domain org.ortrain, whose rows say what their operands are, and the scalars that
  * all of them read. Those are one tensor in the memory of the device, written by one copy before an update, so that what
  * a user changes between two steps changes no plan. */
 
@@ -12,14 +12,15 @@
 #define ORTRAIN_UPDATE_N_FACTORS 8
 
 /* Tensors that one node may move: its inputs have a bit each in masks of 64. */
-#define ORTRAIN_UPDATE_MAX_TENSORS ((64 - 2) / (2 + ORTRAIN_UPDATE_MAX_STATES))
+#define ORTRAIN_UPDATE_MAX_TENSORS ((64 - 3) / (2 + ORTRAIN_UPDATE_MAX_STATES))
 
 /* Positions in the tensor of scalars, float64. */
 enum
 {
   ORTRAIN_UPDATE_GRADIENT_SCALE, /* every gradient is multiplied by it: the mean over micro-batches */
   ORTRAIN_UPDATE_STEP,           /* of this update, counted from 1 */
-  ORTRAIN_UPDATE_MAX_NORM, /* what all gradients together are scaled down to; 0: nothing, and no norm is computed */
+  /* What all gradients together are scaled down to. 0: nothing, and no norm is computed unless there is a loss scale. */
+  ORTRAIN_UPDATE_MAX_NORM,
   /* Sgd: momentum, nesterov. Adam: form, beta1, beta2, epsilon, correct bias. Lamb: beta1, beta2,
    * epsilon, correct bias, least ratio, greatest ratio. Adagrad: epsilon, learning rate decay. */
   ORTRAIN_UPDATE_FACTORS,
