@@ -3,7 +3,9 @@
 
 #include "tensor/ortrain-chain-private.h"
 
-/* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. */
+/* From operators to tile programs: one operator alone, or the body of a fused node, through the same lowering. What has
+ * 16 bits is computed in float32; operands may be float32 and of 16 bits side by side, and a result is rounded once, to
+ * the type that the node has for it. */
 
 #define OPS_TABLES(X) X (elementwise) X (elementwise_math) X (activation) X (logic)
 #define DECLARE_TABLE(family) extern const OrtrainTileTable ORTRAIN_CPU_SYMBOL (ortrain_cpu_tiles_##family);
@@ -75,10 +77,16 @@ lower_loop (OrtrainTileBuilder *builder, const OrtrainTileOp *op, const OrtrainT
   return ortrain_tile_builder_emit (builder, loop->form[form], op->cost, result, a, b, ORTRAIN_TILE_NONE, param);
 }
 
-/* An operator of the tables: values of half types through float and back, any number of inputs from the left. */
+static OrtrainDType
+get_compute_dtype (OrtrainDType dtype)
+{
+  return ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+}
+
+/* An operator of the tables, with any number of inputs from the left. out_dtype: of the result, unless it is bool */
 static guint
 lower_table (OrtrainTileBuilder *builder, const char *domain, const char *op_type, const OrtrainAttributes *attributes,
-             const guint *in, guint n_in, GError **error)
+             const guint *in, guint n_in, OrtrainDType out_dtype, GError **error)
 {
   const OrtrainTileOp *op = find_op (domain, op_type);
   if (op == NULL)
@@ -87,7 +95,7 @@ lower_table (OrtrainTileBuilder *builder, const char *domain, const char *op_typ
       return ORTRAIN_TILE_NONE;
     }
   OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, in[0]);
-  OrtrainDType compute = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType compute = get_compute_dtype (dtype);
   const OrtrainTileLoop *loops = op->loops;
   guint n_loops = op->n_loops;
   OrtrainTileParam param = { 0 };
@@ -112,23 +120,26 @@ lower_table (OrtrainTileBuilder *builder, const char *domain, const char *op_typ
       value = lower_loop (builder, op, loop, result, value, other, &param);
     }
   if (value != ORTRAIN_TILE_NONE && !op->boolean)
-    value = lower_cast (builder, value, dtype, error);
+    value = lower_cast (builder, value, out_dtype, error);
   return value;
 }
 
+/* Of two values in a type that loops compute in, as the result is. */
 static guint
 lower_two (OrtrainTileBuilder *builder, const char *op_type, guint a, guint b, GError **error)
 {
   guint in[2] = { a, b };
   return a == ORTRAIN_TILE_NONE || b == ORTRAIN_TILE_NONE
              ? ORTRAIN_TILE_NONE
-             : lower_table (builder, "", op_type, NULL, in, b == ORTRAIN_TILE_NONE ? 1 : 2, error);
+             : lower_table (builder, "", op_type, NULL, in, 2, ortrain_tile_builder_get_dtype (builder, a), error);
 }
 
 static guint
 lower_one (OrtrainTileBuilder *builder, const char *op_type, guint a, GError **error)
 {
-  return a == ORTRAIN_TILE_NONE ? ORTRAIN_TILE_NONE : lower_table (builder, "", op_type, NULL, &a, 1, error);
+  return a == ORTRAIN_TILE_NONE
+             ? ORTRAIN_TILE_NONE
+             : lower_table (builder, "", op_type, NULL, &a, 1, ortrain_tile_builder_get_dtype (builder, a), error);
 }
 
 static guint
@@ -141,7 +152,7 @@ float_constant (OrtrainTileBuilder *builder, OrtrainDType dtype, double number)
 
 /* Powers that are known and small become products and roots. */
 static guint
-lower_pow (OrtrainTileBuilder *builder, guint base, guint exponent, GError **error)
+lower_pow (OrtrainTileBuilder *builder, guint base, guint exponent, OrtrainDType out_dtype, GError **error)
 {
   OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, base);
   OrtrainDType other = ortrain_tile_builder_get_dtype (builder, exponent);
@@ -153,7 +164,7 @@ lower_pow (OrtrainTileBuilder *builder, guint base, guint exponent, GError **err
       real = lower_two (builder, "Pow", real, lower_cast (builder, exponent, ORTRAIN_DTYPE_FLOAT64, error), error);
       return real == ORTRAIN_TILE_NONE ? real : lower_cast (builder, real, dtype, error);
     }
-  OrtrainDType compute = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType compute = get_compute_dtype (dtype);
   guint x = lower_cast (builder, base, compute, error), y = lower_cast (builder, exponent, compute, error), z;
   if (x == ORTRAIN_TILE_NONE || y == ORTRAIN_TILE_NONE)
     return ORTRAIN_TILE_NONE;
@@ -180,15 +191,28 @@ lower_pow (OrtrainTileBuilder *builder, guint base, guint exponent, GError **err
     z = lower_one (builder, "Reciprocal", x, error);
   else
     z = lower_two (builder, "Pow", x, y, error);
-  return z == ORTRAIN_TILE_NONE ? z : lower_cast (builder, z, dtype, error);
+  return z == ORTRAIN_TILE_NONE ? z : lower_cast (builder, z, out_dtype, error);
+}
+
+static gboolean
+is_mixed (OrtrainDType dtype)
+{
+  return (ORTRAIN_DTYPE_BIT (dtype) & ORTRAIN_DTYPES_MIXED) != 0;
 }
 
 static guint
-lower_where (OrtrainTileBuilder *builder, const guint *in, GError **error)
+lower_where (OrtrainTileBuilder *builder, const guint *operands, OrtrainDType out_dtype, GError **error)
 {
+  guint in[3] = { operands[0], operands[1], operands[2] };
   OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, in[1]);
+  if (is_mixed (dtype) && is_mixed (ortrain_tile_builder_get_dtype (builder, in[2])) && is_mixed (out_dtype))
+    {
+      dtype = out_dtype;
+      in[1] = lower_cast (builder, in[1], dtype, error);
+      in[2] = lower_cast (builder, in[2], dtype, error);
+    }
   gsize size = ortrain_dtype_get_size (dtype);
-  if (size == 0 || size > 8 || dtype == ORTRAIN_DTYPE_STRING ||
+  if (size == 0 || size > 8 || dtype == ORTRAIN_DTYPE_STRING || dtype != out_dtype ||
       ortrain_tile_builder_get_dtype (builder, in[2]) != dtype)
     {
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "Where does not choose between %s and %s",
@@ -203,26 +227,25 @@ lower_where (OrtrainTileBuilder *builder, const guint *in, GError **error)
 }
 
 static guint
-lower_clip (OrtrainTileBuilder *builder, const guint *in, guint n_in, GError **error)
+lower_clip (OrtrainTileBuilder *builder, const guint *in, guint n_in, OrtrainDType out_dtype, GError **error)
 {
-  OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, in[0]);
-  guint value = in[0];
+  OrtrainDType compute = get_compute_dtype (ortrain_tile_builder_get_dtype (builder, in[0]));
+  guint value = lower_cast (builder, in[0], compute, error);
   for (guint i = 1; i < 3 && value != ORTRAIN_TILE_NONE; i++)
     if (i < n_in && in[i] != ORTRAIN_TILE_NONE)
-      value = lower_two (builder, i == 1 ? "Max" : "Min", value, lower_cast (builder, in[i], dtype, error), error);
-  return value;
+      value = lower_two (builder, i == 1 ? "Max" : "Min", value, lower_cast (builder, in[i], compute, error), error);
+  return value == ORTRAIN_TILE_NONE ? value : lower_cast (builder, value, out_dtype, error);
 }
 
 static guint
-lower_mean (OrtrainTileBuilder *builder, const guint *in, guint n_in, GError **error)
+lower_mean (OrtrainTileBuilder *builder, const guint *in, guint n_in, OrtrainDType out_dtype, GError **error)
 {
-  OrtrainDType dtype = ortrain_tile_builder_get_dtype (builder, in[0]);
-  OrtrainDType compute = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  OrtrainDType compute = get_compute_dtype (ortrain_tile_builder_get_dtype (builder, in[0]));
   guint value = lower_cast (builder, in[0], compute, error);
   for (guint i = 1; i < n_in && value != ORTRAIN_TILE_NONE; i++)
     value = lower_two (builder, "Add", value, lower_cast (builder, in[i], compute, error), error);
   value = lower_two (builder, "Div", value, float_constant (builder, compute, n_in), error);
-  return value == ORTRAIN_TILE_NONE ? value : lower_cast (builder, value, dtype, error);
+  return value == ORTRAIN_TILE_NONE ? value : lower_cast (builder, value, out_dtype, error);
 }
 
 /* in: [n_in], NONE where absent. NONE with an error when it cannot be done. */
@@ -240,18 +263,18 @@ lower (OrtrainTileBuilder *builder, const char *domain, const char *op_type, con
         return ORTRAIN_TILE_NONE;
       }
   if (clip)
-    return lower_clip (builder, in, n_in, error);
+    return lower_clip (builder, in, n_in, out_dtype, error);
   if (cast)
     return lower_cast (builder, in[0], out_dtype, error);
   if (onnx && g_str_equal (op_type, "Where") && n_in == 3)
-    return lower_where (builder, in, error);
+    return lower_where (builder, in, out_dtype, error);
   if (onnx && g_str_equal (op_type, "Pow") && n_in == 2)
-    return lower_pow (builder, in[0], in[1], error);
+    return lower_pow (builder, in[0], in[1], out_dtype, error);
   if (onnx && g_str_equal (op_type, "Mean"))
-    return lower_mean (builder, in, n_in, error);
+    return lower_mean (builder, in, n_in, out_dtype, error);
   if (onnx && g_str_equal (op_type, "Identity"))
-    return in[0];
-  return lower_table (builder, domain, op_type, attributes, in, n_in, error);
+    return lower_cast (builder, in[0], out_dtype, error);
+  return lower_table (builder, domain, op_type, attributes, in, n_in, out_dtype, error);
 }
 
 static gboolean

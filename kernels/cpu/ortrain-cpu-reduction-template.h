@@ -38,10 +38,10 @@ R (row) (ReduceOp op, const REAL *restrict x, gint64 n, double acc, REAL shift)
 /* The other case: `rows` rows of `width` neighbours, each column a result of its own. acc [width]. Sixteen rows are
  * added as singles, then joined in double. */
 #define COLUMNS(expr)                                                                                                  \
-  for (gint64 r = 0; r < rows; r += 16)                                                                                \
+  for (gint64 r = 0; r < rows; r += REDUCE_ROWS)                                                                       \
     {                                                                                                                  \
       REAL part[REDUCE_TILE] = { 0 };                                                                                  \
-      gint64 end = MIN (rows, r + 16), k = r;                                                                          \
+      gint64 end = MIN (rows, r + REDUCE_ROWS), k = r;                                                                 \
       for (; k + 4 <= end; k += 4)                                                                                     \
         {                                                                                                              \
           const REAL *restrict v0 = v + k * stride, *restrict v1 = v0 + stride, *restrict v2 = v1 + stride,            \
@@ -111,6 +111,42 @@ R (columns) (ReduceOp op, const REAL *restrict v, gint64 rows, gint64 stride, gi
 }
 #undef COLUMNS
 
+/* The same where elements of 16 bits are widened first: as many rows at a time as are added as singles. at: of the first
+ * row, in elements */
+static void
+R (column_rows) (const ReduceRun *run, gint64 at, gint64 rows, gint64 stride, gint64 width, double *restrict acc,
+                 const REAL *restrict shift)
+{
+  if (!ortrain_dtype_is_half (run->plan->dtype))
+    {
+      R (columns) (run->op, (const REAL *) run->x + at, rows, stride, width, acc, shift);
+      return;
+    }
+  float tile[REDUCE_ROWS * REDUCE_TILE];
+  const guint16 *from = (const guint16 *) run->x + at;
+  for (gint64 r = 0; r < rows; r += REDUCE_ROWS, from += REDUCE_ROWS * stride)
+    {
+      const gint64 n = MIN (REDUCE_ROWS, rows - r);
+      if (stride == width)
+        ortrain_dtype_widen_n (run->plan->dtype, tile, from, n * width);
+      else
+        for (gint64 k = 0; k < n; k++)
+          ortrain_dtype_widen_n (run->plan->dtype, tile + k * width, from + k * stride, width);
+      R (columns) (run->op, (const REAL *) (gconstpointer) tile, n, width, width, acc, shift);
+    }
+}
+
+/* n elements from `at` on that go into one result. */
+static double
+R (segment) (const ReduceRun *run, gint64 at, gint64 n, double acc, REAL shift)
+{
+  if (!ortrain_dtype_is_half (run->plan->dtype))
+    return R (row) (run->op, (const REAL *) run->x + at, n, acc, shift);
+  float tile[REDUCE_SEGMENT];
+  ortrain_dtype_widen_n (run->plan->dtype, tile, (const guint16 *) run->x + at, n);
+  return R (row) (run->op, (const REAL *) (gconstpointer) tile, n, acc, shift);
+}
+
 /* The results of one tile, as they leave. */
 static inline void
 R (store) (const ReduceRun *run, gint64 kept, gint64 tile, const double *restrict acc)
@@ -127,7 +163,14 @@ R (store) (const ReduceRun *run, gint64 kept, gint64 tile, const double *restric
     }
   const REAL *shift = run->shift ? (const REAL *) run->shift + index : NULL;
   gint64 step = plan->inner_out;
-  REAL *y = (REAL *) run->y + offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_out) + at * step;
+  const gint64 first = offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_out) + at * step;
+  if (ortrain_dtype_is_half (plan->out_dtype))
+    {
+      for (gint64 j = 0; j < width; j++)
+        store_half (run, first + j * step, finalize (plan, acc[j], shift ? shift[j] : 0));
+      return;
+    }
+  REAL *y = (REAL *) run->y + first;
   for (gint64 j = 0; j < width; j++)
     {
       double total = finalize (plan, acc[j], shift ? shift[j] : 0);
@@ -142,7 +185,7 @@ R (units) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const ReduceRun *run = data;
   const ReducePlan *plan = run->plan;
-  const REAL *x = run->x, *shift = run->shift;
+  const REAL *shift = run->shift;
   for (gint64 u = begin; u < end; u++)
     {
       gint64 split = plan->splits == 1 ? 0 : u % plan->splits, t = plan->splits == 1 ? u : u / plan->splits;
@@ -157,16 +200,15 @@ R (units) (gpointer data, gint64 begin, gint64 end, guint worker)
           for (gint64 j = 0; j < width; j++)
             acc[j] = run->identity;
           if (plan->n_reduced <= 1)
-            R (columns)
-          (run->op, x + base + at + first * plan->reduced_in[0], last - first, plan->reduced_in[0], width, acc,
-           tile_shift);
+            R (column_rows)
+          (run, base + at + first * plan->reduced_in[0], last - first, plan->reduced_in[0], width, acc, tile_shift);
           else /* runs along the innermost of the reduced dimensions */
               for (gint64 r = first; r < last;)
           {
             gint64 size = plan->reduced_size[plan->n_reduced - 1], within = r % size;
             gint64 n = MIN (size - within, last - r);
-            R (columns)
-            (run->op, x + base + at + offset_of (r, plan->n_reduced, plan->reduced_size, plan->reduced_in), n,
+            R (column_rows)
+            (run, base + at + offset_of (r, plan->n_reduced, plan->reduced_size, plan->reduced_in), n,
              plan->reduced_in[plan->n_reduced - 1], width, acc, tile_shift);
             r += n;
           }
@@ -178,8 +220,8 @@ R (units) (gpointer data, gint64 begin, gint64 end, guint worker)
             {
               gint64 r = plan->segments == 1 ? s : s / plan->segments, at = (s - r * plan->segments) * REDUCE_SEGMENT;
               gint64 n = MIN (REDUCE_SEGMENT, plan->inner - at);
-              total = R (row) (run->op,
-                               x + base + at + offset_of (r, plan->n_reduced, plan->reduced_size, plan->reduced_in), n,
+              total =
+                  R (segment) (run, base + at + offset_of (r, plan->n_reduced, plan->reduced_size, plan->reduced_in), n,
                                total, shift ? shift[kept] : 0);
             }
           *acc = total;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-integer-cases.h"
 #include "ortrain-cpu-lanes.h"
 
 /* Reductions over any set of axes. Neighbouring axes of one kind are merged, so that what remains is
  * a few kept and reduced dimensions and an innermost one that is either kept ([N, C] → [C]: columns) or reduced
- * ([N, C] → [N]: rows). Long reductions are split by shape alone, and the parts joined in order, in double. */
+ * ([N, C] → [N]: rows). Long reductions are split by shape alone, and the parts joined in order, in double.
+ * Elements of 16 bits are widened as they are read, and results of 16 bits are rounded from what they are in float32. */
 
 typedef enum
 {
@@ -29,13 +29,15 @@ typedef enum
 } ReduceFinish;
 
 #define REDUCE_TILE 512      /* results side by side in one unit of work */
+#define REDUCE_ROWS 16       /* of a column, that are added as singles */
 #define REDUCE_SEGMENT 16384 /* elements of a contiguous run that are read at once */
 #define REDUCE_UNIT 65536    /* elements that are worth a unit of work */
 #define REDUCE_MAX_SPLITS 64
 
 typedef struct
 {
-  OrtrainDType dtype;
+  OrtrainDType dtype, out_dtype;
+  OrtrainDType grad_dtype; /* of what the gradient of a product writes */
   ReduceOp op;
   ReduceFinish finish;
   gint64 n_in, n_out;
@@ -137,6 +139,16 @@ finalize (const ReducePlan *plan, double total, double shift)
       return log (total) + shift;
     }
   return total;
+}
+
+/* Result i, of 16 bits. */
+static inline void
+store_half (const ReduceRun *run, gint64 i, double total)
+{
+  guint16 *y = (guint16 *) run->y + i;
+  const OrtrainDType dtype = run->plan->out_dtype;
+  *y = ortrain_dtype_narrow (dtype,
+                             (float) (run->accumulate ? (double) ortrain_dtype_widen (dtype, *y) + total : total));
 }
 
 #define REAL float
@@ -252,6 +264,7 @@ build_plan (OrtrainKernelSetup *setup, ReducePlan *plan, GError **error)
   strides_of (x, in);
   strides_of (y, out);
   plan->dtype = x->dtype;
+  plan->out_dtype = y->dtype;
   plan->n_in = x->n_elements;
   plan->n_out = y->n_elements;
   plan->count = 1;
@@ -345,7 +358,8 @@ reduce_prepare (OrtrainKernelSetup *setup, GError **error)
   plan->shift_offset = (bytes + 63) & ~(gsize) 63;
   setup->workspace_bytes = plan->shift_offset;
   if (plan->op == REDUCE_EXP)
-    setup->workspace_bytes += (gsize) plan->n_out * setup->inputs[0].n_bytes / MAX (1, (gsize) plan->n_in);
+    setup->workspace_bytes +=
+        (gsize) plan->n_out * (plan->dtype == ORTRAIN_DTYPE_FLOAT64 ? sizeof (double) : sizeof (float));
   setup->can_accumulate = 1;
   setup->flops = (double) plan->n_in;
   setup->constants = g_steal_pointer (&plan);
@@ -357,7 +371,7 @@ static void
 sweep (const OrtrainKernelCall *call, ReduceRun *run)
 {
   const ReducePlan *plan = run->plan;
-  gboolean single = plan->dtype == ORTRAIN_DTYPE_FLOAT32;
+  gboolean single = plan->dtype != ORTRAIN_DTYPE_FLOAT64;
   gint64 size = MAX (1, plan->n_in / MAX (1, plan->n_units));
   run->identity = identity_of (run->op);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n_units, MAX (1, REDUCE_UNIT / 2 / size),
@@ -379,10 +393,12 @@ reduce_run (const OrtrainKernelCall *call)
       for (gint64 i = 0; i < plan->n_out; i++)
         {
           double v = finalize (plan, identity_of (plan->op), 0);
-          if (plan->dtype == ORTRAIN_DTYPE_FLOAT32)
-            ((float *) run.y)[i] = (float) v + (ortrain_kernel_get_accumulate (call) ? ((float *) run.y)[i] : 0);
+          if (ortrain_dtype_is_half (plan->out_dtype))
+            store_half (&run, i, v);
+          else if (plan->out_dtype == ORTRAIN_DTYPE_FLOAT32)
+            ((float *) run.y)[i] = (float) v + (run.accumulate ? ((float *) run.y)[i] : 0);
           else
-            ((double *) run.y)[i] = v + (ortrain_kernel_get_accumulate (call) ? ((double *) run.y)[i] : 0);
+            ((double *) run.y)[i] = v + (run.accumulate ? ((double *) run.y)[i] : 0);
         }
       return;
     }
@@ -397,7 +413,6 @@ reduce_run (const OrtrainKernelCall *call)
     }
   sweep (call, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (reduce)
 
 /* Integers: rare and small (shapes, counts, hits of a metric), so one path for all of them, through 64 bits. */
 #define LOAD_CASE(number, type)                                                                                        \
@@ -526,25 +541,25 @@ reduce_integer_run (const OrtrainKernelCall *call)
 }
 
 /* ---- The gradient of a product: dx[i] = dy · Π of the others, right with zeros. Inputs (dy, x[, axes]). ---- */
-#define PROD_GRAD(type)                                                                                                \
-  {                                                                                                                    \
-    const type *dy = run->shift, *x = run->x;                                                                          \
-    type *dx = run->y;                                                                                                 \
-    double product = 1;                                                                                                \
-    gint64 zeros = 0;                                                                                                  \
-    for (gint64 r = 0; r < rows; r++)                                                                                  \
-      {                                                                                                                \
-        gint64 at = base + PROD_AT (r);                                                                                \
-        zeros += x[at] == 0;                                                                                           \
-        product *= x[at] == 0 ? 1 : (double) x[at];                                                                    \
-      }                                                                                                                \
-    for (gint64 r = 0; r < rows; r++)                                                                                  \
-      {                                                                                                                \
-        gint64 at = base + PROD_AT (r);                                                                                \
-        double others = zeros > 1 || (zeros == 1 && x[at] != 0) ? 0 : x[at] == 0 ? product : product / x[at];          \
-        dx[at] = (type) (dy[from] * others);                                                                           \
-      }                                                                                                                \
-  }
+static inline double
+load_real (OrtrainDType dtype, gconstpointer x, gint64 i)
+{
+  return dtype == ORTRAIN_DTYPE_FLOAT64   ? ((const double *) x)[i]
+         : dtype == ORTRAIN_DTYPE_FLOAT32 ? (double) ((const float *) x)[i]
+                                          : (double) ortrain_dtype_widen (dtype, ((const guint16 *) x)[i]);
+}
+
+static inline void
+store_real (OrtrainDType dtype, gpointer y, gint64 i, double v)
+{
+  if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    ((double *) y)[i] = v;
+  else if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    ((float *) y)[i] = (float) v;
+  else
+    ((guint16 *) y)[i] = ortrain_dtype_narrow (dtype, (float) v);
+}
+
 #define PROD_AT(r)                                                                                                     \
   ((plan->inner_kept ? 0 : (r) % plan->inner) +                                                                        \
    offset_of (plan->inner_kept ? (r) : (r) / plan->inner, plan->n_reduced, plan->reduced_size, plan->reduced_in))
@@ -560,10 +575,24 @@ prod_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 kept = plan->inner_kept ? i / plan->inner : i, inner = plan->inner_kept ? i % plan->inner : 0;
       gint64 base = offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_in) + inner;
       gint64 from = offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_out) + inner * plan->inner_out;
-      if (plan->dtype == ORTRAIN_DTYPE_FLOAT32)
-        PROD_GRAD (float)
-      else
-        PROD_GRAD (double)
+      const double dy = load_real (plan->out_dtype, run->shift, from);
+      double product = 1;
+      gint64 zeros = 0;
+      for (gint64 r = 0; r < rows; r++)
+        {
+          const double x = load_real (plan->dtype, run->x, base + PROD_AT (r));
+          zeros += x == 0;
+          product *= x == 0 ? 1 : x;
+        }
+      for (gint64 r = 0; r < rows; r++)
+        {
+          const gint64 at = base + PROD_AT (r);
+          const double x = load_real (plan->dtype, run->x, at);
+          store_real (plan->grad_dtype, run->y, at,
+                      dy * (zeros > 1 || (zeros == 1 && x != 0) ? 0
+                            : x == 0                            ? product
+                                                                : product / x));
+        }
     }
 }
 
@@ -581,6 +610,7 @@ prod_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   g_autofree ReducePlan *plan = g_new0 (ReducePlan, 1);
   if (!build_plan (&forward, plan, error))
     return FALSE;
+  plan->grad_dtype = setup->outputs[0].dtype;
   setup->constants = g_steal_pointer (&plan);
   setup->constants_free = g_free;
   return TRUE;
@@ -595,11 +625,14 @@ prod_grad_run (const OrtrainKernelCall *call)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n_out, MAX (1, 16384 / MAX (1, plan->count)),
                           prod_grad_units, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (prod_grad)
 
+#define REAL_ROWS(name, domain, prepare, run)                                                                          \
+  { name, domain, ORTRAIN_DTYPES_F32F64, prepare, run },                                                               \
+  {                                                                                                                    \
+    name, domain, ORTRAIN_DTYPES_MIXED, prepare, run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED                             \
+  }
 #define REDUCTION(name)                                                                                                \
-  { name, "", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run },                                                     \
-      { name, "", ORTRAIN_DTYPES_HALF, reduce_half_prepare, reduce_half_run },                                         \
+  REAL_ROWS (name, "", reduce_prepare, reduce_run),                                                                    \
   {                                                                                                                    \
     name, "", ORTRAIN_DTYPES_INTEGER | ORTRAIN_DTYPES_BOOL, reduce_integer_prepare, reduce_integer_run                 \
   }
@@ -615,9 +648,7 @@ static const OrtrainKernel kernels[] = {
   REDUCTION ("ReduceSumSquare"),
   REDUCTION ("ReduceLogSum"),
   REDUCTION ("ReduceLogSumExp"),
-  { "SumTo", "org.ortrain", ORTRAIN_DTYPES_F32F64, reduce_prepare, reduce_run },
-  { "SumTo", "org.ortrain", ORTRAIN_DTYPES_HALF, reduce_half_prepare, reduce_half_run },
-  { "ReduceProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, prod_grad_prepare, prod_grad_run },
-  { "ReduceProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, prod_grad_half_prepare, prod_grad_half_run },
+  REAL_ROWS ("SumTo", "org.ortrain", reduce_prepare, reduce_run),
+  REAL_ROWS ("ReduceProdGrad", "org.ortrain", prod_grad_prepare, prod_grad_run),
 };
 ORTRAIN_KERNEL_TABLE (reduction, kernels);

@@ -77,10 +77,13 @@ OrtrainTileFunc ORTRAIN_CPU_SYMBOL (ortrain_cpu_where_loop) (gsize element_size,
 gboolean ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare) (OrtrainKernelSetup *setup, GError **error);
 void ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run) (const OrtrainKernelCall *call);
 
+/* Two rows: the second for floating-point operands that differ in type. */
 #define ORTRAIN_POINTWISE_KERNEL(op_type, domain, dtypes)                                                              \
+  { op_type, domain, dtypes, ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare),                                       \
+    ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run) },                                                                  \
   {                                                                                                                    \
     op_type, domain, dtypes, ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_prepare),                                       \
-        ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run)                                                                 \
+        ORTRAIN_CPU_SYMBOL (ortrain_cpu_pointwise_run), .mixed_dtypes = ORTRAIN_DTYPES_MIXED                           \
   }
 
 /* Loops may run in place, which `restrict` would forbid; no iteration reads what another one wrote. */

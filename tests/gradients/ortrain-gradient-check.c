@@ -162,6 +162,16 @@ ortrain_gradient_check_compare_bodies (GHashTable *operators)
   body_checks = operators;
 }
 
+static OrtrainGradientObserver observer;
+static gpointer observer_data;
+
+void
+ortrain_gradient_check_set_observer (OrtrainGradientObserver func, gpointer data)
+{
+  observer = func;
+  observer_data = data;
+}
+
 static double
 get_difference (OrtrainTensor *a, OrtrainTensor *b)
 {
@@ -300,6 +310,8 @@ interpret (OrtrainGraph *source, GArray *feeds, GHashTable *wanted, GError **err
         }
       if (!ortrain_evaluate_node (node, in, out, &context, error))
         return FALSE;
+      if (observer != NULL)
+        observer (node, in, out, observer_data);
       if (body_checks != NULL && g_str_equal (node->domain, ORTRAIN_DOMAIN) &&
           !compare_body (node, in, out, &context, error))
         return FALSE;

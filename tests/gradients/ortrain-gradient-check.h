@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "core/ortrain-dtype.h"
+#include "graph/ortrain-graph-private.h"
 
 /* One case of a gradient check, as text, so that a table of hundreds stays readable.
  *
@@ -40,6 +40,11 @@ typedef struct
 /* From now on (NULL: no longer), each node of an operator of our own that is run is run as its body, too. operators: name
  * → OrtrainBodyCheck. */
 void ortrain_gradient_check_compare_bodies (GHashTable *operators);
+
+/* Sees each node that is run. in, out: by operand, NULL where absent. */
+typedef void (*OrtrainGradientObserver) (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out,
+                                         gpointer data);
+void ortrain_gradient_check_set_observer (OrtrainGradientObserver func, gpointer data);
 
 /* Only computes the operator's outputs. FALSE with a message when that was refused. */
 gboolean ortrain_gradient_check_forward (const OrtrainGradientCase *test, char **message);

@@ -19,13 +19,18 @@ typedef struct
   OrtrainTensor *inputs[KERNEL_MAX_OPERANDS];  /* owned, NULL: absent */
   OrtrainTensor *outputs[KERNEL_MAX_OPERANDS]; /* owned; before the run, their types and shapes, and what is added to */
   guint64 accumulates;                         /* bit k: output k */
+  guint64 constants;                           /* bit i: of input i, of floating type, the contents are known before */
   gint inplace[KERNEL_MAX_OPERANDS];           /* 1 + the input that output k is written over, 0: none */
+  gboolean needs_mixed;                        /* only a kernel that says that it mixes the operands' types is run */
+  gboolean try_inplace;                        /* every output over an input that it may be written over */
   OrtrainProvider *provider;                   /* no reference; NULL: on the calling thread */
   OrtrainStepBlock step;
   guint32 node_number;
   /* out */
+  const OrtrainKernel *kernel;
   OrtrainKernelSetup setup;
   OrtrainFault fault;
+  guint n_inplace;
 } KernelRun;
 
 G_GNUC_UNUSED static void
@@ -69,7 +74,7 @@ kernel_run_add_output (KernelRun *self, OrtrainDType dtype, const gint64 *dims, 
 }
 
 G_GNUC_UNUSED static OrtrainOperand
-kernel_run_describe (OrtrainTensor *tensor)
+kernel_run_describe (OrtrainTensor *tensor, gboolean constant)
 {
   OrtrainOperand operand = { 0 };
   if (tensor == NULL)
@@ -79,9 +84,20 @@ kernel_run_describe (OrtrainTensor *tensor)
   operand.dims = ortrain_tensor_peek_dims (tensor);
   operand.n_elements = ortrain_tensor_get_n_elements (tensor);
   operand.n_bytes = ortrain_tensor_get_n_bytes (tensor);
-  if (!(ORTRAIN_DTYPE_BIT (operand.dtype) & ORTRAIN_DTYPES_FLOAT))
+  if (constant || !ortrain_dtype_is_floating (operand.dtype))
     operand.constant = ortrain_tensor_peek (tensor);
   return operand;
+}
+
+/* An input of the size of output k that it may be written over and that no output before it was, or -1. */
+G_GNUC_UNUSED static gint
+kernel_run_find_inplace (const KernelRun *self, const OrtrainKernelSetup *setup, guint k, guint64 taken)
+{
+  for (guint i = 0; i < self->n_inputs && self->outputs[k] != NULL; i++)
+    if ((setup->inplace[k] & ~taken) >> i & 1 && self->inputs[i] != NULL &&
+        ortrain_tensor_get_n_bytes (self->inputs[i]) == ortrain_tensor_get_n_bytes (self->outputs[k]))
+      return (gint) i;
+  return -1;
 }
 
 /* FALSE: there is no such kernel, or it refuses the operands. */
@@ -91,18 +107,25 @@ kernel_run_try (KernelRun *self, GError **error)
   OrtrainProvider *provider = self->provider != NULL ? self->provider : ortrain_provider_get_host ();
   OrtrainOperand inputs[KERNEL_MAX_OPERANDS] = { 0 }, outputs[KERNEL_MAX_OPERANDS] = { 0 };
   const void *in[KERNEL_MAX_OPERANDS] = { NULL };
-  void *out[KERNEL_MAX_OPERANDS] = { NULL };
+  void *out[KERNEL_MAX_OPERANDS] = { NULL }, *copied[KERNEL_MAX_OPERANDS] = { NULL };
+  guint64 taken = 0;
   for (guint i = 0; i < self->n_inputs; i++)
     {
-      inputs[i] = kernel_run_describe (self->inputs[i]);
+      inputs[i] = kernel_run_describe (self->inputs[i], self->constants >> i & 1);
       in[i] = self->inputs[i] != NULL ? ortrain_tensor_peek (self->inputs[i]) : NULL;
     }
   for (guint k = 0; k < self->n_outputs; k++)
-    outputs[k] = kernel_run_describe (self->outputs[k]);
+    outputs[k] = kernel_run_describe (self->outputs[k], FALSE);
   const OrtrainKernel *kernel = ortrain_provider_find (provider, self->domain, self->op_type, inputs, self->n_inputs,
                                                        outputs, self->n_outputs, error);
+  self->kernel = kernel;
   if (kernel == NULL)
     return FALSE;
+  if (self->needs_mixed && kernel->mixed_dtypes == 0)
+    {
+      g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s mixes no types", self->op_type);
+      return FALSE;
+    }
   OrtrainKernelSetup setup = { .op_type = self->op_type,
                                .domain = self->domain,
                                .attributes = self->attributes,
@@ -115,15 +138,21 @@ kernel_run_try (KernelRun *self, GError **error)
     return FALSE;
   for (guint k = 0; k < self->n_outputs; k++)
     {
-      const gint over = self->inplace[k] - 1;
+      const gint over = self->try_inplace ? kernel_run_find_inplace (self, &setup, k, taken) : self->inplace[k] - 1;
       if (self->accumulates >> k & 1)
         g_assert_true (setup.can_accumulate >> k & 1);
       if (over >= 0)
         {
           g_assert_true (setup.inplace[k] >> over & 1);
-          g_set_object (&self->outputs[k], self->inputs[over]);
+          if (ortrain_tensor_get_dtype (self->outputs[k]) == ortrain_tensor_get_dtype (self->inputs[over]))
+            g_set_object (&self->outputs[k], self->inputs[over]);
+          else
+            copied[k] = out[k] = ortrain_tensor_peek_writable (self->inputs[over]);
+          taken |= G_GUINT64_CONSTANT (1) << over;
+          self->n_inplace++;
         }
-      out[k] = self->outputs[k] != NULL ? ortrain_tensor_peek_writable (self->outputs[k]) : NULL;
+      if (copied[k] == NULL)
+        out[k] = self->outputs[k] != NULL ? ortrain_tensor_peek_writable (self->outputs[k]) : NULL;
     }
   OrtrainHostContext context;
   init_context (&context, self->provider);
@@ -143,6 +172,9 @@ kernel_run_try (KernelRun *self, GError **error)
                                    .accumulates = self->accumulates,
                                    .context = &context.context };
   kernel->run (&call);
+  for (guint k = 0; k < self->n_outputs; k++) /* written over an input of another type */
+    if (copied[k] != NULL && outputs[k].n_bytes > 0)
+      memcpy (ortrain_tensor_peek_writable (self->outputs[k]), copied[k], outputs[k].n_bytes);
   if (setup.constants != NULL && setup.constants_free != NULL)
     setup.constants_free (setup.constants);
   self->setup = setup;
