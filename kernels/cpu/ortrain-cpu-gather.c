@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
-#include "ortrain-cpu-half.h"
+#include "ortrain-cpu-index-lists.h"
 
 #include <string.h>
 
@@ -19,7 +19,7 @@ typedef struct
   gint64 outer, dim, inner, n; /* inner in elements */
   gsize size;                  /* of an element */
   gboolean index_64;
-  OrtrainDType dtype;
+  OrtrainDType dtype, dy_dtype; /* dy_dtype: of gradients */
 } Gather;
 
 typedef struct
@@ -49,6 +49,7 @@ setup_gather (OrtrainKernelSetup *setup, const OrtrainOperand *data, const Ortra
   gather->size = ortrain_dtype_get_size (data->dtype);
   gather->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
   gather->dtype = data->dtype;
+  gather->dy_dtype = setup->inputs[0].dtype;
   return TRUE;
 }
 
@@ -101,7 +102,7 @@ run_gather (const OrtrainKernelCall *call)
                           ortrain_kernel_grain (g->inner * (gint64) g->size), gather_range, &job);
 }
 
-/* to += from. Sums of 16-bit types are float32: the half kernels below widen them. */
+/* to += from, in float32 or float64 */
 static inline void
 add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
 {
@@ -121,6 +122,64 @@ add_row (OrtrainDType dtype, gpointer to, gconstpointer from, gint64 n)
     }
 }
 
+/* Where an operand has 16 bits: dy [outer, n, inner] → [outer, dim, inner], whose row k is the sum of the rows of dy in the
+ * k-th list, rounded once. */
+typedef struct
+{
+  OrtrainIndexLists lists;
+  gint64 n, dim, inner;
+  OrtrainDType from_dtype, to_dtype;
+  gconstpointer from;
+  gpointer to;
+  gboolean accumulate;
+} ListsJob;
+
+static void
+sum_lists_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ListsJob *job = data;
+  for (gint64 row = begin; row < end; row++)
+    {
+      const gint64 outer = row / job->dim, first = job->lists.first[row % job->dim];
+      if (first < 0 && job->accumulate)
+        continue;
+      for (gint64 column = 0; column < job->inner; column += ORTRAIN_INDEX_TILE)
+        {
+          const gint64 n = MIN (ORTRAIN_INDEX_TILE, job->inner - column), at = row * job->inner + column;
+          float sum[ORTRAIN_INDEX_TILE];
+          if (job->accumulate)
+            ortrain_index_load (job->to_dtype, job->to, at, n, sum);
+          else
+            memset (sum, 0, (gsize) n * sizeof (float));
+          for (gint64 i = first; i >= 0; i = job->lists.next[i])
+            ortrain_index_add (job->from_dtype, sum, job->from, (outer * job->n + i) * job->inner + column, n);
+          ortrain_index_store (job->to_dtype, job->to, at, n, sum);
+        }
+    }
+}
+
+static void
+sum_lists (const OrtrainKernelCall *call, ListsJob *job, gint64 outer)
+{
+  job->from = call->inputs[0];
+  job->to = call->outputs[0];
+  job->accumulate = ortrain_kernel_get_accumulate (call) != 0;
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), outer * job->dim, ortrain_kernel_grain (job->inner * 4),
+                        sum_lists_range, job);
+}
+
+/* Whether dy or the result has 16 bits, and the lists for that: for `n` rows of dy and `dim` of the result. */
+static gboolean
+setup_lists (OrtrainKernelSetup *setup, gint64 n, gint64 dim, GError **error)
+{
+  if (!ortrain_dtype_is_half (setup->inputs[0].dtype) && !ortrain_dtype_is_half (setup->outputs[0].dtype))
+    return TRUE;
+  if (n > G_MAXINT32)
+    return ortrain_kernel_refuse (setup, error, "there are too many indices");
+  setup->workspace_bytes = ortrain_index_lists_get_bytes (dim, n);
+  return TRUE;
+}
+
 /* GatherGrad (dy [outer, n, inner], indices [n], shape) → [outer, dim, inner]. The rows of the result are dealt out to
  * parts, each of which walks all indices and adds the rows that are its own, in order: no two threads touch the same
  * row, and the bits do not depend on the number of threads. */
@@ -135,7 +194,7 @@ gather_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   if (setup->inputs[0].n_elements != g->outer * g->n * g->inner)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
   setup->can_accumulate = 1;
-  return TRUE;
+  return setup_lists (setup, g->n, g->dim, error);
 }
 
 static void
@@ -171,6 +230,20 @@ gather_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 static void
+gather_grad_run_lists (const OrtrainKernelCall *call, const Gather *g)
+{
+  ListsJob job = { .n = g->n, .dim = g->dim, .inner = g->inner, .from_dtype = g->dy_dtype, .to_dtype = g->dtype };
+  ortrain_index_lists_init (&job.lists, call->workspace, g->dim);
+  for (gint64 i = g->n; i-- > 0;)
+    {
+      const gint64 k = ortrain_kernel_place (call, call->inputs[1], g->index_64, i, g->dim);
+      if (G_LIKELY (k >= 0))
+        ortrain_index_lists_prepend (&job.lists, k, i);
+    }
+  sum_lists (call, &job, g->outer);
+}
+
+static void
 gather_grad_run (const OrtrainKernelCall *call)
 {
   const Gather *g = call->constants;
@@ -179,13 +252,17 @@ gather_grad_run (const OrtrainKernelCall *call)
   };
   if (g->inner == 0 || g->dim == 0)
     return;
+  if (ortrain_dtype_is_half (g->dtype) || ortrain_dtype_is_half (g->dy_dtype))
+    {
+      gather_grad_run_lists (call, g);
+      return;
+    }
   /* A power of two, so that negative indices fall into some part as well. */
   while (job.parts < MAX_PARTS && job.parts * 2 <= g->dim && g->outer * job.parts < MAX_PARTS &&
          g->dim * g->inner / job.parts > 4096)
     job.parts *= 2;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), g->outer * job.parts, 1, gather_grad_range, &job);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (gather_grad)
 
 /* ---- GatherElements: lines along the axis ---- */
 
@@ -201,7 +278,7 @@ typedef struct
   gsize size;
   gsize out_bytes;
   gboolean index_64;
-  OrtrainDType dtype;
+  OrtrainDType dtype, dy_dtype; /* dy_dtype: of gradients */
 } Elements;
 
 typedef struct
@@ -238,6 +315,7 @@ setup_elements (OrtrainKernelSetup *setup, const OrtrainOperand *data, const Ort
   e->out_bytes = setup->outputs[0].n_bytes;
   e->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
   e->dtype = data->dtype;
+  e->dy_dtype = setup->inputs[0].dtype;
   return TRUE;
 }
 
@@ -323,7 +401,12 @@ gather_elements_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   if (setup->inputs[0].n_elements != setup->inputs[1].n_elements)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
   setup->can_accumulate = 1;
-  return setup_elements (setup, &setup->outputs[0], &setup->inputs[1], error);
+  if (!setup_elements (setup, &setup->outputs[0], &setup->inputs[1], error))
+    return FALSE;
+  const Elements *e = setup->constants;
+  if (ortrain_dtype_is_half (e->dtype) || ortrain_dtype_is_half (e->dy_dtype))
+    setup->workspace_bytes = (gsize) e->dim * ortrain_cpu_get_n_threads (setup) * sizeof (float);
+  return TRUE;
 }
 
 static void
@@ -345,17 +428,41 @@ gather_elements_grad_range (gpointer data, gint64 begin, gint64 end, guint worke
     }
 }
 
+/* With 16 bits: a line is summed in float32, in the worker's part of the workspace, and rounded once. */
+static void
+gather_elements_grad_lines (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ElementsJob *job = data;
+  const Elements *e = job->elements;
+  float *sum = (float *) job->call->workspace + (gsize) worker * (gsize) e->dim;
+  for (gint64 line = begin; line < end; line++)
+    {
+      gint64 index_at, data_at;
+      locate_line (e, line, &index_at, &data_at);
+      for (gint64 k = 0; k < e->dim; k++)
+        sum[k] = ortrain_index_load_one (e->dtype, job->out, data_at + k * e->stride);
+      for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
+        {
+          const gint64 k = ortrain_kernel_place (job->call, job->indices, e->index_64, index_at, e->dim);
+          if (G_LIKELY (k >= 0))
+            sum[k] += ortrain_index_load_one (e->dy_dtype, job->in, index_at);
+        }
+      for (gint64 k = 0; k < e->dim; k++)
+        ortrain_index_store_one (e->dtype, job->out, data_at + k * e->stride, sum[k]);
+    }
+}
+
 static void
 gather_elements_grad_run (const OrtrainKernelCall *call)
 {
   const Elements *e = call->constants;
+  const gboolean narrow = ortrain_dtype_is_half (e->dtype) || ortrain_dtype_is_half (e->dy_dtype);
   ElementsJob job = { e, call->inputs[0], call->inputs[1], call->outputs[0], call };
   if (!ortrain_kernel_get_accumulate (call))
     ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], e->out_bytes);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), e->lines, ortrain_kernel_grain (e->dims[e->axis] * 8),
-                        gather_elements_grad_range, &job);
+                        narrow ? gather_elements_grad_lines : gather_elements_grad_range, &job);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (gather_elements_grad)
 
 /* ---- GatherND: index tuples of k numbers pick slices of `inner` elements ---- */
 
@@ -368,8 +475,9 @@ typedef struct
   gint64 batch_stride;              /* of the data, in elements */
   gsize size;
   gsize out_bytes;
+  gint64 n_slices; /* that tuples may pick, over all batches */
   gboolean index_64;
-  OrtrainDType dtype;
+  OrtrainDType dtype, dy_dtype; /* dy_dtype: of gradients */
 } Tuples;
 
 typedef struct
@@ -411,6 +519,8 @@ setup_tuples (OrtrainKernelSetup *setup, const OrtrainOperand *data, const Ortra
   t->out_bytes = setup->outputs[0].n_bytes;
   t->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
   t->dtype = data->dtype;
+  t->dy_dtype = setup->inputs[0].dtype;
+  t->n_slices = t->inner > 0 ? data->n_elements / t->inner : 0;
   return TRUE;
 }
 
@@ -471,7 +581,7 @@ gather_nd_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   if (setup->inputs[0].n_elements != t->batches * t->tuples * t->inner)
     return ortrain_kernel_refuse (setup, error, "the gradient does not fit the indices");
   setup->can_accumulate = 1;
-  return TRUE;
+  return setup_lists (setup, t->batches * t->tuples, t->n_slices, error);
 }
 
 /* Tuples may repeat, so they are added in order; threads take different batches and different columns of the slices. */
@@ -495,22 +605,43 @@ gather_nd_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 static void
+gather_nd_grad_run_lists (const OrtrainKernelCall *call, const TuplesJob *tuples)
+{
+  const Tuples *t = tuples->tuples;
+  ListsJob job = {
+    .n = t->batches * t->tuples, .dim = t->n_slices, .inner = t->inner, .from_dtype = t->dy_dtype, .to_dtype = t->dtype
+  };
+  ortrain_index_lists_init (&job.lists, call->workspace, t->n_slices);
+  for (gint64 at = job.n; at-- > 0;)
+    {
+      const gint64 offset = locate_tuple (tuples, at);
+      if (offset >= 0)
+        ortrain_index_lists_prepend (&job.lists, offset / t->inner, at);
+    }
+  sum_lists (call, &job, 1);
+}
+
+static void
 gather_nd_grad_run (const OrtrainKernelCall *call)
 {
   const Tuples *t = call->constants;
   TuplesJob job = { t, call->inputs[0], call->inputs[1], call->outputs[0], call, 256 };
+  if (t->inner > 0 && (ortrain_dtype_is_half (t->dtype) || ortrain_dtype_is_half (t->dy_dtype)))
+    {
+      gather_nd_grad_run_lists (call, &job);
+      return;
+    }
   if (!ortrain_kernel_get_accumulate (call))
     ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], t->out_bytes);
   if (t->inner > 0)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), t->batches * ((t->inner + job.columns - 1) / job.columns), 1,
                           gather_nd_grad_range, &job);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (gather_nd_grad)
 
 #define GRADIENT_ROWS(name, prefix)                                                                                    \
   { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                      \
   {                                                                                                                    \
-    name, "org.ortrain", ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                 \
+    name, "org.ortrain", ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED    \
   }
 
 static const OrtrainKernel rows[] = {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-index-lists.h"
 
 #include <string.h>
 
-/* ScatterElements and ScatterND: a copy of the data (or the data itself, in place), written through indices. */
+/* ScatterElements and ScatterND: a copy of the data (or the data itself, in place), written through indices. Sums and
+ * products in 16 bits are computed in float32 and rounded once, however often an index is repeated. */
 
 /* How an update meets what is there, element by element. */
 typedef void (*CombineFunc) (gpointer to, gconstpointer from, gint64 n);
@@ -168,7 +170,10 @@ typedef struct
   /* ScatterND */
   guint k;
   gint64 tuple_dims[ORTRAIN_MAX_RANK];
-  gint64 tuples, inner, columns;
+  gint64 tuples, inner, columns, n_slices;
+  /* sums and products of 16 bits; else NULL */
+  CombineFunc combine_wide;
+  OrtrainDType dtype;
 } Scatter;
 
 typedef struct
@@ -178,6 +183,7 @@ typedef struct
   const guint8 *updates;
   guint8 *out;
   const OrtrainKernelCall *call;
+  OrtrainIndexLists lists; /* where sums are computed in float32 */
 } ScatterJob;
 
 static Scatter *
@@ -195,6 +201,11 @@ take_scatter (OrtrainKernelSetup *setup, GError **error)
   setup->constants_free = g_free;
   setup->inplace[0] = 1;
   s->combine = combine;
+  s->dtype = data->dtype;
+  if (combine == add_f16 || combine == add_bf16)
+    s->combine_wide = add_f32;
+  else if (combine == mul_f16 || combine == mul_bf16)
+    s->combine_wide = mul_f32;
   s->size = ortrain_dtype_get_size (data->dtype);
   s->n_bytes = data->n_bytes;
   s->index_64 = setup->inputs[1].dtype == ORTRAIN_DTYPE_INT64;
@@ -223,6 +234,8 @@ prepare_scatter_elements (OrtrainKernelSetup *setup, GError **error)
   s->dim = data->dims[axis];
   s->index_stride = ortrain_kernel_product (indices->dims, s->axis + 1, s->rank);
   s->lines = indices->dims[axis] > 0 ? indices->n_elements / indices->dims[axis] : 0;
+  if (s->combine_wide != NULL)
+    setup->workspace_bytes = (gsize) s->dim * ortrain_cpu_get_n_threads (setup) * sizeof (float);
   return TRUE;
 }
 
@@ -233,6 +246,8 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const ScatterJob *job = data;
   const Scatter *s = job->scatter;
+  const gint64 step = s->strides[s->axis];
+  float *wide = s->combine_wide != NULL ? (float *) job->call->workspace + (gsize) worker * (gsize) s->dim : NULL;
   for (gint64 line = begin; line < end; line++)
     {
       gint64 index_at = 0, data_at = 0, rest = line, stride = 1;
@@ -246,13 +261,24 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
             }
           stride *= s->dims[d];
         }
+      for (gint64 k = 0; wide != NULL && k < s->dim; k++)
+        wide[k] = ortrain_index_load_one (s->dtype, job->out, data_at + k * step);
       for (gint64 j = 0; j < s->dims[s->axis]; j++, index_at += s->index_stride)
         {
           gint64 k = ortrain_kernel_place (job->call, job->indices, s->index_64, index_at, s->dim);
-          if (G_LIKELY (k >= 0))
-            s->combine (job->out + (gsize) (data_at + k * s->strides[s->axis]) * s->size,
-                        job->updates + (gsize) index_at * s->size, 1);
+          if (G_UNLIKELY (k < 0))
+            continue;
+          if (wide != NULL)
+            {
+              const float update = ortrain_index_load_one (s->dtype, job->updates, index_at);
+              s->combine_wide (&wide[k], &update, 1);
+            }
+          else
+            s->combine (job->out + (gsize) (data_at + k * step) * s->size, job->updates + (gsize) index_at * s->size,
+                        1);
         }
+      for (gint64 k = 0; wide != NULL && k < s->dim; k++)
+        ortrain_index_store_one (s->dtype, job->out, data_at + k * step, wide[k]);
     }
 }
 
@@ -283,7 +309,28 @@ prepare_scatter_nd (OrtrainKernelSetup *setup, GError **error)
   s->columns = 1024;
   if (setup->inputs[2].n_elements != s->tuples * s->inner)
     return ortrain_kernel_refuse (setup, error, "the updates do not fit the indices");
+  s->n_slices = s->inner > 0 ? data->n_elements / s->inner : 0;
+  if (s->combine_wide != NULL && s->tuples > G_MAXINT32)
+    return ortrain_kernel_refuse (setup, error, "there are too many indices");
+  if (s->combine_wide != NULL)
+    setup->workspace_bytes = ortrain_index_lists_get_bytes (s->n_slices, s->tuples);
   return TRUE;
+}
+
+/* The element at which the slice of tuple t begins, or -1. */
+static inline gint64
+locate_slice (const ScatterJob *job, gint64 t)
+{
+  const Scatter *s = job->scatter;
+  gint64 offset = 0;
+  for (guint i = 0; i < s->k; i++)
+    {
+      gint64 at = ortrain_kernel_place (job->call, job->indices, s->index_64, t * s->k + i, s->tuple_dims[i]);
+      if (at < 0)
+        return -1;
+      offset += at * s->strides[i];
+    }
+  return offset;
 }
 
 /* Tuples may repeat and are taken in order; threads take different columns of the slices. */
@@ -297,19 +344,32 @@ scatter_nd_range (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 from = item * s->columns, n = MIN (s->columns, s->inner - from);
       for (gint64 t = 0; t < s->tuples; t++)
         {
-          gint64 offset = 0;
-          gboolean valid = TRUE;
-          for (guint i = 0; i < s->k && valid; i++)
-            {
-              gint64 at = ortrain_kernel_place (job->call, job->indices, s->index_64, t * s->k + i, s->tuple_dims[i]);
-              valid = at >= 0;
-              offset += at * s->strides[i];
-            }
-          if (valid)
+          const gint64 offset = locate_slice (job, t);
+          if (offset >= 0)
             s->combine (job->out + (gsize) (offset + from) * s->size,
                         job->updates + (gsize) (t * s->inner + from) * s->size, n);
         }
     }
+}
+
+static void
+combine_lists_range (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ScatterJob *job = data;
+  const Scatter *s = job->scatter;
+  for (gint64 slice = begin; slice < end; slice++)
+    for (gint64 from = 0; from < s->inner && job->lists.first[slice] >= 0; from += ORTRAIN_INDEX_TILE)
+      {
+        const gint64 n = MIN (ORTRAIN_INDEX_TILE, s->inner - from), at = slice * s->inner + from;
+        float wide[ORTRAIN_INDEX_TILE], update[ORTRAIN_INDEX_TILE];
+        ortrain_index_load (s->dtype, job->out, at, n, wide);
+        for (gint64 t = job->lists.first[slice]; t >= 0; t = job->lists.next[t])
+          {
+            ortrain_index_load (s->dtype, job->updates, t * s->inner + from, n, update);
+            s->combine_wide (wide, update, n);
+          }
+        ortrain_index_store (s->dtype, job->out, at, n, wide);
+      }
 }
 
 static void
@@ -318,6 +378,19 @@ run_scatter_nd (const OrtrainKernelCall *call)
   const Scatter *s = call->constants;
   ScatterJob job = { s, call->inputs[1], call->inputs[2], call->outputs[0], call };
   ortrain_copy_bytes (ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0], s->n_bytes);
+  if (s->combine_wide != NULL)
+    {
+      ortrain_index_lists_init (&job.lists, call->workspace, s->n_slices);
+      for (gint64 t = s->inner > 0 ? s->tuples : 0; t-- > 0;)
+        {
+          const gint64 offset = locate_slice (&job, t);
+          if (offset >= 0)
+            ortrain_index_lists_prepend (&job.lists, offset / s->inner, t);
+        }
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), s->n_slices, ortrain_kernel_grain (s->inner * 4),
+                            combine_lists_range, &job);
+      return;
+    }
   ortrain_parallel_for (ortrain_cpu_get_pool (call), (s->inner + s->columns - 1) / s->columns, 1, scatter_nd_range,
                         &job);
 }

@@ -10,22 +10,35 @@
  * in bfloat16, in float16, and with a type of its own for each operand. All rows of the families below that take 16 bits must
  * have been met. */
 
-#define FAMILIES(X)                                                                                                    \
-  X (gather)                                                                                                           \
-  X (scatter)                                                                                                          \
-  X (resize) X (columns) X (pad) X (reduction_baseline) X (random_baseline) X (along_axis_baseline) X (pool_baseline)  \
-      X (recurrent_baseline) X (cast_baseline) X (elementwise_baseline) X (elementwise_math_baseline)                  \
-          X (activation_baseline) X (logic_baseline)
-#define DECLARE(family) extern const OrtrainKernelTable ortrain_cpu_kernels_##family;
-FAMILIES (DECLARE)
-#define ENTRY(family) &ortrain_cpu_kernels_##family,
-static const OrtrainKernelTable *const families[] = { FAMILIES (ENTRY) };
+extern const OrtrainKernelTable ortrain_cpu_kernels_gather, ortrain_cpu_kernels_scatter, ortrain_cpu_kernels_resize,
+    ortrain_cpu_kernels_columns, ortrain_cpu_kernels_pad, ortrain_cpu_kernels_reduction_baseline,
+    ortrain_cpu_kernels_random_baseline, ortrain_cpu_kernels_along_axis_baseline, ortrain_cpu_kernels_pool_baseline,
+    ortrain_cpu_kernels_recurrent_baseline, ortrain_cpu_kernels_cast_baseline, ortrain_cpu_kernels_elementwise_baseline,
+    ortrain_cpu_kernels_elementwise_math_baseline, ortrain_cpu_kernels_activation_baseline,
+    ortrain_cpu_kernels_logic_baseline;
+
+static const OrtrainKernelTable *const families[] = { &ortrain_cpu_kernels_gather,
+                                                      &ortrain_cpu_kernels_scatter,
+                                                      &ortrain_cpu_kernels_resize,
+                                                      &ortrain_cpu_kernels_columns,
+                                                      &ortrain_cpu_kernels_pad,
+                                                      &ortrain_cpu_kernels_reduction_baseline,
+                                                      &ortrain_cpu_kernels_random_baseline,
+                                                      &ortrain_cpu_kernels_along_axis_baseline,
+                                                      &ortrain_cpu_kernels_pool_baseline,
+                                                      &ortrain_cpu_kernels_recurrent_baseline,
+                                                      &ortrain_cpu_kernels_cast_baseline,
+                                                      &ortrain_cpu_kernels_elementwise_baseline,
+                                                      &ortrain_cpu_kernels_elementwise_math_baseline,
+                                                      &ortrain_cpu_kernels_activation_baseline,
+                                                      &ortrain_cpu_kernels_logic_baseline };
 
 static const OrtrainGradientCase more[] = {
   { "ReduceSum", "f[1000,33];i[1]{0}" },
   { "ReduceSum", "f[33,1000];i[1]{1}" },
   { "ReduceSum", "f[7,31,33];i[2]{0,2}" },
   { "ReduceSum", "f[40000];i[1]{0}" },
+  { "ReduceSum", "f[50,1100];i[1]{0}" },
   { "ReduceSum", "f[5,600,3];i[2]{0,1}", "keepdims=0" },
   { "ReduceMean", "f[3,20000];i[1]{1}" },
   { "ReduceMean", "f[1000,7];i[1]{0}" },
@@ -43,6 +56,9 @@ static const OrtrainGradientCase more[] = {
   { "Gather", "f[3,1000];i[7]{0,1,2,2,2,0,2}" },
   { "GatherElements", "f[33,7];i[5,7]{0,0,0,0,0,0,0,1,1,1,1,1,1,1,0,0,0,0,0,0,0,32,1,2,3,4,5,6,0,0,0,0,0,0,0}" },
   { "GatherND", "f[4,300];i[5,1]{0,3,3,-1,0}" },
+  { "ScatterElements", "f[33];i[7]{1,3,3,0,3,32,1};f[7]", "reduction='add'" },
+  { "ScatterElements", "f[33];i[4]{1,3,3,0};f[4]", "reduction='mul'" },
+  { "ScatterND", "f[4,300];i[5,1]{0,3,3,1,0};f[5,300]", "reduction='add'" },
   { "ScatterElements", "f[33];i[4]{1,3,3,0};f[4]", "reduction='max'" },
   { "ScatterElements", "f[33];i[4]{1,3,3,0};f[4]", "reduction='min'" },
   { "Dropout", "f[1000];d{0.3};b{1}" },
