@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-rows.h"
 
 /* Losses over classes. Log-probabilities are never materialised: the forward pass keeps one number per position, the
- * backward pass makes the gradient from it, over the logits where the plan allows. Logits are [outer, n, inner]. */
+ * backward pass makes the gradient from it, over the logits where the plan allows. Logits are [outer, n, inner]; every
+ * floating-point operand has a type of its own (see ortrain-cpu-rows.h). */
 
-#define LOSS_TILE 64
+#define LOSS_TILE 64    /* positions side by side */
+#define LOSS_BLOCK 2048 /* classes of one position */
+#define LOSS_PIECE 512  /* the same, written with 16 bits: short, so that conversions and exponentials overlap */
 
 typedef enum
 {
@@ -18,13 +21,14 @@ typedef enum
 typedef struct
 {
   OrtrainDType dtype;
-  guint n_inputs, n_outputs;
+  OrtrainRowsTypes types;
   gboolean target_is_int32;
   LossReduction reduction;
   gboolean has_ignore;
   gint64 ignore;
   double smoothing;
   gint64 outer, n, inner;
+  gint64 step;  /* classes of one position that are read at once */
   gint64 grain; /* positions per chunk */
 } LossPlan;
 
@@ -32,8 +36,9 @@ typedef struct
 {
   const LossPlan *plan;
   const OrtrainKernelCall *call;
-  gconstpointer logits, target, weights, lse_in, total_weight, dloss;
-  gpointer lse_out, loss_out, total_out, y;
+  gconstpointer target;
+  OrtrainRows logits, weights, lse_in, total_weight, dloss;
+  OrtrainRows lse_out, loss_out, total_out, y;
   double *parts; /* [chunks, 2]: loss, weight */
   double weight_sum, total;
 } LossRun;
@@ -53,6 +58,15 @@ read_target (const LossRun *run, gint64 i, gint64 *target)
       return FALSE;
     }
   return TRUE;
+}
+
+static inline void
+clear_elements (const OrtrainRows *rows, gint64 at, gint64 n)
+{
+  const gsize size = ortrain_dtype_is_half (rows->dtype)    ? sizeof (guint16)
+                     : rows->dtype == ORTRAIN_DTYPE_FLOAT32 ? sizeof (float)
+                                                            : sizeof (double);
+  memset ((guint8 *) rows->data + (gsize) at * size, 0, (gsize) n * size);
 }
 
 #define REAL float
@@ -98,7 +112,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *logits, const Ortra
       return NULL;
     }
   if (weights && weights->dtype != ORTRAIN_DTYPE_UNDEFINED &&
-      (weights->n_elements != plan->n || weights->dtype != logits->dtype))
+      (weights->n_elements != plan->n || !ortrain_rows_fit (weights, logits)))
     {
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
                    "%s: %" G_GINT64_FORMAT " class weights of %s for %" G_GINT64_FORMAT " classes of %s",
@@ -106,9 +120,9 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *logits, const Ortra
                    ortrain_dtype_get_name (logits->dtype));
       return NULL;
     }
-  plan->dtype = logits->dtype;
-  plan->n_inputs = setup->n_inputs;
-  plan->n_outputs = setup->n_outputs;
+  plan->dtype = ortrain_rows_get_compute_dtype (logits);
+  ortrain_rows_describe (&plan->types, setup);
+  plan->step = ortrain_rows_get_step (&plan->types, plan->n);
   plan->target_is_int32 = target->dtype == ORTRAIN_DTYPE_INT32;
   plan->reduction = g_str_equal (reduction, "none")  ? REDUCTION_NONE
                     : g_str_equal (reduction, "sum") ? REDUCTION_SUM
@@ -169,16 +183,16 @@ static void
 cross_entropy_run (const OrtrainKernelCall *call)
 {
   const LossPlan *plan = call->constants;
-  LossRun run = { .plan = plan, .logits = call->inputs[0], .target = call->inputs[1] };
-  run.weights = plan->n_inputs > 2 ? call->inputs[2] : NULL;
-  run.loss_out = call->outputs[0];
-  run.lse_out = plan->n_outputs > 1 ? call->outputs[1] : NULL;
-  run.total_out = plan->n_outputs > 2 ? call->outputs[2] : NULL;
+  LossRun run = { .plan = plan, .target = call->inputs[1] };
+  run.logits = ortrain_rows_input (&plan->types, call, 0);
+  run.weights = ortrain_rows_input (&plan->types, call, 2);
+  run.loss_out = ortrain_rows_output (&plan->types, call, 0);
+  run.lse_out = ortrain_rows_output (&plan->types, call, 1);
+  run.total_out = ortrain_rows_output (&plan->types, call, 2);
   if (plan->smoothing != 0)
     run.weight_sum = plan->dtype == ORTRAIN_DTYPE_FLOAT32 ? sum_weights_f32 (&run) : sum_weights_f64 (&run);
   run_forward (call, &run, loss_units_f32, loss_units_f64);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (cross_entropy)
 
 /* CrossEntropyGrad (dloss, logits, target, lse, total_weight[, weights]) → dlogits */
 static gboolean
@@ -200,18 +214,18 @@ cross_entropy_grad_run (const OrtrainKernelCall *call)
 {
   const LossPlan *plan = call->constants;
   gboolean single = plan->dtype == ORTRAIN_DTYPE_FLOAT32;
-  LossRun run = { .plan = plan, .call = call, .dloss = call->inputs[0], .logits = call->inputs[1] };
-  run.target = call->inputs[2];
-  run.lse_in = call->inputs[3];
-  run.total_weight = call->inputs[4];
-  run.weights = plan->n_inputs > 5 ? call->inputs[5] : NULL;
-  run.y = call->outputs[0];
+  LossRun run = { .plan = plan, .call = call, .target = call->inputs[2] };
+  run.dloss = ortrain_rows_input (&plan->types, call, 0);
+  run.logits = ortrain_rows_input (&plan->types, call, 1);
+  run.lse_in = ortrain_rows_input (&plan->types, call, 3);
+  run.total_weight = ortrain_rows_input (&plan->types, call, 4);
+  run.weights = ortrain_rows_input (&plan->types, call, 5);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
   if (plan->smoothing != 0)
     run.weight_sum = single ? sum_weights_f32 (&run) : sum_weights_f64 (&run);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->inner, plan->grain,
                         single ? loss_grad_units_f32 : loss_grad_units_f64, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (cross_entropy_grad)
 
 /* NegativeLogLikelihoodLoss (x, target[, weights]), classes on axis 1 */
 static gboolean
@@ -232,11 +246,12 @@ static void
 nll_run (const OrtrainKernelCall *call)
 {
   const LossPlan *plan = call->constants;
-  LossRun run = { .plan = plan, .logits = call->inputs[0], .target = call->inputs[1], .loss_out = call->outputs[0] };
-  run.weights = plan->n_inputs > 2 ? call->inputs[2] : NULL;
+  LossRun run = { .plan = plan, .target = call->inputs[1] };
+  run.logits = ortrain_rows_input (&plan->types, call, 0);
+  run.weights = ortrain_rows_input (&plan->types, call, 2);
+  run.loss_out = ortrain_rows_output (&plan->types, call, 0);
   run_forward (call, &run, nll_units_f32, nll_units_f64);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (nll)
 
 /* NegativeLogLikelihoodLossGrad (dloss, target, shape of x[, weights]) → dx */
 static gboolean
@@ -256,20 +271,20 @@ nll_grad_run (const OrtrainKernelCall *call)
 {
   const LossPlan *plan = call->constants;
   gboolean single = plan->dtype == ORTRAIN_DTYPE_FLOAT32;
-  LossRun run = { .plan = plan, .call = call, .dloss = call->inputs[0], .target = call->inputs[1] };
-  run.weights = plan->n_inputs > 3 ? call->inputs[3] : NULL;
-  run.y = call->outputs[0];
+  LossRun run = { .plan = plan, .call = call, .target = call->inputs[1] };
+  run.dloss = ortrain_rows_input (&plan->types, call, 0);
+  run.weights = ortrain_rows_input (&plan->types, call, 3);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
   if (plan->reduction == REDUCTION_MEAN)
     run.total = single ? total_weight_f32 (&run) : total_weight_f64 (&run);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->inner, plan->grain,
                         single ? nll_grad_units_f32 : nll_grad_units_f64, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (nll_grad)
 
 #define ROWS(name, domain, prefix)                                                                                     \
   { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                             \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                        \
+    name, domain, ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED           \
   }
 
 static const OrtrainKernel kernels[] = {

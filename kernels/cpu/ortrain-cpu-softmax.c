@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-rows.h"
 
-/* Softmax, LogSoftmax, Hardmax and the first two's gradients: x [outer, n, inner], along n. */
+/* Softmax, LogSoftmax, Hardmax and the first two's gradients: x [outer, n, inner], along n; every operand in a type of
+ * its own (see ortrain-cpu-rows.h). */
 
 #define SOFTMAX_TILE 64
 
@@ -20,14 +21,15 @@ typedef struct
 {
   OrtrainDType dtype;
   SoftmaxKind kind;
-  gint64 outer, n, inner, tiles;
+  gint64 outer, n, inner, tiles, step;
+  OrtrainRowsTypes types;
 } SoftmaxPlan;
 
 typedef struct
 {
   const SoftmaxPlan *plan;
-  gconstpointer a, b; /* x; or dy and y */
-  gpointer y;
+  OrtrainRows a, b; /* x; or dy and y */
+  OrtrainRows y;
 } SoftmaxRun;
 
 #define REAL float
@@ -59,13 +61,15 @@ softmax_prepare (OrtrainKernelSetup *setup, GError **error)
     }
   SoftmaxPlan *plan = g_new0 (SoftmaxPlan, 1);
   axis += axis < 0 ? rank : 0;
-  plan->dtype = x->dtype;
+  plan->dtype = ortrain_rows_get_compute_dtype (x);
+  ortrain_rows_describe (&plan->types, setup);
   plan->outer = plan->n = plan->inner = 1;
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     if (g_str_equal (names[i], setup->op_type))
       plan->kind = (SoftmaxKind) i;
   for (gint64 d = 0; d < rank; d++)
     *(d < axis ? &plan->outer : d == axis ? &plan->n : &plan->inner) *= x->dims[d];
+  plan->step = ortrain_rows_get_step (&plan->types, plan->n);
   plan->tiles = (plan->inner + SOFTMAX_TILE - 1) / SOFTMAX_TILE;
   if (plan->kind != HARDMAX)
     setup->inplace[0] = plan->kind == SOFTMAX_GRAD || plan->kind == LOG_SOFTMAX_GRAD ? 3 : 1;
@@ -80,19 +84,21 @@ softmax_run (const OrtrainKernelCall *call)
 {
   const SoftmaxPlan *plan = call->constants;
   gboolean grad = plan->kind == SOFTMAX_GRAD || plan->kind == LOG_SOFTMAX_GRAD;
-  SoftmaxRun run = { plan, call->inputs[0], grad ? call->inputs[1] : NULL, call->outputs[0] };
+  SoftmaxRun run = { .plan = plan, .a = ortrain_rows_input (&plan->types, call, 0) };
+  if (grad)
+    run.b = ortrain_rows_input (&plan->types, call, 1);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
   gint64 size = plan->n * MIN (plan->inner, SOFTMAX_TILE);
   if (size == 0)
     return;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->outer * plan->tiles, MAX (1, 16384 / size),
                         plan->dtype == ORTRAIN_DTYPE_FLOAT32 ? units_f32 : units_f64, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (softmax)
 
 #define ROWS(name, domain)                                                                                             \
   { name, domain, ORTRAIN_DTYPES_F32F64, softmax_prepare, softmax_run },                                               \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, softmax_half_prepare, softmax_half_run                                          \
+    name, domain, ORTRAIN_DTYPES_MIXED, softmax_prepare, softmax_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED             \
   }
 
 static const OrtrainKernel kernels[] = {

@@ -67,8 +67,8 @@ static inline uint16_t
 ortrain_float_to_bfloat16 (float x)
 {
   uint32_t u = ortrain_f32_bits (x);
-  uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return (uint16_t) ((u & 0x7fffffffu) > 0x7f800000u ? ((u >> 16) | 0x40u) : rounded);
+  uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
+  return (uint16_t) ((x != x ? u | 0x400000u : rounded) >> 16);
 }
 
 /* Cut off, and the last bit says whether anything was lost ("round to odd"): a second rounding to fewer bits then gives
