@@ -1,12 +1,45 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Included once per width by ortrain-cpu-normalization.c, with REAL and R(name) defined. No include guard. */
 
-/* Mean and 1/deviation of one row; mean 0 for the root mean square form. */
-static inline void
-R (row_statistics) (const NormPlan *plan, const REAL *x, gint64 n, REAL *mean, REAL *inverse)
+/* What a worker has widened. */
+typedef struct
 {
-  double m = plan->centred ? R (ortrain_lane_sum) (x, n, 0) / (double) n : 0;
-  double square = R (ortrain_lane_sum_square) (x, n, (REAL) m) / (double) n, off = m - (REAL) m;
+  OrtrainRowsBuffer x, dy, scale, bias, y;
+} R (Buffers);
+
+static inline void
+R (buffers_init) (R (Buffers) * self)
+{
+  ortrain_rows_buffer_init (&self->x);
+  ortrain_rows_buffer_init (&self->dy);
+  ortrain_rows_buffer_init (&self->scale);
+  ortrain_rows_buffer_init (&self->bias);
+}
+
+/* Mean and 1/deviation of the row at `at`; mean 0 for the root mean square form. */
+static inline void
+R (row_statistics) (const NormRun *run, gint64 at, R (Buffers) * buffers, REAL *mean, REAL *inverse)
+{
+  const NormPlan *plan = run->plan;
+  const gint64 n = plan->n;
+  double m = 0, square = 0;
+  if (plan->centred)
+    {
+      for (gint64 i = 0; i < n; i += plan->step)
+        {
+          const gint64 size = MIN (plan->step, n - i);
+          m += R (ortrain_lane_sum) (R (ortrain_rows_read) (&run->x, at + i, size, &buffers->x), size, 0);
+        }
+      m /= (double) n;
+    }
+  for (gint64 i = 0; i < n; i += plan->step)
+    {
+      const gint64 size = MIN (plan->step, n - i);
+      square +=
+          R (ortrain_lane_sum_square) (R (ortrain_rows_read) (&run->x, at + i, size, &buffers->x), size, (REAL) m);
+    }
+  square /= (double) n;
+  double off = m - (REAL) m;
   *mean = (REAL) m;
   *inverse = (REAL) (1 / sqrt (square - off * off + plan->epsilon));
 }
@@ -17,27 +50,40 @@ R (layer_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const NormRun *run = data;
   const NormPlan *plan = run->plan;
-  const REAL *scale = run->scale, *bias = run->bias;
+  R (Buffers) buffers;
+  R (buffers_init) (&buffers);
   for (gint64 r = begin; r < end; r++)
     {
-      const REAL *x = (const REAL *) run->x + r * plan->n;
-      REAL *y = (REAL *) run->y + r * plan->n, mean, inverse;
-      R (row_statistics) (plan, x, plan->n, &mean, &inverse);
-      if (run->mean_out)
-        ((REAL *) run->mean_out)[r] = mean;
-      if (run->inverse_out)
-        ((REAL *) run->inverse_out)[r] = inverse;
-      if (bias)
-        ORTRAIN_INDEPENDENT
-      for (gint64 j = 0; j < plan->n; j++)
-        y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
-      else ORTRAIN_INDEPENDENT
-      for (gint64 j = 0; j < plan->n; j++)
-        y[j] = (x[j] - mean) * inverse * scale[j];
+      const gint64 at = r * plan->n;
+      REAL mean, inverse;
+      R (row_statistics) (run, at, &buffers, &mean, &inverse);
+      if (run->mean_out.data)
+        R (ortrain_rows_put) (&run->mean_out, r, mean, FALSE);
+      if (run->inverse_out.data)
+        R (ortrain_rows_put) (&run->inverse_out, r, inverse, FALSE);
+      for (gint64 i = 0; i < plan->n; i += plan->step)
+        {
+          const gint64 size = MIN (plan->step, plan->n - i);
+          const REAL *x = R (ortrain_rows_read) (&run->x, at + i, size, &buffers.x);
+          const REAL *scale = R (ortrain_rows_read) (&run->scale, i, size, &buffers.scale);
+          REAL *y = R (ortrain_rows_target) (&run->y, at + i, &buffers.y);
+          if (run->bias.data)
+            {
+              const REAL *bias = R (ortrain_rows_read) (&run->bias, i, size, &buffers.bias);
+              ORTRAIN_INDEPENDENT
+              for (gint64 j = 0; j < size; j++)
+                y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
+            }
+          else
+            ORTRAIN_INDEPENDENT
+          for (gint64 j = 0; j < size; j++)
+            y[j] = (x[j] - mean) * inverse * scale[j];
+          R (ortrain_rows_store) (&run->y, at + i, size, &buffers.y);
+        }
     }
 }
 
-/* Σ dy·g and Σ dy·g·(x - mean) of one row */
+/* Adds Σ dy·g and Σ dy·g·(x - mean) of one row, or of a piece of it. */
 static inline void
 R (row_dots) (const REAL *dy, const REAL *x, const REAL *scale, REAL mean, gint64 n, double *sum, double *dot)
 {
@@ -63,80 +109,96 @@ R (row_dots) (const REAL *dy, const REAL *x, const REAL *scale, REAL mean, gint6
       total_a += t;
       total_b += t * (x[i] - mean);
     }
-  *sum = total_a;
-  *dot = total_b;
+  *sum += total_a;
+  *dot += total_b;
 }
 
-/* One chunk of rows: dx, and the chunk's share of the parameters' gradients. dx may be dy. */
+/* One row: dx, and what it adds to part [2, n], the parameters' gradients (NULL: nothing). dx may be dy. */
+static inline void
+R (layer_grad_row) (const NormRun *run, gint64 r, REAL *part, R (Buffers) * buffers)
+{
+  const NormPlan *plan = run->plan;
+  const gint64 n = plan->n, at = r * n;
+  REAL mean = 0, inverse, k1 = 0, k2 = 0;
+  if (run->inverse.data)
+    {
+      mean = run->mean.data ? R (ortrain_rows_get) (&run->mean, r) : 0;
+      inverse = R (ortrain_rows_get) (&run->inverse, r);
+    }
+  else
+    R (row_statistics) (run, at, buffers, &mean, &inverse);
+  if (run->y.data)
+    {
+      double sum = 0, dot = 0;
+      for (gint64 i = 0; i < n; i += plan->step)
+        {
+          const gint64 size = MIN (plan->step, n - i);
+          const REAL *x = R (ortrain_rows_read) (&run->x, at + i, size, &buffers->x);
+          const REAL *dy = R (ortrain_rows_read) (&run->dy, at + i, size, &buffers->dy);
+          R (row_dots) (dy, x, R (ortrain_rows_read) (&run->scale, i, size, &buffers->scale), mean, size, &sum, &dot);
+        }
+      k1 = plan->centred ? (REAL) (sum / (double) n) : 0;
+      k2 = (REAL) (dot * inverse * inverse / (double) n);
+    }
+  for (gint64 i = 0; i < n; i += plan->step)
+    {
+      const gint64 size = MIN (plan->step, n - i);
+      const REAL *x = R (ortrain_rows_read) (&run->x, at + i, size, &buffers->x);
+      const REAL *dy = R (ortrain_rows_read) (&run->dy, at + i, size, &buffers->dy);
+      if (part)
+        {
+          REAL *part_scale = part + i, *part_bias = part + n + i;
+          ORTRAIN_INDEPENDENT
+          for (gint64 j = 0; j < size; j++)
+            {
+              part_scale[j] += dy[j] * ((x[j] - mean) * inverse);
+              part_bias[j] += dy[j];
+            }
+        }
+      if (run->y.data)
+        {
+          const REAL *scale = R (ortrain_rows_read) (&run->scale, i, size, &buffers->scale);
+          REAL *dx = R (ortrain_rows_target) (&run->y, at + i, &buffers->y);
+          ORTRAIN_INDEPENDENT
+          for (gint64 j = 0; j < size; j++)
+            dx[j] = inverse * (dy[j] * scale[j] - k1 - (x[j] - mean) * k2);
+          R (ortrain_rows_store) (&run->y, at + i, size, &buffers->y);
+        }
+    }
+}
+
+/* Chunks of rows, and the share of each in the parameters' gradients. */
 static void
 R (layer_grad_chunk) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const NormRun *run = data;
   const NormPlan *plan = run->plan;
-  const REAL *scale = run->scale;
   gint64 n = plan->n;
-  gboolean params = run->dscale || run->dbias;
+  gboolean params = run->dscale.data || run->dbias.data;
+  R (Buffers) buffers;
+  R (buffers_init) (&buffers);
   for (gint64 chunk = begin; chunk < end; chunk++)
     {
       gint64 first = chunk * plan->rows_per_chunk, last = MIN (plan->rows, first + plan->rows_per_chunk);
       double *sums = run->parts + 2 * chunk * n; /* of the scale, then of the bias */
-      REAL *part_scale = (REAL *) run->table + 2 * chunk * n, *part_bias = part_scale + n;
+      REAL *part = (REAL *) run->table + 2 * chunk * n;
       if (params)
         for (gint64 j = 0; j < 2 * n; j++)
           {
-            part_scale[j] = 0;
+            part[j] = 0;
             sums[j] = 0;
           }
       for (gint64 r = first; r < last; r++)
         {
-          const REAL *x = (const REAL *) run->x + r * n, *dy = (const REAL *) run->dy + r * n;
-          REAL mean = 0, inverse;
-          if (run->inverse)
-            {
-              mean = run->mean ? ((const REAL *) run->mean)[r] : 0;
-              inverse = ((const REAL *) run->inverse)[r];
-            }
-          else
-            R (row_statistics) (plan, x, n, &mean, &inverse);
-          REAL k1 = 0, k2 = 0;
-          if (run->y)
-            {
-              double sum, dot;
-              R (row_dots) (dy, x, scale, mean, n, &sum, &dot);
-              k1 = plan->centred ? (REAL) (sum / (double) n) : 0;
-              k2 = (REAL) (dot * inverse * inverse / (double) n);
-            }
-          if (params)
-            {
-              ORTRAIN_INDEPENDENT
-              for (gint64 j = 0; j < n; j++)
-                {
-                  part_scale[j] += dy[j] * ((x[j] - mean) * inverse);
-                  part_bias[j] += dy[j];
-                }
-              if ((r - first) % 32 == 31 || r + 1 == last)
-                for (gint64 j = 0; j < 2 * n; j++)
-                  {
-                    sums[j] += part_scale[j];
-                    part_scale[j] = 0;
-                  }
-            }
-          if (run->y)
-            {
-              REAL *dx = (REAL *) run->y + r * n;
-              ORTRAIN_INDEPENDENT
-              for (gint64 j = 0; j < n; j++)
-                dx[j] = inverse * (dy[j] * scale[j] - k1 - (x[j] - mean) * k2);
-            }
+          R (layer_grad_row) (run, r, params ? part : NULL, &buffers);
+          if (params && ((r - first) % 32 == 31 || r + 1 == last))
+            for (gint64 j = 0; j < 2 * n; j++)
+              {
+                sums[j] += part[j];
+                part[j] = 0;
+              }
         }
     }
-}
-
-/* The gradient of a parameter: output `k`, in its place or added to what is there. */
-static inline void
-R (put) (REAL *to, double value, guint64 accumulate, guint k)
-{
-  *to = (REAL) (accumulate >> k & 1 ? *to + value : value);
 }
 
 static void
@@ -152,10 +214,10 @@ R (layer_grad_finish) (gpointer data, gint64 begin, gint64 end, guint worker)
           scale += run->parts[2 * chunk * plan->n + j];
           bias += run->parts[(2 * chunk + 1) * plan->n + j];
         }
-      if (run->dscale)
-        R (put) ((REAL *) run->dscale + j, scale, run->accumulate, 1);
-      if (run->dbias)
-        R (put) ((REAL *) run->dbias + j, bias, run->accumulate, 2);
+      if (run->dscale.data)
+        R (ortrain_rows_put) (&run->dscale, j, scale, run->accumulate >> 1 & 1);
+      if (run->dbias.data)
+        R (ortrain_rows_put) (&run->dbias, j, bias, run->accumulate >> 2 & 1);
     }
 }
 
@@ -165,55 +227,95 @@ R (group_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const NormRun *run = data;
   const NormPlan *plan = run->plan;
-  const REAL *scale = run->scale, *bias = run->bias;
+  R (Buffers) buffers;
+  R (buffers_init) (&buffers);
   for (gint64 r = begin; r < end; r++)
     {
-      const REAL *x = (const REAL *) run->x + r * plan->n;
-      REAL *y = (REAL *) run->y + r * plan->n, mean, inverse;
-      gint64 c = r % plan->groups * plan->per_group;
-      R (row_statistics) (plan, x, plan->n, &mean, &inverse);
-      for (gint64 k = 0; k < plan->per_group; k++)
+      const gint64 at = r * plan->n, first = r % plan->groups * plan->per_group;
+      REAL mean, inverse;
+      R (row_statistics) (run, at, &buffers, &mean, &inverse);
+      for (gint64 i = 0; i < plan->n; i += plan->step)
         {
-          REAL a = inverse * scale[c + k], b = bias[c + k];
-          ORTRAIN_INDEPENDENT
-          for (gint64 j = k * plan->inner; j < (k + 1) * plan->inner; j++)
-            y[j] = (x[j] - mean) * a + b;
+          const gint64 size = MIN (plan->step, plan->n - i);
+          const REAL *x = R (ortrain_rows_read) (&run->x, at + i, size, &buffers.x);
+          REAL *y = R (ortrain_rows_target) (&run->y, at + i, &buffers.y);
+          for (gint64 j = 0; j < size;) /* a channel, or as much of it as the piece has */
+            {
+              const gint64 k = (i + j) / plan->inner, last = MIN (size, (k + 1) * plan->inner - i);
+              REAL a = inverse * R (ortrain_rows_get) (&run->scale, first + k);
+              REAL b = R (ortrain_rows_get) (&run->bias, first + k);
+              ORTRAIN_INDEPENDENT
+              for (gint64 l = j; l < last; l++)
+                y[l] = (x[l] - mean) * a + b;
+              j = last;
+            }
+          R (ortrain_rows_store) (&run->y, at + i, size, &buffers.y);
         }
     }
 }
 
-/* dx may be dy. parts [batch, C, 2]: Σ dy, Σ dy·x̂ */
+/* parts [per_group, 2] of one row: Σ dy, Σ dy·x̂ */
+static inline void
+R (group_sums) (const NormRun *run, gint64 at, REAL mean, REAL inverse, double *parts, R (Buffers) * buffers)
+{
+  const NormPlan *plan = run->plan;
+  for (gint64 k = 0; k < 2 * plan->per_group; k++)
+    parts[k] = 0;
+  for (gint64 i = 0; i < plan->n; i += plan->step)
+    {
+      const gint64 size = MIN (plan->step, plan->n - i);
+      const REAL *x = R (ortrain_rows_read) (&run->x, at + i, size, &buffers->x);
+      const REAL *dy = R (ortrain_rows_read) (&run->dy, at + i, size, &buffers->dy);
+      for (gint64 j = 0; j < size;)
+        {
+          const gint64 k = (i + j) / plan->inner, last = MIN (size, (k + 1) * plan->inner - i);
+          parts[2 * k] += R (ortrain_lane_sum) (dy + j, last - j, 0);
+          parts[2 * k + 1] += R (ortrain_lane_dot) (x + j, dy + j, last - j, mean);
+          j = last;
+        }
+    }
+  for (gint64 k = 0; k < plan->per_group; k++)
+    parts[2 * k + 1] *= inverse;
+}
+
+/* dx may be dy. parts [batch, C, 2] */
 static void
 R (group_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const NormRun *run = data;
   const NormPlan *plan = run->plan;
-  const REAL *scale = run->scale;
-  gint64 inner = plan->inner;
+  R (Buffers) buffers;
+  R (buffers_init) (&buffers);
   for (gint64 r = begin; r < end; r++)
     {
-      const REAL *x = (const REAL *) run->x + r * plan->n, *dy = (const REAL *) run->dy + r * plan->n;
-      REAL mean, inverse;
-      gint64 c = r % plan->groups * plan->per_group;
+      const gint64 at = r * plan->n, first = r % plan->groups * plan->per_group;
       double *parts = run->parts + 2 * r * plan->per_group, sum = 0, dot = 0;
-      R (row_statistics) (plan, x, plan->n, &mean, &inverse);
+      REAL mean, inverse;
+      R (row_statistics) (run, at, &buffers, &mean, &inverse);
+      R (group_sums) (run, at, mean, inverse, parts, &buffers);
       for (gint64 k = 0; k < plan->per_group; k++)
         {
-          parts[2 * k] = R (ortrain_lane_sum) (dy + k * inner, inner, 0);
-          parts[2 * k + 1] = R (ortrain_lane_dot) (x + k * inner, dy + k * inner, inner, mean) * inverse;
-          sum += parts[2 * k] * scale[c + k];
-          dot += parts[2 * k + 1] * scale[c + k];
+          const REAL scale = R (ortrain_rows_get) (&run->scale, first + k);
+          sum += parts[2 * k] * scale;
+          dot += parts[2 * k + 1] * scale;
         }
-      if (run->y == NULL)
-        continue;
-      REAL *dx = (REAL *) run->y + r * plan->n;
       REAL k1 = (REAL) (sum / (double) plan->n), k2 = (REAL) (dot * inverse / (double) plan->n);
-      for (gint64 k = 0; k < plan->per_group; k++)
+      for (gint64 i = 0; run->y.data && i < plan->n; i += plan->step)
         {
-          REAL a = scale[c + k];
-          ORTRAIN_INDEPENDENT
-          for (gint64 j = k * inner; j < (k + 1) * inner; j++)
-            dx[j] = inverse * (dy[j] * a - k1 - (x[j] - mean) * k2);
+          const gint64 size = MIN (plan->step, plan->n - i);
+          const REAL *x = R (ortrain_rows_read) (&run->x, at + i, size, &buffers.x);
+          const REAL *dy = R (ortrain_rows_read) (&run->dy, at + i, size, &buffers.dy);
+          REAL *dx = R (ortrain_rows_target) (&run->y, at + i, &buffers.y);
+          for (gint64 j = 0; j < size;)
+            {
+              const gint64 k = (i + j) / plan->inner, last = MIN (size, (k + 1) * plan->inner - i);
+              REAL a = R (ortrain_rows_get) (&run->scale, first + k);
+              ORTRAIN_INDEPENDENT
+              for (gint64 l = j; l < last; l++)
+                dx[l] = inverse * (dy[l] * a - k1 - (x[l] - mean) * k2);
+              j = last;
+            }
+          R (ortrain_rows_store) (&run->y, at + i, size, &buffers.y);
         }
     }
 }
@@ -232,22 +334,26 @@ R (group_grad_finish) (gpointer data, gint64 begin, gint64 end, guint worker)
           sum += run->parts[2 * (b * channels + c)];
           dot += run->parts[2 * (b * channels + c) + 1];
         }
-      if (run->dscale)
-        R (put) ((REAL *) run->dscale + c, dot, run->accumulate, 1);
-      if (run->dbias)
-        R (put) ((REAL *) run->dbias + c, sum, run->accumulate, 2);
+      if (run->dscale.data)
+        R (ortrain_rows_put) (&run->dscale, c, dot, run->accumulate >> 1 & 1);
+      if (run->dbias.data)
+        R (ortrain_rows_put) (&run->dbias, c, sum, run->accumulate >> 2 & 1);
     }
 }
 
 /* ---- LRN: y = x · s^-β, s = bias + α/size · Σ x² over the window of channels around. One plane of `inner` per unit.
  * ---- */
 static inline double
-R (lrn_scale) (const NormPlan *plan, const REAL *x, gint64 c)
+R (lrn_scale) (const NormRun *run, gint64 at, gint64 c)
 {
+  const NormPlan *plan = run->plan;
   gint64 first = MAX (0, c - (plan->size - 1) / 2), last = MIN (plan->channels - 1, c + plan->size / 2);
   double sum = 0;
   for (gint64 k = first; k <= last; k++)
-    sum += (double) x[k * plan->inner] * x[k * plan->inner];
+    {
+      double x = R (ortrain_rows_get) (&run->x, at + k * plan->inner);
+      sum += x * x;
+    }
   return plan->bias + plan->alpha / (double) plan->size * sum;
 }
 
@@ -259,10 +365,12 @@ R (lrn_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   for (gint64 u = begin; u < end; u++)
     {
       gint64 at = u / plan->inner * plan->channels * plan->inner + u % plan->inner;
-      const REAL *x = (const REAL *) run->x + at;
-      REAL *y = (REAL *) run->y + at;
       for (gint64 c = 0; c < plan->channels; c++)
-        y[c * plan->inner] = (REAL) (x[c * plan->inner] * pow (R (lrn_scale) (plan, x, c), -plan->beta));
+        {
+          double x = R (ortrain_rows_get) (&run->x, at + c * plan->inner);
+          double y = x * pow (R (lrn_scale) (run, at, c), -plan->beta);
+          R (ortrain_rows_put) (&run->y, at + c * plan->inner, y, FALSE);
+        }
     }
 }
 
@@ -276,21 +384,23 @@ R (lrn_grad_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   for (gint64 u = begin; u < end; u++)
     {
       gint64 at = u / plan->inner * plan->channels * plan->inner + u % plan->inner;
-      const REAL *x = (const REAL *) run->x + at, *dy = (const REAL *) run->dy + at;
-      REAL *dx = (REAL *) run->y + at;
       double *scales = run->parts + (gint64) worker * 2 * plan->channels, *terms = scales + plan->channels;
       for (gint64 c = 0; c < plan->channels; c++)
         {
-          scales[c] = R (lrn_scale) (plan, x, c);
-          terms[c] = (double) dy[c * plan->inner] * x[c * plan->inner] * pow (scales[c], -plan->beta - 1);
+          double x = R (ortrain_rows_get) (&run->x, at + c * plan->inner);
+          double dy = R (ortrain_rows_get) (&run->dy, at + c * plan->inner);
+          scales[c] = R (lrn_scale) (run, at, c);
+          terms[c] = dy * x * pow (scales[c], -plan->beta - 1);
         }
       for (gint64 c = 0; c < plan->channels; c++)
         {
+          double x = R (ortrain_rows_get) (&run->x, at + c * plan->inner);
+          double dy = R (ortrain_rows_get) (&run->dy, at + c * plan->inner);
           double sum = 0;
           for (gint64 k = MAX (0, c - after); k <= MIN (plan->channels - 1, c + before); k++)
             sum += terms[k];
-          dx[c * plan->inner] = (REAL) (dy[c * plan->inner] * pow (scales[c], -plan->beta) -
-                                        2 * plan->alpha * plan->beta / (double) plan->size * x[c * plan->inner] * sum);
+          double dx = dy * pow (scales[c], -plan->beta) - 2 * plan->alpha * plan->beta / (double) plan->size * x * sum;
+          R (ortrain_rows_put) (&run->y, at + c * plan->inner, dx, FALSE);
         }
     }
 }

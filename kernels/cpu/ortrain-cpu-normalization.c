@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-rows.h"
 
 /* Normalisation with statistics of the sample itself: over the last axes (layer, root mean square), over groups of
  * channels (group, instance), over neighbouring channels (LRN). Rows are short enough to stay in the cache between the
- * passes over them; gradients of parameters are summed per chunk of rows, and the chunks joined in order. */
+ * passes over them; gradients of parameters are summed per chunk of rows, and the chunks joined in order. Every operand
+ * has a type of its own (see ortrain-cpu-rows.h). */
 
 #define NORM_MAX_CHUNKS 64
 #define PARAMETERS (1 << 1 | 1 << 2) /* dscale and dbias among the outputs */
@@ -13,10 +14,11 @@
 typedef struct
 {
   OrtrainDType dtype;
-  guint n_inputs, n_outputs;
+  OrtrainRowsTypes types;
   gboolean centred;
   double epsilon;
   gint64 rows, n; /* what is normalised: rows of n */
+  gint64 step;    /* elements of a row that are read at once */
   gint64 chunks, rows_per_chunk;
   gint64 groups, per_group, inner;
   gint64 channels, size; /* LRN */
@@ -27,8 +29,8 @@ typedef struct
 typedef struct
 {
   const NormPlan *plan;
-  gconstpointer x, dy, scale, bias, mean, inverse;
-  gpointer y, mean_out, inverse_out, dscale, dbias;
+  OrtrainRows x, dy, scale, bias, mean, inverse;
+  OrtrainRows y, mean_out, inverse_out, dscale, dbias;
   double *parts;
   gpointer table;
   guint64 accumulate; /* bits of dscale and dbias, outputs 1 and 2 */
@@ -46,15 +48,15 @@ typedef struct
 #undef R
 
 #define CALL(plan, name) ((plan)->dtype == ORTRAIN_DTYPE_FLOAT32 ? name##_f32 : name##_f64)
-#define OUTPUT(call, plan, k) ((plan)->n_outputs > (k) ? (call)->outputs[k] : NULL)
+#define INPUT(call, plan, i) ortrain_rows_input (&(plan)->types, call, i)
+#define OUTPUT(call, plan, k) ortrain_rows_output (&(plan)->types, call, k)
 
 static NormPlan *
 new_plan (OrtrainKernelSetup *setup, const OrtrainOperand *x)
 {
   NormPlan *plan = g_new0 (NormPlan, 1);
-  plan->dtype = x->dtype;
-  plan->n_inputs = setup->n_inputs;
-  plan->n_outputs = setup->n_outputs;
+  plan->dtype = ortrain_rows_get_compute_dtype (x);
+  ortrain_rows_describe (&plan->types, setup);
   plan->centred = TRUE;
   plan->epsilon = ortrain_attributes_get_float (setup->attributes, "epsilon", 1e-5);
   setup->flops = 8.0 * (double) x->n_elements;
@@ -79,7 +81,7 @@ bias_fits (const OrtrainKernelSetup *setup)
 {
   const OrtrainOperand *scale = &setup->inputs[1], *bias = &setup->inputs[2];
   return setup->n_inputs < 3 || bias->dtype == ORTRAIN_DTYPE_UNDEFINED ||
-         (bias->dtype == scale->dtype && bias->n_elements == scale->n_elements);
+         (ortrain_rows_fit (bias, scale) && bias->n_elements == scale->n_elements);
 }
 
 static gint64
@@ -97,8 +99,9 @@ build_layer (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x,
   plan->rows = plan->n = 1;
   for (gint64 d = 0; d < rank; d++)
     *(d < axis ? &plan->rows : &plan->n) *= x->dims[d];
+  plan->step = ortrain_rows_get_step (&plan->types, plan->n);
   plan->centred = !g_str_has_prefix (setup->op_type, "RMS");
-  if (axis < 0 || axis >= MAX (rank, 1) || scale->n_elements != plan->n || scale->dtype != x->dtype)
+  if (axis < 0 || axis >= MAX (rank, 1) || scale->n_elements != plan->n || !ortrain_rows_fit (scale, x))
     {
       g_clear_pointer (&setup->constants, g_free);
       return refuse (setup, x, scale, error);
@@ -121,13 +124,13 @@ static void
 layer_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
-  NormRun run = { .plan = plan, .x = call->inputs[0], .scale = call->inputs[1], .y = call->outputs[0] };
-  run.bias = plan->n_inputs > 2 ? call->inputs[2] : NULL;
+  NormRun run = { .plan = plan, .x = INPUT (call, plan, 0), .scale = INPUT (call, plan, 1) };
+  run.bias = INPUT (call, plan, 2);
+  run.y = OUTPUT (call, plan, 0);
   run.mean_out = OUTPUT (call, plan, 1);
   run.inverse_out = OUTPUT (call, plan, 2);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, layer_rows), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (layer)
 
 /* LayerNormGrad (dy, x, scale, mean, 1/deviation), RMSNormGrad (dy, x, scale) → (dx, dscale, dbias) */
 static gboolean
@@ -159,20 +162,21 @@ static void
 layer_grad_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
-  NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
-  run.mean = plan->n_inputs > 3 ? call->inputs[3] : NULL;
-  run.inverse = plan->n_inputs > 4 ? call->inputs[4] : NULL;
+  NormRun run = {
+    .plan = plan, .dy = INPUT (call, plan, 0), .x = INPUT (call, plan, 1), .scale = INPUT (call, plan, 2)
+  };
+  run.mean = INPUT (call, plan, 3);
+  run.inverse = INPUT (call, plan, 4);
   run.accumulate = ortrain_kernel_get_accumulate (call);
-  run.y = call->outputs[0];
+  run.y = OUTPUT (call, plan, 0);
   run.dscale = OUTPUT (call, plan, 1);
   run.dbias = OUTPUT (call, plan, 2);
   run.parts = call->workspace;
   run.table = (guint8 *) call->workspace + plan->table_offset;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->chunks, 1, CALL (plan, layer_grad_chunk), &run);
-  if (run.dscale || run.dbias)
+  if (run.dscale.data || run.dbias.data)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n, 512, CALL (plan, layer_grad_finish), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (layer_grad)
 
 static gboolean
 build_group (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x, const OrtrainOperand *scale,
@@ -180,7 +184,7 @@ build_group (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x,
 {
   gint64 channels = x->rank > 1 ? x->dims[1] : 0;
   plan->groups = ortrain_attributes_get_int (setup->attributes, "num_groups", channels);
-  if (x->rank < 2 || scale->n_elements != channels || scale->dtype != x->dtype || plan->groups < 1 ||
+  if (x->rank < 2 || scale->n_elements != channels || !ortrain_rows_fit (scale, x) || plan->groups < 1 ||
       channels % plan->groups != 0)
     {
       g_clear_pointer (&setup->constants, g_free);
@@ -192,6 +196,7 @@ build_group (OrtrainKernelSetup *setup, NormPlan *plan, const OrtrainOperand *x,
     plan->inner *= x->dims[d];
   plan->rows = x->dims[0] * plan->groups;
   plan->n = plan->per_group * plan->inner;
+  plan->step = ortrain_rows_get_step (&plan->types, plan->n);
   return TRUE;
 }
 
@@ -210,11 +215,12 @@ static void
 group_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
-  NormRun run = { .plan = plan, .x = call->inputs[0], .scale = call->inputs[1], .bias = call->inputs[2] };
-  run.y = call->outputs[0];
+  NormRun run = {
+    .plan = plan, .x = INPUT (call, plan, 0), .scale = INPUT (call, plan, 1), .bias = INPUT (call, plan, 2)
+  };
+  run.y = OUTPUT (call, plan, 0);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, group_rows), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (group)
 
 /* GroupNormGrad (dy, x, scale) {num_groups, epsilon} → (dx, dscale, dbias) */
 static gboolean
@@ -233,18 +239,19 @@ static void
 group_grad_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
-  NormRun run = { .plan = plan, .dy = call->inputs[0], .x = call->inputs[1], .scale = call->inputs[2] };
+  NormRun run = {
+    .plan = plan, .dy = INPUT (call, plan, 0), .x = INPUT (call, plan, 1), .scale = INPUT (call, plan, 2)
+  };
   run.accumulate = ortrain_kernel_get_accumulate (call);
-  run.y = call->outputs[0];
+  run.y = OUTPUT (call, plan, 0);
   run.dscale = OUTPUT (call, plan, 1);
   run.dbias = OUTPUT (call, plan, 2);
   run.parts = call->workspace;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows, row_grain (plan), CALL (plan, group_grad_rows), &run);
-  if (run.dscale || run.dbias)
+  if (run.dscale.data || run.dbias.data)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->groups * plan->per_group, 64,
                           CALL (plan, group_grad_finish), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (group_grad)
 
 /* LRN (x), LRNGrad (dy, x) */
 static gboolean
@@ -279,19 +286,20 @@ static void
 lrn_run (const OrtrainKernelCall *call)
 {
   const NormPlan *plan = call->constants;
-  gboolean grad = plan->n_inputs > 1;
-  NormRun run = { .plan = plan, .x = call->inputs[grad ? 1 : 0], .dy = grad ? call->inputs[0] : NULL };
-  run.y = call->outputs[0];
+  gboolean grad = plan->types.inputs[1] != ORTRAIN_DTYPE_UNDEFINED;
+  NormRun run = { .plan = plan, .x = INPUT (call, plan, grad ? 1 : 0) };
+  if (grad)
+    run.dy = INPUT (call, plan, 0);
+  run.y = OUTPUT (call, plan, 0);
   run.parts = call->workspace;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->rows * plan->inner, MAX (1, 1024 / MAX (1, plan->channels)),
                         grad ? CALL (plan, lrn_grad_units) : CALL (plan, lrn_units), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (lrn)
 
 #define ROWS(name, domain, prefix)                                                                                     \
   { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                             \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                        \
+    name, domain, ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED           \
   }
 
 static const OrtrainKernel kernels[] = {
