@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The blocked matrix product, written once for float and double: included by ortrain-cpu-gemm-core.c with REAL, IREAL,
+/* The blocked matrix product, written once for float and double: included by ortrain-cpu-gemm-core.c with REAL, 
  * VL (elements of a vector), MR, KC, MC, NC and NAME(x) defined. Vectors are the compiler's own, so the same text
  * serves every instruction set.
  *
@@ -10,160 +10,11 @@
  *   A: panels of up to MR rows, either [row][KCS] (rows of A contiguous in memory) or [k][MR] (columns contiguous).
  * Each element of C is the sum over k in order, within blocks of KC: the bits do not depend on how m and n are cut. */
 
-typedef REAL NAME (V) __attribute__ ((vector_size (VL * sizeof (REAL)), aligned (__alignof__(REAL)), may_alias));
-
-#define V NAME (V)
-#define NR (2 * VL)
-#define KCS (KC + 64 / (int) sizeof (REAL))
-
-/* Columns that do not fill a vector: the arithmetic of whole ones through a buffer, so that an edge has the bits it would
- * have inside. sums: [mr][2] vectors. Once for all sizes, or most of the code would be edges. */
-static __attribute__ ((noinline)) void
-NAME (store_edge) (int mr, int nv, REAL alpha, const V *sums, REAL beta, REAL *restrict c, gint64 ldc, int n_valid)
-{
-  for (int i = 0; i < mr; i++)
-    {
-      REAL tile[NR] = { 0 };
-      REAL *to = c + i * ldc;
-      V *row = (V *) tile;
-      if (beta != 0)
-        memcpy (tile, to, (gsize) n_valid * sizeof (REAL));
-      for (int j = 0; j < nv; j++)
-        {
-          V v = alpha * sums[2 * i + j];
-          if (beta != 0)
-            v += beta * row[j];
-          row[j] = v;
-        }
-      memcpy (to, tile, (gsize) n_valid * sizeof (REAL));
-    }
-}
-
-/* mr × nv·VL of C; mr, nv and kmajor are constants where this is inlined. */
-static inline __attribute__ ((always_inline)) void
-NAME (micro) (const int mr, const int nv, const int kmajor, gint64 kc, REAL alpha, const REAL *restrict a,
-              const REAL *restrict b, gint64 bs, REAL beta, REAL *restrict c, gint64 ldc, int n_valid)
-{
-  V acc[MR][2];
-#pragma GCC unroll 16
-  for (int i = 0; i < mr; i++)
-    {
-      acc[i][0] = (V){ 0 };
-      acc[i][1] = (V){ 0 };
-      /* The rows of C lie far apart: fetch them while the sums are made. */
-      __builtin_prefetch (c + i * ldc, 1);
-      if (nv > 1)
-        __builtin_prefetch (c + i * ldc + VL, 1);
-    }
-  for (gint64 k = 0; k < kc; k++)
-    {
-      V b0 = *(const V *) b;
-      V b1 = nv > 1 ? *(const V *) (b + VL) : b0;
-#pragma GCC unroll 16
-      for (int i = 0; i < mr; i++)
-        {
-          REAL s = kmajor ? a[i] : a[i * KCS];
-          acc[i][0] += s * b0;
-          if (nv > 1)
-            acc[i][1] += s * b1;
-        }
-      a += kmajor ? MR : 1;
-      b += bs;
-    }
-  if (n_valid == nv * VL)
-    {
-#pragma GCC unroll 16
-      for (int i = 0; i < mr; i++)
-        {
-          V *row = (V *) (c + i * ldc);
-          for (int j = 0; j < nv; j++)
-            {
-              V v = alpha * acc[i][j];
-              if (beta != 0)
-                v += beta * row[j];
-              row[j] = v;
-            }
-        }
-    }
-  else
-    {
-      V sums[MR * 2];
-#pragma GCC unroll 16
-      for (int i = 0; i < mr; i++)
-        {
-          sums[2 * i] = acc[i][0];
-          sums[2 * i + 1] = acc[i][1];
-        }
-      NAME (store_edge) (mr, nv, alpha, sums, beta, c, ldc, n_valid);
-    }
-}
-
-#define MICRO_CASE(r)                                                                                                  \
-  case r:                                                                                                              \
-    if (nv > 1)                                                                                                        \
-      NAME (micro) (r, 2, kmajor, kc, alpha, a, b, bs, beta, c, ldc, n_valid);                                         \
-    else                                                                                                               \
-      NAME (micro) (r, 1, kmajor, kc, alpha, a, b, bs, beta, c, ldc, n_valid);                                         \
-    break;
-
-#define MICRO_DISPATCH(suffix, kmajor_)                                                                                \
-  static void NAME (micro_##suffix) (int mr, int nv, gint64 kc, REAL alpha, const REAL *a, const REAL *b, gint64 bs,   \
-                                     REAL beta, REAL *c, gint64 ldc, int n_valid)                                      \
-  {                                                                                                                    \
-    enum                                                                                                               \
-    {                                                                                                                  \
-      kmajor = kmajor_                                                                                                 \
-    };                                                                                                                 \
-    switch (mr)                                                                                                        \
-      {                                                                                                                \
-        MICRO_CASES                                                                                                    \
-      default:                                                                                                         \
-        break;                                                                                                         \
-      }                                                                                                                \
-  }
-MICRO_DISPATCH (rows, 0)
-MICRO_DISPATCH (columns, 1)
-
-/* Rows of panel p when mc rows are spread evenly over the fewest panels. */
-static inline gint64
-NAME (panel_row) (gint64 mc, gint64 n_panels, gint64 p)
-{
-  return mc * p / n_panels;
-}
-
-static void
-NAME (ortrain_cpu_gemm_block) (gint64 mc, gint64 nc, gint64 kc, gboolean kmajor, REAL alpha, const REAL *a_packed,
-                               const REAL *b_packed, REAL beta, REAL *c, gint64 ldc)
-{
-  gint64 n_panels = (mc + MR - 1) / MR;
-  for (gint64 j = 0; j < nc; j += NR)
-    {
-      int n_valid = (int) MIN (NR, nc - j), nv = n_valid > VL ? 2 : 1;
-      const REAL *b = b_packed + j * kc;
-      for (gint64 p = 0; p < n_panels; p++)
-        {
-          gint64 i = NAME (panel_row) (mc, n_panels, p);
-          int mr = (int) (NAME (panel_row) (mc, n_panels, p + 1) - i);
-          const REAL *a = a_packed + p * MR * KCS;
-          if (kmajor)
-            NAME (micro_columns) (mr, nv, kc, alpha, a, b, nv * VL, beta, c + i * ldc + j, ldc, n_valid);
-          else
-            NAME (micro_rows) (mr, nv, kc, alpha, a, b, nv * VL, beta, c + i * ldc + j, ldc, n_valid);
-        }
-    }
-}
+#define ELEMENT REAL
+#define MULTIPLY_ADD(sums, s, b) ((sums) + (s) * (b))
+#include "cpu/ortrain-cpu-gemm-block-template.h"
 
 /* ---- packing ---- */
-
-#define SHUFFLE_LOW(l, s) ((l) & (s)) ? VL + (l) - (s) : (l)
-#define SHUFFLE_HIGH(l, s) ((l) & (s)) ? VL + (l) : (l) + (s)
-#define TRANSPOSE_STAGE(s)                                                                                             \
-  _Pragma ("GCC unroll 16") for (int i = 0; i < VL; i++) if (!(i & (s)))                                               \
-  {                                                                                                                    \
-    V x = r[i], y = r[i + (s)];                                                                                        \
-    r[i] = __builtin_shufflevector (x, y, LANES (SHUFFLE_LOW, s));                                                     \
-    r[i + (s)] = __builtin_shufflevector (x, y, LANES (SHUFFLE_HIGH, s));                                              \
-  }
 
 /* to[j·ldt + i] = from[i·ldf + j], VL × VL */
 static inline __attribute__ ((always_inline)) void
@@ -311,10 +162,10 @@ NAME (ortrain_cpu_gemm_tile) (gboolean trans_a, gboolean trans_b, gint64 m, gint
 }
 
 #undef V
+#undef E
 #undef NR
 #undef KCS
 #undef MICRO_CASE
 #undef MICRO_DISPATCH
-#undef SHUFFLE_LOW
-#undef SHUFFLE_HIGH
-#undef TRANSPOSE_STAGE
+#undef ELEMENT
+#undef MULTIPLY_ADD

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-gemm.h"
 #include "cpu/ortrain-cpu-device-private.h"
+#include "cpu/ortrain-cpu-gemm-mixed-private.h"
 
 #include "cpu/ortrain-cpu-level-private.h"
 #include "ortrain-cpu-families.h"
@@ -226,6 +227,7 @@ ortrain_cpu_gemm_enter_worker (void)
 {
   limit_library ();
   ortrain_cpu_gemm_scratch ();
+  ortrain_cpu_gemm_mixed_enter_worker ();
 }
 
 static void
@@ -344,6 +346,47 @@ DEFINE_CHUNK (chunk_f32, float, ortrain_cpu_gemm_f32)
 DEFINE_CHUNK (chunk_own_f32, float, own_f32)
 DEFINE_CHUNK (chunk_f64, double, ortrain_cpu_gemm_f64)
 
+static inline gint64
+get_offset (const gint64 *offsets, gint64 stride, gint64 batch)
+{
+  return offsets != NULL ? offsets[batch] : batch * stride;
+}
+
+/* Of 16 bits, or of 32. */
+static inline gint64
+get_size (OrtrainDType dtype)
+{
+  return ortrain_dtype_is_half (dtype) ? 2 : 4;
+}
+
+static void
+chunk_mixed (const GemmJob *job, gint64 batch, gint64 m0, gint64 m1, gint64 n0, gint64 n1)
+{
+  const OrtrainCpuGemm *g = job->gemm;
+  const gint64 a = get_offset (g->a_offsets, g->a_stride, batch) + (g->trans_a ? m0 : m0 * g->lda);
+  const gint64 b = get_offset (g->b_offsets, g->b_stride, batch) + (g->trans_b ? n0 * g->ldb : n0);
+  const gint64 c = get_offset (g->c_offsets, g->c_stride, batch) + m0 * g->ldc + n0;
+  const gint64 bias = m0 * g->bias_row_stride + n0 * g->bias_column_stride;
+  const OrtrainCpuMixedProduct product = {
+    .m = m1 - m0,
+    .n = n1 - n0,
+    .k = g->k,
+    .alpha = (float) g->alpha,
+    .beta = (float) g->beta,
+    .a = { g->a_dtype, g->trans_a, (const guint8 *) job->a + a * get_size (g->a_dtype), g->lda },
+    .b = { g->b_dtype, g->trans_b, (const guint8 *) job->b + b * get_size (g->b_dtype), g->ldb },
+    .c_dtype = g->c_dtype,
+    .bias_dtype = g->bias_dtype,
+    .c = (guint8 *) job->c + c * get_size (g->c_dtype),
+    .ldc = g->ldc,
+    .bias = g->has_bias ? (const guint8 *) job->bias + bias * get_size (g->bias_dtype) : NULL,
+    .bias_row_stride = g->bias_row_stride,
+    .bias_column_stride = g->bias_column_stride,
+    .bias_scale = (float) g->bias_scale,
+  };
+  ortrain_cpu_mixed_product_run (&product);
+}
+
 /* Cuts on multiples of 16, so that rows of C start on cache lines where they can. */
 static gint64
 cut (gint64 extent, gint64 parts, gint64 i)
@@ -364,7 +407,9 @@ run_chunks (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 jn = i % g->grid_n, jm = i / g->grid_n % g->grid_m, batch = i / (g->grid_n * g->grid_m);
       gint64 m0 = cut (g->m, g->grid_m, jm), m1 = cut (g->m, g->grid_m, jm + 1);
       gint64 n0 = cut (g->n, g->grid_n, jn), n1 = cut (g->n, g->grid_n, jn + 1);
-      if (g->is_double)
+      if (g->c_dtype != ORTRAIN_DTYPE_UNDEFINED)
+        chunk_mixed (job, batch, m0, m1, n0, n1);
+      else if (g->is_double)
         chunk_f64 (job, batch, m0, m1, n0, n1);
       else if (g->own)
         {

@@ -18,10 +18,31 @@ void ortrain_cpu_gemm_f64 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 
                            const double *a, gint64 lda, const double *b, gint64 ldb, double beta, double *c,
                            gint64 ldc);
 
+/* A matrix of float32, float16 or bfloat16. */
+typedef struct
+{
+  OrtrainDType dtype;
+  gboolean transposed; /* stored the other way round */
+  const void *data;
+  gint64 ld;
+} OrtrainCpuMatrix;
+
+/* The same of A and B of any of these types: what has 16 bits is widened block by block, never as a whole. Two operands
+ * of bfloat16 are multiplied by AVX512-BF16 where the machine has it. On the calling thread. */
+void ortrain_cpu_gemm_mixed (gint64 m, gint64 n, gint64 k, float alpha, const OrtrainCpuMatrix *a,
+                             const OrtrainCpuMatrix *b, float beta, float *c, gint64 ldc);
+
+/* Numbers of any of these types to float32, and from float32, rounded to nearest even. */
+void ortrain_cpu_widen (OrtrainDType dtype, float *restrict to, const void *restrict from, gint64 n);
+void ortrain_cpu_narrow (OrtrainDType dtype, void *restrict to, const float *restrict from, gint64 n);
+
 /* A product, or a batch of them, on a pool: cut over the batch, m and n, never over k. */
 typedef struct
 {
   gboolean is_double;
+  /* Of float32, float16 or bfloat16 each, if any of them has 16 bits; else UNDEFINED. Such a product starts from bias_scale
+   * · bias + beta · C, and its sums are rounded once. */
+  OrtrainDType a_dtype, b_dtype, c_dtype, bias_dtype;
   gboolean trans_a, trans_b;
   gint64 m, n, k;
   gint64 lda, ldb, ldc;
@@ -32,7 +53,8 @@ typedef struct
   const gint64 *b_offsets;
   const gint64 *c_offsets;
   gint64 a_stride, b_stride, c_stride;
-  /* C starts as bias_scale · bias [m, n] (strides may be 0) instead of beta · C; not with beta ≠ 0. */
+  /* C starts as bias_scale · bias [m, n] (strides may be 0) instead of beta · C; not with beta ≠ 0, if all is float32 or
+   * float64. */
   gboolean has_bias;
   gint64 bias_row_stride, bias_column_stride;
   double bias_scale;

@@ -15,3 +15,7 @@ typedef enum
 /* The best that this build has and this machine runs. ORTRAIN_CPU_LEVEL (baseline, v3, v4) in the environment takes it
  * down, for tests. */
 OrtrainCpuLevel ortrain_cpu_get_level (void);
+
+/* Products of pairs of bfloat16 (AVX512-BF16), above v4. ORTRAIN_CPU_LEVEL=v4 and lower go without them; v4-bf16 is the
+ * highest level. */
+gboolean ortrain_cpu_has_bf16 (void);

@@ -36,3 +36,29 @@ ortrain_cpu_get_level (void)
     g_once_init_leave (&level, (gsize) find_level () + 1);
   return (OrtrainCpuLevel) (level - 1);
 }
+
+#ifdef ORTRAIN_CPU_HAVE_BF16
+static gboolean
+find_bf16 (void)
+{
+  const char *wanted = g_getenv ("ORTRAIN_CPU_LEVEL");
+  __builtin_cpu_init ();
+  return ortrain_cpu_get_level () == ORTRAIN_CPU_LEVEL_V4 && g_strcmp0 (wanted, "v4") != 0 &&
+         __builtin_cpu_supports ("avx512bf16");
+}
+
+gboolean
+ortrain_cpu_has_bf16 (void)
+{
+  static gsize answer; /* plus one */
+  if (g_once_init_enter (&answer))
+    g_once_init_leave (&answer, find_bf16 () ? 2 : 1);
+  return answer == 2;
+}
+#else
+gboolean
+ortrain_cpu_has_bf16 (void)
+{
+  return FALSE;
+}
+#endif

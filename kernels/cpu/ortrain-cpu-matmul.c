@@ -3,7 +3,6 @@
 
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-copy-private.h"
-#include "cpu/ortrain-cpu-half.h"
 #include "cpu/ortrain-cpu-matrix-view-private.h"
 
 /* MatMul, Gemm and FusedMatMul. Whatever the shapes are, they become one form: a batch of products C [m, n] = A [m, k] ·
@@ -174,6 +173,24 @@ swap_operands (OrtrainCpuMatMul *self)
   self->gemm.b_stride = g.a_stride;
   self->gemm.a_offsets = g.b_offsets;
   self->gemm.b_offsets = g.a_offsets;
+  self->gemm.a_dtype = g.b_dtype;
+  self->gemm.b_dtype = g.a_dtype;
+}
+
+/* The types of the operands, if any has 16 bits. */
+static void
+set_dtypes (OrtrainCpuGemm *gemm, const OrtrainKernelSetup *setup)
+{
+  const gboolean has_bias = setup->n_inputs > 2 && setup->inputs[2].dtype != ORTRAIN_DTYPE_UNDEFINED;
+  const OrtrainDType a = setup->inputs[0].dtype, b = setup->inputs[1].dtype, c = setup->outputs[0].dtype;
+  const OrtrainDType bias = has_bias ? setup->inputs[2].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  if (!ortrain_dtype_is_half (a) && !ortrain_dtype_is_half (b) && !ortrain_dtype_is_half (c) &&
+      !ortrain_dtype_is_half (bias))
+    return;
+  gemm->a_dtype = a;
+  gemm->b_dtype = b;
+  gemm->c_dtype = c;
+  gemm->bias_dtype = bias;
 }
 
 gboolean
@@ -205,6 +222,7 @@ ortrain_cpu_matmul_prepare_product (OrtrainKernelSetup *setup, gboolean trans_a,
     .alpha = alpha,
     .n_batch = product.n_batch,
   };
+  set_dtypes (&self->gemm, setup);
   if (product.n_batch > 1)
     place_batch (&product, self);
   if (product.c_transposed)
@@ -254,7 +272,7 @@ ortrain_cpu_matmul_prepare (OrtrainKernelSetup *setup, GError **error)
   return !g_str_equal (setup->op_type, "Gemm") || prepare_bias (setup, error);
 }
 
-/* ---- float32 and float64 ---- */
+/* ---- run ---- */
 
 /* c [m, n] += bias_scale · bias, broadcast */
 #define DEFINE_ADD_BIAS(name, type)                                                                                    \
@@ -267,14 +285,14 @@ ortrain_cpu_matmul_prepare (OrtrainKernelSetup *setup, GError **error)
 DEFINE_ADD_BIAS (add_bias_f32, float)
 DEFINE_ADD_BIAS (add_bias_f64, double)
 
-/* A product starts from its bias or from what is there, not from both. */
+/* A product of float32 or float64 starts from its bias or from what is there, not from both. */
 static void
 accumulate (OrtrainCpuGemm gemm, OrtrainThreadPool *pool, const void *a, const void *b, const void *bias, void *c)
 {
-  const gboolean has_bias = gemm.has_bias;
+  const gboolean has_bias = gemm.has_bias && gemm.c_dtype == ORTRAIN_DTYPE_UNDEFINED;
   gemm.beta = 1;
-  gemm.has_bias = FALSE;
-  ortrain_cpu_gemm_run (&gemm, pool, a, b, NULL, c);
+  gemm.has_bias = gemm.has_bias && !has_bias;
+  ortrain_cpu_gemm_run (&gemm, pool, a, b, bias, c);
   if (has_bias && gemm.is_double)
     add_bias_f64 (&gemm, bias, c);
   else if (has_bias)
@@ -294,38 +312,15 @@ ortrain_cpu_matmul_run (const OrtrainKernelCall *call)
     ortrain_cpu_gemm_run (&self->gemm, pool, a, b, bias, call->outputs[0]);
 }
 
-ORTRAIN_DEFINE_ACCUMULATING_HALF_KERNEL (ortrain_cpu_matmul)
+#define ROW(name, domain_)                                                                                             \
+  {                                                                                                                    \
+    .op_type = name, .domain = domain_, .dtypes = ORTRAIN_DTYPES_FLOAT, .prepare = ortrain_cpu_matmul_prepare,         \
+    .run = ortrain_cpu_matmul_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                \
+  }
 
 static const OrtrainKernel rows[] = {
-  { .op_type = "MatMul",
-    .domain = "",
-    .dtypes = ORTRAIN_DTYPES_F32F64,
-    .prepare = ortrain_cpu_matmul_prepare,
-    .run = ortrain_cpu_matmul_run },
-  { .op_type = "MatMul",
-    .domain = "",
-    .dtypes = ORTRAIN_DTYPES_HALF,
-    .prepare = ortrain_cpu_matmul_half_prepare,
-    .run = ortrain_cpu_matmul_half_run },
-  { .op_type = "Gemm",
-    .domain = "",
-    .dtypes = ORTRAIN_DTYPES_F32F64,
-    .prepare = ortrain_cpu_matmul_prepare,
-    .run = ortrain_cpu_matmul_run },
-  { .op_type = "Gemm",
-    .domain = "",
-    .dtypes = ORTRAIN_DTYPES_HALF,
-    .prepare = ortrain_cpu_matmul_half_prepare,
-    .run = ortrain_cpu_matmul_half_run },
-  { .op_type = "FusedMatMul",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_F32F64,
-    .prepare = ortrain_cpu_matmul_prepare,
-    .run = ortrain_cpu_matmul_run },
-  { .op_type = "FusedMatMul",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_HALF,
-    .prepare = ortrain_cpu_matmul_half_prepare,
-    .run = ortrain_cpu_matmul_half_run },
+  ROW ("MatMul", ""),
+  ROW ("Gemm", ""),
+  ROW ("FusedMatMul", "org.ortrain"),
 };
 ORTRAIN_KERNEL_TABLE (matmul, rows);
