@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-integer-cases.h"
 
 #include <math.h>
@@ -115,7 +114,7 @@ arg_run (const OrtrainKernelCall *call)
 /* ---- CumSum, CumProd: x [outer, n, inner], running along n ---- */
 typedef struct
 {
-  OrtrainDType dtype;
+  OrtrainDType dtype, out_dtype, x_dtype; /* of inputs 0, output 0, and input 2 of the gradient */
   guint rank;
   gint64 dims[ORTRAIN_MAX_RANK];
   gint64 longest; /* of dims */
@@ -127,7 +126,7 @@ typedef struct
   const CumPlan *plan;
   gconstpointer x, dy;
   gpointer y;
-  double *after; /* [threads, longest]; see CUM_GRAD */
+  double *after; /* [threads, longest]; see cum_grad_units */
   gint64 n, inner;
 } CumRun;
 
@@ -146,6 +145,41 @@ typedef struct
       }                                                                                                                \
     break;                                                                                                             \
   }
+/* Of floating-point types that differ, or have 16 bits. */
+static inline double
+load_real (OrtrainDType dtype, gconstpointer x, gint64 at)
+{
+  return dtype == ORTRAIN_DTYPE_FLOAT64   ? ((const double *) x)[at]
+         : dtype == ORTRAIN_DTYPE_FLOAT32 ? (double) ((const float *) x)[at]
+                                          : (double) ortrain_dtype_widen (dtype, ((const guint16 *) x)[at]);
+}
+
+static inline void
+store_real (OrtrainDType dtype, gpointer y, gint64 at, double value)
+{
+  if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    ((double *) y)[at] = value;
+  else if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    ((float *) y)[at] = (float) value;
+  else
+    ((guint16 *) y)[at] = ortrain_dtype_narrow (dtype, (float) value);
+}
+
+static void
+cum_scan_mixed (const CumRun *run, gint64 i)
+{
+  const CumPlan *plan = run->plan;
+  const gint64 base = i / run->inner * run->n * run->inner + i % run->inner;
+  double sum = plan->product ? 1 : 0;
+  for (gint64 k = 0; k < run->n; k++)
+    {
+      const gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;
+      const double x = load_real (plan->dtype, run->x, at), next = plan->product ? sum * x : sum + x;
+      store_real (plan->out_dtype, run->y, at, plan->exclusive ? sum : next);
+      sum = next;
+    }
+}
+
 #define CUM_CASE(number, type)                                                                                         \
   case number:                                                                                                         \
     CUM_SCAN (type, guint64)
@@ -156,8 +190,12 @@ cum_units (gpointer data, gint64 begin, gint64 end, guint worker)
   const CumRun *run = data;
   const CumPlan *plan = run->plan;
   for (gint64 i = begin; i < end; i++)
-    switch ((int) plan->dtype)
+    switch ((int) (plan->dtype == plan->out_dtype ? plan->dtype : ORTRAIN_DTYPE_FLOAT16))
       {
+      case ORTRAIN_DTYPE_FLOAT16:
+      case ORTRAIN_DTYPE_BFLOAT16:
+        cum_scan_mixed (run, i);
+        break;
         ORTRAIN_CPU_INTEGER_CASES (CUM_CASE)
       case ORTRAIN_DTYPE_FLOAT32:
         CUM_SCAN (float, double)
@@ -176,30 +214,6 @@ multiply (double factor, double product)
 /* dx[e] = (the product of the elements before e) · after[e], and after[e] = Σ dy[k] · (the product of those between e and
  * k) = dy[e] + x[e + 1] · after[e + 1]: linear, and right where elements are zero. With `exclusive`, dy counts one
  * element later. */
-#define CUM_GRAD(type)                                                                                                 \
-  {                                                                                                                    \
-    const type *x = run->x, *dy = run->dy;                                                                             \
-    type *dx = run->y;                                                                                                 \
-    double sum = 0, before = 1;                                                                                        \
-    for (gint64 e = run->n - 1; e >= 0; e--)                                                                           \
-      {                                                                                                                \
-        const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                    \
-        if (!plan->exclusive)                                                                                          \
-          sum += (double) dy[at];                                                                                      \
-        after[e] = sum;                                                                                                \
-        sum = multiply ((double) x[at], sum);                                                                          \
-        if (plan->exclusive)                                                                                           \
-          sum += (double) dy[at];                                                                                      \
-      }                                                                                                                \
-    for (gint64 e = 0; e < run->n; e++)                                                                                \
-      {                                                                                                                \
-        const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;                                    \
-        const double next = multiply ((double) x[at], before);                                                         \
-        dx[at] = (type) multiply (before, after[e]);                                                                   \
-        before = next;                                                                                                 \
-      }                                                                                                                \
-  }
-
 static void
 cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -208,11 +222,25 @@ cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
   double *after = run->after + (gsize) worker * (gsize) plan->longest;
   for (gint64 i = begin; i < end; i++)
     {
-      gint64 base = i / run->inner * run->n * run->inner + i % run->inner;
-      if (plan->dtype == ORTRAIN_DTYPE_FLOAT32)
-        CUM_GRAD (float)
-      else
-        CUM_GRAD (double)
+      const gint64 base = i / run->inner * run->n * run->inner + i % run->inner;
+      double sum = 0, before = 1;
+      for (gint64 e = run->n - 1; e >= 0; e--)
+        {
+          const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;
+          if (!plan->exclusive)
+            sum += load_real (plan->dtype, run->dy, at);
+          after[e] = sum;
+          sum = multiply (load_real (plan->x_dtype, run->x, at), sum);
+          if (plan->exclusive)
+            sum += load_real (plan->dtype, run->dy, at);
+        }
+      for (gint64 e = 0; e < run->n; e++)
+        {
+          const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;
+          const double next = multiply (load_real (plan->x_dtype, run->x, at), before);
+          store_real (plan->out_dtype, run->y, at, multiply (before, after[e]));
+          before = next;
+        }
     }
 }
 
@@ -228,6 +256,7 @@ cum_prepare (OrtrainKernelSetup *setup, GError **error)
     }
   CumPlan *plan = g_new0 (CumPlan, 1);
   plan->dtype = setup->inputs[0].dtype;
+  plan->out_dtype = setup->outputs[0].dtype;
   plan->product = g_str_equal (setup->op_type, "CumProd");
   plan->rank = setup->inputs[0].rank;
   memcpy (plan->dims, setup->inputs[0].dims, plan->rank * sizeof (gint64));
@@ -264,7 +293,6 @@ cum_run (const OrtrainKernelCall *call)
   run_lines (call, (CumRun){ .plan = call->constants, .x = call->inputs[0], .y = call->outputs[0], .n = 1, .inner = 1 },
              cum_units);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (cum)
 
 /* CumProdGrad (dy, axis, x) → dx */
 static gboolean
@@ -276,6 +304,7 @@ cum_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   plan->longest = 1;
   for (guint d = 0; d < plan->rank; d++)
     plan->longest = MAX (plan->longest, plan->dims[d]);
+  plan->x_dtype = setup->inputs[2].dtype;
   setup->inplace[0] = 0;
   setup->workspace_bytes = (gsize) plan->longest * ortrain_cpu_get_n_threads (setup) * sizeof (double);
   return TRUE;
@@ -293,16 +322,16 @@ cum_grad_run (const OrtrainKernelCall *call)
                  .inner = 1 };
   run_lines (call, run, cum_grad_units);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (cum_grad)
 
 static const OrtrainKernel kernels[] = {
   { "ArgMax", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run },
   { "ArgMin", "", ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, arg_prepare, arg_run },
   { "CumSum", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run },
-  { "CumSum", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run },
+  { "CumSum", "", ORTRAIN_DTYPES_MIXED, cum_prepare, cum_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { "CumProd", "", ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPES_INTEGER, cum_prepare, cum_run },
-  { "CumProd", "", ORTRAIN_DTYPES_HALF, cum_half_prepare, cum_half_run },
+  { "CumProd", "", ORTRAIN_DTYPES_MIXED, cum_prepare, cum_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, cum_grad_prepare, cum_grad_run },
-  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, cum_grad_half_prepare, cum_grad_half_run },
+  { "CumProdGrad", "org.ortrain", ORTRAIN_DTYPES_MIXED, cum_grad_prepare, cum_grad_run,
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
 };
 ORTRAIN_KERNEL_TABLE (along_axis, kernels);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 typedef struct
 {
-  OrtrainDType dtype;
+  OrtrainDType dtype, out_dtype; /* of input 0, of output 0 */
   gboolean to_image;
   guint rank;
   gint64 n_planes, plane, size, places; /* elements of an image's channel, of a block, and the number of blocks */
@@ -22,6 +22,7 @@ typedef struct
   const ColumnsPlan *plan;
   gconstpointer from;
   gpointer to;
+  float *sums; /* [threads, plane], to an image with an operand of 16 bits */
 } ColumnsRun;
 
 /* The element of the image that element k of block p covers, or -1. */
@@ -60,6 +61,50 @@ find_place (const ColumnsPlan *plan, gint64 k, gint64 p)
           }                                                                                                            \
     }
 
+static inline float
+load_one (OrtrainDType dtype, gconstpointer x, gint64 at)
+{
+  return dtype == ORTRAIN_DTYPE_FLOAT32 ? ((const float *) x)[at]
+                                        : ortrain_dtype_widen (dtype, ((const guint16 *) x)[at]);
+}
+
+static inline void
+store_one (OrtrainDType dtype, gpointer y, gint64 at, float value)
+{
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    ((float *) y)[at] = value;
+  else
+    ((guint16 *) y)[at] = ortrain_dtype_narrow (dtype, value);
+}
+
+/* An operand has 16 bits: what meets in an element of the image is summed in float32, in the worker's part of the
+ * workspace, and rounded once. */
+static void
+plane_units_narrow (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const ColumnsRun *run = data;
+  const ColumnsPlan *plan = run->plan;
+  const gint64 n_columns = plan->size * plan->places;
+  float *sum = run->sums + (gsize) worker * (gsize) plan->plane;
+  for (gint64 i = begin; i < end; i++)
+    {
+      if (plan->to_image)
+        memset (sum, 0, (gsize) plan->plane * sizeof (float));
+      for (gint64 k = 0; k < plan->size; k++)
+        for (gint64 p = 0; p < plan->places; p++)
+          {
+            const gint64 at = find_place (plan, k, p), column = i * n_columns + k * plan->places + p;
+            if (!plan->to_image)
+              store_one (plan->out_dtype, run->to, column,
+                         at >= 0 ? load_one (plan->dtype, run->from, i * plan->plane + at) : 0);
+            else if (at >= 0)
+              sum[at] += load_one (plan->dtype, run->from, column);
+          }
+      for (gint64 j = 0; plan->to_image && j < plan->plane; j++)
+        store_one (plan->out_dtype, run->to, i * plan->plane + j, sum[j]);
+    }
+}
+
 static void
 plane_units (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -69,6 +114,12 @@ plane_units (gpointer data, gint64 begin, gint64 end, guint worker)
     PLANES (float)
   else
     PLANES (double)
+}
+
+static gboolean
+is_narrow (const ColumnsPlan *plan)
+{
+  return ortrain_dtype_is_half (plan->dtype) || ortrain_dtype_is_half (plan->out_dtype);
 }
 
 static gboolean
@@ -111,7 +162,8 @@ columns_prepare (OrtrainKernelSetup *setup, GError **error)
       !read_attribute (setup, "dilations", rank, 1, plan->dilations) ||
       !read_attribute (setup, "pads", 2 * rank, 0, pads))
     return refuse (setup, error, "strides, dilations or pads are out of range");
-  plan->dtype = image->dtype;
+  plan->dtype = setup->inputs[0].dtype;
+  plan->out_dtype = setup->outputs[0].dtype;
   plan->to_image = to_image;
   plan->n_planes = image->dims[0] * image->dims[1];
   plan->plane = plan->size = plan->places = 1;
@@ -132,6 +184,8 @@ columns_prepare (OrtrainKernelSetup *setup, GError **error)
   if (columns->dims[0] != image->dims[0] || columns->dims[2] != plan->places || plan->places < 1 ||
       columns->dims[1] % plan->size != 0 || columns->dims[1] / plan->size != image->dims[1])
     return refuse (setup, error, "the number of blocks does not fit the image");
+  if (to_image && is_narrow (plan))
+    setup->workspace_bytes = (gsize) plan->plane * ortrain_cpu_get_n_threads (setup) * sizeof (float);
   setup->bytes_moved = (double) (columns->n_bytes + image->n_bytes);
   return TRUE;
 }
@@ -139,15 +193,15 @@ columns_prepare (OrtrainKernelSetup *setup, GError **error)
 static void
 columns_run (const OrtrainKernelCall *call)
 {
-  ColumnsRun run = { .plan = call->constants, .from = call->inputs[0], .to = call->outputs[0] };
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), run.plan->n_planes, 1, plane_units, &run);
+  ColumnsRun run = { call->constants, call->inputs[0], call->outputs[0], call->workspace };
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), run.plan->n_planes, 1,
+                        is_narrow (run.plan) ? plane_units_narrow : plane_units, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (columns)
 
 static const OrtrainKernel kernels[] = {
   { "Col2Im", "", ORTRAIN_DTYPES_F32F64, columns_prepare, columns_run },
-  { "Col2Im", "", ORTRAIN_DTYPES_HALF, columns_half_prepare, columns_half_run },
+  { "Col2Im", "", ORTRAIN_DTYPES_MIXED, columns_prepare, columns_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_F32F64, columns_prepare, columns_run },
-  { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_HALF, columns_half_prepare, columns_half_run },
+  { "Im2Col", "org.ortrain", ORTRAIN_DTYPES_MIXED, columns_prepare, columns_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
 };
 ORTRAIN_KERNEL_TABLE (columns, kernels);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 #include "ortrain-cpu-philox.h"
 
@@ -114,21 +113,57 @@ new_plan (OrtrainKernelSetup *setup)
       }                                                                                                                \
   }
 
+/* n elements of x and y from `at` on, one of which at least has 16 bits; at most one drawing of them. words: NULL: all
+ * stay */
+static void
+drop_narrow (const RandomRun *run, gint64 at, gint64 n, const guint32 *words, guint32 threshold)
+{
+  const OrtrainDType from = run->plan->input_dtype, to = run->plan->dtype;
+  const float scale = (float) (1 / (1 - run->ratio));
+  float tile[ORTRAIN_CPU_PHILOX_WORDS];
+  if (from == ORTRAIN_DTYPE_FLOAT32)
+    memcpy (tile, (const float *) run->x + at, (gsize) n * sizeof (float));
+  else
+    ortrain_dtype_widen_n (from, tile, (const guint16 *) run->x + at, n);
+  for (gint64 j = 0; words != NULL && j < n; j++)
+    tile[j] = (words[j] >> 8) >= threshold ? tile[j] * scale : 0;
+  for (gint64 j = 0; words != NULL && run->mask != NULL && j < n; j++)
+    run->mask[at + j] = (words[j] >> 8) >= threshold;
+  if (to == ORTRAIN_DTYPE_FLOAT32)
+    memcpy ((float *) run->y + at, tile, (gsize) n * sizeof (float));
+  else
+    ortrain_dtype_narrow_n (to, (guint16 *) run->y + at, tile, n);
+}
+
+static void
+keep_all (const RandomRun *run, gint64 begin, gint64 end)
+{
+  const gsize size = ortrain_dtype_get_size (run->plan->dtype), at = (gsize) begin * size;
+  if (run->plan->input_dtype != run->plan->dtype)
+    for (gint64 i = begin; i < end; i += ORTRAIN_CPU_PHILOX_WORDS)
+      drop_narrow (run, i, MIN (ORTRAIN_CPU_PHILOX_WORDS, end - i), NULL, 0);
+  else if (run->x != run->y)
+    memcpy ((guint8 *) run->y + at, (const guint8 *) run->x + at, (gsize) (end - begin) * size);
+  if (run->mask)
+    memset (run->mask + begin, 1, (gsize) (end - begin));
+}
+
 static void
 dropout_units (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const RandomRun *run = data;
-  gboolean single = run->plan->dtype == ORTRAIN_DTYPE_FLOAT32;
+  const OrtrainDType from = run->plan->input_dtype, to = run->plan->dtype;
   guint32 threshold = (guint32) ceil (run->ratio * 0x1p24); /* u >= ratio, for u of 24 bits */
   if (!run->training || run->ratio <= 0)
-    {
-      gsize size = single ? sizeof (float) : sizeof (double), at = (gsize) begin * size;
-      if (run->x != run->y)
-        memcpy ((guint8 *) run->y + at, (const guint8 *) run->x + at, (gsize) (end - begin) * size);
-      if (run->mask)
-        memset (run->mask + begin, 1, (gsize) (end - begin));
-    }
-  else if (single)
+    keep_all (run, begin, end);
+  else if (ortrain_dtype_is_half (from) || ortrain_dtype_is_half (to))
+    for (gint64 i = begin; i < end; i += ORTRAIN_CPU_PHILOX_WORDS)
+      {
+        guint32 words[ORTRAIN_CPU_PHILOX_WORDS];
+        ortrain_cpu_philox_draw (&run->key, (guint64) i / 4, words);
+        drop_narrow (run, i, MIN (ORTRAIN_CPU_PHILOX_WORDS, end - i), words, threshold);
+      }
+  else if (to == ORTRAIN_DTYPE_FLOAT32)
     DROPOUT (float)
   else
     DROPOUT (double)
@@ -163,7 +198,6 @@ dropout_run (const OrtrainKernelCall *call)
     }
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n, RANDOM_GRAIN, dropout_units, &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (dropout)
 
 /* ---- Distributions ---- */
 static inline void
@@ -307,9 +341,10 @@ random_run (const OrtrainKernelCall *call)
 
 static const OrtrainKernel kernels[] = {
   { "Dropout", "", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run },
-  { "Dropout", "", ORTRAIN_DTYPES_HALF, dropout_half_prepare, dropout_half_run },
+  { "Dropout", "", ORTRAIN_DTYPES_MIXED, dropout_prepare, dropout_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run },
-  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, dropout_half_prepare, dropout_half_run },
+  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_MIXED, dropout_prepare, dropout_run,
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { "RandomNormal", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
   { "RandomUniform", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
   { "RandomNormalLike", "", 0, random_prepare, random_run },
