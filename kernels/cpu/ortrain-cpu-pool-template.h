@@ -284,72 +284,79 @@ NAME (find_max) (const REAL *x, gint64 n)
   return best;
 }
 
+/* One plane, the index-th. a, b, c: inputs 0 to 2 of it, to: output 0 */
+static void
+NAME (pool_plane) (const PoolJob *job, gint64 index, const REAL *a, const REAL *b, const REAL *c, REAL *to)
+{
+  const Pool *pool = job->pool;
+  const gint64 n_in = pool->in[0] * pool->in[1] * pool->in[2], n_out = pool->out[0] * pool->out[1] * pool->out[2];
+  switch (pool->kind)
+    {
+    case POOL_MAX:
+      NAME (max_plane)
+      (pool, a, to, pool->bytes && job->outputs[1] != NULL ? (guint8 *) job->outputs[1] + index * n_out : NULL,
+       !pool->bytes && job->outputs[1] != NULL ? (gint64 *) job->outputs[1] + index * n_out : NULL, index * n_in);
+      break;
+    case POOL_MAX_GRAD:
+      NAME (max_grad_plane)
+      (pool, a, pool->bytes ? (const guint8 *) job->inputs[1] + index * n_out : NULL,
+       pool->bytes ? NULL : (const gint64 *) job->inputs[1] + index * n_out, index * n_in, to);
+      break;
+    case POOL_AVERAGE:
+      NAME (average_plane) (pool, a, to);
+      break;
+    case POOL_AVERAGE_GRAD:
+      NAME (average_grad_plane) (pool, a, to);
+      break;
+    case POOL_LP:
+      NAME (lp_plane) (pool, a, to);
+      break;
+    case POOL_LP_GRAD:
+      NAME (lp_grad_plane) (pool, a, b, c, to);
+      break;
+    case POOL_GLOBAL_AVERAGE:
+      *to = (REAL) (NAME (sum_power) (a, n_in, 0) / (double) n_in);
+      break;
+    case POOL_GLOBAL_AVERAGE_GRAD:
+      {
+        REAL share = (REAL) (*a / (double) n_in), *restrict dx = to;
+        for (gint64 i = 0; i < n_in; i++)
+          dx[i] = share;
+      }
+      break;
+    case POOL_GLOBAL_MAX:
+      *to = a[NAME (find_max) (a, n_in)];
+      break;
+    case POOL_GLOBAL_MAX_GRAD:
+      memset (to, 0, (gsize) n_in * sizeof (REAL));
+      to[NAME (find_max) (b, n_in)] = *a;
+      break;
+    case POOL_GLOBAL_LP:
+      {
+        double sum = NAME (sum_power) (a, n_in, pool->p);
+        *to = (REAL) (pool->p == 1 ? sum : pool->p == 2 ? sqrt (sum) : pow (sum, 1.0 / (double) pool->p));
+      }
+      break;
+    case POOL_GLOBAL_LP_GRAD:
+      {
+        REAL *restrict dx = to;
+        for (gint64 i = 0; i < n_in; i++)
+          dx[i] = NAME (lp_slope) (b[i], *c, pool->p, *a);
+      }
+      break;
+    }
+}
+
 static void
 NAME (pool_planes) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const PoolJob *job = data;
-  const Pool *pool = job->pool;
-  const gint64 n_in = pool->in[0] * pool->in[1] * pool->in[2], n_out = pool->out[0] * pool->out[1] * pool->out[2];
+  const gint64 *sizes = job->pool->sizes;
   const REAL *a = job->inputs[0], *b = job->inputs[1], *c = job->inputs[2];
-  REAL *to = job->outputs[0];
   for (gint64 plane = begin; plane < end; plane++)
-    switch (pool->kind)
-      {
-      case POOL_MAX:
-        NAME (max_plane)
-        (pool, a + plane * n_in, to + plane * n_out,
-         pool->bytes && job->outputs[1] != NULL ? (guint8 *) job->outputs[1] + plane * n_out : NULL,
-         !pool->bytes && job->outputs[1] != NULL ? (gint64 *) job->outputs[1] + plane * n_out : NULL, plane * n_in);
-        break;
-      case POOL_MAX_GRAD:
-        NAME (max_grad_plane)
-        (pool, a + plane * n_out, pool->bytes ? (const guint8 *) job->inputs[1] + plane * n_out : NULL,
-         pool->bytes ? NULL : (const gint64 *) job->inputs[1] + plane * n_out, plane * n_in, to + plane * n_in);
-        break;
-      case POOL_AVERAGE:
-        NAME (average_plane) (pool, a + plane * n_in, to + plane * n_out);
-        break;
-      case POOL_AVERAGE_GRAD:
-        NAME (average_grad_plane) (pool, a + plane * n_out, to + plane * n_in);
-        break;
-      case POOL_LP:
-        NAME (lp_plane) (pool, a + plane * n_in, to + plane * n_out);
-        break;
-      case POOL_LP_GRAD:
-        NAME (lp_grad_plane) (pool, a + plane * n_out, b + plane * n_in, c + plane * n_out, to + plane * n_in);
-        break;
-      case POOL_GLOBAL_AVERAGE:
-        to[plane] = (REAL) (NAME (sum_power) (a + plane * n_in, n_in, 0) / (double) n_in);
-        break;
-      case POOL_GLOBAL_AVERAGE_GRAD:
-        {
-          REAL share = (REAL) (a[plane] / (double) n_in), *restrict dx = to + plane * n_in;
-          for (gint64 i = 0; i < n_in; i++)
-            dx[i] = share;
-        }
-        break;
-      case POOL_GLOBAL_MAX:
-        to[plane] = a[plane * n_in + NAME (find_max) (a + plane * n_in, n_in)];
-        break;
-      case POOL_GLOBAL_MAX_GRAD:
-        memset (to + plane * n_in, 0, (gsize) n_in * sizeof (REAL));
-        to[plane * n_in + NAME (find_max) (b + plane * n_in, n_in)] = a[plane];
-        break;
-      case POOL_GLOBAL_LP:
-        {
-          double sum = NAME (sum_power) (a + plane * n_in, n_in, pool->p);
-          to[plane] = (REAL) (pool->p == 1 ? sum : pool->p == 2 ? sqrt (sum) : pow (sum, 1.0 / (double) pool->p));
-        }
-        break;
-      case POOL_GLOBAL_LP_GRAD:
-        {
-          REAL *restrict dx = to + plane * n_in;
-          const REAL *x = b + plane * n_in;
-          for (gint64 i = 0; i < n_in; i++)
-            dx[i] = NAME (lp_slope) (x[i], c[plane], pool->p, a[plane]);
-        }
-        break;
-      }
+    NAME (pool_plane)
+  (job, plane, a + plane * sizes[0], b != NULL ? b + plane * sizes[1] : NULL, c != NULL ? c + plane * sizes[2] : NULL,
+   (REAL *) job->outputs[0] + plane * sizes[3]);
 }
 
 #endif

@@ -3,12 +3,12 @@
 
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-copy-private.h"
-#include "cpu/ortrain-cpu-half.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. */
+/* Pooling: each plane (one channel of one image) by itself; spatial dimensions are brought to three, [d, h, w]. What has
+ * 16 bits is widened plane by plane, and its results are rounded once. */
 
 typedef enum
 {
@@ -36,7 +36,13 @@ typedef struct
 typedef struct
 {
   PoolKind kind;
-  OrtrainDType dtype;
+  OrtrainDType dtype; /* of what is pooled */
+  /* Inputs 0 to 2 and output 0: elements of a plane, types where they are floating-point operands of planes (or
+   * UNDEFINED), and elements of a worker's workspace before them. */
+  gint64 sizes[4];
+  OrtrainDType dtypes[4];
+  gsize offsets[4], worker_bytes;
+  gboolean narrow; /* one at least has 16 bits */
   gint64 n_planes;
   gint64 in[3], out[3];
   gint64 kernel[3], stride[3], dilation[3], pad[3], pad_end[3];
@@ -52,6 +58,7 @@ typedef struct
   const Pool *pool;
   const void *inputs[3];
   void *outputs[2];
+  guint8 *workspace;
 } PoolJob;
 
 /* Elements under the window of output `o` along dimension i; the product over all dimensions divides an average. */
@@ -268,6 +275,31 @@ static const struct
   { "GlobalLpPool", POOL_GLOBAL_LP, POOL_GLOBAL_LP },
 };
 
+/* Inputs 1 and 2 of gradients: places of maxima are no floating-point operand. */
+static void
+plan_planes (Pool *pool, const OrtrainKernelSetup *setup, gboolean backward)
+{
+  const gint64 n_in = pool->in[0] * pool->in[1] * pool->in[2], n_out = pool->out[0] * pool->out[1] * pool->out[2];
+  const gint64 sizes[] = { backward ? n_out : n_in, n_in, n_out, backward ? n_in : n_out };
+  gsize at = 0;
+  memcpy (pool->sizes, sizes, sizeof sizes);
+  pool->dtypes[0] = setup->inputs[0].dtype;
+  if (pool->kind == POOL_LP_GRAD || pool->kind == POOL_GLOBAL_LP_GRAD || pool->kind == POOL_GLOBAL_MAX_GRAD)
+    pool->dtypes[1] = setup->inputs[1].dtype;
+  if (pool->kind == POOL_LP_GRAD || pool->kind == POOL_GLOBAL_LP_GRAD)
+    pool->dtypes[2] = setup->inputs[2].dtype;
+  pool->dtypes[3] = setup->outputs[0].dtype;
+  for (guint i = 0; i < 4; i++)
+    {
+      pool->offsets[i] = at;
+      if (!ortrain_dtype_is_half (pool->dtypes[i]))
+        continue;
+      pool->narrow = TRUE;
+      at += ((gsize) sizes[i] * sizeof (float) + 63) & ~(gsize) 63;
+    }
+  pool->worker_bytes = at;
+}
+
 static gboolean
 prepare_pool (OrtrainKernelSetup *setup, GError **error)
 {
@@ -327,6 +359,8 @@ prepare_pool (OrtrainKernelSetup *setup, GError **error)
     }
   pool->has_second = setup->n_outputs > 1 && setup->outputs[1].dtype != ORTRAIN_DTYPE_UNDEFINED;
   setup->flops = MAX ((double) large->n_elements * 2, (double) small->n_elements * (double) pool->n_taps);
+  plan_planes (pool, setup, backward);
+  setup->workspace_bytes = pool->worker_bytes * ortrain_cpu_get_n_threads (setup);
   g_steal_pointer (&pool);
   return TRUE;
 }
@@ -350,10 +384,37 @@ byte_planes (gpointer data, gint64 begin, gint64 end, guint worker)
 }
 
 static void
+narrow_planes (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const PoolJob *job = data;
+  const Pool *pool = job->pool;
+  guint8 *buffers = job->workspace + worker * pool->worker_bytes;
+  for (gint64 plane = begin; plane < end; plane++)
+    {
+      float *operands[4] = { NULL };
+      for (guint i = 0; i < 4; i++)
+        {
+          gpointer base = i < 3 ? (gpointer) job->inputs[i] : job->outputs[0];
+          const gint64 first = plane * pool->sizes[i];
+          if (pool->dtypes[i] == ORTRAIN_DTYPE_FLOAT32)
+            operands[i] = (float *) base + first;
+          else if (pool->dtypes[i] != ORTRAIN_DTYPE_UNDEFINED)
+            operands[i] = (float *) (gpointer) (buffers + pool->offsets[i]);
+          if (i < 3 && ortrain_dtype_is_half (pool->dtypes[i]))
+            ortrain_dtype_widen_n (pool->dtypes[i], operands[i], (const guint16 *) base + first, pool->sizes[i]);
+        }
+      pool_plane_f32 (job, plane, operands[0], operands[1], operands[2], operands[3]);
+      if (ortrain_dtype_is_half (pool->dtypes[3]))
+        ortrain_dtype_narrow_n (pool->dtypes[3], (guint16 *) job->outputs[0] + plane * pool->sizes[3], operands[3],
+                                pool->sizes[3]);
+    }
+}
+
+static void
 run_pool (const OrtrainKernelCall *call)
 {
   const Pool *pool = call->constants;
-  PoolJob job = { .pool = pool, .outputs = { call->outputs[0], NULL } };
+  PoolJob job = { .pool = pool, .outputs = { call->outputs[0], NULL }, .workspace = call->workspace };
   /* Only as many operands as the operator has. */
   job.inputs[0] = call->inputs[0];
   if (pool->kind == POOL_MAX_GRAD || pool->kind == POOL_LP_GRAD || pool->kind == POOL_GLOBAL_LP_GRAD ||
@@ -365,7 +426,8 @@ run_pool (const OrtrainKernelCall *call)
     job.outputs[1] = call->outputs[1];
   gint64 plane = pool->in[0] * pool->in[1] * pool->in[2];
   gint64 grain = CLAMP (16384 / MAX (plane, 1), 1, 1024);
-  OrtrainParallelFunc func = pool->dtype == ORTRAIN_DTYPE_FLOAT64   ? pool_planes_f64
+  OrtrainParallelFunc func = pool->narrow                           ? narrow_planes
+                             : pool->dtype == ORTRAIN_DTYPE_FLOAT64 ? pool_planes_f64
                              : pool->dtype == ORTRAIN_DTYPE_FLOAT32 ? pool_planes_f32
                                                                     : byte_planes;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), pool->n_planes, grain, func, &job);
@@ -475,22 +537,10 @@ run_unpool_grad (const OrtrainKernelCall *call)
     }
 }
 
-static gboolean
-prepare_pool_half (OrtrainKernelSetup *setup, GError **error)
-{
-  return ortrain_half_prepare (setup, prepare_pool, error);
-}
-
-static void
-run_pool_half (const OrtrainKernelCall *call)
-{
-  ortrain_half_run (call, run_pool);
-}
-
 #define POOL_ROWS(name, domain)                                                                                        \
   { name, domain, ORTRAIN_DTYPES_F32F64, prepare_pool, run_pool },                                                     \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prepare_pool_half, run_pool_half                                                \
+    name, domain, ORTRAIN_DTYPES_MIXED, prepare_pool, run_pool, .mixed_dtypes = ORTRAIN_DTYPES_MIXED                   \
   }
 
 static const OrtrainKernel rows[] = {
