@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-integer-cases.h"
 
 #include <math.h>
@@ -145,26 +146,6 @@ typedef struct
       }                                                                                                                \
     break;                                                                                                             \
   }
-/* Of floating-point types that differ, or have 16 bits. */
-static inline double
-load_real (OrtrainDType dtype, gconstpointer x, gint64 at)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT64   ? ((const double *) x)[at]
-         : dtype == ORTRAIN_DTYPE_FLOAT32 ? (double) ((const float *) x)[at]
-                                          : (double) ortrain_dtype_widen (dtype, ((const guint16 *) x)[at]);
-}
-
-static inline void
-store_real (OrtrainDType dtype, gpointer y, gint64 at, double value)
-{
-  if (dtype == ORTRAIN_DTYPE_FLOAT64)
-    ((double *) y)[at] = value;
-  else if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    ((float *) y)[at] = (float) value;
-  else
-    ((guint16 *) y)[at] = ortrain_dtype_narrow (dtype, (float) value);
-}
-
 static void
 cum_scan_mixed (const CumRun *run, gint64 i)
 {
@@ -174,8 +155,8 @@ cum_scan_mixed (const CumRun *run, gint64 i)
   for (gint64 k = 0; k < run->n; k++)
     {
       const gint64 at = base + (plan->reverse ? run->n - 1 - k : k) * run->inner;
-      const double x = load_real (plan->dtype, run->x, at), next = plan->product ? sum * x : sum + x;
-      store_real (plan->out_dtype, run->y, at, plan->exclusive ? sum : next);
+      const double x = ortrain_elements_load_real (plan->dtype, run->x, at), next = plan->product ? sum * x : sum + x;
+      ortrain_elements_store_real (plan->out_dtype, run->y, at, plan->exclusive ? sum : next);
       sum = next;
     }
 }
@@ -228,17 +209,17 @@ cum_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
         {
           const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;
           if (!plan->exclusive)
-            sum += load_real (plan->dtype, run->dy, at);
+            sum += ortrain_elements_load_real (plan->dtype, run->dy, at);
           after[e] = sum;
-          sum = multiply (load_real (plan->x_dtype, run->x, at), sum);
+          sum = multiply (ortrain_elements_load_real (plan->x_dtype, run->x, at), sum);
           if (plan->exclusive)
-            sum += load_real (plan->dtype, run->dy, at);
+            sum += ortrain_elements_load_real (plan->dtype, run->dy, at);
         }
       for (gint64 e = 0; e < run->n; e++)
         {
           const gint64 at = base + (plan->reverse ? run->n - 1 - e : e) * run->inner;
-          const double next = multiply (load_real (plan->x_dtype, run->x, at), before);
-          store_real (plan->out_dtype, run->y, at, multiply (before, after[e]));
+          const double next = multiply (ortrain_elements_load_real (plan->x_dtype, run->x, at), before);
+          ortrain_elements_store_real (plan->out_dtype, run->y, at, multiply (before, after[e]));
           before = next;
         }
     }

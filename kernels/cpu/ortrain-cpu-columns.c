@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-device-private.h"
+#include "ortrain-cpu-elements.h"
 
 #include <string.h>
 
@@ -61,22 +62,6 @@ find_place (const ColumnsPlan *plan, gint64 k, gint64 p)
           }                                                                                                            \
     }
 
-static inline float
-load_one (OrtrainDType dtype, gconstpointer x, gint64 at)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT32 ? ((const float *) x)[at]
-                                        : ortrain_dtype_widen (dtype, ((const guint16 *) x)[at]);
-}
-
-static inline void
-store_one (OrtrainDType dtype, gpointer y, gint64 at, float value)
-{
-  if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    ((float *) y)[at] = value;
-  else
-    ((guint16 *) y)[at] = ortrain_dtype_narrow (dtype, value);
-}
-
 /* An operand has 16 bits: what meets in an element of the image is summed in float32, in the worker's part of the
  * workspace, and rounded once. */
 static void
@@ -95,13 +80,14 @@ plane_units_narrow (gpointer data, gint64 begin, gint64 end, guint worker)
           {
             const gint64 at = find_place (plan, k, p), column = i * n_columns + k * plan->places + p;
             if (!plan->to_image)
-              store_one (plan->out_dtype, run->to, column,
-                         at >= 0 ? load_one (plan->dtype, run->from, i * plan->plane + at) : 0);
+              ortrain_elements_store_one (
+                  plan->out_dtype, run->to, column,
+                  at >= 0 ? ortrain_elements_load_one (plan->dtype, run->from, i * plan->plane + at) : 0);
             else if (at >= 0)
-              sum[at] += load_one (plan->dtype, run->from, column);
+              sum[at] += ortrain_elements_load_one (plan->dtype, run->from, column);
           }
       for (gint64 j = 0; plan->to_image && j < plan->plane; j++)
-        store_one (plan->out_dtype, run->to, i * plan->plane + j, sum[j]);
+        ortrain_elements_store_one (plan->out_dtype, run->to, i * plan->plane + j, sum[j]);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-index-lists.h"
 
 #include <string.h>
@@ -143,17 +144,17 @@ sum_lists_range (gpointer data, gint64 begin, gint64 end, guint worker)
       const gint64 outer = row / job->dim, first = job->lists.first[row % job->dim];
       if (first < 0 && job->accumulate)
         continue;
-      for (gint64 column = 0; column < job->inner; column += ORTRAIN_INDEX_TILE)
+      for (gint64 column = 0; column < job->inner; column += ORTRAIN_ELEMENTS_TILE)
         {
-          const gint64 n = MIN (ORTRAIN_INDEX_TILE, job->inner - column), at = row * job->inner + column;
-          float sum[ORTRAIN_INDEX_TILE];
+          const gint64 n = MIN (ORTRAIN_ELEMENTS_TILE, job->inner - column), at = row * job->inner + column;
+          float sum[ORTRAIN_ELEMENTS_TILE];
           if (job->accumulate)
-            ortrain_index_load (job->to_dtype, job->to, at, n, sum);
+            ortrain_elements_load (job->to_dtype, job->to, at, n, sum);
           else
             memset (sum, 0, (gsize) n * sizeof (float));
           for (gint64 i = first; i >= 0; i = job->lists.next[i])
-            ortrain_index_add (job->from_dtype, sum, job->from, (outer * job->n + i) * job->inner + column, n);
-          ortrain_index_store (job->to_dtype, job->to, at, n, sum);
+            ortrain_elements_add (job->from_dtype, sum, job->from, (outer * job->n + i) * job->inner + column, n);
+          ortrain_elements_store (job->to_dtype, job->to, at, n, sum);
         }
     }
 }
@@ -440,15 +441,15 @@ gather_elements_grad_lines (gpointer data, gint64 begin, gint64 end, guint worke
       gint64 index_at, data_at;
       locate_line (e, line, &index_at, &data_at);
       for (gint64 k = 0; k < e->dim; k++)
-        sum[k] = ortrain_index_load_one (e->dtype, job->out, data_at + k * e->stride);
+        sum[k] = ortrain_elements_load_one (e->dtype, job->out, data_at + k * e->stride);
       for (gint64 j = 0; j < e->dims[e->axis]; j++, index_at += e->index_stride)
         {
           const gint64 k = ortrain_kernel_place (job->call, job->indices, e->index_64, index_at, e->dim);
           if (G_LIKELY (k >= 0))
-            sum[k] += ortrain_index_load_one (e->dy_dtype, job->in, index_at);
+            sum[k] += ortrain_elements_load_one (e->dy_dtype, job->in, index_at);
         }
       for (gint64 k = 0; k < e->dim; k++)
-        ortrain_index_store_one (e->dtype, job->out, data_at + k * e->stride, sum[k]);
+        ortrain_elements_store_one (e->dtype, job->out, data_at + k * e->stride, sum[k]);
     }
 }
 

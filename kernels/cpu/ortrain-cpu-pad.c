@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-elements.h"
 
 #include <string.h>
 
@@ -146,17 +147,12 @@ prepare_pad (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-static gboolean
-prepare_pad_grad (OrtrainKernelSetup *setup, GError **error)
-{
-  return setup_pad (setup, &setup->outputs[0], &setup->inputs[0], 2, 3, TRUE, error);
-}
-
 typedef struct
 {
   const Pad *pad;
   const guint8 *in;
   guint8 *out;
+  float *sums; /* of a gradient of 16 bits: [threads, elements for one item] */
 } PadJob;
 
 /* The element of the input at which row `row` of the output (all axes but the last) is read. */
@@ -263,7 +259,13 @@ run_pad (const OrtrainKernelCall *call)
 PAD_GRAD (f32, float)
 PAD_GRAD (f64, double)
 
-/* Rows of the gradient meet in dx only within one index of the axes that are not padded. */
+/* Rows of the gradient meet in dx only within one index of the axes that are not padded: so many there are. */
+static gint64
+get_grad_items (const Pad *pad)
+{
+  return pad->free_rank == pad->rank ? pad->n_out / MAX (1, pad->out_dims[pad->rank - 1]) : pad->free_dims;
+}
+
 static void
 pad_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -280,6 +282,41 @@ pad_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
                   end * rows);
 }
 
+static gboolean
+prepare_pad_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  if (!setup_pad (setup, &setup->outputs[0], &setup->inputs[0], 2, 3, TRUE, error))
+    return FALSE;
+  const Pad *pad = setup->constants;
+  if (!pad->constant && pad->rank > 0 && pad->n_out > 0 && ortrain_dtype_is_half (pad->dtype))
+    setup->workspace_bytes =
+        (gsize) (pad->n_in / get_grad_items (pad)) * ortrain_cpu_get_n_threads (setup) * sizeof (float);
+  return TRUE;
+}
+
+/* In 16 bits: what meets is summed in float32, for one index of those axes in the worker's part of the workspace, and
+ * rounded once. */
+static void
+pad_grad_narrow (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const PadJob *job = data;
+  const Pad *pad = job->pad;
+  const gint64 n = pad->out_dims[pad->rank - 1], items = get_grad_items (pad), slab = pad->n_in / items;
+  const gint64 rows = pad->n_out / n / items, *map = pad->maps[pad->rank - 1];
+  float *sum = job->sums + (gsize) worker * (gsize) slab;
+  for (gint64 item = begin; item < end; item++)
+    {
+      memset (sum, 0, (gsize) slab * sizeof (float));
+      for (gint64 row = item * rows; row < (item + 1) * rows; row++)
+        {
+          float *to = sum + (pad_row (pad, row) - item * slab);
+          for (gint64 i = 0; i < n; i++)
+            to[map[i]] += ortrain_elements_load_one (pad->dtype, job->in, row * n + i);
+        }
+      ortrain_elements_store (pad->dtype, job->out, item * slab, slab, sum);
+    }
+}
+
 static void
 run_pad_grad (const OrtrainKernelCall *call)
 {
@@ -291,16 +328,17 @@ run_pad_grad (const OrtrainKernelCall *call)
       ortrain_copy_run (&pad->copy, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
       return;
     }
-  PadJob job = { pad, call->inputs[0], call->outputs[0] };
+  PadJob job = { pad, call->inputs[0], call->outputs[0], call->workspace };
   if (pad->rank == 0)
     memcpy (call->outputs[0], call->inputs[0], pad->size);
   else
     {
       ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], pad->out_bytes);
-      gint64 items = pad->free_rank == pad->rank ? pad->n_out / MAX (1, pad->out_dims[pad->rank - 1]) : pad->free_dims;
+      const gint64 items = get_grad_items (pad);
       if (pad->n_out > 0)
         ortrain_parallel_for (ortrain_cpu_get_pool (call), items,
-                              ortrain_kernel_grain (pad->n_out / items * (gint64) pad->size), pad_grad_range, &job);
+                              ortrain_kernel_grain (pad->n_out / items * (gint64) pad->size),
+                              ortrain_dtype_is_half (pad->dtype) ? pad_grad_narrow : pad_grad_range, &job);
     }
 }
 
@@ -428,7 +466,7 @@ typedef struct
   guint rank;
   gint64 dims[ORTRAIN_MAX_RANK], repeats[ORTRAIN_MAX_RANK], strides[ORTRAIN_MAX_RANK]; /* strides of dy */
   gint64 copies, rows, columns;
-  gboolean is_double;
+  OrtrainDType dtype, out_dtype; /* of dy, of dx */
 } TileGrad;
 
 typedef struct
@@ -449,7 +487,8 @@ prepare_tile_grad (OrtrainKernelSetup *setup, GError **error)
   setup->constants_free = g_free;
   tile->rank = dx->rank;
   tile->copies = 1;
-  tile->is_double = dx->dtype == ORTRAIN_DTYPE_FLOAT64;
+  tile->dtype = dy->dtype;
+  tile->out_dtype = dx->dtype;
   ortrain_copy_strides (dy->rank, dy->dims, tile->strides);
   for (guint d = 0; d < dx->rank; d++)
     {
@@ -462,12 +501,51 @@ prepare_tile_grad (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
+/* Where in dy the copy of a row begins; base: of its first one. */
+static gint64
+locate_copy (const TileGrad *tile, gint64 base, gint64 copy)
+{
+  for (guint d = tile->rank; d-- > 0;)
+    {
+      base += copy % tile->repeats[d] * tile->dims[d] * tile->strides[d];
+      copy /= tile->repeats[d];
+    }
+  return base;
+}
+
+static void
+sum_copies_f64 (const TileJob *job, gint64 row, gint64 base)
+{
+  const TileGrad *tile = job->tile;
+  double *to = (double *) job->dx + row * tile->columns;
+  memset (to, 0, (gsize) tile->columns * sizeof (double));
+  for (gint64 copy = 0; copy < tile->copies; copy++)
+    {
+      const double *from = (const double *) job->dy + locate_copy (tile, base, copy);
+      for (gint64 i = 0; i < tile->columns; i++)
+        to[i] += from[i];
+    }
+}
+
+static void
+sum_copies (const TileJob *job, gint64 row, gint64 base)
+{
+  const TileGrad *tile = job->tile;
+  for (gint64 column = 0; column < tile->columns; column += ORTRAIN_ELEMENTS_TILE)
+    {
+      float sum[ORTRAIN_ELEMENTS_TILE] = { 0 };
+      const gint64 n = MIN (ORTRAIN_ELEMENTS_TILE, tile->columns - column);
+      for (gint64 copy = 0; copy < tile->copies; copy++)
+        ortrain_elements_add (tile->dtype, sum, job->dy, locate_copy (tile, base, copy) + column, n);
+      ortrain_elements_store (tile->out_dtype, job->dx, row * tile->columns + column, n, sum);
+    }
+}
+
 static void
 tile_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const TileJob *job = data;
   const TileGrad *tile = job->tile;
-  gsize size = tile->is_double ? sizeof (double) : sizeof (float);
   for (gint64 row = begin; row < end; row++)
     {
       gint64 base = 0, rest = row;
@@ -476,24 +554,10 @@ tile_grad_range (gpointer data, gint64 begin, gint64 end, guint worker)
           base += rest % tile->dims[d] * tile->strides[d];
           rest /= tile->dims[d];
         }
-      guint8 *to = (guint8 *) job->dx + (gsize) (row * tile->columns) * size;
-      memset (to, 0, (gsize) tile->columns * size);
-      for (gint64 copy = 0; copy < tile->copies; copy++)
-        {
-          gint64 offset = base;
-          rest = copy;
-          for (guint d = tile->rank; d-- > 0;)
-            {
-              offset += rest % tile->repeats[d] * tile->dims[d] * tile->strides[d];
-              rest /= tile->repeats[d];
-            }
-          if (tile->is_double)
-            for (gint64 i = 0; i < tile->columns; i++)
-              ((double *) (gpointer) to)[i] += ((const double *) job->dy)[offset + i];
-          else
-            for (gint64 i = 0; i < tile->columns; i++)
-              ((float *) (gpointer) to)[i] += ((const float *) job->dy)[offset + i];
-        }
+      if (tile->dtype == ORTRAIN_DTYPE_FLOAT64)
+        sum_copies_f64 (job, row, base);
+      else
+        sum_copies (job, row, base);
     }
 }
 
@@ -639,7 +703,7 @@ static const OrtrainKernel rows[] = {
   { .op_type = "Pad", .domain = "", .prepare = prepare_pad, .run = run_pad },
   { .op_type = "PadGrad",
     .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_F32F64,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
     .prepare = prepare_pad_grad,
     .run = run_pad_grad },
   { .op_type = "Tile", .domain = "", .prepare = prepare_tile, .run = run_copy },
@@ -648,6 +712,12 @@ static const OrtrainKernel rows[] = {
     .dtypes = ORTRAIN_DTYPES_F32F64,
     .prepare = prepare_tile_grad,
     .run = run_tile_grad },
+  { .op_type = "TileGrad",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_MIXED,
+    .prepare = prepare_tile_grad,
+    .run = run_tile_grad,
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { .op_type = "CenterCropPad", .domain = "", .prepare = prepare_center_crop_pad, .run = run_center_crop_pad },
   { .op_type = "DepthToSpace", .domain = "", .prepare = prepare_depth, .run = run_copy },
   { .op_type = "SpaceToDepth", .domain = "", .prepare = prepare_depth, .run = run_copy },

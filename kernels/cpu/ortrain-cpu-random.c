@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-lanes.h"
 #include "ortrain-cpu-philox.h"
 
@@ -45,21 +46,6 @@ typedef struct
   double ratio;
   gboolean training;
 } RandomRun;
-
-static inline double
-load (OrtrainDType dtype, gconstpointer x, gint64 i)
-{
-  switch ((int) dtype)
-    {
-    case ORTRAIN_DTYPE_FLOAT64:
-      return ((const double *) x)[i];
-    case ORTRAIN_DTYPE_FLOAT16:
-      return ortrain_half_to_float (((const guint16 *) x)[i]);
-    case ORTRAIN_DTYPE_BFLOAT16:
-      return ortrain_bfloat16_to_float (((const guint16 *) x)[i]);
-    }
-  return ((const float *) x)[i];
-}
 
 static OrtrainPhiloxKey
 key_of (const OrtrainKernelCall *call, const RandomPlan *plan)
@@ -121,18 +107,12 @@ drop_narrow (const RandomRun *run, gint64 at, gint64 n, const guint32 *words, gu
   const OrtrainDType from = run->plan->input_dtype, to = run->plan->dtype;
   const float scale = (float) (1 / (1 - run->ratio));
   float tile[ORTRAIN_CPU_PHILOX_WORDS];
-  if (from == ORTRAIN_DTYPE_FLOAT32)
-    memcpy (tile, (const float *) run->x + at, (gsize) n * sizeof (float));
-  else
-    ortrain_dtype_widen_n (from, tile, (const guint16 *) run->x + at, n);
+  ortrain_elements_load (from, run->x, at, n, tile);
   for (gint64 j = 0; words != NULL && j < n; j++)
     tile[j] = (words[j] >> 8) >= threshold ? tile[j] * scale : 0;
   for (gint64 j = 0; words != NULL && run->mask != NULL && j < n; j++)
     run->mask[at + j] = (words[j] >> 8) >= threshold;
-  if (to == ORTRAIN_DTYPE_FLOAT32)
-    memcpy ((float *) run->y + at, tile, (gsize) n * sizeof (float));
-  else
-    ortrain_dtype_narrow_n (to, (guint16 *) run->y + at, tile, n);
+  ortrain_elements_store (to, run->y, at, n, tile);
 }
 
 static void
@@ -190,7 +170,7 @@ dropout_run (const OrtrainKernelCall *call)
   const guint8 *training = plan->n_inputs > 2 ? call->inputs[2] : NULL;
   run.mask = plan->n_outputs > 1 ? call->outputs[1] : NULL;
   run.training = training != NULL && *training;
-  run.ratio = ratio != NULL ? load (plan->ratio_dtype, ratio, 0) : plan->a;
+  run.ratio = ratio != NULL ? ortrain_elements_load_real (plan->ratio_dtype, ratio, 0) : plan->a;
   if (!(run.ratio >= 0 && run.ratio < 1))
     {
       ortrain_kernel_fault_number (call, 1, run.ratio);
@@ -253,7 +233,7 @@ random_units (gpointer data, gint64 begin, gint64 end, guint worker)
           if (plan->kind == RANDOM_UNIFORM)
             v = plan->a + (plan->b - plan->a) * v;
           else if (plan->kind == RANDOM_BERNOULLI)
-            v = v < load (plan->input_dtype, run->x, i + j);
+            v = v < ortrain_elements_load_real (plan->input_dtype, run->x, i + j);
           else /* Box and Muller: two words make two normals */
             {
               gint64 pair = j & ~(gint64) 1;
@@ -277,9 +257,9 @@ multinomial_units (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 at = r * plan->classes;
       double top = -INFINITY, total = 0;
       for (gint64 c = 0; c < plan->classes; c++)
-        top = MAX (top, load (plan->input_dtype, run->x, at + c));
+        top = MAX (top, ortrain_elements_load_real (plan->input_dtype, run->x, at + c));
       for (gint64 c = 0; c < plan->classes; c++)
-        total += exp (load (plan->input_dtype, run->x, at + c) - top);
+        total += exp (ortrain_elements_load_real (plan->input_dtype, run->x, at + c) - top);
       for (gint64 s = 0; s < plan->samples; s++)
         {
           guint32 words[4];
@@ -288,7 +268,7 @@ multinomial_units (gpointer data, gint64 begin, gint64 end, guint worker)
           gint64 chosen = plan->classes - 1;
           for (gint64 c = 0; c < plan->classes; c++)
             {
-              sum += exp (load (plan->input_dtype, run->x, at + c) - top);
+              sum += exp (ortrain_elements_load_real (plan->input_dtype, run->x, at + c) - top);
               if (u < sum)
                 {
                   chosen = c;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-integer-cases.h"
 #include "ortrain-cpu-lanes.h"
 
@@ -541,25 +542,6 @@ reduce_integer_run (const OrtrainKernelCall *call)
 }
 
 /* ---- The gradient of a product: dx[i] = dy · Π of the others, right with zeros. Inputs (dy, x[, axes]). ---- */
-static inline double
-load_real (OrtrainDType dtype, gconstpointer x, gint64 i)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT64   ? ((const double *) x)[i]
-         : dtype == ORTRAIN_DTYPE_FLOAT32 ? (double) ((const float *) x)[i]
-                                          : (double) ortrain_dtype_widen (dtype, ((const guint16 *) x)[i]);
-}
-
-static inline void
-store_real (OrtrainDType dtype, gpointer y, gint64 i, double v)
-{
-  if (dtype == ORTRAIN_DTYPE_FLOAT64)
-    ((double *) y)[i] = v;
-  else if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    ((float *) y)[i] = (float) v;
-  else
-    ((guint16 *) y)[i] = ortrain_dtype_narrow (dtype, (float) v);
-}
-
 #define PROD_AT(r)                                                                                                     \
   ((plan->inner_kept ? 0 : (r) % plan->inner) +                                                                        \
    offset_of (plan->inner_kept ? (r) : (r) / plan->inner, plan->n_reduced, plan->reduced_size, plan->reduced_in))
@@ -575,23 +557,23 @@ prod_grad_units (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 kept = plan->inner_kept ? i / plan->inner : i, inner = plan->inner_kept ? i % plan->inner : 0;
       gint64 base = offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_in) + inner;
       gint64 from = offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_out) + inner * plan->inner_out;
-      const double dy = load_real (plan->out_dtype, run->shift, from);
+      const double dy = ortrain_elements_load_real (plan->out_dtype, run->shift, from);
       double product = 1;
       gint64 zeros = 0;
       for (gint64 r = 0; r < rows; r++)
         {
-          const double x = load_real (plan->dtype, run->x, base + PROD_AT (r));
+          const double x = ortrain_elements_load_real (plan->dtype, run->x, base + PROD_AT (r));
           zeros += x == 0;
           product *= x == 0 ? 1 : x;
         }
       for (gint64 r = 0; r < rows; r++)
         {
           const gint64 at = base + PROD_AT (r);
-          const double x = load_real (plan->dtype, run->x, at);
-          store_real (plan->grad_dtype, run->y, at,
-                      dy * (zeros > 1 || (zeros == 1 && x != 0) ? 0
-                            : x == 0                            ? product
-                                                                : product / x));
+          const double x = ortrain_elements_load_real (plan->dtype, run->x, at);
+          ortrain_elements_store_real (plan->grad_dtype, run->y, at,
+                                       dy * (zeros > 1 || (zeros == 1 && x != 0) ? 0
+                                             : x == 0                            ? product
+                                                                                 : product / x));
         }
     }
 }

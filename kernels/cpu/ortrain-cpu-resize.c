@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-elements.h"
 
 #include "core/ortrain-checked-private.h"
 
@@ -161,11 +162,24 @@ get_floats (const OrtrainKernelSetup *setup, guint input, double *values, gint64
       values[i] = (double) ((const float *) operand->constant)[i];
     else if (operand->dtype == ORTRAIN_DTYPE_FLOAT64)
       values[i] = ((const double *) operand->constant)[i];
-    else if (operand->dtype == ORTRAIN_DTYPE_FLOAT16)
-      values[i] = (double) ortrain_half_to_float (((const guint16 *) operand->constant)[i]);
+    else if (ortrain_dtype_is_half (operand->dtype))
+      values[i] = (double) ortrain_dtype_widen (operand->dtype, ((const guint16 *) operand->constant)[i]);
     else
       return FALSE;
   return TRUE;
+}
+
+/* What lies between two passes is in float32, unless elements are only moved. */
+static OrtrainDType
+get_wide_dtype (const Resize *r)
+{
+  return ortrain_dtype_is_half (r->dtype) && !r->nearest ? ORTRAIN_DTYPE_FLOAT32 : r->dtype;
+}
+
+static gsize
+get_buffer_bytes (const Resize *r)
+{
+  return ((gsize) r->buffer * ortrain_dtype_get_size (get_wide_dtype (r)) + 63) & ~(gsize) 63;
 }
 
 /* roi, scales and sizes are the inputs first, first + 1, first + 2. */
@@ -253,7 +267,7 @@ setup_resize (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainO
           MAX (r->buffer, MAX (axis->outer * axis->n_in * axis->inner, axis->outer * axis->n_out * axis->inner));
     }
   if (r->n_axes > 1)
-    setup->workspace_bytes = 2 * (((gsize) r->buffer * r->size + 63) & ~(gsize) 63);
+    setup->workspace_bytes = 2 * get_buffer_bytes (r);
   return TRUE;
 }
 
@@ -263,17 +277,31 @@ prepare_resize (OrtrainKernelSetup *setup, GError **error)
   if (!setup_resize (setup, &setup->inputs[0], &setup->outputs[0], 1, error))
     return FALSE;
   const Resize *r = setup->constants;
-  if (r->nearest || r->dtype == ORTRAIN_DTYPE_FLOAT32 || r->dtype == ORTRAIN_DTYPE_FLOAT64)
+  if (r->nearest || ortrain_dtype_is_floating (r->dtype))
     return TRUE;
   g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "Resize has no kernel for %s in this mode",
                ortrain_dtype_get_name (r->dtype));
   return FALSE;
 }
 
+/* Of a gradient of 16 bits: for what is summed in float32 in the last pass, by one worker. */
+static gsize
+get_slab_bytes (const Resize *r)
+{
+  return ((gsize) (r->axes[0].n_in * r->axes[0].inner) * sizeof (float) + 63) & ~(gsize) 63;
+}
+
 static gboolean
 prepare_resize_grad (OrtrainKernelSetup *setup, GError **error)
 {
-  return setup_resize (setup, &setup->outputs[0], &setup->inputs[0], 2, error);
+  if (!setup_resize (setup, &setup->outputs[0], &setup->inputs[0], 2, error))
+    return FALSE;
+  Resize *r = setup->constants;
+  r->nearest = FALSE; /* elements meet */
+  setup->workspace_bytes = r->n_axes > 1 ? 2 * get_buffer_bytes (r) : 0;
+  if (r->n_axes > 0 && ortrain_dtype_is_half (r->dtype))
+    setup->workspace_bytes += get_slab_bytes (r) * ortrain_cpu_get_n_threads (setup);
+  return TRUE;
 }
 
 typedef struct
@@ -283,6 +311,9 @@ typedef struct
   gboolean nearest;
   gconstpointer in;
   gpointer out;
+  OrtrainDType from, to; /* of this pass */
+  guint8 *slabs;         /* back to 16 bits: [threads] of slab_bytes */
+  gsize slab_bytes;
 } Job;
 
 /* Rows (outer, output index) of one pass forward. */
@@ -326,6 +357,61 @@ typedef struct
 FORWARD (f32, float)
 FORWARD (f64, double)
 
+/* The same with 16 bits on one side or both: what is summed is summed in float32. */
+static void
+forward_narrow (const Job *job, gint64 begin, gint64 end)
+{
+  const Axis *axis = job->axis;
+  for (gint64 row = begin; row < end; row++)
+    {
+      const gint64 j = row % axis->n_out, first = row / axis->n_out * axis->n_in * axis->inner;
+      for (gint64 at = 0; at < axis->inner; at += ORTRAIN_ELEMENTS_TILE)
+        {
+          const gint64 n = MIN (ORTRAIN_ELEMENTS_TILE, axis->inner - at);
+          float sum[ORTRAIN_ELEMENTS_TILE], x[ORTRAIN_ELEMENTS_TILE];
+          memset (sum, 0, (gsize) n * sizeof (float));
+          for (guint t = 0; t < axis->taps; t++)
+            {
+              const float w = (float) axis->weights[j * axis->taps + t];
+              ortrain_elements_load (job->from, job->in, first + axis->indices[j * axis->taps + t] * axis->inner + at,
+                                     n, x);
+              for (gint64 i = 0; i < n; i++)
+                sum[i] += w * x[i];
+            }
+          ortrain_elements_store (job->to, job->out, row * axis->inner + at, n, sum);
+        }
+    }
+}
+
+static void
+backward_narrow (const Job *job, gint64 begin, gint64 end, guint worker)
+{
+  const Axis *axis = job->axis;
+  const gint64 n_slab = axis->n_in * axis->inner;
+  float *slab = (float *) (gpointer) (job->slabs + worker * job->slab_bytes);
+  for (gint64 outer = begin; outer < end; outer++)
+    {
+      float *to = job->to == ORTRAIN_DTYPE_FLOAT32 ? (float *) job->out + outer * n_slab : slab;
+      memset (to, 0, (gsize) n_slab * sizeof (float));
+      for (gint64 j = 0; j < axis->n_out; j++)
+        for (gint64 at = 0; at < axis->inner; at += ORTRAIN_ELEMENTS_TILE)
+          {
+            const gint64 n = MIN (ORTRAIN_ELEMENTS_TILE, axis->inner - at);
+            float dy[ORTRAIN_ELEMENTS_TILE];
+            ortrain_elements_load (job->from, job->in, (outer * axis->n_out + j) * axis->inner + at, n, dy);
+            for (guint t = 0; t < axis->taps; t++)
+              {
+                const float w = (float) axis->weights[j * axis->taps + t];
+                float *x = to + axis->indices[j * axis->taps + t] * axis->inner + at;
+                for (gint64 i = 0; i < n; i++)
+                  x[i] += w * dy[i];
+              }
+          }
+      if (to == slab)
+        ortrain_elements_store (job->to, job->out, outer * n_slab, n_slab, slab);
+    }
+}
+
 static void
 forward_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -338,6 +424,8 @@ forward_range (gpointer data, gint64 begin, gint64 end, guint worker)
         gsize n = (gsize) axis->inner * job->size;
         memcpy ((guint8 *) job->out + (gsize) row * n, (const guint8 *) job->in + (gsize) from * n, n);
       }
+  else if (ortrain_dtype_is_half (job->from) || ortrain_dtype_is_half (job->to))
+    forward_narrow (job, begin, end);
   else if (job->size == sizeof (float))
     forward_f32 (axis, job->in, job->out, begin, end);
   else
@@ -348,7 +436,9 @@ static void
 backward_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const Job *job = data;
-  if (job->size == sizeof (float))
+  if (ortrain_dtype_is_half (job->from) || ortrain_dtype_is_half (job->to))
+    backward_narrow (job, begin, end, worker);
+  else if (job->size == sizeof (float))
     backward_f32 (job->axis, job->in, job->out, begin, end);
   else
     backward_f64 (job->axis, job->in, job->out, begin, end);
@@ -373,6 +463,8 @@ fill_outside (const Resize *r, gpointer y)
               ((float *) y)[i] = (float) r->extrapolation;
             else if (r->dtype == ORTRAIN_DTYPE_FLOAT64)
               ((double *) y)[i] = r->extrapolation;
+            else if (ortrain_dtype_is_half (r->dtype))
+              ((guint16 *) y)[i] = ortrain_dtype_narrow (r->dtype, (float) r->extrapolation);
             else
               memset ((guint8 *) y + (gsize) i * r->size, 0, r->size);
           }
@@ -385,7 +477,7 @@ run_resize (const OrtrainKernelCall *call)
   const Resize *r = call->constants;
   gconstpointer from = call->inputs[0];
   guint8 *buffers = call->workspace;
-  gsize buffer_bytes = ((gsize) r->buffer * r->size + 63) & ~(gsize) 63;
+  const gsize buffer_bytes = get_buffer_bytes (r);
   if (r->n_out == 0)
     return;
   if (r->n_axes == 0)
@@ -394,7 +486,13 @@ run_resize (const OrtrainKernelCall *call)
     {
       const Axis *axis = &r->axes[k];
       gpointer to = k + 1 == r->n_axes ? call->outputs[0] : buffers + (k % 2) * buffer_bytes;
-      Job job = { axis, r->size, r->nearest, from, to };
+      Job job = { .axis = axis,
+                  .nearest = r->nearest,
+                  .in = from,
+                  .out = to,
+                  .from = k == 0 ? r->dtype : get_wide_dtype (r),
+                  .to = k + 1 == r->n_axes ? r->dtype : get_wide_dtype (r) };
+      job.size = ortrain_dtype_get_size (job.from);
       ortrain_parallel_for (ortrain_cpu_get_pool (call), axis->outer * axis->n_out,
                             ortrain_kernel_grain (axis->inner * axis->taps * (gint64) r->size), forward_range, &job);
       from = to;
@@ -409,7 +507,7 @@ run_resize_grad (const OrtrainKernelCall *call)
   const Resize *r = call->constants;
   gconstpointer from = call->inputs[0];
   guint8 *buffers = call->workspace;
-  gsize buffer_bytes = ((gsize) r->buffer * r->size + 63) & ~(gsize) 63;
+  const gsize buffer_bytes = get_buffer_bytes (r);
   if (r->n_out == 0)
     ortrain_copy_zero (ortrain_cpu_get_pool (call), call->outputs[0], r->n_bytes);
   else if (r->n_axes == 0)
@@ -419,7 +517,14 @@ run_resize_grad (const OrtrainKernelCall *call)
       {
         const Axis *axis = &r->axes[k];
         gpointer to = k == 0 ? call->outputs[0] : buffers + (k % 2) * buffer_bytes;
-        Job job = { axis, r->size, FALSE, from, to };
+        Job job = { .axis = axis,
+                    .in = from,
+                    .out = to,
+                    .from = k + 1 == r->n_axes ? r->dtype : get_wide_dtype (r),
+                    .to = k == 0 ? r->dtype : get_wide_dtype (r),
+                    .slabs = buffers + (r->n_axes > 1 ? 2 * buffer_bytes : 0),
+                    .slab_bytes = get_slab_bytes (r) };
+        job.size = ortrain_dtype_get_size (job.from);
         ortrain_parallel_for (ortrain_cpu_get_pool (call), axis->outer,
                               ortrain_kernel_grain (axis->n_out * axis->inner * axis->taps * (gint64) r->size),
                               backward_range, &job);
@@ -431,7 +536,7 @@ static const OrtrainKernel rows[] = {
   { .op_type = "Resize", .domain = "", .prepare = prepare_resize, .run = run_resize },
   { .op_type = "ResizeGrad",
     .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_F32F64,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
     .prepare = prepare_resize_grad,
     .run = run_resize_grad },
 };

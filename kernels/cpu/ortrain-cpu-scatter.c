@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-index-lists.h"
 
 #include <string.h>
@@ -262,7 +263,7 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
           stride *= s->dims[d];
         }
       for (gint64 k = 0; wide != NULL && k < s->dim; k++)
-        wide[k] = ortrain_index_load_one (s->dtype, job->out, data_at + k * step);
+        wide[k] = ortrain_elements_load_one (s->dtype, job->out, data_at + k * step);
       for (gint64 j = 0; j < s->dims[s->axis]; j++, index_at += s->index_stride)
         {
           gint64 k = ortrain_kernel_place (job->call, job->indices, s->index_64, index_at, s->dim);
@@ -270,7 +271,7 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
             continue;
           if (wide != NULL)
             {
-              const float update = ortrain_index_load_one (s->dtype, job->updates, index_at);
+              const float update = ortrain_elements_load_one (s->dtype, job->updates, index_at);
               s->combine_wide (&wide[k], &update, 1);
             }
           else
@@ -278,7 +279,7 @@ scatter_elements_range (gpointer data, gint64 begin, gint64 end, guint worker)
                         1);
         }
       for (gint64 k = 0; wide != NULL && k < s->dim; k++)
-        ortrain_index_store_one (s->dtype, job->out, data_at + k * step, wide[k]);
+        ortrain_elements_store_one (s->dtype, job->out, data_at + k * step, wide[k]);
     }
 }
 
@@ -358,17 +359,17 @@ combine_lists_range (gpointer data, gint64 begin, gint64 end, guint worker)
   const ScatterJob *job = data;
   const Scatter *s = job->scatter;
   for (gint64 slice = begin; slice < end; slice++)
-    for (gint64 from = 0; from < s->inner && job->lists.first[slice] >= 0; from += ORTRAIN_INDEX_TILE)
+    for (gint64 from = 0; from < s->inner && job->lists.first[slice] >= 0; from += ORTRAIN_ELEMENTS_TILE)
       {
-        const gint64 n = MIN (ORTRAIN_INDEX_TILE, s->inner - from), at = slice * s->inner + from;
-        float wide[ORTRAIN_INDEX_TILE], update[ORTRAIN_INDEX_TILE];
-        ortrain_index_load (s->dtype, job->out, at, n, wide);
+        const gint64 n = MIN (ORTRAIN_ELEMENTS_TILE, s->inner - from), at = slice * s->inner + from;
+        float wide[ORTRAIN_ELEMENTS_TILE], update[ORTRAIN_ELEMENTS_TILE];
+        ortrain_elements_load (s->dtype, job->out, at, n, wide);
         for (gint64 t = job->lists.first[slice]; t >= 0; t = job->lists.next[t])
           {
-            ortrain_index_load (s->dtype, job->updates, t * s->inner + from, n, update);
+            ortrain_elements_load (s->dtype, job->updates, t * s->inner + from, n, update);
             s->combine_wide (wide, update, n);
           }
-        ortrain_index_store (s->dtype, job->out, at, n, wide);
+        ortrain_elements_store (s->dtype, job->out, at, n, wide);
       }
 }
 
