@@ -319,10 +319,11 @@ random_run (const OrtrainKernelCall *call)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->n / plan->samples, 8, multinomial_units, &run);
 }
 
+/* The first row of each: the ratio may be of any type. */
 static const OrtrainKernel kernels[] = {
-  { "Dropout", "", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run },
+  { "Dropout", "", ORTRAIN_DTYPES_FLOAT, dropout_prepare, dropout_run },
   { "Dropout", "", ORTRAIN_DTYPES_MIXED, dropout_prepare, dropout_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
-  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, dropout_prepare, dropout_run },
+  { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_FLOAT, dropout_prepare, dropout_run },
   { "DropoutGrad", "org.ortrain", ORTRAIN_DTYPES_MIXED, dropout_prepare, dropout_run,
     .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { "RandomNormal", "", ORTRAIN_DTYPES_FLOAT, random_prepare, random_run },
