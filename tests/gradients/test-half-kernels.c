@@ -290,11 +290,23 @@ choose_types (OrtrainDType *types, guint n, guint seed)
     }
 }
 
+static gboolean
+is_member (const OrtrainNode *node)
+{
+  for (guint f = 0; f < G_N_ELEMENTS (families); f++)
+    for (guint i = 0; i < families[f]->n_kernels; i++)
+      if (g_str_equal (families[f]->kernels[i].op_type, node->op_type) &&
+          g_str_equal (families[f]->kernels[i].domain, node->domain))
+        return TRUE;
+  return FALSE;
+}
+
 static void
 observe (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out, gpointer data)
 {
   const guint n = node->inputs->len + node->outputs->len;
-  if (node->outputs->len > KERNEL_MAX_OPERANDS || node->inputs->len > KERNEL_MAX_OPERANDS || node->body != NULL)
+  if (node->outputs->len > KERNEL_MAX_OPERANDS || node->inputs->len > KERNEL_MAX_OPERANDS || node->body != NULL ||
+      !is_member (node))
     return;
   guint n_floating = 0;
   for (guint i = 0; i < node->inputs->len; i++)
