@@ -21,7 +21,7 @@ R (range_units) (gpointer data, gint64 begin, gint64 end, guint worker)
           gint64 at = b * plan->mask_batch + h * plan->mask_head + r * plan->mask_row, lo = 0, hi = plan->n_keys;
           if (plan->mask_kind == MASK_BOOL)
             {
-              const guint8 *mask = (const guint8 *) run->mask + at;
+              const guint8 *mask = (const guint8 *) run->mask.data + at;
               while (hi > 0 && !mask[hi - 1])
                 hi--;
               while (lo < hi && !mask[lo])
@@ -29,10 +29,9 @@ R (range_units) (gpointer data, gint64 begin, gint64 end, guint worker)
             }
           else
             {
-              const REAL *mask = (const REAL *) run->mask + at;
-              while (hi > 0 && mask[hi - 1] <= (REAL) MASKED)
+              while (hi > 0 && R (ortrain_rows_get) (&run->mask, at + hi - 1) <= (REAL) MASKED)
                 hi--;
-              while (lo < hi && mask[lo] <= (REAL) MASKED)
+              while (lo < hi && R (ortrain_rows_get) (&run->mask, at + lo) <= (REAL) MASKED)
                 lo++;
             }
           if (lo == hi) /* nothing to look at */
@@ -57,7 +56,7 @@ R (add_mask) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 fi
   gint64 at = b * plan->mask_batch + h * plan->mask_head + row * plan->mask_row + first * plan->mask_key;
   if (plan->mask_kind == MASK_BOOL)
     {
-      const guint8 *restrict mask = (const guint8 *) run->mask + at;
+      const guint8 *restrict mask = (const guint8 *) run->mask.data + at;
       REAL masked = (REAL) plan->masked_value;
       if (plan->mask_key)
         for (gint64 j = 0; j < n; j++)
@@ -68,9 +67,19 @@ R (add_mask) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 fi
     }
   else if (plan->mask_kind == MASK_ADD)
     {
-      const REAL *restrict mask = (const REAL *) run->mask + at;
-      for (gint64 j = 0; j < n; j++)
-        x[j] += mask[plan->mask_key ? j : 0];
+      OrtrainRowsBuffer buffer;
+      const gint64 step = plan->mask_key ? ortrain_rows_get_step (&plan->types, n) : 1;
+      const REAL same = plan->mask_key ? 0 : R (ortrain_rows_get) (&run->mask, at);
+      ortrain_rows_buffer_init (&buffer);
+      for (gint64 i = 0; plan->mask_key && i < n; i += step)
+        {
+          const gint64 size = MIN (step, n - i);
+          const REAL *restrict mask = R (ortrain_rows_read) (&run->mask, at + i, size, &buffer);
+          for (gint64 j = 0; j < size; j++)
+            x[i + j] += mask[j];
+        }
+      for (gint64 j = 0; !plan->mask_key && j < n; j++)
+        x[j] += same;
     }
 }
 
@@ -83,8 +92,8 @@ R (is_blind) (const AttentionRun *run, gint64 b, gint64 h, gint64 row)
   for (gint64 j = 0; j < plan->n_keys; j++)
     {
       gint64 i = at + j * plan->mask_key;
-      if (plan->mask_kind == MASK_NONE || (plan->mask_kind == MASK_BOOL && ((const guint8 *) run->mask)[i]) ||
-          (plan->mask_kind == MASK_ADD && !(((const REAL *) run->mask)[i] == -INFINITY)))
+      if (plan->mask_kind == MASK_NONE || (plan->mask_kind == MASK_BOOL && ((const guint8 *) run->mask.data)[i]) ||
+          (plan->mask_kind == MASK_ADD && !(R (ortrain_rows_get) (&run->mask, i) == -INFINITY)))
         return FALSE;
     }
   return TRUE;
@@ -104,124 +113,213 @@ R (find_range) (const AttentionRun *run, gint64 b, gint64 h, gint64 block, gint6
     }
 }
 
-/* One query block of one head: scores [rows, keys] live in the worker's scratch memory only. */
+/* Rows [first, first + n) of one head as a product reads or writes them: where they lie, or with 16 bits in `buffer`. */
+typedef struct
+{
+  REAL *rows;
+  gint64 pitch, first, n;
+} R (Tile);
+
+/* at: the element at which row 0 begins. What the tile holds already is not widened again: a tile that begins at the same
+ * row grows. */
+static void
+R (read_tile) (R (Tile) * self, const OrtrainRows *operand, const AttentionOperand *shape, gint64 at, gint64 first,
+               gint64 n, REAL *buffer)
+{
+  if (!ortrain_dtype_is_half (operand->dtype))
+    {
+      *self = (R (Tile)){ (REAL *) operand->data + at + first * shape->pitch, shape->pitch, first, n };
+      return;
+    }
+  const gint64 held = self->rows == buffer && self->first == first ? self->n : 0;
+  *self = (R (Tile)){ buffer, shape->width, first, MAX (held, n) };
+  for (gint64 r = held; r < n; r++)
+    ortrain_rows_widen (operand, at + (first + r) * shape->pitch, shape->width, (float *) buffer + r * shape->width);
+}
+
+/* Rows that are computed: zeroed if so wished. */
+static R (Tile) R (open_tile) (const OrtrainRows *operand, const AttentionOperand *shape, gint64 at, gint64 first,
+                               gint64 n, REAL *buffer, gboolean clear)
+{
+  const gboolean narrow = ortrain_dtype_is_half (operand->dtype);
+  R (Tile) self = { buffer, shape->width, first, n };
+  if (operand->data == NULL)
+    return (R (Tile)){ 0 };
+  if (!narrow)
+    {
+      self.rows = (REAL *) operand->data + at + first * shape->pitch;
+      self.pitch = shape->pitch;
+    }
+  for (gint64 r = 0; clear && r < n; r++)
+    memset (self.rows + r * self.pitch, 0, (gsize) shape->width * sizeof (REAL));
+  return self;
+}
+
+/* Rounds what was computed in a buffer. */
+static void
+R (close_tile) (const R (Tile) * self, const OrtrainRows *operand, const AttentionOperand *shape, gint64 at)
+{
+  if (self->rows != NULL && ortrain_dtype_is_half (operand->dtype))
+    for (gint64 r = 0; r < self->n; r++)
+      ortrain_rows_narrow (operand, at + (self->first + r) * shape->pitch, shape->width,
+                           (const float *) self->rows + r * self->pitch);
+}
+
+/* x [keys]: the scores of one row become probabilities; returns the logarithm of the sum of their exponentials. */
+static inline double
+R (softmax_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, gint64 keys)
+{
+  const AttentionPlan *plan = run->plan;
+  R (add_mask) (run, b, h, row, first, x, keys);
+  REAL top = R (ortrain_lane_max) (x, keys);
+  double sum = 0;
+  for (gint64 j = 0; j < keys; j += 512)
+    {
+      gint64 n = MIN (512, keys - j);
+      ORTRAIN_INDEPENDENT
+      for (gint64 i = j; i < j + n; i++)
+        x[i] = EXP (x[i] - top);
+      sum += R (ortrain_lane_sum) (x + j, n, 0);
+    }
+  REAL scale = (REAL) (1 / sum);
+  if (isnan (sum) && (plan->guard == GUARD_NAN || (plan->guard == GUARD_BLIND && R (is_blind) (run, b, h, row))))
+    {
+      memset (x, 0, (gsize) keys * sizeof (REAL));
+      return INFINITY;
+    }
+  for (gint64 j = 0; j < keys; j++)
+    x[j] *= scale;
+  return top + log (sum);
+}
+
+/* One query block of one head: scores [rows, keys] live in the worker's scratch memory only, and so does what is widened,
+ * a tile of keys at a time. */
 static void
 R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const AttentionRun *run = data;
   const AttentionPlan *plan = run->plan;
   REAL *p = (REAL *) run->scratch + (gsize) worker * plan->scratch_elements;
+  R (Tile) k = { 0 }, v = { 0 };
   for (gint64 u = begin; u < end; u++)
     {
       gint64 block = u % plan->n_blocks, h = u / plan->n_blocks % plan->heads, b = u / plan->n_blocks / plan->heads;
       gint64 row = block * plan->block, rows = MIN (plan->block, plan->n_queries - row), first, last;
       R (find_range) (run, b, h, block, &first, &last);
-      gint64 keys = last - first;
-      const REAL *q = (const REAL *) run->q + base_of (&plan->q, b, h) + row * plan->q.pitch;
-      const REAL *k = (const REAL *) run->k + base_of (&plan->k, b, h) + first * plan->k.pitch;
-      const REAL *v = (const REAL *) run->v + base_of (&plan->v, b, h) + first * plan->v.pitch;
-      REAL *y = (REAL *) run->y + base_of (&plan->y, b, h) + row * plan->y.pitch;
-      GEMM (FALSE, TRUE, rows, keys, plan->q.width, (REAL) plan->scale, q, plan->q.pitch, k, plan->k.pitch, 0, p, keys);
+      const gint64 keys = last - first, start = first - first % plan->tile;
+      R (Tile) q = { 0 };
+      if (block == 0) /* another head */
+        k = v = q;
+      R (read_tile) (&q, &run->q, &plan->q, base_of (&plan->q, b, h), row, rows, p + plan->q.buffer);
+      for (gint64 t = start; t < last; t += plan->tile)
+        {
+          const gint64 lo = MAX (first, t), n = MIN (last, t + plan->tile) - lo;
+          R (read_tile) (&k, &run->k, &plan->k, base_of (&plan->k, b, h), lo, n, p + plan->k.buffer);
+          GEMM (FALSE, TRUE, rows, n, plan->q.width, (REAL) plan->scale, q.rows, q.pitch, k.rows, k.pitch, 0,
+                p + lo - first, keys);
+        }
       for (gint64 r = 0; r < rows; r++)
         {
-          REAL *x = p + r * keys, scale;
-          R (add_mask) (run, b, h, row + r, first, x, keys);
-          REAL top = R (ortrain_lane_max) (x, keys);
-          double sum = 0;
-          for (gint64 j = 0; j < keys; j += 512)
-            {
-              gint64 n = MIN (512, keys - j);
-              ORTRAIN_INDEPENDENT
-              for (gint64 i = j; i < j + n; i++)
-                x[i] = EXP (x[i] - top);
-              sum += R (ortrain_lane_sum) (x + j, n, 0);
-            }
-          double lse = top + log (sum);
-          scale = (REAL) (1 / sum);
-          if (isnan (sum) &&
-              (plan->guard == GUARD_NAN || (plan->guard == GUARD_BLIND && R (is_blind) (run, b, h, row + r))))
-            {
-              lse = INFINITY;
-              memset (x, 0, (gsize) keys * sizeof (REAL));
-            }
-          else
-            for (gint64 j = 0; j < keys; j++)
-              x[j] *= scale;
-          if (run->lse)
-            ((REAL *) run->lse)[(b * plan->heads + h) * plan->n_queries + row + r] = (REAL) lse;
+          double lse = R (softmax_row) (run, b, h, row + r, first, p + r * keys, keys);
+          if (run->lse.data)
+            R (ortrain_rows_put) (&run->lse, (b * plan->heads + h) * plan->n_queries + row + r, lse, FALSE);
         }
-      GEMM (FALSE, FALSE, rows, plan->v.width, keys, 1, p, keys, v, plan->v.pitch, 0, y, plan->y.pitch);
+      const gint64 at = base_of (&plan->y, b, h);
+      R (Tile) y = R (open_tile) (&run->y, &plan->y, at, row, rows, p + plan->y.buffer, FALSE);
+      for (gint64 t = start; t < last; t += plan->tile)
+        {
+          const gint64 lo = MAX (first, t), n = MIN (last, t + plan->tile) - lo;
+          R (read_tile) (&v, &run->v, &plan->v, base_of (&plan->v, b, h), lo, n, p + plan->v.buffer);
+          GEMM (FALSE, FALSE, rows, plan->v.width, n, 1, p + lo - first, keys, v.rows, v.pitch, t > start, y.rows,
+                y.pitch);
+        }
+      R (close_tile) (&y, &run->y, &plan->y, at);
     }
 }
 
-static void
-R (clear_rows) (REAL *x, gint64 rows, const AttentionOperand *operand)
+/* One row: scores x [keys] become probabilities again, their gradient dx that of the scores (NULL: not wanted). */
+static inline void
+R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, REAL *dx,
+                      gint64 keys)
 {
-  for (gint64 r = 0; r < rows; r++)
-    memset (x + r * operand->pitch, 0, (gsize) operand->width * sizeof (REAL));
+  const AttentionPlan *plan = run->plan;
+  const REAL lse = R (ortrain_rows_get) (&run->lse, (b * plan->heads + h) * plan->n_queries + row);
+  if (isinf (lse) && lse > 0) /* a guarded row */
+    {
+      memset (x, 0, (gsize) keys * sizeof (REAL));
+      if (dx)
+        memset (dx, 0, (gsize) keys * sizeof (REAL));
+      return;
+    }
+  R (add_mask) (run, b, h, row, first, x, keys);
+  ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < keys; j++)
+    x[j] = EXP (x[j] - lse);
+  if (!dx)
+    return;
+  REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = (REAL) plan->scale;
+  ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < keys; j++)
+    dx[j] = x[j] * (dx[j] - dot) * scale;
 }
 
-/* One head: blocks of queries in order, so that dk and dv add up in order. Probabilities are made again from lse. */
+/* One head: blocks of queries in order, so that dk and dv add up in order, in float32 where they have 16 bits.
+ * Probabilities are made again from lse. */
 static void
 R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const AttentionRun *run = data;
   const AttentionPlan *plan = run->plan;
   REAL *p = (REAL *) run->scratch + (gsize) worker * plan->scratch_elements;
-  REAL *dp = p + (gsize) plan->block * (gsize) plan->n_keys;
+  REAL *dp = run->dq.data || run->dk.data ? p + (gsize) plan->block * (gsize) plan->n_keys : NULL;
   for (gint64 u = begin; u < end; u++)
     {
-      gint64 h = u % plan->heads, b = u / plan->heads;
-      REAL *dq = run->dq ? (REAL *) run->dq + base_of (&plan->q, b, h) : NULL;
-      REAL *dk = run->dk ? (REAL *) run->dk + base_of (&plan->k, b, h) : NULL;
-      REAL *dv = run->dv ? (REAL *) run->dv + base_of (&plan->v, b, h) : NULL;
-      if (dk)
-        R (clear_rows) (dk, plan->n_keys, &plan->k);
-      if (dv)
-        R (clear_rows) (dv, plan->n_keys, &plan->v);
+      const gint64 h = u % plan->heads, b = u / plan->heads, q_at = base_of (&plan->q, b, h);
+      const gint64 k_at = base_of (&plan->k, b, h), v_at = base_of (&plan->v, b, h), y_at = base_of (&plan->y, b, h);
+      R (Tile) q = { 0 }, k = { 0 }, v = { 0 }, dy = { 0 };
+      R (Tile) dk = R (open_tile) (&run->dk, &plan->k, k_at, 0, plan->n_keys, p + plan->dk_buffer, TRUE);
+      R (Tile) dv = R (open_tile) (&run->dv, &plan->v, v_at, 0, plan->n_keys, p + plan->dv_buffer, TRUE);
       for (gint64 block = 0; block < plan->n_blocks; block++)
         {
           gint64 row = block * plan->block, rows = MIN (plan->block, plan->n_queries - row), first, last;
           R (find_range) (run, b, h, block, &first, &last);
-          gint64 keys = last - first;
-          const REAL *q = (const REAL *) run->q + base_of (&plan->q, b, h) + row * plan->q.pitch;
-          const REAL *k = (const REAL *) run->k + base_of (&plan->k, b, h) + first * plan->k.pitch;
-          const REAL *v = (const REAL *) run->v + base_of (&plan->v, b, h) + first * plan->v.pitch;
-          const REAL *dy = (const REAL *) run->dy + base_of (&plan->y, b, h) + row * plan->y.pitch;
-          GEMM (FALSE, TRUE, rows, keys, plan->q.width, (REAL) plan->scale, q, plan->q.pitch, k, plan->k.pitch, 0, p,
-                keys);
-          if (dq || dk)
-            GEMM (FALSE, TRUE, rows, keys, plan->v.width, 1, dy, plan->y.pitch, v, plan->v.pitch, 0, dp, keys);
-          for (gint64 r = 0; r < rows; r++)
+          const gint64 keys = last - first, start = first - first % plan->tile;
+          R (read_tile) (&q, &run->q, &plan->q, q_at, row, rows, p + plan->q.buffer);
+          R (read_tile) (&dy, &run->dy, &plan->y, y_at, row, rows, p + plan->y.buffer);
+          for (gint64 t = start; t < last; t += plan->tile)
             {
-              REAL *x = p + r * keys, *dx = dp + r * keys;
-              REAL lse = ((const REAL *) run->lse)[(b * plan->heads + h) * plan->n_queries + row + r];
-              if (isinf (lse) && lse > 0) /* a guarded row */
-                {
-                  memset (x, 0, (gsize) keys * sizeof (REAL));
-                  memset (dx, 0, (gsize) keys * sizeof (REAL));
-                  continue;
-                }
-              R (add_mask) (run, b, h, row + r, first, x, keys);
-              ORTRAIN_INDEPENDENT
-              for (gint64 j = 0; j < keys; j++)
-                x[j] = EXP (x[j] - lse);
-              if (!dq && !dk)
+              const gint64 lo = MAX (first, t), n = MIN (last, t + plan->tile) - lo;
+              R (read_tile) (&k, &run->k, &plan->k, k_at, lo, n, p + plan->k.buffer);
+              GEMM (FALSE, TRUE, rows, n, plan->q.width, (REAL) plan->scale, q.rows, q.pitch, k.rows, k.pitch, 0,
+                    p + lo - first, keys);
+              if (!dp)
                 continue;
-              REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = (REAL) plan->scale;
-              ORTRAIN_INDEPENDENT
-              for (gint64 j = 0; j < keys; j++)
-                dx[j] = x[j] * (dx[j] - dot) * scale;
+              R (read_tile) (&v, &run->v, &plan->v, v_at, lo, n, p + plan->v.buffer);
+              GEMM (FALSE, TRUE, rows, n, plan->v.width, 1, dy.rows, dy.pitch, v.rows, v.pitch, 0, dp + lo - first,
+                    keys);
             }
-          if (dv)
-            GEMM (TRUE, FALSE, keys, plan->v.width, rows, 1, p, keys, dy, plan->y.pitch, 1, dv + first * plan->v.pitch,
-                  plan->v.pitch);
-          if (dq)
-            GEMM (FALSE, FALSE, rows, plan->q.width, keys, 1, dp, keys, k, plan->k.pitch, 0, dq + row * plan->q.pitch,
-                  plan->q.pitch);
-          if (dk)
-            GEMM (TRUE, FALSE, keys, plan->k.width, rows, 1, dp, keys, q, plan->q.pitch, 1, dk + first * plan->k.pitch,
-                  plan->k.pitch);
+          for (gint64 r = 0; r < rows; r++)
+            R (softmax_grad_row) (run, b, h, row + r, first, p + r * keys, dp ? dp + r * keys : NULL, keys);
+          if (dv.rows)
+            GEMM (TRUE, FALSE, keys, plan->v.width, rows, 1, p, keys, dy.rows, dy.pitch, 1, dv.rows + first * dv.pitch,
+                  dv.pitch);
+          if (run->dq.data)
+            {
+              R (Tile) dq = R (open_tile) (&run->dq, &plan->q, q_at, row, rows, p + plan->dq_buffer, FALSE);
+              for (gint64 t = start; t < last; t += plan->tile)
+                {
+                  const gint64 lo = MAX (first, t), n = MIN (last, t + plan->tile) - lo;
+                  R (read_tile) (&k, &run->k, &plan->k, k_at, lo, n, p + plan->k.buffer);
+                  GEMM (FALSE, FALSE, rows, plan->q.width, n, 1, dp + lo - first, keys, k.rows, k.pitch, t > start,
+                        dq.rows, dq.pitch);
+                }
+              R (close_tile) (&dq, &run->dq, &plan->q, q_at);
+            }
+          if (dk.rows)
+            GEMM (TRUE, FALSE, keys, plan->k.width, rows, 1, dp, keys, q.rows, q.pitch, 1, dk.rows + first * dk.pitch,
+                  dk.pitch);
         }
+      R (close_tile) (&dk, &run->dk, &plan->k, k_at);
+      R (close_tile) (&dv, &run->dv, &plan->v, v_at);
     }
 }

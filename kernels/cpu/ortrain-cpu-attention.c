@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-gemm.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-rows.h"
 
 /* Scaled dot product attention, softmax (scale · q·kᵀ + mask) · v, in blocks of queries: the scores of a block stay in
  * the cache and are never written to memory. The forward pass keeps one number per row (lse), the backward pass makes
  * the probabilities again from it. Keys that a block cannot see (causal masks, padding) are not computed. Operands are
  * [batch, heads, length, width], or [batch, length, heads, width] where `packed` says so: rows then lie further apart,
- * and the transposes around attention are not needed. */
+ * and the transposes around attention are not needed. Every operand has a type of its own; of 16 bits are widened the
+ * queries of a block and a tile of keys, and the gradients of keys and values are summed in float32 for a head. */
 
-#define MASKED -1e30 /* what is added to a score that must not count */
+#define MASKED -1e30       /* what is added to a score that must not count */
+#define ATTENTION_TILE 512 /* keys that are widened at once */
 
 typedef enum
 {
@@ -22,12 +24,13 @@ typedef enum
 typedef struct
 {
   gint64 batch_step, head_step, pitch, width; /* in elements */
+  gsize buffer;                               /* of what is widened, in a thread's scratch memory */
 } AttentionOperand;
 
 typedef struct
 {
   OrtrainDType dtype;
-  guint n_inputs, n_outputs;
+  OrtrainRowsTypes types;
   gint64 batch, heads, n_queries, n_keys;
   AttentionOperand q, k, v, y;
   double scale, masked_value;
@@ -41,15 +44,16 @@ typedef struct
   gint64 mask_batch, mask_head, mask_row, mask_key; /* strides, 0 where the mask is the same for all */
   gint64 mask_batches, mask_heads;
   gboolean has_ranges;
-  gint64 block, n_blocks;
+  gint64 block, n_blocks, tile;
+  gsize dq_buffer, dk_buffer, dv_buffer;
   gsize scratch_elements, scratch_offset; /* per thread */
 } AttentionPlan;
 
 typedef struct
 {
   const AttentionPlan *plan;
-  gconstpointer q, k, v, mask, dy;
-  gpointer y, lse, dq, dk, dv;
+  OrtrainRows q, k, v, mask, dy;
+  OrtrainRows y, lse, dq, dk, dv;
   gint32 *ranges; /* [mask_batches, mask_heads, n_blocks, 2] */
   gpointer scratch;
 } AttentionRun;
@@ -93,11 +97,11 @@ describe (AttentionOperand *self, const OrtrainOperand *operand, gboolean packed
 }
 
 static gboolean
-describe_mask (AttentionPlan *plan, const OrtrainOperand *mask)
+describe_mask (AttentionPlan *plan, const OrtrainOperand *q, const OrtrainOperand *mask)
 {
   const gint64 full[] = { plan->batch, plan->heads, plan->n_queries, plan->n_keys };
   gint64 *strides[] = { &plan->mask_batch, &plan->mask_head, &plan->mask_row, &plan->mask_key }, step = 1;
-  if (mask->rank > 4 || (mask->dtype != ORTRAIN_DTYPE_BOOL && mask->dtype != plan->dtype))
+  if (mask->rank > 4 || (mask->dtype != ORTRAIN_DTYPE_BOOL && !ortrain_rows_fit (mask, q)))
     return FALSE;
   plan->mask_kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? MASK_BOOL : MASK_ADD;
   for (guint i = 0; i < mask->rank; i++)
@@ -114,6 +118,32 @@ describe_mask (AttentionPlan *plan, const OrtrainOperand *mask)
   return TRUE;
 }
 
+/* Room for rows of an operand, if it has 16 bits. */
+static void
+reserve (AttentionPlan *plan, gsize *buffer, OrtrainDType dtype, gint64 rows, gint64 width)
+{
+  *buffer = plan->scratch_elements;
+  if (ortrain_dtype_is_half (dtype))
+    plan->scratch_elements += ((gsize) rows * (gsize) width + 15) & ~(gsize) 15;
+}
+
+static void
+reserve_tiles (AttentionPlan *plan, gboolean grad)
+{
+  const OrtrainDType *in = plan->types.inputs, *out = plan->types.outputs;
+  plan->tile = plan->types.narrow ? MIN (plan->n_keys, ATTENTION_TILE) : plan->n_keys;
+  plan->tile = MAX (plan->tile, 1);
+  reserve (plan, &plan->q.buffer, in[grad ? 1 : 0], plan->block, plan->q.width);
+  reserve (plan, &plan->k.buffer, in[grad ? 2 : 1], plan->tile, plan->k.width);
+  reserve (plan, &plan->v.buffer, in[grad ? 3 : 2], plan->tile, plan->v.width);
+  reserve (plan, &plan->y.buffer, grad ? in[0] : out[0], plan->block, plan->y.width);
+  if (!grad)
+    return;
+  reserve (plan, &plan->dq_buffer, out[0], plan->block, plan->q.width);
+  reserve (plan, &plan->dk_buffer, out[1], plan->n_keys, plan->k.width);
+  reserve (plan, &plan->dv_buffer, out[2], plan->n_keys, plan->v.width);
+}
+
 /* q, k, v, and the mask or NULL; matrices: how many blocks of scores a thread holds. */
 static gboolean
 build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainOperand *mask,
@@ -125,15 +155,14 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
   setup->constants = plan;
   setup->constants_free = g_free;
   for (int i = 0; i < 3; i++)
-    fits = fits && operands[i]->rank == 4 && operands[i]->dtype == operands[0]->dtype;
+    fits = fits && operands[i]->rank == 4 && ortrain_rows_fit (operands[i], operands[0]);
   if (fits)
     {
       describe (&plan->q, operands[0], packed & 1, &heads[0], &length[0]);
       describe (&plan->k, operands[1], packed & 2, &heads[1], &length[1]);
       describe (&plan->v, operands[2], packed & 4, &heads[2], &length[2]);
-      plan->dtype = operands[0]->dtype;
-      plan->n_inputs = setup->n_inputs;
-      plan->n_outputs = setup->n_outputs;
+      plan->dtype = ortrain_rows_get_compute_dtype (operands[0]);
+      ortrain_rows_describe (&plan->types, setup);
       plan->batch = operands[0]->dims[0];
       plan->heads = heads[0];
       plan->n_queries = length[0];
@@ -145,7 +174,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
   plan->masked_value = ortrain_attributes_get_float (setup->attributes, "masked_value", -INFINITY);
   plan->guard = ortrain_attributes_get_int (setup->attributes, "guard", GUARD_NONE);
   if (fits && mask != NULL && mask->dtype != ORTRAIN_DTYPE_UNDEFINED)
-    fits = describe_mask (plan, mask);
+    fits = describe_mask (plan, operands[0], mask);
   if (!fits)
     {
       g_clear_pointer (&setup->constants, g_free);
@@ -164,6 +193,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
   plan->block = MIN (plan->block, MAX (1, plan->n_queries));
   plan->n_blocks = (plan->n_queries + plan->block - 1) / plan->block;
   plan->scratch_elements = ((gsize) plan->block * (gsize) plan->n_keys * matrices + 15) & ~(gsize) 15;
+  reserve_tiles (plan, matrices > 1);
   if (plan->has_ranges)
     plan->scratch_offset =
         ((gsize) (plan->mask_batches * plan->mask_heads * plan->n_blocks) * 2 * sizeof (gint32) + 63) & ~(gsize) 63;
@@ -184,6 +214,14 @@ start_run (const OrtrainKernelCall *call, AttentionRun *run)
                           CALL (plan, range_units), run);
 }
 
+/* Without keys or queries. */
+static void
+clear_operand (const AttentionPlan *plan, const OrtrainRows *rows, const AttentionOperand *shape)
+{
+  if (rows->data != NULL)
+    memset (rows->data, 0, (gsize) (plan->batch * shape->batch_step) * ortrain_dtype_get_size (rows->dtype));
+}
+
 /* Attention (q, k, v[, mask]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
 static gboolean
 attention_prepare (OrtrainKernelSetup *setup, GError **error)
@@ -196,20 +234,23 @@ static void
 attention_run (const OrtrainKernelCall *call)
 {
   const AttentionPlan *plan = call->constants;
-  AttentionRun run = { .plan = plan, .q = call->inputs[0], .k = call->inputs[1], .v = call->inputs[2] };
-  run.mask = plan->n_inputs > 3 ? call->inputs[3] : NULL;
-  run.y = call->outputs[0];
-  run.lse = plan->n_outputs > 1 ? call->outputs[1] : NULL;
+  AttentionRun run = { .plan = plan };
+  run.q = ortrain_rows_input (&plan->types, call, 0);
+  run.k = ortrain_rows_input (&plan->types, call, 1);
+  run.v = ortrain_rows_input (&plan->types, call, 2);
+  run.mask = ortrain_rows_input (&plan->types, call, 3);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
+  run.lse = ortrain_rows_output (&plan->types, call, 1);
   if (plan->n_keys == 0 || plan->n_queries == 0)
     {
-      memset (run.y, 0, (gsize) (plan->batch * plan->y.batch_step) * ortrain_dtype_get_size (plan->dtype));
+      clear_operand (plan, &run.y, &plan->y);
       return;
     }
   start_run (call, &run);
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads * plan->n_blocks, 1,
-                        CALL (plan, forward_units), &run);
+  /* blocks of one head share what is widened of its keys and values, where there are heads enough for all threads */
+  const gint64 heads = plan->batch * plan->heads, grain = plan->types.narrow && heads >= 32 ? plan->n_blocks : 1;
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), heads * plan->n_blocks, grain, CALL (plan, forward_units), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (attention)
 
 /* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
 static gboolean
@@ -223,33 +264,35 @@ static void
 attention_grad_run (const OrtrainKernelCall *call)
 {
   const AttentionPlan *plan = call->constants;
-  AttentionRun run = { .plan = plan, .dy = call->inputs[0], .q = call->inputs[1], .k = call->inputs[2] };
-  run.v = call->inputs[3];
-  run.lse = (gpointer) call->inputs[4];
-  run.mask = plan->n_inputs > 5 ? call->inputs[5] : NULL;
-  run.dq = call->outputs[0];
-  run.dk = plan->n_outputs > 1 ? call->outputs[1] : NULL;
-  run.dv = plan->n_outputs > 2 ? call->outputs[2] : NULL;
+  AttentionRun run = { .plan = plan };
+  run.dy = ortrain_rows_input (&plan->types, call, 0);
+  run.q = ortrain_rows_input (&plan->types, call, 1);
+  run.k = ortrain_rows_input (&plan->types, call, 2);
+  run.v = ortrain_rows_input (&plan->types, call, 3);
+  run.lse = ortrain_rows_input (&plan->types, call, 4);
+  run.mask = ortrain_rows_input (&plan->types, call, 5);
+  run.dq = ortrain_rows_output (&plan->types, call, 0);
+  run.dk = ortrain_rows_output (&plan->types, call, 1);
+  run.dv = ortrain_rows_output (&plan->types, call, 2);
   if (plan->n_keys == 0 || plan->n_queries == 0)
     {
-      gsize size = ortrain_dtype_get_size (plan->dtype) * (gsize) plan->batch;
-      if (run.dq)
-        memset (run.dq, 0, (gsize) plan->q.batch_step * size);
-      if (run.dk)
-        memset (run.dk, 0, (gsize) plan->k.batch_step * size);
-      if (run.dv)
-        memset (run.dv, 0, (gsize) plan->v.batch_step * size);
+      clear_operand (plan, &run.dq, &plan->q);
+      clear_operand (plan, &run.dk, &plan->k);
+      clear_operand (plan, &run.dv, &plan->v);
       return;
     }
   start_run (call, &run);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
 }
-ORTRAIN_DEFINE_HALF_KERNEL (attention_grad)
+
+#define ROWS(name, prefix)                                                                                             \
+  { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                      \
+  {                                                                                                                    \
+    name, "org.ortrain", ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED    \
+  }
 
 static const OrtrainKernel kernels[] = {
-  { "Attention", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_prepare, attention_run },
-  { "Attention", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_half_prepare, attention_half_run },
-  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_F32F64, attention_grad_prepare, attention_grad_run },
-  { "AttentionGrad", "org.ortrain", ORTRAIN_DTYPES_HALF, attention_grad_half_prepare, attention_grad_half_run },
+  ROWS ("Attention", attention),
+  ROWS ("AttentionGrad", attention_grad),
 };
 ORTRAIN_KERNEL_TABLE (attention, kernels);
