@@ -59,6 +59,7 @@ typedef enum
   ORTRAIN_OP_KIND_SOFTMAX,
   ORTRAIN_OP_KIND_WHERE,
   ORTRAIN_OP_KIND_IS_NAN,
+  ORTRAIN_OP_KIND_CAST,
   ORTRAIN_OP_KIND_CAST_LIKE,
   ORTRAIN_OP_KIND_RESHAPE,
   ORTRAIN_OP_KIND_TRANSPOSE,
@@ -93,6 +94,16 @@ typedef enum
   ORTRAIN_CHANNELS_LAST,     /* the last axis */
   ORTRAIN_CHANNELS_ANY,      /* somewhere */
 } OrtrainChannels;
+
+/* How an operator takes part in mixed precision. Operands whose types belong together change theirs together. */
+typedef enum
+{
+  ORTRAIN_MIXED_BY_FLAGS, /* element-wise operators and views FOLLOW, all others are WIDE */
+  ORTRAIN_MIXED_WIDE,     /* float32 in and out */
+  ORTRAIN_MIXED_FOLLOW,   /* 16 bits if one of its data inputs has them; weights and constants follow */
+  ORTRAIN_MIXED_NARROW,   /* 16 bits in and out; kernels sum in float32 */
+  ORTRAIN_MIXED_INSIDE,   /* float32 inside, and output 0 in the type of input 0 */
+} OrtrainMixedRule;
 
 #define ORTRAIN_MAX_INPUT_ROLES 8
 
@@ -132,6 +143,7 @@ struct _OrtrainOpDef
 
   /* What passes know. */
   OrtrainOpKind kind;
+  OrtrainMixedRule mixed;
   /* The input that output 0 is, element by element, where the two have one type and shape; -1: none. NULL: as the flags
    * say. */
   gint (*find_passed_input) (const OrtrainNode *node);

@@ -483,7 +483,7 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
 static const OrtrainOpDef ops[] = {
   { .name = "Attention", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1, .max_outputs = 4,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
-  { .name = "Attention", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
+  { .name = "Attention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*", .infer = infer_attention,
     .gradient = gradient_attention, .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" }, .expand = ortrain_body_attention },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,

@@ -50,7 +50,7 @@ grad_cast (OrtrainGradContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   { "Cast", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
     ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 0, infer_cast, grad_cast, NULL, NULL,
-    .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1 },
+    .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST },
   { "CastLike", "", 15, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL,
     ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW_IF_SAME, 0, 2, infer_cast_like, grad_cast, NULL, ".*",
     .scores = ORTRAIN_SCORES_KEPT, .weight_through = 1, .kind = ORTRAIN_OP_KIND_CAST_LIKE },

@@ -414,6 +414,7 @@ gradient_conv_transpose (OrtrainGradContext *ctx, GError **error)
 static const OrtrainOpDef rows[] = {
   { .name = "Conv",
     .domain = "",
+    .mixed = ORTRAIN_MIXED_NARROW,
     .since = 7,
     .min_inputs = 2,
     .max_inputs = 3,
@@ -428,6 +429,7 @@ static const OrtrainOpDef rows[] = {
     .input_roles = { [1] = "weight", [2] = "bias" } },
   { .name = "ConvTranspose",
     .domain = "",
+    .mixed = ORTRAIN_MIXED_NARROW,
     .since = 7,
     .min_inputs = 2,
     .max_inputs = 3,

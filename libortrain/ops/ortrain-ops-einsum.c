@@ -268,7 +268,7 @@ grad_einsum (OrtrainGradContext *ctx, GError **error)
 
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
-  { .name = "Einsum", .domain = "", .since = 12, .min_inputs = 1, .max_inputs = -1, .min_outputs = 1,
+  { .name = "Einsum", .domain = "", .mixed = ORTRAIN_MIXED_NARROW, .since = 12, .min_inputs = 1, .max_inputs = -1, .min_outputs = 1,
     .max_outputs = 1, .types = ".0", .infer = infer_einsum, .gradient = grad_einsum, .upgrade = upgrade_einsum, .weight_inputs = ~(guint32) 0, .channels = ORTRAIN_CHANNELS_ANY,
     .input_roles = { "weight", "weight", "weight", "weight", "weight", "weight", "weight", "weight" } },
   { .name = "EinsumGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = -1, .min_outputs = 1,

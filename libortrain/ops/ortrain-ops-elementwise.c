@@ -475,9 +475,14 @@ grad_erf (OrtrainGradContext *ctx, GError **error)
   }
 #define POINTWISE(name, since, lowest, highest, dtypes, flags, infer, gradient)                                        \
   OPERANDS (name, since, lowest, highest, dtypes, flags, infer, gradient, ".0", .weight_through = EVERY)
-/* Of positions and the like: what it is computed from is no weight. */
+/* Small differences become large ones, and large numbers leave the range of 16 bits. */
+#define STEEP(name, since, gradient)                                                                                   \
+  OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, gradient, ".0", .weight_through = EVERY,  \
+            .mixed = ORTRAIN_MIXED_WIDE)
+/* Of positions and the like: what it is computed from is no weight, and needs all its digits. */
 #define PERIODIC(name, since, gradient)                                                                                \
-  OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, gradient, ".0", .weight_through = 0)
+  OPERANDS (name, since, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, gradient, ".0", .weight_through = 0,      \
+            .mixed = ORTRAIN_MIXED_WIDE)
 #define EVERY ~(guint32) 0
 #define LIMITS "limit", "limit", "limit", "limit", "limit", "limit", "limit", "limit"
 /* Very many operands become trees. */
@@ -500,7 +505,8 @@ static const OrtrainOpDef ops[] = {
             .weight_through = 3, .kind = ORTRAIN_OP_KIND_DIVIDE, .zero_sums = ortrain_zero_sums_div),
   POINTWISE ("Mod", 10, 2, 2, ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_mod),
   { "Pow", "", 7, 2, 2, 1, 1, ORTRAIN_DTYPES_NUMERIC, ORTRAIN_OP_POINTWISE, 0, 0, infer_pow, grad_pow, NULL, ".n",
-    .weight_through = 1, .kind = ORTRAIN_OP_KIND_POWER, .input_roles = { [1] = "exponent" } },
+    .weight_through = 1, .mixed = ORTRAIN_MIXED_WIDE, .kind = ORTRAIN_OP_KIND_POWER,
+    .input_roles = { [1] = "exponent" } },
   VARIADIC ("Max", ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
             .input_roles = { LIMITS }),
   VARIADIC ("Min", ORTRAIN_DTYPES_NUMERIC, 0, infer_arithmetic, grad_extremum, ortrain_upgrade_many_operands,
@@ -517,22 +523,22 @@ static const OrtrainOpDef ops[] = {
   POINTWISE ("Ceil", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
   POINTWISE ("Round", 11, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_unary, NULL),
   OPERANDS ("Reciprocal", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_reciprocal, ".0",
-            .weight_through = EVERY, .kind = ORTRAIN_OP_KIND_RECIPROCAL),
+            .weight_through = EVERY, .mixed = ORTRAIN_MIXED_WIDE, .kind = ORTRAIN_OP_KIND_RECIPROCAL),
   OPERANDS ("Sqrt", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_sqrt, ".0", .weight_through = EVERY,
             .kind = ORTRAIN_OP_KIND_SQUARE_ROOT),
-  POINTWISE ("Exp", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_exp),
-  POINTWISE ("Log", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_log),
+  STEEP ("Exp", 7, grad_exp),
+  STEEP ("Log", 7, grad_log),
   PERIODIC ("Sin", 7, grad_sin),
   PERIODIC ("Cos", 7, grad_cos),
   PERIODIC ("Tan", 7, grad_tan),
-  POINTWISE ("Asin", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_asin),
-  POINTWISE ("Acos", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_acos),
+  STEEP ("Asin", 7, grad_asin),
+  STEEP ("Acos", 7, grad_acos),
   POINTWISE ("Atan", 7, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_atan),
-  POINTWISE ("Sinh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_sinh),
-  POINTWISE ("Cosh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_cosh),
+  STEEP ("Sinh", 9, grad_sinh),
+  STEEP ("Cosh", 9, grad_cosh),
   POINTWISE ("Asinh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_asinh),
-  POINTWISE ("Acosh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_acosh),
-  POINTWISE ("Atanh", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_atanh),
+  STEEP ("Acosh", 9, grad_acosh),
+  STEEP ("Atanh", 9, grad_atanh),
   POINTWISE ("Erf", 9, 1, 1, ORTRAIN_DTYPES_FLOAT, 0, ortrain_infer_unary, grad_erf),
   POINTWISE ("BitShift", 11, 2, 2, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT, ortrain_infer_elementwise, NULL),
   POINTWISE ("BitwiseAnd", 18, 2, 2, ORTRAIN_DTYPES_INTEGER, ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_COMMUTATIVE,

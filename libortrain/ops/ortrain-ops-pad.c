@@ -339,26 +339,26 @@ grad_reverse_sequence (OrtrainGradContext *ctx, GError **error)
 
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
-  { .name = "Pad", .domain = "", .since = 7, ARITY (2, 4), .shape_inputs = 0xa, .no_grad_inputs = 0xe,
+  { .name = "Pad", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (2, 4), .shape_inputs = 0xa, .no_grad_inputs = 0xe,
  .vector_inputs = 0xa, .scalar_inputs = 4, .types = ".l0i", .infer = infer_pad, .gradient = grad_pad, .upgrade = upgrade_pad, .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [2] = "fill value" } },
   { .name = "PadGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 4), .shape_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".lli", .infer = infer_from_shape, .expand = ortrain_body_pad_grad },
-  { .name = "Tile", .domain = "", .since = 7, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .flags = ORTRAIN_OP_VIEW_IF_SAME, .types = ".l", .infer = infer_tile,
+  { .name = "Tile", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .flags = ORTRAIN_OP_VIEW_IF_SAME, .types = ".l", .infer = infer_tile,
     .gradient = grad_tile, .weight_through = 1, .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "TileGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l", .infer = infer_from_shape,
     .zero_sums = ortrain_zero_sums_tile_grad, .expand = ortrain_body_tile_grad },
-  { .name = "CenterCropPad", .domain = "", .since = 18, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".i", .infer = infer_center_crop_pad, .gradient = grad_center_crop_pad, 
+  { .name = "CenterCropPad", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 18, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".i", .infer = infer_center_crop_pad, .gradient = grad_center_crop_pad, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
-  { .name = "DepthToSpace", .domain = "", .since = 7, ARITY (1, 1), .infer = infer_depth_to_space,
+  { .name = "DepthToSpace", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (1, 1), .infer = infer_depth_to_space,
     .gradient = grad_depth_to_space, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
-  { .name = "SpaceToDepth", .domain = "", .since = 7, ARITY (1, 1), .infer = infer_space_to_depth,
+  { .name = "SpaceToDepth", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (1, 1), .infer = infer_space_to_depth,
     .gradient = grad_space_to_depth, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
-  { .name = "Trilu", .domain = "", .since = 14, ARITY (1, 2), .shape_inputs = 2, .no_grad_inputs = 2,
+  { .name = "Trilu", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 14, ARITY (1, 2), .shape_inputs = 2, .no_grad_inputs = 2,
  .scalar_inputs = 2, .types = ".l", .infer = infer_trilu, .gradient = grad_trilu, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
-  { .name = "ReverseSequence", .domain = "", .since = 10, ARITY (2, 2), .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l", .infer = infer_reverse_sequence, .gradient = grad_reverse_sequence, 
+  { .name = "ReverseSequence", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 10, ARITY (2, 2), .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l", .infer = infer_reverse_sequence, .gradient = grad_reverse_sequence, 
     .channels = ORTRAIN_CHANNELS_ALIGNED },
 };
 /* clang-format on */

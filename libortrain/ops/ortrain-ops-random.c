@@ -149,7 +149,7 @@ pass_unless_training (const OrtrainNode *node)
     .max_outputs = 1, .dtypes = types, .flags = ORTRAIN_OP_RANDOM | ORTRAIN_OP_NO_GRADIENT, .infer = func }
 
 static const OrtrainOpDef ops[] = {
-  { .name = "Dropout", .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1, .max_outputs = 2,
+  { .name = "Dropout", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1, .max_outputs = 2,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,
     .types = ".fb", .scalar_inputs = 6, .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout, 
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "ratio" }, .training_input = 2,

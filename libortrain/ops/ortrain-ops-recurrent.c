@@ -304,7 +304,8 @@ infer_recurrent_grad (OrtrainInferContext *ctx, GError **error)
     .name = op, .domain = "", .since = 7, .min_inputs = 3, .max_inputs = inputs, .min_outputs = 0,                     \
     .max_outputs = outputs, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << SEQUENCE_LENS, .types = ".000i0",   \
     .infer = infer_recurrent, .gradient = gradient_recurrent, .upgrade = upgrade_recurrent,                            \
-    .weight_inputs = 1 << W | 1 << R | 1 << B | 1 << P, .channels = ORTRAIN_CHANNELS_LAST, .input_roles = {            \
+    .mixed = ORTRAIN_MIXED_NARROW, .weight_inputs = 1 << W | 1 << R | 1 << B | 1 << P,                                 \
+    .channels = ORTRAIN_CHANNELS_LAST, .input_roles = {                                                                \
       [W] = "input weight",                                                                                            \
       [R] = "recurrent weight",                                                                                        \
       [B] = "bias",                                                                                                    \

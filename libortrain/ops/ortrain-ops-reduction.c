@@ -346,7 +346,8 @@ gradient_cum_prod (OrtrainGradContext *ctx, GError **error)
  .vector_inputs = 1 << 1, .types = ".l", .infer = infer_reduce, .gradient = rule, .upgrade = upgrade_axes, .channels = ORTRAIN_CHANNELS_REDUCED, __VA_ARGS__ }
 #define ARG(op)                                                                                                        \
   { .name = op, .domain = "", .since = 7, .min_inputs = 1, .max_inputs = 1, .min_outputs = 1, .max_outputs = 1,        \
-    .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg }
+    .dtypes = ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL, .flags = ORTRAIN_OP_NO_GRADIENT, .infer = infer_arg,             \
+    .mixed = ORTRAIN_MIXED_FOLLOW }
 
 static const OrtrainOpDef ops[] = {
   REDUCTION ("ReduceSum", gradient_sum, .zero_sums = ortrain_zero_sums_reduce_sum),

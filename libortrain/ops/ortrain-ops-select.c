@@ -312,7 +312,7 @@ static const OrtrainOpDef rows[] = {
     .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "OneHot", .domain = "", .since = 9, ARITY (3, 3, 1, 1), .flags = ORTRAIN_OP_NO_GRADIENT, .shape_inputs = 2,
     .no_grad_inputs = 7, .scalar_inputs = 2, .vector_inputs = 4, .types = "nn*", .infer = infer_one_hot, .input_roles = { [2] = "value" } },
-  { .name = "Compress", .domain = "", .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 2, .no_grad_inputs = 2,
+  { .name = "Compress", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 9, ARITY (2, 2, 1, 1), .flags = ORTRAIN_OP_DATA_SHAPED, .shape_inputs = 2, .no_grad_inputs = 2,
     .vector_inputs = 2, .types = ".b", .infer = infer_compress, .gradient = grad_compress },
   { .name = "CompressGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 3, 1, 1), .shape_inputs = 6,
     .no_grad_inputs = 6, .vector_inputs = 6, .types = ".bl", .infer = infer_compress_grad, .expand = ortrain_body_compress_grad },

@@ -762,6 +762,7 @@ static const OrtrainOpDef rows[] = {
     .input_roles = { "limit", "limit", "step" } },
   { .name = "Expand",
     .domain = "",
+    .mixed = ORTRAIN_MIXED_FOLLOW,
     .since = 8,
     .min_inputs = 2,
     .max_inputs = 2,

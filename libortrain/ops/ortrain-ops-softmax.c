@@ -63,7 +63,7 @@ gradient_softmax (OrtrainGradContext *ctx, GError **error)
     .zero_sums = ortrain_zero_sums_softmax_grad, .expand = body }
 
 static const OrtrainOpDef ops[] = {
-  ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX, .kind = ORTRAIN_OP_KIND_SOFTMAX),
+  ROW ("Softmax", gradient_softmax, 0, ORTRAIN_SCORES_SOFTMAX, .kind = ORTRAIN_OP_KIND_SOFTMAX, .mixed = ORTRAIN_MIXED_INSIDE),
   ROW ("LogSoftmax", gradient_softmax, 0, ORTRAIN_SCORES_LOG_SOFTMAX, .kind = ORTRAIN_OP_KIND_OTHER),
   ROW ("Hardmax", NULL, ORTRAIN_OP_NO_GRADIENT, ORTRAIN_SCORES_NONE, .kind = ORTRAIN_OP_KIND_OTHER),
   GRAD ("SoftmaxGrad", ortrain_body_softmax_grad),

@@ -2,6 +2,7 @@
 #include "transform/ortrain-optimizer-private.h"
 
 #include "ops/ortrain-op-private.h"
+#include "transform/ortrain-absorb-casts-private.h"
 #include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
@@ -92,12 +93,15 @@ static const Pass symbolic_passes[] = {
 
 static const Pass gradient_passes[] = {
   { "structurally-zero-gradients", ortrain_drop_zero_gradients },
+  { "sum-gradients-wide", ortrain_sum_gradients_wide },
 };
 
 static const Pass static_passes[] = {
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
+  { "absorb-casts", .run_for = ortrain_absorb_casts },
+  { "remove-dead", remove_dead },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },
   { "expand", .run_for = expand, .needed = TRUE }, /* what the provider has no kernel for, whoever wrote it */
   { "remove-dead", remove_dead },
