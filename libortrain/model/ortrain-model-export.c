@@ -522,6 +522,35 @@ rewrite (Export *self, MessageKind kind, OrtrainWireRange range, OrtrainTensor *
   return TRUE;
 }
 
+/* Initializers of 16 bits are trained in float32: each is written in the type that the file has. *tensors is another table
+ * then. */
+static gboolean
+narrow_tensors (OrtrainModel *model, GHashTable **tensors, GError **error)
+{
+  GHashTableIter iter;
+  gpointer key, tensor;
+  if (*tensors == NULL || model->file == NULL)
+    return TRUE;
+  g_autoptr (GHashTable) converted = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  g_hash_table_iter_init (&iter, *tensors);
+  while (g_hash_table_iter_next (&iter, &key, &tensor))
+    {
+      const OrtrainOrigin *origin = find_origin (model, key);
+      const OrtrainDType dtype =
+          origin != NULL ? ortrain_tensor_get_dtype (ortrain_graph_find_value (model->reader.graph, key)->tensor)
+                         : ORTRAIN_DTYPE_UNDEFINED;
+      OrtrainTensor *narrow =
+          ortrain_dtype_is_half (dtype) && ortrain_tensor_get_dtype (tensor) == ORTRAIN_DTYPE_FLOAT32
+              ? ortrain_tensor_cast (tensor, dtype, error)
+              : g_object_ref (tensor);
+      if (narrow == NULL)
+        return FALSE;
+      g_hash_table_insert (converted, key, narrow);
+    }
+  *tensors = g_steal_pointer (&converted);
+  return TRUE;
+}
+
 static gboolean
 check_tensors (OrtrainModel *model, GHashTable *tensors, GError **error)
 {
@@ -651,7 +680,11 @@ write_files (OrtrainModel *self, const char *path, GHashTable *tensors, GError *
 gboolean
 ortrain_model_export (OrtrainModel *self, const char *path, GHashTable *tensors, GError **error)
 {
-  gboolean ok = ortrain_model_check_files (self, error) && write_files (self, path, tensors, error);
+  GHashTable *narrow = tensors;
+  gboolean ok = ortrain_model_check_files (self, error) && narrow_tensors (self, &narrow, error) &&
+                write_files (self, path, narrow, error);
+  if (narrow != tensors)
+    g_hash_table_unref (narrow);
   if (!ok)
     {
       if (error != NULL && (*error)->domain == G_IO_ERROR)

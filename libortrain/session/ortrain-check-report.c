@@ -165,28 +165,6 @@ find_without_gradient (Check *check, OrtrainGraph *graph, GArray *roles, GHashTa
   return some;
 }
 
-/* A model whose parameters need master weights, which do not exist yet, is refused, not trained badly. Returns whether
- * it is one. */
-static gboolean
-find_half_parameters (Check *check, const GArray *roles, GHashTable *trained)
-{
-  const OrtrainValue *first = NULL;
-  guint n = 0;
-  for (guint i = 0; i < roles->len; i++)
-    {
-      const OrtrainValue *value = g_array_index (roles, OrtrainParameterRole, i).value;
-      if (!ortrain_dtype_is_half (value->dtype) || !g_hash_table_contains (trained, value))
-        continue;
-      first = first != NULL ? first : value;
-      n++;
-    }
-  if (first == NULL)
-    return FALSE;
-  g_autofree char *reason = ortrain_parameter_choice_describe_half (first, n);
-  add (check, NULL, ortrain_dtype_get_name (first->dtype), reason, ORTRAIN_HALF_PARAMETER_HINT);
-  return TRUE;
-}
-
 /* ---- the tensors of the file ---- */
 
 static void
@@ -516,8 +494,6 @@ ortrain_model_check (OrtrainModel *self)
       g_autoptr (GHashTable) trained = g_hash_table_new (NULL, NULL);
       find_blocked (&check, graph);
       report->trainable = find_without_gradient (&check, graph, roles, trained);
-      if (find_half_parameters (&check, roles, trained))
-        report->trainable = FALSE;
       list_parameters (report, self, graph, roles, trained, notes);
       note_scores (graph, notes);
       note_pairs (&check, notes);

@@ -9,8 +9,10 @@
 #include "session/ortrain-feeds-private.h"
 #include "session/ortrain-interpreter-private.h"
 #include "session/ortrain-io-binding-private.h"
+#include "session/ortrain-precision-private.h"
 #include "session/ortrain-session-lock-private.h"
 #include "tensor/ortrain-tensor-private.h"
+#include "transform/ortrain-mixed-precision-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 /**
@@ -152,6 +154,15 @@ has_name (OrtrainValue *value, gpointer names)
   return g_hash_table_contains (names, value->name);
 }
 
+static gboolean
+apply_precision (OrtrainInferenceSession *self, OrtrainGraph *graph, GError **error)
+{
+  const OrtrainMixedPrecision request = {
+    .dtype = ortrain_precision_get_dtype (ortrain_session_options_get_precision (self->options)),
+  };
+  return request.dtype == ORTRAIN_DTYPE_FLOAT32 || ortrain_apply_mixed_precision (graph, &request, error);
+}
+
 static OrtrainExecutor *
 make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
 {
@@ -165,7 +176,7 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
       ortrain_graph_remove_dead (copy);
     }
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
-  if (optimize && !ortrain_optimize_symbolic_graph (copy, error))
+  if ((optimize && !ortrain_optimize_symbolic_graph (copy, error)) || !apply_precision (self, copy, error))
     return NULL;
   const OrtrainExecutorConfig config = {
     .execution = self->execution,

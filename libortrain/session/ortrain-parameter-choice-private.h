@@ -9,9 +9,6 @@
 
 /* The names of all values of floating types that one of the outputs is differentiable with respect to. */
 GHashTable *ortrain_parameter_choice_find_differentiable (OrtrainValue *const *outputs, guint n);
-/* Why parameters of 16 bits are not trained: the first of n. */
-char *ortrain_parameter_choice_describe_half (const OrtrainValue *first, guint n);
-#define ORTRAIN_HALF_PARAMETER_HINT "export the model in float32, or freeze them with set_frozen"
 /* Sets ROLE_PARAMETER on the chosen initializers of `graph`. `differentiable` may be of another copy of the graph. */
 gboolean ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
                                          OrtrainTrainingOptions *options, GError **error);

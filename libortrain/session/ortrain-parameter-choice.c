@@ -142,15 +142,6 @@ find_refusal (const OrtrainValue *value)
   return NULL;
 }
 
-char *
-ortrain_parameter_choice_describe_half (const OrtrainValue *first, guint n)
-{
-  g_autofree char *others = n > 1 ? g_strdup_printf (" (and %u more of 16 bits)", n - 1) : g_strdup ("");
-  return g_strdup_printf ("Parameter '%s' is %s%s: 16-bit parameters need float32 master weights to be trained, which "
-                          "do not exist yet",
-                          ortrain_text_show (first->name), ortrain_dtype_get_name (first->dtype), others);
-}
-
 gboolean
 ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable, OrtrainTrainingOptions *options,
                                 GError **error)
@@ -158,8 +149,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
   g_auto (Choice) trainable = { 0 }, frozen = { 0 };
   g_autoptr (GArray) roles = ortrain_parameter_roles_find (graph);
   g_autoptr (GString) refused = g_string_new (NULL);
-  const OrtrainValue *half = NULL;
-  guint n_chosen = 0, n_half = 0, next = 0;
+  guint n_chosen = 0, next = 0;
   choice_init (&trainable, "trainable", ortrain_training_options_get_trainable (options));
   choice_init (&frozen, "frozen", ortrain_training_options_get_frozen (options));
   find_patterns_of_weights (&trainable, roles);
@@ -198,11 +188,6 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
         continue;
       value->role = ORTRAIN_ROLE_PARAMETER;
       n_chosen++;
-      if (ortrain_dtype_is_half (value->dtype))
-        {
-          half = half != NULL ? half : value;
-          n_half++;
-        }
     }
   if (!check_used (&trainable, error) || !check_used (&frozen, error))
     return FALSE;
@@ -210,13 +195,6 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "Cannot train %s",
                    ortrain_text_show_list (refused->str));
-      return FALSE;
-    }
-  if (half != NULL)
-    {
-      g_autofree char *reason = ortrain_parameter_choice_describe_half (half, n_half);
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE, "%s; %s", reason,
-                   ORTRAIN_HALF_PARAMETER_HINT);
       return FALSE;
     }
   if (n_chosen == 0)

@@ -8,7 +8,7 @@
 #include "tensor/ortrain-tensor-dict.h"
 
 /* The persistent memory of a training session, one block: parameters | gradients, but for those of immediate updates |
- * optimizer state | buffers | copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes.
+ * optimizer state | copies of parameters in 16 bits, and the state of the loss scale | buffers | copies of the buffers, to which a failed step goes back. Every tensor begins on 64 bytes.
  *
  * An optimizer of the user reads and writes memory of the host, and may fail half way. Where the host reads the block, it
  * works there, and a copy of parameters and state, which follows the state, puts things back. Elsewhere it works on a copy
@@ -22,9 +22,16 @@ typedef struct
   const char *name;            /* owned by the training graph */
   const char *gradient_name;
   OrtrainDType dtype;
+  OrtrainDType file_dtype;     /* of the model's contents */
+  OrtrainDType gradient_dtype; /* float32 for a parameter of 16 bits too: gradients are sums */
   gint64 *dims;
   guint rank;
-  gsize bytes;            /* of the tensor alone */
+  gint64 n_elements;
+  gsize bytes; /* of the tensor alone */
+  gsize gradient_bytes;
+  const char *copy_name; /* of the copy in 16 bits that operators read, in the training graph; NULL: there is none */
+  OrtrainDType copy_dtype;
+  gpointer copy;
   OrtrainTensor *initial; /* the model's contents, as long as there is no block */
   gpointer address;
   gpointer gradient;              /* NULL: it has no place, the parameter moves in the backward pass */
@@ -57,13 +64,17 @@ typedef struct
   GHashTable *by_name;     /* name of a parameter or buffer → OrtrainStored */
   GHashTable *by_gradient; /* name of a gradient → OrtrainStored */
   GHashTable *by_state;    /* name of a state in the training graph → where its address stands */
+  OrtrainLossScaling scaling;
+  const char *loss_scale_name, *good_steps_name, *overflows_name; /* NULL: the loss is not scaled */
+  gpointer loss_scale, good_steps, overflows;                     /* float32, int64, int64 */
   const char *scalars_name;
   gpointer scalars; /* of updates; apart from the block, as what a step is run with is */
 } OrtrainParameterStore;
 
 /* Lays out the block. */
-OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer,
-                                                    OrtrainExecution *execution, GError **error);
+OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainLossScaling *scaling,
+                                                    OrtrainOptimizer *optimizer, OrtrainExecution *execution,
+                                                    GError **error);
 void ortrain_parameter_store_free (OrtrainParameterStore *self);
 
 /* Takes the block and copies the model's contents into it, if that has not been done. When it fails, nothing has
@@ -72,6 +83,18 @@ gboolean ortrain_parameter_store_take_memory (OrtrainParameterStore *self, GErro
 
 /* What the next update is run with. */
 gboolean ortrain_parameter_store_write_scalars (OrtrainParameterStore *self, const double *scalars, GError **error);
+
+/* Behind a change of parameters that no update made. */
+gboolean ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **error);
+/* What the loss is multiplied by, how many updates since it has changed, and how many were left out so far. */
+typedef struct
+{
+  float loss_scale;
+  gint64 good_steps, overflows;
+} OrtrainScalerState;
+gboolean ortrain_parameter_store_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error);
+gboolean ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const OrtrainScalerState *state,
+                                               GError **error);
 
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
 gboolean ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error);
@@ -85,6 +108,8 @@ void ortrain_parameter_store_zero_gradients (OrtrainParameterStore *self);
 /* Called after each backward pass. */
 void ortrain_parameter_store_zero_padding (OrtrainParameterStore *self);
 OrtrainStored *ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name);
+/* The gradient of a parameter as one of the tensors of the store. */
+OrtrainStored ortrain_stored_get_gradient (const OrtrainStored *stored);
 /* A tensor over memory of the store, valid as long as the store is, or, where the host does not read it, a copy; for use
  * inside the library. */
 OrtrainTensor *ortrain_stored_peek (const OrtrainStored *stored, gpointer address, GError **error);

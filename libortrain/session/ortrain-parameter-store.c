@@ -19,14 +19,30 @@ describe (OrtrainParameterStore *self, OrtrainStored *stored, const OrtrainTrain
   stored->execution = self->execution;
   stored->name = trained->name;
   stored->gradient_name = trained->gradient;
-  stored->dtype = ortrain_tensor_get_dtype (tensor);
+  stored->dtype = trained->dtype;
+  stored->file_dtype = ortrain_tensor_get_dtype (tensor);
+  stored->gradient_dtype = ortrain_dtype_is_half (trained->dtype) ? ORTRAIN_DTYPE_FLOAT32 : trained->dtype;
   stored->rank = (guint) ortrain_tensor_get_rank (tensor);
   stored->dims = g_memdup2 (ortrain_tensor_peek_dims (tensor), stored->rank * sizeof (gint64));
-  stored->bytes = ortrain_tensor_get_n_bytes (tensor);
+  stored->n_elements = ortrain_tensor_get_n_elements (tensor);
+  stored->copy_name = trained->copy;
+  stored->copy_dtype = trained->copy_dtype;
   stored->padding_row = trained->padding_row;
   stored->immediate = trained->immediate;
   stored->state_names = (const char *const *) trained->states;
   stored->initial = g_object_ref (tensor);
+}
+
+static gboolean
+measure (OrtrainStored *stored, GError **error)
+{
+  if (ortrain_checked_mul ((gsize) stored->n_elements, ortrain_dtype_get_size (stored->dtype), &stored->bytes) &&
+      ortrain_checked_mul ((gsize) stored->n_elements, ortrain_dtype_get_size (stored->gradient_dtype),
+                           &stored->gradient_bytes))
+    return TRUE;
+  g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "Parameter '%s' is too large",
+               ortrain_text_show (stored->name));
+  return FALSE;
 }
 
 /* Places `bytes` at the end of the block so far. */
@@ -77,7 +93,7 @@ lay_out (OrtrainParameterStore *self, GError **error)
     {
       if (self->parameters[i].immediate)
         continue;
-      if (!reserve (self, self->parameters[i].bytes, ORTRAIN_CATEGORY_GRADIENT, &offset, error))
+      if (!reserve (self, self->parameters[i].gradient_bytes, ORTRAIN_CATEGORY_GRADIENT, &offset, error))
         return FALSE;
       self->parameters[i].gradient = place (self, offset);
     }
@@ -93,6 +109,25 @@ lay_out (OrtrainParameterStore *self, GError **error)
         self->parameters[i].states[k] = place (self, offset);
       }
   self->states_bytes = self->block_bytes - before;
+  for (guint i = 0; i < self->n_parameters; i++)
+    {
+      OrtrainStored *stored = &self->parameters[i];
+      if (stored->copy_name == NULL)
+        continue;
+      if (!reserve (self, (gsize) stored->n_elements * sizeof (guint16), ORTRAIN_CATEGORY_STATE, &offset, error))
+        return FALSE;
+      stored->copy = place (self, offset);
+    }
+  if (self->loss_scale_name != NULL)
+    {
+      gpointer *const values[] = { &self->loss_scale, &self->good_steps, &self->overflows };
+      for (guint i = 0; i < G_N_ELEMENTS (values); i++)
+        {
+          if (!reserve (self, sizeof (gint64), ORTRAIN_CATEGORY_STATE, &offset, error))
+            return FALSE;
+          *values[i] = place (self, offset);
+        }
+    }
   const gboolean custom = ortrain_update_set_is_custom (self->updates), reads_host = host_reads (self);
   self->host_copy_bytes = custom && !reads_host ? self->block_bytes : 0;
   if (custom && reads_host)
@@ -120,8 +155,8 @@ lay_out (OrtrainParameterStore *self, GError **error)
 }
 
 OrtrainParameterStore *
-ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *optimizer, OrtrainExecution *execution,
-                             GError **error)
+ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainLossScaling *scaling,
+                             OrtrainOptimizer *optimizer, OrtrainExecution *execution, GError **error)
 {
   g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
   self->execution = execution;
@@ -133,12 +168,18 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
   self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
   self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
   self->scalars_name = graph->scalars;
+  self->scaling = *scaling;
+  self->loss_scale_name = graph->loss_scale;
+  self->good_steps_name = graph->good_steps;
+  self->overflows_name = graph->overflows;
 
   g_autofree OrtrainUpdateParameter *updated = g_new0 (OrtrainUpdateParameter, self->n_parameters + 1);
   for (guint i = 0; i < self->n_parameters; i++)
     {
       OrtrainStored *stored = &self->parameters[i];
       describe (self, stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i));
+      if (!measure (stored, error))
+        return NULL;
       updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank };
       g_hash_table_insert (self->by_name, (gpointer) stored->name, stored);
       g_hash_table_insert (self->by_gradient, (gpointer) stored->gradient_name, stored);
@@ -146,6 +187,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
   for (guint i = 0; i < self->n_buffers; i++)
     {
       describe (self, &self->buffers[i], &g_array_index (graph->buffers, OrtrainTrainedTensor, i));
+      if (!measure (&self->buffers[i], error))
+        return NULL;
       g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
     }
 
@@ -158,7 +201,15 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, OrtrainOptimizer *opti
       stored->states = g_new0 (gpointer, ortrain_update_set_get_n_states (self->updates) + 1);
       for (guint k = 0; stored->state_names != NULL && stored->state_names[k] != NULL; k++)
         g_hash_table_insert (self->by_state, (gpointer) stored->state_names[k], &stored->states[k]);
+      if (stored->copy_name != NULL)
+        g_hash_table_insert (self->by_state, (gpointer) stored->copy_name, &stored->copy);
     }
+  if (self->loss_scale_name != NULL)
+    g_hash_table_insert (self->by_state, (gpointer) self->loss_scale_name, &self->loss_scale);
+  if (self->good_steps_name != NULL)
+    g_hash_table_insert (self->by_state, (gpointer) self->good_steps_name, &self->good_steps);
+  if (self->overflows_name != NULL)
+    g_hash_table_insert (self->by_state, (gpointer) self->overflows_name, &self->overflows);
   return lay_out (self, error) ? g_steal_pointer (&self) : NULL;
 }
 
@@ -267,16 +318,97 @@ write_initial (OrtrainParameterStore *self, const OrtrainStored *list, guint n, 
   for (guint i = 0; i < n; i++)
     {
       gconstpointer contents = ortrain_tensor_peek_unaligned (list[i].initial);
+      g_autoptr (OrtrainTensor) converted = NULL;
+      if (contents != NULL && list[i].dtype != list[i].file_dtype)
+        {
+          converted = ortrain_tensor_cast (list[i].initial, list[i].dtype, error);
+          if (converted == NULL)
+            return FALSE;
+          contents = ortrain_tensor_peek (converted);
+        }
       if (contents == NULL && list[i].bytes > 0)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
                        "The contents of initializer '%s' were released", ortrain_text_show (list[i].name));
           return FALSE;
         }
-      if (!ortrain_execution_write (self->execution, list[i].address, contents, list[i].bytes, error))
+      /* the conversion goes with this turn */
+      if (!ortrain_execution_write (self->execution, list[i].address, contents, list[i].bytes, error) ||
+          (converted != NULL && !ortrain_execution_wait (self->execution, NULL, error)))
         return FALSE;
     }
   return TRUE;
+}
+
+/* Elements that are rounded at a time. */
+#define PIECE 16384
+
+static gboolean
+refresh_copy (OrtrainParameterStore *self, const OrtrainStored *stored, float *wide, guint16 *narrow, GError **error)
+{
+  const gboolean direct = host_reads (self);
+  for (gint64 begin = 0; begin < stored->n_elements; begin += PIECE)
+    {
+      const gint64 n = MIN (PIECE, stored->n_elements - begin);
+      const float *source = (const float *) stored->address + begin;
+      guint16 *destination = (guint16 *) stored->copy + begin;
+      if (direct)
+        {
+          ortrain_dtype_narrow_n (stored->copy_dtype, destination, source, n);
+          continue;
+        }
+      if (!ortrain_execution_read (self->execution, wide, source, (gsize) n * sizeof *wide, error) ||
+          !ortrain_execution_wait (self->execution, NULL, error))
+        return FALSE;
+      ortrain_dtype_narrow_n (stored->copy_dtype, narrow, wide, n);
+      if (!ortrain_execution_write (self->execution, destination, narrow, (gsize) n * sizeof *narrow, error) ||
+          !ortrain_execution_wait (self->execution, NULL, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_parameter_store_refresh_copies (OrtrainParameterStore *self, GError **error)
+{
+  g_autofree float *wide = g_new (float, PIECE);
+  g_autofree guint16 *narrow = g_new (guint16, PIECE);
+  if (!ortrain_execution_wait (self->execution, NULL, error))
+    return FALSE;
+  for (guint i = 0; i < self->n_parameters; i++)
+    if (self->parameters[i].copy_name != NULL && !refresh_copy (self, &self->parameters[i], wide, narrow, error))
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const OrtrainScalerState *state, GError **error)
+{
+  return ortrain_execution_write (self->execution, self->loss_scale, &state->loss_scale, sizeof state->loss_scale,
+                                  error) &&
+         ortrain_execution_write (self->execution, self->good_steps, &state->good_steps, sizeof state->good_steps,
+                                  error) &&
+         ortrain_execution_write (self->execution, self->overflows, &state->overflows, sizeof state->overflows,
+                                  error) &&
+         ortrain_execution_wait (self->execution, NULL, error);
+}
+
+gboolean
+ortrain_parameter_store_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
+{
+  return ortrain_execution_read (self->execution, &state->loss_scale, self->loss_scale, sizeof state->loss_scale,
+                                 error) &&
+         ortrain_execution_read (self->execution, &state->good_steps, self->good_steps, sizeof state->good_steps,
+                                 error) &&
+         ortrain_execution_read (self->execution, &state->overflows, self->overflows, sizeof state->overflows, error) &&
+         ortrain_execution_wait (self->execution, NULL, error);
+}
+
+static gboolean
+begin_scaler (OrtrainParameterStore *self, GError **error)
+{
+  const OrtrainScalerState state = { .loss_scale = (float) self->scaling.initial };
+  return self->loss_scale_name == NULL || ortrain_parameter_store_write_scaler (self, &state, error);
 }
 
 /* After all was read. */
@@ -295,8 +427,9 @@ forget_initial (OrtrainStored *list, guint n)
 {
   for (guint i = 0; i < n; i++)
     {
-      if (list[i].bytes >= MIN_TRIMMED_BYTES)
-        ortrain_mapped_file_trim (ortrain_tensor_peek_unaligned (list[i].initial), list[i].bytes);
+      const gsize bytes = ortrain_tensor_get_n_bytes (list[i].initial);
+      if (bytes >= MIN_TRIMMED_BYTES)
+        ortrain_mapped_file_trim (ortrain_tensor_peek_unaligned (list[i].initial), bytes);
       g_clear_object (&list[i].initial);
     }
 }
@@ -324,7 +457,7 @@ fill (OrtrainParameterStore *self, GError **error)
 {
   if (!write_initial (self, self->parameters, self->n_parameters, error) ||
       !write_initial (self, self->buffers, self->n_buffers, error) || !begin_states (self, error) ||
-      !ortrain_execution_wait (self->execution, NULL, error) ||
+      !begin_scaler (self, error) || !ortrain_parameter_store_refresh_copies (self, error) ||
       !check_initial (self->parameters, self->n_parameters, error) ||
       !check_initial (self->buffers, self->n_buffers, error))
     return FALSE;
@@ -441,14 +574,15 @@ ortrain_parameter_store_end_update (OrtrainParameterStore *self, gboolean keep, 
   const gsize parameters_bytes = self->bytes[ORTRAIN_CATEGORY_PARAMETER];
   const gboolean apart = self->host_copy != NULL;
   if (keep != apart)
-    return TRUE;
+    return !keep || ortrain_parameter_store_refresh_copies (self, error);
   gconstpointer parameters = apart ? self->host_copy : self->update_copy;
   gconstpointer states = apart ? ortrain_parameter_store_get_host_address (self, self->states_begin)
                                : self->update_copy + parameters_bytes;
   /* the host may write its copy again when this returns */
   return copy_bytes (self, self->block, parameters, parameters_bytes, error) &&
          copy_bytes (self, self->states_begin, states, self->states_bytes, error) &&
-         ortrain_execution_wait (self->execution, NULL, error);
+         ortrain_execution_wait (self->execution, NULL, error) &&
+         (!keep || ortrain_parameter_store_refresh_copies (self, error));
 }
 
 void
@@ -466,7 +600,7 @@ ortrain_parameter_store_zero_padding (OrtrainParameterStore *self)
       const OrtrainStored *stored = &self->parameters[i];
       if (stored->padding_row < 0 || stored->gradient == NULL)
         continue;
-      gsize row_bytes = stored->bytes / (gsize) stored->dims[0];
+      gsize row_bytes = stored->gradient_bytes / (gsize) stored->dims[0];
       ortrain_execution_fill (self->execution, (guint8 *) stored->gradient + (gsize) stored->padding_row * row_bytes, 0,
                               row_bytes, NULL);
     }
@@ -476,6 +610,16 @@ OrtrainStored *
 ortrain_parameter_store_find (OrtrainParameterStore *self, const char *name)
 {
   return g_hash_table_lookup (self->by_name, name);
+}
+
+OrtrainStored
+ortrain_stored_get_gradient (const OrtrainStored *stored)
+{
+  OrtrainStored gradient = *stored;
+  gradient.address = stored->gradient;
+  gradient.dtype = stored->gradient_dtype;
+  gradient.bytes = stored->gradient_bytes;
+  return gradient;
 }
 
 OrtrainTensor *
@@ -517,7 +661,8 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
                        "there is no parameter or buffer '%s' in the session", ortrain_text_show (name));
           return FALSE;
         }
-      if (ortrain_tensor_get_dtype (tensor) != stored->dtype || ortrain_tensor_get_rank (tensor) != stored->rank ||
+      const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+      if ((dtype != stored->dtype && dtype != stored->file_dtype) || ortrain_tensor_get_rank (tensor) != stored->rank ||
           (stored->rank > 0 &&
            memcmp (ortrain_tensor_peek_dims (tensor), stored->dims, stored->rank * sizeof (gint64)) != 0))
         {
@@ -541,10 +686,14 @@ ortrain_parameter_store_set (OrtrainParameterStore *self, OrtrainTensorDict *ten
       OrtrainStored *stored = ortrain_parameter_store_find (self, ortrain_tensor_dict_get_name (tensors, i));
       g_autoptr (OrtrainTensor) host =
           stored->bytes > 0 ? ortrain_tensor_to_host (ortrain_tensor_dict_get_tensor (tensors, i), error) : NULL;
-      if (stored->bytes > 0 &&
-          (host == NULL || !ortrain_execution_write (self->execution, stored->address, ortrain_tensor_peek (host),
-                                                     stored->bytes, error)))
+      g_autoptr (OrtrainTensor) converted = host == NULL || ortrain_tensor_get_dtype (host) == stored->dtype
+                                                ? g_steal_pointer (&host)
+                                                : ortrain_tensor_cast (host, stored->dtype, error);
+      if (stored->bytes > 0 && (converted == NULL ||
+                                !ortrain_execution_write (self->execution, stored->address,
+                                                          ortrain_tensor_peek (converted), stored->bytes, error) ||
+                                !ortrain_execution_wait (self->execution, NULL, error)))
         return FALSE;
     }
-  return ortrain_execution_wait (self->execution, NULL, error);
+  return ortrain_parameter_store_refresh_copies (self, error);
 }

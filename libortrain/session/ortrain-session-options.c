@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-session-options.h"
 
+#include "ortrain-enum-types.h"
+
 #include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
 #include "core/ortrain-json-private.h"
@@ -35,6 +37,7 @@ struct _OrtrainSessionOptions
   char *provider; /* NULL: the best there is */
   guint max_plans;
   char **outputs; /* NULL: all */
+  OrtrainPrecision precision;
 };
 
 enum
@@ -48,6 +51,7 @@ enum
   PROP_PROVIDER,
   PROP_MAX_PLANS,
   PROP_OUTPUTS,
+  PROP_PRECISION,
   N_PROPS
 };
 
@@ -153,6 +157,15 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    */
   properties[PROP_OUTPUTS] = g_param_spec_boxed ("outputs", NULL, NULL, G_TYPE_STRV,
                                                  G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainSessionOptions:precision: (getter get_precision) (setter set_precision)
+   *
+   * The type in which the model is computed. With %ORTRAIN_PRECISION_BF16 or %ORTRAIN_PRECISION_FP16, operators run in
+   * 16 bits where that does no harm, from copies of the weights in that type, and sums, statistics of normalisations and
+   * softmax stay in float32. Inputs and outputs are as with float32. Default: %ORTRAIN_PRECISION_F32.
+   */
+  properties[PROP_PRECISION] = ortrain_field_enum ("precision", G_STRUCT_OFFSET (OrtrainSessionOptions, precision),
+                                                   ORTRAIN_TYPE_PRECISION, ORTRAIN_PRECISION_F32);
   g_object_class_install_properties (object_class, N_PROPS, properties);
 }
 
@@ -167,6 +180,7 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
     { "ORTRAIN_PRINT_MEMORY", "print-memory" },
     { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_PLANS", "max-plans" },
+    { "ORTRAIN_PRECISION", "precision" },
   };
   ortrain_field_init_all (self, properties, N_PROPS);
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
@@ -483,6 +497,37 @@ ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_pl
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
   ortrain_field_set_uint (self, properties[PROP_MAX_PLANS], max_plans);
+}
+
+/**
+ * ortrain_session_options_get_precision: (get-property precision)
+ * @self: options
+ *
+ * Gets the type in which the model is computed.
+ *
+ * Returns: the value
+ */
+OrtrainPrecision
+ortrain_session_options_get_precision (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), ORTRAIN_PRECISION_F32);
+
+  return self->precision;
+}
+
+/**
+ * ortrain_session_options_set_precision: (set-property precision)
+ * @self: options
+ * @precision: the new value
+ *
+ * Sets the type in which the model is computed.
+ */
+void
+ortrain_session_options_set_precision (OrtrainSessionOptions *self, OrtrainPrecision precision)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_enum (self, properties[PROP_PRECISION], (gint) precision);
 }
 
 /**

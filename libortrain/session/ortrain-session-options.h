@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "core/ortrain-macros.h"
+#include "session/ortrain-precision.h"
 
 G_BEGIN_DECLS
 
@@ -49,5 +49,9 @@ ORTRAIN_AVAILABLE_IN_ALL
 const char *const *ortrain_session_options_get_outputs (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *const *outputs);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainPrecision ortrain_session_options_get_precision (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_precision (OrtrainSessionOptions *self, OrtrainPrecision precision);
 
 G_END_DECLS

@@ -12,19 +12,32 @@ typedef struct
 {
   char *name;
   OrtrainTensor *initial; /* contents in the file */
-  char *gradient;         /* name of its gradient in the training graph; NULL for a buffer */
-  GStrv states;           /* names of the optimizer's states of it in the training graph, or NULL */
-  gint64 padding_row;     /* of an embedding: the row that does not train; -1 */
-  gboolean immediate;     /* it is updated in the backward pass, and its gradient has no buffer of its own */
+  OrtrainDType dtype;     /* in the session; the file's may have 16 bits, or more than this */
+  char *copy;             /* name of its copy in 16 bits, which operators read; NULL: there is none */
+  OrtrainDType copy_dtype;
+  char *gradient;     /* name of its gradient in the training graph; NULL for a buffer */
+  GStrv states;       /* names of the optimizer's states of it in the training graph, or NULL */
+  gint64 padding_row; /* of an embedding: the row that does not train; -1 */
+  gboolean immediate; /* it is updated in the backward pass, and its gradient has no buffer of its own */
 } OrtrainTrainedTensor;
 
 /* Begins a note; the reason follows. */
 #define ORTRAIN_GRADIENTS_KEPT "gradients are kept until the update: "
 
+/* How the loss is scaled; formulas in optim/ortrain-loss-scaler.c. */
+typedef struct
+{
+  gboolean is_on, is_dynamic;
+  double initial, growth_factor, backoff_factor, minimum, maximum;
+  guint growth_interval;
+} OrtrainLossScaling;
+
 /* How parameters are updated, as decided when a session is created. */
 typedef struct
 {
+  OrtrainLossScaling scaling;
   OrtrainOptimizerDescription optimizer; /* op_type NULL: a user's, which runs outside of the graph */
+  gboolean stochastic_rounding;          /* of parameters in bfloat16 */
   gboolean immediate;                    /* in the backward pass, where that can be */
   gboolean undecided;                    /* not yet, but another rule may be used later */
   const char *kept_because;              /* why not, though it was asked for; or NULL */
@@ -47,6 +60,8 @@ typedef struct
   GArray *ties;                  /* of OrtrainTrainingTie */
   char *loss;                    /* name of the trained scalar in `training` */
   char *scalars;                 /* names of what an update reads in `training`, or NULL … */
+  char *loss_scale;              /* … of what the loss is multiplied by, and of … */
+  char *good_steps, *overflows;  /* … what the scaler counts; or NULL */
   char *norm;                    /* … and of its results: the norm of all gradients, or NULL; */
   char *broken, *broken_at_once; /* the first parameter that is not finite behind the update, or behind the backward
                                     pass, or NULL */

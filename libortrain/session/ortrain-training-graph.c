@@ -7,8 +7,11 @@
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-parameter-choice-private.h"
+#include "session/ortrain-precision-private.h"
 #include "session/ortrain-training-options-private.h"
 #include "session/ortrain-update-graph-private.h"
+#include "session/ortrain-working-copies-private.h"
+#include "transform/ortrain-mixed-precision-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <string.h>
@@ -320,6 +323,7 @@ trained_tensor_clear (gpointer data)
   g_free (tensor->name);
   g_clear_object (&tensor->initial);
   g_free (tensor->gradient);
+  g_free (tensor->copy);
   g_strfreev (tensor->states);
 }
 
@@ -347,6 +351,95 @@ is_trained_output (OrtrainValue *value, gpointer data)
   return value->role != ORTRAIN_ROLE_NONE;
 }
 
+/* ---- precision ---- */
+
+static gboolean
+apply_precision (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error)
+{
+  const OrtrainDType dtype = ortrain_precision_get_dtype (ortrain_training_options_get_precision (options));
+  const GArray *nodes = ortrain_training_options_peek_node_precisions (options);
+  g_autofree OrtrainMixedOverride *overrides = g_new0 (OrtrainMixedOverride, nodes->len + 1);
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    return TRUE;
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      const OrtrainNodePrecision *node = &g_array_index (nodes, OrtrainNodePrecision, i);
+      const OrtrainDType wanted = ortrain_precision_get_dtype (node->precision);
+      if (wanted != dtype && wanted != ORTRAIN_DTYPE_FLOAT32)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                       "Nodes '%s' cannot be computed in %s in a session of precision %s; set f32, or that precision",
+                       ortrain_text_show (node->pattern), ortrain_dtype_get_name (wanted),
+                       ortrain_dtype_get_name (dtype));
+          return FALSE;
+        }
+      overrides[i].pattern = node->pattern;
+      overrides[i].rule = wanted == dtype ? ORTRAIN_MIXED_NARROW : ORTRAIN_MIXED_WIDE;
+    }
+  const OrtrainMixedPrecision request = { dtype, overrides, nodes->len };
+  return ortrain_apply_mixed_precision (graph, &request, error);
+}
+
+/* The gradient of a parameter of 16 bits is summed up in float32. */
+static gboolean
+widen_gradient (OrtrainGraph *graph, OrtrainValue **gradient, GError **error)
+{
+  OrtrainValue *narrow = *gradient;
+  if (!ortrain_dtype_is_half (narrow->dtype))
+    return TRUE;
+  OrtrainNode *node = ortrain_graph_new_node (graph, "", "Cast", "grad/Cast", &narrow, 1, 1);
+  ortrain_attributes_set_int (node->attributes, "to", ORTRAIN_DTYPE_FLOAT32);
+  node->phase = ORTRAIN_PHASE_BACKWARD;
+  if (!ortrain_ops_infer_node (node, error))
+    return FALSE;
+  OrtrainValue *wide = ortrain_node_output (node, 0);
+  g_autofree char *name = g_strdup (narrow->name);
+  ortrain_value_rename (narrow, NULL);
+  ortrain_value_rename (wide, name);
+  wide->role = narrow->role;
+  wide->partner = narrow->partner;
+  narrow->role = ORTRAIN_ROLE_NONE;
+  narrow->partner = NULL;
+  ortrain_graph_replace_output (graph, narrow, wide);
+  *gradient = wide;
+  return TRUE;
+}
+
+/* What the gradients are computed of: the loss times the scale. */
+static OrtrainValue *
+scale_loss (OrtrainTrainingGraph *self, OrtrainValue *loss, GError **error)
+{
+  OrtrainValue *scale = ortrain_graph_new_held (self->training, "loss-scale", ORTRAIN_DTYPE_FLOAT32, NULL, 0);
+  scale->role = ORTRAIN_ROLE_STATE;
+  self->loss_scale = g_strdup (scale->name);
+  if (loss->dtype != ORTRAIN_DTYPE_FLOAT32)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                   "The loss is %s, and only a loss in float32 can be scaled; set a precision other than fp16, and no "
+                   "loss-scaler",
+                   ortrain_dtype_get_name (loss->dtype));
+      return NULL;
+    }
+  OrtrainValue *const factors[] = { loss, scale };
+  OrtrainNode *node = ortrain_graph_new_node (self->training, "", "Mul", "loss/scale", factors, 2, 1);
+  return ortrain_ops_infer_node (node, error) ? ortrain_node_output (node, 0) : NULL;
+}
+
+static gboolean
+has_masters (OrtrainTrainingOptions *options)
+{
+  return ortrain_training_options_get_master_weights (options);
+}
+
+/* An evaluation computes in the same types as a training step, from the same parameters. */
+static gboolean
+finish_evaluation (OrtrainTrainingGraph *self, OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error)
+{
+  return apply_precision (graph, options, error) &&
+         (has_masters (options) || ortrain_working_copies_narrow_as (graph, self->parameters, error)) &&
+         ortrain_working_copies_hold (graph, self->parameters, error) && ortrain_graph_sort (graph, error);
+}
+
 static gboolean
 build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
                 GError **error)
@@ -362,6 +455,10 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
     return FALSE;
   ortrain_graph_remove_dead (graph);
   if (!ortrain_optimize_symbolic_graph (graph, error))
+    return FALSE;
+
+  if (!apply_precision (graph, options, error) ||
+      (!has_masters (options) && !ortrain_working_copies_narrow (graph, self->parameters, error)))
     return FALSE;
 
   OrtrainValue *loss = find_by_role (graph, ORTRAIN_ROLE_LOSS);
@@ -385,11 +482,18 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
       g_ptr_array_add (wanted, value);
     }
   g_autofree OrtrainValue **gradients = g_new0 (OrtrainValue *, wanted->len);
-  if (!ortrain_gradient_build (graph, loss, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, error))
+  OrtrainValue *objective = rule->scaling.is_on ? scale_loss (self, loss, error) : loss;
+  if (objective == NULL ||
+      !ortrain_gradient_build (graph, objective, (OrtrainValue *const *) wanted->pdata, wanted->len, gradients, error))
     return FALSE;
   for (guint i = 0; i < self->parameters->len; i++)
-    g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
-  if (!ortrain_optimize_gradient_graph (graph, error))
+    {
+      if (!widen_gradient (graph, &gradients[i], error))
+        return FALSE;
+      g_array_index (self->parameters, OrtrainTrainedTensor, i).gradient = g_strdup (gradients[i]->name);
+    }
+  if (!ortrain_graph_sort (graph, error) || !ortrain_optimize_gradient_graph (graph, error) ||
+      !ortrain_working_copies_hold (graph, self->parameters, error))
     return FALSE;
   if (rule->undecided)
     self->without_updates = ortrain_graph_clone (graph, NULL);
@@ -459,6 +563,10 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
         {
           tensor.name = g_strdup (value->name);
           tensor.initial = g_object_ref (value->tensor);
+          tensor.dtype =
+              has_masters (options) && ortrain_dtype_is_half (value->dtype) && value->role == ORTRAIN_ROLE_PARAMETER
+                  ? ORTRAIN_DTYPE_FLOAT32
+                  : value->dtype;
           tensor.padding_row = find_padding_row (value, options, padding_rows);
           g_array_append_val (value->role == ORTRAIN_ROLE_PARAMETER ? self->parameters : self->buffers, tensor);
         }
@@ -466,6 +574,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
         value->role = ORTRAIN_ROLE_FROZEN;
     }
 
+  if (has_masters (options) && !ortrain_working_copies_widen (base, error))
+    return NULL;
   self->evaluation = ortrain_graph_clone (base, NULL);
   self->evaluation_loss = ortrain_graph_clone (base, NULL);
   if (!put_in_file_form (self->evaluation, error) || !put_in_file_form (self->evaluation_loss, error))
@@ -492,7 +602,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
     return NULL;
 
   self->training = ortrain_graph_clone (base, NULL);
-  if (!build_training (self, options, rule, error))
+  if (!build_training (self, options, rule, error) || !finish_evaluation (self, self->evaluation, options, error) ||
+      !finish_evaluation (self, self->evaluation_loss, options, error))
     return NULL;
   g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   OrtrainGraph *const noted[] = { self->training, model_graph, self->evaluation };
@@ -512,6 +623,9 @@ copy_tensors (GArray *to, GArray *from)
       const OrtrainTrainedTensor copy = {
         .name = g_strdup (tensor->name),
         .initial = g_object_ref (tensor->initial),
+        .dtype = tensor->dtype,
+        .copy = g_strdup (tensor->copy),
+        .copy_dtype = tensor->copy_dtype,
         .gradient = g_strdup (tensor->gradient),
         .padding_row = tensor->padding_row,
       };
@@ -527,6 +641,7 @@ ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph, const O
   self->evaluation = g_object_ref (graph->evaluation);
   self->evaluation_loss = g_object_ref (graph->evaluation_loss);
   self->loss = g_strdup (graph->loss);
+  self->loss_scale = g_strdup (graph->loss_scale);
   self->loss_dtype = graph->loss_dtype;
   self->evaluation_loss_name = g_strdup (graph->evaluation_loss_name);
   self->targets = g_strdupv (graph->targets);
@@ -564,6 +679,9 @@ ortrain_training_graph_free (OrtrainTrainingGraph *self)
   g_clear_pointer (&self->ties, g_array_unref);
   g_free (self->loss);
   g_free (self->scalars);
+  g_free (self->loss_scale);
+  g_free (self->good_steps);
+  g_free (self->overflows);
   g_free (self->norm);
   g_free (self->broken);
   g_free (self->broken_at_once);

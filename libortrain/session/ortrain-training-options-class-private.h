@@ -21,11 +21,15 @@ struct _OrtrainTrainingOptions
   char *provider; /* NULL: the best there is */
   OrtrainImmediateUpdates immediate_updates;
   guint rank;
-  GListStore *losses; /* of OrtrainLoss */
-  char **trainable;   /* NULL: all */
+  OrtrainPrecision precision;
+  gboolean master_weights;
+  OrtrainLossScaler *loss_scaler; /* NULL: a dynamic one where it is needed */
+  GListStore *losses;             /* of OrtrainLoss */
+  char **trainable;               /* NULL: all */
   char **frozen;
   GHashTable *padding_rows; /* name → gint64 * */
   GPtrArray *ties;          /* of char *: first, second, first, second, … */
+  GArray *node_precisions;  /* of OrtrainNodePrecision */
 };
 
 enum
@@ -44,6 +48,9 @@ enum
   PROP_PROVIDER,
   PROP_IMMEDIATE_UPDATES,
   PROP_RANK,
+  PROP_PRECISION,
+  PROP_MASTER_WEIGHTS,
+  PROP_LOSS_SCALER,
   PROP_LOSSES,
   PROP_TRAINABLE,
   PROP_FROZEN,

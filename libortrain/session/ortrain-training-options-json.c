@@ -49,6 +49,7 @@ lookup (const char *kind, const char *name, GString *known)
 }
 
 static GObject *object_from_json (const char *kind, JsonNode *node, GError **error);
+static GObject *loss_scaler_from_json (GParamSpec *pspec, JsonNode *node, GError **error);
 
 static gboolean
 wrong_value (GParamSpec *pspec, JsonNode *node, GError **error)
@@ -76,6 +77,14 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
     {
       const char *kind = g_type_is_a (pspec->value_type, ORTRAIN_TYPE_OPTIMIZER) ? "optimizer" : "schedule";
       GObject *child = object_from_json (kind, node, error);
+      if (child == NULL)
+        return FALSE;
+      g_value_take_object (&value, child);
+      return ortrain_option_set_checked (object, pspec, &value, error);
+    }
+  if (pspec->value_type == ORTRAIN_TYPE_LOSS_SCALER)
+    {
+      GObject *child = loss_scaler_from_json (pspec, node, error);
       if (child == NULL)
         return FALSE;
       g_value_take_object (&value, child);
@@ -137,6 +146,36 @@ set_from_json (GObject *object, const char *key, JsonNode *node, GError **error)
   else
     return wrong_value (pspec, node, error);
   return ortrain_option_set_checked (object, pspec, &value, error);
+}
+
+/* An object of properties, or the number that a static scale is. */
+static GObject *
+loss_scaler_from_json (GParamSpec *pspec, JsonNode *node, GError **error)
+{
+  g_autoptr (GObject) scaler = g_object_new (ORTRAIN_TYPE_LOSS_SCALER, NULL);
+  if (JSON_NODE_HOLDS_OBJECT (node))
+    {
+      JsonObjectIter iter;
+      const char *key;
+      JsonNode *member;
+      json_object_iter_init (&iter, json_node_get_object (node));
+      while (json_object_iter_next (&iter, &key, &member))
+        if (!set_from_json (scaler, key, member, error))
+          return NULL;
+    }
+  else if (JSON_NODE_HOLDS_VALUE (node) && json_node_get_value_type (node) != G_TYPE_STRING &&
+           json_node_get_value_type (node) != G_TYPE_BOOLEAN)
+    {
+      ortrain_loss_scaler_set_dynamic (ORTRAIN_LOSS_SCALER (scaler), FALSE);
+      if (!set_from_json (scaler, "initial-scale", node, error))
+        return NULL;
+    }
+  else
+    {
+      wrong_value (pspec, node, error);
+      return NULL;
+    }
+  return g_steal_pointer (&scaler);
 }
 
 static gboolean
@@ -216,6 +255,32 @@ object_from_json (const char *kind, JsonNode *node, GError **error)
   return g_steal_pointer (&object);
 }
 
+/* An object of patterns and precisions. */
+static gboolean
+load_node_precisions (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GError **error)
+{
+  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (into), "precision");
+  gboolean ok = JSON_NODE_HOLDS_OBJECT (node);
+  JsonObjectIter iter;
+  const char *pattern;
+  JsonNode *member;
+  if (ok)
+    json_object_iter_init (&iter, json_node_get_object (node));
+  while (ok && json_object_iter_next (&iter, &pattern, &member))
+    {
+      g_auto (GValue) value = G_VALUE_INIT;
+      g_value_init (&value, pspec->value_type);
+      ok = JSON_NODE_HOLDS_VALUE (member) && json_node_get_value_type (member) == G_TYPE_STRING &&
+           ortrain_option_enum_from_text (pspec, json_node_get_string (member), &value);
+      if (ok)
+        ortrain_training_options_set_node_precision (into, pattern, (OrtrainPrecision) g_value_get_enum (&value));
+    }
+  if (!ok)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                 "Option '%s' must be an object of patterns and precisions (f32, bf16, fp16)", ortrain_text_show (key));
+  return ok;
+}
+
 /* Everything goes into fresh options first, with the names of the properties that were set; they are moved over when
  * the whole file was right. */
 static gboolean
@@ -266,6 +331,8 @@ load_member (OrtrainTrainingOptions *into, const char *key, JsonNode *node, GErr
                      "Option '%s' must be an object of names and row numbers", ortrain_text_show (key));
       return ok;
     }
+  if (g_str_equal (key, "node-precisions") || g_str_equal (key, "node_precisions"))
+    return load_node_precisions (into, key, node, error);
   if (g_str_equal (key, "ties"))
     {
       JsonArray *array = JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
@@ -319,7 +386,9 @@ ortrain_training_options_new_from_file (const char *path, GError **error)
  *   `output`) and its properties;
  * - `trainable`, `frozen`: arrays of names or patterns;
  * - `ties`: an array of pairs of names;
- * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row].
+ * - `padding-rows`: an object of names and rows, see [method@TrainingOptions.set_padding_row];
+ * - `loss-scaler`: an object with the properties of [class@LossScaler], or a number, which is a static scale;
+ * - `node-precisions`: an object of patterns and precisions, see [method@TrainingOptions.set_node_precision].
  *
  * What the file does not name keeps its value. If anything in it is wrong, nothing is changed.
  *
@@ -361,7 +430,8 @@ ortrain_training_options_load_file (OrtrainTrainingOptions *self, const char *pa
               ortrain_training_options_add_loss (self, loss);
             }
         }
-      else if (g_str_equal (key, "padding-rows") || g_str_equal (key, "padding_rows"))
+      else if (g_str_equal (key, "padding-rows") || g_str_equal (key, "padding_rows") ||
+               g_str_equal (key, "node-precisions") || g_str_equal (key, "node_precisions"))
         load_member (self, key, node, NULL);
       else if (g_str_equal (key, "ties"))
         for (guint i = 0; i < ortrain_training_options_get_n_ties (fresh); i++)

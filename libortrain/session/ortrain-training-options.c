@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-training-options-class-private.h"
+#include "session/ortrain-training-options-private.h"
 
 #include "core/ortrain-errors.h"
 #include "core/ortrain-field-private.h"
@@ -40,6 +41,8 @@ ortrain_training_options_finalize (GObject *object)
   g_free (self->provider);
   g_clear_object (&self->optimizer);
   g_clear_object (&self->schedule);
+  g_clear_object (&self->loss_scaler);
+  g_array_unref (self->node_precisions);
   g_clear_object (&self->losses);
   g_strfreev (self->trainable);
   g_strfreev (self->frozen);
@@ -226,6 +229,41 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   properties[PROP_RANK] = ortrain_field_uint ("rank", G_STRUCT_OFFSET (OrtrainTrainingOptions, rank), 0, G_MAXINT, 0);
 
   /**
+   * OrtrainTrainingOptions:precision: (getter get_precision) (setter set_precision)
+   *
+   * The type in which the model is computed. With %ORTRAIN_PRECISION_BF16 or %ORTRAIN_PRECISION_FP16, operators run in
+   * 16 bits where that does no harm, and sums, statistics of normalisations, softmax and losses stay in float32.
+   * Parameters, gradients and the state of the optimizer are float32; operators read copies in 16 bits, which each
+   * update writes. Parameters, checkpoints and exported models are as with float32.
+   *
+   * With %ORTRAIN_PRECISION_FP16 the loss is scaled, see [property@TrainingOptions:loss-scaler]. Which nodes run in 16
+   * bits shows [property@TrainingSession:training-graph]; [method@TrainingOptions.set_node_precision] overrules it.
+   * Default: %ORTRAIN_PRECISION_F32.
+   */
+  properties[PROP_PRECISION] = ortrain_field_enum ("precision", G_STRUCT_OFFSET (OrtrainTrainingOptions, precision),
+                                                   ORTRAIN_TYPE_PRECISION, ORTRAIN_PRECISION_F32);
+
+  /**
+   * OrtrainTrainingOptions:master-weights: (getter get_master_weights) (setter set_master_weights)
+   *
+   * Whether parameters are kept in float32 where operators read them in 16 bits. Without, parameters in bfloat16 are
+   * all there is, and an update rounds them stochastically, up or down with a probability by the distance, so that small
+   * updates are not lost: 4 bytes less for each of them, and other numbers. Only with %ORTRAIN_PRECISION_BF16, and with
+   * files whose parameters are bfloat16. Default: %TRUE.
+   */
+  properties[PROP_MASTER_WEIGHTS] =
+      ortrain_field_boolean ("master-weights", G_STRUCT_OFFSET (OrtrainTrainingOptions, master_weights), TRUE);
+
+  /**
+   * OrtrainTrainingOptions:loss-scaler: (getter get_loss_scaler) (setter set_loss_scaler)
+   *
+   * How the loss is scaled so that gradients in 16 bits do not vanish. %NULL: with float16, by a dynamic
+   * [class@LossScaler] with its defaults; else not at all. Default: %NULL.
+   */
+  properties[PROP_LOSS_SCALER] = ortrain_field_object (
+      "loss-scaler", G_STRUCT_OFFSET (OrtrainTrainingOptions, loss_scaler), ORTRAIN_TYPE_LOSS_SCALER);
+
+  /**
    * OrtrainTrainingOptions:losses: (getter get_losses)
    *
    * What is minimized, a list of [class@Loss]. Read-only: [method@TrainingOptions.add_loss] adds to it.
@@ -259,6 +297,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
   ortrain_field_init_all (self, ortrain_training_options_properties, N_PROPERTIES);
   self->losses = g_list_store_new (ORTRAIN_TYPE_LOSS);
   self->ties = g_ptr_array_new_with_free_func (g_free);
+  self->node_precisions = ortrain_node_precisions_new ();
   self->padding_rows = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   static const OrtrainOptionVariable variables[] = {
     { "ORTRAIN_THREADS", "threads" },
@@ -269,6 +308,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
     { "ORTRAIN_IMMEDIATE_UPDATES", "immediate-updates" },
+    { "ORTRAIN_PRECISION", "precision" },
   };
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }

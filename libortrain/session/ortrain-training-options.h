@@ -2,8 +2,10 @@
 #pragma once
 
 #include "grad/ortrain-loss.h"
+#include "optim/ortrain-loss-scaler.h"
 #include "optim/ortrain-lr-schedule.h"
 #include "optim/ortrain-optimizer.h"
+#include "session/ortrain-precision.h"
 
 G_BEGIN_DECLS
 
@@ -109,6 +111,22 @@ ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_rank (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank);
+
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainPrecision ortrain_training_options_get_precision (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_precision (OrtrainTrainingOptions *self, OrtrainPrecision precision);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_master_weights (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_master_weights (OrtrainTrainingOptions *self, gboolean master_weights);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainLossScaler *ortrain_training_options_get_loss_scaler (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_loss_scaler (OrtrainTrainingOptions *self, OrtrainLossScaler *loss_scaler);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_node_precision (OrtrainTrainingOptions *self, const char *pattern,
+                                                  OrtrainPrecision precision);
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTrainingOptions *ortrain_training_options_new_from_file (const char *path, GError **error);

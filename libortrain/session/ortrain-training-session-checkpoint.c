@@ -20,6 +20,7 @@
 #define KEY_METADATA "metadata"
 #define KEY_MODEL_PATH "model-path"
 #define KEY_TIES "ties"
+#define KEY_LOSS_SCALE "loss-scale"
 
 static OrtrainTensorDict *
 peek_section (const OrtrainStored *list, guint n, gint state, GError **error)
@@ -78,6 +79,16 @@ make_checkpoint (OrtrainTrainingSession *self, GError **error)
   g_autoptr (GVariant) state = schedule != NULL ? ortrain_lr_schedule_save_state (schedule) : NULL;
   if (state != NULL)
     ortrain_checkpoint_set_value (checkpoint, KEY_SCHEDULE, state);
+
+  OrtrainScalerState scaler;
+  if (store->overflows_name != NULL)
+    {
+      if (!ortrain_parameter_store_read_scaler (store, &scaler, error))
+        return NULL;
+      ortrain_checkpoint_set_value (
+          checkpoint, KEY_LOSS_SCALE,
+          g_variant_new ("(dxx)", (double) scaler.loss_scale, scaler.good_steps, scaler.overflows));
+    }
 
   GVariantBuilder ties;
   g_variant_builder_init (&ties, G_VARIANT_TYPE ("a(ssb)"));
@@ -218,6 +229,26 @@ get_uint64 (OrtrainCheckpoint *checkpoint, const char *key, guint64 most, guint6
   return FALSE;
 }
 
+/* Older checkpoints, and those of sessions that do not scale the loss, have none: the scale stays as it is. */
+static gboolean
+get_scaler (OrtrainCheckpoint *checkpoint, OrtrainScalerState *state, gboolean *found, GError **error)
+{
+  GVariant *variant = ortrain_checkpoint_get_value (checkpoint, KEY_LOSS_SCALE);
+  double scale = 0;
+  *found = variant != NULL;
+  if (variant == NULL)
+    return TRUE;
+  if (g_variant_is_of_type (variant, G_VARIANT_TYPE ("(dxx)")))
+    g_variant_get (variant, "(dxx)", &scale, &state->good_steps, &state->overflows);
+  state->loss_scale = (float) scale;
+  if (isfinite (state->loss_scale) && state->loss_scale > 0 && state->good_steps >= 0 && state->overflows >= 0)
+    return TRUE;
+  g_autofree char *text = g_variant_print (variant, FALSE);
+  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
+               "Checkpoint value '" KEY_LOSS_SCALE "' is %s, not a scale and two counts", ortrain_text_show (text));
+  return FALSE;
+}
+
 gboolean
 ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, const char *path,
                                               OrtrainMetadataCheck check, gpointer data, GError **error)
@@ -272,6 +303,10 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
                    "Checkpoint value '" KEY_METADATA "' is %s, not a list of strings", ortrain_text_show (text));
       return FALSE;
     }
+  OrtrainScalerState scaler = { 0 };
+  gboolean has_scaler;
+  if (!get_scaler (checkpoint, &scaler, &has_scaler, error))
+    return FALSE;
   if (check != NULL && !check (metadata, data, error))
     return FALSE;
   if (!ortrain_training_session_take_memory (self, error))
@@ -295,6 +330,14 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
       g_autofree char *section = state_section (self, k);
       if (!load_section (checkpoint, section, store->parameters, store->n_parameters, (gint) k, error))
         return FALSE;
+    }
+  if (!ortrain_parameter_store_refresh_copies (store, error))
+    return FALSE;
+  if (has_scaler && store->overflows_name != NULL)
+    {
+      if (!ortrain_parameter_store_write_scaler (store, &scaler, error))
+        return FALSE;
+      ortrain_training_session_note_scaler (self, &scaler);
     }
   g_mutex_lock (&self->lock);
   self->n_updates = updates;

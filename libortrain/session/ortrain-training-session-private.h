@@ -52,6 +52,9 @@ struct _OrtrainTrainingSession
   gboolean has_gradients;
   guint64 seed;
   double last_gradient_norm;
+  double loss_scale;     /* 1 where the loss is not scaled */
+  double gradient_scale; /* of the gradients that are kept */
+  guint64 n_overflows;   /* updates that were left out */
   gint64 broken_at_once; /* the first parameter that the backward pass left with numbers that are not finite */
   double last_loss;
   gint64 failed_item;      /* the row of the batch that made the last step fail, -1: none did */
@@ -70,6 +73,8 @@ void ortrain_training_session_leave (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
 void ortrain_training_session_adopt (OrtrainTrainingSession *self);
 
+/* Keeps what others ask for without the claim. */
+void ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const OrtrainScalerState *state);
 /* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed. */
 gboolean ortrain_training_session_take_memory (OrtrainTrainingSession *self, GError **error);
 /* For a caller who runs the steps and reads no gradients: makes updates immediate where the options leave that open and

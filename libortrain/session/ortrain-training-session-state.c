@@ -16,12 +16,68 @@ copy_into (OrtrainTensorDict *dict, const OrtrainStored *stored, gconstpointer a
   return TRUE;
 }
 
+/* Losses in float32 alone are scaled. */
+static void
+unscale (OrtrainTensor *gradient, double scale)
+{
+  float *numbers = ortrain_tensor_peek_writable (gradient);
+  const gint64 n = ortrain_tensor_get_n_elements (gradient);
+  for (gint64 i = 0; i < n; i++)
+    numbers[i] = (float) (numbers[i] / scale);
+}
+
+void
+ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const OrtrainScalerState *state)
+{
+  g_mutex_lock (&self->lock);
+  self->loss_scale = state->loss_scale;
+  self->n_overflows = (guint64) state->overflows;
+  g_mutex_unlock (&self->lock);
+}
+
+/**
+ * ortrain_training_session_get_loss_scale: (get-property loss-scale)
+ * @self: a session
+ *
+ * Gets what the loss is multiplied by in the next training step. Any thread may call it.
+ *
+ * Returns: the scale; 1 where the loss is not scaled
+ */
+double
+ortrain_training_session_get_loss_scale (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 1);
+  g_mutex_lock (&self->lock);
+  const double scale = self->loss_scale;
+  g_mutex_unlock (&self->lock);
+  return scale;
+}
+
+/**
+ * ortrain_training_session_get_n_overflows: (get-property n-overflows)
+ * @self: a session
+ *
+ * Gets how many updates were left out because scaled gradients were not finite. Any thread may call it.
+ *
+ * Returns: the number of updates
+ */
+guint64
+ortrain_training_session_get_n_overflows (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  g_mutex_lock (&self->lock);
+  const guint64 n = self->n_overflows;
+  g_mutex_unlock (&self->lock);
+  return n;
+}
+
 /**
  * ortrain_training_session_get_gradients:
  * @self: a session
  * @error: return location for an error
  *
- * Copies the gradients: the sums over the steps since the last update, or those that the last update used. Errors are
+ * Copies the gradients: the sums over the steps since the last update, or those that the last update used, without the
+ * scale of the loss. Errors are
  * %ORTRAIN_SESSION_ERROR_STATE before the first step, and where [property@TrainingOptions:immediate-updates] keeps
  * none, %ORTRAIN_SESSION_ERROR_BUSY, and those of [error@TensorError].
  *
@@ -44,7 +100,12 @@ ortrain_training_session_get_gradients (OrtrainTrainingSession *self, GError **e
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
                  "There are no gradients yet; call train_step first");
   for (guint i = 0; i < self->store->n_parameters && ok; i++)
-    ok = copy_into (dict, &self->store->parameters[i], self->store->parameters[i].gradient, error);
+    {
+      const OrtrainStored gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
+      ok = copy_into (dict, &gradient, gradient.address, error);
+      if (ok && self->gradient_scale != 1)
+        unscale (ortrain_tensor_dict_get (dict, gradient.name), self->gradient_scale);
+    }
   ortrain_training_session_leave (self);
   return ok ? g_steal_pointer (&dict) : NULL;
 }

@@ -144,6 +144,7 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
     return FALSE;
   ortrain_parameter_store_zero_padding (self->store);
   self->has_gradients = TRUE;
+  self->gradient_scale = self->loss_scale;
   ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_BACKWARD);
   return TRUE;
 }
@@ -353,8 +354,10 @@ refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error)
 {
   gboolean finite = TRUE;
   for (guint i = 0; i < self->store->n_parameters && finite; i++)
-    finite = ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].gradient,
-                                       "the gradient of parameter", 0, error);
+    {
+      const OrtrainStored gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
+      finite = ortrain_non_finite_check (&gradient, gradient.address, "the gradient of parameter", 0, error);
+    }
   if (finite) /* each number is, their squares are not */
     g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE, "the norm of all gradients is %g",
                  normalize (norm));
@@ -371,12 +374,19 @@ run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GE
   *broken = ORTRAIN_UPDATE_NONE_BROKEN;
   if (norm == NULL && self->graph->broken == NULL)
     return TRUE;
-  return ortrain_executor_run (self->last_trained, ORTRAIN_PHASE_UPDATE, &step, NULL, NULL, error) &&
-         (norm == NULL ||
-          ortrain_executor_submit_read (self->last_trained, self->graph->norm, norm, sizeof *norm, error)) &&
-         (self->graph->broken == NULL ||
-          ortrain_executor_submit_read (self->last_trained, self->graph->broken, broken, sizeof *broken, error)) &&
-         ortrain_execution_wait (self->execution, NULL, error);
+  OrtrainScalerState scaler = { 1, 0, 0 };
+  const gboolean scaled = self->graph->overflows != NULL;
+  if (!(ortrain_executor_run (self->last_trained, ORTRAIN_PHASE_UPDATE, &step, NULL, NULL, error) &&
+        (norm == NULL ||
+         ortrain_executor_submit_read (self->last_trained, self->graph->norm, norm, sizeof *norm, error)) &&
+        (self->graph->broken == NULL ||
+         ortrain_executor_submit_read (self->last_trained, self->graph->broken, broken, sizeof *broken, error)) &&
+        (scaled ? ortrain_parameter_store_read_scaler (self->store, &scaler, error)
+                : ortrain_execution_wait (self->execution, NULL, error))))
+    return FALSE;
+  if (scaled)
+    ortrain_training_session_note_scaler (self, &scaler);
+  return TRUE;
 }
 
 /* An optimizer of the user may fail half way, or write what no training goes on with: then nothing has happened. */
@@ -415,6 +425,8 @@ run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean 
   const double mean =
       ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
   const gboolean clips = max_norm > 0 && self->graph->norm != NULL;
+  const gboolean checks = clips || self->graph->overflows != NULL;
+  const double scale = self->loss_scale; /* before it changes */
   *overflow = FALSE;
   if (!self->graph->immediate)
     {
@@ -423,11 +435,11 @@ run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean 
       if (scalars == NULL || !ortrain_parameter_store_write_scalars (self->store, scalars, error))
         return FALSE;
     }
-  if (!run_update_phase (self, clips ? norm : NULL, broken, error))
+  if (!run_update_phase (self, checks ? norm : NULL, broken, error))
     return FALSE;
   if (self->graph->immediate)
     *broken = MIN (*broken, self->broken_at_once);
-  if (clips)
+  if (checks)
     {
       g_mutex_lock (&self->lock);
       self->last_gradient_norm = normalize (*norm);
@@ -436,7 +448,7 @@ run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean 
     }
   if (*overflow || !ortrain_update_set_is_custom (updates))
     return TRUE;
-  return run_custom_update (self, clips ? mean * MIN (1.0, max_norm / (*norm + 1e-6)) : mean, error);
+  return run_custom_update (self, mean / scale * (clips ? MIN (1.0, max_norm / (*norm + 1e-6)) : 1.0), error);
 }
 
 /* An update that left numbers that are not finite, when that is an error. The parameters have their new values. */
@@ -456,6 +468,14 @@ refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
                ": %s; reduce the learning rate or set max-grad-norm",
                ortrain_text_show (stored->name), held, self->n_updates, text);
   return FALSE;
+}
+
+/* A scale that can still fall makes up for it. */
+static gboolean
+is_overflow_expected (const OrtrainTrainingSession *self)
+{
+  const OrtrainLossScaling *scaling = &self->rule.scaling;
+  return scaling->is_on && (!scaling->is_dynamic || self->gradient_scale > scaling->minimum);
 }
 
 gboolean
@@ -489,7 +509,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
       ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
       if (overflow)
         ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
-      if (overflow && ortrain_training_options_get_stop_on_nan (self->options))
+      if (overflow && !is_overflow_expected (self) && ortrain_training_options_get_stop_on_nan (self->options))
         ok = refuse_gradients (self, norm, error);
       if (broken != ORTRAIN_UPDATE_NONE_BROKEN && ortrain_training_options_get_stop_on_nan (self->options))
         ok = refuse_parameters (self, (guint) broken, error);
@@ -506,8 +526,9 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
  * Updates the parameters by the mean of the gradients of the steps since the last update, clipped if the options say
  * so.
  *
- * With clipping, gradients that are not finite are dropped without an update, and [signal@TrainingSession::overflow] is
- * emitted; with [property@TrainingOptions:stop-on-nan] that is %ORTRAIN_SESSION_ERROR_NOT_FINITE. So is, with that
+ * With clipping, or where the loss is scaled ([class@LossScaler]), gradients that are not finite are dropped without an
+ * update, and [signal@TrainingSession::overflow] is emitted; with [property@TrainingOptions:stop-on-nan] that is
+ * %ORTRAIN_SESSION_ERROR_NOT_FINITE, unless a lower scale, or a static one, is expected to help. So is, with that
  * option, an update that leaves a parameter with numbers that are not finite: the error names the parameter, which
  * keeps them; resume from a checkpoint.
  *

@@ -61,6 +61,8 @@ enum
   PROP_N_TRAIN_STEPS,
   PROP_MEMORY_PLAN,
   PROP_TRAINING_GRAPH,
+  PROP_LOSS_SCALE,
+  PROP_N_OVERFLOWS,
   N_PROPERTIES
 };
 
@@ -269,7 +271,7 @@ ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
   if (!self->rule.undecided ||
       ortrain_training_options_get_immediate_updates (self->options) != ORTRAIN_IMMEDIATE_UPDATES_AUTO)
     return;
-  ortrain_update_rule_init (&rule, self->options, optimizer, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  ortrain_update_rule_init (&rule, self->options, optimizer, self->rule.scaling.is_on, ORTRAIN_IMMEDIATE_UPDATES_ON);
   self->rule.undecided = FALSE;
   const char *need = find_need_of_gradients (self, &rule);
   if (need != NULL)
@@ -281,7 +283,7 @@ ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
   OrtrainParameterStore *before = self->store;
   g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new_with_rule (self->graph, &rule, NULL);
   g_autoptr (OrtrainParameterStore) store =
-      graph != NULL ? ortrain_parameter_store_new (graph, optimizer, self->execution, NULL) : NULL;
+      graph != NULL ? ortrain_parameter_store_new (graph, &rule.scaling, optimizer, self->execution, NULL) : NULL;
   if (store == NULL)
     return;
   self->store = store; /* which executors look at */
@@ -328,6 +330,35 @@ get_graph (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 }
 
 static gboolean
+has_fp16 (OrtrainGraph *graph)
+{
+  for (guint i = 0; i < graph->initializers->len; i++)
+    {
+      const OrtrainValue *value = graph->initializers->pdata[i];
+      if (value->dtype == ORTRAIN_DTYPE_FLOAT16 && value->rank > 0)
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* What cannot be had together. */
+static gboolean
+check_precision (OrtrainGraph *graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule, GError **error)
+{
+  if (ortrain_training_options_get_master_weights (options))
+    return TRUE;
+  const char *reason = NULL;
+  if (ortrain_training_options_get_precision (options) == ORTRAIN_PRECISION_FP16 || has_fp16 (graph))
+    reason = "parameters in float16 need float32 masters: their updates are lost in rounding";
+  else if (rule->optimizer.op_type == NULL)
+    reason = "only the optimizers of the library round stochastically";
+  if (reason != NULL)
+    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                 "Option 'master-weights' cannot be off: %s", reason);
+  return reason == NULL;
+}
+
+static gboolean
 build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
   g_autoptr (OrtrainGraph) model_graph = get_graph (model, options, error);
@@ -337,13 +368,17 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_training_options_get_optimizer (options) != NULL
                                                ? g_object_ref (ortrain_training_options_get_optimizer (options))
                                                : ortrain_adamw_new (1e-3);
-  ortrain_update_rule_init (&self->rule, options, optimizer, ortrain_training_options_get_immediate_updates (options));
+  ortrain_update_rule_init (&self->rule, options, optimizer, has_fp16 (model_graph),
+                            ortrain_training_options_get_immediate_updates (options));
+  if (!check_precision (model_graph, options, &self->rule, error))
+    return FALSE;
   g_autoptr (OrtrainTrainingGraph) graph =
       ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, error);
   if (graph == NULL)
     return FALSE;
   self->model = g_object_ref (model);
   self->options = g_object_ref (options);
+  self->loss_scale = self->gradient_scale = self->rule.scaling.is_on ? (float) self->rule.scaling.initial : 1.0;
   ortrain_training_options_set_optimizer (options, optimizer);
   self->seed = ortrain_training_options_get_seed (options);
   const OrtrainProviderOptions provider_options = {
@@ -354,7 +389,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
       ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
   if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
     return FALSE;
-  self->store = ortrain_parameter_store_new (graph, optimizer, self->execution, error);
+  self->store = ortrain_parameter_store_new (graph, &self->rule.scaling, optimizer, self->execution, error);
   if (self->store == NULL)
     return FALSE;
   self->arena = ortrain_step_arena_new (provider);
@@ -687,6 +722,12 @@ ortrain_training_session_get_property (GObject *object, guint property_id, GValu
     case PROP_N_TRAIN_STEPS:
       g_value_set_uint64 (value, ortrain_training_session_get_n_train_steps (self));
       break;
+    case PROP_LOSS_SCALE:
+      g_value_set_double (value, ortrain_training_session_get_loss_scale (self));
+      break;
+    case PROP_N_OVERFLOWS:
+      g_value_set_uint64 (value, ortrain_training_session_get_n_overflows (self));
+      break;
     case PROP_MEMORY_PLAN:
       g_mutex_lock (&self->lock);
       g_value_set_object (value, self->plan);
@@ -751,6 +792,19 @@ ortrain_training_session_class_init (OrtrainTrainingSessionClass *klass)
    * not change it. Read-only.
    */
   properties[PROP_TRAINING_GRAPH] = g_param_spec_object ("training-graph", NULL, NULL, ORTRAIN_TYPE_GRAPH, flags);
+  /**
+   * OrtrainTrainingSession:loss-scale: (getter get_loss_scale)
+   *
+   * What the loss is multiplied by in the next training step, see [class@LossScaler]; 1 where the loss is not scaled.
+   * Read-only; changes are not notified.
+   */
+  properties[PROP_LOSS_SCALE] = g_param_spec_double ("loss-scale", NULL, NULL, 0, G_MAXDOUBLE, 1, flags);
+  /**
+   * OrtrainTrainingSession:n-overflows: (getter get_n_overflows)
+   *
+   * How many updates were left out because scaled gradients were not finite. Read-only; changes are not notified.
+   */
+  properties[PROP_N_OVERFLOWS] = g_param_spec_uint64 ("n-overflows", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 
   ortrain_training_session_install_signals (klass);

@@ -122,6 +122,10 @@ double ortrain_training_session_get_current_learning_rate (OrtrainTrainingSessio
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_training_session_get_loss_scale (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_session_get_n_overflows (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryReport *ortrain_training_session_get_memory_report (OrtrainTrainingSession *self);
 
 G_END_DECLS

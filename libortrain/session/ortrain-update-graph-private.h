@@ -8,9 +8,9 @@
  * buffer of their own. Optimizers of users move parameters outside of the graph, which only has the norm for them. */
 
 /* The settings of updates as they are when a session is created, or its first fit begins; options and optimizers may
- * change afterwards. when AUTO: undecided. */
+ * change afterwards. has_fp16: the model has parameters in float16. when AUTO: undecided. */
 void ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer,
-                               OrtrainImmediateUpdates when);
+                               gboolean has_fp16, OrtrainImmediateUpdates when);
 
 /* Adds the nodes to self->training, and says in self what their values are called. */
 gboolean ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule, GError **error);

@@ -7,11 +7,31 @@
 /* Of immediate updates: tensors with no more elements share a node, larger ones move as soon as they can. */
 #define SMALL_TENSOR 32768
 
+static void
+describe_scaling (OrtrainLossScaling *scaling, OrtrainTrainingOptions *options, gboolean has_fp16)
+{
+  OrtrainLossScaler *chosen = ortrain_training_options_get_loss_scaler (options);
+  const gboolean fp16 = has_fp16 || ortrain_training_options_get_precision (options) == ORTRAIN_PRECISION_FP16;
+  scaling->is_on = chosen != NULL || fp16;
+  if (!scaling->is_on)
+    return;
+  g_autoptr (OrtrainLossScaler) scaler = chosen != NULL ? g_object_ref (chosen) : ortrain_loss_scaler_new ();
+  scaling->is_dynamic = ortrain_loss_scaler_get_dynamic (scaler);
+  scaling->initial = ortrain_loss_scaler_get_initial_scale (scaler);
+  scaling->growth_factor = scaling->is_dynamic ? ortrain_loss_scaler_get_growth_factor (scaler) : 1.0;
+  scaling->backoff_factor = scaling->is_dynamic ? ortrain_loss_scaler_get_backoff_factor (scaler) : 1.0;
+  scaling->growth_interval = ortrain_loss_scaler_get_growth_interval (scaler);
+  scaling->minimum = scaling->is_dynamic ? ortrain_loss_scaler_get_minimum_scale (scaler) : scaling->initial;
+  scaling->maximum = scaling->is_dynamic ? ortrain_loss_scaler_get_maximum_scale (scaler) : scaling->initial;
+}
+
 void
 ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *options, OrtrainOptimizer *optimizer,
-                          OrtrainImmediateUpdates when)
+                          gboolean has_fp16, OrtrainImmediateUpdates when)
 {
   *rule = (OrtrainUpdateRule){ 0 };
+  describe_scaling (&rule->scaling, options, has_fp16);
+  rule->stochastic_rounding = !ortrain_training_options_get_master_weights (options);
   ortrain_optimizer_describe (optimizer, &rule->optimizer);
   rule->undecided = when == ORTRAIN_IMMEDIATE_UPDATES_AUTO;
   if (when != ORTRAIN_IMMEDIATE_UPDATES_ON)
@@ -20,6 +40,8 @@ ortrain_update_rule_init (OrtrainUpdateRule *rule, OrtrainTrainingOptions *optio
     rule->kept_because = "the optimizer is not one of the library's";
   else if (ortrain_training_options_get_max_grad_norm (options) > 0)
     rule->kept_because = "max-grad-norm needs all of them together";
+  else if (rule->scaling.is_on)
+    rule->kept_because = "the loss is scaled, and all of them are checked before one is used";
   else if (ortrain_training_options_get_accumulation_steps (options) > 1)
     rule->kept_because = "they are accumulated over several steps";
   else
@@ -33,7 +55,7 @@ typedef struct
 {
   OrtrainTrainingGraph *self;
   const OrtrainUpdateRule *rule;
-  OrtrainValue *scalars, *norm;
+  OrtrainValue *scalars, *norm, *loss_scale;
   OrtrainPhase phase;
   GPtrArray *broken; /* of the nodes of the phase */
 } Building;
@@ -80,13 +102,14 @@ add_node (Building *building, GArray *members, GError **error)
   OrtrainGraph *graph = building->self->training;
   const OrtrainOptimizerDescription *optimizer = &building->rule->optimizer;
   const guint n = members->len, n_states = optimizer->n_states;
+  guint n_copies = 0;
   if (n == 0)
     return TRUE;
   g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
-  g_autofree gint64 *indices = g_new (gint64, n);
+  g_autofree gint64 *indices = g_new (gint64, n), *copies = g_new0 (gint64, n);
   g_ptr_array_add (inputs, building->scalars);
   g_ptr_array_add (inputs, building->norm);
-  g_ptr_array_add (inputs, NULL); /* loss scale */
+  g_ptr_array_add (inputs, building->loss_scale); /* loss scale */
   for (guint t = 0; t < n; t++)
     {
       indices[t] = g_array_index (members, guint, t);
@@ -95,6 +118,9 @@ add_node (Building *building, GArray *members, GError **error)
       const OrtrainDType dtype = ortrain_optimizer_get_state_dtype (parameter->dtype);
       g_ptr_array_add (inputs, parameter);
       g_ptr_array_add (inputs, ortrain_graph_find_value (graph, trained->gradient));
+      if (trained->copy != NULL)
+        copies[t] = trained->copy_dtype;
+      n_copies += copies[t] != 0;
       trained->states = g_new0 (char *, n_states + 1);
       for (guint k = 0; k < n_states; k++)
         {
@@ -108,16 +134,24 @@ add_node (Building *building, GArray *members, GError **error)
       n > 1 ? g_strdup ("update") : g_strconcat ("update/", get_trained (building, (guint) indices[0])->name, NULL);
   OrtrainNode *node =
       ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, optimizer->op_type, name, (OrtrainValue *const *) inputs->pdata,
-                              inputs->len, n * (1 + n_states) + 1);
+                              inputs->len, n * (1 + n_states) + 1 + n_copies);
   node->phase = building->phase;
   ortrain_attributes_set_ints (node->attributes, "parameters", indices, n);
   ortrain_attributes_set_int (node->attributes, "states", n_states);
+  if (n_copies > 0)
+    ortrain_attributes_set_ints (node->attributes, "copies", copies, n);
+  if (building->rule->stochastic_rounding)
+    ortrain_attributes_set_int (node->attributes, "stochastic_rounding", 1);
   if (!ortrain_ops_infer_node (node, error))
     return FALSE;
   for (guint t = 0; t < n; t++)
     for (guint k = 0; k <= n_states; k++)
       mark_update (graph, ortrain_node_output (node, t * (1 + n_states) + k),
                    inputs->pdata[3 + t * (2 + n_states) + (k > 0 ? 1 + k : 0)]);
+  for (guint t = 0, k = n * (1 + n_states); t < n; t++)
+    if (copies[t] != 0)
+      mark_update (graph, ortrain_node_output (node, ++k),
+                   ortrain_graph_find_value (graph, get_trained (building, (guint) indices[t])->copy));
   g_ptr_array_add (building->broken, ortrain_node_output (node, n * (1 + n_states)));
   g_array_set_size (members, 0);
   return TRUE;
@@ -205,7 +239,7 @@ add_norm (Building *building, GError **error)
   OrtrainTrainingGraph *self = building->self;
   g_autoptr (GPtrArray) inputs = g_ptr_array_new ();
   g_ptr_array_add (inputs, building->scalars);
-  g_ptr_array_add (inputs, NULL); /* loss scale */
+  g_ptr_array_add (inputs, building->loss_scale);
   for (guint i = 0; i < self->parameters->len; i++)
     g_ptr_array_add (inputs, ortrain_graph_find_value (self->training, get_trained (building, i)->gradient));
   OrtrainNode *node = ortrain_graph_new_node (self->training, ORTRAIN_DOMAIN, "GradientNorm", "update/norm",
@@ -215,6 +249,32 @@ add_norm (Building *building, GError **error)
     return FALSE;
   building->norm = ortrain_node_output (node, 0);
   self->norm = mark_result (self->training, building->norm, "update.norm");
+  return TRUE;
+}
+
+/* Behind the norm: the next scale of the loss. */
+static gboolean
+add_loss_scale (Building *building, GError **error)
+{
+  OrtrainTrainingGraph *self = building->self;
+  const OrtrainLossScaling *scaling = &building->rule->scaling;
+  OrtrainValue *good_steps = new_held (self->training, "loss-scale.good-steps", ORTRAIN_DTYPE_INT64, NULL, 0);
+  OrtrainValue *overflows = new_held (self->training, "loss-scale.overflows", ORTRAIN_DTYPE_INT64, NULL, 0);
+  OrtrainValue *const inputs[] = { building->loss_scale, good_steps, overflows, building->norm };
+  OrtrainNode *node = ortrain_graph_new_node (self->training, ORTRAIN_DOMAIN, "LossScaleUpdate", "update/loss-scale",
+                                              inputs, G_N_ELEMENTS (inputs), 3);
+  node->phase = ORTRAIN_PHASE_UPDATE;
+  ortrain_attributes_set_float (node->attributes, "growth_factor", (float) scaling->growth_factor);
+  ortrain_attributes_set_float (node->attributes, "backoff_factor", (float) scaling->backoff_factor);
+  ortrain_attributes_set_int (node->attributes, "growth_interval", scaling->growth_interval);
+  ortrain_attributes_set_float (node->attributes, "minimum", (float) scaling->minimum);
+  ortrain_attributes_set_float (node->attributes, "maximum", (float) scaling->maximum);
+  if (!ortrain_ops_infer_node (node, error))
+    return FALSE;
+  self->good_steps = g_strdup (good_steps->name);
+  self->overflows = g_strdup (overflows->name);
+  for (guint k = 0; k < 3; k++)
+    mark_update (self->training, ortrain_node_output (node, k), inputs[k]);
   return TRUE;
 }
 
@@ -228,7 +288,11 @@ ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *r
   Building building = { .self = self, .rule = rule };
   building.scalars = new_held (self->training, "update.scalars", ORTRAIN_DTYPE_FLOAT64, dims, 1);
   self->scalars = g_strdup (building.scalars->name);
+  if (self->loss_scale != NULL)
+    building.loss_scale = ortrain_graph_find_value (self->training, self->loss_scale);
   if (!self->immediate && !add_norm (&building, error))
+    return FALSE;
+  if (building.loss_scale != NULL && !add_loss_scale (&building, error))
     return FALSE;
   if (rule->optimizer.op_type != NULL)
     {

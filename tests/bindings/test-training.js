@@ -180,6 +180,27 @@ run({
         assert(session.get_parameters().get('fc.weight').equal(before));
     },
 
+    'a scale of the loss that is too large'() {
+        const scaler = new Ortrain.LossScaler({initial_scale: 2 ** 24, growth_interval: 5});
+        const session = trainingSession(null, {precision: Ortrain.Precision.FP16, loss_scaler: scaler});
+        const before = session.get_parameters().get('fc.weight').copy();
+        let seen = 0;
+        session.connect('overflow', () => {
+            equal(thread(), mainThread);
+            seen++;
+        });
+        session.train_step(batch());
+        session.optimizer_step();
+        equal([seen, Number(session.step), Number(session.n_overflows), session.loss_scale], [1, 0, 1, 2 ** 23]);
+        assert(session.get_parameters().get('fc.weight').equal(before));
+        for (let i = 0; i < 19; i++) {
+            session.train_step(batch());
+            session.optimizer_step();
+        }
+        equal(Number(session.step) + seen, 20);
+        assert(seen > 5 && seen < 15 && !session.get_parameters().get('fc.weight').equal(before));
+    },
+
     'misuse'() {
         const session = trainingSession();
         throws(Ortrain.SessionError, Ortrain.SessionError.STATE, () => session.optimizer_step());

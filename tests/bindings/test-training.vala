@@ -232,6 +232,19 @@ void test_not_finite () throws Error {
     assert (overflows == 1 && lenient.step == 0 && lenient.get_parameters ()["fc.weight"].equal (before));
 }
 
+void test_loss_scale () throws Error {
+    var options = adam_options ();
+    options.precision = FP16;
+    options.loss_scaler = new LossScaler ();
+    options.loss_scaler.initial_scale = 16777216;
+    var session = new TrainingSession (linear_model (), options);
+    var overflows = 0;
+    session.overflow.connect (() => { on_main_thread (); overflows++; });
+    session.train_step (batch ());
+    session.optimizer_step ();
+    assert (overflows == 1 && session.step == 0 && session.n_overflows == 1 && session.loss_scale == 8388608);
+}
+
 async double steps (TrainingSession session, Cancellable? cancellable) throws Error {
     var loss = yield session.train_step_async (batch (), cancellable);
     on_main_thread ();
@@ -460,6 +473,7 @@ int main (string[] args) {
     Test.add_func ("/vala/async", () => works (test_async));
     Test.add_func ("/vala/async-pairs", () => works (test_async_pairs));
     Test.add_func ("/vala/not-finite", () => works (test_not_finite));
+    Test.add_func ("/vala/loss-scale", () => works (test_loss_scale));
     Test.add_func ("/vala/memory", () => works (test_memory));
     Test.add_func ("/vala/errors", () => works (test_errors));
     Test.add_func ("/vala/optimizers", () => works (test_optimizers));

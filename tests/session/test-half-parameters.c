@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
+#include "graph/ortrain-graph-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
-/* Parameters of 16 bits have no master weights yet: models that would train them are refused, with the reason; they run,
- * and what else they have trains. */
+#include <glib/gstdio.h>
+
+/* Files whose parameters have 16 bits. */
 
 /* x [batch, 4] → first [4, 4], float32 → second and third [4, 4], of 16 bits → logits [batch, 4] */
 static OrtrainModel *
@@ -78,34 +80,100 @@ make_options (void)
   return options;
 }
 
+static double
+train (OrtrainTrainingSession *session, guint n_steps)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (TRUE);
+  double loss = 0;
+  for (guint step = 0; step < n_steps; step++)
+    {
+      loss = ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+    }
+  return loss;
+}
+
+/* Each parameter of 16 bits has a master in float32, what is exported is that, rounded to the type of the file. */
 static void
-test_refused (gconstpointer data)
+test_trained (gconstpointer data)
 {
   const OrtrainDType half = GPOINTER_TO_INT (data);
   g_autoptr (OrtrainModel) model = make_model (half);
   g_autoptr (GError) error = NULL;
-  g_autofree char *reason =
-      g_strdup_printf ("Parameter 'second' is %s (and 1 more of 16 bits)", ortrain_dtype_get_name (half));
-
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
-  g_autofree char *text = ortrain_check_report_to_string (report);
-  g_assert_false (ortrain_check_report_get_trainable (report));
-  g_assert_cmpuint (g_list_model_get_n_items (ortrain_check_report_get_diagnostics (report)), ==, 1);
-  g_assert_nonnull (strstr (text, reason));
+  g_assert_true (ortrain_check_report_get_trainable (report));
 
   g_autoptr (OrtrainTrainingOptions) options = make_options ();
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
-  g_assert_null (session);
-  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE);
-  g_assert_nonnull (strstr (error->message, reason));
-  g_assert_nonnull (strstr (error->message, "master weights"));
+  g_assert_no_error (error);
+  g_assert_cmpfloat (ortrain_training_session_get_loss_scale (session), ==, half == ORTRAIN_DTYPE_FLOAT16 ? 65536 : 1);
+  const double first = train (session, 1), last = train (session, 30);
+  g_assert_cmpfloat (last, <, first - 0.3);
+
+  g_autoptr (OrtrainTensorDict) masters = ortrain_training_session_get_parameters (session, &error);
+  g_autoptr (OrtrainTensorDict) gradients = ortrain_training_session_get_gradients (session, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (masters), ==, 3);
+  g_autofree char *path = g_build_filename (g_get_tmp_dir (), "ortrain-half-XXXXXX", NULL);
+  g_assert_nonnull (g_mkdtemp (path));
+  g_autofree char *file = g_build_filename (path, "trained.onnx", NULL);
+  g_assert_true (ortrain_training_session_export (session, file, &error));
+  g_autoptr (OrtrainModel) trained = ortrain_model_new_from_file (file, &error);
+  g_assert_no_error (error);
+  static const char *const names[] = { "first", "second", "third" };
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      OrtrainTensor *master = ortrain_tensor_dict_get (masters, names[i]);
+      g_assert_cmpint (ortrain_tensor_get_dtype (master), ==, ORTRAIN_DTYPE_FLOAT32);
+      g_assert_cmpint (ortrain_tensor_get_dtype (ortrain_tensor_dict_get (gradients, names[i])), ==,
+                       ORTRAIN_DTYPE_FLOAT32);
+      OrtrainTensor *written = ortrain_graph_find_value (ortrain_model_get_graph (trained, NULL), names[i])->tensor;
+      g_assert_cmpint (ortrain_tensor_get_dtype (written), ==, i == 0 ? ORTRAIN_DTYPE_FLOAT32 : half);
+      g_autoptr (OrtrainTensor) rounded = ortrain_tensor_cast (master, ortrain_tensor_get_dtype (written), &error);
+      g_assert_true (ortrain_tensor_equal (rounded, written));
+      g_autoptr (OrtrainTensor) widened = ortrain_tensor_cast (written, ORTRAIN_DTYPE_FLOAT32, &error);
+      g_assert_true (i == 0 || !ortrain_tensor_equal (widened, master)); /* the master has more digits */
+    }
+
+  /* What is set in the type of the file, or in float32, is what operators read from then on. */
+  g_autoptr (OrtrainTrainingSession) other = ortrain_training_session_new (model, options, &error);
+  g_assert_true (ortrain_training_session_set_parameters (other, masters, &error));
+  g_assert_no_error (error);
+  g_assert_cmpfloat (train (other, 1), ==, train (session, 1));
+  g_remove (file);
+  g_rmdir (path);
+}
+
+static void
+test_no_masters (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = make_options ();
+  ortrain_training_options_set_master_weights (options, FALSE);
+
+  g_autoptr (OrtrainModel) wrong = make_model (ORTRAIN_DTYPE_FLOAT16);
+  g_assert_null (ortrain_training_session_new (wrong, options, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);
+  g_assert_nonnull (strstr (error->message, "float16"));
   g_clear_error (&error);
 
-  ortrain_training_options_set_trainable (options, (const char *const[]){ "first", "third", NULL });
-  session = ortrain_training_session_new (model, options, &error);
-  g_assert_null (session);
-  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_TRAINABLE);
-  g_assert_nonnull (strstr (error->message, "Parameter 'third' is"));
+  g_autoptr (OrtrainModel) model = make_model (ORTRAIN_DTYPE_BFLOAT16);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  const double first = train (session, 1), last = train (session, 60);
+  g_assert_cmpfloat (last, <, first - 0.3);
+  g_autoptr (OrtrainTensorDict) parameters = ortrain_training_session_get_parameters (session, &error);
+  g_assert_cmpint (ortrain_tensor_get_dtype (ortrain_tensor_dict_get (parameters, "second")), ==,
+                   ORTRAIN_DTYPE_BFLOAT16);
+  g_autoptr (OrtrainTensorDict) gradients = ortrain_training_session_get_gradients (session, &error);
+  g_assert_cmpint (ortrain_tensor_get_dtype (ortrain_tensor_dict_get (gradients, "second")), ==, ORTRAIN_DTYPE_FLOAT32);
+
+  /* the same seed, the same bits */
+  g_autoptr (OrtrainTrainingSession) again = ortrain_training_session_new (model, options, &error);
+  train (again, 1);
+  g_assert_cmpfloat (train (again, 60), ==, last);
 }
 
 static void
@@ -141,8 +209,9 @@ int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
-  g_test_add_data_func ("/half-parameters/float16/refused", GINT_TO_POINTER (ORTRAIN_DTYPE_FLOAT16), test_refused);
-  g_test_add_data_func ("/half-parameters/bfloat16/refused", GINT_TO_POINTER (ORTRAIN_DTYPE_BFLOAT16), test_refused);
+  g_test_add_data_func ("/half-parameters/float16/trained", GINT_TO_POINTER (ORTRAIN_DTYPE_FLOAT16), test_trained);
+  g_test_add_data_func ("/half-parameters/bfloat16/trained", GINT_TO_POINTER (ORTRAIN_DTYPE_BFLOAT16), test_trained);
+  g_test_add_func ("/half-parameters/no-masters", test_no_masters);
   g_test_add_data_func ("/half-parameters/float16/frozen", GINT_TO_POINTER (ORTRAIN_DTYPE_FLOAT16), test_frozen);
   g_test_add_data_func ("/half-parameters/bfloat16/frozen", GINT_TO_POINTER (ORTRAIN_DTYPE_BFLOAT16), test_frozen);
   return g_test_run ();

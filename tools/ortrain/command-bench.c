@@ -26,7 +26,7 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
-  g_autofree char *provider = NULL;
+  g_autofree char *provider = NULL, *precision = NULL;
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL;
@@ -41,6 +41,7 @@ run (int argc, char *argv[])
     { "dim", 0, 0, G_OPTION_ARG_STRING_ARRAY, &dims, "Size of one dimension that is not a number", "NAME=SIZE" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
@@ -83,6 +84,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_training_options_set_provider (options, provider);
+  if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
+    return command_fail (error);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))

@@ -114,7 +114,7 @@ run (int argc, char *argv[])
 {
   g_autofree char *data = NULL, *output = NULL, *target = NULL, *header = NULL, *classes_file = NULL;
   gint batch_size = 256, threads = 0;
-  g_autofree char *provider = NULL;
+  g_autofree char *provider = NULL, *precision = NULL;
   gboolean json = FALSE;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
@@ -128,6 +128,7 @@ run (int argc, char *argv[])
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -161,6 +162,8 @@ run (int argc, char *argv[])
     ortrain_session_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_session_options_set_provider (options, provider);
+  if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
+    return command_fail (error);
   ortrain_session_options_set_outputs (options, (const char *const[]){ output, NULL });
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   g_autoptr (OrtrainDataset) dataset = NULL;

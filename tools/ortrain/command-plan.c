@@ -3,7 +3,8 @@
 
 /* The plan that `ortrain train` has with AdamW and cross entropy on the first output, and the notes of its session. */
 static OrtrainMemoryPlan *
-plan_model (const char *path, CommandSizes *sizes, const char *immediate, char ***notes, GError **error)
+plan_model (const char *path, CommandSizes *sizes, const char *immediate, const char *precision, char ***notes,
+            GError **error)
 {
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, error);
   if (model == NULL)
@@ -17,6 +18,8 @@ plan_model (const char *path, CommandSizes *sizes, const char *immediate, char *
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
   command_tie_equal (model, options, FALSE);
+  if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, error))
+    return NULL;
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, error))
     return NULL;
   if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
@@ -36,7 +39,7 @@ run (int argc, char *argv[])
   gint batch = G_MININT, seq = G_MININT;
   g_auto (GStrv) dims = NULL, notes = NULL;
   gboolean json = FALSE;
-  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *immediate = NULL;
+  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *immediate = NULL, *precision = NULL;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
       "Size of the first dimension of the inputs (1, or what the model takes)", "N" },
@@ -49,6 +52,7 @@ run (int argc, char *argv[])
     { "csv", 0, 0, G_OPTION_ARG_FILENAME, &csv, "Pack the buffers of a MiniMalloc file instead", "FILE" },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
+    { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -63,7 +67,7 @@ run (int argc, char *argv[])
   CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 1, .seq = MAX (seq, 0), .dims = dims };
   GError *error = NULL;
   g_autoptr (OrtrainMemoryPlan) plan = csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error)
-                                                   : plan_model (argv[1], &sizes, immediate, &notes, &error);
+                                                   : plan_model (argv[1], &sizes, immediate, precision, &notes, &error);
   if (plan == NULL || (svg != NULL && !ortrain_memory_plan_save_svg (plan, svg, &error)) ||
       (html != NULL && !ortrain_memory_plan_save_html (plan, html, &error)))
     return command_fail (error);
@@ -74,8 +78,10 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_plan = { "plan",
-                               "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] [--svg FILE] "
-                               "[--html FILE] [--json] | --csv "
-                               "FILE",
-                               "Plan the memory of training a model, and draw it", run };
+const Command command_plan = {
+  "plan",
+  "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] [--precision NAME] "
+  "[--svg FILE] [--html FILE] [--json] | --csv "
+  "FILE",
+  "Plan the memory of training a model, and draw it", run
+};

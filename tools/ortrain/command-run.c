@@ -48,7 +48,7 @@ run (int argc, char *argv[])
   g_autofree char *directory = NULL, *data = NULL, *header = NULL, *classes = NULL;
   g_autoptr (OrtrainCsvFormat) format = NULL;
   gint threads = 0;
-  g_autofree char *provider = NULL;
+  g_autofree char *provider = NULL, *precision = NULL;
   const GOptionEntry entries[] = {
     { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file", "NAME=FILE.npy" },
     { "data", 0, 0, G_OPTION_ARG_FILENAME, &data, "The inputs, from a table that has no other columns", "FILE.csv" },
@@ -60,6 +60,7 @@ run (int argc, char *argv[])
     { "save", 's', 0, G_OPTION_ARG_FILENAME, &directory, "Write the outputs here, as NumPy files", "DIR" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { NULL },
   };
   ExitStatus status;
@@ -80,6 +81,8 @@ run (int argc, char *argv[])
     ortrain_session_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_session_options_set_provider (options, provider);
+  if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
+    return command_fail (error);
   ortrain_session_options_set_outputs (options, (const char *const *) names);
   g_autoptr (OrtrainInferenceSession) session = ortrain_inference_session_new (model, options, &error);
   if (session == NULL)

@@ -203,7 +203,7 @@ run (int argc, char *argv[])
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
-  g_autofree char *provider = NULL;
+  g_autofree char *provider = NULL, *precision = NULL;
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
@@ -238,6 +238,7 @@ run (int argc, char *argv[])
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
+    { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
@@ -289,6 +290,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_threads (options, (guint) threads);
   if (provider != NULL)
     ortrain_training_options_set_provider (options, provider);
+  if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
+    return command_fail (error);
   if (seed != G_MININT64)
     ortrain_training_options_set_seed (options, (guint64) seed);
   if (deterministic)

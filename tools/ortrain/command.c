@@ -137,6 +137,20 @@ command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when
   return FALSE;
 }
 
+gboolean
+command_set_precision (GObject *options, const char *name, GError **error)
+{
+  static const char *const names[] = { "f32", "bf16", "fp16" }; /* in the order of OrtrainPrecision */
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    if (g_str_equal (name, names[i]))
+      {
+        g_object_set (options, "precision", (OrtrainPrecision) i, NULL);
+        return TRUE;
+      }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--precision is f32, bf16 or fp16, not '%s'", name);
+  return FALSE;
+}
+
 OrtrainLoss *
 command_make_loss (const char *kind, const char *output, const char *target, GError **error)
 {

@@ -47,6 +47,8 @@ char *command_quote (const char *const *words);
 /* The parts of a command line that train, eval, plan and bench share. */
 OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, GError **error);
 /* "on", "off", "auto". */
+/* Of training or session options. */
+gboolean command_set_precision (GObject *options, const char *name, GError **error);
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
 /* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. An archive may have

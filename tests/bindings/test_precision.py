@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Training in 16 bits: the loss scale, its signal and its state; what runs in which type."""
+import os
+import threading
+import unittest
+
+import numpy as np
+from gi.repository import GLib
+from ortrain_tap import Ortrain, batch, folder, linear_model, main, training_session
+
+
+def too_large(**more):
+    """A scale with which the gradients leave the range of float16."""
+    return Ortrain.LossScaler(initial_scale=2.0**24, growth_interval=3, **more)
+
+
+def half_session(scaler=None, schedule=None, **options):
+    return training_session(optimizer=Ortrain.AdamW(learning_rate=0.1), precision=Ortrain.Precision.FP16,
+                            loss_scaler=scaler or too_large(), schedule=schedule, **options)
+
+
+def run(session, n):
+    losses = []
+    for i in range(n):
+        losses.append(session.train_step(batch(seed=i)))
+        session.optimizer_step()
+    return losses
+
+
+class LossScale(unittest.TestCase):
+    def test_overflow(self):
+        session, seen = half_session(schedule=Ortrain.LinearSchedule.new(100)), []
+        session.connect("overflow", lambda session: seen.append((threading.current_thread(), session.loss_scale)))
+        before = session.get_parameters()["fc.weight"].numpy().copy()
+        rate = session.get_current_learning_rate()
+        session.train_step(batch())
+        session.optimizer_step()
+        self.assertEqual((seen, session.step, session.n_overflows), ([(threading.main_thread(), 2.0**23)], 0, 1))
+        self.assertEqual(session.get_current_learning_rate(), rate)
+        np.testing.assert_array_equal(session.get_parameters()["fc.weight"].numpy(), before)
+        run(session, 29)
+        self.assertEqual(session.step + session.n_overflows, 30)
+        self.assertEqual(len(seen), session.n_overflows)
+        self.assertGreater(session.n_overflows, 7)      # it falls, and grows again after every third step
+        self.assertLess(session.n_overflows, 20)
+        self.assertLess(session.get_current_learning_rate(), rate)
+        self.assertLess(session.loss_scale, 2.0**20)
+        self.assertFalse(np.array_equal(session.get_parameters()["fc.weight"].numpy(), before))
+
+    def test_resume(self):
+        path = os.path.join(folder, "half-way")
+        session = half_session()
+        run(session, 12)
+        session.save_checkpoint(path)
+        self.assertGreater(session.n_overflows, 0)
+        state = (session.loss_scale, session.n_overflows, session.step)
+        losses = run(session, 12)
+        resumed = half_session()
+        resumed.load_checkpoint(path)
+        self.assertEqual((resumed.loss_scale, resumed.n_overflows, resumed.step), state)
+        self.assertEqual(run(resumed, 12), losses)
+        self.assertEqual((resumed.loss_scale, resumed.n_overflows, resumed.step), (session.loss_scale, session.n_overflows, session.step))
+        for name, tensor in session.get_parameters().items():
+            np.testing.assert_array_equal(resumed.get_parameters()[name].numpy(), tensor.numpy())
+
+    def test_static(self):
+        session = half_session(Ortrain.LossScaler.new_static(1024))
+        run(session, 5)
+        self.assertEqual((session.loss_scale, session.n_overflows, session.step), (1024, 0, 5))
+        session = half_session(Ortrain.LossScaler.new_static(2.0**24))
+        run(session, 3)
+        self.assertEqual((session.loss_scale, session.n_overflows, session.step), (2.0**24, 3, 0))
+
+    def test_least(self):
+        """Where a lower scale cannot help, gradients that are not finite are an error."""
+        session = half_session(too_large(minimum_scale=2.0**23))
+        run(session, 1)
+        session.train_step(batch())
+        with self.assertRaises(GLib.Error) as caught:
+            session.optimizer_step()
+        self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.NOT_FINITE))
+
+    def test_gradients(self):
+        """They are given without the scale, and clipping sees them so."""
+        wide, half = training_session(), half_session(Ortrain.LossScaler.new_static(512), max_grad_norm=100.0)
+        wide.train_step(batch())
+        half.train_step(batch())
+        for name, tensor in wide.get_gradients().items():
+            np.testing.assert_allclose(half.get_gradients()[name].numpy(), tensor.numpy(), rtol=5e-3, atol=5e-4)
+        norm = np.sqrt(sum(np.sum(np.square(t.numpy(), dtype=np.float64)) for _, t in half.get_gradients().items()))
+        half.optimizer_step()
+        np.testing.assert_allclose(half.get_last_gradient_norm(), norm, rtol=1e-5)
+
+    def test_own_optimizer(self):
+        """One of the user's sees the scale in its factor, and is not called after an overflow."""
+        class Plain(Ortrain.Optimizer):
+            calls = 0
+
+            def do_update(self, name, parameter, gradient, state, step, learning_rate, weight_decay, gradient_scale):
+                Plain.calls += 1
+                parameter.numpy()[...] -= learning_rate * gradient_scale * gradient.numpy()
+                return True
+
+        wide = training_session(optimizer=Ortrain.Sgd(learning_rate=0.1))
+        half = training_session(optimizer=Plain(learning_rate=0.1), precision=Ortrain.Precision.FP16,
+                                loss_scaler=too_large())
+        run(half, 1)
+        self.assertEqual((Plain.calls, half.n_overflows), (0, 1))
+        half = training_session(optimizer=Plain(learning_rate=0.1), precision=Ortrain.Precision.FP16,
+                                loss_scaler=Ortrain.LossScaler.new_static(1024))
+        run(wide, 5)
+        run(half, 5)
+        self.assertEqual(Plain.calls, 10)
+        for name, tensor in wide.get_parameters().items():
+            np.testing.assert_allclose(half.get_parameters()[name].numpy(), tensor.numpy(), rtol=2e-3, atol=2e-3)
+
+
+class Precision(unittest.TestCase):
+    def test_types(self):
+        session = training_session(precision=Ortrain.Precision.BF16)
+        graph = session.get_training_graph()
+        text = graph.to_string()
+        self.assertIn("held fc.weight.working: bfloat16 [3, 4]", text)
+        self.assertIn("logits: bfloat16", text)
+        self.assertIn("loss: float32", text)
+        self.assertEqual(session.loss_scale, 1)
+        run(session, 3)
+
+    def test_nodes(self):
+        options = Ortrain.TrainingOptions(precision=Ortrain.Precision.BF16, losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")])
+        options.set_node_precision("Gemm", Ortrain.Precision.F32)
+        session = Ortrain.TrainingSession(linear_model(), options)
+        self.assertNotIn("bfloat16", session.get_training_graph().to_string())
+        for pattern, precision, reason in (("Nothing", Ortrain.Precision.F32, "Nothing"), ("Gemm", Ortrain.Precision.FP16, "float16")):
+            options = Ortrain.TrainingOptions(precision=Ortrain.Precision.BF16, losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")])
+            options.set_node_precision(pattern, precision)
+            with self.assertRaises(GLib.Error) as caught:
+                Ortrain.TrainingSession(linear_model(), options)
+            self.assertIn(reason, caught.exception.message)
+
+    def test_without_masters(self):
+        session = training_session(precision=Ortrain.Precision.BF16, master_weights=False)
+        self.assertNotIn("working", session.get_training_graph().to_string())
+        self.assertEqual(session.get_parameters()["fc.weight"].get_dtype(), Ortrain.DType.BFLOAT16)
+        losses = run(session, 20)
+        self.assertLess(np.mean(losses[-5:]), np.mean(losses[:5]))
+
+
+if __name__ == "__main__":
+    main()
