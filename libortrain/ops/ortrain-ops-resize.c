@@ -204,7 +204,7 @@ grad_resize (OrtrainGradContext *ctx, GError **error)
 
 /* clang-format off */
 static const OrtrainOpDef rows[] = {
-  { .name = "Resize", .domain = "", .since = 10, .min_inputs = 1, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
+  { .name = "Resize", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 10, .min_inputs = 1, .max_inputs = 4, .min_outputs = 1, .max_outputs = 1,
     .shape_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".ffl", .infer = infer_resize, .gradient = grad_resize,
     .upgrade = upgrade_resize, .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { NULL, "region", "scale factors" } },

@@ -139,7 +139,8 @@ class Documents(unittest.TestCase):
                         given, text, kept = "cpu", "cpu", "auto"
                     elif isinstance(default, GObject.GEnum):
                         default = default.value_nick
-                        given, text, kept = "on", "yes", default
+                        given, text = ("bf16", "bf16") if option == "precision" else ("on", "yes")
+                        kept = default
                     elif isinstance(default, bool):
                         given, text, kept = not default, "no" if default else "yes", default
                     else:
