@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-rows.h"
 
 /* Batch normalisation in three forms (inference, training, and the gradients of both), x: [rows, C, inner]
  * with planes of `inner` neighbours, or [rows, C] with inner 1.
  * Statistics are taken in one pass over memory: each unit of work (a plane, or a chunk of rows that fits the cache)
- * gives mean and squared deviation, and the units are joined in order, in double. */
+ * gives mean and squared deviation, and the units are joined in order, in double. Every operand has a type of its own
+ * (see ortrain-cpu-rows.h). */
 
-#define NORM_TILE 64
+#define NORM_TILE 64    /* columns side by side */
+#define NORM_PIECE 32   /* rows of them that are widened at once: as many as are summed in one go */
 #define NORM_UNIT 16384 /* elements */
 
 typedef struct
 {
   OrtrainDType dtype;
-  guint n_inputs, n_outputs;
+  OrtrainRowsTypes types;
   gboolean planes, frozen;
   gint64 rows, channels, inner;
   gint64 units, units_per_channel, rows_per_unit;
+  gint64 step; /* elements of a plane, or of a row, that are read at once */
   double epsilon, momentum;
   gsize table_offset;
 } NormPlan;
@@ -25,8 +28,8 @@ typedef struct
 typedef struct
 {
   const NormPlan *plan;
-  gconstpointer x, dy, scale, bias, mean, var, inverse;
-  gpointer y, new_mean, new_var, saved_mean, saved_inverse, dscale, dbias;
+  OrtrainRows x, dy, scale, bias, mean, var, inverse;
+  OrtrainRows y, new_mean, new_var, saved_mean, saved_inverse, dscale, dbias;
   double *parts;      /* two numbers per unit and channel */
   gpointer table;     /* per channel */
   guint64 accumulate; /* bits of dscale and dbias, outputs 1 and 2 */
@@ -55,7 +58,7 @@ build_plan (OrtrainKernelSetup *setup, guint x_input, guint first, GError **erro
   for (guint i = first; i < 5 && fits; i++)
     {
       scale = &setup->inputs[i];
-      fits = scale->n_elements == x->dims[1] && scale->dtype == x->dtype;
+      fits = scale->n_elements == x->dims[1] && ortrain_rows_fit (scale, x);
     }
   if (!fits)
     {
@@ -66,15 +69,15 @@ build_plan (OrtrainKernelSetup *setup, guint x_input, guint first, GError **erro
       return NULL;
     }
   NormPlan *plan = g_new0 (NormPlan, 1);
-  plan->dtype = x->dtype;
-  plan->n_inputs = setup->n_inputs;
-  plan->n_outputs = setup->n_outputs;
+  plan->dtype = ortrain_rows_get_compute_dtype (x);
+  ortrain_rows_describe (&plan->types, setup);
   plan->rows = x->dims[0];
   plan->channels = x->dims[1];
   plan->inner = 1;
   for (guint d = 2; d < x->rank; d++)
     plan->inner *= x->dims[d];
   plan->planes = plan->inner > 1;
+  plan->step = ortrain_rows_get_step (&plan->types, plan->planes ? plan->inner : plan->channels);
   plan->epsilon = ortrain_attributes_get_float (setup->attributes, "epsilon", 1e-5);
   plan->momentum = ortrain_attributes_get_float (setup->attributes, "momentum", 0.9);
   if (plan->planes)
@@ -143,16 +146,16 @@ static void
 inference_run (const OrtrainKernelCall *call)
 {
   NormRun run = start_run (call);
-  run.x = call->inputs[0];
-  run.scale = call->inputs[1];
-  run.bias = call->inputs[2];
-  run.mean = call->inputs[3];
-  run.var = call->inputs[4];
-  run.y = call->outputs[0];
-  CALL (run.plan, stored_channels) (&run);
-  run_apply (call, &run, CALL (run.plan, apply_units));
+  const NormPlan *plan = run.plan;
+  run.x = ortrain_rows_input (&plan->types, call, 0);
+  run.scale = ortrain_rows_input (&plan->types, call, 1);
+  run.bias = ortrain_rows_input (&plan->types, call, 2);
+  run.mean = ortrain_rows_input (&plan->types, call, 3);
+  run.var = ortrain_rows_input (&plan->types, call, 4);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
+  CALL (plan, stored_channels) (&run);
+  run_apply (call, &run, CALL (plan, apply_units));
 }
-ORTRAIN_DEFINE_HALF_KERNEL (inference)
 
 /* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std) */
 static gboolean
@@ -173,21 +176,20 @@ train_run (const OrtrainKernelCall *call)
 {
   NormRun run = start_run (call);
   const NormPlan *plan = run.plan;
-  run.x = call->inputs[0];
-  run.scale = call->inputs[1];
-  run.bias = call->inputs[2];
-  run.mean = call->inputs[3];
-  run.var = call->inputs[4];
-  run.y = call->outputs[0];
-  run.new_mean = plan->n_outputs > 1 ? call->outputs[1] : NULL;
-  run.new_var = plan->n_outputs > 2 ? call->outputs[2] : NULL;
-  run.saved_mean = plan->n_outputs > 3 ? call->outputs[3] : NULL;
-  run.saved_inverse = plan->n_outputs > 4 ? call->outputs[4] : NULL;
+  run.x = ortrain_rows_input (&plan->types, call, 0);
+  run.scale = ortrain_rows_input (&plan->types, call, 1);
+  run.bias = ortrain_rows_input (&plan->types, call, 2);
+  run.mean = ortrain_rows_input (&plan->types, call, 3);
+  run.var = ortrain_rows_input (&plan->types, call, 4);
+  run.y = ortrain_rows_output (&plan->types, call, 0);
+  run.new_mean = ortrain_rows_output (&plan->types, call, 1);
+  run.new_var = ortrain_rows_output (&plan->types, call, 2);
+  run.saved_mean = ortrain_rows_output (&plan->types, call, 3);
+  run.saved_inverse = ortrain_rows_output (&plan->types, call, 4);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->units, unit_grain (plan), CALL (plan, stat_units), &run);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->channels, 64, CALL (plan, stat_channels), &run);
   run_apply (call, &run, CALL (plan, apply_units));
 }
-ORTRAIN_DEFINE_HALF_KERNEL (train)
 
 /* BatchNormGrad (dy, x, scale, saved_mean, saved_inv_std) → (dx, dscale, dbias);
  * BatchNormFrozenGrad (dy, x or nothing, scale, mean, var) → (dx, dscale, dbias): x only for dscale */
@@ -195,7 +197,7 @@ static gboolean
 grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *dy = &setup->inputs[0], *x = &setup->inputs[1];
-  if (x->dtype != ORTRAIN_DTYPE_UNDEFINED && (x->dtype != dy->dtype || x->n_elements != dy->n_elements))
+  if (x->dtype != ORTRAIN_DTYPE_UNDEFINED && (!ortrain_rows_fit (x, dy) || x->n_elements != dy->n_elements))
     {
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: the gradient does not fit the input",
                    setup->op_type);
@@ -216,30 +218,29 @@ grad_run (const OrtrainKernelCall *call)
 {
   NormRun run = start_run (call);
   const NormPlan *plan = run.plan;
-  run.dy = call->inputs[0];
-  run.x = call->inputs[1];
-  run.scale = call->inputs[2];
-  run.mean = call->inputs[3];
-  *(plan->frozen ? &run.var : &run.inverse) = call->inputs[4];
+  run.dy = ortrain_rows_input (&plan->types, call, 0);
+  run.x = ortrain_rows_input (&plan->types, call, 1);
+  run.scale = ortrain_rows_input (&plan->types, call, 2);
+  run.mean = ortrain_rows_input (&plan->types, call, 3);
+  *(plan->frozen ? &run.var : &run.inverse) = ortrain_rows_input (&plan->types, call, 4);
   run.accumulate = ortrain_kernel_get_accumulate (call);
-  run.y = call->outputs[0];
-  run.dscale = plan->n_outputs > 1 ? call->outputs[1] : NULL;
-  run.dbias = plan->n_outputs > 2 ? call->outputs[2] : NULL;
-  if (!plan->frozen || run.dscale || run.dbias)
+  run.y = ortrain_rows_output (&plan->types, call, 0);
+  run.dscale = ortrain_rows_output (&plan->types, call, 1);
+  run.dbias = ortrain_rows_output (&plan->types, call, 2);
+  if (!plan->frozen || run.dscale.data || run.dbias.data)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->units, unit_grain (plan), CALL (plan, grad_sum_units),
                           &run);
   else
     memset (run.parts, 0, plan->table_offset);
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->channels, 64, CALL (plan, grad_channels), &run);
-  if (run.y)
+  if (run.y.data)
     run_apply (call, &run, CALL (plan, grad_apply_units));
 }
-ORTRAIN_DEFINE_HALF_KERNEL (grad)
 
 #define ROWS(name, domain, prefix)                                                                                     \
   { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                             \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                        \
+    name, domain, ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED           \
   }
 
 static const OrtrainKernel kernels[] = {
