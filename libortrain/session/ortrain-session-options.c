@@ -261,9 +261,12 @@ ortrain_session_options_load_file (OrtrainSessionOptions *self, const char *path
               g_object_set (pass == 0 ? fresh : self, key, json_node_get_string (node), NULL);
               continue;
             }
-          gboolean fits =
-              pspec != NULL && type == (pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN : G_TYPE_INT64);
-          if (!fits || !ortrain_option_set_from_text (G_OBJECT (pass == 0 ? fresh : self), key, text, NULL))
+          const gboolean is_enum = pspec != NULL && G_IS_PARAM_SPEC_ENUM (pspec);
+          const gboolean fits = pspec != NULL && type == (is_enum                               ? G_TYPE_STRING
+                                                          : pspec->value_type == G_TYPE_BOOLEAN ? G_TYPE_BOOLEAN
+                                                                                                : G_TYPE_INT64);
+          const char *plain = fits && is_enum ? json_node_get_string (node) : text;
+          if (!fits || !ortrain_option_set_from_text (G_OBJECT (pass == 0 ? fresh : self), key, plain, NULL))
             {
               if (pspec == NULL)
                 g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
