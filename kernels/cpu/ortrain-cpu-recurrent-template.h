@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Included once per width by ortrain-cpu-recurrent.c, with REAL, R(name) and F(name) defined. No include guard. */
+/* Included once per width by ortrain-cpu-recurrent.c, with REAL, IS_DOUBLE, R(name) and F(name) defined. No include guard. */
 
 /* x = f (x), in place. y may be the same memory. */
 static void
@@ -87,6 +87,52 @@ R (chain) (const Activation *self, REAL *d, const REAL *y, gint64 n)
 #undef EACH
 }
 
+/* ---- Operands, in elements ---- */
+
+static inline void
+R (load) (const Operand *self, gint64 at, gint64 n, REAL *to)
+{
+#if IS_DOUBLE
+  memcpy (to, (const double *) self->data + at, (gsize) n * sizeof (double));
+#else
+  ortrain_elements_load (self->dtype, self->data, at, n, to);
+#endif
+}
+
+static inline void
+R (store) (const Operand *self, gint64 at, gint64 n, const REAL *from)
+{
+#if IS_DOUBLE
+  memcpy ((double *) self->data + at, from, (gsize) n * sizeof (double));
+#else
+  ortrain_elements_store (self->dtype, self->data, at, n, from);
+#endif
+}
+
+/* Where they lie, or widened into `scratch`. */
+static inline const REAL *
+R (read) (const Operand *self, gint64 at, gint64 n, REAL *scratch)
+{
+  if (!ortrain_dtype_is_half (self->dtype))
+    return (const REAL *) self->data + at;
+  R (load) (self, at, n, scratch);
+  return scratch;
+}
+
+static inline void
+R (clear) (const Operand *self, gint64 at, gint64 n)
+{
+  const gsize size = ortrain_dtype_get_size (self->dtype);
+  memset ((guint8 *) self->data + (gsize) at * size, 0, (gsize) n * size);
+}
+
+/* The worker's own: `saved + 1` rows of the hidden size. */
+static inline REAL *
+R (get_scratch) (const RecurrentRun *run, guint worker)
+{
+  return (REAL *) run->scratch + (gsize) worker * (gsize) ((run->plan->saved + 1) * run->plan->hidden);
+}
+
 /* Whether step t is within row b's sequence. */
 static inline gboolean
 R (is_active) (const RecurrentRun *run, gint64 t, gint64 b)
@@ -110,21 +156,27 @@ R (start) (RecurrentRun *run)
   const RecurrentPlan *plan = run->plan;
   const gint64 H = plan->hidden, all = plan->gates * H;
   const gsize bytes = (gsize) (plan->batch * H) * sizeof (REAL);
-  const REAL *b = run->b;
+  const gboolean has_bias = run->b.data != NULL;
   REAL *bias = run->bias;
   for (gint64 i = 0; i < all; i++)
     {
       gboolean alone = plan->reset_after && plan->cell == CELL_GRU && i >= 2 * H;
-      bias[i] = b == NULL ? 0 : alone ? b[i] : b[i] + b[all + i];
+      REAL of_input = 0, of_state = 0;
+      if (has_bias)
+        R (load) (&run->b, i, 1, &of_input);
+      if (has_bias && !alone)
+        R (load) (&run->b, all + i, 1, &of_state);
+      bias[i] = of_input + of_state;
     }
-  for (gint64 i = 0; i < H; i++)
-    bias[all + i] = b != NULL && plan->gates == 3 ? b[all + 2 * H + i] : 0;
-  if (run->h0 != NULL)
-    memcpy (run->state, run->h0, bytes);
+  memset (bias + all, 0, (gsize) H * sizeof (REAL));
+  if (has_bias && plan->gates == 3)
+    R (load) (&run->b, all + 2 * H, H, bias + all);
+  if (run->h0.data != NULL)
+    R (load) (&run->h0, 0, plan->batch * H, run->state);
   else
     memset (run->state, 0, bytes);
-  if (plan->cell == CELL_LSTM && run->c0 != NULL)
-    memcpy (run->cell, run->c0, bytes);
+  if (plan->cell == CELL_LSTM && run->c0.data != NULL)
+    R (load) (&run->c0, 0, plan->batch * H, run->cell);
   else if (plan->cell == CELL_LSTM)
     memset (run->cell, 0, bytes);
 }
@@ -136,11 +188,11 @@ R (skip_row) (const RecurrentRun *run, gint64 b)
   const RecurrentPlan *plan = run->plan;
   if (R (is_active) (run, run->t, b))
     return FALSE;
-  if (run->y != NULL)
-    memset ((REAL *) run->y + R (place) (plan, run->t, b, plan->hidden), 0, (gsize) plan->hidden * sizeof (REAL));
-  if (run->saved != NULL)
-    memset ((REAL *) run->saved + R (place) (plan, run->t, b, plan->saved * plan->hidden), 0,
-            (gsize) (plan->saved * plan->hidden) * sizeof (REAL));
+  if (run->y.data != NULL)
+    R (clear) (&run->y, R (place) (plan, run->t, b, plan->hidden), plan->hidden);
+  if (run->saved.data != NULL)
+    R (clear)
+  (&run->saved, R (place) (plan, run->t, b, plan->saved * plan->hidden), plan->saved * plan->hidden);
   return TRUE;
 }
 
@@ -148,17 +200,18 @@ static inline void
 R (keep) (const RecurrentRun *run, gint64 b, gint64 part, const REAL *values, gint64 n_parts)
 {
   const RecurrentPlan *plan = run->plan;
-  if (run->saved != NULL)
-    memcpy ((REAL *) run->saved + R (place) (plan, run->t, b, plan->saved * plan->hidden) + part * plan->hidden, values,
-            (gsize) (n_parts * plan->hidden) * sizeof (REAL));
+  if (run->saved.data != NULL)
+    R (store)
+  (&run->saved, R (place) (plan, run->t, b, plan->saved * plan->hidden) + part * plan->hidden, n_parts * plan->hidden,
+   values);
 }
 
 static inline void
 R (put_y) (const RecurrentRun *run, gint64 b, const REAL *h)
 {
   const RecurrentPlan *plan = run->plan;
-  if (run->y != NULL)
-    memcpy ((REAL *) run->y + R (place) (plan, run->t, b, plan->hidden), h, (gsize) plan->hidden * sizeof (REAL));
+  if (run->y.data != NULL)
+    R (store) (&run->y, R (place) (plan, run->t, b, plan->hidden), plan->hidden, h);
 }
 
 static void
@@ -274,12 +327,13 @@ R (start_grad) (RecurrentRun *run)
 {
   const RecurrentPlan *plan = run->plan;
   const gsize bytes = (gsize) (plan->batch * plan->hidden) * sizeof (REAL);
-  if (run->dy_h != NULL)
-    memcpy (run->state, run->dy_h, bytes);
+  const gint64 n = plan->batch * plan->hidden;
+  if (run->dy_h.data != NULL)
+    R (load) (&run->dy_h, 0, n, run->state);
   else
     memset (run->state, 0, bytes);
-  if (plan->cell == CELL_LSTM && run->dy_c != NULL)
-    memcpy (run->cell, run->dy_c, bytes);
+  if (plan->cell == CELL_LSTM && run->dy_c.data != NULL)
+    R (load) (&run->dy_c, 0, n, run->cell);
   else if (plan->cell == CELL_LSTM)
     memset (run->cell, 0, bytes);
 }
@@ -303,13 +357,10 @@ R (previous_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
     {
       gint64 b = u % plan->batch, before = R (step_before) (run, u / plan->batch, b);
       REAL *to = (REAL *) run->previous + u * H;
-      const REAL *from = NULL;
       if (before >= 0)
-        from = (const REAL *) run->y_in + R (place) (plan, before, b, H);
-      else if (run->h0 != NULL)
-        from = (const REAL *) run->h0 + b * H;
-      if (from != NULL)
-        memcpy (to, from, (gsize) H * sizeof (REAL));
+        R (load) (&run->y_in, R (place) (plan, before, b, H), H, to);
+      else if (run->h0.data != NULL)
+        R (load) (&run->h0, b * H, H, to);
       else
         memset (to, 0, (gsize) H * sizeof (REAL));
     }
@@ -332,11 +383,15 @@ R (skip_grad_row) (const RecurrentRun *run, gint64 b)
 static inline void
 R (add_dy) (const RecurrentRun *run, gint64 b, REAL *dh)
 {
-  if (run->dy == NULL)
+  if (run->dy.data == NULL)
     return;
-  const REAL *dy = (const REAL *) run->dy + R (place) (run->plan, run->t, b, run->plan->hidden);
-  for (gint64 i = 0; i < run->plan->hidden; i++)
-    dh[i] += dy[i];
+  const gint64 n = run->plan->hidden, at = R (place) (run->plan, run->t, b, n);
+#if IS_DOUBLE
+  for (gint64 i = 0; i < n; i++)
+    dh[i] += ((const double *) run->dy.data)[at + i];
+#else
+  ortrain_elements_add (run->dy.dtype, dh, run->dy.data, at, n);
+#endif
 }
 
 static void
@@ -352,7 +407,9 @@ R (rnn_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
         continue;
       R (add_dy) (run, b, dh);
       memcpy (gates, dh, (gsize) H * sizeof (REAL));
-      R (chain) (&plan->f[run->direction], gates, (const REAL *) run->y_in + R (place) (plan, run->t, b, H), H);
+      R (chain)
+      (&plan->f[run->direction], gates,
+       R (read) (&run->y_in, R (place) (plan, run->t, b, H), H, R (get_scratch) (run, worker)), H);
       memset (dh, 0, (gsize) H * sizeof (REAL)); /* the product adds what goes on */
     }
 }
@@ -370,7 +427,8 @@ R (gru_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       REAL *dz = (REAL *) run->gates + row * 3 * H, *dr = dz + H, *dcandidate = dr + H;
       REAL *dh = (REAL *) run->state + b * H, *reset = (REAL *) run->reset + row * H;
       const REAL *before = (const REAL *) run->previous + row * H;
-      const REAL *z = (const REAL *) run->saved_in + R (place) (plan, run->t, b, plan->saved * H);
+      const REAL *z = R (read) (&run->saved_in, R (place) (plan, run->t, b, plan->saved * H), plan->saved * H,
+                                R (get_scratch) (run, worker));
       const REAL *r = z + H, *candidate = r + H, *product = candidate + H;
       if (R (skip_grad_row) (run, b))
         continue;
@@ -410,7 +468,8 @@ R (reset_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       const gint64 row = run->t * plan->batch + b;
       REAL *dr = (REAL *) run->gates + row * 3 * H + H, *dh = (REAL *) run->state + b * H;
       const REAL *tmp = (const REAL *) run->tmp + b * H, *before = (const REAL *) run->previous + row * H;
-      const REAL *r = (const REAL *) run->saved_in + R (place) (plan, run->t, b, plan->saved * H) + H;
+      const REAL *r =
+          R (read) (&run->saved_in, R (place) (plan, run->t, b, plan->saved * H) + H, H, R (get_scratch) (run, worker));
       if (!R (is_active) (run, run->t, b))
         continue;
       for (gint64 i = 0; i < H; i++)
@@ -422,13 +481,14 @@ R (reset_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
+/* n elements of it from `first` on. */
 static inline const REAL *
-R (cell_before) (const RecurrentRun *run, gint64 t, gint64 b)
+R (cell_before) (const RecurrentRun *run, gint64 t, gint64 b, gint64 first, gint64 n, REAL *scratch)
 {
   const gint64 H = run->plan->hidden, before = R (step_before) (run, t, b);
   if (before >= 0)
-    return (const REAL *) run->saved_in + R (place) (run->plan, before, b, 5 * H) + 4 * H;
-  return run->c0 != NULL ? (const REAL *) run->c0 + b * H : NULL;
+    return R (read) (&run->saved_in, R (place) (run->plan, before, b, 5 * H) + 4 * H + first, n, scratch);
+  return run->c0.data != NULL ? R (read) (&run->c0, b * H + first, n, scratch) : NULL;
 }
 
 static void
@@ -444,9 +504,10 @@ R (lstm_grad_rows) (gpointer data, gint64 begin, gint64 end, guint worker)
       REAL *din = (REAL *) run->gates + (run->t * plan->batch + b) * 4 * H;
       REAL *dout = din + H, *dforget = dout + H, *dcandidate = dforget + H;
       REAL *dh = (REAL *) run->state + b * H, *dc = (REAL *) run->cell + b * H, *tmp = (REAL *) run->tmp + b * H;
-      const REAL *in = (const REAL *) run->saved_in + R (place) (plan, run->t, b, 5 * H);
+      REAL *scratch = R (get_scratch) (run, worker);
+      const REAL *in = R (read) (&run->saved_in, R (place) (plan, run->t, b, 5 * H), 5 * H, scratch);
       const REAL *out = in + H, *forget = out + H, *candidate = forget + H, *c = candidate + H;
-      const REAL *before = R (cell_before) (run, run->t, b);
+      const REAL *before = R (cell_before) (run, run->t, b, 0, H, scratch + 5 * H);
       if (R (skip_grad_row) (run, b))
         continue;
       R (add_dy) (run, b, dh);
@@ -488,7 +549,6 @@ R (bias_grad_columns) (gpointer data, gint64 begin, gint64 end, guint worker)
   const gint64 H = plan->hidden, all = plan->gates * H, steps = plan->length * plan->batch;
   double sums[64] = { 0 }, resets[64] = { 0 };
   const gboolean alone = plan->cell == CELL_GRU && plan->reset_after;
-  REAL *db = run->db;
   for (gint64 s = 0; s < steps; s++)
     {
       const REAL *gates = (const REAL *) run->gates + s * all,
@@ -500,8 +560,10 @@ R (bias_grad_columns) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
   for (gint64 i = begin; i < end; i++)
     {
-      db[i] = (REAL) sums[i - begin];
-      db[all + i] = (REAL) (alone && i >= 2 * H ? resets[i - begin] : sums[i - begin]);
+      const REAL of_input = (REAL) sums[i - begin];
+      const REAL of_state = (REAL) (alone && i >= 2 * H ? resets[i - begin] : sums[i - begin]);
+      R (store) (&run->db, i, 1, &of_input);
+      R (store) (&run->db, all + i, 1, &of_state);
     }
 }
 
@@ -513,23 +575,26 @@ R (peephole_grad_columns) (gpointer data, gint64 begin, gint64 end, guint worker
   const RecurrentPlan *plan = run->plan;
   const gint64 H = plan->hidden;
   double sums[3][64] = { { 0 } };
-  REAL *dp = run->dp;
+  REAL cells[64], cells_before[64];
   for (gint64 t = 0; t < plan->length; t++)
     for (gint64 b = 0; b < plan->batch; b++)
       {
         const REAL *gates = (const REAL *) run->gates + (t * plan->batch + b) * 4 * H;
-        const REAL *c = (const REAL *) run->saved_in + R (place) (plan, t, b, 5 * H) + 4 * H;
-        const REAL *before = R (cell_before) (run, t, b);
+        const REAL *c = R (read) (&run->saved_in, R (place) (plan, t, b, 5 * H) + 4 * H + begin, end - begin, cells);
+        const REAL *before = R (cell_before) (run, t, b, begin, end - begin, cells_before);
         for (gint64 i = begin; i < end; i++)
           {
-            sums[1][i - begin] += (double) gates[H + i] * c[i];
+            sums[1][i - begin] += (double) gates[H + i] * c[i - begin];
             if (before == NULL)
               continue;
-            sums[0][i - begin] += (double) gates[i] * before[i];
-            sums[2][i - begin] += (double) gates[2 * H + i] * before[i];
+            sums[0][i - begin] += (double) gates[i] * before[i - begin];
+            sums[2][i - begin] += (double) gates[2 * H + i] * before[i - begin];
           }
       }
   for (guint k = 0; k < 3; k++)
     for (gint64 i = begin; i < end; i++)
-      dp[k * H + i] = (REAL) sums[k][i - begin];
+      {
+        const REAL sum = (REAL) sums[k][i - begin];
+        R (store) (&run->dp, k * H + i, 1, &sum);
+      }
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "common/ortrain-formulas.h"
+#include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-gemm.h"
-#include "ortrain-cpu-half.h"
 #include "ortrain-cpu-lanes.h"
 
 /* RNN, GRU and LSTM over whole sequences. What the input gives to the gates is one product over all steps; each step
@@ -11,7 +12,10 @@
  * backward pass has every derivative: activations here can all be derived from their own result.
  *
  * A row whose sequence has ended keeps its state and gives zeros, in both directions: running from the last step to the
- * first, a row waits with its initial state until its own end is reached. */
+ * first, a row waits with its initial state until its own end is reached.
+ *
+ * Operands of 16 bits are computed with in float32: products widen weights and inputs as they pack them, rows of states and
+ * gates are widened as they are read, and rounded as they are stored. */
 
 typedef enum
 {
@@ -63,15 +67,23 @@ enum
   PART_BIAS,  /* [gates · hidden + hidden] */
   PART_H,     /* [batch, hidden]: the state, or its gradient */
   PART_C,
-  PART_TMP,      /* [batch, hidden] */
-  PART_PREVIOUS, /* backward: the state before each step, [length · batch, hidden] */
-  PART_RESET,    /* backward, GRU: what the candidate's recurrent weights were multiplied with, or its gradient */
+  PART_TMP,       /* [batch, hidden] */
+  PART_PREVIOUS,  /* backward: the state before each step, [length · batch, hidden] */
+  PART_RESET,     /* backward, GRU: what the candidate's recurrent weights were multiplied with, or its gradient */
+  PART_PEEPHOLES, /* [3 · hidden], of 16 bits: widened */
+  PART_SCRATCH,   /* backward, of 16 bits: [threads, saved + 1, hidden] */
+  PART_DX,        /* backward, both directions, of 16 bits: what they add up to */
   N_PARTS
 };
 
+#define MAX_INPUTS 12
+#define MAX_OUTPUTS 7
+
 typedef struct
 {
-  OrtrainDType dtype;
+  OrtrainDType dtype; /* that is computed in */
+  OrtrainDType inputs[MAX_INPUTS], outputs[MAX_OUTPUTS];
+  gboolean narrow; /* one of them has 16 bits */
   CellKind cell;
   gint64 length, batch, width, hidden, gates, directions, saved;
   guint n_inputs, n_outputs;
@@ -86,31 +98,42 @@ typedef struct
 
 typedef struct
 {
+  gpointer data; /* NULL: absent */
+  OrtrainDType dtype;
+} Operand;
+
+typedef struct
+{
   const RecurrentPlan *plan;
   guint direction;
   gint64 t;
   /* operands of this direction */
-  gconstpointer x, w, r, b, h0, c0, p;
-  gconstpointer dy, dy_h, dy_c, y_in, saved_in;
+  Operand x, w, r, b, h0, c0;
+  Operand dy, dy_h, dy_c, y_in, saved_in;
+  gconstpointer p;       /* in what is computed in, or NULL */
   gconstpointer lengths; /* or NULL */
-  gpointer y, y_h, y_c, saved;
-  gpointer dx, dw, dr, db, dh0, dc0, dp;
+  Operand y, y_h, y_c, saved;
+  Operand dx, dw, dr, db, dh0, dc0, dp;
   /* workspace */
-  gpointer gates, bias, state, cell, tmp, previous, reset;
+  gpointer gates, bias, state, cell, tmp, previous, reset, peepholes, scratch, wide_dx;
 } RecurrentRun;
 
 #define REAL float
+#define IS_DOUBLE 0
 #define R(name) name##_f32
 #define F(name) ortrain_f32_##name
 #include "ortrain-cpu-recurrent-template.h"
 #undef REAL
+#undef IS_DOUBLE
 #undef R
 #undef F
 #define REAL double
+#define IS_DOUBLE 1
 #define R(name) name##_f64
 #define F(name) ortrain_f64_##name
 #include "ortrain-cpu-recurrent-template.h"
 #undef REAL
+#undef IS_DOUBLE
 #undef R
 #undef F
 
@@ -185,13 +208,19 @@ is_absent (const OrtrainOperand *operands, guint n, guint i)
   return i >= n || operands[i].dtype == ORTRAIN_DTYPE_UNDEFINED;
 }
 
-/* Absent, or of this shape and the plan's type. */
+static OrtrainDType
+get_compute_dtype (OrtrainDType dtype)
+{
+  return ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+}
+
+/* Absent, or of this shape and a type that is computed with in the plan's. */
 static gboolean
 fits (const RecurrentPlan *plan, const OrtrainOperand *operands, guint n, guint i, guint rank, const gint64 *dims)
 {
   if (is_absent (operands, n, i))
     return TRUE;
-  return operands[i].dtype == plan->dtype && operands[i].rank == rank &&
+  return get_compute_dtype (operands[i].dtype) == plan->dtype && operands[i].rank == rank &&
          memcmp (operands[i].dims, dims, rank * sizeof *dims) == 0;
 }
 
@@ -213,6 +242,26 @@ plan_product (RecurrentPlan *plan, const OrtrainKernelSetup *setup, guint which,
                                             .n_batch = 1 };
   ortrain_cpu_gemm_plan (&plan->products[which], ortrain_cpu_get_n_threads (setup),
                          ortrain_cpu_has_fixed_partition (setup));
+}
+
+/* The types of its operands; the bias is computed. */
+static void
+set_product_types (RecurrentPlan *plan, guint which, OrtrainDType a, OrtrainDType b, OrtrainDType c)
+{
+  OrtrainCpuGemm *product = &plan->products[which];
+  if (!ortrain_dtype_is_half (a) && !ortrain_dtype_is_half (b) && !ortrain_dtype_is_half (c))
+    return;
+  product->a_dtype = a;
+  product->b_dtype = b;
+  product->c_dtype = c;
+  product->bias_dtype = ORTRAIN_DTYPE_FLOAT32;
+}
+
+/* Two directions add to dx, which is rounded once. */
+static gboolean
+needs_wide_dx (const RecurrentPlan *plan, gboolean backward)
+{
+  return backward && plan->directions > 1 && ortrain_dtype_is_half (plan->outputs[0]);
 }
 
 static gboolean
@@ -248,6 +297,16 @@ plan_workspace (RecurrentPlan *plan, OrtrainKernelSetup *setup, gboolean backwar
         case PART_RESET:
           ok = !backward || plan->cell != CELL_GRU || ortrain_checked_mul_i64 (steps, plan->hidden, &n);
           break;
+        case PART_PEEPHOLES:
+          n = plan->narrow ? 3 * plan->hidden : 0;
+          break;
+        case PART_SCRATCH:
+          n = backward && plan->narrow ? (plan->saved + 1) * plan->hidden * (gint64) ortrain_cpu_get_n_threads (setup)
+                                       : 0;
+          break;
+        case PART_DX:
+          ok = !needs_wide_dx (plan, backward) || ortrain_checked_mul_i64 (steps, plan->width, &n);
+          break;
         }
       plan->parts[i] = at;
       ok = ok && ortrain_checked_mul ((gsize) n, ortrain_dtype_get_size (plan->dtype), &bytes) &&
@@ -271,9 +330,19 @@ build_plan (OrtrainKernelSetup *setup, const char *cell, const guint *at, GError
   RecurrentPlan *plan = setup->constants = g_new0 (RecurrentPlan, 1);
   setup->constants_free = g_free;
   plan->cell = g_str_equal (cell, "LSTM") ? CELL_LSTM : g_str_equal (cell, "GRU") ? CELL_GRU : CELL_RNN;
-  plan->dtype = x->dtype;
+  plan->dtype = get_compute_dtype (x->dtype);
   plan->n_inputs = setup->n_inputs;
   plan->n_outputs = setup->n_outputs;
+  for (guint i = 0; i < MIN (setup->n_inputs, MAX_INPUTS); i++)
+    {
+      plan->inputs[i] = in[i].dtype;
+      plan->narrow = plan->narrow || ortrain_dtype_is_half (in[i].dtype);
+    }
+  for (guint k = 0; k < MIN (setup->n_outputs, MAX_OUTPUTS); k++)
+    {
+      plan->outputs[k] = setup->outputs[k].dtype;
+      plan->narrow = plan->narrow || ortrain_dtype_is_half (setup->outputs[k].dtype);
+    }
   plan->length = x->dims[0];
   plan->batch = x->dims[1];
   plan->width = x->dims[2];
@@ -307,10 +376,56 @@ build_plan (OrtrainKernelSetup *setup, const char *cell, const guint *at, GError
   return plan;
 }
 
+/* Of what is in the type that is computed in. */
 static gpointer
 at_element (const RecurrentPlan *plan, gconstpointer base, gint64 element)
 {
   return base != NULL ? (guint8 *) base + (gsize) element * ortrain_dtype_get_size (plan->dtype) : NULL;
+}
+
+static Operand
+offset_operand (Operand operand, gint64 element)
+{
+  if (operand.data != NULL)
+    operand.data = (guint8 *) operand.data + (gsize) element * ortrain_dtype_get_size (operand.dtype);
+  return operand;
+}
+
+/* Input i or output k of a call, from an element on. */
+static Operand
+get_input (const OrtrainKernelCall *call, guint i, gint64 element)
+{
+  const RecurrentPlan *plan = call->constants;
+  return offset_operand ((Operand){ plan->n_inputs > i ? (gpointer) call->inputs[i] : NULL, plan->inputs[i] }, element);
+}
+
+static Operand
+get_output (const OrtrainKernelCall *call, guint k, gint64 element)
+{
+  const RecurrentPlan *plan = call->constants;
+  return offset_operand ((Operand){ plan->n_outputs > k ? call->outputs[k] : NULL, plan->outputs[k] }, element);
+}
+
+/* The peepholes are read once for each row of each step. */
+static gconstpointer
+read_peepholes (const RecurrentRun *run, Operand p)
+{
+  if (p.data == NULL || !ortrain_dtype_is_half (p.dtype))
+    return p.data;
+  ortrain_elements_load (p.dtype, p.data, 0, 3 * run->plan->hidden, run->peepholes);
+  return run->peepholes;
+}
+
+/* n elements, where they are wanted. */
+static void
+write_state (const Operand *to, gconstpointer state, gint64 n)
+{
+  if (to->data == NULL)
+    return;
+  if (to->dtype == ORTRAIN_DTYPE_FLOAT64)
+    memcpy (to->data, state, (gsize) n * sizeof (double));
+  else
+    ortrain_elements_store (to->dtype, to->data, 0, n, state);
 }
 
 /* The rows of a step, in one piece where they are few. */
@@ -334,6 +449,9 @@ set_workspace (RecurrentRun *run, void *workspace)
   run->tmp = base + parts[PART_TMP];
   run->previous = base + parts[PART_PREVIOUS];
   run->reset = base + parts[PART_RESET];
+  run->peepholes = base + parts[PART_PEEPHOLES];
+  run->scratch = base + parts[PART_SCRATCH];
+  run->wide_dx = base + parts[PART_DX];
 }
 
 static void
@@ -378,6 +496,9 @@ recurrent_prepare (OrtrainKernelSetup *setup, GError **error)
     }
   else
     plan_product (plan, setup, PRODUCT_CANDIDATE, FALSE, TRUE, plan->batch, H, H, H, H, all, 1);
+  set_product_types (plan, PRODUCT_INPUT, plan->inputs[0], plan->inputs[1], plan->dtype);
+  set_product_types (plan, PRODUCT_STATE, plan->dtype, plan->inputs[2], plan->dtype);
+  set_product_types (plan, PRODUCT_CANDIDATE, plan->dtype, plan->inputs[2], plan->dtype);
   return TRUE;
 }
 
@@ -387,8 +508,9 @@ run_step (const OrtrainKernelCall *call, RecurrentRun *run)
   const RecurrentPlan *plan = run->plan;
   const gint64 all = plan->gates * plan->hidden;
   gpointer gates = at_element (plan, run->gates, run->t * plan->batch * all);
-  gpointer r_candidate = at_element (plan, run->r, 2 * plan->hidden * plan->hidden);
-  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE], ortrain_cpu_get_pool (call), run->state, run->r, NULL, gates);
+  gpointer r_candidate = offset_operand (run->r, 2 * plan->hidden * plan->hidden).data;
+  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE], ortrain_cpu_get_pool (call), run->state, run->r.data, NULL,
+                        gates);
   if (plan->cell == CELL_GRU && plan->reset_after)
     {
       ortrain_cpu_gemm_run (&plan->products[PRODUCT_CANDIDATE], ortrain_cpu_get_pool (call), run->state, r_candidate,
@@ -413,42 +535,44 @@ recurrent_run (const OrtrainKernelCall *call)
   const RecurrentPlan *plan = call->constants;
   const gint64 H = plan->hidden, all = plan->gates * H, state = plan->batch * H;
   const guint last = plan->cell == CELL_LSTM ? 3 : 2;
-  const gsize bytes = (gsize) state * ortrain_dtype_get_size (plan->dtype);
-#define IN(i) (plan->n_inputs > (i) ? call->inputs[i] : NULL)
-#define OUT(k) (plan->n_outputs > (k) ? call->outputs[k] : NULL)
-  check_lengths (call, plan, IN (4));
+  const gconstpointer lengths = get_input (call, 4, 0).data;
+  check_lengths (call, plan, lengths);
   for (guint d = 0; d < plan->directions; d++)
     {
-      RecurrentRun run = { .plan = plan, .direction = d, .x = call->inputs[0], .lengths = IN (4) };
-      run.w = at_element (plan, call->inputs[1], d * all * plan->width);
-      run.r = at_element (plan, call->inputs[2], d * all * H);
-      run.b = at_element (plan, IN (3), d * 2 * all);
-      run.h0 = at_element (plan, IN (5), d * state);
-      run.y = at_element (plan, OUT (0), d * state);
-      run.y_h = at_element (plan, OUT (1), d * state);
+      RecurrentRun run = { .plan = plan, .direction = d, .x = get_input (call, 0, 0), .lengths = lengths };
+      run.w = get_input (call, 1, d * all * plan->width);
+      run.r = get_input (call, 2, d * all * H);
+      run.b = get_input (call, 3, d * 2 * all);
+      run.h0 = get_input (call, 5, d * state);
+      run.y = get_output (call, 0, d * state);
+      run.y_h = get_output (call, 1, d * state);
+      set_workspace (&run, call->workspace);
       if (plan->cell == CELL_LSTM)
         {
-          run.c0 = at_element (plan, IN (6), d * state);
-          run.p = at_element (plan, IN (7), d * 3 * H);
-          run.y_c = at_element (plan, OUT (2), d * state);
+          run.c0 = get_input (call, 6, d * state);
+          run.p = read_peepholes (&run, get_input (call, 7, d * 3 * H));
+          run.y_c = get_output (call, 2, d * state);
         }
-      run.saved = at_element (plan, OUT (last), d * state * plan->saved);
-      set_workspace (&run, call->workspace);
+      run.saved = get_output (call, last, d * state * plan->saved);
       CALL (plan, start) (&run);
-      ortrain_cpu_gemm_run (&plan->products[PRODUCT_INPUT], ortrain_cpu_get_pool (call), run.x, run.w, run.bias,
-                            run.gates);
+      ortrain_cpu_gemm_run (&plan->products[PRODUCT_INPUT], ortrain_cpu_get_pool (call), run.x.data, run.w.data,
+                            run.bias, run.gates);
       for (gint64 s = 0; s < plan->length; s++)
         {
           run.t = plan->reverse[d] ? plan->length - 1 - s : s;
           run_step (call, &run);
         }
-      if (run.y_h != NULL)
-        memcpy (run.y_h, run.state, bytes);
-      if (run.y_c != NULL)
-        memcpy (run.y_c, run.cell, bytes);
+      write_state (&run.y_h, run.state, state);
+      write_state (&run.y_c, run.cell, state);
     }
 }
-ORTRAIN_DEFINE_HALF_KERNEL (recurrent)
+
+/* In what output k is written, if it is. */
+static OrtrainDType
+get_output_dtype (const RecurrentPlan *plan, guint k)
+{
+  return plan->outputs[k] != ORTRAIN_DTYPE_UNDEFINED ? plan->outputs[k] : plan->dtype;
+}
 
 /* RecurrentGrad (X, W, R, dY, dY_h, dY_c, sequence_lens, initial_h, initial_c, P, Y, saved) → (dX, dW, dR, dB,
  * dinitial_h, dinitial_c, dP) */
@@ -478,6 +602,13 @@ grad_prepare (OrtrainKernelSetup *setup, GError **error)
   plan_product (plan, setup, PRODUCT_DW, TRUE, FALSE, all, plan->width, steps, all, plan->width, plan->width, 0);
   plan_product (plan, setup, PRODUCT_DR, TRUE, FALSE, first, H, steps, all, H, H, 0);
   plan_product (plan, setup, PRODUCT_DR_CANDIDATE, TRUE, FALSE, H, H, steps, plan->reset_after ? H : all, H, H, 0);
+  set_product_types (plan, PRODUCT_STATE_GRAD, plan->dtype, plan->inputs[2], plan->dtype);
+  set_product_types (plan, PRODUCT_CANDIDATE_GRAD, plan->dtype, plan->inputs[2], plan->dtype);
+  set_product_types (plan, PRODUCT_DX, plan->dtype, plan->inputs[1],
+                     needs_wide_dx (plan, TRUE) ? plan->dtype : get_output_dtype (plan, 0));
+  set_product_types (plan, PRODUCT_DW, plan->dtype, plan->inputs[0], get_output_dtype (plan, 1));
+  set_product_types (plan, PRODUCT_DR, plan->dtype, plan->dtype, get_output_dtype (plan, 2));
+  set_product_types (plan, PRODUCT_DR_CANDIDATE, plan->dtype, plan->dtype, get_output_dtype (plan, 2));
   setup->flops *= 2;
   return TRUE;
 }
@@ -488,7 +619,7 @@ run_step_grad (const OrtrainKernelCall *call, RecurrentRun *run)
   const RecurrentPlan *plan = run->plan;
   const gint64 H = plan->hidden, all = plan->gates * H;
   gpointer gates = at_element (plan, run->gates, run->t * plan->batch * all);
-  gpointer r_candidate = at_element (plan, run->r, 2 * H * H);
+  gpointer r_candidate = offset_operand (run->r, 2 * H * H).data;
   run_rows (call, run,
             plan->cell == CELL_LSTM  ? CALL (plan, lstm_grad_rows)
             : plan->cell == CELL_GRU ? CALL (plan, gru_grad_rows)
@@ -502,7 +633,7 @@ run_step_grad (const OrtrainKernelCall *call, RecurrentRun *run)
                             at_element (plan, gates, 2 * H), r_candidate, NULL, run->tmp);
       run_rows (call, run, CALL (plan, reset_grad_rows));
     }
-  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE_GRAD], ortrain_cpu_get_pool (call), gates, run->r, NULL,
+  ortrain_cpu_gemm_run (&plan->products[PRODUCT_STATE_GRAD], ortrain_cpu_get_pool (call), gates, run->r.data, NULL,
                         run->state);
 }
 
@@ -513,18 +644,21 @@ run_weights_grad (const OrtrainKernelCall *call, RecurrentRun *run)
   const RecurrentPlan *plan = run->plan;
   const gint64 H = plan->hidden, all = plan->gates * H;
   OrtrainThreadPool *pool = ortrain_cpu_get_pool (call);
-  if (run->dx != NULL)
+  if (run->dx.data != NULL)
     {
+      const gboolean wide = needs_wide_dx (plan, TRUE);
       OrtrainCpuGemm product = plan->products[PRODUCT_DX];
       product.beta = run->direction > 0 ? 1 : 0;
-      ortrain_cpu_gemm_run (&product, pool, run->gates, run->w, NULL, run->dx);
+      ortrain_cpu_gemm_run (&product, pool, run->gates, run->w.data, NULL, wide ? run->wide_dx : run->dx.data);
+      if (wide && run->direction + 1 == plan->directions)
+        write_state (&run->dx, run->wide_dx, plan->length * plan->batch * plan->width);
     }
-  if (run->dw != NULL)
-    ortrain_cpu_gemm_run (&plan->products[PRODUCT_DW], pool, run->gates, run->x, NULL, run->dw);
-  if (run->dr != NULL)
+  if (run->dw.data != NULL)
+    ortrain_cpu_gemm_run (&plan->products[PRODUCT_DW], pool, run->gates, run->x.data, NULL, run->dw.data);
+  if (run->dr.data != NULL)
     {
-      ortrain_cpu_gemm_run (&plan->products[PRODUCT_DR], pool, run->gates, run->previous, NULL, run->dr);
-      gpointer dr_candidate = at_element (plan, run->dr, 2 * H * H);
+      ortrain_cpu_gemm_run (&plan->products[PRODUCT_DR], pool, run->gates, run->previous, NULL, run->dr.data);
+      gpointer dr_candidate = offset_operand (run->dr, 2 * H * H).data;
       if (plan->cell == CELL_GRU && plan->reset_after)
         ortrain_cpu_gemm_run (&plan->products[PRODUCT_DR_CANDIDATE], pool, run->reset, run->previous, NULL,
                               dr_candidate);
@@ -532,9 +666,9 @@ run_weights_grad (const OrtrainKernelCall *call, RecurrentRun *run)
         ortrain_cpu_gemm_run (&plan->products[PRODUCT_DR_CANDIDATE], pool, at_element (plan, run->gates, 2 * H),
                               run->reset, NULL, dr_candidate);
     }
-  if (run->db != NULL)
+  if (run->db.data != NULL)
     ortrain_parallel_for (pool, all, 64, CALL (plan, bias_grad_columns), run);
-  if (run->dp != NULL)
+  if (run->dp.data != NULL)
     ortrain_parallel_for (pool, H, 64, CALL (plan, peephole_grad_columns), run);
 }
 
@@ -543,29 +677,29 @@ grad_run (const OrtrainKernelCall *call)
 {
   const RecurrentPlan *plan = call->constants;
   const gint64 H = plan->hidden, all = plan->gates * H, state = plan->batch * H;
-  const gsize bytes = (gsize) state * ortrain_dtype_get_size (plan->dtype);
-  check_lengths (call, plan, IN (6));
+  const gconstpointer lengths = get_input (call, 6, 0).data;
+  check_lengths (call, plan, lengths);
   for (guint d = 0; d < plan->directions; d++)
     {
-      RecurrentRun run = { .plan = plan, .direction = d, .x = call->inputs[0], .lengths = IN (6) };
-      run.w = at_element (plan, call->inputs[1], d * all * plan->width);
-      run.r = at_element (plan, call->inputs[2], d * all * H);
-      run.dy = at_element (plan, call->inputs[3], d * state);
-      run.dy_h = at_element (plan, call->inputs[4], d * state);
-      run.dy_c = at_element (plan, call->inputs[5], d * state);
-      run.h0 = at_element (plan, call->inputs[7], d * state);
-      run.c0 = at_element (plan, call->inputs[8], d * state);
-      run.p = at_element (plan, call->inputs[9], d * 3 * H);
-      run.y_in = at_element (plan, call->inputs[10], d * state);
-      run.saved_in = at_element (plan, IN (11), d * state * plan->saved);
-      run.dx = OUT (0);
-      run.dw = at_element (plan, OUT (1), d * all * plan->width);
-      run.dr = at_element (plan, OUT (2), d * all * H);
-      run.db = at_element (plan, OUT (3), d * 2 * all);
-      run.dh0 = at_element (plan, OUT (4), d * state);
-      run.dc0 = at_element (plan, OUT (5), d * state);
-      run.dp = at_element (plan, OUT (6), d * 3 * H);
+      RecurrentRun run = { .plan = plan, .direction = d, .x = get_input (call, 0, 0), .lengths = lengths };
       set_workspace (&run, call->workspace);
+      run.w = get_input (call, 1, d * all * plan->width);
+      run.r = get_input (call, 2, d * all * H);
+      run.dy = get_input (call, 3, d * state);
+      run.dy_h = get_input (call, 4, d * state);
+      run.dy_c = get_input (call, 5, d * state);
+      run.h0 = get_input (call, 7, d * state);
+      run.c0 = get_input (call, 8, d * state);
+      run.p = read_peepholes (&run, get_input (call, 9, d * 3 * H));
+      run.y_in = get_input (call, 10, d * state);
+      run.saved_in = get_input (call, 11, d * state * plan->saved);
+      run.dx = get_output (call, 0, 0);
+      run.dw = get_output (call, 1, d * all * plan->width);
+      run.dr = get_output (call, 2, d * all * H);
+      run.db = get_output (call, 3, d * 2 * all);
+      run.dh0 = get_output (call, 4, d * state);
+      run.dc0 = get_output (call, 5, d * state);
+      run.dp = get_output (call, 6, d * 3 * H);
       CALL (plan, start_grad) (&run);
       ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->length * plan->batch, 64, CALL (plan, previous_rows),
                             &run);
@@ -575,18 +709,15 @@ grad_run (const OrtrainKernelCall *call)
           run_step_grad (call, &run);
         }
       run_weights_grad (call, &run);
-      if (run.dh0 != NULL)
-        memcpy (run.dh0, run.state, bytes);
-      if (run.dc0 != NULL)
-        memcpy (run.dc0, run.cell, bytes);
+      write_state (&run.dh0, run.state, state);
+      write_state (&run.dc0, run.cell, state);
     }
 }
-ORTRAIN_DEFINE_HALF_KERNEL (grad)
 
 #define ROWS(name, domain, prefix)                                                                                     \
   { name, domain, ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                             \
   {                                                                                                                    \
-    name, domain, ORTRAIN_DTYPES_HALF, prefix##_half_prepare, prefix##_half_run                                        \
+    name, domain, ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED           \
   }
 
 static const OrtrainKernel kernels[] = {
