@@ -16,7 +16,7 @@ ORTRAIN_TILE_INTEGERS (INTEGER_LOOPS)
 #define REAL_LOOPS(s, T, U, dtype)                                                                                     \
   ORTRAIN_TILE_BINARY (add_##s, T, T, x + y)                                                                           \
   ORTRAIN_TILE_BINARY (sub_##s, T, T, x - y)                                                                           \
-  ORTRAIN_TILE_BINARY (mul_##s, T, T, x *y)                                                                            \
+  ORTRAIN_TILE_BINARY (mul_##s, T, T, (x * y))                                                                         \
   ORTRAIN_TILE_BINARY (div_##s, T, T, x / y)                                                                           \
   ORTRAIN_TILE_BINARY (max_##s, T, T, x > y ? x : (x != x ? x : y))                                                    \
   ORTRAIN_TILE_BINARY (min_##s, T, T, x < y ? x : (x != x ? x : y))                                                    \
@@ -105,7 +105,7 @@ ORTRAIN_TILE_INTEGERS (SHIFT_LOOPS)
 #pragma GCC diagnostic pop
 
 #define BITWISE_LOOPS(s, T, U, dtype)                                                                                  \
-  ORTRAIN_TILE_BINARY (bitand_##s, T, T, x &y)                                                                         \
+  ORTRAIN_TILE_BINARY (bitand_##s, T, T, (x & y))                                                                      \
   ORTRAIN_TILE_BINARY (bitor_##s, T, T, x | y)                                                                         \
   ORTRAIN_TILE_BINARY (bitxor_##s, T, T, x ^ y)                                                                        \
   ORTRAIN_TILE_UNARY (bitnot_##s, T, T, ~x)

@@ -70,11 +70,11 @@ COMBINE (u64, guint64, guint64)
 #define load_bf16 ortrain_bfloat16_to_float
 #define store_bf16 ortrain_float_to_bfloat16
 COMBINE_HALF (f16, add, a + b)
-COMBINE_HALF (f16, mul, a *b)
+COMBINE_HALF (f16, mul, (a * b))
 COMBINE_HALF (f16, max, a > b || a != a ? a : b)
 COMBINE_HALF (f16, min, a < b || a != a ? a : b)
 COMBINE_HALF (bf16, add, a + b)
-COMBINE_HALF (bf16, mul, a *b)
+COMBINE_HALF (bf16, mul, (a * b))
 COMBINE_HALF (bf16, max, a > b || a != a ? a : b)
 COMBINE_HALF (bf16, min, a < b || a != a ? a : b)
 
@@ -95,7 +95,7 @@ mul_bool (gpointer to, gconstpointer from, gint64 n)
 #define COPY(SIZE)                                                                                                     \
   static void copy_##SIZE (gpointer to, gconstpointer from, gint64 n)                                                  \
   {                                                                                                                    \
-    memcpy (to, from, (gsize) n *SIZE);                                                                                \
+    memcpy (to, from, (gsize) (n * SIZE));                                                                             \
   }
 COPY (1)
 COPY (2)

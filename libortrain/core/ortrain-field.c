@@ -5,7 +5,9 @@
 
 #define FLAGS (G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY)
 
-static G_DEFINE_QUARK (ortrain - field - offset, offset)
+/* clang-format off */
+static G_DEFINE_QUARK (ortrain-field-offset, offset)
+/* clang-format on */
 
 GParamSpec *
 ortrain_field_at (GParamSpec *pspec, gsize offset)

@@ -219,12 +219,13 @@ ortrain_training_session_eval_step_finish (OrtrainTrainingSession *self, GAsyncR
   return g_task_propagate_pointer (G_TASK (result), error);
 }
 
-static gpointer export(OrtrainTrainingSession *self, gpointer path, GCancellable *cancellable, GError **error)
+static gpointer
+export_file (OrtrainTrainingSession *self, gpointer path, GCancellable *cancellable, GError **error)
 {
   return GINT_TO_POINTER (ortrain_training_session_run_export (self, path, error));
 }
 
-static const Call export_call = { export, g_free, NULL };
+static const Call export_call = { export_file, g_free, NULL };
 
 /**
  * ortrain_training_session_export_async:

@@ -19,7 +19,7 @@ static OrtrainTensor *
 make_tensor (gint64 rows, float start)
 {
   const gint64 dims[2] = { rows, COLUMNS };
-  g_autofree float *x = g_new (float, (gsize) rows *COLUMNS + 1);
+  g_autofree float *x = g_new (float, (gsize) (rows * COLUMNS) + 1);
   for (gint64 i = 0; i < rows * COLUMNS; i++)
     x[i] = start + (float) (i % 7) - 3;
   return ortrain_tensor_new_floats (dims, 2, x, (gsize) (rows * COLUMNS), NULL);

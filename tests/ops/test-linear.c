@@ -101,7 +101,7 @@ test_gemm_bits (void)
         .is_double = TRUE, .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .alpha = 1, .n_batch = 1
       };
       ortrain_cpu_gemm_plan (&gemm, ortrain_thread_pool_get_n_threads (pool), FALSE);
-      c[t] = g_new (double, m *n);
+      c[t] = g_new (double, (m * n));
       ortrain_cpu_gemm_run (&gemm, pool, a, b, NULL, c[t]);
     }
   g_assert_cmpmem (c[0], m * n * sizeof (double), c[1], m * n * sizeof (double));

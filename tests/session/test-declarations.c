@@ -73,7 +73,7 @@ static void
 feed_floats (OrtrainTensorDict *feeds, const char *name, gint64 rows, gint64 columns)
 {
   const gint64 dims[] = { rows, columns };
-  g_autofree float *values = g_new (float, rows *columns + 1);
+  g_autofree float *values = g_new (float, (rows * columns) + 1);
   for (gint64 i = 0; i < rows * columns; i++)
     values[i] = (float) (i % 5) - 1.5f;
   g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (dims, 2, values, (gsize) (rows * columns), NULL);
