@@ -278,8 +278,8 @@ ortrain_f32_pow (float x, float y)
   q = ORTRAIN_FMA (q, s, 9.617966732578660e-01);
   q = ORTRAIN_FMA (q, s, 2.885390081790160e+00);
   double e = (double) y * ORTRAIN_FMA (q, z, (double) ((float) n - lost));
-  e = e > 130.0 ? 130.0 : e; /* outside of float */
-  e = e < -160.0 ? -160.0 : e;
+  e = e < 130.0 ? e : 130.0; /* outside of float, or NaN, for which the corners below have a value */
+  e = e > -160.0 ? e : -160.0;
   double whole = (e + 6755399441055744.0) - 6755399441055744.0, r = e - whole;
   double p = 1.520191708821069e-05;
   p = ORTRAIN_FMA (p, r, 1.546929109926863e-04);
