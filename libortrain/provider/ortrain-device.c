@@ -119,7 +119,8 @@ ortrain_device_list (void)
       g_autoptr (GError) error = NULL;
       self->name = g_strdup (module->name);
       self->reason = module->get_reason != NULL ? module->get_reason () : NULL;
-      g_autoptr (OrtrainProvider) provider = self->reason == NULL ? module->open (&options, &error) : NULL;
+      g_autoptr (OrtrainProvider) provider =
+          self->reason == NULL ? ortrain_provider_open_module (module, &options, &error) : NULL;
       if (provider != NULL)
         provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
       else if (self->reason == NULL)

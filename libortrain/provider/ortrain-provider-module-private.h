@@ -44,3 +44,6 @@ typedef const OrtrainProviderModule *(*OrtrainProviderModuleFunc) (const Ortrain
 
 /* All that there are, the CPU first: of OrtrainProviderModule; owned by the library, and never changed. */
 const GPtrArray *ortrain_provider_list_modules (void);
+/* A module's provider, held to what all of them promise. */
+OrtrainProvider *ortrain_provider_open_module (const OrtrainProviderModule *module,
+                                               const OrtrainProviderOptions *options, GError **error);

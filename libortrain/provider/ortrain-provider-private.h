@@ -17,6 +17,9 @@ typedef enum
   ORTRAIN_N_MEMORY_SPACES,
 } OrtrainMemorySpace;
 
+/* What kernels may expect of every tensor in memory that a provider gave, in bytes. */
+#define ORTRAIN_DEVICE_ALIGNMENT 64
+
 /* A point in the work of a stream. */
 typedef struct _OrtrainEvent OrtrainEvent;
 /* A range of calls that the device starts as one. */
@@ -26,7 +29,7 @@ typedef struct
 {
   const char *name;    /* "cpu" */
   gboolean reads_host; /* kernels read the host's memory, and the host reads the device's: nothing is copied */
-  gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns */
+  gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
   gint32 dlpack_type, dlpack_id;            /* of its memory, as DLPack has them; type 0: none */
 
   void (*free_provider) (OrtrainProvider *self);

@@ -100,6 +100,22 @@ ortrain_provider_list_modules (void)
   return (const GPtrArray *) list;
 }
 
+OrtrainProvider *
+ortrain_provider_open_module (const OrtrainProviderModule *module, const OrtrainProviderOptions *options,
+                              GError **error)
+{
+  g_autoptr (OrtrainProvider) provider = module->open (options, error);
+  for (guint s = 0; provider != NULL && s < ORTRAIN_N_MEMORY_SPACES; s++)
+    if (provider->klass->alignment[s] % ORTRAIN_DEVICE_ALIGNMENT != 0 || provider->klass->alignment[s] == 0)
+      {
+        g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
+                     "The provider '%s' aligns memory to %" G_GSIZE_FORMAT " bytes; it has to be a multiple of %d",
+                     module->name, provider->klass->alignment[s], ORTRAIN_DEVICE_ALIGNMENT);
+        return NULL;
+      }
+  return g_steal_pointer (&provider);
+}
+
 static OrtrainProvider *
 open_best (const OrtrainProviderOptions *options)
 {
@@ -114,7 +130,7 @@ open_best (const OrtrainProviderOptions *options)
         best = module;
     }
   g_autoptr (GError) error = NULL;
-  OrtrainProvider *provider = best->open (options, &error);
+  OrtrainProvider *provider = ortrain_provider_open_module (best, options, &error);
   if (provider != NULL)
     return provider;
   g_message ("The provider '%s' cannot be opened, and the CPU is used: %s", best->name, error->message);
@@ -135,7 +151,7 @@ ortrain_provider_open (const char *name, const OrtrainProviderOptions *options, 
         {
           g_autofree char *reason = module->get_reason != NULL ? module->get_reason () : NULL;
           if (reason == NULL)
-            return module->open (options, error);
+            return ortrain_provider_open_module (module, options, error);
           g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE,
                        "The provider '%s' cannot be used: %s", module->name, reason);
           return NULL;

@@ -10,7 +10,6 @@
 
 #define DEFAULT_MAX_PLANS 16
 #define DIGEST_WORDS 4       /* SHA-256 */
-#define DEVICE_ALIGNMENT 64  /* what kernels find in the arena */
 #define MAX_KEY_CONTENTS 256 /* bytes of an input that stand in a key as they are; of longer ones it is the digest */
 
 /* One plan with its program, and where feeds and outputs go. */
@@ -157,7 +156,7 @@ static gboolean
 is_on_device (OrtrainTensor *tensor)
 {
   return ortrain_tensor_peek_device (tensor) != NULL &&
-         (gsize) ortrain_tensor_peek_device_address (tensor) % DEVICE_ALIGNMENT == 0;
+         (gsize) ortrain_tensor_peek_device_address (tensor) % ORTRAIN_DEVICE_ALIGNMENT == 0;
 }
 
 /* Contents are on the host, or on the session's own device. */

@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#define ALIGNMENT 64
 #define MIN_TRIMMED_BYTES ((gsize) 1 << 20)
 
 /* ---- layout ---- */
@@ -50,7 +49,8 @@ static gboolean
 reserve (OrtrainParameterStore *self, gsize bytes, OrtrainCategory category, gsize *offset, GError **error)
 {
   gsize aligned, total;
-  if (!ortrain_checked_align (bytes, ALIGNMENT, &aligned) || !ortrain_checked_add (self->block_bytes, aligned, &total))
+  if (!ortrain_checked_align (bytes, ORTRAIN_DEVICE_ALIGNMENT, &aligned) ||
+      !ortrain_checked_add (self->block_bytes, aligned, &total))
     {
       g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_SHAPE, "the parameters together are too large");
       return FALSE;

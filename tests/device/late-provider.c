@@ -601,6 +601,14 @@ late_open (const OrtrainProviderOptions *options, GError **error)
   self->host = library->new_cpu (options);
   self->cpu = *(const OrtrainCpuProvider *) self->host;
   self->cpu.parent.klass = &late_class;
+  const char *alignment = g_getenv ("ORTRAIN_LATE_ALIGNMENT");
+  if (alignment != NULL)
+    {
+      static OrtrainProviderClass other;
+      other = late_class;
+      other.alignment[ORTRAIN_MEMORY_SPACE_DEVICE] = (gsize) g_ascii_strtoull (alignment, NULL, 10);
+      self->cpu.parent.klass = &other;
+    }
   g_atomic_ref_count_init (&self->cpu.parent.ref_count);
   return &self->cpu.parent;
 }

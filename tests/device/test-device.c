@@ -121,6 +121,30 @@ test_plan_of_host_nodes (void)
   g_assert_nonnull (strstr (all, "'late' has no kernel for it: it runs on the host"));
 }
 
+/* Plans count on the alignment of what a provider allocates. */
+static void
+test_alignment (void)
+{
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_provider (options, "late");
+  for (guint k = 0; k < 3; k++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_setenv ("ORTRAIN_LATE_ALIGNMENT", (const char *const[]){ "32", "0", "128" }[k], TRUE);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+      g_unsetenv ("ORTRAIN_LATE_ALIGNMENT");
+      if (k == 2)
+        {
+          g_assert_no_error (error);
+          continue;
+        }
+      g_assert_null (session);
+      g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE);
+      g_assert_nonnull (strstr (error->message, "'late' aligns memory to"));
+    }
+}
+
 /* From its second run on, a range of calls whose addresses stay is started as one; feeds at another address, another
  * batch size and evaluation in between change nothing but that. */
 static void
@@ -348,6 +372,7 @@ main (int argc, char **argv)
   g_test_add_func ("/device/plan-of-host-nodes", test_plan_of_host_nodes);
   g_test_add_func ("/device/two-streams", test_two_streams);
   g_test_add_func ("/device/capture", test_capture);
+  g_test_add_func ("/device/alignment", test_alignment);
   g_test_add_func ("/device/unreadable", test_unreadable);
   return g_test_run ();
 }
