@@ -50,6 +50,8 @@ OrtrainMemoryBlock *ortrain_memory_block_new (const char *name, const char *cate
                                               const char *node, guint64 offset, guint64 bytes, gint first, gint last);
 
 /* The step with the most live bytes of the arena, and how many. */
+/* What the kernels of all steps together do, by their own estimates. */
+void ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, double *bytes_moved);
 guint ortrain_memory_plan_find_peak (OrtrainMemoryPlan *self, gsize *bytes);
 /* Fills `live` and `high_water` from the tables. */
 void ortrain_memory_plan_measure (OrtrainMemoryPlan *self);

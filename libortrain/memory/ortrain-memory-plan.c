@@ -136,7 +136,7 @@ static void
 ortrain_memory_plan_init (OrtrainMemoryPlan *self)
 {
   self->kernels = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_prepared_kernel_unref);
-  self->alignment = 64;
+  self->alignment = ORTRAIN_DEVICE_ALIGNMENT;
 }
 
 static const char *
@@ -593,6 +593,17 @@ append_host (GString *text, const OrtrainMemoryPlan *self)
   append_bytes (text, self->host_arena_bytes);
 }
 
+void
+ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, double *bytes_moved)
+{
+  *flops = *bytes_moved = 0;
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    {
+      *flops += self->steps[s].flops;
+      *bytes_moved += self->steps[s].bytes_moved;
+    }
+}
+
 /**
  * ortrain_memory_plan_to_string:
  * @self: a plan
@@ -635,6 +646,15 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
   if (self->n_steps == 0)
     return g_string_free (text, FALSE);
   append_host (text, self);
+
+  double flops, bytes_moved;
+  ortrain_memory_plan_sum_work (self, &flops, &bytes_moved);
+  if (bytes_moved > 0)
+    {
+      g_string_append_printf (text, "\n  work        about %.3g flop, ", flops);
+      append_bytes (text, (gsize) MIN (bytes_moved, 1e18));
+      g_string_append (text, " moved");
+    }
 
   gsize most;
   guint peak = ortrain_memory_plan_find_peak (self, &most);

@@ -21,6 +21,13 @@ add_bytes (JsonBuilder *builder, const char *name, guint64 bytes)
 }
 
 static void
+add_number (JsonBuilder *builder, const char *name, double number)
+{
+  json_builder_set_member_name (builder, name);
+  json_builder_add_double_value (builder, number);
+}
+
+static void
 add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlanStep *step)
 {
   json_builder_begin_object (builder);
@@ -32,6 +39,8 @@ add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlan
   json_builder_add_string_value (builder, ortrain_phase_get_name (step->phase));
   json_builder_set_member_name (builder, "stream");
   json_builder_add_string_value (builder, ortrain_plan_stream_get_name (step->stream));
+  add_number (builder, "flops", step->flops);
+  add_number (builder, "bytes_moved", step->bytes_moved);
   if (step->n_waits > 0)
     {
       json_builder_set_member_name (builder, "waits");
@@ -47,10 +56,14 @@ add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlan
  * ortrain_memory_plan_to_json:
  * @self: a plan
  *
- * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `lower_bound_bytes`, `persistent_bytes`, `peak_bytes`,
- * `n_steps`, `first_backward_step`, `first_update_step`, `persistent` (bytes by category), `blocks` (a list of objects
- * with `name`, `category`, `offset`, `bytes`, `first` and `last`: the blocks of the arena), `recompute`, and `steps` (in
- * the order of submission: `node`, `operator`, `phase`, `stream` and, of other streams, the steps that it `waits` for).
+ * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `lower_bound_bytes`,
+ * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops` and `bytes_moved` (of
+ * all steps), `persistent` (bytes by category), `blocks` (a list of objects with `name`, `category`, `offset`, `bytes`,
+ * `first` and `last`: the blocks of the arena), `recompute`, and `steps` (in the order of submission: `node`,
+ * `operator`, `phase`, `stream`, `flops`, `bytes_moved` and, of other streams, the steps that it `waits` for).
+ *
+ * `flops` and `bytes_moved` are estimates that kernels give of their work: floating-point operations, 0 for a kernel
+ * that only moves data, and bytes read plus written.
  *
  * Returns: (transfer full): JSON text
  */
@@ -69,6 +82,10 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   add_bytes (builder, "n_steps", self->n_steps);
   add_bytes (builder, "first_backward_step", self->first_backward);
   add_bytes (builder, "first_update_step", self->first_update);
+  double flops, bytes_moved;
+  ortrain_memory_plan_sum_work (self, &flops, &bytes_moved);
+  add_number (builder, "flops", flops);
+  add_number (builder, "bytes_moved", bytes_moved);
   json_builder_set_member_name (builder, "persistent");
   json_builder_begin_object (builder);
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)

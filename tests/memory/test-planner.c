@@ -639,6 +639,33 @@ test_output (Fixture *fixture, gconstpointer data)
                     ortrain_memory_plan_get_peak_bytes (plan));
   g_assert_cmpuint ((guint64) json_object_get_int_member (object, "arena_bytes"), ==, plan->arena_bytes);
   g_assert_true (json_object_has_member (object, "recompute"));
+
+  /* work: of each product 2 m n k, and a kernel that gives no bytes moves its operands */
+  guint n_steps, n_products = 0;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  JsonArray *json_steps = json_object_get_array_member (object, "steps");
+  double flops = 0, bytes_moved = 0;
+  g_assert_cmpuint (json_array_get_length (json_steps), ==, n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    {
+      JsonObject *step = json_array_get_object_element (json_steps, s);
+      const double step_flops = json_object_get_double_member (step, "flops");
+      flops += step_flops;
+      bytes_moved += json_object_get_double_member (step, "bytes_moved");
+      g_assert_cmpfloat (json_object_get_double_member (step, "bytes_moved"), >, 0);
+      if (!g_str_equal (steps[s].node->op_type, "MatMul"))
+        continue;
+      const OrtrainValue *y = ortrain_node_output (steps[s].node, 0), *b = ortrain_node_input (steps[s].node, 1);
+      gint64 m = 2, k;
+      for (gint d = 0; d < y->rank; d++)
+        m *= y->dims[d].value;
+      k = b->dims[b->rank - 2].value;
+      g_assert_cmpfloat (step_flops, ==, (double) (m * k));
+      n_products++;
+    }
+  g_assert_cmpuint (n_products, ==, 2);
+  g_assert_cmpfloat (json_object_get_double_member (object, "flops"), ==, flops);
+  g_assert_cmpfloat (json_object_get_double_member (object, "bytes_moved"), ==, bytes_moved);
   JsonObject *block = json_array_get_object_element (json_object_get_array_member (object, "blocks"), 0);
   for (const char *const *name = (const char *const[]){ "name", "category", "offset", "bytes", "first", "last", NULL };
        *name != NULL; name++)
@@ -651,6 +678,7 @@ test_output (Fixture *fixture, gconstpointer data)
   g_assert_true (g_markup_parse_context_end_parse (context, &error));
   g_assert_nonnull (strstr (svg, "backward"));
   g_assert_nonnull (strstr (text, "persistent"));
+  g_assert_nonnull (strstr (text, "\n  work        about "));
   ortrain_executor_free (executor);
   g_hash_table_unref (memory.places);
 }
