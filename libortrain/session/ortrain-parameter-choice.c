@@ -4,6 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
+#include "session/ortrain-name-patterns-private.h"
 
 GHashTable *
 ortrain_parameter_choice_find_differentiable (OrtrainValue *const *outputs, guint n)
@@ -34,31 +35,27 @@ ortrain_parameter_choice_find_differentiable (OrtrainValue *const *outputs, guin
 typedef struct
 {
   const char *option;
-  const char *const *patterns; /* or NULL */
-  GHashTable *exact;           /* those of them without a pattern's meaning too: names */
-  gboolean *used;              /* by the positions of the patterns */
-  gboolean *fits_weight;       /* likewise: such a pattern chooses among weights, any other among all tensors */
-  GPtrArray *fits_constant;    /* for each pattern: the reason of a constant that it fits, or NULL */
+  OrtrainNamePatterns patterns;
+  gboolean *used;           /* by the positions of the patterns */
+  gboolean *fits_weight;    /* likewise: such a pattern chooses among weights, any other among all tensors */
+  GPtrArray *fits_constant; /* for each pattern: the reason of a constant that it fits, or NULL */
 } Choice;
 
 static void
 choice_init (Choice *self, const char *option, const char *const *patterns)
 {
-  const guint n = patterns != NULL ? g_strv_length ((char **) patterns) : 0;
-  *self = (Choice){ .option = option, .patterns = patterns };
-  self->exact = g_hash_table_new (g_str_hash, g_str_equal);
-  self->used = g_new0 (gboolean, n + 1);
-  self->fits_weight = g_new0 (gboolean, n + 1);
-  self->fits_constant = g_ptr_array_new_full (n, g_free);
-  g_ptr_array_set_size (self->fits_constant, (gint) n);
-  for (guint i = 0; i < n; i++)
-    g_hash_table_insert (self->exact, (gpointer) patterns[i], GUINT_TO_POINTER (i + 1));
+  self->option = option;
+  ortrain_name_patterns_init (&self->patterns, patterns);
+  self->used = g_new0 (gboolean, self->patterns.n + 1);
+  self->fits_weight = g_new0 (gboolean, self->patterns.n + 1);
+  self->fits_constant = g_ptr_array_new_full (self->patterns.n, g_free);
+  g_ptr_array_set_size (self->fits_constant, (gint) self->patterns.n);
 }
 
 static void
 choice_clear (Choice *self)
 {
-  g_clear_pointer (&self->exact, g_hash_table_unref);
+  ortrain_name_patterns_clear (&self->patterns);
   g_clear_pointer (&self->used, g_free);
   g_clear_pointer (&self->fits_weight, g_free);
   g_clear_pointer (&self->fits_constant, g_ptr_array_unref);
@@ -69,10 +66,10 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 static gboolean
 names_exactly (Choice *self, const char *name)
 {
-  guint index = GPOINTER_TO_UINT (g_hash_table_lookup (self->exact, name));
-  if (index > 0)
-    self->used[index - 1] = TRUE;
-  return index > 0;
+  const gint position = ortrain_name_patterns_find (&self->patterns, name);
+  if (position >= 0)
+    self->used[position] = TRUE;
+  return position >= 0;
 }
 
 static void
@@ -81,8 +78,9 @@ find_patterns_of_weights (Choice *self, const GArray *roles)
   for (guint r = 0; r < roles->len; r++)
     {
       const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, r);
-      for (guint i = 0; role->is_weight && self->patterns != NULL && self->patterns[i] != NULL; i++)
-        self->fits_weight[i] = self->fits_weight[i] || g_pattern_match_simple (self->patterns[i], role->value->name);
+      const GArray *found = role->is_weight ? ortrain_name_patterns_match (&self->patterns, role->value->name) : NULL;
+      for (guint k = 0; found != NULL && k < found->len; k++)
+        self->fits_weight[g_array_index (found, guint, k)] = TRUE;
     }
 }
 
@@ -91,10 +89,10 @@ static gboolean
 fits (Choice *self, const char *name, gboolean is_weight, const char *constant, const char *why)
 {
   gboolean any = FALSE;
-  for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
+  const GArray *found = ortrain_name_patterns_match (&self->patterns, name);
+  for (guint k = 0; k < found->len; k++)
     {
-      if (!g_pattern_match_simple (self->patterns[i], name))
-        continue;
+      const guint i = g_array_index (found, guint, k);
       if (is_weight || (!self->fits_weight[i] && constant != NULL))
         any = self->used[i] = TRUE;
       else if (self->fits_constant->pdata[i] == NULL)
@@ -109,13 +107,15 @@ static gboolean
 check_used (const Choice *self, GError **error)
 {
   g_autoptr (GString) unused = g_string_new (NULL), constants = g_string_new (NULL);
-  for (guint i = 0; self->patterns != NULL && self->patterns[i] != NULL; i++)
-    if (!self->used[i])
+  for (guint i = 0; i < self->patterns.n; i++)
+    if (!self->used[self->patterns.first[i]])
       {
-        g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", ortrain_text_show (self->patterns[i]));
-        if (self->fits_constant->pdata[i] != NULL)
-          g_string_append_printf (constants, "; '%s' fits %s", ortrain_text_show (self->patterns[i]),
-                                  ortrain_text_show ((const char *) self->fits_constant->pdata[i]));
+        const char *pattern = self->patterns.patterns[i],
+                   *constant = self->fits_constant->pdata[self->patterns.first[i]];
+        g_string_append_printf (unused, "%s'%s'", unused->len > 0 ? ", " : "", ortrain_text_show (pattern));
+        if (constant != NULL)
+          g_string_append_printf (constants, "; '%s' fits %s", ortrain_text_show (pattern),
+                                  ortrain_text_show (constant));
       }
   if (unused->len == 0)
     return TRUE;
@@ -163,7 +163,7 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
         continue;
       const gboolean is_weight = role != NULL && role->is_weight;
       gboolean chosen = is_weight && g_hash_table_contains (differentiable, value->name);
-      if (trainable.patterns != NULL)
+      if (trainable.patterns.patterns != NULL)
         {
           /* A pattern chooses among the weights, if it fits one; a name is meant, whatever it names. */
           const gboolean exact = names_exactly (&trainable, value->name);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-name-patterns-private.h"
+
+#include <string.h>
+
+typedef struct
+{
+  guint position;
+  GPatternSpec *spec;
+} OrtrainNameGlob;
+
+static void
+clear_glob (gpointer data)
+{
+  OrtrainNameGlob *glob = data;
+  g_pattern_spec_free (glob->spec);
+}
+
+static gboolean
+is_glob (const char *pattern)
+{
+  return strpbrk (pattern, "*?") != NULL;
+}
+
+void
+ortrain_name_patterns_init (OrtrainNamePatterns *self, const char *const *patterns)
+{
+  *self = (OrtrainNamePatterns){ .patterns = patterns };
+  self->n = patterns != NULL ? g_strv_length ((char **) patterns) : 0;
+  self->first = g_new (guint, self->n + 1);
+  self->text = g_hash_table_new (g_str_hash, g_str_equal);
+  self->globs = g_array_new (FALSE, FALSE, sizeof (OrtrainNameGlob));
+  self->found = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_array_set_clear_func (self->globs, clear_glob);
+  for (guint i = 0; i < self->n; i++)
+    {
+      const gint known = ortrain_name_patterns_find (self, patterns[i]);
+      self->first[i] = known >= 0 ? (guint) known : i;
+      if (known >= 0)
+        continue;
+      g_hash_table_insert (self->text, (gpointer) patterns[i], GUINT_TO_POINTER (i + 1));
+      if (is_glob (patterns[i]))
+        {
+          const OrtrainNameGlob glob = { i, g_pattern_spec_new (patterns[i]) };
+          g_array_append_val (self->globs, glob);
+        }
+    }
+}
+
+void
+ortrain_name_patterns_clear (OrtrainNamePatterns *self)
+{
+  g_clear_pointer (&self->first, g_free);
+  g_clear_pointer (&self->text, g_hash_table_unref);
+  g_clear_pointer (&self->globs, g_array_unref);
+  g_clear_pointer (&self->found, g_array_unref);
+}
+
+gint
+ortrain_name_patterns_find (const OrtrainNamePatterns *self, const char *text)
+{
+  return (gint) GPOINTER_TO_UINT (g_hash_table_lookup (self->text, text)) - 1;
+}
+
+const GArray *
+ortrain_name_patterns_match (OrtrainNamePatterns *self, const char *name)
+{
+  g_array_set_size (self->found, 0);
+  const gint same = ortrain_name_patterns_find (self, name);
+  if (same >= 0 && !is_glob (name))
+    g_array_append_val (self->found, same);
+  for (guint g = 0; g < self->globs->len; g++)
+    {
+      const OrtrainNameGlob *glob = &g_array_index (self->globs, OrtrainNameGlob, g);
+      if (g_pattern_spec_match_string (glob->spec, name))
+        g_array_append_val (self->found, glob->position);
+    }
+  self->n_compared += self->globs->len;
+  return self->found;
+}
