@@ -52,6 +52,7 @@ struct _OrtrainReaderState
   GStringChunk *strings;
   GHashTable *functions;      /* key → OrtrainReaderFunction */
   GHashTable *uses;           /* name → number of uses, of the outermost graph's values */
+  GHashTable *tables;         /* those of them whose slices an operator looks up */
   GHashTable *outputs;        /* names of the outermost graph's outputs */
   gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
   guint64 n_nodes, n_inlined;

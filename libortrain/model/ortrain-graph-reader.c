@@ -339,6 +339,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   g_autoptr (GHashTable) functions =
       g_hash_table_new_full (g_str_hash, g_str_equal, g_free, ortrain_reader_function_free);
   g_autoptr (GHashTable) uses = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) tables = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) outputs = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GStringChunk) strings = g_string_chunk_new (4096);
   g_autoptr (OrtrainProtoParts) parts =
@@ -349,6 +350,7 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
                                .strings = strings,
                                .functions = functions,
                                .uses = uses,
+                               .tables = tables,
                                .outputs = outputs };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
 

@@ -75,10 +75,31 @@ constant_contents (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *node
   return FALSE;
 }
 
+static gboolean
+varies (OrtrainTensor *tensor)
+{
+  const gsize size = ortrain_dtype_get_size (ortrain_tensor_get_dtype (tensor));
+  const guint8 *data = ortrain_tensor_peek_unaligned (tensor);
+  for (gsize i = 1; data != NULL && i < (gsize) ortrain_tensor_get_n_elements (tensor); i++)
+    if (memcmp (data, data + i * size, size) != 0)
+      return TRUE;
+  return FALSE;
+}
+
+/* Whether one of two names of an initializer is a table of rows that are looked up, and the other is used otherwise: an
+ * embedding that is the weight of the output, too, which PyTorch's older exporter writes so for a scripted program. What
+ * is alike by accident or was copied is used alike, or has one value everywhere. */
+static gboolean
+is_table_and_weight (OrtrainReaderState *state, const char *first, const char *second, OrtrainTensor *tensor)
+{
+  return g_hash_table_contains (state->tables, first) != g_hash_table_contains (state->tables, second) &&
+         ortrain_tensor_get_rank (tensor) == 2 && varies (tensor);
+}
+
 /* The initializer that an Identity node passes on while others read it too. Exporters write such a node for two things:
  * for parameters of their own that had equal values when the exporter ran, which are to be trained apart, and for one
  * parameter that a program hands on. The first stand at the beginning of the file; the second among the operators of the
- * program. */
+ * program, or are a table and a weight. */
 static OrtrainValue *
 merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__Ox__NodeProto *node,
                     gsize index)
@@ -88,7 +109,8 @@ merged_initializer (OrtrainReaderState *state, OrtrainReaderScope *scope, const 
       GPOINTER_TO_UINT (g_hash_table_lookup (state->uses, node->input[0])) < 2)
     return NULL;
   OrtrainValue *value = ortrain_reader_scope_lookup (scope, node->input[0]);
-  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype))
+  if (value == NULL || value->kind != ORTRAIN_VALUE_INITIALIZER || !ortrain_dtype_is_floating (value->dtype) ||
+      is_table_and_weight (state, node->input[0], node->output[0], value->tensor))
     return NULL;
   return value;
 }
@@ -217,6 +239,10 @@ ortrain_reader_find_uses (OrtrainReaderState *state, GError **error)
       if (node == NULL)
         return FALSE;
       count_uses (state->uses, node);
+      gpointer name;
+      if (ortrain_reader_get_kind (node) == ORTRAIN_OP_KIND_LOOKUP && node->n_input > 0 &&
+          g_hash_table_lookup_extended (state->uses, node->input[0], &name, NULL))
+        g_hash_table_add (state->tables, name);
     }
   return TRUE;
 }

@@ -216,6 +216,68 @@ test_identities (void)
     }
 }
 
+/* An embedding that is the weight of the output too, as PyTorch exports a scripted program: one parameter, whichever of
+ * its names the initializer has. Without a difference in use, or with a single value, it is two as above. */
+static void
+test_tied_table (void)
+{
+  static const gint64 ids[] = { 2, 0, 1, 2 };
+  static const float equal[9] = { 0 };
+  enum
+  {
+    PLAIN,    /* no Identity */
+    IDENTITY, /* of the table */
+    REVERSED, /* of the weight */
+    CHAIN,    /* two Identity nodes behind each other, the second among the operators */
+    COPIES,   /* both are tables */
+    EQUAL,    /* one value */
+    N_FORMS
+  };
+  g_autoptr (OrtrainTensor) expected = NULL;
+  for (guint form = 0; form < N_FORMS; form++)
+    {
+      Proto *graph = proto_new (), *node;
+      const char *table = form == REVERSED ? "emb" : "head", *weight = form == REVERSED ? "head" : "emb";
+      if (form != PLAIN)
+        proto_message (graph, 1, proto_node ("Identity", weight, table));
+      proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+      if (form == CHAIN)
+        proto_message (graph, 1, proto_node ("Identity", table, "again"));
+      proto_message (graph, 1, proto_node ("Gather", "emb,ids", "e"));
+      proto_message (graph, 1, proto_node ("Add", "h,e", "i"));
+      if (form == COPIES)
+        {
+          proto_message (graph, 1, proto_node ("Gather", "head,ids", "f"));
+          proto_message (graph, 1, proto_node ("Add", "i,f", "y"));
+        }
+      else
+        {
+          node = proto_node ("Transpose", form == PLAIN ? "emb" : form == CHAIN ? "again" : "head", "turned");
+          proto_message (graph, 1, node);
+          proto_message (graph, 1, proto_node ("MatMul", "i,turned", "y"));
+        }
+      proto_message (graph, 5, proto_tensor ("w", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 5, proto_tensor ("ids", 7, DIMS (4), ids, sizeof ids));
+      proto_message (
+          graph, 5,
+          proto_tensor (form == PLAIN ? "emb" : weight, 1, DIMS (3, 3), form == EQUAL ? equal : square, sizeof square));
+      add_ends (graph);
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainTensorDict) trained = NULL;
+      g_autoptr (OrtrainModel) model = load (bytes), out = train (model, NULL, &trained);
+      const gboolean one = form != COPIES && form != EQUAL;
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (trained), ==, one ? 2 : 3);
+      if (!one)
+        continue;
+      OrtrainTensor *got = contents (out, form == REVERSED ? "head" : "emb");
+      g_assert_true (moved (model, out, form == REVERSED ? "head" : "emb"));
+      if (expected == NULL)
+        expected = g_object_ref (got);
+      g_assert_true (ortrain_tensor_equal (got, expected));
+    }
+  g_assert_nonnull (expected);
+}
+
 /* ---- One parameter stored twice ---- */
 
 static OrtrainModel *
@@ -524,6 +586,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/exporters/constants", test_constants);
   g_test_add_func ("/exporters/input-initializers", test_input_initializers);
   g_test_add_func ("/exporters/identities", test_identities);
+  g_test_add_func ("/exporters/tied-table", test_tied_table);
   g_test_add_func ("/exporters/ties", test_ties);
   g_test_add_func ("/exporters/functions", test_functions);
   g_test_add_func ("/exporters/unknown-fields", test_unknown_fields);
