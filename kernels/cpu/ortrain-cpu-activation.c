@@ -147,7 +147,7 @@ setup_gelu_grad (SETUP_ARGS)
   X ("SwishGrad", "org.ortrain", 2, 9, swish_grad_loops, setup_alpha1, ORTRAIN_DTYPES_FLOAT)
 
 #define OP_ROW(name, domain, arity, cost, loops, setup, dtypes)                                                        \
-  { name, domain, arity, 0, 0, cost, loops, G_N_ELEMENTS (loops), setup },
+  { name, domain, arity, 0, cost, loops, G_N_ELEMENTS (loops), setup },
 static const OrtrainTileOp ops[] = { OPERATORS (OP_ROW) };
 ORTRAIN_TILE_TABLE (activation, ops);
 

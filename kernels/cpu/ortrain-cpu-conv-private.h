@@ -142,7 +142,7 @@ typedef struct
   gsize partial_bytes;
 
   /* gradient of the weights: tiles of (c, t) × row, and cuts of the sum, added up in order */
-  gint64 m_tile, n_tile, m_tiles, n_tiles, n_splits;
+  gint64 m_tiles, n_tiles, n_splits;
 } OrtrainConv;
 
 #define ORTRAIN_CONV_MAX_COLUMNS 512

@@ -113,10 +113,10 @@ static const OrtrainTileLoop erf_grad_loops[] = {
   { ORTRAIN_DTYPE_FLOAT64, ORTRAIN_TILE_FORMS (erf_grad_f64) },
 };
 
-#define OP_ROW(name, op, cost) { name, "", 1, 0, 0, cost, op##_loops, G_N_ELEMENTS (op##_loops), NULL },
+#define OP_ROW(name, op, cost) { name, "", 1, 0, cost, op##_loops, G_N_ELEMENTS (op##_loops), NULL },
 static const OrtrainTileOp ops[] = {
   OP_ROW ("Neg", neg, 1) OP_ROW ("Abs", abs, 1) OP_ROW ("Sign", sign, 1)
-      FUNCTIONS (OP_ROW){ "ErfGrad", "org.ortrain", 2, 0, 0, 7, erf_grad_loops, G_N_ELEMENTS (erf_grad_loops), NULL },
+      FUNCTIONS (OP_ROW){ "ErfGrad", "org.ortrain", 2, 0, 7, erf_grad_loops, G_N_ELEMENTS (erf_grad_loops), NULL },
 };
 ORTRAIN_TILE_TABLE (elementwise_math, ops);
 

@@ -171,7 +171,7 @@ setup_shift (const OrtrainAttributes *attributes, OrtrainTileParam *param, const
 
 #define OP2(name, cost, loops, setup)                                                                                  \
   {                                                                                                                    \
-    name, "", 2, 0, 0, cost, loops, G_N_ELEMENTS (loops), setup                                                        \
+    name, "", 2, 0, cost, loops, G_N_ELEMENTS (loops), setup                                                           \
   }
 static const OrtrainTileOp ops[] = {
   OP2 ("Add", 1, add_loops, NULL),
@@ -180,14 +180,14 @@ static const OrtrainTileOp ops[] = {
   OP2 ("Div", 2, div_loops, NULL),
   OP2 ("Mod", 20, mod_loops, setup_mod),
   OP2 ("Pow", 12, pow_loops, NULL),
-  { "Max", "", 2, 1, 0, 1, max_loops, G_N_ELEMENTS (max_loops), NULL },
-  { "Min", "", 2, 1, 0, 1, min_loops, G_N_ELEMENTS (min_loops), NULL },
-  { "Sum", "", 2, 1, 0, 1, add_loops, G_N_ELEMENTS (add_loops), NULL },
+  { "Max", "", 2, 0, 1, max_loops, G_N_ELEMENTS (max_loops), NULL },
+  { "Min", "", 2, 0, 1, min_loops, G_N_ELEMENTS (min_loops), NULL },
+  { "Sum", "", 2, 0, 1, add_loops, G_N_ELEMENTS (add_loops), NULL },
   OP2 ("BitShift", 1, left_loops, setup_shift),
   OP2 ("BitwiseAnd", 1, bitand_loops, NULL),
   OP2 ("BitwiseOr", 1, bitor_loops, NULL),
   OP2 ("BitwiseXor", 1, bitxor_loops, NULL),
-  { "BitwiseNot", "", 1, 0, 0, 1, bitnot_loops, G_N_ELEMENTS (bitnot_loops), NULL },
+  { "BitwiseNot", "", 1, 0, 1, bitnot_loops, G_N_ELEMENTS (bitnot_loops), NULL },
 };
 ORTRAIN_TILE_TABLE (elementwise, ops);
 

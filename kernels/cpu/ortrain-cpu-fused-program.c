@@ -35,7 +35,7 @@ typedef struct
   gboolean full;          /* every element once, in the output's order */
   gboolean same_per_tile; /* expanded once per chunk is enough */
   guint size;             /* of an element */
-  guint slot, reg_slot;
+  guint reg_slot;
   gint64 outer[MAX_DIMS]; /* strides, in elements */
   gint64 inner;
 } Input;
@@ -405,7 +405,6 @@ ortrain_tile_builder_finish (OrtrainTileBuilder *self, OrtrainKernelSetup *setup
     {
       Value *v = VALUE (self, i);
       v->slot = i;
-      self->inputs[i].slot = i;
       if (self->inputs[i].access == ACCESS_EXPAND && v->last_use >= 0)
         {
           /* keeps its register throughout, so that one filling can serve all tiles of a chunk */

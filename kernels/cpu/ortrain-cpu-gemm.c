@@ -61,8 +61,10 @@ free_scratch (gpointer scratch)
   free (scratch);
 }
 
-void *
-ortrain_cpu_gemm_scratch (void)
+/* Room for both packed blocks, aligned to 64, one per thread, made at the first use and kept until the thread ends; NULL:
+ * no memory. */
+static void *
+get_scratch (void)
 {
   static GPrivate scratch = G_PRIVATE_INIT (free_scratch);
   void *address = g_private_get (&scratch);
@@ -226,7 +228,7 @@ void
 ortrain_cpu_gemm_enter_worker (void)
 {
   limit_library ();
-  ortrain_cpu_gemm_scratch ();
+  get_scratch ();
   ortrain_cpu_gemm_mixed_enter_worker ();
 }
 
@@ -234,7 +236,7 @@ static void
 own_f32 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha, const float *a, gint64 lda,
          const float *b, gint64 ldb, float beta, float *c, gint64 ldc)
 {
-  void *scratch = ortrain_cpu_gemm_scratch ();
+  void *scratch = get_scratch ();
   if (k <= 0 || alpha == 0)
     scale_f32 (m, n, beta, c, ldc);
   else if (scratch != NULL)
@@ -265,7 +267,7 @@ ortrain_cpu_gemm_f64 (gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gi
       scale_f64 (m, n, beta, c, ldc);
       return;
     }
-  void *scratch = ortrain_cpu_gemm_scratch ();
+  void *scratch = get_scratch ();
   if (scratch != NULL)
     ortrain_cpu_gemm_get_core (TRUE)->tile.f64 (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
                                                 scratch);

@@ -108,9 +108,5 @@ const OrtrainCpuGemmCore *ortrain_cpu_gemm_get_core (gboolean is_double);
 gsize ortrain_cpu_gemm_core_a_bytes (const OrtrainCpuGemmCore *core);
 gsize ortrain_cpu_gemm_core_b_bytes (const OrtrainCpuGemmCore *core);
 
-/* Room for both, aligned to 64, one per thread, made at the first use and kept until the thread ends; NULL: no memory.
- */
-void *ortrain_cpu_gemm_scratch (void);
-
 /* What a worker of the pool does when it starts, so that its first product takes no memory. */
 void ortrain_cpu_gemm_enter_worker (void);

@@ -92,7 +92,7 @@ run_numbers (const OrtrainKernelCall *call)
 typedef struct
 {
   OrtrainDType dtype;
-  gint64 n, rows, columns, k;
+  gint64 n;
 } Generator;
 
 static Generator *

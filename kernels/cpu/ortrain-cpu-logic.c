@@ -92,7 +92,7 @@ setup_isinf (const OrtrainAttributes *attributes, OrtrainTileParam *param, const
 
 #define ROW(name, arity, loops, setup)                                                                                 \
   {                                                                                                                    \
-    name, "", arity, 0, 1, 1, loops, G_N_ELEMENTS (loops), setup                                                       \
+    name, "", arity, 1, 1, loops, G_N_ELEMENTS (loops), setup                                                          \
   }
 static const OrtrainTileOp ops[] = {
   ROW ("Equal", 2, equal_loops, NULL),

@@ -258,7 +258,7 @@ ortrain_cpu_provider_init (OrtrainCpuProvider *self, const OrtrainProviderClass 
 void
 ortrain_cpu_provider_clear (OrtrainCpuProvider *self)
 {
-  g_clear_pointer (&self->pool, ortrain_thread_pool_unref);
+  g_clear_pointer (&self->pool, ortrain_thread_pool_free);
 }
 
 static void

@@ -13,7 +13,6 @@
 typedef struct
 {
   double v[4];
-  gint64 i;
 } OrtrainTileParam;
 
 /* Where faults go. */
@@ -47,10 +46,9 @@ typedef struct
 {
   const char *op_type;
   const char *domain;
-  guint8 arity;    /* operands of one loop: 1 or 2 */
-  guint8 variadic; /* any number of inputs, folded from the left */
-  guint8 boolean;  /* the result is bool */
-  guint8 cost;     /* rough time of one element, in units of an addition: sets how work is cut */
+  guint8 arity;   /* operands of one loop: 1 or 2 */
+  guint8 boolean; /* the result is bool */
+  guint8 cost;    /* rough time of one element, in units of an addition: sets how work is cut */
   const OrtrainTileLoop *loops;
   guint n_loops;
   /* Reads attributes into param; may choose other loops (variants of one operator). NULL: there are none. */

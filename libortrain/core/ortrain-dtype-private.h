@@ -22,10 +22,6 @@ typedef guint32 OrtrainDTypeSet;
 #define ORTRAIN_DTYPES_INTEGER (ORTRAIN_DTYPES_SIGNED | ORTRAIN_DTYPES_UNSIGNED)
 #define ORTRAIN_DTYPES_NUMERIC (ORTRAIN_DTYPES_INTEGER | ORTRAIN_DTYPES_FLOAT)
 #define ORTRAIN_DTYPES_BOOL ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_BOOL)
-/* What data movement moves: every type whose elements are plain bytes. */
-#define ORTRAIN_DTYPES_ALL                                                                                             \
-  (ORTRAIN_DTYPES_NUMERIC | ORTRAIN_DTYPES_BOOL | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_COMPLEX64) |                        \
-   ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_COMPLEX128))
 
 /* Of 16 bits: storage for kernels that compute in float32. */
 static inline gboolean

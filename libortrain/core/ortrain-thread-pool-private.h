@@ -14,8 +14,7 @@ typedef void (*OrtrainParallelFunc) (gpointer data, gint64 begin, gint64 end, gu
 
 /* 0: one per core that the process may use. All of them have started when it returns. */
 OrtrainThreadPool *ortrain_thread_pool_new (guint n_threads);
-OrtrainThreadPool *ortrain_thread_pool_ref (OrtrainThreadPool *pool);
-void ortrain_thread_pool_unref (OrtrainThreadPool *pool);
+void ortrain_thread_pool_free (OrtrainThreadPool *pool);
 guint ortrain_thread_pool_get_n_threads (const OrtrainThreadPool *pool); /* NULL: 1 */
 
 /* A function that each worker calls once when it starts; for pools that are created later. */
@@ -25,4 +24,4 @@ void ortrain_thread_pool_set_worker_init (void (*func) (void));
  * same chunks. Never allocates. */
 void ortrain_parallel_for (OrtrainThreadPool *pool, gint64 n, gint64 grain, OrtrainParallelFunc func, gpointer data);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainThreadPool, ortrain_thread_pool_unref)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainThreadPool, ortrain_thread_pool_free)

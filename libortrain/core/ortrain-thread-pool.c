@@ -24,7 +24,6 @@
 
 struct _OrtrainThreadPool
 {
-  gatomicrefcount ref_count;
   guint n_threads; /* workers and the caller */
   guint n_workers;
   GThread **workers;
@@ -266,7 +265,6 @@ ortrain_thread_pool_new (guint n_threads)
   n_threads = MIN (n_threads, 1024);
 
   OrtrainThreadPool *pool = g_aligned_alloc0 (1, sizeof *pool, 64);
-  g_atomic_ref_count_init (&pool->ref_count);
   pool->workers = g_new0 (GThread *, n_threads);
   atomic_store (&pool->fork_generation, ortrain_fork_generation ());
   start_workers (pool, n_threads);
@@ -274,18 +272,9 @@ ortrain_thread_pool_new (guint n_threads)
   return pool;
 }
 
-OrtrainThreadPool *
-ortrain_thread_pool_ref (OrtrainThreadPool *pool)
-{
-  g_atomic_ref_count_inc (&pool->ref_count);
-  return pool;
-}
-
 void
-ortrain_thread_pool_unref (OrtrainThreadPool *pool)
+ortrain_thread_pool_free (OrtrainThreadPool *pool)
 {
-  if (!g_atomic_ref_count_dec (&pool->ref_count))
-    return;
   atomic_store (&pool->stop, TRUE);
   atomic_fetch_add (&pool->generation, 1);
   futex_wake (&pool->generation, G_MAXINT);

@@ -2,7 +2,7 @@
 #include "graph/ortrain-graph-private.h"
 
 OrtrainGraph *
-ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
+ortrain_graph_clone (OrtrainGraph *self)
 {
   OrtrainGraph *copy = ortrain_graph_new (self->name);
   ortrain_dim_space_unref (copy->dims);
@@ -80,14 +80,6 @@ ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map)
         ((OrtrainNode *) copy->nodes->pdata[i])->recomputes = g_hash_table_lookup (nodes, source->recomputes);
     }
   copy->next_number = self->next_number;
-
-  if (map != NULL)
-    {
-      map->nodes = g_steal_pointer (&nodes);
-      map->values = g_hash_table_new (NULL, NULL);
-      for (guint i = 0; i < self->values->len; i++)
-        g_hash_table_insert (map->values, self->values->pdata[i], values[i]);
-    }
   return copy;
 }
 
@@ -103,5 +95,5 @@ OrtrainGraph *
 ortrain_graph_copy (OrtrainGraph *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_GRAPH (self), NULL);
-  return ortrain_graph_clone (self, NULL);
+  return ortrain_graph_clone (self);
 }

@@ -226,14 +226,9 @@ gboolean ortrain_node_is_needed (const OrtrainNode *self, const gboolean *needed
 /* By the ids of the values of a sorted graph: the position of the first of the marked nodes (marked[], by position)
  * that a value is computed from, G_MAXUINT without one. It only reads too. */
 guint *ortrain_graph_find_first_marked (OrtrainGraph *self, const gboolean *marked);
-guint ortrain_graph_remove_dead (OrtrainGraph *self); /* nodes and values that no output needs; inputs and
+guint ortrain_graph_remove_dead (OrtrainGraph *self);   /* nodes and values that no output needs; inputs and
                                                          parameters stay; returns the number of nodes */
-typedef struct
-{
-  GHashTable *values; /* old value → new value */
-  GHashTable *nodes;
-} OrtrainGraphMap;
-OrtrainGraph *ortrain_graph_clone (OrtrainGraph *self, OrtrainGraphMap *map); /* map may be NULL; tensors are shared */
+OrtrainGraph *ortrain_graph_clone (OrtrainGraph *self); /* tensors are shared */
 
 /* NULL where absent, and beyond the end. Functions, not macros: their arguments are calls often enough. */
 static inline OrtrainValue *

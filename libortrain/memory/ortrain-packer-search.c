@@ -26,7 +26,7 @@ typedef struct
 typedef struct
 {
   const OrtrainPackItem *items; /* in the order of preference */
-  gsize n, n_sections, capacity;
+  gsize n, capacity;
   gsize *lowest;  /* [n]: lowest offset of an unplaced item */
   gsize *offsets; /* [n] */
   gsize *floors;  /* [n_sections]: end of what is placed */
@@ -281,7 +281,7 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
     }
 
   g_autofree OrtrainPackItem *sorted = g_new (OrtrainPackItem, n + 1);
-  Search search = { .items = sorted, .n = n, .n_sections = n_sections, .capacity = capacity };
+  Search search = { .items = sorted, .n = n, .capacity = capacity };
   search.lowest = g_new (gsize, n + 1);
   search.offsets = g_new (gsize, n + 1);
   search.floors = g_new (gsize, n_sections);

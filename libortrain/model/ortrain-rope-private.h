@@ -18,7 +18,6 @@ void ortrain_rope_clear (OrtrainRope *self);
 void ortrain_rope_add (OrtrainRope *self, const guint8 *data, gsize n_bytes);
 /* A copy. */
 void ortrain_rope_add_new (OrtrainRope *self, const GByteArray *bytes);
-void ortrain_rope_add_rope (OrtrainRope *self, const OrtrainRope *other);
 /* A field of a message that is a message. */
 void ortrain_rope_add_message (OrtrainRope *self, guint32 field, const OrtrainRope *body);
 /* to: [n_bytes] */

@@ -60,8 +60,8 @@ ortrain_rope_add_new (OrtrainRope *self, const GByteArray *bytes)
   self->n_bytes += bytes->len;
 }
 
-void
-ortrain_rope_add_rope (OrtrainRope *self, const OrtrainRope *other)
+static void
+add_rope (OrtrainRope *self, const OrtrainRope *other)
 {
   for (guint i = 0; i < other->pieces->len; i++)
     {
@@ -83,7 +83,7 @@ ortrain_rope_add_message (OrtrainRope *self, guint32 field, const OrtrainRope *b
   g_autoptr (GByteArray) head = g_byte_array_new ();
   ortrain_wire_append_head (head, field, body->n_bytes);
   ortrain_rope_add_new (self, head);
-  ortrain_rope_add_rope (self, body);
+  add_rope (self, body);
 }
 
 void

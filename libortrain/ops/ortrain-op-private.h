@@ -232,7 +232,6 @@ gint ortrain_op_pass_only_input (const OrtrainNode *node);
 struct _OrtrainInferContext
 {
   OrtrainNode *node;
-  OrtrainGraph *graph;
   OrtrainDimSpace *dims;
   gint excess_rank; /* of a result with more dimensions than are supported, which `infer` wanted to set; 0: none */
 };

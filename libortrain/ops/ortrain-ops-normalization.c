@@ -302,7 +302,7 @@ upgrade_group_norm (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError
   /* what becomes of it would be refused by another name */
   if (x->rank >= 2 && ortrain_dim_is_int (x->dims[1]) && x->dims[1].value % groups != 0)
     {
-      OrtrainInferContext ctx = { .node = node, .graph = graph, .dims = graph->dims };
+      OrtrainInferContext ctx = { .node = node, .dims = graph->dims };
       return check_groups (&ctx, 0, error);
     }
   OrtrainAttributes *attributes = attributes_int ("start", 1);

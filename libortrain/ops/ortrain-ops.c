@@ -228,7 +228,7 @@ ortrain_ops_infer_node (OrtrainNode *node, GError **error)
     }
   if (!ortrain_op_check_node (node, error))
     return FALSE;
-  OrtrainInferContext ctx = { node, node->graph, node->graph->dims, 0 };
+  OrtrainInferContext ctx = { node, node->graph->dims, 0 };
   if (node->op->infer != NULL && !node->op->infer (&ctx, error))
     return FALSE;
   if (ctx.excess_rank > 0)

@@ -166,7 +166,7 @@ apply_precision (OrtrainInferenceSession *self, OrtrainGraph *graph, GError **er
 static OrtrainExecutor *
 make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
 {
-  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (source, NULL);
+  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (source);
   if (self->outputs != NULL)
     {
       g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);

@@ -81,7 +81,7 @@ OrtrainTensorDict *
 ortrain_interpreter_run (OrtrainGraph *source, OrtrainTensorDict *feeds, OrtrainHostContext *context,
                          GCancellable *cancellable, GError **error)
 {
-  g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source, NULL);
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source);
   if (!ortrain_graph_sort (graph, error))
     return NULL;
   for (guint i = 0; i < graph->inputs->len; i++)

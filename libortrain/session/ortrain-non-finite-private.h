@@ -11,8 +11,6 @@ typedef struct
   double value;
 } OrtrainNonFinite;
 
-/* data: n elements of a floating type; other types are finite. */
-OrtrainNonFinite ortrain_non_finite_find (OrtrainDType dtype, gconstpointer data, gint64 n);
 /* "nan at index [3, 2]"; NULL: all are finite. address: of the tensor or its gradient. */
 char *ortrain_non_finite_describe (const OrtrainStored *stored, gconstpointer address);
 /* Fails with SESSION_ERROR_NOT_FINITE: "Parameter 'w' holds nan at index [3, 2] after update 16; …". address: of the

@@ -23,8 +23,9 @@
         found = (OrtrainNonFinite){ i, bits >> (sizeof (type) * 8 - 1) ? -INFINITY : INFINITY };                       \
     }
 
-OrtrainNonFinite
-ortrain_non_finite_find (OrtrainDType dtype, gconstpointer data, gint64 n)
+/* data: n elements of a floating type; other types are finite. */
+static OrtrainNonFinite
+find_non_finite (OrtrainDType dtype, gconstpointer data, gint64 n)
 {
   OrtrainNonFinite found = { -1, 0.0 };
   if (dtype == ORTRAIN_DTYPE_FLOAT32)
@@ -78,7 +79,7 @@ find_on_device (OrtrainExecution *execution, OrtrainDType dtype, gconstpointer a
 {
   g_autofree gpointer copy = NULL;
   gconstpointer data = ortrain_execution_view (execution, address, n_bytes, &copy, NULL);
-  return data != NULL ? ortrain_non_finite_find (dtype, data, (gint64) (n_bytes / ortrain_dtype_get_size (dtype)))
+  return data != NULL ? find_non_finite (dtype, data, (gint64) (n_bytes / ortrain_dtype_get_size (dtype)))
                       : (OrtrainNonFinite){ -1, 0.0 };
 }
 

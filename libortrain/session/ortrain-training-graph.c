@@ -496,7 +496,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
       !ortrain_working_copies_hold (graph, self->parameters, error))
     return FALSE;
   if (rule->undecided)
-    self->without_updates = ortrain_graph_clone (graph, NULL);
+    self->without_updates = ortrain_graph_clone (graph);
   if (!ortrain_update_graph_add (self, rule, error))
     return FALSE;
   self->loss = g_strdup (loss->name);
@@ -524,7 +524,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
   if (!check_padding_rows (model_graph, options, error))
     return NULL;
-  g_autoptr (OrtrainGraph) base = ortrain_graph_clone (model_graph, NULL);
+  g_autoptr (OrtrainGraph) base = ortrain_graph_clone (model_graph);
   if (!put_in_inference_form (base, error))
     return NULL;
   g_autoptr (GStrvBuilder) outputs = g_strv_builder_new ();
@@ -545,7 +545,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
 
   /* What the loss depends on is found in a copy that has the losses. */
   {
-    g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base, NULL);
+    g_autoptr (OrtrainGraph) probe = ortrain_graph_clone (base);
     OrtrainValue *loss = ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), probe, error);
     if (loss == NULL)
       return NULL;
@@ -576,8 +576,8 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
 
   if (has_masters (options) && !ortrain_working_copies_widen (base, error))
     return NULL;
-  self->evaluation = ortrain_graph_clone (base, NULL);
-  self->evaluation_loss = ortrain_graph_clone (base, NULL);
+  self->evaluation = ortrain_graph_clone (base);
+  self->evaluation_loss = ortrain_graph_clone (base);
   if (!put_in_file_form (self->evaluation, error) || !put_in_file_form (self->evaluation_loss, error))
     return NULL;
   if (ortrain_losses_add_to_graph (ortrain_training_options_get_losses (options), self->evaluation_loss, error) == NULL)
@@ -601,7 +601,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
       !ortrain_optimize_symbolic_graph (self->evaluation_loss, error))
     return NULL;
 
-  self->training = ortrain_graph_clone (base, NULL);
+  self->training = ortrain_graph_clone (base);
   if (!build_training (self, options, rule, error) || !finish_evaluation (self, self->evaluation, options, error) ||
       !finish_evaluation (self, self->evaluation_loss, options, error))
     return NULL;
@@ -637,7 +637,7 @@ OrtrainTrainingGraph *
 ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph, const OrtrainUpdateRule *rule, GError **error)
 {
   g_autoptr (OrtrainTrainingGraph) self = training_graph_alloc ();
-  self->training = ortrain_graph_clone (graph->without_updates, NULL);
+  self->training = ortrain_graph_clone (graph->without_updates);
   self->evaluation = g_object_ref (graph->evaluation);
   self->evaluation_loss = g_object_ref (graph->evaluation_loss);
   self->loss = g_strdup (graph->loss);

@@ -207,7 +207,7 @@ take_branch (OrtrainGraph *graph, const Pending *control, GArray *pending, GErro
 OrtrainGraph *
 ortrain_specialize (OrtrainGraph *source, const OrtrainSpecializeInput *inputs, guint n_inputs, GError **error)
 {
-  g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source, NULL);
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_clone (source);
   if (!ortrain_graph_sort (graph, error))
     return NULL;
   g_autoptr (GHashTable) symbols = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);

@@ -286,7 +286,7 @@ typedef struct
   dnnl_engine_t engine;
   dnnl_stream_t stream;
   dnnl_primitive_t convolution;
-  dnnl_memory_t plain[N_OPERANDS], chosen[N_OPERANDS], scratchpad;
+  dnnl_memory_t plain[N_OPERANDS], chosen[N_OPERANDS];
   dnnl_primitive_t reorder[N_OPERANDS]; /* NULL: the layouts agree */
   guint result;
 } LibraryRun;

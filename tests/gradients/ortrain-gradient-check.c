@@ -531,7 +531,7 @@ ortrain_gradient_check (const OrtrainGradientCase *definition, char **message)
     ortrain_graph_mark_output (graph, test.node->outputs->pdata[k], TRUE);
   if (ortrain_ops_upgrade (graph, &error) && ortrain_ops_infer (graph, &error) && make_loss (&test, &error))
     {
-      g_autoptr (OrtrainGraph) forward = ortrain_graph_clone (graph, NULL);
+      g_autoptr (OrtrainGraph) forward = ortrain_graph_clone (graph);
       if (!compare (&test, forward, &worst, &error))
         worst = -1.0;
     }

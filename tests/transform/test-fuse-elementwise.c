@@ -259,7 +259,7 @@ test_random (void)
       g_autoptr (GError) error = NULL;
       g_autoptr (GHashTable) known = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_object_unref);
       g_autoptr (OrtrainGraph) graph = random_graph (rand, known);
-      g_autoptr (OrtrainGraph) fused = ortrain_graph_clone (graph, NULL);
+      g_autoptr (OrtrainGraph) fused = ortrain_graph_clone (graph);
       g_autoptr (GHashTable) expected = copy_known (known), got = copy_known (known), threads = copy_known (known);
       run_graph (graph, expected, NULL);
       g_assert_true (ortrain_fuse_elementwise (fused, ortrain_provider_get_host (), &error));
