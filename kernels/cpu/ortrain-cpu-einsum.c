@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 #include "ortrain-cpu-copy-private.h"
-#include "ortrain-cpu-half.h"
 #include "tensor/ortrain-einsum-private.h"
 
 #include <string.h>
@@ -12,7 +11,9 @@
 typedef struct
 {
   guint n_operands;
-  OrtrainDType dtype;
+  OrtrainDType dtype;                                   /* of the target */
+  OrtrainDType dtypes[ORTRAIN_EINSUM_MAX_OPERANDS + 1]; /* [n_operands]: the target */
+  gboolean is_mixed;                                    /* any of them has 16 bits */
   gsize out_bytes;
   gboolean sparse_target; /* a letter twice in the target: elements off the diagonal are zero */
   guint n_kept, n_summed; /* letters */
@@ -71,10 +72,19 @@ setup_einsum (OrtrainKernelSetup *setup, gboolean gradient, GError **error)
   /* in the order of the inputs that hold elements; the target last */
   guint slot = 0;
   if (gradient)
-    letter_strides (&e.output, y->dims, strides[slot++]);
+    {
+      s->dtypes[slot] = y->dtype;
+      letter_strides (&e.output, y->dims, strides[slot++]);
+    }
   for (guint i = 0; i < n; i++)
     if (i != index)
-      letter_strides (&e.operands[i], operands[i]->dims, strides[slot++]);
+      {
+        s->dtypes[slot] = operands[i]->dtype;
+        letter_strides (&e.operands[i], operands[i]->dims, strides[slot++]);
+      }
+  s->dtypes[n] = s->dtype;
+  for (guint i = 0; i <= n; i++)
+    s->is_mixed = s->is_mixed || ortrain_dtype_is_half (s->dtypes[i]);
   const OrtrainEinsumTerm *target = gradient ? &e.operands[index] : &e.output;
   letter_strides (target, setup->outputs[0].dims, strides[slot]);
   s->n_rows = s->n_terms = 1;
@@ -130,7 +140,32 @@ typedef struct
   gpointer target;
 } Job;
 
-#define ROWS(NAME, T, SUM)                                                                                             \
+/* Element `at` of operand i, of any of the types that are mixed */
+static inline double
+load_mixed (const Job *job, guint i, gint64 at)
+{
+  const OrtrainDType dtype = job->einsum->dtypes[i];
+  const void *data = job->operands[i];
+  return dtype == ORTRAIN_DTYPE_FLOAT32 ? (double) ((const float *) data)[at]
+                                        : (double) ortrain_dtype_widen (dtype, ((const guint16 *) data)[at]);
+}
+
+static inline void
+store_mixed (const Job *job, gint64 at, double sum)
+{
+  const OrtrainDType dtype = job->einsum->dtype;
+  if (dtype == ORTRAIN_DTYPE_FLOAT32)
+    ((float *) job->target)[at] = (float) sum;
+  else
+    ((guint16 *) job->target)[at] = ortrain_dtype_narrow (dtype, ortrain_double_to_odd_float (sum));
+}
+
+#define LOAD_MIXED(T, SUM, i, at) load_mixed (job, i, at)
+#define STORE_MIXED(T, at, sum) store_mixed (job, at, sum)
+#define LOAD(T, SUM, i, at) ((SUM) ((const T *) job->operands[i])[at])
+#define STORE(T, at, sum) ((T *) job->target)[at] = (T) (sum)
+
+#define ROWS(NAME, T, SUM, LOAD_, STORE_)                                                                              \
   static void rows_##NAME (const Job *job, gint64 begin, gint64 end)                                                   \
   {                                                                                                                    \
     const Einsum *s = job->einsum;                                                                                     \
@@ -149,24 +184,22 @@ typedef struct
           }                                                                                                            \
         for (gint64 term = 0; term < s->n_terms; term += inner)                                                        \
           {                                                                                                            \
-            const T *a = (const T *) job->operands[0] + at[0];                                                         \
             gint64 sa = s->summed_strides[0][last];                                                                    \
             if (s->n_operands == 1)                                                                                    \
               for (gint64 j = 0; j < inner; j++)                                                                       \
-                sum += (SUM) a[j * sa];                                                                                \
+                sum += LOAD_ (T, SUM, 0, at[0] + j * sa);                                                              \
             else if (s->n_operands == 2)                                                                               \
               {                                                                                                        \
-                const T *b = (const T *) job->operands[1] + at[1];                                                     \
                 gint64 sb = s->summed_strides[1][last];                                                                \
                 for (gint64 j = 0; j < inner; j++)                                                                     \
-                  sum += (SUM) a[j * sa] * (SUM) b[j * sb];                                                            \
+                  sum += LOAD_ (T, SUM, 0, at[0] + j * sa) * LOAD_ (T, SUM, 1, at[1] + j * sb);                        \
               }                                                                                                        \
             else                                                                                                       \
               for (gint64 j = 0; j < inner; j++)                                                                       \
                 {                                                                                                      \
-                  SUM product = (SUM) a[j * sa];                                                                       \
+                  SUM product = LOAD_ (T, SUM, 0, at[0] + j * sa);                                                     \
                   for (guint i = 1; i < s->n_operands; i++)                                                            \
-                    product *= (SUM) ((const T *) job->operands[i])[at[i] + j * s->summed_strides[i][last]];           \
+                    product *= LOAD_ (T, SUM, i, at[i] + j * s->summed_strides[i][last]);                              \
                   sum += product;                                                                                      \
                 }                                                                                                      \
             for (guint d = last; d-- > 0;)                                                                             \
@@ -181,19 +214,22 @@ typedef struct
                 index[d] = 0;                                                                                          \
               }                                                                                                        \
           }                                                                                                            \
-        ((T *) job->target)[at[s->n_operands]] = (T) sum;                                                              \
+        STORE_ (T, at[s->n_operands], sum);                                                                            \
       }                                                                                                                \
   }
-ROWS (f32, float, double)
-ROWS (f64, double, double)
-ROWS (i32, gint32, guint64) /* integers wrap around */
-ROWS (i64, gint64, guint64)
+ROWS (mixed, float, double, LOAD_MIXED, STORE_MIXED)
+ROWS (f32, float, double, LOAD, STORE)
+ROWS (f64, double, double, LOAD, STORE)
+ROWS (i32, gint32, guint64, LOAD, STORE) /* integers wrap around */
+ROWS (i64, gint64, guint64, LOAD, STORE)
 
 static void
 einsum_range (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const Job *job = data;
-  if (job->einsum->dtype == ORTRAIN_DTYPE_FLOAT32)
+  if (job->einsum->is_mixed)
+    rows_mixed (job, begin, end);
+  else if (job->einsum->dtype == ORTRAIN_DTYPE_FLOAT32)
     rows_f32 (job, begin, end);
   else if (job->einsum->dtype == ORTRAIN_DTYPE_FLOAT64)
     rows_f64 (job, begin, end);
@@ -236,29 +272,21 @@ einsum_grad_run (const OrtrainKernelCall *call)
   run_loops (call, &job);
 }
 
-ORTRAIN_DEFINE_HALF_KERNEL (einsum)
-ORTRAIN_DEFINE_HALF_KERNEL (einsum_grad)
-
-#define TYPES                                                                                                          \
-  (ORTRAIN_DTYPES_F32F64 | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64))
+#define TYPES (ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT32) | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64))
 
 static const OrtrainKernel rows[] = {
-  { .op_type = "Einsum", .domain = "", .dtypes = TYPES, .prepare = einsum_prepare, .run = einsum_run },
   { .op_type = "Einsum",
     .domain = "",
-    .dtypes = ORTRAIN_DTYPES_HALF,
-    .prepare = einsum_half_prepare,
-    .run = einsum_half_run },
+    .dtypes = TYPES,
+    .prepare = einsum_prepare,
+    .run = einsum_run,
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
   { .op_type = "EinsumGrad",
     .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_F32F64,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
     .prepare = einsum_grad_prepare,
-    .run = einsum_grad_run },
-  { .op_type = "EinsumGrad",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_HALF,
-    .prepare = einsum_grad_half_prepare,
-    .run = einsum_grad_half_run },
+    .run = einsum_grad_run,
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
 };
 
 ORTRAIN_KERNEL_TABLE (einsum, rows);
