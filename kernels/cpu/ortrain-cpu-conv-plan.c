@@ -333,7 +333,8 @@ plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup, GError **error)
         }
       if (!find_shifted (conv, phase))
         return ortrain_kernel_refuse_memory (setup, error);
-      phase->direct = !phase->many_images && phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1;
+      phase->direct = !phase->many_images && phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1 &&
+                      !ortrain_dtype_is_half (conv->dest_dtype);
       gint64 chunks = phase->n_blocks * conv->n_groups;
       phase->row_cuts = 1;
       if (conv->cut_threads > 1 && chunks > 0 && chunks < wanted)
@@ -353,6 +354,8 @@ plan_product (OrtrainConv *conv, OrtrainKernelSetup *setup, GError **error)
   conv->thread_bytes = conv->a_bytes + conv->b_bytes + conv->tile_bytes;
   conv->algorithm =
       conv->source_channels == 1 && conv->dest_channels == 1 ? ORTRAIN_CONV_DEPTHWISE : ORTRAIN_CONV_GATHER;
+  if (conv->is_mixed && conv->algorithm == ORTRAIN_CONV_GATHER)
+    ortrain_conv_plan_wide (conv, core->mr * conv->n_taps, conv->has_bias ? max_rows : 0);
   for (guint p = 0; p < conv->n_phases; p++)
     {
       const OrtrainConvPhase *phase = &conv->phases[p];
@@ -551,6 +554,7 @@ plan_matrix (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProduct pr
                               .has_bias = conv->has_bias,
                               .bias_column_stride = 1,
                               .bias_scale = 1 };
+  ortrain_conv_set_matrix_dtypes (conv, product);
   switch (product)
     {
     case ORTRAIN_CONV_FORWARD: /* [n, wide] · [small, wide]ᵀ */
@@ -601,7 +605,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
   const gboolean weights = product == ORTRAIN_CONV_GRAD_WEIGHTS, source_is_large = product != ORTRAIN_CONV_GRAD_INPUT;
   double cycles = weights ? ortrain_conv_estimate_weights (conv) : ortrain_conv_estimate_product (conv);
   gboolean forced, no_memory = FALSE;
-  if (!weights && is_wanted ("scatter", &forced) && plan_scatter (conv, setup))
+  if (!weights && !conv->is_mixed && is_wanted ("scatter", &forced) && plan_scatter (conv, setup))
     {
       double scattered = ortrain_conv_estimate_scatter (conv);
       if (forced || scattered < cycles)
@@ -610,7 +614,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
           cycles = scattered;
         }
     }
-  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE && is_wanted ("blocked", &forced) &&
+  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE && !conv->is_mixed && is_wanted ("blocked", &forced) &&
       plan_blocked (conv, weights, &no_memory))
     {
       double blocked = ortrain_conv_estimate_blocked (conv, weights);
@@ -623,7 +627,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
   if (no_memory)
     return ortrain_kernel_refuse_memory (setup, error);
   const double least_cycles = cycles - MIN (cycles * LIBRARY_SAVED_SHARE, LIBRARY_SAVED_CYCLES);
-  if (!conv->is_double && is_wanted ("onednn", &forced) && (forced || least_cycles > 0))
+  if (!conv->is_double && !conv->is_mixed && is_wanted ("onednn", &forced) && (forced || least_cycles > 0))
     {
       OrtrainConvProblem problem = { .product = product,
                                      .geometry = conv->geometry,
@@ -658,6 +662,10 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
       setup->workspace_bytes = conv->blocked.thread_bytes * conv->n_threads;
       break;
     case ORTRAIN_CONV_DEPTHWISE:
+      if (conv->is_mixed)
+        ortrain_conv_plan_wide_planes (conv, weights);
+      setup->workspace_bytes = conv->is_mixed ? conv->thread_bytes * conv->n_threads : 0;
+      break;
     case ORTRAIN_CONV_MATRIX:
     case ORTRAIN_CONV_N_ALGORITHMS:
       break;
@@ -690,6 +698,7 @@ ortrain_conv_prepare (OrtrainKernelSetup *setup, GError **error)
   set_sides (conv, source, dest);
   /* input 2 of ConvGradInput is a shape */
   conv->has_bias = (forward || transposed) && setup->n_inputs > 2 && setup->inputs[2].dtype != ORTRAIN_DTYPE_UNDEFINED;
+  ortrain_conv_set_dtypes (conv, source, dest, weights, conv->has_bias ? &setup->inputs[2] : NULL);
   const gint64 small_per_group = weights->dims[0] / geometry.groups, large_per_group = weights->dims[1];
   conv->weight_group = small_per_group * large_per_group * conv->n_taps;
   conv->weight_row = forward ? large_per_group * conv->n_taps : conv->n_taps;
@@ -728,6 +737,7 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
   setup->constants_free = free_conv;
   setup->can_accumulate = 1;
   set_sides (conv, x, dy);
+  ortrain_conv_set_dtypes (conv, x, dy, weights, NULL);
   conv->weight_channel = conv->n_taps;
   conv->weight_row = weights->dims[1] * conv->n_taps;
   conv->weight_group = conv->dest_channels * conv->weight_row;
@@ -780,6 +790,8 @@ ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
   conv->tile_bytes =
       conv->n_splits > 1 ? 0 : ((gsize) (conv->max_rows * conv->max_columns) * core->element_size + 63) & ~(gsize) 63;
   conv->thread_bytes = conv->a_bytes + conv->b_bytes + conv->tile_bytes;
+  if (conv->is_mixed)
+    ortrain_conv_plan_wide (conv, core->nr * ORTRAIN_CONV_KC, 0);
   conv->partial_bytes = conv->n_splits > 1 ? (gsize) (conv->n_splits * conv->n_groups * m * n) * core->element_size : 0;
   return choose_algorithm (conv, setup, ORTRAIN_CONV_GRAD_WEIGHTS, dy, x, error);
 }

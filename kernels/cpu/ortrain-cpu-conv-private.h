@@ -121,6 +121,12 @@ typedef struct
   struct _OrtrainConvLibrary *library; /* or NULL */
   gboolean forward;                    /* dest is the small side */
   gboolean is_double;
+  /* Operands of 16 bits, or of several types: see ortrain-cpu-conv-mixed.h. In a gradient of the weights, source and
+   * dest are its inputs. */
+  gboolean is_mixed;
+  OrtrainDType source_dtype, weights_dtype, dest_dtype, bias_dtype;
+  gint64 span_stride, span_margin; /* elements: of one image of a widened channel, and around all of them */
+  gsize span_bytes, row_bytes;     /* of the workspace, per thread, behind the tile */
   gint64 n_images, n_groups;
   gint64 source_channels, dest_channels; /* per group */
   gint64 source[3], dest[3];
@@ -156,3 +162,21 @@ typedef void (*OrtrainConvGradWeightRunFunc) (const OrtrainConv *conv, OrtrainTh
 /* Conv, ConvTranspose and org.ortrain::ConvGradInput; org.ortrain::ConvGradWeight: the constants are an OrtrainConv. */
 gboolean ortrain_conv_prepare (OrtrainKernelSetup *setup, GError **error);
 gboolean ortrain_conv_prepare_grad_weight (OrtrainKernelSetup *setup, GError **error);
+
+/* ---- operands of 16 bits, or of several types (ortrain-cpu-conv-mixed.c) ---- */
+
+/* bias: or NULL */
+void ortrain_conv_set_dtypes (OrtrainConv *conv, const OrtrainOperand *source, const OrtrainOperand *dest,
+                              const OrtrainOperand *weights, const OrtrainOperand *bias);
+
+/* Of the one product that a convolution is. */
+void ortrain_conv_set_matrix_dtypes (OrtrainConv *conv, OrtrainConvProduct product);
+
+/* The workspace of what is widened, added to that of a thread: for the gathered form, and for planes. */
+void ortrain_conv_plan_wide (OrtrainConv *conv, gint64 row_elements, gint64 bias_elements);
+void ortrain_conv_plan_wide_planes (OrtrainConv *conv, gboolean weights);
+
+/* Elements of a channel's plane that rows row0 … row0 + n_rows - 1 of the phase's grid see: whole rows of the source, and
+ * whole planes where there are several. */
+void ortrain_conv_find_span (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint64 row0, gint64 n_rows,
+                             gint64 *first, gint64 *n);

@@ -14,6 +14,7 @@ typedef struct
   gint64 base[ORTRAIN_CONV_MAX_COLUMNS]; /* of the row's first source element, from the channel's plane in image 0 */
   gint32 d[ORTRAIN_CONV_MAX_COLUMNS], h[ORTRAIN_CONV_MAX_COLUMNS]; /* source coordinates without the tap's offset */
   gint64 image0, n_images, row0;
+  gint64 image_stride, origin; /* of the source's images; image0's first element */
 } NAME (Block);
 
 static void
@@ -41,7 +42,9 @@ NAME (find_block) (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint6
       rows = rows_per_image * (r + 1) / phase->row_blocks - block->row0;
     }
   block->n_rows = 0;
-  gint64 image_stride = conv->n_groups * conv->source_channels * conv->source_plane;
+  const gint64 image_stride = conv->n_groups * conv->source_channels * conv->source_plane;
+  block->image_stride = image_stride;
+  block->origin = block->image0 * image_stride;
   for (gint64 n = 0; n < block->n_images; n++)
     for (gint64 r = block->row0; r < block->row0 + rows; r++)
       {
@@ -66,10 +69,10 @@ NAME (gather_shifted) (const OrtrainConv *conv, const OrtrainConvPhase *phase, c
   const gint64 shift = ((gint64) tap->offset[0] * conv->source[1] + tap->offset[1]) * conv->source[2] + tap->offset[2];
   if (phase->masks != NULL)
     {
-      const gint64 plane = conv->source_plane, image_stride = conv->n_groups * conv->source_channels * plane;
+      const gint64 plane = conv->source_plane, image_stride = block->image_stride;
       const gint64 padded = phase->mask_stride;
       const REAL *mask = (const REAL *) phase->masks + (tap - phase->taps) * padded;
-      const REAL *from = source + block->image0 * image_stride + shift;
+      const REAL *from = source + block->origin + shift;
       if (from < source_begin || from + (block->n_images - 1) * image_stride + padded > source_end)
         return FALSE;
       if (padded == CVL)
@@ -159,6 +162,24 @@ NAME (gather_row) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const
     }
 }
 
+/* Row k of kc, [n] and room for a vector more, into panels of B. */
+static inline void
+NAME (store_row) (REAL *restrict row, gint64 n, gint64 k, gint64 kc, gint64 nr, gint64 vl, REAL *restrict to)
+{
+  const gint64 padded = (n + vl - 1) / vl * vl;
+  for (gint64 j = n; j < padded; j++)
+    row[j] = 0;
+  gint64 j = 0;
+  if (nr * (gint64) sizeof (REAL) == 128)
+    for (; j + nr <= padded; j += nr)
+      memcpy (to + j * kc + k * nr, row + j, 128);
+  else
+    for (; j + nr <= padded; j += nr)
+      memcpy (to + j * kc + k * nr, row + j, (gsize) nr * sizeof (REAL));
+  if (j < padded)
+    memcpy (to + j * kc + k * vl, row + j, (gsize) vl * sizeof (REAL));
+}
+
 /* Rows k0 … k1 of the gathered matrix as panels of B. */
 static void
 NAME (pack_columns) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block, gint64 k0,
@@ -193,18 +214,7 @@ NAME (pack_columns) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
     {
       NAME (gather_row)
       (conv, phase, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end, row);
-      gint64 padded = (n + vl - 1) / vl * vl;
-      for (gint64 j = n; j < padded; j++)
-        row[j] = 0;
-      gint64 j = 0;
-      if (nr * (gint64) sizeof (REAL) == 128)
-        for (; j + nr <= padded; j += nr)
-          memcpy (to + j * kc + k * nr, row + j, 128);
-      else
-        for (; j + nr <= padded; j += nr)
-          memcpy (to + j * kc + k * nr, row + j, (gsize) nr * sizeof (REAL));
-      if (j < padded)
-        memcpy (to + j * kc + k * vl, row + j, (gsize) vl * sizeof (REAL));
+      NAME (store_row) (row, n, k, kc, nr, vl, to);
       if (++t == phase->n_taps)
         {
           t = 0;
@@ -283,6 +293,7 @@ typedef struct
   char *workspace;
 } NAME (Job);
 
+/* bias: of the tile's rows, or NULL */
 static void
 NAME (scatter_tile) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block, gint64 m0,
                      gint64 mc, const REAL *tile, gint64 ldt, const REAL *bias, REAL *dest, gint64 group)
@@ -292,7 +303,7 @@ NAME (scatter_tile) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
       phase->stride[0] == 1 && phase->stride[1] == 1 && phase->stride[2] == 1 && length == conv->dest[2];
   for (gint64 i = 0; i < mc; i++)
     {
-      REAL add = bias != NULL ? bias[group * conv->dest_channels + m0 + i] : 0;
+      REAL add = bias != NULL ? bias[i] : 0;
       const REAL *restrict from = tile + i * ldt;
       for (gint64 n = 0; n < block->n_images; n++)
         {
@@ -324,6 +335,10 @@ NAME (scatter_tile) (const OrtrainConv *conv, const OrtrainConvPhase *phase, con
     }
 }
 
+#if MIXED
+#include "cpu/ortrain-cpu-conv-mixed.h"
+#endif
+
 static void
 NAME (run_chunk) (const NAME (Job) * job, gint64 index, guint worker)
 {
@@ -343,17 +358,27 @@ NAME (run_chunk) (const NAME (Job) * job, gint64 index, guint worker)
   REAL *a = (REAL *) memory, *b = (REAL *) (memory + conv->a_bytes), *c;
   gint64 ldc;
   REAL beta = 0;
+  const REAL *bias = job->bias != NULL ? job->bias + group * conv->dest_channels + m0 : NULL;
+#if MIXED
+  Wide wide;
+  if (conv->is_mixed)
+    {
+      wide = wide_begin (conv, phase, &block, memory);
+      if (job->bias != NULL)
+        bias = wide_get_bias (&wide, conv, job->bias, group * conv->dest_channels + m0, m);
+    }
+#endif
   if (phase->direct)
     {
       c = job->dest + ((block.image0 * conv->n_groups + group) * conv->dest_channels + m0) * conv->dest_plane +
           block.row0 * conv->dest[2] + block.w0;
       ldc = conv->dest_plane;
-      if (job->bias != NULL)
+      if (bias != NULL)
         {
           beta = 1;
           for (gint64 i = 0; i < m; i++)
             {
-              REAL value = job->bias[group * conv->dest_channels + m0 + i];
+              REAL value = bias[i];
               for (gint64 j = 0; j < block.n_columns; j++)
                 c[i * ldc + j] = value;
             }
@@ -374,17 +399,34 @@ NAME (run_chunk) (const NAME (Job) * job, gint64 index, guint worker)
   for (gint64 k0 = 0; k0 < k; k0 += ORTRAIN_CONV_KC)
     {
       gint64 k1 = MIN (k, k0 + ORTRAIN_CONV_KC);
-      NAME (pack_columns) (conv, phase, &block, k0, k1, source, job->source, source_end, core->nr, core->vl, b);
+#if MIXED
+      if (conv->is_mixed)
+        pack_columns_mixed (&wide, conv, phase, &block, group, k0, k1, job->source, core->nr, core->vl, b);
+      else
+#endif
+        NAME (pack_columns) (conv, phase, &block, k0, k1, source, job->source, source_end, core->nr, core->vl, b);
       for (gint64 i0 = 0; i0 < m; i0 += core->mc)
         {
           gint64 mc = MIN (core->mc, m - i0);
-          NAME (pack_weights) (conv, phase, weights, m0 + i0, mc, k0, k1, core->mr, core->kcs, a);
+#if MIXED
+          if (conv->is_mixed)
+            pack_weights_mixed (&wide, conv, phase, job->weights, group, m0 + i0, mc, k0, k1, core->mr, core->kcs, a);
+          else
+#endif
+            NAME (pack_weights) (conv, phase, weights, m0 + i0, mc, k0, k1, core->mr, core->kcs, a);
           core->block.CORE (mc, block.n_columns, k1 - k0, NAME (is_kmajor) (conv, phase), 1, a, b, k0 == 0 ? beta : 1,
                             c + i0 * ldc, ldc);
         }
     }
+#if MIXED
+  if (!phase->direct && ortrain_dtype_is_half (conv->dest_dtype))
+    {
+      scatter_tile_mixed (conv, phase, &block, m0, m, c, ldc, bias, job->dest, group);
+      return;
+    }
+#endif
   if (!phase->direct)
-    NAME (scatter_tile) (conv, phase, &block, m0, m, c, ldc, job->bias, job->dest, group);
+    NAME (scatter_tile) (conv, phase, &block, m0, m, c, ldc, bias, job->dest, group);
 }
 
 static void
@@ -446,6 +488,65 @@ NAME (depthwise_row) (const OrtrainConv *conv, const OrtrainConvPhase *phase, co
   return TRUE;
 }
 
+/* One channel of one image; first: its bias */
+static void
+NAME (depthwise_plane) (const OrtrainConv *conv, const REAL *source, const REAL *weights, REAL first, REAL *dest)
+{
+  for (gint64 i = 0; i < conv->dest_plane; i++)
+    dest[i] = first;
+  for (guint p = 0; p < conv->n_phases; p++)
+    {
+      const OrtrainConvPhase *phase = &conv->phases[p];
+      const gboolean unit = conv->step[2] == 1 && phase->stride[2] == 1;
+      for (gint64 r = 0; r < phase->grid[0] * phase->grid[1]; r++)
+        {
+          gint64 d = r / phase->grid[1], h = r % phase->grid[1];
+          gint64 at = (phase->start[0] + d * phase->stride[0]) * conv->dest[1] + phase->start[1] + h * phase->stride[1];
+          REAL *restrict to = dest + at * conv->dest[2] + phase->start[2];
+          if (unit && NAME (depthwise_row) (conv, phase, source, weights, first, d, h, to))
+            continue;
+          for (guint t = 0; t < phase->n_taps; t++)
+            {
+              const OrtrainConvTap *tap = &phase->taps[t];
+              gint64 sd = d * conv->step[0] + tap->offset[0], sh = h * conv->step[1] + tap->offset[1];
+              if (sd < 0 || sd >= conv->source[0] || sh < 0 || sh >= conv->source[1])
+                continue;
+              const REAL *from = source + (sd * conv->source[1] + sh) * conv->source[2] + tap->offset[2];
+              REAL w = weights[tap->index];
+              gint64 step = conv->step[2], stride = phase->stride[2];
+              if (step == 1 && stride == 1)
+                for (gint64 i = tap->low; i < tap->high; i++)
+                  to[i] += w * from[i];
+              else if (stride == 1 && step == 2)
+                for (gint64 i = tap->low; i < tap->high; i++)
+                  to[i] += w * from[2 * i];
+              else
+                for (gint64 i = tap->low; i < tap->high; i++)
+                  to[i * stride] += w * from[i * step];
+            }
+        }
+    }
+}
+
+#if MIXED
+static void
+depthwise_plane_mixed (const NAME (Job) * job, gint64 plane, gint64 channel, guint worker)
+{
+  const OrtrainConv *conv = job->conv;
+  float *source = (float *) (job->workspace + worker * conv->thread_bytes), *weights = source + conv->source_plane;
+  float *dest = weights + conv->weight_group, bias = 0;
+  if (job->bias != NULL)
+    ortrain_cpu_widen (conv->bias_dtype, &bias, mixed_at (job->bias, conv->bias_dtype, channel), 1);
+  ortrain_cpu_widen (conv->source_dtype, source, mixed_at (job->source, conv->source_dtype, plane * conv->source_plane),
+                     conv->source_plane);
+  ortrain_cpu_widen (conv->weights_dtype, weights,
+                     mixed_at (job->weights, conv->weights_dtype, channel * conv->weight_group), conv->weight_group);
+  NAME (depthwise_plane) (conv, source, weights, bias, dest);
+  ortrain_cpu_narrow (conv->dest_dtype, (void *) mixed_at (job->dest, conv->dest_dtype, plane * conv->dest_plane), dest,
+                      conv->dest_plane);
+}
+#endif
+
 static void
 NAME (run_depthwise) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
@@ -453,46 +554,17 @@ NAME (run_depthwise) (gpointer data, gint64 begin, gint64 end, guint worker)
   const OrtrainConv *conv = job->conv;
   for (gint64 plane = begin; plane < end; plane++)
     {
-      gint64 channel = plane % conv->n_groups;
-      const REAL *source = job->source + plane * conv->source_plane;
-      REAL *dest = job->dest + plane * conv->dest_plane;
-      const REAL *weights = job->weights + channel * conv->weight_group;
-      REAL first = job->bias != NULL ? job->bias[channel] : 0;
-      for (gint64 i = 0; i < conv->dest_plane; i++)
-        dest[i] = first;
-      for (guint p = 0; p < conv->n_phases; p++)
+      const gint64 channel = plane % conv->n_groups;
+#if MIXED
+      if (conv->is_mixed)
         {
-          const OrtrainConvPhase *phase = &conv->phases[p];
-          const gboolean unit = conv->step[2] == 1 && phase->stride[2] == 1;
-          for (gint64 r = 0; r < phase->grid[0] * phase->grid[1]; r++)
-            {
-              gint64 d = r / phase->grid[1], h = r % phase->grid[1];
-              gint64 at =
-                  (phase->start[0] + d * phase->stride[0]) * conv->dest[1] + phase->start[1] + h * phase->stride[1];
-              REAL *restrict to = dest + at * conv->dest[2] + phase->start[2];
-              if (unit && NAME (depthwise_row) (conv, phase, source, weights, first, d, h, to))
-                continue;
-              for (guint t = 0; t < phase->n_taps; t++)
-                {
-                  const OrtrainConvTap *tap = &phase->taps[t];
-                  gint64 sd = d * conv->step[0] + tap->offset[0], sh = h * conv->step[1] + tap->offset[1];
-                  if (sd < 0 || sd >= conv->source[0] || sh < 0 || sh >= conv->source[1])
-                    continue;
-                  const REAL *from = source + (sd * conv->source[1] + sh) * conv->source[2] + tap->offset[2];
-                  REAL w = weights[tap->index];
-                  gint64 step = conv->step[2], stride = phase->stride[2];
-                  if (step == 1 && stride == 1)
-                    for (gint64 i = tap->low; i < tap->high; i++)
-                      to[i] += w * from[i];
-                  else if (stride == 1 && step == 2)
-                    for (gint64 i = tap->low; i < tap->high; i++)
-                      to[i] += w * from[2 * i];
-                  else
-                    for (gint64 i = tap->low; i < tap->high; i++)
-                      to[i * stride] += w * from[i * step];
-                }
-            }
+          depthwise_plane_mixed (job, plane, channel, worker);
+          continue;
         }
+#endif
+      NAME (depthwise_plane)
+      (conv, job->source + plane * conv->source_plane, job->weights + channel * conv->weight_group,
+       job->bias != NULL ? job->bias[channel] : 0, job->dest + plane * conv->dest_plane);
     }
 }
 
@@ -513,262 +585,6 @@ NAME (gather_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void 
   ortrain_parallel_for (pool, conv->n_chunks, 1, NAME (run_chunks), &job);
 }
 
-/* ---- the gradient of the weights ---- */
-
-typedef struct
-{
-  const OrtrainConv *conv;
-  const REAL *dest, *source;
-  REAL *weights;
-  gboolean accumulate;
-  char *workspace;
-  REAL *partial; /* [n_splits][group][(c, t)][row] when the sum is cut */
-} NAME (WeightJob);
-
-/* Rows of the gathered matrix as panels of A: [(c, t)][kcs] over the columns of a block. */
-static void
-NAME (pack_gathered_rows) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block,
-                           gint64 m0, gint64 mc, const REAL *source, const REAL *source_begin, const REAL *source_end,
-                           gint64 mr, gint64 kcs, REAL *restrict to)
-{
-  const gint64 n_panels = (mc + mr - 1) / mr;
-  for (gint64 p = 0; p < n_panels; p++)
-    {
-      gint64 i0 = mc * p / n_panels, i1 = mc * (p + 1) / n_panels;
-      for (gint64 i = i0; i < i1; i++)
-        {
-          gint64 c = (m0 + i) / phase->n_taps, t = (m0 + i) % phase->n_taps;
-          NAME (gather_row)
-          (conv, phase, block, &phase->taps[t], source + c * conv->source_plane, source_begin, source_end,
-           to + p * mr * kcs + (i - i0) * kcs);
-        }
-    }
-}
-
-/* dest [n, row, q] of a block, turned round, as panels of B: [q][row]. */
-static void
-NAME (pack_dest) (const OrtrainConv *conv, const OrtrainConvPhase *phase, const NAME (Block) * block, gint64 group,
-                  gint64 n0, gint64 nc, const OrtrainCpuGemmCore *core, const REAL *dest, REAL *restrict to)
-{
-  const gint64 nr = core->nr, vl = core->vl, kc = block->n_columns;
-  const gint64 run = block->n_columns / block->n_images, first = block->row0 * conv->dest[2] + block->w0;
-  for (gint64 j = 0; j < nc; j += nr, to += nr * kc)
-    {
-      gint64 n = MIN (nr, nc - j), width = n > vl ? nr : vl;
-      if (n < width)
-        for (gint64 k = 0; k < kc; k++)
-          for (gint64 l = n; l < width; l++)
-            to[k * width + l] = 0;
-      for (gint64 i = 0; i < block->n_images; i++)
-        core->transpose.CORE (
-            n, run,
-            dest + (((block->image0 + i) * conv->n_groups + group) * conv->dest_channels + n0 + j) * conv->dest_plane +
-                first,
-            conv->dest_plane, to + i * run * width, width);
-    }
-}
-
-/* [m (c, t)][n row] → weights (row, c, t) */
-static void
-NAME (store_weights) (const OrtrainConv *conv, const OrtrainConvPhase *phase, gint64 group, gint64 m0, gint64 m,
-                      gint64 n0, gint64 n, const REAL *tile, gint64 ldt, REAL *weights, gboolean accumulate)
-{
-  const gint64 n_taps = phase->n_taps;
-  for (gint64 j = 0; j < n; j++)
-    {
-      REAL *row = weights + group * conv->weight_group + (n0 + j) * conv->weight_row;
-      for (gint64 i = 0; i < m; i++)
-        {
-          REAL *to = row + (m0 + i) / n_taps * conv->weight_channel + phase->taps[(m0 + i) % n_taps].index;
-          *to = tile[i * ldt + j] + (accumulate ? *to : 0);
-        }
-    }
-}
-
-/* The same when all taps are there and the channels follow each other: a transposition. */
-static void
-NAME (store_weights_dense) (const OrtrainConv *conv, gint64 group, gint64 m0, gint64 m, gint64 n0, gint64 n,
-                            const REAL *tile, gint64 ldt, REAL *weights, gboolean accumulate)
-{
-  REAL *to = weights + group * conv->weight_group + n0 * conv->weight_row + m0;
-  if (!accumulate)
-    {
-      ortrain_cpu_gemm_get_core (sizeof (REAL) == 8)->transpose.CORE (m, n, tile, ldt, to, conv->weight_row);
-      return;
-    }
-  for (gint64 j0 = 0; j0 < n; j0 += 16)
-    for (gint64 i = 0; i < m; i++)
-      for (gint64 j = j0; j < MIN (n, j0 + 16); j++)
-        to[j * conv->weight_row + i] += tile[i * ldt + j];
-}
-
-static void
-NAME (finish_weights) (const NAME (WeightJob) * job, gint64 group, gint64 m0, gint64 m, gint64 n0, gint64 n,
-                       const REAL *tile, gint64 ldt)
-{
-  const OrtrainConv *conv = job->conv;
-  if (conv->phases[0].n_taps == conv->n_taps && conv->weight_channel == conv->n_taps)
-    NAME (store_weights_dense) (conv, group, m0, m, n0, n, tile, ldt, job->weights, job->accumulate);
-  else
-    NAME (store_weights) (conv, &conv->phases[0], group, m0, m, n0, n, tile, ldt, job->weights, job->accumulate);
-}
-
-static void
-NAME (weight_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const NAME (WeightJob) *job = data;
-  const OrtrainConv *conv = job->conv;
-  const OrtrainConvPhase *phase = &conv->phases[0];
-  const OrtrainCpuGemmCore *core = ortrain_cpu_gemm_get_core (sizeof (REAL) == 8);
-  const gint64 m_all = conv->source_channels * phase->n_taps, n_all = conv->dest_channels;
-  char *memory = job->workspace + worker * conv->thread_bytes;
-  REAL *a = (REAL *) memory, *b = (REAL *) (memory + conv->a_bytes);
-  const REAL *source_end = job->source + conv->n_images * conv->n_groups * conv->source_channels * conv->source_plane;
-  for (gint64 index = begin; index < end; index++)
-    {
-      gint64 mt = index % conv->m_tiles, nt = index / conv->m_tiles % conv->n_tiles;
-      gint64 split = index / (conv->m_tiles * conv->n_tiles) % conv->n_splits;
-      gint64 group = index / (conv->m_tiles * conv->n_tiles * conv->n_splits);
-      gint64 m0 = m_all * mt / conv->m_tiles, m = m_all * (mt + 1) / conv->m_tiles - m0;
-      gint64 n0 = n_all * nt / conv->n_tiles, n = n_all * (nt + 1) / conv->n_tiles - n0;
-      gint64 block0 = phase->n_blocks * split / conv->n_splits, block1 = phase->n_blocks * (split + 1) / conv->n_splits;
-      REAL *c = (REAL *) (memory + conv->a_bytes + conv->b_bytes);
-      gint64 ldc = n;
-      if (conv->n_splits > 1)
-        {
-          c = job->partial + ((split * conv->n_groups + group) * m_all + m0) * n_all + n0;
-          ldc = n_all;
-        }
-      const REAL *source = job->source + group * conv->source_channels * conv->source_plane;
-      for (gint64 i = block0; i < block1; i++)
-        {
-          NAME (Block) block;
-          NAME (find_block) (conv, phase, i, &block);
-          NAME (pack_dest) (conv, phase, &block, group, n0, n, core, job->dest, b);
-          for (gint64 i0 = 0; i0 < m; i0 += core->mc)
-            {
-              gint64 mc = MIN (core->mc, m - i0);
-              NAME (pack_gathered_rows)
-              (conv, phase, &block, m0 + i0, mc, source, job->source, source_end, core->mr, core->kcs, a);
-              core->block.CORE (mc, n, block.n_columns, FALSE, 1, a, b, i == block0 ? 0 : 1, c + i0 * ldc, ldc);
-            }
-        }
-      if (conv->n_splits == 1)
-        NAME (finish_weights) (job, group, m0, m, n0, n, c, ldc);
-    }
-}
-
-/* Adds the cuts of the sum in their order: rows of [(c, t)]. Several rows are stored at once, since each of them alone
- * would be a column of the weights. */
-static void
-NAME (add_splits) (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const NAME (WeightJob) *job = data;
-  const OrtrainConv *conv = job->conv;
-  const gint64 m_all = conv->source_channels * conv->phases[0].n_taps, n = conv->dest_channels;
-  const gint64 all = conv->n_groups * m_all * n;
-  for (gint64 i = begin, rows; i < end; i += rows)
-    {
-      rows = MIN (MIN (32, end - i), m_all - i % m_all);
-      REAL *restrict to = job->partial + i * n;
-      for (gint64 s = 1; s < conv->n_splits; s++)
-        {
-          const REAL *restrict from = to + s * all;
-          for (gint64 j = 0; j < rows * n; j++)
-            to[j] += from[j];
-        }
-      NAME (finish_weights) (job, i / m_all, i % m_all, rows, 0, n, to, n);
-    }
-}
-
-static void
-NAME (depthwise_weight_chunks) (gpointer data, gint64 begin, gint64 end, guint worker)
-{
-  const NAME (WeightJob) *job = data;
-  const OrtrainConv *conv = job->conv;
-  const OrtrainConvPhase *phase = &conv->phases[0];
-  REAL tail_mask[2 * CVL];
-  memset (tail_mask, 0, sizeof tail_mask / 2);
-  memset (tail_mask + CVL, 0xff, sizeof tail_mask / 2);
-  for (gint64 channel = begin; channel < end; channel++)
-    for (guint t = 0; t < phase->n_taps; t++)
-      {
-        const OrtrainConvTap *tap = &phase->taps[t];
-        const gint64 step = conv->step[2];
-        NAME (W) sums = { 0 };
-        double total = 0;
-        for (gint64 image = 0; image < conv->n_images; image++)
-          {
-            const REAL *source = job->source + (image * conv->n_groups + channel) * conv->source_plane;
-            const REAL *dest = job->dest + (image * conv->n_groups + channel) * conv->dest_plane;
-            for (gint64 r = 0; r < phase->grid[0] * phase->grid[1]; r++)
-              {
-                gint64 d = r / phase->grid[1] * conv->step[0] + tap->offset[0];
-                gint64 h = r % phase->grid[1] * conv->step[1] + tap->offset[1];
-                if (d < 0 || d >= conv->source[0] || h < 0 || h >= conv->source[1])
-                  continue;
-                const REAL *x = source + (d * conv->source[1] + h) * conv->source[2] + tap->offset[2];
-                const REAL *y = dest + r * phase->grid[2];
-                gint64 i = tap->low;
-                if (step == 1)
-                  for (; i + CVL <= tap->high; i += CVL)
-                    sums += *(const NAME (W) *) (y + i) * *(const NAME (W) *) (x + i);
-                if (step == 1 && tap->high - tap->low >= CVL && i < tap->high)
-                  {
-                    /* The rest in one vector that overlaps what is done, whose lanes are masked. */
-                    gint64 at = tap->high - CVL;
-                    NAME (Bits)
-                    v = *(const NAME (Bits) *) (x + at) & *(const NAME (Bits) *) (tail_mask + (tap->high - i));
-                    NAME (Bits)
-                    u = *(const NAME (Bits) *) (y + at) & *(const NAME (Bits) *) (tail_mask + (tap->high - i));
-                    sums += (NAME (W)) v * (NAME (W)) u;
-                    i = tap->high;
-                  }
-                REAL rest = 0;
-                for (; i < tap->high; i++)
-                  rest += y[i] * x[i * step];
-                total += rest;
-              }
-          }
-        for (int l = 0; l < CVL; l++)
-          total += sums[l];
-        REAL *to = job->weights + channel * conv->weight_group + tap->index;
-        *to = (REAL) (total + (job->accumulate ? *to : 0));
-      }
-}
-
-static void NAME (blocked_weight_items) (gpointer data, gint64 begin, gint64 end, guint worker);
-
-static void
-NAME (conv_grad_weight_run) (const OrtrainConv *conv, OrtrainThreadPool *pool, const void *dest, const void *source,
-                             void *weights, gboolean accumulate, void *workspace)
-{
-  const OrtrainConvPhase *phase = &conv->phases[0];
-  NAME (WeightJob) job = { conv, dest, source, weights, accumulate, workspace };
-  job.partial = (REAL *) ((char *) workspace + conv->n_threads * conv->thread_bytes);
-  if (phase->n_taps < conv->n_taps && !accumulate)
-    memset (weights, 0, (gsize) (conv->n_groups * conv->weight_group) * sizeof (REAL));
-  if (phase->n_taps == 0 || phase->n_blocks == 0)
-    {
-      if (!accumulate)
-        memset (weights, 0, (gsize) (conv->n_groups * conv->weight_group) * sizeof (REAL));
-      return;
-    }
-  if (conv->algorithm == ORTRAIN_CONV_DEPTHWISE)
-    {
-      ortrain_parallel_for (pool, conv->n_groups, 4, NAME (depthwise_weight_chunks), &job);
-      return;
-    }
-  if (conv->algorithm == ORTRAIN_CONV_BLOCKED)
-    {
-      gint64 n_items = (conv->n_groups + CVL - 1) / CVL * conv->blocked.tap_cuts;
-      ortrain_parallel_for (pool, n_items, 1, NAME (blocked_weight_items), &job);
-      return;
-    }
-  gint64 n_chunks = conv->n_groups * conv->n_splits * conv->m_tiles * conv->n_tiles;
-  ortrain_parallel_for (pool, n_chunks, 1, NAME (weight_chunks), &job);
-  if (conv->n_splits > 1)
-    ortrain_parallel_for (pool, conv->n_groups * conv->source_channels * phase->n_taps, 32, NAME (add_splits), &job);
-}
+#include "cpu/ortrain-cpu-conv-weights-template.h"
 
 #undef CVL

@@ -4,10 +4,9 @@
 
 #include "cpu/ortrain-cpu-conv-library.h"
 
-#include "cpu/ortrain-cpu-half.h"
-
 #include <string.h>
 
+#define MIXED 1
 #define REAL float
 #define CORE f32
 #define NAME(x) x##_f32
@@ -15,10 +14,12 @@
 #include "cpu/ortrain-cpu-conv-template.h"
 /* with the types of the loops above */
 #include "cpu/ortrain-cpu-conv-blocked-template.h"
+#undef MIXED
 #undef REAL
 #undef CORE
 #undef NAME
 
+#define MIXED 0
 #define REAL double
 #define CORE f64
 #define NAME(x) x##_f64
@@ -38,6 +39,18 @@ typedef struct
 } PrefillJob;
 
 static void
+prefill_plane_mixed (const PrefillJob *job, gint64 plane, gint64 channel)
+{
+  const OrtrainConv *conv = job->conv;
+  float value = 0;
+  if (job->bias != NULL)
+    ortrain_cpu_widen (conv->bias_dtype, &value, mixed_at (job->bias, conv->bias_dtype, channel), 1);
+  guint8 *to = (guint8 *) mixed_at (job->dest, conv->dest_dtype, plane * conv->dest_plane);
+  for (gint64 j = 0; j < conv->dest_plane; j++)
+    ortrain_cpu_narrow (conv->dest_dtype, (void *) mixed_at (to, conv->dest_dtype, j), &value, 1);
+}
+
+static void
 prefill_planes (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const PrefillJob *job = data;
@@ -45,7 +58,12 @@ prefill_planes (gpointer data, gint64 begin, gint64 end, guint worker)
   const gint64 channels = conv->n_groups * conv->dest_channels;
   for (gint64 i = begin; i < end; i++)
     for (gint64 j = 0; j < conv->dest_plane; j++)
-      if (conv->is_double)
+      if (conv->is_mixed)
+        {
+          prefill_plane_mixed (job, i, i % channels);
+          break;
+        }
+      else if (conv->is_double)
         ((double *) job->dest)[i * conv->dest_plane + j] =
             job->bias != NULL ? ((const double *) job->bias)[i % channels] : 0;
       else
@@ -112,39 +130,16 @@ run_conv_grad_weight (const OrtrainKernelCall *call)
        ortrain_kernel_get_accumulate (call), call->workspace);
 }
 
-/* float16 and bfloat16: widened, convolved in float32, rounded once */
-static gboolean
-prepare_conv_half (OrtrainKernelSetup *setup, GError **error)
-{
-  return ortrain_half_prepare (setup, ortrain_conv_prepare, error);
-}
-
-static void
-run_conv_half (const OrtrainKernelCall *call)
-{
-  ortrain_half_run (call, run_conv);
-}
-
-static gboolean
-prepare_conv_grad_weight_half (OrtrainKernelSetup *setup, GError **error)
-{
-  return ortrain_half_prepare (setup, ortrain_conv_prepare_grad_weight, error);
-}
-
-static void
-run_conv_grad_weight_half (const OrtrainKernelCall *call)
-{
-  ortrain_half_run (call, run_conv_grad_weight);
-}
+#define ROW(name, domain_, prepare_, run_)                                                                             \
+  {                                                                                                                    \
+    .op_type = name, .domain = domain_, .dtypes = ORTRAIN_DTYPES_FLOAT, .prepare = prepare_, .run = run_,              \
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                                               \
+  }
 
 static const OrtrainKernel rows[] = {
-  { "Conv", "", ORTRAIN_DTYPES_F32F64, ortrain_conv_prepare, run_conv },
-  { "ConvTranspose", "", ORTRAIN_DTYPES_F32F64, ortrain_conv_prepare, run_conv },
-  { "ConvGradInput", "org.ortrain", ORTRAIN_DTYPES_F32F64, ortrain_conv_prepare, run_conv },
-  { "ConvGradWeight", "org.ortrain", ORTRAIN_DTYPES_F32F64, ortrain_conv_prepare_grad_weight, run_conv_grad_weight },
-  { "Conv", "", ORTRAIN_DTYPES_HALF, prepare_conv_half, run_conv_half },
-  { "ConvTranspose", "", ORTRAIN_DTYPES_HALF, prepare_conv_half, run_conv_half },
-  { "ConvGradInput", "org.ortrain", ORTRAIN_DTYPES_HALF, prepare_conv_half, run_conv_half },
-  { "ConvGradWeight", "org.ortrain", ORTRAIN_DTYPES_HALF, prepare_conv_grad_weight_half, run_conv_grad_weight_half },
+  ROW ("Conv", "", ortrain_conv_prepare, run_conv),
+  ROW ("ConvTranspose", "", ortrain_conv_prepare, run_conv),
+  ROW ("ConvGradInput", "org.ortrain", ortrain_conv_prepare, run_conv),
+  ROW ("ConvGradWeight", "org.ortrain", ortrain_conv_prepare_grad_weight, run_conv_grad_weight),
 };
 ORTRAIN_KERNEL_TABLE (conv, rows);
