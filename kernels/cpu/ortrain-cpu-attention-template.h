@@ -134,7 +134,13 @@ R (read_tile) (R (Tile) * self, const OrtrainRows *operand, const AttentionOpera
   const gint64 held = self->rows == buffer && self->first == first ? self->n : 0;
   *self = (R (Tile)){ buffer, shape->width, first, MAX (held, n) };
   for (gint64 r = held; r < n; r++)
-    ortrain_rows_widen (operand, at + (first + r) * shape->pitch, shape->width, (float *) buffer + r * shape->width);
+    {
+      const gint64 row = at + (first + r) * shape->pitch;
+      /* what lies behind is the row of the next head where heads are packed, and of this one where not */
+      for (gint64 i = 0; i < shape->width; i += 32)
+        __builtin_prefetch ((const guint16 *) operand->data + row + shape->width + i);
+      ortrain_rows_widen (operand, row, shape->width, (float *) buffer + r * shape->width);
+    }
 }
 
 /* Rows that are computed: zeroed if so wished. */

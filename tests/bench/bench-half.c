@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Times kernels in float32 beside bfloat16, taking turns, at the sizes of a small transformer (rows of 768, 4 × 12 heads
  * of 64, length 256, 50257 classes) and of a small image network:
- *   bench-half [SECONDS [NAME]]   one thread; milliseconds, best of many runs, forward and backward
+ *   [COLD=1] bench-half [SECONDS [NAME]]   one thread; milliseconds, best of many runs, forward and backward
+ * Operands stay in the caches between runs if they fit; with COLD they lie in memory, as behind other kernels of a step.
  * Statistics and parameters are float32 in both. The last column tells runs apart: a hash of the float32 outputs. */
 #include "host-context.h"
 #include "provider/ortrain-provider-private.h"
@@ -171,10 +172,16 @@ run_init (Run *run, const Case *what, OrtrainDType dtype)
   ortrain_attributes_free (attributes);
 }
 
+/* What the operands go out of the caches for. */
+#define COLD ((gsize) 96 << 20)
+static void *cold;
+
 static double
 run_once (Run *run)
 {
   struct timespec before, after;
+  if (cold != NULL)
+    memset (cold, 1, COLD);
   clock_gettime (CLOCK_THREAD_CPUTIME_ID, &before);
   run->kernel->run (&run->call);
   clock_gettime (CLOCK_THREAD_CPUTIME_ID, &after);
@@ -206,6 +213,8 @@ int
 main (int argc, char **argv)
 {
   const double seconds = argc > 1 ? atof (argv[1]) : 1;
+  if (g_getenv ("COLD") != NULL)
+    cold = g_malloc (COLD);
   printf ("%-24s %10s %10s %6s %12s %18s\n", "kernel", "float32", "bfloat16", "ratio", "workspace", "hash");
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
     {
