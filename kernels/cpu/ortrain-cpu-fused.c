@@ -308,7 +308,15 @@ lower_chain (OrtrainTileBuilder *builder, const OrtrainChain *chain, const Ortra
         }
     }
   for (guint k = 0; k < chain->n_outputs && k < setup->n_outputs; k++)
-    ortrain_tile_builder_output (builder, k, values[chain->outputs[k]]);
+    {
+      guint value = values[chain->outputs[k]];
+      const OrtrainDType dtype = setup->outputs[k].dtype;
+      if (dtype != ORTRAIN_DTYPE_UNDEFINED)
+        value = lower_cast (builder, value, dtype, error);
+      if (value == ORTRAIN_TILE_NONE)
+        return FALSE;
+      ortrain_tile_builder_output (builder, k, value);
+    }
   return TRUE;
 }
 

@@ -15,6 +15,7 @@ typedef struct
 {
   const char *op_type, *domain;
   OrtrainAttributes *attributes; /* owned */
+  GObject *body;                 /* of a fused operator; no reference */
   guint n_inputs, n_outputs;
   OrtrainTensor *inputs[KERNEL_MAX_OPERANDS];  /* owned, NULL: absent */
   OrtrainTensor *outputs[KERNEL_MAX_OPERANDS]; /* owned; before the run, their types and shapes, and what is added to */
@@ -129,6 +130,7 @@ kernel_run_try (KernelRun *self, GError **error)
   OrtrainKernelSetup setup = { .op_type = self->op_type,
                                .domain = self->domain,
                                .attributes = self->attributes,
+                               .body = self->body,
                                .inputs = inputs,
                                .outputs = outputs,
                                .n_inputs = self->n_inputs,
