@@ -163,10 +163,11 @@ apply_precision (OrtrainInferenceSession *self, OrtrainGraph *graph, GError **er
   return request.dtype == ORTRAIN_DTYPE_FLOAT32 || ortrain_apply_mixed_precision (graph, &request, error);
 }
 
-static OrtrainExecutor *
-make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
+/* A copy with the outputs that are asked for. */
+static OrtrainGraph *
+copy_graph (OrtrainInferenceSession *self, OrtrainGraph *source)
 {
-  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (source);
+  OrtrainGraph *copy = ortrain_graph_clone (source);
   if (self->outputs != NULL)
     {
       g_autoptr (GHashTable) names = g_hash_table_new (g_str_hash, g_str_equal);
@@ -175,6 +176,13 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
       ortrain_graph_filter_outputs (copy, has_name, names);
       ortrain_graph_remove_dead (copy);
     }
+  return copy;
+}
+
+static OrtrainExecutor *
+make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph **graph, GError **error)
+{
+  g_autoptr (OrtrainGraph) copy = copy_graph (self, source);
   const gboolean optimize = ortrain_session_options_get_optimize (self->options);
   if ((optimize && !ortrain_optimize_symbolic_graph (copy, error)) || !apply_precision (self, copy, error))
     return NULL;
@@ -295,6 +303,43 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
     return NULL;
   self->executor = make_executor (self, source, &self->graph, error);
   return self->executor != NULL && ortrain_model_check_files (model, error) ? g_steal_pointer (&self) : NULL;
+}
+
+/**
+ * ortrain_inference_session_make_model:
+ * @self: a session
+ * @error: return location for an error
+ *
+ * Creates a model of what the session computes: the outputs that it was created for, in its precision, with weights
+ * converted and with Cast nodes where types change. Nodes are those of the file in the form of the newest operator set,
+ * before they are fused, so that stock ONNX Runtime runs the model when it is saved (its CPU provider has float16 for
+ * most operators, and bfloat16 for few).
+ *
+ * ```python
+ * options = Ortrain.SessionOptions(precision=Ortrain.Precision.FP16)
+ * Ortrain.InferenceSession(Ortrain.Model("model.onnx"), options).make_model().save("half.onnx")
+ * ```
+ *
+ * Errors are those of [ctor@InferenceSession.new].
+ *
+ * Returns: (transfer full): a new model; %NULL on error
+ */
+OrtrainModel *
+ortrain_inference_session_make_model (OrtrainInferenceSession *self, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  if (self->model == NULL)
+    {
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_INITIALIZED,
+                   "The session was not created by its constructor; use InferenceSession.new");
+      return NULL;
+    }
+  g_autoptr (OrtrainGraph) source = get_source (self->model, (const char *const *) self->outputs, error);
+  if (source == NULL)
+    return NULL;
+  g_autoptr (OrtrainGraph) graph = copy_graph (self, source);
+  return apply_precision (self, graph, error) ? ortrain_model_new_from_graph (graph, error) : NULL;
 }
 
 typedef struct

@@ -39,6 +39,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_inference_session_run_with_binding (OrtrainInferenceSession *self, OrtrainIoBinding *binding,
                                                      GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+OrtrainModel *ortrain_inference_session_make_model (OrtrainInferenceSession *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_inference_session_get_model (OrtrainInferenceSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryPlan *ortrain_inference_session_get_memory_plan (OrtrainInferenceSession *self);

@@ -138,6 +138,48 @@ class Precision(unittest.TestCase):
                 Ortrain.TrainingSession(linear_model(), options)
             self.assertIn(reason, caught.exception.message)
 
+    def test_inference(self):
+        """What a session computes can be had as a model: it gives the same bits, from weights in 16 bits."""
+        for precision, dtype in ((Ortrain.Precision.FP16, Ortrain.DType.FLOAT16), (Ortrain.Precision.BF16, Ortrain.DType.BFLOAT16)):
+            session = Ortrain.InferenceSession(linear_model(), Ortrain.SessionOptions(precision=precision))
+            model = session.make_model()
+            path = os.path.join(folder, f"{dtype.value_nick}.onnx")
+            model.save(path)
+            saved = Ortrain.Model(path)
+            again = Ortrain.InferenceSession(saved)
+            graph = saved.get_graph()
+            types = [value.get_tensor().get_dtype() for value in graph.get_initializers()]
+            self.assertEqual(types, [dtype, dtype])
+            feeds = {"x": batch()["x"]}
+            logits = session.run(feeds)["logits"].numpy()
+            self.assertEqual(logits.dtype, np.float32)
+            np.testing.assert_array_equal(again.run(feeds)["logits"].numpy(), logits)
+            exact = Ortrain.InferenceSession(linear_model()).run(feeds)["logits"].numpy()
+            self.assertFalse(np.array_equal(logits, exact))
+            np.testing.assert_allclose(logits, exact, atol=0.02)
+
+    def test_accumulation(self):
+        """Gradients of several steps, groups of parameters and frozen ones, as in float32."""
+        def trained(precision):
+            optimizer = Ortrain.AdamW(learning_rate=0.02)
+            optimizer.add_group("*.bias", 0.0, 0.0)
+            session = training_session(optimizer=optimizer, precision=precision, accumulation_steps=2, max_grad_norm=0.5)
+            for i in range(10):
+                session.train_step(batch(seed=2 * i))
+                session.train_step(batch(seed=2 * i + 1))
+                session.optimizer_step()
+            return {name: tensor.numpy().copy() for name, tensor in session.get_parameters().items()}
+
+        wide = trained(Ortrain.Precision.F32)
+        for precision in (Ortrain.Precision.BF16, Ortrain.Precision.FP16):
+            for name, array in trained(precision).items():
+                np.testing.assert_allclose(array, wide[name], atol=0.01, err_msg=name)
+        options = Ortrain.TrainingOptions(precision=Ortrain.Precision.BF16, losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")])
+        options.set_frozen(["fc.weight"])
+        session = Ortrain.TrainingSession(linear_model(), options)
+        self.assertEqual([name for name, _ in session.get_parameters().items()], ["fc.bias"])
+        run(session, 3)
+
     def test_without_masters(self):
         session = training_session(precision=Ortrain.Precision.BF16, master_weights=False)
         self.assertNotIn("working", session.get_training_graph().to_string())

@@ -104,7 +104,7 @@ def external():
 
 
 def half():
-    """A layer in float16, which stays, between two in float32, which are trained."""
+    """A layer in float16 between two in float32."""
     rng = np.random.default_rng(5)
     weights = {"first": ((12, 16), np.float32), "middle": ((16, 16), np.float16), "last": ((16, 5), np.float32)}
     initializers = [numpy_helper.from_array(rng.uniform(-0.5, 0.5, shape).astype(dtype), name) for name, (shape, dtype) in weights.items()]
@@ -119,8 +119,39 @@ def half():
     path = os.path.join(folder, "half.onnx")
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     options, feeds = with_classes("logits", 5, 9)
-    options.set_trainable(["first", "last"])
     return path, options, feeds | {"x": rng.standard_normal((9, 12), dtype=np.float32)}
+
+
+def brain():
+    """Weights in bfloat16, converted where they are used: ONNX Runtime's CPU provider has no products of bfloat16."""
+    rng, initializers, nodes = np.random.default_rng(6), [], []
+    for i, shape in enumerate([(12, 16), (16, 5)]):
+        bits = Ortrain.Tensor(rng.uniform(-0.5, 0.5, shape).astype(np.float32)).cast(Ortrain.DType.BFLOAT16).get_bytes().get_data()
+        initializers.append(helper.make_tensor(f"weight{i}", TensorProto.BFLOAT16, shape, bits, raw=True))
+        nodes += [helper.make_node("Cast", [f"weight{i}"], [f"wide{i}"], to=TensorProto.FLOAT),
+                  helper.make_node("MatMul", ["x" if i == 0 else "h", f"wide{i}"], ["a" if i == 0 else "logits"])]
+        if i == 0:
+            nodes.append(helper.make_node("Relu", ["a"], ["h"]))
+    graph = helper.make_graph(nodes, "brain", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 12])],
+                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 5])], initializers)
+    path = os.path.join(folder, "brain.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    options, feeds = with_classes("logits", 5, 9)
+    return path, options, feeds | {"x": rng.standard_normal((9, 12), dtype=np.float32)}
+
+
+def narrow(name):
+    """A fixture in float16, as the library rewrites it: all weights that products read are stored in float16."""
+    def make():
+        source, _, feeds = fixture(name)()
+        loss = json.loads((fixtures / name / "fixture.json").read_text())["losses"][0]
+        path = os.path.join(folder, f"narrow-{name}.onnx")
+        half = Ortrain.SessionOptions(precision=Ortrain.Precision.FP16)
+        Ortrain.InferenceSession(Ortrain.Model(source), half).make_model().save(path)
+        options = Ortrain.TrainingOptions(optimizer=Ortrain.AdamW(learning_rate=0.001))
+        options.add_loss(Ortrain.CrossEntropyLoss(axis=-1, ignore_index=-100, output=loss["output"], target=loss["output"] + ".target"))
+        return path, options, feeds
+    return make
 
 
 def fixture(name):
@@ -173,10 +204,12 @@ class Exports(unittest.TestCase):
 
         stored = {t.name: numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
         original = {t.name: numpy_helper.to_array(t) for t in onnx.load(source).graph.initializer}
-        parameters = {key: value.numpy() for key, value in session.get_parameters().items()}
+        parameters = dict(session.get_parameters().items())
         self.assertGreater(len(parameters), 0)
-        for key, value in parameters.items():
-            self.assertEqual(stored[key].tobytes(), value.tobytes(), key)
+        types = {TensorProto.FLOAT: Ortrain.DType.FLOAT32, TensorProto.FLOAT16: Ortrain.DType.FLOAT16, TensorProto.BFLOAT16: Ortrain.DType.BFLOAT16}
+        of = {t.name: types[t.data_type] for t in onnx.load(path).graph.initializer if t.data_type in types}
+        for key, value in parameters.items():       # in the type of the file, whatever it was trained in
+            self.assertEqual(stored[key].tobytes(), value.cast(of[key]).get_bytes().get_data(), key)
         self.assertTrue(any(stored[key].tobytes() != original[key].tobytes() for key in parameters))
 
         quiet = onnxruntime.SessionOptions()
@@ -196,7 +229,8 @@ class Exports(unittest.TestCase):
 
 
 for case_name, case, case_limit in [("mlp", mlp, LIMIT), ("cnn", cnn, LIMIT), ("transformer", transformer, LIMIT), ("lstm", lstm, LIMIT),
-                                    ("half", half, HALF_LIMIT)] + \
+                                    ("half", half, HALF_LIMIT), ("bfloat16", brain, LIMIT), ("narrow_mlp", narrow("mlp"), HALF_LIMIT),
+                                    ("narrow_gpt2", narrow("gpt2"), 2 * HALF_LIMIT)] + \
         [("fixture_" + f.name, fixture(f.name), LIMIT) for f in sorted(fixtures.iterdir()) if f.is_dir()]:
     def test(self, name=case_name, make=case, limit=case_limit):
         self.check(name, make, limit)

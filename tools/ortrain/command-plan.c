@@ -1,10 +1,31 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+/* As ONNX, the forward pass as it is computed; else the whole training graph, drawn or as text. */
+static gboolean
+write_graph (OrtrainModel *model, OrtrainTrainingSession *session, const char *precision, const char *path,
+             GError **error)
+{
+  if (!g_str_has_suffix (path, ".onnx"))
+    {
+      OrtrainGraph *graph = ortrain_training_session_get_training_graph (session);
+      g_autofree char *text =
+          g_str_has_suffix (path, ".dot") ? ortrain_graph_to_dot (graph) : ortrain_graph_to_string (graph);
+      return g_file_set_contents (path, text, -1, error);
+    }
+  g_autoptr (OrtrainSessionOptions) options = ortrain_session_options_new ();
+  if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, error))
+    return FALSE;
+  g_autoptr (OrtrainInferenceSession) inference = ortrain_inference_session_new (model, options, error);
+  g_autoptr (OrtrainModel) rewritten =
+      inference != NULL ? ortrain_inference_session_make_model (inference, error) : NULL;
+  return rewritten != NULL && ortrain_model_save (rewritten, path, error);
+}
+
 /* The plan that `ortrain train` has with AdamW and cross entropy on the first output, and the notes of its session. */
 static OrtrainMemoryPlan *
-plan_model (const char *path, CommandSizes *sizes, const char *immediate, const char *precision, char ***notes,
-            GError **error)
+plan_model (const char *path, CommandSizes *sizes, const char *immediate, const char *precision, const char *graph,
+            char ***notes, GError **error)
 {
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, error);
   if (model == NULL)
@@ -28,6 +49,8 @@ plan_model (const char *path, CommandSizes *sizes, const char *immediate, const 
   OrtrainMemoryPlan *plan = NULL;
   g_autoptr (OrtrainTensorDict) feeds G_GNUC_UNUSED =
       session != NULL ? command_random_feeds (session, output, "plan.target", sizes, &plan, error) : NULL;
+  if (plan != NULL && graph != NULL && !write_graph (model, session, precision, graph, error))
+    g_clear_object (&plan);
   if (session != NULL)
     *notes = ortrain_training_session_get_notes (session);
   return plan;
@@ -39,7 +62,7 @@ run (int argc, char *argv[])
   gint batch = G_MININT, seq = G_MININT;
   g_auto (GStrv) dims = NULL, notes = NULL;
   gboolean json = FALSE;
-  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *immediate = NULL, *precision = NULL;
+  g_autofree char *svg = NULL, *html = NULL, *csv = NULL, *immediate = NULL, *precision = NULL, *graph = NULL;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
       "Size of the first dimension of the inputs (1, or what the model takes)", "N" },
@@ -49,6 +72,9 @@ run (int argc, char *argv[])
     { "dim", 0, 0, G_OPTION_ARG_STRING_ARRAY, &dims, "Size of one dimension that is not a number", "NAME=SIZE" },
     { "svg", 0, 0, G_OPTION_ARG_FILENAME, &svg, "Draw the plan", "FILE" },
     { "html", 0, 0, G_OPTION_ARG_FILENAME, &html, "Draw the plan as a page", "FILE" },
+    { "graph", 0, 0, G_OPTION_ARG_FILENAME, &graph,
+      "Write the training graph as text (or .dot), or, to a name with .onnx, the forward pass in its precision",
+      "FILE" },
     { "csv", 0, 0, G_OPTION_ARG_FILENAME, &csv, "Pack the buffers of a MiniMalloc file instead", "FILE" },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
@@ -66,8 +92,9 @@ run (int argc, char *argv[])
 
   CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 1, .seq = MAX (seq, 0), .dims = dims };
   GError *error = NULL;
-  g_autoptr (OrtrainMemoryPlan) plan = csv != NULL ? ortrain_memory_plan_new_from_csv (csv, &error)
-                                                   : plan_model (argv[1], &sizes, immediate, precision, &notes, &error);
+  g_autoptr (OrtrainMemoryPlan) plan = csv != NULL
+                                           ? ortrain_memory_plan_new_from_csv (csv, &error)
+                                           : plan_model (argv[1], &sizes, immediate, precision, graph, &notes, &error);
   if (plan == NULL || (svg != NULL && !ortrain_memory_plan_save_svg (plan, svg, &error)) ||
       (html != NULL && !ortrain_memory_plan_save_html (plan, html, &error)))
     return command_fail (error);
@@ -81,7 +108,7 @@ run (int argc, char *argv[])
 const Command command_plan = {
   "plan",
   "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] [--precision NAME] "
-  "[--svg FILE] [--html FILE] [--json] | --csv "
+  "[--graph FILE] [--svg FILE] [--html FILE] [--json] | --csv "
   "FILE",
   "Plan the memory of training a model, and draw it", run
 };
