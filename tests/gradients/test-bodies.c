@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "covered-by-models.h"
 #include "gradients/gradient-cases.h"
 
 #include "ops/ortrain-op-private.h"
@@ -162,9 +163,6 @@ static const struct
                { cases, G_N_ELEMENTS (cases), TRUE },
                { rules, G_N_ELEMENTS (rules), TRUE } };
 
-/* The tests of its pass run a chain both ways, and the differential test. */
-static const char *const elsewhere[] = { "Elementwise", NULL };
-
 /* What all cases came to, by operator. A case may be refused for want of a kernel that takes this type. */
 static GHashTable *
 run_cases (OrtrainDType dtype, guint *n_refused)
@@ -212,7 +210,7 @@ test_bodies (void)
         g_error ("%s needs a body or the reason why it has none, and not both", op->name);
       n_bodies += op->expand != NULL;
       n_without += op->expand == NULL;
-      if (op->expand == NULL || g_strv_contains (elsewhere, op->name))
+      if (op->expand == NULL || g_strv_contains (covered_by_models, op->name))
         continue;
       const OrtrainBodyCheck *check = g_hash_table_lookup (checks, op->name);
       const gboolean ok = check != NULL && check->n_nodes > 0 && check->n_none == 0 && check->worst <= LIMIT;
@@ -241,7 +239,8 @@ test_half (gconstpointer data)
   for (guint i = 0; i < ortrain_ops_get_n (); i++)
     {
       const OrtrainOpDef *op = ortrain_ops_get_nth (i);
-      if (!g_str_equal (op->domain, ORTRAIN_DOMAIN) || op->expand == NULL || g_strv_contains (elsewhere, op->name))
+      if (!g_str_equal (op->domain, ORTRAIN_DOMAIN) || op->expand == NULL ||
+          g_strv_contains (covered_by_models, op->name))
         continue;
       const OrtrainBodyCheck *check = g_hash_table_lookup (checks, op->name);
       const guint n = check != NULL ? check->n_nodes : 0;

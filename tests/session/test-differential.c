@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
+#include "gradients/covered-by-models.h"
 #include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
 #include "tensor/ortrain-tensor-private.h"
@@ -322,6 +323,21 @@ assert_expanded (OrtrainTrainingSession *session)
     }
 }
 
+/* Which operators of our own ran by their kernels, as often as models were compared with their bodies. */
+static GHashTable *by_kernel;
+
+static void
+note_kernels (OrtrainTrainingSession *session)
+{
+  const OrtrainGraph *graph = ortrain_memory_plan_peek_graph (ortrain_training_session_get_memory_plan (session));
+  for (guint i = 0; i < graph->nodes->len; i++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[i];
+      if (by_kernel != NULL && g_str_equal (node->domain, ORTRAIN_DOMAIN))
+        g_hash_table_add (by_kernel, g_strdup (node->op_type));
+    }
+}
+
 /* disabled: passes that do not run; expanded: operators of our own that run as their bodies; micro: batches that make
  * one step */
 static Result
@@ -370,6 +386,8 @@ train_in_form (OrtrainModel *model, guint32 seed, const char *disabled, const ch
   result.n_calls = ortrain_memory_plan_get_n_steps (ortrain_training_session_get_memory_plan (session));
   if (g_str_equal (expanded, "all"))
     assert_expanded (session);
+  else
+    note_kernels (session);
   g_unsetenv ("ORTRAIN_DISABLE_PASSES");
   g_unsetenv ("ORTRAIN_EXPAND");
   return result;
@@ -408,7 +426,8 @@ assert_near (OrtrainTensorDict *a, OrtrainTensorDict *b)
 
 enum
 {
-  N_MODELS = 40
+  N_MODELS = 40,
+  N_FUSED = 10, /* operators of our own that these models have, or more */
 };
 
 /* Passes that move, share or repeat work keep every bit. */
@@ -484,7 +503,8 @@ test_bodies_same_bits (gconstpointer data)
 static void
 test_bodies (gconstpointer data)
 {
-  guint n_calls_with = 0, n_calls_without = 0;
+  guint n_calls_with = 0, n_calls_without = 0, n_fused = 0;
+  g_autoptr (GHashTable) ran = by_kernel = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   for (guint32 seed = 1; seed <= N_MODELS; seed++)
     {
       g_test_message ("seed %u", seed);
@@ -496,6 +516,22 @@ test_bodies (gconstpointer data)
       n_calls_with += with.n_calls;
       n_calls_without += without.n_calls;
     }
+  by_kernel = NULL;
+  for (guint i = 0; i < ortrain_ops_get_n (); i++)
+    {
+      const OrtrainOpDef *op = ortrain_ops_get_nth (i);
+      if (!g_str_equal (op->domain, ORTRAIN_DOMAIN) || op->no_body != NULL)
+        continue;
+      const gboolean reached = g_hash_table_contains (ran, op->name);
+      n_fused += reached;
+      if (reached)
+        g_test_message ("%s: its body beside its kernel", op->name);
+      if (!reached && g_strv_contains (covered_by_models, op->name))
+        g_error ("No model has %s, for which there is no other case", op->name);
+    }
+  for (guint i = 0; covered_by_models[i] != NULL; i++)
+    g_assert_nonnull (ortrain_ops_lookup (ORTRAIN_DOMAIN, covered_by_models[i]));
+  g_assert_cmpuint (n_fused, >=, N_FUSED);
   g_assert_cmpuint (n_calls_with, <, n_calls_without);
 }
 
