@@ -60,6 +60,7 @@ class LossScale(unittest.TestCase):
         self.assertEqual((resumed.loss_scale, resumed.n_overflows, resumed.step), state)
         self.assertEqual(run(resumed, 12), losses)
         self.assertEqual((resumed.loss_scale, resumed.n_overflows, resumed.step), (session.loss_scale, session.n_overflows, session.step))
+        self.assertTrue(session.get_parameters().numpy())
         for name, tensor in session.get_parameters().items():
             np.testing.assert_array_equal(resumed.get_parameters()[name].numpy(), tensor.numpy())
 
@@ -85,6 +86,7 @@ class LossScale(unittest.TestCase):
         wide, half = training_session(), half_session(Ortrain.LossScaler.new_static(512), max_grad_norm=100.0)
         wide.train_step(batch())
         half.train_step(batch())
+        self.assertTrue(wide.get_gradients().numpy())
         for name, tensor in wide.get_gradients().items():
             np.testing.assert_allclose(half.get_gradients()[name].numpy(), tensor.numpy(), rtol=5e-3, atol=5e-4)
         norm = np.sqrt(sum(np.sum(np.square(t.numpy(), dtype=np.float64)) for _, t in half.get_gradients().items()))
@@ -111,6 +113,7 @@ class LossScale(unittest.TestCase):
         run(wide, 5)
         run(half, 5)
         self.assertEqual(Plain.calls, 10)
+        self.assertTrue(wide.get_parameters().numpy())
         for name, tensor in wide.get_parameters().items():
             np.testing.assert_allclose(half.get_parameters()[name].numpy(), tensor.numpy(), rtol=2e-3, atol=2e-3)
 

@@ -30,9 +30,11 @@ class Steps(unittest.TestCase):
         w, expected, gradients = expected_step(model, feeds)
         session = training_session(model)
         self.assertAlmostEqual(session.train_step(feeds), expected, places=5)
+        self.assertEqual(set(session.get_gradients().numpy()), set(gradients))
         for name, gradient in session.get_gradients().numpy().items():
             np.testing.assert_allclose(gradient, gradients[name], rtol=1e-4, atol=1e-6)
         session.optimizer_step()
+        self.assertEqual(set(session.get_parameters().numpy()), set(gradients))
         for name, parameter in session.get_parameters().numpy().items():
             np.testing.assert_allclose(parameter, w[name] - 0.1 * gradients[name], rtol=1e-5, atol=1e-6)
         self.assertEqual((session.step, session.n_train_steps), (1, 1))
@@ -43,6 +45,7 @@ class Steps(unittest.TestCase):
         session = training_session(model, Ortrain.Adam(learning_rate=0.01))
         session.train_step(feeds)
         session.optimizer_step()
+        self.assertEqual(set(session.get_parameters().numpy()), set(gradients))
         for name, parameter in session.get_parameters().numpy().items():   # the first step of Adam: lr · g / (|g| + ε)
             g = gradients[name]
             np.testing.assert_allclose(parameter, w[name] - 0.01 * g / (np.abs(g) + 1e-8), rtol=1e-4, atol=1e-6)

@@ -47,6 +47,7 @@ static guint64
 get_available (void)
 {
   g_autoptr (GListModel) devices = ortrain_device_list ();
+  g_assert_cmpuint (g_list_model_get_n_items (devices), >, 0);
   for (guint i = 0; i < g_list_model_get_n_items (devices); i++)
     {
       g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);
@@ -245,6 +246,7 @@ static void
 assert_same (OrtrainTensorDict *a, OrtrainTensorDict *b)
 {
   g_assert_cmpuint (ortrain_tensor_dict_get_size (a), ==, ortrain_tensor_dict_get_size (b));
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (a), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (a); i++)
     g_assert_true (ortrain_tensor_equal (ortrain_tensor_dict_get_tensor (a, i),
                                          ortrain_tensor_dict_get (b, ortrain_tensor_dict_get_name (a, i))));
@@ -406,6 +408,7 @@ test_training (void)
         {
           OrtrainTensorDict *given = test_model_feeds (model, step);
           g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+          g_assert_cmpuint (ortrain_tensor_dict_get_size (given), >, 0);
           for (guint i = 0; i < ortrain_tensor_dict_get_size (given); i++)
             {
               OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (given, i);

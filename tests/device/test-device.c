@@ -14,6 +14,7 @@ static guint64
 get_available (void)
 {
   g_autoptr (GListModel) devices = ortrain_device_list ();
+  g_assert_cmpuint (g_list_model_get_n_items (devices), >, 0);
   for (guint i = 0; i < g_list_model_get_n_items (devices); i++)
     {
       g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);

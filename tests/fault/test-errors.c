@@ -70,6 +70,7 @@ train_well (OrtrainTrainingSession *session, OrtrainTensorDict *feeds)
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) after = get_state (session);
   gboolean moved = FALSE;
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (after), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (after); i++)
     moved = moved || !ortrain_tensor_equal (ortrain_tensor_dict_get_tensor (after, i),
                                             ortrain_tensor_dict_get_tensor (before, i));
@@ -509,6 +510,7 @@ read_export (gpointer what, const char *path, gboolean changed)
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) want = changed ? get_state (self->session) : g_object_ref (self->old);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (want), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (want); i++)
     {
       const char *name = ortrain_tensor_dict_get_name (want, i);

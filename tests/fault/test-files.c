@@ -198,6 +198,7 @@ static const Kind kinds[] = { { "export", write_export, read_export },
 static gboolean
 holds (OrtrainTensorDict *found, OrtrainTensorDict *want)
 {
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (found), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (found); i++)
     if (!ortrain_tensor_equal (ortrain_tensor_dict_get_tensor (found, i),
                                ortrain_tensor_dict_get (want, ortrain_tensor_dict_get_name (found, i))))

@@ -92,6 +92,7 @@ check (OrtrainModel *model, OrtrainTrainingOptions *options, OrtrainTensorDict *
   g_autoptr (OrtrainTensorDict) gradients = ortrain_training_session_get_gradients (session, &error);
   OrtrainTensor *gradient = ortrain_tensor_dict_get (gradients, "x");
   JsonArray *list = json_object_get_array_member (want, "gradient");
+  g_assert_cmpuint (json_array_get_length (list), >, 0);
   for (guint i = 0; i < json_array_get_length (list); i++)
     {
       double g = ortrain_tensor_get_scalar (gradient, i), w = json_array_get_double_element (list, i);

@@ -622,6 +622,7 @@ test_output (Fixture *fixture, gconstpointer data)
 
   GListModel *blocks = ortrain_memory_plan_get_blocks (plan);
   guint64 end = 0;
+  g_assert_cmpuint (g_list_model_get_n_items (blocks), >, 0);
   for (guint i = 0; i < g_list_model_get_n_items (blocks); i++)
     {
       g_autoptr (OrtrainMemoryBlock) block = g_list_model_get_item (blocks, i);

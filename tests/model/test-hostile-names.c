@@ -294,6 +294,7 @@ test_sessions (gconstpointer data)
   g_autofree char *checked = ortrain_check_report_to_string (report);
   check_text (checked);
   GListModel *parameters = ortrain_check_report_get_parameters (report);
+  g_assert_cmpuint (g_list_model_get_n_items (parameters), >, 0);
   for (guint i = 0; i < g_list_model_get_n_items (parameters); i++)
     {
       g_autoptr (OrtrainParameterInfo) info = g_list_model_get_item (parameters, i);

@@ -273,6 +273,7 @@ compare (Fixture *f, const char *name, double limit)
       JsonArray *first = json_object_get_array_member (want, "first");
       JsonArray *last = json_object_get_array_member (want, "last");
       double sum = 0, squares = 0;
+      g_assert_cmpuint (json_array_get_length (first), >, 0);
       for (guint i = 0; i < json_array_get_length (first); i++)
         assert_near (get (f->dtype, f->parameters[t], i), json_array_get_double_element (first, i), limit);
       guint n_last = json_array_get_length (last);
@@ -541,6 +542,7 @@ static void
 compare_schedule (OrtrainLrSchedule *schedule, const char *name)
 {
   JsonArray *want = json_object_get_array_member (json_object_get_object_member (load_expected (), "schedules"), name);
+  g_assert_cmpuint (json_array_get_length (want), >, 0);
   for (guint i = 0; i < json_array_get_length (want); i++)
     {
       double factor = NAN;

@@ -245,6 +245,7 @@ static inline void
 test_assert_same_bits (OrtrainTensorDict *a, OrtrainTensorDict *b)
 {
   g_assert_cmpuint (ortrain_tensor_dict_get_size (a), ==, ortrain_tensor_dict_get_size (b));
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (a), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (a); i++)
     {
       const char *name = ortrain_tensor_dict_get_name (a, i);

@@ -160,6 +160,7 @@ expect_contents (const char *path, OrtrainTensorDict *parameters)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
   g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (parameters), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (parameters); i++)
     {
       const char *name = ortrain_tensor_dict_get_name (parameters, i);
@@ -172,6 +173,7 @@ static void
 expect_same (OrtrainTensorDict *a, OrtrainTensorDict *b)
 {
   g_assert_cmpuint (ortrain_tensor_dict_get_size (a), ==, ortrain_tensor_dict_get_size (b));
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (a), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (a); i++)
     if (!ortrain_tensor_equal (ortrain_tensor_dict_get_tensor (a, i),
                                ortrain_tensor_dict_get (b, ortrain_tensor_dict_get_name (a, i))))

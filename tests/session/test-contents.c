@@ -81,6 +81,7 @@ test_initial (Fixture *f, gconstpointer name)
   OrtrainGraph *graph = ortrain_model_get_graph (f->model->model, NULL);
   g_autoptr (OrtrainTensorDict) state = get_state (f->session);
   g_assert_cmpuint (ortrain_tensor_dict_get_size (state), >, 8);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (state), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (state); i++)
     g_assert_true (ortrain_tensor_equal (
         ortrain_tensor_dict_get_tensor (state, i),
@@ -97,6 +98,7 @@ test_get (Fixture *f, gconstpointer name)
   g_autoptr (OrtrainTensorDict) before = get_state (f->session), again = get_state (f->session);
   g_assert_false (ortrain_tensor_dict_contains (parameters, "body.1.running_mean"));
   g_assert_true (ortrain_tensor_dict_contains (before, "body.1.running_mean"));
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (parameters), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (parameters); i++)
     {
       OrtrainTensor *copy = ortrain_tensor_dict_get_tensor (parameters, i);
@@ -136,6 +138,7 @@ test_set (Fixture *f, gconstpointer name)
       g_assert_true (ortrain_training_session_set_state (f->session, some, &error));
       g_assert_no_error (error);
       g_autoptr (OrtrainTensorDict) after = get_state (f->session), others = evaluate (f);
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (after), >, 0);
       for (guint i = 0; i < ortrain_tensor_dict_get_size (after); i++)
         {
           const char *which = ortrain_tensor_dict_get_name (after, i);

@@ -412,8 +412,10 @@ static void
 assert_near (OrtrainTensorDict *a, OrtrainTensorDict *b)
 {
   double all = 0;
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (b), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (b); i++)
     all = hypot (all, test_norm (ortrain_tensor_dict_get_tensor (b, i)));
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (b), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (b); i++)
     {
       const char *name = ortrain_tensor_dict_get_name (b, i);

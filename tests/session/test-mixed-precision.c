@@ -153,6 +153,7 @@ test_inference (gconstpointer data)
   g_autoptr (TestModel) model = test_model_load (data);
   g_autoptr (OrtrainTensorDict) exact = infer (model, ORTRAIN_PRECISION_F32);
   g_autoptr (OrtrainTensorDict) rounded = infer (model, ORTRAIN_PRECISION_BF16);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (exact), >, 0);
   for (guint k = 0; k < ortrain_tensor_dict_get_size (exact); k++)
     {
       OrtrainTensor *wide = ortrain_tensor_dict_get_tensor (exact, k);

@@ -193,6 +193,7 @@ find_info (OrtrainModel *model, const char *name)
 {
   g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
   GListModel *list = ortrain_check_report_get_parameters (report);
+  g_assert_cmpuint (g_list_model_get_n_items (list), >, 0);
   for (guint i = 0; i < g_list_model_get_n_items (list); i++)
     {
       g_autoptr (OrtrainParameterInfo) info = g_list_model_get_item (list, i);
@@ -711,8 +712,10 @@ test_fixture (gconstpointer data)
   GListModel *list = ortrain_check_report_get_parameters (report);
   g_autoptr (GHashTable) wanted = g_hash_table_new (g_str_hash, g_str_equal);
   JsonArray *names = json_object_get_array_member (model->spec, "trainable");
+  g_assert_cmpuint (json_array_get_length (names), >, 0);
   for (guint i = 0; i < json_array_get_length (names); i++)
     g_hash_table_add (wanted, (gpointer) json_array_get_string_element (names, i));
+  g_assert_cmpuint (g_list_model_get_n_items (list), >, 0);
   for (guint i = 0; i < g_list_model_get_n_items (list); i++)
     {
       g_autoptr (OrtrainParameterInfo) info = g_list_model_get_item (list, i);

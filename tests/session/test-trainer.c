@@ -526,6 +526,7 @@ test_accumulation (void)
       g_assert_cmpuint (ortrain_training_session_get_step (session), ==, 3);
       states[i] = ortrain_training_session_get_state (session, &error);
     }
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (states[0]), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (states[0]); i++)
     g_assert_cmpfloat (
         test_distance (ortrain_tensor_dict_get_tensor (states[0], i), ortrain_tensor_dict_get_tensor (states[1], i)), <,

@@ -19,6 +19,7 @@ check_first_loss (const char *what, double found, double expected)
 static void
 check_gradients (TestModel *model, OrtrainTensorDict *gradients)
 {
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (model->expected), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (model->expected); i++)
     {
       const char *key = ortrain_tensor_dict_get_name (model->expected, i);
@@ -50,6 +51,7 @@ test_fixture (gconstpointer data)
     g_autoptr (OrtrainTensorDict) outputs =
         ortrain_training_session_eval_step (session, model->inputs->pdata[0], &error);
     g_assert_no_error (error);
+    g_assert_cmpuint (ortrain_tensor_dict_get_size (model->expected), >, 0);
     for (guint i = 0; i < ortrain_tensor_dict_get_size (model->expected); i++)
       {
         const char *key = ortrain_tensor_dict_get_name (model->expected, i);
@@ -85,6 +87,7 @@ test_fixture (gconstpointer data)
         }
       g_autoptr (OrtrainTensorDict) state = ortrain_training_session_get_state (session, &error);
       g_assert_no_error (error);
+      g_assert_cmpuint (ortrain_tensor_dict_get_size (model->expected), >, 0);
       for (guint i = 0; i < ortrain_tensor_dict_get_size (model->expected); i++)
         {
           const char *key = ortrain_tensor_dict_get_name (model->expected, i);

@@ -156,6 +156,7 @@ test_accumulate (void)
   ortrain_training_session_train_step (session, test_model_feeds (model, 1), &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) sum = get_gradients (session);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (sum), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (sum); i++)
     {
       OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (sum, i);
@@ -433,6 +434,7 @@ test_export (gconstpointer data)
   g_assert_no_error (error);
   g_autoptr (OrtrainTensorDict) have = ortrain_inference_session_run (inference, model->inputs->pdata[0], &error);
   g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (want), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (want); i++)
     g_assert_cmpfloat (test_distance (ortrain_tensor_dict_get (have, ortrain_tensor_dict_get_name (want, i)),
                                       ortrain_tensor_dict_get_tensor (want, i)),

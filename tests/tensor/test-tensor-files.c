@@ -141,6 +141,7 @@ test_safetensors (void)
   g_autoptr (OrtrainTensorDict) again = ortrain_tensor_dict_new_from_safetensors (to, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (ortrain_tensor_dict_get_size (again), ==, ortrain_tensor_dict_get_size (dict));
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (dict), >, 0);
   for (guint i = 0; i < ortrain_tensor_dict_get_size (dict); i++)
     {
       g_assert_cmpstr (ortrain_tensor_dict_get_name (again, i), ==, ortrain_tensor_dict_get_name (dict, i));
