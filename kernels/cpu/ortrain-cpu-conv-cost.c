@@ -178,6 +178,8 @@ ortrain_conv_estimate_library (const OrtrainConvProblem *problem, const OrtrainC
     product = positions * (double) (groups * large) * round_up (small) / 32 / 0.75;
   else
     product = positions * (double) groups * round_up (large) * round_up (small) / 32 / 0.85;
+  if (problem->pairs)
+    product *= 0.6;
   const double planes = (double) (problem->n_images * groups);
   double large_elements = planes * (double) (large * problem->large[0] * problem->large[1] * problem->large[2]);
   double small_elements = planes * (double) (small * problem->small[0] * problem->small[1] * problem->small[2]);

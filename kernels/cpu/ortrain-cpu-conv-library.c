@@ -199,6 +199,11 @@ static dnnl_primitive_desc_t
 describe_product (const OrtrainConvLibrary *self, const Variant *variant, dnnl_memory_desc_t *any,
                   dnnl_primitive_attr_t attributes)
 {
+  /* A gradient is described after the forward product, whose inputs are of one type. */
+  dnnl_memory_desc_t forward_any[N_OPERANDS];
+  memcpy (forward_any, any, sizeof forward_any);
+  if (self->result != SMALL)
+    forward_any[self->result].data_type = any[SMALL].data_type;
   const OrtrainConvGeometry *geometry = &self->problem.geometry;
   dnnl_dims_t strides, dilates, begin, end;
   for (guint i = self->first; i < 3; i++)
@@ -213,8 +218,8 @@ describe_product (const OrtrainConvLibrary *self, const Variant *variant, dnnl_m
   dnnl_convolution_desc_t description;
   dnnl_primitive_desc_t forward = NULL, result = NULL;
   if (dnnl_dilated_convolution_forward_desc_init (&description, dnnl_forward_training, dnnl_convolution_direct,
-                                                  &any[LARGE], &any[WEIGHTS], NULL, &any[SMALL], strides, dilates,
-                                                  begin, end) != dnnl_success ||
+                                                  &forward_any[LARGE], &forward_any[WEIGHTS], NULL, &forward_any[SMALL],
+                                                  strides, dilates, begin, end) != dnnl_success ||
       dnnl_primitive_desc_create (&forward, &description, attributes, engine, NULL) != dnnl_success)
     return NULL;
   if (self->result == SMALL)
@@ -302,6 +307,13 @@ static const int operand_names[N_OPERANDS][N_OPERANDS] = {
   [WEIGHTS] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
 };
 
+static OrtrainDType
+get_dtype (const OrtrainConvLibrary *self, guint operand)
+{
+  const OrtrainConvProblem *problem = &self->problem;
+  return operand == LARGE ? problem->large_dtype : operand == SMALL ? problem->small_dtype : problem->weights_dtype;
+}
+
 static gboolean
 create_variant (OrtrainConvLibrary *self, Variant *variant)
 {
@@ -312,8 +324,11 @@ create_variant (OrtrainConvLibrary *self, Variant *variant)
     {
       dnnl_dims_t dims, strides;
       int n = describe_operand (self, variant, i, dims, strides);
-      ok = check (self, dnnl_memory_desc_init_by_tag (&any[i], n, dims, dnnl_f32, dnnl_format_tag_any)) &&
-           check (self, dnnl_memory_desc_init_by_strides (&plain[i], n, dims, dnnl_f32, strides));
+      /* The primitive's result is the sum in float32; it is rounded when it is reordered. */
+      const dnnl_data_type_t chosen = self->problem.pairs && i != self->result ? dnnl_bf16 : dnnl_f32;
+      const dnnl_data_type_t stored = get_dtype (self, i) == ORTRAIN_DTYPE_BFLOAT16 ? dnnl_bf16 : dnnl_f32;
+      ok = check (self, dnnl_memory_desc_init_by_tag (&any[i], n, dims, chosen, dnnl_format_tag_any)) &&
+           check (self, dnnl_memory_desc_init_by_strides (&plain[i], n, dims, stored, strides));
     }
   ok = ok && check (self, dnnl_primitive_attr_create (&attributes)) &&
        check (self, dnnl_primitive_attr_set_scratchpad_mode (attributes, dnnl_scratchpad_mode_user));
@@ -433,6 +448,10 @@ ortrain_cpu_conv_library_new (const OrtrainConvProblem *problem, double own_cycl
         geometry->kernel[i] > G_MAXINT16 || ortrain_conv_kernel_extent (geometry, i) > G_MAXINT32 / 2 ||
         problem->large[i] > G_MAXINT32 / 2)
       return NULL;
+  /* oneDNN has no float16 on CPUs. */
+  if (problem->large_dtype == ORTRAIN_DTYPE_FLOAT16 || problem->weights_dtype == ORTRAIN_DTYPE_FLOAT16 ||
+      problem->small_dtype == ORTRAIN_DTYPE_FLOAT16)
+    return NULL;
   if (problem->n_images < 1 || problem->large_channels < 1 || problem->small_channels < 1 || !have_engine ())
     return NULL;
   const gboolean deep = problem->large[0] > 1 || problem->small[0] > 1 || geometry->kernel[0] > 1;
@@ -494,7 +513,7 @@ typedef struct
 {
   const OrtrainConvLibrary *library;
   const OrtrainKernelCall *call;
-  float *operands[N_OPERANDS];
+  void *operands[N_OPERANDS];
   const float *bias;
   gboolean accumulate;
   char *workspace, *partial;
@@ -526,19 +545,21 @@ execute_reorder (const LibraryJob *job, dnnl_primitive_t reorder, dnnl_memory_t 
 }
 
 /* Where a slab's part of an operand begins. */
-static float *
+static void *
 find_address (const LibraryJob *job, const Slab *slab, guint operand)
 {
   const OrtrainConvLibrary *self = job->library;
   const OrtrainConvProblem *problem = &self->problem;
   const gint64 groups = problem->geometry.groups, *kernel = problem->geometry.kernel;
   const gint64 taps = kernel[0] * kernel[1] * kernel[2];
+  const gint64 size = get_dtype (self, operand) == ORTRAIN_DTYPE_BFLOAT16 ? 2 : sizeof (float);
+  guint8 *all = job->operands[operand];
   if (operand == WEIGHTS)
     {
       gint64 unit = groups > 1                                    ? problem->small_channels * problem->large_channels
                     : problem->product == ORTRAIN_CONV_GRAD_INPUT ? 1
                                                                   : problem->large_channels;
-      return job->operands[WEIGHTS] + slab->unit0 * unit * taps;
+      return all + slab->unit0 * unit * taps * size;
     }
   const gint64 *side = operand == LARGE ? problem->large : problem->small;
   const gint64 channels = operand == LARGE ? problem->large_channels : problem->small_channels;
@@ -547,9 +568,9 @@ find_address (const LibraryJob *job, const Slab *slab, guint operand)
   gint64 row = 1;
   for (guint i = self->axis + 1; i < 3; i++)
     row *= side[i];
-  return job->operands[operand] +
-         (slab->image0 * groups * channels + (cut ? channel0 : 0)) * side[0] * side[1] * side[2] +
-         (operand == LARGE ? slab->large0 : slab->small0) * row;
+  return all + ((slab->image0 * groups * channels + (cut ? channel0 : 0)) * side[0] * side[1] * side[2] +
+                (operand == LARGE ? slab->large0 : slab->small0) * row) *
+                   size;
 }
 
 static void

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What convolutions prepare for operands of 16 bits, or of several types. */
 #include "cpu/ortrain-cpu-conv-private.h"
+#include "cpu/ortrain-cpu-level-private.h"
 
 void
 ortrain_conv_set_dtypes (OrtrainConv *conv, const OrtrainOperand *source, const OrtrainOperand *dest,
@@ -93,4 +94,17 @@ ortrain_conv_set_matrix_dtypes (OrtrainConv *conv, OrtrainConvProduct product)
   matrix->b_dtype = of_weights ? conv->source_dtype : conv->weights_dtype;
   matrix->c_dtype = of_weights ? conv->weights_dtype : conv->dest_dtype;
   matrix->bias_dtype = conv->bias_dtype;
+}
+
+void
+ortrain_conv_set_problem_dtypes (const OrtrainConv *conv, OrtrainConvProblem *problem)
+{
+  const gboolean of_weights = problem->product == ORTRAIN_CONV_GRAD_WEIGHTS;
+  const gboolean source_is_large = problem->product != ORTRAIN_CONV_GRAD_INPUT;
+  problem->large_dtype = source_is_large ? conv->source_dtype : conv->dest_dtype;
+  problem->small_dtype = source_is_large ? conv->dest_dtype : conv->source_dtype;
+  problem->weights_dtype = conv->weights_dtype;
+  problem->pairs = conv->source_dtype == ORTRAIN_DTYPE_BFLOAT16 &&
+                   (of_weights ? conv->dest_dtype : conv->weights_dtype) == ORTRAIN_DTYPE_BFLOAT16 &&
+                   ortrain_cpu_has_bf16 ();
 }

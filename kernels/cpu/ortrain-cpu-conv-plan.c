@@ -627,7 +627,8 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
   if (no_memory)
     return ortrain_kernel_refuse_memory (setup, error);
   const double least_cycles = cycles - MIN (cycles * LIBRARY_SAVED_SHARE, LIBRARY_SAVED_CYCLES);
-  if (!conv->is_double && !conv->is_mixed && is_wanted ("onednn", &forced) && (forced || least_cycles > 0))
+  if (!conv->is_double && !(conv->is_mixed && conv->has_bias) && is_wanted ("onednn", &forced) &&
+      (forced || least_cycles > 0))
     {
       OrtrainConvProblem problem = { .product = product,
                                      .geometry = conv->geometry,
@@ -636,6 +637,7 @@ choose_algorithm (OrtrainConv *conv, OrtrainKernelSetup *setup, OrtrainConvProdu
                                      .small_channels = small->dims[1] / conv->n_groups,
                                      .n_threads = conv->n_threads,
                                      .fixed_partition = ortrain_cpu_has_fixed_partition (setup) };
+      ortrain_conv_set_problem_dtypes (conv, &problem);
       memcpy (problem.large, source_is_large ? conv->source : conv->dest, sizeof problem.large);
       memcpy (problem.small, source_is_large ? conv->dest : conv->source, sizeof problem.small);
       conv->library = ortrain_cpu_conv_library_new (&problem, forced ? G_MAXDOUBLE : least_cycles, &no_memory);

@@ -27,6 +27,8 @@ typedef struct
   gint64 n_images;
   gint64 large_channels, small_channels; /* per group */
   gint64 large[3], small[3];
+  OrtrainDType large_dtype, weights_dtype, small_dtype; /* float32, float16 or bfloat16 */
+  gboolean pairs; /* both operands of the product are bfloat16, and the machine multiplies that */
   guint n_threads;
   gboolean fixed_partition;
 } OrtrainConvProblem;
@@ -171,6 +173,7 @@ void ortrain_conv_set_dtypes (OrtrainConv *conv, const OrtrainOperand *source, c
 
 /* Of the one product that a convolution is. */
 void ortrain_conv_set_matrix_dtypes (OrtrainConv *conv, OrtrainConvProduct product);
+void ortrain_conv_set_problem_dtypes (const OrtrainConv *conv, OrtrainConvProblem *problem);
 
 /* The workspace of what is widened, added to that of a thread: for the gathered form, and for planes. */
 void ortrain_conv_plan_wide (OrtrainConv *conv, gint64 row_elements, gint64 bias_elements);

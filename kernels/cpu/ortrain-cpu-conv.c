@@ -45,9 +45,17 @@ prefill_plane_mixed (const PrefillJob *job, gint64 plane, gint64 channel)
   float value = 0;
   if (job->bias != NULL)
     ortrain_cpu_widen (conv->bias_dtype, &value, mixed_at (job->bias, conv->bias_dtype, channel), 1);
-  guint8 *to = (guint8 *) mixed_at (job->dest, conv->dest_dtype, plane * conv->dest_plane);
+  const gint64 first = plane * conv->dest_plane;
+  if (!ortrain_dtype_is_half (conv->dest_dtype))
+    {
+      for (gint64 j = 0; j < conv->dest_plane; j++)
+        ((float *) job->dest)[first + j] = value;
+      return;
+    }
+  guint16 narrow;
+  ortrain_cpu_narrow (conv->dest_dtype, &narrow, &value, 1);
   for (gint64 j = 0; j < conv->dest_plane; j++)
-    ortrain_cpu_narrow (conv->dest_dtype, (void *) mixed_at (to, conv->dest_dtype, j), &value, 1);
+    ((guint16 *) job->dest)[first + j] = narrow;
 }
 
 static void

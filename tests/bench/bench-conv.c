@@ -2,6 +2,7 @@
 /* Times convolutions and their gradients beside oneDNN's primitives:
  *   bench-conv SHAPES [threads]         a table: milliseconds of both, and our speed in GFLOP/s
  *   bench-conv SHAPES threads --serve   reads "SHAPE PRODUCT IMPLEMENTATION SECONDS" lines and answers milliseconds
+ *   bench-conv SHAPES threads --types   a table: milliseconds of ours in float32, bfloat16 and float16
  * SHAPES is a file like conv-shapes.txt. The figure is the best of several runs; the multiplications counted are those
  * that the kernel does, padding left out where it leaves it out. oneDNN's figure includes the reorders between the plain
  * layout and the one that its primitive chooses, as a training step would have to do them. */
@@ -197,11 +198,11 @@ new_floats (gint64 n)
 /* ---- ours ---- */
 
 static OrtrainOperand
-operand (const gint64 *dims, guint rank)
+operand (const gint64 *dims, guint rank, OrtrainDType dtype)
 {
-  gint64 n = count (dims, rank);
+  const gint64 n = count (dims, rank);
   return (OrtrainOperand){
-    .dtype = ORTRAIN_DTYPE_FLOAT32, .rank = rank, .dims = dims, .n_elements = n, .n_bytes = (gsize) n * sizeof (float)
+    .dtype = dtype, .rank = rank, .dims = dims, .n_elements = n, .n_bytes = (gsize) n * ortrain_dtype_get_size (dtype)
   };
 }
 
@@ -219,8 +220,8 @@ run_own (gpointer data)
 }
 
 static double
-time_own (const Shape *shape, Product product, OrtrainProvider *provider, double seconds, double *flops,
-          gsize *workspace_bytes)
+time_own (const Shape *shape, Product product, OrtrainDType dtype, OrtrainProvider *provider, double seconds,
+          double *flops, gsize *workspace_bytes)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
@@ -229,8 +230,8 @@ time_own (const Shape *shape, Product product, OrtrainProvider *provider, double
   ortrain_attributes_set_ints (attributes, "strides", shape->stride, r);
   ortrain_attributes_set_ints (attributes, "dilations", shape->dilation, r);
   ortrain_attributes_set_int (attributes, "group", shape->group);
-  OrtrainOperand large = operand (shape->large, r + 2), small = operand (shape->small, r + 2);
-  OrtrainOperand weights = operand (shape->weights, r + 2);
+  OrtrainOperand large = operand (shape->large, r + 2, dtype), small = operand (shape->small, r + 2, dtype);
+  OrtrainOperand weights = operand (shape->weights, r + 2, dtype);
   OrtrainOperand inputs[] = { product == PRODUCT_SMALL ? large : small, product == PRODUCT_WEIGHTS ? large : weights };
   OrtrainOperand output = product == PRODUCT_SMALL ? small : product == PRODUCT_LARGE ? large : weights;
   const char *const names[] = { "Conv", shape->transposed ? "ConvTranspose" : "ConvGradInput", "ConvGradWeight" };
@@ -457,10 +458,33 @@ serve (GArray *shapes, OrtrainProvider *provider)
       if (index >= shapes->len || product > 2)
         return 1;
       const Shape *shape = &g_array_index (shapes, Shape, index);
-      double ms = implementation == IMPLEMENTATION_OWN
-                      ? time_own (shape, get_product (shape, product), provider, seconds, &flops, &bytes)
-                      : time_library (shape, get_product (shape, product), count_threads (provider), seconds);
+      double ms =
+          implementation == IMPLEMENTATION_OWN
+              ? time_own (shape, get_product (shape, product), ORTRAIN_DTYPE_FLOAT32, provider, seconds, &flops, &bytes)
+              : time_library (shape, get_product (shape, product), count_threads (provider), seconds);
       printf ("%.6f\n", ms < G_MAXDOUBLE ? ms : 0.0);
+      fflush (stdout);
+    }
+  return 0;
+}
+
+/* Memory for float32 is filled whatever the type: as 16 bits, half of the numbers are small ones without a pattern. */
+static int
+compare_types (GArray *shapes, OrtrainProvider *provider)
+{
+  static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  for (guint i = 0; i < shapes->len; i++)
+    {
+      const Shape *shape = &g_array_index (shapes, Shape, i);
+      for (guint k = 0; k < 3; k++)
+        {
+          double flops, ms[G_N_ELEMENTS (types)];
+          gsize bytes;
+          for (guint t = 0; t < G_N_ELEMENTS (types); t++)
+            ms[t] = time_own (shape, get_product (shape, k), types[t], provider, 0.2, &flops, &bytes);
+          printf ("%8.3f %8.3f %8.3f (%.2f)%s", ms[0], ms[1], ms[2], ms[0] / ms[1], k == 2 ? "  " : " |");
+        }
+      printf ("%s\n", shape->text);
       fflush (stdout);
     }
   return 0;
@@ -471,13 +495,15 @@ main (int argc, char **argv)
 {
   if (argc < 2)
     {
-      fprintf (stderr, "bench-conv SHAPES [threads] [--serve]\n");
+      fprintf (stderr, "bench-conv SHAPES [threads] [--serve|--types]\n");
       return 1;
     }
   g_autoptr (GArray) shapes = read_shapes (argv[1]);
   g_autoptr (OrtrainProvider) provider = new_cpu (argc > 2 ? (guint) atoi (argv[2]) : 1);
   if (argc > 3 && g_str_equal (argv[3], "--serve"))
     return serve (shapes, provider);
+  if (argc > 3 && g_str_equal (argv[3], "--types"))
+    return compare_types (shapes, provider);
   for (guint i = 0; i < shapes->len; i++)
     {
       const Shape *shape = &g_array_index (shapes, Shape, i);
@@ -485,7 +511,7 @@ main (int argc, char **argv)
         {
           double flops;
           gsize bytes;
-          double own = time_own (shape, get_product (shape, k), provider, 0.1, &flops, &bytes);
+          double own = time_own (shape, get_product (shape, k), ORTRAIN_DTYPE_FLOAT32, provider, 0.1, &flops, &bytes);
           double library = time_library (shape, get_product (shape, k), count_threads (provider), 0.1);
           printf ("%9.3f ms %6.1f  %9.3f ms  %8.3f MB  %s%s", own, flops / own / 1e6,
                   library < G_MAXDOUBLE ? library : 0.0, (double) bytes / 1e6, k == 2 ? shape->text : "",
