@@ -3,10 +3,10 @@
 """Time `ortrain bench` beside another trainer, on the same models, in the same minutes.
 
     tests/bench/beside.py --ortrain _build/tools/ortrain --models DIR --peer 'COMMAND {name} {batch} {seq} {threads}' \\
-        [--threads 1,2] [--rounds 3] NAME:BATCH[:SEQ]...
+        [--peer 'ANOTHER'] [--precision bf16] [--threads 1,2] [--rounds 3] NAME:BATCH[:SEQ]...
 
-DIR/NAME/model.onnx is what we train; the peer's command prints one JSON object with ms_best and peak_bytes. The two take
-turns, so that what else the machine does falls on both; of all rounds the best is kept. Prints a table for
+DIR/NAME/model.onnx is what we train; each peer's command prints one JSON object with ms_best and peak_bytes. All take
+turns, so that what else the machine does falls on each; of all rounds the best is kept. Prints a table for
 doc/benchmarks.md. By hand, never as a test: a figure of time is a ratio on one machine on one day."""
 import argparse
 import json
@@ -27,27 +27,32 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ortrain", required=True)
     parser.add_argument("--models", required=True)
-    parser.add_argument("--peer", required=True)
+    parser.add_argument("--peer", required=True, action="append")
+    parser.add_argument("--precision", default="f32")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", default="10")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args()
-    print("| model | batch | threads | ms | peer's ms | ratio | MB | peer's MB | ratio |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| model | batch | threads | ms | MB |" + " peer's ms | ratio | peer's MB | ratio |" * len(args.peer))
+    print("| --- | --- | --- | --- | --- |" + " --- | --- | --- | --- |" * len(args.peer))
     for spec in args.names:
         name, batch, seq = (spec.split(":") + ["0"])[:3]
         for threads in args.threads.split(","):
-            ours, peers = [], []
+            ours, peers = [], [[] for _ in args.peer]
             for _ in range(args.rounds):
                 command = [args.ortrain, "bench", f"{args.models}/{name}/model.onnx", "--batch", batch, "--threads", threads,
-                           "--steps", args.steps, "--optimizer", "adamw", "--json"]
+                           "--steps", args.steps, "--optimizer", "adamw", "--precision", args.precision, "--json"]
                 ours.append(run(command + (["--seq", seq] if seq != "0" else [])))
-                peers.append(run(shlex.split(args.peer.format(name=name, batch=batch, seq=seq, threads=threads, steps=args.steps))))
-            (a, a_bytes), (b, b_bytes) = best(ours, "ms_best", "resident_peak_bytes"), best(peers, "ms_best", "peak_bytes")
+                for peer, results in zip(args.peer, peers):
+                    results.append(run(shlex.split(peer.format(name=name, batch=batch, seq=seq, threads=threads, steps=args.steps))))
+            a, a_bytes = best(ours, "ms_best", "resident_peak_bytes")
             shape = batch + (f" × {seq}" if seq != "0" else "")
-            print(f"| {name} | {shape} | {threads} | {a:.2f} | {b:.2f} | {a / b:.2f} | {a_bytes / 1e6:.0f} | {b_bytes / 1e6:.0f} "
-                  f"| {a_bytes / b_bytes:.2f} |", flush=True)
+            row = f"| {name} | {shape} | {threads} | {a:.2f} | {a_bytes / 1e6:.0f} |"
+            for results in peers:
+                b, b_bytes = best(results, "ms_best", "peak_bytes")
+                row += f" {b:.2f} | {a / b:.2f} | {b_bytes / 1e6:.0f} | {a_bytes / b_bytes:.2f} |"
+            print(row, flush=True)
 
 
 if __name__ == "__main__":
