@@ -95,7 +95,24 @@ separate_phases (OrtrainGraph *graph, GError **error)
   return TRUE;
 }
 
-/* A gradient that an update reads in the backward pass already is gone behind it. */
+/* Whether an update reads the value in the backward pass already; for an update on the host that is a copy of it. */
+static gboolean
+is_read_by_update (const OrtrainValue *value)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      if (node->phase != ORTRAIN_PHASE_BACKWARD)
+        continue;
+      if (ortrain_node_is_update (node) ||
+          (ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY && is_read_by_update (ortrain_node_output (node, 0))))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* A gradient that an update reads in the backward pass already is gone behind it. One that is computed on the host, where
+ * its update is too, is only copied to the device because it is an output. */
 static void
 release_gradients (OrtrainGraph *graph)
 {
@@ -103,15 +120,12 @@ release_gradients (OrtrainGraph *graph)
   for (guint i = 0; i < outputs->len; i++)
     {
       OrtrainValue *gradient = outputs->pdata[i];
-      for (guint u = 0; u < gradient->uses.n && gradient->role == ORTRAIN_ROLE_GRADIENT; u++)
-        {
-          const OrtrainNode *node = gradient->uses.items[u].node;
-          if (node->phase == ORTRAIN_PHASE_BACKWARD && ortrain_node_is_update (node))
-            {
-              ortrain_graph_mark_output (graph, gradient, FALSE);
-              break;
-            }
-        }
+      if (gradient->role != ORTRAIN_ROLE_GRADIENT)
+        continue;
+      const OrtrainNode *producer = gradient->producer;
+      const gboolean is_copy = producer != NULL && ortrain_node_get_kind (producer) == ORTRAIN_OP_KIND_COPY;
+      if (is_read_by_update (gradient) || (is_copy && is_read_by_update (ortrain_node_input (producer, 0))))
+        ortrain_graph_mark_output (graph, gradient, FALSE);
     }
 }
 
