@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype.h"
 #include "session/ortrain-precision.h"
+#include "session/ortrain-training-graph-private.h"
 
 static inline OrtrainDType
 ortrain_precision_get_dtype (OrtrainPrecision precision)
@@ -11,3 +12,12 @@ ortrain_precision_get_dtype (OrtrainPrecision precision)
          : precision == ORTRAIN_PRECISION_FP16 ? ORTRAIN_DTYPE_FLOAT16
                                                : ORTRAIN_DTYPE_FLOAT32;
 }
+
+/* Rewrites a forward graph as the options say. */
+gboolean ortrain_precision_apply (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error);
+
+/* Whether a model has weights in float16, whose gradients need a scaled loss. */
+gboolean ortrain_precision_has_fp16 (OrtrainGraph *graph);
+/* Refuses what cannot be had together. */
+gboolean ortrain_precision_check (OrtrainGraph *graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
+                                  GError **error);

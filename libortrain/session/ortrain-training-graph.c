@@ -11,7 +11,6 @@
 #include "session/ortrain-training-options-private.h"
 #include "session/ortrain-update-graph-private.h"
 #include "session/ortrain-working-copies-private.h"
-#include "transform/ortrain-mixed-precision-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <string.h>
@@ -353,33 +352,6 @@ is_trained_output (OrtrainValue *value, gpointer data)
 
 /* ---- precision ---- */
 
-static gboolean
-apply_precision (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error)
-{
-  const OrtrainDType dtype = ortrain_precision_get_dtype (ortrain_training_options_get_precision (options));
-  const GArray *nodes = ortrain_training_options_peek_node_precisions (options);
-  g_autofree OrtrainMixedOverride *overrides = g_new0 (OrtrainMixedOverride, nodes->len + 1);
-  if (dtype == ORTRAIN_DTYPE_FLOAT32)
-    return TRUE;
-  for (guint i = 0; i < nodes->len; i++)
-    {
-      const OrtrainNodePrecision *node = &g_array_index (nodes, OrtrainNodePrecision, i);
-      const OrtrainDType wanted = ortrain_precision_get_dtype (node->precision);
-      if (wanted != dtype && wanted != ORTRAIN_DTYPE_FLOAT32)
-        {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                       "Nodes '%s' cannot be computed in %s in a session of precision %s; set f32, or that precision",
-                       ortrain_text_show (node->pattern), ortrain_dtype_get_name (wanted),
-                       ortrain_dtype_get_name (dtype));
-          return FALSE;
-        }
-      overrides[i].pattern = node->pattern;
-      overrides[i].rule = wanted == dtype ? ORTRAIN_MIXED_NARROW : ORTRAIN_MIXED_WIDE;
-    }
-  const OrtrainMixedPrecision request = { dtype, overrides, nodes->len };
-  return ortrain_apply_mixed_precision (graph, &request, error);
-}
-
 /* The gradient of a parameter of 16 bits is summed up in float32. */
 static gboolean
 widen_gradient (OrtrainGraph *graph, OrtrainValue **gradient, GError **error)
@@ -435,7 +407,7 @@ has_masters (OrtrainTrainingOptions *options)
 static gboolean
 finish_evaluation (OrtrainTrainingGraph *self, OrtrainGraph *graph, OrtrainTrainingOptions *options, GError **error)
 {
-  return apply_precision (graph, options, error) &&
+  return ortrain_precision_apply (graph, options, error) &&
          (has_masters (options) || ortrain_working_copies_narrow_as (graph, self->parameters, error)) &&
          ortrain_working_copies_hold (graph, self->parameters, error) && ortrain_graph_sort (graph, error);
 }
@@ -457,7 +429,7 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
   if (!ortrain_optimize_symbolic_graph (graph, error))
     return FALSE;
 
-  if (!apply_precision (graph, options, error) ||
+  if (!ortrain_precision_apply (graph, options, error) ||
       (!has_masters (options) && !ortrain_working_copies_narrow (graph, self->parameters, error)))
     return FALSE;
 

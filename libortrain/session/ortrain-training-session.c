@@ -5,6 +5,7 @@
 #include "optim/ortrain-adamw.h"
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-padding-rows-private.h"
+#include "session/ortrain-precision-private.h"
 #include "session/ortrain-training-session-signals-private.h"
 #include "session/ortrain-update-graph-private.h"
 #include "transform/ortrain-optimizer-private.h"
@@ -330,35 +331,6 @@ get_graph (OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 }
 
 static gboolean
-has_fp16 (OrtrainGraph *graph)
-{
-  for (guint i = 0; i < graph->initializers->len; i++)
-    {
-      const OrtrainValue *value = graph->initializers->pdata[i];
-      if (value->dtype == ORTRAIN_DTYPE_FLOAT16 && value->rank > 0)
-        return TRUE;
-    }
-  return FALSE;
-}
-
-/* What cannot be had together. */
-static gboolean
-check_precision (OrtrainGraph *graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule, GError **error)
-{
-  if (ortrain_training_options_get_master_weights (options))
-    return TRUE;
-  const char *reason = NULL;
-  if (ortrain_training_options_get_precision (options) == ORTRAIN_PRECISION_FP16 || has_fp16 (graph))
-    reason = "parameters in float16 need float32 masters: their updates are lost in rounding";
-  else if (rule->optimizer.op_type == NULL)
-    reason = "only the optimizers of the library round stochastically";
-  if (reason != NULL)
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
-                 "Option 'master-weights' cannot be off: %s", reason);
-  return reason == NULL;
-}
-
-static gboolean
 build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions *options, GError **error)
 {
   g_autoptr (OrtrainGraph) model_graph = get_graph (model, options, error);
@@ -368,9 +340,9 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_training_options_get_optimizer (options) != NULL
                                                ? g_object_ref (ortrain_training_options_get_optimizer (options))
                                                : ortrain_adamw_new (1e-3);
-  ortrain_update_rule_init (&self->rule, options, optimizer, has_fp16 (model_graph),
+  ortrain_update_rule_init (&self->rule, options, optimizer, ortrain_precision_has_fp16 (model_graph),
                             ortrain_training_options_get_immediate_updates (options));
-  if (!check_precision (model_graph, options, &self->rule, error))
+  if (!ortrain_precision_check (model_graph, options, &self->rule, error))
     return FALSE;
   g_autoptr (OrtrainTrainingGraph) graph =
       ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, error);
