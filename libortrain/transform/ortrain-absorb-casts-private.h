@@ -9,6 +9,10 @@
  * and kept in float32 is not rounded at all. Shapes are numbers. */
 gboolean ortrain_absorb_casts (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
 
+/* What the backward pass reads of a result that the forward pass gives back in 16 bits (of softmax) it reads from those,
+ * so that one of the two is kept. Once the gradient is built; shapes may be symbolic. */
+gboolean ortrain_read_kept_narrow (OrtrainGraph *graph, GError **error);
+
 /* The sum of gradients in 16 bits that is then converted becomes a sum in float32. Once the gradient is built; shapes
  * may be symbolic. */
 gboolean ortrain_sum_gradients_wide (OrtrainGraph *graph, GError **error);

@@ -18,7 +18,18 @@ is_cast (const OrtrainNode *node, gboolean widens)
                 : from == ORTRAIN_DTYPE_FLOAT32 && ortrain_dtype_is_half (to);
 }
 
-/* The only reader of the output, if that is a cast in the same phase. */
+/* A gradient that is kept, or a term of one. */
+static gboolean
+ends_in_gradient (const OrtrainValue *value)
+{
+  while (value->role == ORTRAIN_ROLE_NONE && value->uses.n == 1 && !value->is_output &&
+         ortrain_node_has_flag (value->uses.items[0].node, ORTRAIN_OP_SUM))
+    value = ortrain_node_output (value->uses.items[0].node, 0);
+  return value->role == ORTRAIN_ROLE_GRADIENT;
+}
+
+/* The only reader of the output, if that is a cast in the same phase: of a float32 result, or of a gradient, which would
+ * be rounded before it is kept. */
 static OrtrainNode *
 find_only_cast (const OrtrainValue *output)
 {
@@ -27,11 +38,7 @@ find_only_cast (const OrtrainValue *output)
   OrtrainNode *node = output->uses.items[0].node;
   if (node->phase != output->producer->phase)
     return NULL;
-  /* a float32 result that is rounded; or a gradient that was rounded before it is kept */
-  return is_cast (node, FALSE) ||
-                 (is_cast (node, TRUE) && ((OrtrainValue *) node->outputs->pdata[0])->role == ORTRAIN_ROLE_GRADIENT)
-             ? node
-             : NULL;
+  return is_cast (node, FALSE) || (is_cast (node, TRUE) && ends_in_gradient (node->outputs->pdata[0])) ? node : NULL;
 }
 
 /* ---- One node ---- */
@@ -195,4 +202,49 @@ ortrain_sum_gradients_wide (OrtrainGraph *graph, GError **error)
     if (is_cast (nodes->pdata[t], TRUE) && !widen_sum (graph, nodes->pdata[t], error))
       return FALSE;
   return TRUE;
+}
+
+/* ---- Forward results ---- */
+
+static gboolean
+read_narrow (OrtrainGraph *graph, OrtrainNode *cast, GError **error)
+{
+  OrtrainValue *wide = cast->inputs->pdata[0], *narrow = cast->outputs->pdata[0], *widened = NULL;
+  if (wide->producer == NULL || wide->producer->op == NULL || wide->producer->op->mixed != ORTRAIN_MIXED_INSIDE ||
+      wide->is_output)
+    return TRUE;
+  for (guint u = wide->uses.n; u-- > 0;)
+    {
+      const OrtrainUse use = wide->uses.items[u];
+      if (use.node->phase != ORTRAIN_PHASE_BACKWARD)
+        continue;
+      if (widened == NULL)
+        {
+          OrtrainNode *node =
+              ortrain_graph_insert_node (graph, ortrain_graph_next_node (graph, cast), "", "Cast", "", &narrow, 1, 1);
+          ortrain_attributes_set_int (node->attributes, "to", ORTRAIN_DTYPE_FLOAT32);
+          node->phase = ORTRAIN_PHASE_BACKWARD;
+          if (!ortrain_ops_infer_node (node, error))
+            return FALSE;
+          widened = ortrain_node_output (node, 0);
+        }
+      ortrain_node_set_input (use.node, use.index, widened);
+    }
+  return TRUE;
+}
+
+gboolean
+ortrain_read_kept_narrow (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  {
+    g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
+    for (guint t = 0; t < nodes->len; t++)
+      {
+        OrtrainNode *node = nodes->pdata[t];
+        if (node->phase == ORTRAIN_PHASE_FORWARD && is_cast (node, FALSE) && !read_narrow (graph, node, error))
+          return FALSE;
+      }
+  }
+  return ortrain_graph_sort (graph, error);
 }

@@ -94,6 +94,7 @@ static const Pass symbolic_passes[] = {
 static const Pass gradient_passes[] = {
   { "structurally-zero-gradients", ortrain_drop_zero_gradients },
   { "sum-gradients-wide", ortrain_sum_gradients_wide },
+  { "read-kept-narrow", ortrain_read_kept_narrow },
 };
 
 static const Pass static_passes[] = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fixture.h"
 #include "graph/ortrain-graph-private.h"
+#include "memory/ortrain-memory-plan-private.h"
 #include "ops/ortrain-op-private.h"
 
 /* Every model of the fixtures in 16 bits: the graph that it is rewritten to, and how it trains. */
@@ -103,6 +104,60 @@ test_casts (gconstpointer data)
   g_assert_cmpuint (n_copies, <=, json_object_get_int_member_with_default (model->spec, "n_parameters", 1000));
 }
 
+static guint64
+count_activations (OrtrainMemoryPlan *plan)
+{
+  GListModel *blocks = ortrain_memory_plan_get_blocks (plan);
+  guint64 bytes = 0;
+  for (guint i = 0; i < g_list_model_get_n_items (blocks); i++)
+    {
+      g_autoptr (OrtrainMemoryBlock) block = g_list_model_get_item (blocks, i);
+      if (g_str_equal (ortrain_memory_block_get_category (block), "activation"))
+        bytes += ortrain_memory_block_get_bytes (block);
+    }
+  return bytes;
+}
+
+/* What is kept for the backward pass takes about half; what the backward pass converts as a whole tensor is what the
+ * user fed, or of the size of a bias. */
+static void
+test_plan (gconstpointer data)
+{
+  g_autoptr (TestModel) model = test_model_load (data);
+  guint64 bytes[2], largest = 0;
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainTrainingSession) session =
+          make_session (model, i == 0 ? ORTRAIN_PRECISION_F32 : ORTRAIN_PRECISION_BF16);
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+      g_assert_no_error (error);
+      bytes[i] = count_activations (plan);
+      for (guint t = 0; i == 1 && t < plan->graph->nodes->len; t++)
+        {
+          const OrtrainNode *node = plan->graph->nodes->pdata[t];
+          const OrtrainValue *input = is_cast (node) ? ortrain_node_input (node, 0) : NULL;
+          gint64 dims[16], n = 1;
+          while (input != NULL && input->producer != NULL &&
+                 (ortrain_node_is_view (input->producer) ||
+                  ortrain_node_get_kind (input->producer) == ORTRAIN_OP_KIND_COPY))
+            input = ortrain_node_input (input->producer, 0);
+          if (input == NULL || node->phase != ORTRAIN_PHASE_BACKWARD || input->kind == ORTRAIN_VALUE_INPUT ||
+              (!is_half (input) && !is_half (node->outputs->pdata[0])))
+            continue;
+          g_assert_true (ortrain_value_get_static_dims (input, dims));
+          for (gint d = 0; d < input->rank; d++)
+            n *= dims[d];
+          largest = MAX (largest, (guint64) n);
+        }
+    }
+  g_test_message ("%s: %.3f of the activations, at most %" G_GUINT64_FORMAT " elements are converted as a whole",
+                  (const char *) data, (double) bytes[1] / (double) bytes[0], largest);
+  g_assert_cmpuint (largest, <, 1024);
+  g_assert_cmpuint (bytes[0], >, 0);
+  g_assert_cmpfloat ((double) bytes[1], <=, 0.55 * (double) bytes[0] + 512); /* each begins on 64 bytes */
+}
+
 /* The same bits from run to run, and at any number of threads where that is asked for. */
 static void
 test_same_bits (void)
@@ -172,6 +227,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   test_models_add ("/mixed-precision/casts", test_casts);
   test_models_add ("/mixed-precision/losses", test_losses);
+  test_models_add ("/mixed-precision/plan", test_plan);
   test_models_add ("/mixed-precision/inference", test_inference);
   g_test_add_func ("/mixed-precision/same-bits", test_same_bits);
   return g_test_run ();
