@@ -30,13 +30,13 @@ typedef enum
   ORTRAIN_ROLE_NONE,
   ORTRAIN_ROLE_PARAMETER, /* trained */
   ORTRAIN_ROLE_BUFFER,    /* changed by the forward pass: running statistics; an initializer */
-  ORTRAIN_ROLE_STATE,     /* of an optimizer, and the scalars of an update; held */
-  ORTRAIN_ROLE_FROZEN,    /* an initializer that nothing changes */
-  ORTRAIN_ROLE_GRADIENT,  /* of a parameter (`partner`): computed in its persistent buffer, where it may be accumulated;
+  ORTRAIN_ROLE_STATE, /* of an optimizer, the scalars of an update, copies of parameters (`partner`) in 16 bits; held */
+  ORTRAIN_ROLE_FROZEN,   /* an initializer that nothing changes */
+  ORTRAIN_ROLE_GRADIENT, /* of a parameter (`partner`): computed in its persistent buffer, where it may be accumulated;
                              one that an update reads in the backward pass already needs none */
-  ORTRAIN_ROLE_UPDATE, /* the next contents of a parameter, a state or a buffer (`partner`), at the address of that */
-  ORTRAIN_ROLE_TARGET, /* an input that a loss added */
-  ORTRAIN_ROLE_LOSS,   /* the scalar that is trained */
+  ORTRAIN_ROLE_UPDATE,   /* the next contents of a parameter, a state or a buffer (`partner`), at the address of that */
+  ORTRAIN_ROLE_TARGET,   /* an input that a loss added */
+  ORTRAIN_ROLE_LOSS,     /* the scalar that is trained */
 } OrtrainRole;
 
 typedef enum

@@ -176,6 +176,13 @@ find_bad_input (const Trace *trace, gint32 step)
   return worst;
 }
 
+/* Of a parameter, in 16 bits. */
+static gboolean
+is_working_copy (const OrtrainPlanValue *value)
+{
+  return value->region == ORTRAIN_REGION_STATE && value->value != NULL && value->value->partner != NULL;
+}
+
 static char *
 describe_origin (const Trace *trace, guint32 buffer)
 {
@@ -190,6 +197,9 @@ describe_origin (const Trace *trace, guint32 buffer)
       return g_strdup_printf ("%s: output '%s' is %s%s; its inputs are finite", node, ortrain_text_show (value->name),
                               kind_of (trace->found[buffer].value), index);
     }
+  if (is_working_copy (value))
+    return describe_stored ("the parameter", trace->found[buffer], value->value->partner->name, dims, rank,
+                            trace->n_updates);
   if (value->region == ORTRAIN_REGION_PARAMETER || value->region == ORTRAIN_REGION_BUFFER)
     return describe_stored (value->region == ORTRAIN_REGION_PARAMETER ? "the parameter" : "the buffer",
                             trace->found[buffer], value->name, dims, rank, trace->n_updates);
@@ -249,7 +259,8 @@ trace_run (Trace *trace, OrtrainPhase phase, gint64 *item)
       step_of[buffer] = -1;
       found[buffer] = (OrtrainNonFinite){ -1, 0.0 };
       const OrtrainRegion region = trace->values[buffer].region;
-      if (region != ORTRAIN_REGION_ARENA && region != ORTRAIN_REGION_GRADIENT && region != ORTRAIN_REGION_STATE)
+      if ((region != ORTRAIN_REGION_ARENA && region != ORTRAIN_REGION_GRADIENT && region != ORTRAIN_REGION_STATE) ||
+          is_working_copy (&trace->values[buffer]))
         look_at (trace, buffer, -1);
     }
   for (guint s = 0; s < end; s++)

@@ -135,6 +135,7 @@ ortrain_working_copies_hold (OrtrainGraph *graph, GArray *parameters, GError **e
                                                               : g_strconcat (parameter->name, ".working", NULL);
               held = ortrain_graph_new_held (graph, name, rounded->dtype, value->dims, value->rank);
               held->role = ORTRAIN_ROLE_STATE;
+              held->partner = value;
               if (parameter->copy == NULL)
                 {
                   parameter->copy = g_strdup (held->name);

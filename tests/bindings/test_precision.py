@@ -183,6 +183,16 @@ class Precision(unittest.TestCase):
         self.assertEqual([name for name, _ in session.get_parameters().items()], ["fc.bias"])
         run(session, 3)
 
+    def test_not_finite(self):
+        """What operators read is a copy of the parameter: the error names the parameter."""
+        session = training_session(precision=Ortrain.Precision.BF16)
+        weight = session.get_parameters()["fc.weight"].numpy().copy()
+        weight[1, 2] = np.nan
+        session.set_parameters({"fc.weight": weight})
+        with self.assertRaises(GLib.Error) as caught:
+            session.train_step(batch())
+        self.assertIn("the parameter 'fc.weight' holds nan at index [1, 2]", caught.exception.message)
+
     def test_without_masters(self):
         session = training_session(precision=Ortrain.Precision.BF16, master_weights=False)
         self.assertNotIn("working", session.get_training_graph().to_string())
