@@ -147,9 +147,12 @@ prepare_quantized (OrtrainKernelSetup *setup, GError **error)
   const gboolean quantizes = g_str_equal (setup->op_type, "QLinearMatMul");
   const guint b = quantizes ? 3 : 1;
   const OrtrainOperand *inputs = setup->inputs, operands[2] = { inputs[0], inputs[b] };
+  const guint n_inputs = setup->n_inputs;
   setup->inputs = operands;
+  setup->n_inputs = 2;
   const gboolean ok = ortrain_cpu_matmul_prepare_product (setup, FALSE, FALSE, 1, error);
   setup->inputs = inputs;
+  setup->n_inputs = n_inputs;
   if (!ok)
     return FALSE;
   Quantized *self = g_new0 (Quantized, 1);

@@ -114,7 +114,7 @@ ortrain_loss_scaler_class_init (OrtrainLossScalerClass *klass)
   /**
    * OrtrainLossScaler:maximum-scale: (getter get_maximum_scale) (setter set_maximum_scale)
    *
-   * The greatest scale. Default: 16777216 (2²⁴).
+   * The greatest scale. Default: 16777216.
    */
   properties[PROP_MAXIMUM_SCALE] = ortrain_field_double (
       "maximum-scale", G_STRUCT_OFFSET (OrtrainLossScaler, maximum_scale), G_MINFLOAT, G_MAXFLOAT, 16777216.0);

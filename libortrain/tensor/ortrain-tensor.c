@@ -171,7 +171,7 @@ ortrain_tensor_class_init (OrtrainTensorClass *klass)
   /**
    * OrtrainTensor:device: (getter get_device)
    *
-   * Whose memory the tensor lies in: `cpu`, or another [property@Device:name]; %NULL once released.
+   * Whose memory the tensor lies in: `cpu`, or another [property@Device:name]; %NULL once released. Read-only.
    */
   properties[PROP_DEVICE] = g_param_spec_string ("device", NULL, NULL, NULL, flags);
 
