@@ -80,7 +80,18 @@ typedef struct
   guint64 seed;
   guint32 step;                 /* training steps before this one; with seed and node number it keys random numbers */
   guint32 accumulate_gradients; /* gradients are added to what is there: not the first micro-batch of an update */
+  /* The same as a factor on what is there, 0 or 1, for libraries that read it in the memory of the device. */
+  float gradient_beta;
+  double gradient_beta_f64;
 } OrtrainStepBlock;
+
+static inline void
+ortrain_step_block_set_accumulate (OrtrainStepBlock *self, gboolean accumulate)
+{
+  self->accumulate_gradients = accumulate ? 1 : 0;
+  self->gradient_beta = accumulate ? 1.0f : 0.0f;
+  self->gradient_beta_f64 = accumulate ? 1.0 : 0.0;
+}
 
 /* What all calls of one run of a program share. */
 typedef struct

@@ -304,7 +304,7 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
   if (executor == NULL || !ortrain_executor_bind (executor, feeds, NULL, NULL))
     return NULL;
   OrtrainStepBlock own = *step;
-  own.accumulate_gradients = FALSE;
+  ortrain_step_block_set_accumulate (&own, FALSE);
   if (!ortrain_executor_take_memory (executor, NULL) || !ortrain_execution_begin (config->execution, &own, NULL))
     return NULL;
   Trace trace = { .plan = ortrain_executor_get_plan (executor),

@@ -105,7 +105,7 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
   double factor;
   if (immediate && !current_factor (self, self->n_updates, &factor, error))
     return FALSE;
-  step->accumulate_gradients = self->n_accumulated > 0;
+  ortrain_step_block_set_accumulate (step, self->n_accumulated > 0);
   ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_FORWARD);
   if (immediate && !write_scalars_at_once (self, factor, error))
     return FALSE;

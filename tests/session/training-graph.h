@@ -140,7 +140,8 @@ static inline double
 run_step (OrtrainExecutor *executor, OrtrainTensorDict *feeds, gboolean accumulate)
 {
   g_autoptr (GError) error = NULL;
-  const OrtrainStepBlock step = { .accumulate_gradients = accumulate };
+  OrtrainStepBlock step = { 0 };
+  ortrain_step_block_set_accumulate (&step, accumulate);
   double loss;
   ortrain_executor_bind (executor, feeds, NULL, &error);
   g_assert_no_error (error);
