@@ -47,6 +47,7 @@
 #include "optim/ortrain-step-schedule.h"
 #include "optim/ortrain-warm-up-schedule.h"
 #include "ortrain-enum-types.h"
+#include "provider/ortrain-conv-algo-search.h"
 #include "provider/ortrain-device.h"
 #include "session/ortrain-check-report.h"
 #include "session/ortrain-checkpoint-export.h"

@@ -17,14 +17,14 @@ static gpointer
 memory_allocate (gpointer data, gsize n_bytes, GError **error)
 {
   Memory *self = data;
-  return self->provider->klass->allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
+  return ortrain_provider_allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
 }
 
 static void
 memory_release (gpointer data, gpointer address, gsize n_bytes)
 {
   Memory *self = data;
-  self->provider->klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, address, n_bytes);
+  ortrain_provider_free_memory (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, address, n_bytes);
 }
 
 static gboolean

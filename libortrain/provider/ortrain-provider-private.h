@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "provider/ortrain-conv-algo-search.h"
 #include "provider/ortrain-kernel-private.h"
 
 #include "tensor/ortrain-tensor-device-private.h"
@@ -77,12 +78,17 @@ struct _OrtrainProvider
 {
   const OrtrainProviderClass *klass;
   gatomicrefcount ref_count;
+  guint64 memory_limit; /* 0: none */
+  guint64 allocated;    /* by ortrain_provider_allocate, of the memory of the device; counted where there is a limit */
 };
 
 typedef struct
 {
   guint n_threads;          /* of the CPU; 0: one per core that the process may use */
   gboolean fixed_partition; /* work is cut by shapes alone: the same bits at any number of threads */
+  guint64 memory_limit;     /* bytes of the memory of the device, 0: none; see ortrain_provider_allocate */
+  OrtrainConvAlgoSearch conv_algo_search;
+  gboolean allow_tf32; /* products and convolutions of float32 may round their operands to TF32 */
 } OrtrainProviderOptions;
 
 /* The one place that knows providers by name. NULL, "auto": the best there is. */
@@ -93,6 +99,12 @@ OrtrainProvider *ortrain_provider_get_host (void);
 OrtrainTensorDevice *ortrain_provider_open_memory (const char *name, GError **error);
 OrtrainProvider *ortrain_provider_ref (OrtrainProvider *self);
 void ortrain_provider_unref (OrtrainProvider *self);
+
+/* Memory of a provider, for all who are not one: the class's functions behind the limit. Memory of the host counts for
+ * nothing. Beyond the limit, NULL with DEVICE_ERROR_NO_MEMORY. What a provider allocates for itself it holds to
+ * options.memory_limit. */
+gpointer ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
+void ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
 
 /* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) when there is none.
  */

@@ -113,6 +113,8 @@ ortrain_provider_open_module (const OrtrainProviderModule *module, const Ortrain
                      module->name, provider->klass->alignment[s], ORTRAIN_DEVICE_ALIGNMENT);
         return NULL;
       }
+  if (provider != NULL)
+    provider->memory_limit = options->memory_limit;
   return g_steal_pointer (&provider);
 }
 
@@ -134,7 +136,7 @@ open_best (const OrtrainProviderOptions *options)
   if (provider != NULL)
     return provider;
   g_message ("The provider '%s' cannot be opened, and the CPU is used: %s", best->name, error->message);
-  return ortrain_provider_new_cpu (options);
+  return ortrain_provider_open_module (&cpu, options, NULL);
 }
 
 OrtrainProvider *

@@ -45,3 +45,32 @@ ortrain_kernel_prepare (const OrtrainKernel *kernel, OrtrainKernelSetup *setup, 
   setup->constants_free = NULL;
   return FALSE;
 }
+
+gpointer
+ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
+{
+  if (space != ORTRAIN_MEMORY_SPACE_DEVICE || self->memory_limit == 0)
+    return self->klass->allocate (self, space, n_bytes, error);
+  const guint64 before = __atomic_fetch_add (&self->allocated, (guint64) n_bytes, __ATOMIC_RELAXED);
+  gpointer address = NULL;
+  if (before > self->memory_limit || n_bytes > self->memory_limit - before)
+    g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+                 "Cannot allocate %" G_GSIZE_FORMAT " bytes of memory on the device '%s': the option "
+                 "'device-memory-limit' allows %" G_GUINT64_FORMAT " bytes, and %" G_GUINT64_FORMAT " are allocated",
+                 n_bytes, self->klass->name, self->memory_limit, before);
+  else
+    address = self->klass->allocate (self, space, n_bytes, error);
+  if (address == NULL)
+    __atomic_fetch_sub (&self->allocated, (guint64) n_bytes, __ATOMIC_RELAXED);
+  return address;
+}
+
+void
+ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes)
+{
+  if (address == NULL)
+    return;
+  self->klass->free (self, space, address, n_bytes);
+  if (space == ORTRAIN_MEMORY_SPACE_DEVICE && self->memory_limit != 0)
+    __atomic_fetch_sub (&self->allocated, (guint64) n_bytes, __ATOMIC_RELAXED);
+}

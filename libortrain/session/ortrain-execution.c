@@ -64,10 +64,10 @@ ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError 
   self->host = ortrain_provider_ref (host != NULL ? host : ortrain_provider_get_host ());
   if (!klass->reads_host && (self->memory = ortrain_provider_open_memory (klass->name, error)) == NULL)
     return NULL;
-  self->block = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
+  self->block = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof *self->block, error);
   if (self->block == NULL)
     return NULL;
-  self->fault = klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, sizeof *self->fault, error);
+  self->fault = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, sizeof *self->fault, error);
   if (self->fault == NULL)
     return NULL;
   return ortrain_execution_open_stream (self, ORTRAIN_STREAM_COMPUTE, error) ? g_steal_pointer (&self) : NULL;
@@ -87,8 +87,8 @@ ortrain_execution_free (OrtrainExecution *self)
   for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
     if (self->ends[k] != NULL)
       klass->free_event (self->provider, self->ends[k]);
-  klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
-  klass->free (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
+  ortrain_provider_free_memory (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, sizeof *self->block);
+  ortrain_provider_free_memory (self->provider, ORTRAIN_MEMORY_SPACE_HOST, self->fault, sizeof *self->fault);
   g_clear_pointer (&self->memory, ortrain_tensor_device_unref);
   ortrain_provider_unref (self->provider);
   ortrain_provider_unref (self->host);
@@ -139,12 +139,12 @@ ortrain_execution_ref_constant (OrtrainExecution *self, OrtrainTensor *tensor, g
   Constant *constant = g_hash_table_lookup (self->constants, tensor);
   if (constant == NULL)
     {
-      gpointer copy = klass->allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
+      gpointer copy = ortrain_provider_allocate (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, n_bytes, error);
       if (copy == NULL)
         return FALSE;
       if (!ortrain_execution_write (self, copy, ortrain_tensor_peek_unaligned (tensor), n_bytes, error))
         {
-          klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, copy, n_bytes);
+          ortrain_provider_free_memory (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, copy, n_bytes);
           return FALSE;
         }
       constant = g_new0 (Constant, 1);
@@ -164,8 +164,8 @@ ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor)
   if (constant == NULL || --constant->n_references > 0)
     return;
   g_hash_table_remove (self->constants, tensor);
-  self->provider->klass->free (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, constant->address,
-                               ortrain_tensor_get_n_bytes (tensor));
+  ortrain_provider_free_memory (self->provider, ORTRAIN_MEMORY_SPACE_DEVICE, constant->address,
+                                ortrain_tensor_get_n_bytes (tensor));
   g_object_unref (constant->tensor);
   g_free (constant);
 }

@@ -296,6 +296,9 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   const OrtrainProviderOptions provider_options = {
     .n_threads = ortrain_session_options_get_threads (defaults),
     .fixed_partition = ortrain_session_options_get_deterministic (defaults),
+    .memory_limit = ortrain_session_options_get_device_memory_limit (defaults),
+    .conv_algo_search = ortrain_session_options_get_cudnn_conv_algo_search (defaults),
+    .allow_tf32 = ortrain_session_options_get_allow_tf32 (defaults),
   };
   g_autoptr (OrtrainProvider) provider =
       ortrain_provider_open (ortrain_session_options_get_provider (defaults), &provider_options, error);

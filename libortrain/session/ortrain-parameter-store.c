@@ -243,13 +243,13 @@ static gboolean
 allocate (OrtrainParameterStore *self, GError **error)
 {
   OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-  self->block = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block_bytes, error);
+  self->block = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block_bytes, error);
   if (self->block == NULL)
     {
       explain_needs (self, error);
       return FALSE;
     }
-  self->scalars = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, get_scalars_bytes (self), error);
+  self->scalars = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_DEVICE, get_scalars_bytes (self), error);
   if (self->scalars == NULL)
     {
       g_prefix_error (error, "The scalars of an update: ");
@@ -257,7 +257,7 @@ allocate (OrtrainParameterStore *self, GError **error)
     }
   if (self->host_copy_bytes > 0)
     {
-      self->host_copy = provider->klass->allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, self->host_copy_bytes, error);
+      self->host_copy = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, self->host_copy_bytes, error);
       if (self->host_copy == NULL)
         {
           g_prefix_error (error, "A copy of parameters, gradients and state for %s: ",
@@ -273,11 +273,11 @@ give_back (OrtrainParameterStore *self)
 {
   OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
   if (self->scalars != NULL)
-    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
+    ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->scalars, get_scalars_bytes (self));
   if (self->block != NULL)
-    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
+    ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_DEVICE, self->block, self->block_bytes);
   if (self->host_copy != NULL)
-    provider->klass->free (provider, ORTRAIN_MEMORY_SPACE_HOST, self->host_copy, self->host_copy_bytes);
+    ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_HOST, self->host_copy, self->host_copy_bytes);
   self->scalars = NULL;
   self->block = NULL;
   self->host_copy = NULL;

@@ -38,6 +38,9 @@ struct _OrtrainSessionOptions
   guint max_plans;
   char **outputs; /* NULL: all */
   OrtrainPrecision precision;
+  guint64 device_memory_limit; /* 0: none */
+  OrtrainConvAlgoSearch cudnn_conv_algo_search;
+  gboolean allow_tf32;
 };
 
 enum
@@ -52,6 +55,9 @@ enum
   PROP_MAX_PLANS,
   PROP_OUTPUTS,
   PROP_PRECISION,
+  PROP_DEVICE_MEMORY_LIMIT,
+  PROP_CUDNN_CONV_ALGO_SEARCH,
+  PROP_ALLOW_TF32,
   N_PROPS
 };
 
@@ -166,6 +172,32 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    */
   properties[PROP_PRECISION] = ortrain_field_enum ("precision", G_STRUCT_OFFSET (OrtrainSessionOptions, precision),
                                                    ORTRAIN_TYPE_PRECISION, ORTRAIN_PRECISION_F32);
+  /**
+   * OrtrainSessionOptions:device-memory-limit: (getter get_device_memory_limit) (setter set_device_memory_limit)
+   *
+   * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
+   * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
+   */
+  properties[PROP_DEVICE_MEMORY_LIMIT] = ortrain_field_uint64 (
+      "device-memory-limit", G_STRUCT_OFFSET (OrtrainSessionOptions, device_memory_limit), 0, G_MAXUINT64, 0);
+  /**
+   * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
+   *
+   * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
+   * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:
+   * %ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC.
+   */
+  properties[PROP_CUDNN_CONV_ALGO_SEARCH] =
+      ortrain_field_enum ("cudnn-conv-algo-search", G_STRUCT_OFFSET (OrtrainSessionOptions, cudnn_conv_algo_search),
+                          ORTRAIN_TYPE_CONV_ALGO_SEARCH, ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC);
+  /**
+   * OrtrainSessionOptions:allow-tf32: (getter get_allow_tf32) (setter set_allow_tf32)
+   *
+   * Whether products and convolutions of float32 may round their operands to TF32, with 10 bits of mantissa, where the
+   * device has fast units for it; other devices ignore it. Default: %FALSE.
+   */
+  properties[PROP_ALLOW_TF32] =
+      ortrain_field_boolean ("allow-tf32", G_STRUCT_OFFSET (OrtrainSessionOptions, allow_tf32), FALSE);
   g_object_class_install_properties (object_class, N_PROPS, properties);
 }
 
@@ -181,6 +213,9 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
     { "ORTRAIN_PROVIDER", "provider" },
     { "ORTRAIN_MAX_PLANS", "max-plans" },
     { "ORTRAIN_PRECISION", "precision" },
+    { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
+    { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
+    { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
   };
   ortrain_field_init_all (self, properties, N_PROPS);
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
@@ -566,4 +601,98 @@ ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *co
   g_strfreev (self->outputs);
   self->outputs = copy;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OUTPUTS]);
+}
+
+/**
+ * ortrain_session_options_get_device_memory_limit: (get-property device-memory-limit)
+ * @self: options
+ *
+ * Gets how many bytes of the memory of the device the session may allocate; 0 for all there are.
+ *
+ * Returns: bytes, or 0
+ */
+guint64
+ortrain_session_options_get_device_memory_limit (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->device_memory_limit;
+}
+
+/**
+ * ortrain_session_options_set_device_memory_limit: (set-property device-memory-limit)
+ * @self: options
+ * @device_memory_limit: bytes, or 0
+ *
+ * Sets how many bytes of the memory of the device the session may allocate; 0 for all there are.
+ */
+void
+ortrain_session_options_set_device_memory_limit (OrtrainSessionOptions *self, guint64 device_memory_limit)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_uint64 (self, properties[PROP_DEVICE_MEMORY_LIMIT], device_memory_limit);
+}
+
+/**
+ * ortrain_session_options_get_cudnn_conv_algo_search: (get-property cudnn-conv-algo-search)
+ * @self: options
+ *
+ * Gets how the algorithm of a convolution is chosen where cuDNN computes it.
+ *
+ * Returns: the way of choosing
+ */
+OrtrainConvAlgoSearch
+ortrain_session_options_get_cudnn_conv_algo_search (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC);
+
+  return self->cudnn_conv_algo_search;
+}
+
+/**
+ * ortrain_session_options_set_cudnn_conv_algo_search: (set-property cudnn-conv-algo-search)
+ * @self: options
+ * @cudnn_conv_algo_search: the way of choosing
+ *
+ * Sets how the algorithm of a convolution is chosen where cuDNN computes it.
+ */
+void
+ortrain_session_options_set_cudnn_conv_algo_search (OrtrainSessionOptions *self,
+                                                    OrtrainConvAlgoSearch cudnn_conv_algo_search)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_enum (self, properties[PROP_CUDNN_CONV_ALGO_SEARCH], (gint) cudnn_conv_algo_search);
+}
+
+/**
+ * ortrain_session_options_get_allow_tf32: (get-property allow-tf32)
+ * @self: options
+ *
+ * Gets whether products and convolutions of float32 may round their operands to TF32.
+ *
+ * Returns: whether they may
+ */
+gboolean
+ortrain_session_options_get_allow_tf32 (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), FALSE);
+
+  return self->allow_tf32;
+}
+
+/**
+ * ortrain_session_options_set_allow_tf32: (set-property allow-tf32)
+ * @self: options
+ * @allow_tf32: whether they may
+ *
+ * Sets whether products and convolutions of float32 may round their operands to TF32.
+ */
+void
+ortrain_session_options_set_allow_tf32 (OrtrainSessionOptions *self, gboolean allow_tf32)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_boolean (self, properties[PROP_ALLOW_TF32], allow_tf32);
 }

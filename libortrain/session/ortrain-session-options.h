@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "provider/ortrain-conv-algo-search.h"
 #include "session/ortrain-precision.h"
 
 G_BEGIN_DECLS
@@ -53,5 +54,18 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainPrecision ortrain_session_options_get_precision (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_precision (OrtrainSessionOptions *self, OrtrainPrecision precision);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_session_options_get_device_memory_limit (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_device_memory_limit (OrtrainSessionOptions *self, guint64 device_memory_limit);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainConvAlgoSearch ortrain_session_options_get_cudnn_conv_algo_search (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_cudnn_conv_algo_search (OrtrainSessionOptions *self,
+                                                         OrtrainConvAlgoSearch cudnn_conv_algo_search);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_session_options_get_allow_tf32 (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_allow_tf32 (OrtrainSessionOptions *self, gboolean allow_tf32);
 
 G_END_DECLS

@@ -34,7 +34,8 @@ ortrain_step_arena_unref (OrtrainStepArena *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
   for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
-    self->provider->klass->free (self->provider, (OrtrainMemorySpace) i, self->spaces[i].address, self->spaces[i].size);
+    ortrain_provider_free_memory (self->provider, (OrtrainMemorySpace) i, self->spaces[i].address,
+                                  self->spaces[i].size);
   ortrain_provider_unref (self->provider);
   g_free (self);
 }
@@ -54,12 +55,11 @@ ortrain_step_arena_get_address (OrtrainStepArena *self, OrtrainMemorySpace space
 gboolean
 ortrain_step_arena_reserve (OrtrainStepArena *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
 {
-  const OrtrainProviderClass *klass = self->provider->klass;
   if (n_bytes <= self->spaces[space].size)
     return TRUE;
-  klass->free (self->provider, space, self->spaces[space].address, self->spaces[space].size);
+  ortrain_provider_free_memory (self->provider, space, self->spaces[space].address, self->spaces[space].size);
   self->spaces[space].size = 0;
-  self->spaces[space].address = klass->allocate (self->provider, space, n_bytes, error);
+  self->spaces[space].address = ortrain_provider_allocate (self->provider, space, n_bytes, error);
   if (self->spaces[space].address == NULL)
     {
       g_prefix_error (error, "The arena of a step: ");

@@ -21,6 +21,9 @@ struct _OrtrainTrainingOptions
   char *provider; /* NULL: the best there is */
   OrtrainImmediateUpdates immediate_updates;
   guint rank;
+  guint64 device_memory_limit; /* 0: none */
+  OrtrainConvAlgoSearch cudnn_conv_algo_search;
+  gboolean allow_tf32;
   OrtrainPrecision precision;
   gboolean master_weights;
   OrtrainLossScaler *loss_scaler; /* NULL: a dynamic one where it is needed */
@@ -48,6 +51,9 @@ enum
   PROP_PROVIDER,
   PROP_IMMEDIATE_UPDATES,
   PROP_RANK,
+  PROP_DEVICE_MEMORY_LIMIT,
+  PROP_CUDNN_CONV_ALGO_SEARCH,
+  PROP_ALLOW_TF32,
   PROP_PRECISION,
   PROP_MASTER_WEIGHTS,
   PROP_LOSS_SCALER,

@@ -190,3 +190,98 @@ ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank)
 
   ortrain_field_set_uint (self, ortrain_training_options_properties[PROP_RANK], rank);
 }
+
+/**
+ * ortrain_training_options_get_device_memory_limit: (get-property device-memory-limit)
+ * @self: options
+ *
+ * Gets how many bytes of the memory of the device the session may allocate; 0 for all there are.
+ *
+ * Returns: bytes, or 0
+ */
+guint64
+ortrain_training_options_get_device_memory_limit (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+
+  return self->device_memory_limit;
+}
+
+/**
+ * ortrain_training_options_set_device_memory_limit: (set-property device-memory-limit)
+ * @self: options
+ * @device_memory_limit: bytes, or 0
+ *
+ * Sets how many bytes of the memory of the device the session may allocate; 0 for all there are.
+ */
+void
+ortrain_training_options_set_device_memory_limit (OrtrainTrainingOptions *self, guint64 device_memory_limit)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_uint64 (self, ortrain_training_options_properties[PROP_DEVICE_MEMORY_LIMIT], device_memory_limit);
+}
+
+/**
+ * ortrain_training_options_get_cudnn_conv_algo_search: (get-property cudnn-conv-algo-search)
+ * @self: options
+ *
+ * Gets how the algorithm of a convolution is chosen where cuDNN computes it.
+ *
+ * Returns: the way of choosing
+ */
+OrtrainConvAlgoSearch
+ortrain_training_options_get_cudnn_conv_algo_search (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC);
+
+  return self->cudnn_conv_algo_search;
+}
+
+/**
+ * ortrain_training_options_set_cudnn_conv_algo_search: (set-property cudnn-conv-algo-search)
+ * @self: options
+ * @cudnn_conv_algo_search: the way of choosing
+ *
+ * Sets how the algorithm of a convolution is chosen where cuDNN computes it.
+ */
+void
+ortrain_training_options_set_cudnn_conv_algo_search (OrtrainTrainingOptions *self,
+                                                     OrtrainConvAlgoSearch cudnn_conv_algo_search)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_enum (self, ortrain_training_options_properties[PROP_CUDNN_CONV_ALGO_SEARCH],
+                          (gint) cudnn_conv_algo_search);
+}
+
+/**
+ * ortrain_training_options_get_allow_tf32: (get-property allow-tf32)
+ * @self: options
+ *
+ * Gets whether products and convolutions of float32 may round their operands to TF32.
+ *
+ * Returns: whether they may
+ */
+gboolean
+ortrain_training_options_get_allow_tf32 (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), FALSE);
+
+  return self->allow_tf32;
+}
+
+/**
+ * ortrain_training_options_set_allow_tf32: (set-property allow-tf32)
+ * @self: options
+ * @allow_tf32: whether they may
+ *
+ * Sets whether products and convolutions of float32 may round their operands to TF32.
+ */
+void
+ortrain_training_options_set_allow_tf32 (OrtrainTrainingOptions *self, gboolean allow_tf32)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_boolean (self, ortrain_training_options_properties[PROP_ALLOW_TF32], allow_tf32);
+}

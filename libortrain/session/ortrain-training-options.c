@@ -229,6 +229,33 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   properties[PROP_RANK] = ortrain_field_uint ("rank", G_STRUCT_OFFSET (OrtrainTrainingOptions, rank), 0, G_MAXINT, 0);
 
   /**
+   * OrtrainTrainingOptions:device-memory-limit: (getter get_device_memory_limit) (setter set_device_memory_limit)
+   *
+   * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
+   * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
+   */
+  properties[PROP_DEVICE_MEMORY_LIMIT] = ortrain_field_uint64 (
+      "device-memory-limit", G_STRUCT_OFFSET (OrtrainTrainingOptions, device_memory_limit), 0, G_MAXUINT64, 0);
+  /**
+   * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
+   *
+   * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
+   * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:
+   * %ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC.
+   */
+  properties[PROP_CUDNN_CONV_ALGO_SEARCH] =
+      ortrain_field_enum ("cudnn-conv-algo-search", G_STRUCT_OFFSET (OrtrainTrainingOptions, cudnn_conv_algo_search),
+                          ORTRAIN_TYPE_CONV_ALGO_SEARCH, ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC);
+  /**
+   * OrtrainTrainingOptions:allow-tf32: (getter get_allow_tf32) (setter set_allow_tf32)
+   *
+   * Whether products and convolutions of float32 may round their operands to TF32, with 10 bits of mantissa, where the
+   * device has fast units for it; other devices ignore it. Default: %FALSE.
+   */
+  properties[PROP_ALLOW_TF32] =
+      ortrain_field_boolean ("allow-tf32", G_STRUCT_OFFSET (OrtrainTrainingOptions, allow_tf32), FALSE);
+
+  /**
    * OrtrainTrainingOptions:precision: (getter get_precision) (setter set_precision)
    *
    * The type in which the model is computed. With %ORTRAIN_PRECISION_BF16 or %ORTRAIN_PRECISION_FP16, operators run in
@@ -309,6 +336,9 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_MAX_GRAD_NORM", "max-grad-norm" },
     { "ORTRAIN_IMMEDIATE_UPDATES", "immediate-updates" },
     { "ORTRAIN_PRECISION", "precision" },
+    { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
+    { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
+    { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
   };
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }

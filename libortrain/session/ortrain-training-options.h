@@ -5,6 +5,7 @@
 #include "optim/ortrain-loss-scaler.h"
 #include "optim/ortrain-lr-schedule.h"
 #include "optim/ortrain-optimizer.h"
+#include "provider/ortrain-conv-algo-search.h"
 #include "session/ortrain-precision.h"
 
 G_BEGIN_DECLS
@@ -111,6 +112,20 @@ ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_rank (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank);
+
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_options_get_device_memory_limit (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_device_memory_limit (OrtrainTrainingOptions *self, guint64 device_memory_limit);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainConvAlgoSearch ortrain_training_options_get_cudnn_conv_algo_search (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_cudnn_conv_algo_search (OrtrainTrainingOptions *self,
+                                                          OrtrainConvAlgoSearch cudnn_conv_algo_search);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_allow_tf32 (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_allow_tf32 (OrtrainTrainingOptions *self, gboolean allow_tf32);
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainPrecision ortrain_training_options_get_precision (OrtrainTrainingOptions *self);

@@ -356,6 +356,9 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   const OrtrainProviderOptions provider_options = {
     .n_threads = ortrain_training_options_get_threads (options),
     .fixed_partition = ortrain_training_options_get_deterministic (options),
+    .memory_limit = ortrain_training_options_get_device_memory_limit (options),
+    .conv_algo_search = ortrain_training_options_get_cudnn_conv_algo_search (options),
+    .allow_tf32 = ortrain_training_options_get_allow_tf32 (options),
   };
   g_autoptr (OrtrainProvider) provider =
       ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);

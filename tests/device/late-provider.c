@@ -594,9 +594,13 @@ static const OrtrainProviderClass late_class = {
   .free_capture = late_free_capture,
 };
 
+G_MODULE_EXPORT OrtrainProviderOptions ortrain_late_options; /* of the last with a memory limit; for tests */
+
 static OrtrainProvider *
 late_open (const OrtrainProviderOptions *options, GError **error)
 {
+  if (options->memory_limit != 0)
+    ortrain_late_options = *options;
   LateProvider *self = g_new0 (LateProvider, 1);
   self->host = library->new_cpu (options);
   self->cpu = *(const OrtrainCpuProvider *) self->host;

@@ -161,14 +161,48 @@ test_alignment (void)
     }
 }
 
+static GModule *
+open_module (void)
+{
+  g_autofree char *path = g_build_filename (g_getenv ("ORTRAIN_PROVIDER_PATH"), "late." G_MODULE_SUFFIX, NULL);
+  return g_module_open (path, G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL);
+}
+
+/* What options say of the device is told to its provider. */
+static void
+test_options (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("cnn");
+  GModule *module = open_module ();
+  OrtrainProviderOptions *found;
+  g_assert_true (g_module_symbol (module, "ortrain_late_options", (gpointer *) &found));
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  g_object_set (options, "provider", "late", "device-memory-limit", (guint64) 1 << 33, "cudnn-conv-algo-search",
+                ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE, "allow-tf32", TRUE, NULL);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (found->memory_limit, ==, (guint64) 1 << 33);
+  g_assert_cmpint (found->conv_algo_search, ==, ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE);
+  g_assert_true (found->allow_tf32);
+  g_autoptr (OrtrainSessionOptions) inference = ortrain_session_options_new ();
+  g_object_set (inference, "provider", "late", "device-memory-limit", (guint64) 1 << 34, "cudnn-conv-algo-search",
+                ORTRAIN_CONV_ALGO_SEARCH_DEFAULT, NULL);
+  g_autoptr (OrtrainInferenceSession) other = ortrain_inference_session_new (model->model, inference, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (found->memory_limit, ==, (guint64) 1 << 34);
+  g_assert_cmpint (found->conv_algo_search, ==, ORTRAIN_CONV_ALGO_SEARCH_DEFAULT);
+  g_assert_false (found->allow_tf32);
+  g_module_close (module);
+}
+
 /* From its second run on, a range of calls whose addresses stay is started as one; feeds at another address, another
  * batch size and evaluation in between change nothing but that. */
 static void
 test_capture (void)
 {
   g_autoptr (GError) error = NULL;
-  g_autofree char *path = g_build_filename (g_getenv ("ORTRAIN_PROVIDER_PATH"), "late." G_MODULE_SUFFIX, NULL);
-  GModule *module = g_module_open (path, G_MODULE_BIND_LAZY | G_MODULE_BIND_LOCAL);
+  GModule *module = open_module ();
   gint *n_launches;
   g_assert_true (g_module_symbol (module, "ortrain_late_n_launches", (gpointer *) &n_launches));
   g_autoptr (TestModel) model = test_model_load ("cnn");
@@ -387,6 +421,7 @@ main (int argc, char **argv)
   g_test_add_func ("/device/host-nodes", test_host_nodes);
   g_test_add_func ("/device/plan-of-host-nodes", test_plan_of_host_nodes);
   g_test_add_func ("/device/two-streams", test_two_streams);
+  g_test_add_func ("/device/options", test_options);
   g_test_add_func ("/device/capture", test_capture);
   g_test_add_func ("/device/alignment", test_alignment);
   g_test_add_func ("/device/unreadable", test_unreadable);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-macros.h"
+
+G_BEGIN_DECLS
+
+/**
+ * OrtrainConvAlgoSearch:
+ * @ORTRAIN_CONV_ALGO_SEARCH_DEFAULT: cuDNN's implicit GEMM with precomputed indices, without a search
+ * @ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC: what cuDNN's heuristics recommend for the shapes; nothing is measured
+ * @ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE: the fastest of all, which are run and measured once for each shape
+ *
+ * How the algorithm of a convolution is chosen where cuDNN computes it. The values are those of `cudnn_conv_algo_search`
+ * of ONNX Runtime's CUDA provider.
+ */
+typedef enum
+{
+  ORTRAIN_CONV_ALGO_SEARCH_DEFAULT,
+  ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC,
+  ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE,
+} OrtrainConvAlgoSearch;
+
+G_END_DECLS
