@@ -10,53 +10,53 @@
 #define F ORTRAIN_REAL_FN
 #define K ORTRAIN_REAL_C
 
-static inline R
+ORTRAIN_FUNCTION R
 F (relu) (R x)
 {
   return K (0.0) > x ? K (0.0) : x; /* a NaN stays */
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (relu_grad) (R dy, R y)
 {
   return y > K (0.0) ? dy : K (0.0);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (leaky_relu) (R x, R alpha)
 {
   R z = x * alpha;
   return x < K (0.0) ? z : x;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (leaky_relu_grad) (R dy, R x, R alpha)
 {
   R z = dy * alpha;
   return x < K (0.0) ? z : dy;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (thresholded_relu) (R x, R alpha)
 {
   return x <= alpha ? K (0.0) : x;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (elu) (R x, R alpha)
 {
   R z = alpha * F (expm1) (x);
   return x < K (0.0) ? z : x;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (elu_grad) (R dy, R y, R alpha)
 {
   R z = dy * (y + alpha);
   return y > K (0.0) ? dy : z;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (selu) (R x, R alpha, R gamma)
 {
   R z = gamma * (alpha * F (expm1) (x));
@@ -64,7 +64,7 @@ F (selu) (R x, R alpha, R gamma)
   return x > K (0.0) ? p : z;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (selu_grad) (R dy, R y, R alpha, R gamma)
 {
   R z = dy * (y + gamma * alpha);
@@ -72,33 +72,33 @@ F (selu_grad) (R dy, R y, R alpha, R gamma)
   return y > K (0.0) ? p : z;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (celu) (R x, R alpha)
 {
   R z = alpha * F (expm1) (x / alpha);
   return x < K (0.0) ? z : x;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (celu_grad) (R dy, R y, R alpha)
 {
   R z = dy * (y / alpha + K (1.0));
   return y > K (0.0) ? dy : z;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (sigmoid_grad) (R dy, R y)
 {
   return dy * (y * (K (1.0) - y));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (tanh_grad) (R dy, R y)
 {
   return dy * (K (1.0) - y * y);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (hard_sigmoid) (R x, R alpha, R beta)
 {
   R z = alpha * x + beta;
@@ -106,20 +106,20 @@ F (hard_sigmoid) (R x, R alpha, R beta)
   return z > K (1.0) ? K (1.0) : z;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (hard_sigmoid_grad) (R dy, R y, R alpha)
 {
   R z = dy * alpha;
   return y > K (0.0) ? (y < K (1.0) ? z : K (0.0)) : K (0.0);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (hard_swish) (R x)
 {
   return x * F (hard_sigmoid) (x, K (1.0) / K (6.0), K (0.5));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (hard_swish_grad) (R dy, R x)
 {
   R z = dy * (x / K (3.0) + K (0.5));
@@ -127,38 +127,38 @@ F (hard_swish_grad) (R dy, R x)
   return x <= K (-3.0) ? K (0.0) : z;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (softplus_grad) (R dy, R x)
 {
   return dy * F (sigmoid) (x);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (softsign) (R x)
 {
   return x / (K (1.0) + F (fabs) (x));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (softsign_grad) (R dy, R x)
 {
   R d = K (1.0) + F (fabs) (x);
   return dy / (d * d);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (erf_grad) (R dy, R x)
 {
   return dy * (K (1.1283791670955125739) * F (exp) (-(x * x)));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (gelu) (R x)
 {
   return K (0.5) * x * (K (1.0) + F (erf) (x * K (0.70710678118654752440)));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (gelu_grad) (R dy, R x)
 {
   R cdf = K (0.5) * (K (1.0) + F (erf) (x * K (0.70710678118654752440)));
@@ -166,14 +166,14 @@ F (gelu_grad) (R dy, R x)
   return dy * (cdf + x * pdf);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (gelu_tanh) (R x)
 {
   R u = K (0.79788456080286535588) * (x + K (0.044715) * (x * x * x));
   return K (0.5) * x * (K (1.0) + F (tanh) (u));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (gelu_tanh_grad) (R dy, R x)
 {
   R s = x * x;
@@ -184,7 +184,7 @@ F (gelu_tanh_grad) (R dy, R x)
 }
 
 /* tanh (softplus (x)) without a logarithm: with e = e^x it is (e² + 2e) / (e² + 2e + 2) */
-static inline R
+ORTRAIN_FUNCTION R
 F (mish_factor) (R x)
 {
   R e = F (exp) (x > K (20.0) ? K (20.0) : x);
@@ -193,33 +193,33 @@ F (mish_factor) (R x)
   return x > K (20.0) ? K (1.0) : w;
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (mish) (R x)
 {
   return x * F (mish_factor) (x);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (mish_grad) (R dy, R x)
 {
   R w = F (mish_factor) (x);
   return dy * (w + x * (F (sigmoid) (x) * (K (1.0) - w * w)));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (swish) (R x, R alpha)
 {
   return x * F (sigmoid) (alpha * x);
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (swish_grad) (R dy, R x, R alpha)
 {
   R s = F (sigmoid) (alpha * x);
   return dy * (s + (alpha * x) * (s * (K (1.0) - s)));
 }
 
-static inline R
+ORTRAIN_FUNCTION R
 F (shrink) (R x, R lambd, R bias)
 {
   R y = x > lambd ? x - bias : K (0.0);

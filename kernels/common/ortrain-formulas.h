@@ -6,14 +6,14 @@
 /* The formulas of element-wise operators for float and double, under the names ortrain_f32_NAME and ortrain_f64_NAME.
  */
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_fabs (float x)
 {
   return fabsf (x);
 }
 
 #define ORTRAIN_F64_LIBM(name)                                                                                         \
-  static inline double ortrain_f64_##name (double x)                                                                   \
+  ORTRAIN_FUNCTION double ortrain_f64_##name (double x)                                                                \
   {                                                                                                                    \
     return name (x);                                                                                                   \
   }
@@ -27,20 +27,20 @@ ORTRAIN_F64_LIBM (cos)
 ORTRAIN_F64_LIBM (fabs)
 #undef ORTRAIN_F64_LIBM
 
-static inline double
+ORTRAIN_FUNCTION double
 ortrain_f64_sigmoid (double x)
 {
   double e = exp (-fabs (x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 
-static inline double
+ORTRAIN_FUNCTION double
 ortrain_f64_softplus (double x)
 {
   return (x < 0.0 ? 0.0 : x) + log1p (exp (-fabs (x)));
 }
 
-static inline double
+ORTRAIN_FUNCTION double
 ortrain_f64_pow (double x, double y)
 {
   return pow (x, y);

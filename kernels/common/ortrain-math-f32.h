@@ -14,7 +14,10 @@
 
 /* Where the machine has a fused multiply-add it is asked for by name: the compiler is told not to contract, so that an
  * expression has the same bits wherever it is inlined. */
-#if defined(__FMA__) || defined(__CUDACC__) || defined(__ARM_FEATURE_FMA)
+#if defined(__CUDACC__)
+#define ORTRAIN_FMAF(a, b, c) fmaf ((a), (b), (c))
+#define ORTRAIN_FMA(a, b, c) fma ((a), (b), (c))
+#elif defined(__FMA__) || defined(__ARM_FEATURE_FMA)
 #define ORTRAIN_FMAF(a, b, c) __builtin_fmaf ((a), (b), (c))
 #define ORTRAIN_FMA(a, b, c) __builtin_fma ((a), (b), (c))
 #else
@@ -23,7 +26,7 @@
 #endif
 
 /* 2^n for -126 ≤ n ≤ 127 */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_power_of_two (int32_t n)
 {
   return ortrain_f32_from_bits ((uint32_t) (n + 127) << 23);
@@ -32,7 +35,7 @@ ortrain_f32_power_of_two (int32_t n)
 #define ORTRAIN_F32_ROUND_MAGIC 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
 
 /* e^x = 2^n e^r: the remainder r, |r| ≤ log 2 / 2, and n. x must be within ±105. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_exp_remainder (float x, int32_t *n)
 {
   float t = ORTRAIN_FMAF (x, 1.442695041f, ORTRAIN_F32_ROUND_MAGIC);
@@ -43,7 +46,7 @@ ortrain_f32_exp_remainder (float x, int32_t *n)
 }
 
 /* e^r - 1 of a remainder */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_expm1_reduced (float r)
 {
   float q = 1.381314236e-03f;
@@ -55,7 +58,7 @@ ortrain_f32_expm1_reduced (float r)
 }
 
 /* p 2^n, in two factors: denormal results round once more, results near the largest float fit. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_scale (float p, int32_t n)
 {
   int32_t half = n >> 1;
@@ -63,7 +66,7 @@ ortrain_f32_scale (float p, int32_t n)
 }
 
 /* e^x */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_exp (float x)
 {
   int32_t n;
@@ -74,7 +77,7 @@ ortrain_f32_exp (float x)
 }
 
 /* e^x - 1, exact also for small x: error about 3 units in the last place. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_expm1 (float x)
 {
   int32_t i;
@@ -90,7 +93,7 @@ ortrain_f32_expm1 (float x)
 }
 
 /* Natural logarithm. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_log (float x)
 {
   int small = x < 1.17549435e-38f;
@@ -123,7 +126,7 @@ ortrain_f32_log (float x)
 }
 
 /* log (1 + x) */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_log1p (float x)
 {
   float u = 1.0f + x;
@@ -137,7 +140,7 @@ ortrain_f32_log1p (float x)
   return u > 3.40282347e+38f || u <= 0.0f ? y : result;
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_tanh (float x)
 {
   float a = fabsf (x);
@@ -155,7 +158,7 @@ ortrain_f32_tanh (float x)
 }
 
 /* 1 / (1 + e^-x), of full relative precision on the left side too. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_sigmoid (float x)
 {
   float e = ortrain_f32_exp (-fabsf (x));
@@ -164,7 +167,7 @@ ortrain_f32_sigmoid (float x)
 }
 
 /* Error function: one rational function of x², whose value is ±1 from 4 on. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_erf (float x)
 {
   float c = x > 4.0f ? 4.0f : x;
@@ -189,7 +192,7 @@ ortrain_f32_erf (float x)
 }
 
 /* max (x, 0) + log (1 + e^-|x|) */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_softplus (float x)
 {
   float positive = x < 0.0f ? 0.0f : x;
@@ -200,7 +203,7 @@ ortrain_f32_softplus (float x)
 
 /* Quarter turns: x = n pi/2 + r with |r| ≤ pi/4, for |x| up to ORTRAIN_F32_MAX_ANGLE: pi/2 is a part of 33 bits, whose
  * product with n is exact in double, and the rest. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_quarter (float x, int32_t *n)
 {
   double t = (double) x * 0.63661977236758134308 + 6755399441055744.0;
@@ -215,7 +218,7 @@ ortrain_f32_quarter (float x, int32_t *n)
   return (float) ORTRAIN_FMA (k, -6.07710050650619224932e-11, r);
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_sin_reduced (float r)
 {
   float s = r * r;
@@ -226,7 +229,7 @@ ortrain_f32_sin_reduced (float r)
   return ORTRAIN_FMAF (q, s * r, r);
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_cos_reduced (float r)
 {
   float s = r * r;
@@ -237,7 +240,7 @@ ortrain_f32_cos_reduced (float r)
   return ORTRAIN_FMAF (q, s * s, ORTRAIN_FMAF (-0.5f, s, 1.0f));
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_sin (float x)
 {
   int32_t n;
@@ -249,7 +252,7 @@ ortrain_f32_sin (float x)
   return fabsf (x) > 3.40282347e+38f ? NAN : y;
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_cos (float x)
 {
   int32_t n;
@@ -261,7 +264,7 @@ ortrain_f32_cos (float x)
 }
 
 /* x^y; the logarithm, the product and the power are computed in double (relative error about 1e-9 before rounding). */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_pow (float x, float y)
 {
   float ax = fabsf (x), ay = fabsf (y);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-function-private.h"
+
 #include <math.h>
 
 /* The update formulas of the optimizers, one element at a time, for float and double. Everything that is the same for
@@ -8,12 +10,6 @@
  * inline functions are then plain arithmetic that vectorises. w: weight, g: gradient, m and v: first and second moment.
  *
  * grad_scale multiplies the gradient first: unscaling, clipping and averaging over micro-batches in one factor. */
-#ifdef __CUDACC__
-#define ORTRAIN_MATH_INLINE static inline __host__ __device__
-#else
-#define ORTRAIN_MATH_INLINE static inline
-#endif
-
 /* ---- SGD with momentum ----
  * g' = grad_scale*g + l2*w;  v' = momentum*v + damped*g';  w' = w - lr*(nesterov ? g' + momentum*v' : v')
  * damped is 1 in the first step (t = 1 for PyTorch's counting), 1 - dampening later. Without momentum: w' = w - lr*g'.
@@ -40,7 +36,7 @@ typedef enum
 } OrtrainAdamMode;
 
 /* step counts from 1. Without bias correction the corrections are 1. */
-ORTRAIN_MATH_INLINE OrtrainAdamMath
+ORTRAIN_FUNCTION OrtrainAdamMath
 ortrain_adam_math (OrtrainAdamMode mode, double lr, double beta1, double beta2, double epsilon, double weight_decay,
                    int correct_bias, double step, double grad_scale)
 {
@@ -69,7 +65,7 @@ ortrain_adam_math (OrtrainAdamMode mode, double lr, double beta1, double beta2, 
 
 /* ONNX's Adam (ai.onnx.preview.training): epsilon beside the raw root, L2 before, a factor after; step 0: no
  * correction. */
-ORTRAIN_MATH_INLINE OrtrainAdamMath
+ORTRAIN_FUNCTION OrtrainAdamMath
 ortrain_adam_math_onnx (double lr, double step, double alpha, double beta, double epsilon, double norm_coefficient,
                         double norm_coefficient_post)
 {
@@ -95,7 +91,7 @@ typedef struct
   double lr, grad_scale, beta1, beta2, epsilon, weight_decay, inv_correction1, inv_correction2, ratio_min, ratio_max;
 } OrtrainLambMath;
 
-ORTRAIN_MATH_INLINE OrtrainLambMath
+ORTRAIN_FUNCTION OrtrainLambMath
 ortrain_lamb_math (double lr, double beta1, double beta2, double epsilon, double weight_decay, double ratio_min,
                    double ratio_max, int correct_bias, double step, double grad_scale)
 {
@@ -113,7 +109,7 @@ ortrain_lamb_math (double lr, double beta1, double beta2, double epsilon, double
   return c;
 }
 
-ORTRAIN_MATH_INLINE double
+ORTRAIN_FUNCTION double
 ortrain_lamb_ratio (const OrtrainLambMath *c, double sum_w2, double sum_d2)
 {
   if (!(sum_w2 > 0.0) || !(sum_d2 > 0.0))
@@ -136,18 +132,18 @@ typedef struct
 
 /* NAME is the suffix, T the type, SQRT its root. */
 #define ORTRAIN_OPTIMIZER_MATH(NAME, T, SQRT)                                                                          \
-  ORTRAIN_MATH_INLINE void ortrain_sgd_element_##NAME (const OrtrainSgdMath *c, T *w, T g)                             \
+  ORTRAIN_FUNCTION void ortrain_sgd_element_##NAME (const OrtrainSgdMath *c, T *w, T g)                                \
   {                                                                                                                    \
     *w -= (T) c->lr * ((T) c->grad_scale * g + (T) c->l2 * *w);                                                        \
   }                                                                                                                    \
-  ORTRAIN_MATH_INLINE void ortrain_momentum_element_##NAME (const OrtrainSgdMath *c, T *w, T g, T *v)                  \
+  ORTRAIN_FUNCTION void ortrain_momentum_element_##NAME (const OrtrainSgdMath *c, T *w, T g, T *v)                     \
   {                                                                                                                    \
     T e = (T) c->grad_scale * g + (T) c->l2 * *w;                                                                      \
     T next = (T) c->momentum * *v + (T) c->damped * e;                                                                 \
     *v = next;                                                                                                         \
     *w -= (T) c->lr * (c->nesterov ? e + (T) c->momentum * next : next);                                               \
   }                                                                                                                    \
-  ORTRAIN_MATH_INLINE void ortrain_adam_element_##NAME (const OrtrainAdamMath *c, T *w, T g, T *m, T *v)               \
+  ORTRAIN_FUNCTION void ortrain_adam_element_##NAME (const OrtrainAdamMath *c, T *w, T g, T *m, T *v)                  \
   {                                                                                                                    \
     T e = (T) c->grad_scale * g + (T) c->l2 * *w;                                                                      \
     T m1 = (T) c->beta1 * *m + (T) (1.0 - c->beta1) * e;                                                               \
@@ -158,7 +154,7 @@ typedef struct
           (T) c->step_size * m1 / (SQRT (v1) * (T) c->inv_sqrt_correction2 + (T) c->epsilon)) *                        \
          (T) c->decay_after;                                                                                           \
   }                                                                                                                    \
-  ORTRAIN_MATH_INLINE T ortrain_lamb_direction_##NAME (const OrtrainLambMath *c, T w, T g, T *m, T *v)                 \
+  ORTRAIN_FUNCTION T ortrain_lamb_direction_##NAME (const OrtrainLambMath *c, T w, T g, T *m, T *v)                    \
   {                                                                                                                    \
     T e = (T) c->grad_scale * g;                                                                                       \
     T m1 = (T) c->beta1 * *m + (T) (1.0 - c->beta1) * e;                                                               \
@@ -170,12 +166,12 @@ typedef struct
     *v = finite ? v1 : *v;                                                                                             \
     return finite ? d : 0;                                                                                             \
   }                                                                                                                    \
-  ORTRAIN_MATH_INLINE void ortrain_lamb_element_##NAME (T ratio, T *w, T d)                                            \
+  ORTRAIN_FUNCTION void ortrain_lamb_element_##NAME (T ratio, T *w, T d)                                               \
   {                                                                                                                    \
     T next = *w - ratio * d;                                                                                           \
     *w = next - next == 0 ? next : *w;                                                                                 \
   }                                                                                                                    \
-  ORTRAIN_MATH_INLINE void ortrain_adagrad_element_##NAME (const OrtrainAdagradMath *c, T *w, T g, T *h)               \
+  ORTRAIN_FUNCTION void ortrain_adagrad_element_##NAME (const OrtrainAdagradMath *c, T *w, T g, T *h)                  \
   {                                                                                                                    \
     T e = (T) c->grad_scale * g + (T) c->l2 * *w;                                                                      \
     T h1 = *h + e * e;                                                                                                 \

@@ -8,14 +8,14 @@
  * element i takes word i % 4 of block i / 4. */
 
 /* The number of a parameter in the place of that of a node, which counts from the other end. */
-static inline uint32_t
+ORTRAIN_FUNCTION uint32_t
 ortrain_stochastic_rounding_node (uint32_t parameter)
 {
   return ~parameter;
 }
 
 /* Adds the low 16 bits of `random` below the cut, then truncates. Infinities and NaN stay. */
-static inline uint16_t
+ORTRAIN_FUNCTION uint16_t
 ortrain_float_to_bfloat16_stochastic (float x, uint32_t random)
 {
   uint32_t u = ortrain_f32_bits (x), magnitude = u & 0x7fffffffu;

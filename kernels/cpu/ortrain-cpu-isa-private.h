@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "provider/ortrain-kernel-private.h"
+#include "provider/ortrain-kernel-table-private.h"
 
 /* Vector code is compiled once per instruction set; the build defines ORTRAIN_CPU_ISA (`_v3`) where it does so, and names
  * that cross files carry it as their suffix. */
@@ -11,12 +11,6 @@
 #define ORTRAIN_CPU_SYMBOL__(name, isa) name##isa
 #define ORTRAIN_CPU_SYMBOL_(name, isa) ORTRAIN_CPU_SYMBOL__ (name, isa)
 #define ORTRAIN_CPU_SYMBOL(name) ORTRAIN_CPU_SYMBOL_ (name, ORTRAIN_CPU_ISA)
-
-typedef struct
-{
-  const OrtrainKernel *kernels;
-  guint n_kernels;
-} OrtrainKernelTable;
 
 /* The kernels of a family of operators, at the end of its file. */
 #define ORTRAIN_KERNEL_TABLE(family, rows)                                                                             \

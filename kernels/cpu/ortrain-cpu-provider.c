@@ -45,79 +45,30 @@ static const OrtrainKernelTable *const *const tables[ORTRAIN_CPU_N_LEVELS] = {
 #endif
 };
 
-/* op_type → GPtrArray of rows, over all families */
 static GHashTable *
 get_index (void)
 {
   static gsize index;
   if (g_once_init_enter (&index))
-    {
-      GHashTable *table = g_hash_table_new (g_str_hash, g_str_equal);
-      for (const OrtrainKernelTable *const *t = tables[ortrain_cpu_get_level ()]; *t != NULL; t++)
-        for (guint i = 0; i < (*t)->n_kernels; i++)
-          {
-            const OrtrainKernel *kernel = &(*t)->kernels[i];
-            GPtrArray *rows = g_hash_table_lookup (table, kernel->op_type);
-            if (rows == NULL)
-              {
-                rows = g_ptr_array_new ();
-                g_hash_table_insert (table, (gpointer) kernel->op_type, rows);
-              }
-            g_ptr_array_add (rows, (gpointer) kernel);
-          }
-      g_once_init_leave (&index, (gsize) table);
-    }
+    g_once_init_leave (&index, (gsize) ortrain_kernel_index_new (tables[ortrain_cpu_get_level ()]));
   return (GHashTable *) index;
-}
-
-static OrtrainDTypeSet
-find_floating_dtypes (const OrtrainOperand *operands, guint n)
-{
-  OrtrainDTypeSet set = 0;
-  for (guint i = 0; i < n; i++)
-    set |= ORTRAIN_DTYPE_BIT (operands[i].dtype) & ORTRAIN_DTYPES_FLOAT;
-  return set;
-}
-
-/* floating: the types of all floating-point operands. Where they differ, a kernel that says which of them it mixes goes
- * before one that does not say. */
-static const OrtrainKernel *
-find_kernel (const char *domain, const char *op_type, OrtrainDType first, OrtrainDType output, OrtrainDTypeSet floating)
-{
-  const gboolean mixed = (floating & (floating - 1)) != 0;
-  GPtrArray *rows = g_hash_table_lookup (get_index (), op_type);
-  const OrtrainKernel *unspecific = NULL;
-  for (guint i = 0; rows != NULL && i < rows->len; i++)
-    {
-      const OrtrainKernel *kernel = rows->pdata[i];
-      if (!g_str_equal (kernel->domain, domain) ||
-          (kernel->dtypes != 0 && !(kernel->dtypes & ORTRAIN_DTYPE_BIT (first))) ||
-          (kernel->output_dtypes != 0 && !(kernel->output_dtypes & ORTRAIN_DTYPE_BIT (output))))
-        continue;
-      if (!mixed || (kernel->mixed_dtypes != 0 && (floating & ~kernel->mixed_dtypes) == 0))
-        return kernel;
-      if (unspecific == NULL && kernel->mixed_dtypes == 0)
-        unspecific = kernel;
-    }
-  return unspecific;
 }
 
 static const OrtrainKernel *
 cpu_find_kernel (const OrtrainProvider *self, const char *domain, const char *op_type, const OrtrainOperand *inputs,
                  guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {
-  const OrtrainDType output = n_outputs > 0 ? outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  const OrtrainDType first = n_inputs > 0 ? inputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  return find_kernel (domain, op_type, first != ORTRAIN_DTYPE_UNDEFINED ? first : output, output,
-                      find_floating_dtypes (inputs, n_inputs) | find_floating_dtypes (outputs, n_outputs));
+  return ortrain_kernel_index_find_for (get_index (), domain, op_type, inputs, n_inputs, outputs, n_outputs);
 }
 
 /* What the kernel of element-wise chains knows are the operators that it also runs alone. */
 static gboolean
 cpu_can_fuse (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
 {
-  const OrtrainKernel *chain = find_kernel ("org.ortrain", "Elementwise", dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
-  const OrtrainKernel *alone = find_kernel (domain, op_type, dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
+  const OrtrainKernel *chain =
+      ortrain_kernel_index_find (get_index (), "org.ortrain", "Elementwise", dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
+  const OrtrainKernel *alone =
+      ortrain_kernel_index_find (get_index (), domain, op_type, dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
   return chain != NULL && alone != NULL && alone->run == chain->run;
 }
 

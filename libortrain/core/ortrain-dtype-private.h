@@ -51,7 +51,7 @@ ortrain_dtype_narrow (OrtrainDType dtype, float value)
 }
 
 static inline void
-ortrain_dtype_widen_n (OrtrainDType dtype, float *restrict to, const guint16 *restrict from, gint64 n)
+ortrain_dtype_widen_n (OrtrainDType dtype, float *ORTRAIN_RESTRICT to, const guint16 *ORTRAIN_RESTRICT from, gint64 n)
 {
   if (dtype == ORTRAIN_DTYPE_BFLOAT16)
     for (gint64 i = 0; i < n; i++)
@@ -62,7 +62,7 @@ ortrain_dtype_widen_n (OrtrainDType dtype, float *restrict to, const guint16 *re
 }
 
 static inline void
-ortrain_dtype_narrow_n (OrtrainDType dtype, guint16 *restrict to, const float *restrict from, gint64 n)
+ortrain_dtype_narrow_n (OrtrainDType dtype, guint16 *ORTRAIN_RESTRICT to, const float *ORTRAIN_RESTRICT from, gint64 n)
 {
   if (dtype == ORTRAIN_DTYPE_BFLOAT16)
     for (gint64 i = 0; i < n; i++)

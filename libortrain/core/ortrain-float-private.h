@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-function-private.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -8,7 +10,7 @@
 /* Bits of floats, and the two types of 16 bits to float and back: round to nearest even, NaN made quiet, as processors do
  * it. Free of branches: loops over these become vector code. Plain C, for kernels of every device. */
 
-static inline uint32_t
+ORTRAIN_FUNCTION uint32_t
 ortrain_f32_bits (float x)
 {
   union
@@ -19,7 +21,7 @@ ortrain_f32_bits (float x)
   return v.u;
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_f32_from_bits (uint32_t u)
 {
   union
@@ -30,7 +32,7 @@ ortrain_f32_from_bits (uint32_t u)
   return v.f;
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_half_to_float (uint16_t h)
 {
   uint32_t sign = (uint32_t) (h & 0x8000u) << 16;
@@ -44,7 +46,7 @@ ortrain_half_to_float (uint16_t h)
   return ortrain_f32_from_bits (ortrain_f32_bits (y) | sign);
 }
 
-static inline uint16_t
+ORTRAIN_FUNCTION uint16_t
 ortrain_float_to_half (float x)
 {
   uint32_t u = ortrain_f32_bits (x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
@@ -57,13 +59,13 @@ ortrain_float_to_half (float x)
   return (uint16_t) (y | sign);
 }
 
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_bfloat16_to_float (uint16_t b)
 {
   return ortrain_f32_from_bits ((uint32_t) b << 16);
 }
 
-static inline uint16_t
+ORTRAIN_FUNCTION uint16_t
 ortrain_float_to_bfloat16 (float x)
 {
   uint32_t u = ortrain_f32_bits (x);
@@ -73,7 +75,7 @@ ortrain_float_to_bfloat16 (float x)
 
 /* Cut off, and the last bit says whether anything was lost ("round to odd"): a second rounding to fewer bits then gives
  * what one rounding would have given. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_double_to_odd_float (double x)
 {
   float y = (float) x;

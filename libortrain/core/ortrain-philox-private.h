@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "core/ortrain-function-private.h"
+
 #include <glib.h>
 
 /* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11): counter in, four words out. The
@@ -12,7 +14,7 @@ typedef struct
   guint32 node;
 } OrtrainPhiloxKey;
 
-static inline void
+ORTRAIN_FUNCTION void
 ortrain_philox (const OrtrainPhiloxKey *key, guint64 block, guint32 out[4])
 {
   guint32 c0 = (guint32) block, c1 = (guint32) (block >> 32), c2 = key->step, c3 = key->node;
@@ -35,7 +37,7 @@ ortrain_philox (const OrtrainPhiloxKey *key, guint64 block, guint32 out[4])
 }
 
 /* Uniform in [0, 1), 24 bits. */
-static inline float
+ORTRAIN_FUNCTION float
 ortrain_philox_to_float (guint32 word)
 {
   return (float) (word >> 8) * 0x1p-24f;

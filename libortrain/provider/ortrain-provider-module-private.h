@@ -26,6 +26,13 @@ typedef struct
   double (*attributes_get_float) (const OrtrainAttributes *attributes, const char *name, double fallback);
   const char *(*attributes_get_string) (const OrtrainAttributes *attributes, const char *name, const char *fallback);
   const gint64 *(*attributes_get_ints) (const OrtrainAttributes *attributes, const char *name, gsize *n);
+  const float *(*attributes_get_floats) (const OrtrainAttributes *attributes, const char *name, gsize *n);
+  OrtrainTensor *(*attributes_get_tensor) (const OrtrainAttributes *attributes, const char *name);
+  const OrtrainAttribute *(*attributes_lookup) (const OrtrainAttributes *attributes, const char *name);
+  /* Of a tensor of the host: its contents, its type, its number of elements. */
+  gconstpointer (*tensor_peek) (OrtrainTensor *tensor);
+  OrtrainDType (*tensor_get_dtype) (OrtrainTensor *tensor);
+  gint64 (*tensor_get_n_elements) (OrtrainTensor *tensor);
   /* The CPU, for what a device leaves to it. */
   OrtrainProvider *(*new_cpu) (const OrtrainProviderOptions *options);
 } OrtrainLibraryFunctions;

@@ -32,6 +32,12 @@ static const OrtrainLibraryFunctions library = {
   .attributes_get_float = ortrain_attributes_get_float,
   .attributes_get_string = ortrain_attributes_get_string,
   .attributes_get_ints = ortrain_attributes_get_ints,
+  .attributes_get_floats = ortrain_attributes_get_floats,
+  .attributes_get_tensor = ortrain_attributes_get_tensor,
+  .attributes_lookup = ortrain_attributes_lookup,
+  .tensor_peek = ortrain_tensor_peek,
+  .tensor_get_dtype = ortrain_tensor_get_dtype,
+  .tensor_get_n_elements = ortrain_tensor_get_n_elements,
   .new_cpu = ortrain_provider_new_cpu,
 };
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-device.h"
+
+/* Copies and sums of whole values, which the planner puts between other nodes. */
+
+typedef struct
+{
+  gint64 n_elements;
+  gsize n_bytes;
+  OrtrainDType dtype;
+} Constants;
+
+/* x, y: [n] */
+template <typename T>
+static __global__ void
+accumulate_kernel (const T *x, T *y, gint64 n, OrtrainAccumulate accumulate)
+{
+  const bool adds = accumulate.is_set ();
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      if (adds)
+        ortrain_store (y, i, ortrain_load (y, i) + ortrain_load (x, i));
+      else
+        y[i] = x[i];
+    }
+}
+
+template <typename T>
+static void
+launch_accumulate (const OrtrainKernelCall *call, const Constants *constants)
+{
+  ortrain_cuda_launch (call, "accumulate", ortrain_cuda_grid (call, constants->n_elements, ORTRAIN_CUDA_BLOCK),
+                       ORTRAIN_CUDA_BLOCK, accumulate_kernel<T>, (const T *) call->inputs[0], (T *) call->outputs[0],
+                       constants->n_elements, ortrain_cuda_get_accumulate (call, 0));
+}
+
+static void
+run_copy (const OrtrainKernelCall *call)
+{
+  const Constants *constants = (const Constants *) call->constants;
+  if (constants->n_bytes == 0 || call->inputs[0] == call->outputs[0])
+    return;
+  const cudaError_t code = cudaMemcpyAsync (call->outputs[0], call->inputs[0], constants->n_bytes, cudaMemcpyDefault,
+                                            ortrain_cuda_get_stream (call)->stream);
+  if (code != cudaSuccess)
+    ortrain_cuda_fail (call, "Cannot copy %" G_GSIZE_FORMAT " bytes: %s", constants->n_bytes,
+                       cudaGetErrorString (code));
+}
+
+static void
+run_accumulate (const OrtrainKernelCall *call)
+{
+  const Constants *constants = (const Constants *) call->constants;
+  if (call->accumulates == 0 && call->gradients == 0)
+    run_copy (call);
+  else if (constants->n_elements == 0)
+    return;
+  else if (constants->dtype == ORTRAIN_DTYPE_FLOAT64)
+    launch_accumulate<double> (call, constants);
+  else
+    ORTRAIN_CUDA_FLOATING (constants->dtype, T, launch_accumulate<T> (call, constants););
+}
+
+static gboolean
+prepare_copy (OrtrainKernelSetup *setup, GError **error)
+{
+  Constants *constants = g_new0 (Constants, 1);
+  constants->n_elements = setup->inputs[0].n_elements;
+  constants->n_bytes = setup->inputs[0].n_bytes;
+  constants->dtype = setup->inputs[0].dtype;
+  setup->constants = constants;
+  setup->constants_free = g_free;
+  return TRUE;
+}
+
+static gboolean
+prepare_accumulate (OrtrainKernelSetup *setup, GError **error)
+{
+  prepare_copy (setup, error);
+  setup->inplace[0] = 1;
+  setup->can_accumulate = ORTRAIN_DTYPE_BIT (setup->inputs[0].dtype) & ORTRAIN_DTYPES_FLOAT ? 1 : 0;
+  return TRUE;
+}
+
+static const OrtrainKernel rows[] = {
+  { "Copy", "org.ortrain", 0, prepare_copy, run_copy },
+  { "Accumulate", "org.ortrain", 0, prepare_accumulate, run_accumulate },
+};
+
+ORTRAIN_CUDA_TABLE (internal, rows);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+
+#include <cuda_runtime_api.h>
+
+G_BEGIN_DECLS
+
+#include "provider/ortrain-kernel-table-private.h"
+#include "provider/ortrain-provider-module-private.h"
+
+/* What the files of the CUDA provider share, in C and in CUDA C++. A module links against no function of Ortrain: those
+ * that it needs come in a table. */
+extern const OrtrainLibraryFunctions *ortrain_cuda_library;
+
+#define ORTRAIN_CUDA_INT(setup, name, fallback)                                                                        \
+  ortrain_cuda_library->attributes_get_int ((setup)->attributes, (name), (fallback))
+#define ORTRAIN_CUDA_FLOAT(setup, name, fallback)                                                                      \
+  ortrain_cuda_library->attributes_get_float ((setup)->attributes, (name), (fallback))
+#define ORTRAIN_CUDA_STRING(setup, name, fallback)                                                                     \
+  ortrain_cuda_library->attributes_get_string ((setup)->attributes, (name), (fallback))
+#define ORTRAIN_CUDA_INTS(setup, name, n) ortrain_cuda_library->attributes_get_ints ((setup)->attributes, (name), (n))
+
+typedef struct
+{
+  OrtrainProvider parent;
+  int device;
+  char *name;         /* of the device */
+  guint n_processors; /* multiprocessors */
+  guint capability;   /* 90 for 9.0 */
+  OrtrainProviderOptions options;
+  float *numbers; /* in the memory of the device: the constants below */
+} OrtrainCudaProvider;
+
+/* What the memory of the device holds at OrtrainCudaProvider.numbers, for libraries that read scalars there. */
+typedef struct
+{
+  float zero, one;
+  double zero_f64, one_f64;
+} OrtrainCudaNumbers;
+
+/* What a call's context has as its stream. */
+struct _OrtrainStream
+{
+  cudaStream_t stream;
+  OrtrainCudaProvider *provider;
+  gpointer blas, dnn; /* handles of the libraries, made when the first call needs them */
+  GError *failure;    /* of a library, found while calls were submitted; the first one */
+};
+
+static inline OrtrainStream *
+ortrain_cuda_get_stream (const OrtrainKernelCall *call)
+{
+  return call->context->stream;
+}
+
+/* The kernels of a family, at the end of its file; the list of families is in meson.build. */
+#ifdef __cplusplus
+#define ORTRAIN_CUDA_EXTERN extern "C"
+#else
+#define ORTRAIN_CUDA_EXTERN extern
+#endif
+#define ORTRAIN_CUDA_TABLE(family, rows)                                                                               \
+  ORTRAIN_CUDA_EXTERN const OrtrainKernelTable ortrain_cuda_kernels_##family;                                          \
+  const OrtrainKernelTable ortrain_cuda_kernels_##family = { (rows), G_N_ELEMENTS (rows) }
+
+/* For prepare: FALSE, and PLAN_ERROR_NO_KERNEL with the operator's name before the text. */
+gboolean ortrain_cuda_refuse (const OrtrainKernelSetup *setup, GError **error, const char *format, ...)
+    G_GNUC_PRINTF (3, 4);
+/* DEVICE_ERROR of a code that is not cudaSuccess. TRUE if it is. */
+gboolean ortrain_cuda_check (cudaError_t code, const char *what, GError **error);
+/* For run, which returns nothing: remembered, and reported by submit. */
+void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/* Multiprocessors of the device in use, for the sizes of grids. */
+guint ortrain_cuda_get_n_processors (const OrtrainKernelCall *call);
+
+G_END_DECLS

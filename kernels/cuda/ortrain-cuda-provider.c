@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-library-private.h"
+#include "cuda/ortrain-cuda-provider-private.h"
+
+/* ---- errors ---- */
+
+gboolean
+ortrain_cuda_check (cudaError_t code, const char *what, GError **error)
+{
+  if (G_LIKELY (code == cudaSuccess))
+    return TRUE;
+  cudaGetLastError ();
+  g_set_error (error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED,
+               "The device 'cuda' failed at %s: %s (%s)", what, cudaGetErrorString (code), cudaGetErrorName (code));
+  return FALSE;
+}
+
+gboolean
+ortrain_cuda_refuse (const OrtrainKernelSetup *setup, GError **error, const char *format, ...)
+{
+  va_list arguments;
+  va_start (arguments, format);
+  g_autofree char *text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  g_set_error (error, ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s on 'cuda': %s",
+               setup->op_type, text);
+  return FALSE;
+}
+
+void
+ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
+{
+  OrtrainStream *stream = ortrain_cuda_get_stream (call);
+  va_list arguments;
+  if (stream->failure != NULL)
+    return;
+  va_start (arguments, format);
+  stream->failure =
+      g_error_new_valist (ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED, format, arguments);
+  va_end (arguments);
+  g_prefix_error (&stream->failure, "Step %u: ", call->plan_step);
+}
+
+guint
+ortrain_cuda_get_n_processors (const OrtrainKernelCall *call)
+{
+  return ortrain_cuda_get_stream (call)->provider->n_processors;
+}
+
+/* ---- memory ---- */
+
+static void
+cuda_get_memory (const OrtrainProvider *self, guint64 *total, guint64 *available)
+{
+  size_t free_bytes = 0, all_bytes = 0;
+  if (cudaMemGetInfo (&free_bytes, &all_bytes) != cudaSuccess)
+    cudaGetLastError ();
+  *total = all_bytes;
+  *available = free_bytes;
+}
+
+static gpointer
+refuse_memory (const OrtrainProvider *self, const char *of, gsize n_bytes, GError **error)
+{
+  guint64 total, available;
+  cuda_get_memory (self, &total, &available);
+  g_set_error (error, ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_NO_MEMORY,
+               "Cannot allocate %" G_GSIZE_FORMAT " bytes of %s; %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+               " bytes of the device '%s' are available",
+               n_bytes, of, available, total, ((const OrtrainCudaProvider *) self)->name);
+  return NULL;
+}
+
+static gpointer
+cuda_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error)
+{
+  const gsize size = MAX (n_bytes, 1);
+  void *address = NULL;
+  const cudaError_t code = space == ORTRAIN_MEMORY_SPACE_HOST ? cudaHostAlloc (&address, size, cudaHostAllocDefault)
+                                                              : cudaMalloc (&address, size);
+  if (code == cudaErrorMemoryAllocation)
+    {
+      cudaGetLastError ();
+      return refuse_memory (self, space == ORTRAIN_MEMORY_SPACE_HOST ? "page-locked memory" : "device memory", n_bytes,
+                            error);
+    }
+  if (!ortrain_cuda_check (code, "allocating memory", error))
+    return NULL;
+  if (space == ORTRAIN_MEMORY_SPACE_HOST)
+    memset (address, 0, size);
+  else if (!ortrain_cuda_check (cudaMemset (address, 0, size), "clearing memory", error))
+    {
+      cudaFree (address);
+      return NULL;
+    }
+  return address;
+}
+
+static void
+cuda_free (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes)
+{
+  if (address == NULL)
+    return;
+  if (space == ORTRAIN_MEMORY_SPACE_HOST)
+    cudaFreeHost (address);
+  else
+    cudaFree (address);
+  cudaGetLastError (); /* a lost device says so at the next call that can fail */
+}
+
+/* ---- streams ---- */
+
+static void
+cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
+{
+  if (stream == NULL)
+    return;
+  if (stream->blas != NULL)
+    ortrain_cuda_open_cublaslt (NULL)->cublasLtDestroy (stream->blas);
+  if (stream->dnn != NULL)
+    ortrain_cuda_open_cudnn (NULL)->cudnnDestroy (stream->dnn);
+  cudaStreamDestroy (stream->stream);
+  cudaGetLastError ();
+  g_clear_error (&stream->failure);
+  g_free (stream);
+}
+
+static gboolean
+cuda_new_stream (OrtrainProvider *self, OrtrainStream **result, GError **error)
+{
+  OrtrainStream *stream = g_new0 (OrtrainStream, 1);
+  stream->provider = (OrtrainCudaProvider *) self;
+  *result = NULL;
+  if (!ortrain_cuda_check (cudaStreamCreateWithFlags (&stream->stream, cudaStreamNonBlocking), "opening a stream",
+                           error))
+    {
+      g_free (stream);
+      return FALSE;
+    }
+  *result = stream;
+  return TRUE;
+}
+
+static gboolean
+cuda_copy (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, gconstpointer source, gsize n_bytes,
+           GError **error)
+{
+  return n_bytes == 0 ||
+         ortrain_cuda_check (cudaMemcpyAsync (destination, source, n_bytes, cudaMemcpyDefault, stream->stream),
+                             "copying", error);
+}
+
+static gboolean
+cuda_fill (OrtrainProvider *self, OrtrainStream *stream, gpointer destination, guint8 byte, gsize n_bytes,
+           GError **error)
+{
+  return n_bytes == 0 ||
+         ortrain_cuda_check (cudaMemsetAsync (destination, byte, n_bytes, stream->stream), "filling memory", error);
+}
+
+static OrtrainEvent *
+cuda_new_event (OrtrainProvider *self, GError **error)
+{
+  cudaEvent_t event = NULL;
+  return ortrain_cuda_check (cudaEventCreateWithFlags (&event, cudaEventDisableTiming), "creating an event", error)
+             ? (OrtrainEvent *) event
+             : NULL;
+}
+
+static void
+cuda_free_event (OrtrainProvider *self, OrtrainEvent *event)
+{
+  cudaEventDestroy ((cudaEvent_t) event);
+  cudaGetLastError ();
+}
+
+static gboolean
+cuda_record (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
+{
+  return ortrain_cuda_check (cudaEventRecord ((cudaEvent_t) event, stream->stream), "recording an event", error);
+}
+
+static gboolean
+cuda_wait_event (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error)
+{
+  return ortrain_cuda_check (cudaStreamWaitEvent (stream->stream, (cudaEvent_t) event, 0), "waiting for an event",
+                             error);
+}
+
+static gboolean
+cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
+{
+  return stream == NULL || ortrain_cuda_check (cudaStreamSynchronize (stream->stream), "waiting for a stream", error);
+}
+
+/* ---- calls ---- */
+
+/* Launches, and tells what a launch or a library said. */
+static gboolean
+run_calls (OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls, GCancellable *cancellable,
+           GError **error)
+{
+  for (guint i = 0; i < n_calls; i++)
+    {
+      if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
+        return FALSE;
+      calls[i].run (&calls[i]);
+      if (G_UNLIKELY (stream->failure != NULL))
+        {
+          g_propagate_error (error, g_steal_pointer (&stream->failure));
+          return FALSE;
+        }
+    }
+  return ortrain_cuda_check (cudaGetLastError (), "launching kernels", error);
+}
+
+static gboolean
+cuda_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
+             GCancellable *cancellable, GError **error)
+{
+  return run_calls (stream, calls, n_calls, cancellable, error);
+}
+
+/* A CUDA graph; where the calls cannot be captured (a copy from ordinary memory of the host), the calls themselves. */
+struct _OrtrainCapture
+{
+  cudaGraphExec_t graph; /* NULL: none */
+  const OrtrainKernelCall *calls;
+  guint n_calls;
+};
+
+static OrtrainCapture *
+cuda_capture (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
+              GError **error)
+{
+  g_autofree OrtrainCapture *capture = g_new0 (OrtrainCapture, 1);
+  cudaGraph_t graph = NULL;
+  capture->calls = calls;
+  capture->n_calls = n_calls;
+  if (!ortrain_cuda_check (cudaStreamBeginCapture (stream->stream, cudaStreamCaptureModeThreadLocal),
+                           "beginning a capture", error))
+    return NULL;
+  g_autoptr (GError) failure = NULL;
+  const gboolean recorded = run_calls (stream, calls, n_calls, NULL, &failure);
+  const cudaError_t ended = cudaStreamEndCapture (stream->stream, &graph);
+  cudaGetLastError ();
+  if (ended == cudaErrorStreamCaptureInvalidated || ended == cudaErrorStreamCaptureUnsupported)
+    {
+      g_debug ("A range of %u calls runs without a CUDA graph: %s", n_calls, cudaGetErrorString (ended));
+      return g_steal_pointer (&capture);
+    }
+  if (!recorded)
+    {
+      g_propagate_error (error, g_steal_pointer (&failure));
+      if (graph != NULL)
+        cudaGraphDestroy (graph);
+      return NULL;
+    }
+  gboolean made = ortrain_cuda_check (ended, "ending a capture", error);
+  if (made)
+    {
+      made = ortrain_cuda_check (cudaGraphInstantiate (&capture->graph, graph, 0), "making a CUDA graph", error);
+      cudaGraphDestroy (graph);
+    }
+  return made ? g_steal_pointer (&capture) : NULL;
+}
+
+static gboolean
+cuda_launch (OrtrainProvider *self, OrtrainStream *stream, OrtrainCapture *capture, GError **error)
+{
+  return capture->graph != NULL
+             ? ortrain_cuda_check (cudaGraphLaunch (capture->graph, stream->stream), "launching a CUDA graph", error)
+             : run_calls (stream, capture->calls, capture->n_calls, NULL, error);
+}
+
+static void
+cuda_free_capture (OrtrainProvider *self, OrtrainCapture *capture)
+{
+  if (capture->graph != NULL)
+    cudaGraphExecDestroy (capture->graph);
+  cudaGetLastError ();
+  g_free (capture);
+}
+
+/* ---- opening ---- */
+
+/* Both codes mean that there is nothing to run on: the runtime says "insufficient driver" where there is no driver. */
+char *
+ortrain_cuda_get_reason (void)
+{
+  int n = 0, driver = 0;
+  const cudaError_t code = cudaGetDeviceCount (&n);
+  cudaGetLastError ();
+  if (code == cudaSuccess && n > 0)
+    {
+      g_autoptr (GError) error = NULL;
+      return ortrain_cuda_open_cublaslt (&error) != NULL ? NULL : g_strdup (error->message);
+    }
+  cudaDriverGetVersion (&driver);
+  cudaGetLastError ();
+  if (driver == 0)
+    return g_strdup ("There is no NVIDIA driver (libcuda.so.1)");
+  if (code == cudaErrorInsufficientDriver)
+    return g_strdup_printf ("The NVIDIA driver supports CUDA %d.%d, and %d.%d is needed", driver / 1000,
+                            driver / 10 % 100, CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+  return code == cudaSuccess || code == cudaErrorNoDevice ? g_strdup ("There is no NVIDIA GPU")
+                                                          : g_strdup (cudaGetErrorString (code));
+}
+
+static void
+cuda_free_provider (OrtrainProvider *provider)
+{
+  OrtrainCudaProvider *self = (OrtrainCudaProvider *) provider;
+  cudaFree (self->numbers);
+  cudaGetLastError ();
+  g_free (self->name);
+  g_free (self);
+}
+
+static const OrtrainProviderClass cuda_class = {
+  .name = "cuda",
+  .reads_host = FALSE,
+  .alignment = { 256, 4096 },
+  .dlpack_type = 2, /* kDLCUDA */
+  .free_provider = cuda_free_provider,
+  .find_kernel = ortrain_cuda_find_kernel,
+  .can_fuse = ortrain_cuda_can_fuse,
+  .allocate = cuda_allocate,
+  .free = cuda_free,
+  .get_memory = cuda_get_memory,
+  .new_stream = cuda_new_stream,
+  .free_stream = cuda_free_stream,
+  .copy = cuda_copy,
+  .fill = cuda_fill,
+  .new_event = cuda_new_event,
+  .free_event = cuda_free_event,
+  .record = cuda_record,
+  .wait_event = cuda_wait_event,
+  .wait = cuda_wait,
+  .submit = cuda_submit,
+  .capture = cuda_capture,
+  .launch = cuda_launch,
+  .free_capture = cuda_free_capture,
+};
+
+OrtrainProvider *
+ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error)
+{
+  static const OrtrainCudaNumbers numbers = { .one = 1, .one_f64 = 1 };
+  struct cudaDeviceProp properties;
+  void *address = NULL;
+  if (!ortrain_cuda_check (cudaSetDevice (0), "choosing a device", error) ||
+      !ortrain_cuda_check (cudaGetDeviceProperties (&properties, 0), "asking for its properties", error) ||
+      !ortrain_cuda_check (cudaMalloc (&address, sizeof numbers), "allocating memory", error))
+    return NULL;
+  OrtrainCudaProvider *self = g_new0 (OrtrainCudaProvider, 1);
+  self->parent.klass = &cuda_class;
+  g_atomic_ref_count_init (&self->parent.ref_count);
+  self->name = g_strdup (properties.name);
+  self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
+  self->capability = (guint) (properties.major * 10 + properties.minor);
+  self->options = *options;
+  self->numbers = address;
+  OrtrainStream *stream = NULL;
+  const gboolean ok = cuda_new_stream (&self->parent, &stream, error) &&
+                      cuda_copy (&self->parent, stream, address, &numbers, sizeof numbers, error) &&
+                      cuda_wait (&self->parent, stream, error);
+  cuda_free_stream (&self->parent, stream);
+  if (ok)
+    return &self->parent;
+  cuda_free_provider (&self->parent);
+  return NULL;
+}

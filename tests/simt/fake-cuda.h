@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda_runtime_api.h"
+
+#include <stdint.h>
+
+/* What the emulated device can do beside CUDA's own functions: for the emulated libraries, and for tests.
+ *
+ * Its memory cannot be touched by the host while all streams are idle, each stream is a thread that runs late and out of
+ * phase with the others, captured graphs are recorded and replayed. Environment:
+ *   ORTRAIN_FAKE_CUDA_FAIL=N        the N-th allocation of device memory, and all after it, fail
+ *   ORTRAIN_FAKE_CUDA_LOST=N        the N-th operation that a stream runs fails, and with it all that follow
+ *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
+ *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
+ *   ORTRAIN_SIMT_ORDER=forward|reverse|shuffled   of the threads of a block, between barriers */
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+  /* Runs on the stream, in order with all else, also when a captured graph is replayed; data [n_bytes] is copied. The
+ * function may read and write the memory of the device. NULL name: no launch is counted. */
+  cudaError_t ortrain_fake_cuda_enqueue (cudaStream_t stream, const char *name, void (*run) (void *data),
+                                         const void *data, size_t n_bytes);
+
+  typedef struct
+  {
+    uint64_t n_launches;       /* of kernels, and of calls of libraries, in graphs or not */
+    uint64_t n_graph_launches; /* cudaGraphLaunch */
+    uint64_t n_captures;       /* graphs instantiated */
+    uint64_t n_waits;          /* of the host for a stream or an event */
+    uint64_t n_copies;         /* in either direction, or within the device */
+    uint64_t n_submissions;    /* launches, copies and fills by the host, a graph as one */
+    uint64_t n_allocations;    /* of device memory */
+  } OrtrainFakeCudaCounts;
+
+  OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);
+  /* Of launches with this name since the process began. */
+  uint64_t ortrain_fake_cuda_count_launches (const char *name);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* The part of the CUDA runtime that the provider uses, as far as tests/simt emulates it on the host. Names, values and
+ * behaviour are those of CUDA's documentation; structures have only the fields that are read. */
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+#define CUDART_VERSION 13000
+
+  typedef enum
+  {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorDevicesUnavailable = 46,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+  } cudaError_t;
+
+  typedef struct OrtrainFakeStream *cudaStream_t;
+  typedef struct OrtrainFakeEvent *cudaEvent_t;
+  typedef struct OrtrainFakeGraph *cudaGraph_t;
+  typedef struct OrtrainFakeGraphExec *cudaGraphExec_t;
+
+  typedef enum
+  {
+    cudaMemcpyHostToHost,
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+    cudaMemcpyDefault,
+  } cudaMemcpyKind;
+
+  typedef enum
+  {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed,
+  } cudaStreamCaptureMode;
+
+#define cudaStreamNonBlocking 1
+#define cudaEventDisableTiming 2
+#define cudaHostAllocDefault 0
+
+  struct cudaDeviceProp
+  {
+    char name[256];
+    size_t totalGlobalMem;
+    int major, minor;
+    int multiProcessorCount;
+    int l2CacheSize;
+  };
+
+  cudaError_t cudaGetDeviceCount (int *count);
+  cudaError_t cudaGetDeviceProperties (struct cudaDeviceProp *properties, int device);
+  cudaError_t cudaSetDevice (int device);
+  cudaError_t cudaDriverGetVersion (int *version);
+  cudaError_t cudaRuntimeGetVersion (int *version);
+  cudaError_t cudaMalloc (void **address, size_t n_bytes);
+  cudaError_t cudaFree (void *address);
+  cudaError_t cudaHostAlloc (void **address, size_t n_bytes, unsigned int flags);
+  cudaError_t cudaFreeHost (void *address);
+  cudaError_t cudaMemGetInfo (size_t *available, size_t *total);
+  cudaError_t cudaMemset (void *address, int byte, size_t n_bytes);
+  cudaError_t cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemcpyKind kind,
+                               cudaStream_t stream);
+  cudaError_t cudaMemsetAsync (void *address, int byte, size_t n_bytes, cudaStream_t stream);
+  cudaError_t cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags);
+  cudaError_t cudaStreamDestroy (cudaStream_t stream);
+  cudaError_t cudaStreamSynchronize (cudaStream_t stream);
+  cudaError_t cudaStreamWaitEvent (cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+  cudaError_t cudaEventCreateWithFlags (cudaEvent_t *event, unsigned int flags);
+  cudaError_t cudaEventDestroy (cudaEvent_t event);
+  cudaError_t cudaEventRecord (cudaEvent_t event, cudaStream_t stream);
+  cudaError_t cudaEventSynchronize (cudaEvent_t event);
+  cudaError_t cudaEventQuery (cudaEvent_t event);
+  cudaError_t cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode);
+  cudaError_t cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *graph);
+  cudaError_t cudaGraphInstantiate (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+  cudaError_t cudaGraphLaunch (cudaGraphExec_t exec, cudaStream_t stream);
+  cudaError_t cudaGraphDestroy (cudaGraph_t graph);
+  cudaError_t cudaGraphExecDestroy (cudaGraphExec_t exec);
+  cudaError_t cudaGetLastError (void);
+  cudaError_t cudaPeekAtLastError (void);
+  const char *cudaGetErrorName (cudaError_t error);
+  const char *cudaGetErrorString (cudaError_t error);
+
+#ifdef __cplusplus
+}
+#endif

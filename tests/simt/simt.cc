@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "simt-internal.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <sys/mman.h>
+#include <vector>
+
+/* Fibers are switched by hand where the processor is known, since a switch is what an emulated thread costs. */
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define UNSEEN __attribute__ ((no_sanitize ("thread"), noinline)) /* by ThreadSanitizer: the scheduler's own work */
+#else
+#define UNSEEN
+#endif
+
+#define STACK_BYTES ((size_t) 128 << 10)
+#define MAX_THREADS 1024
+#define WARP 32
+
+thread_local uint3 threadIdx, blockIdx;
+thread_local dim3 blockDim, gridDim;
+
+namespace
+{
+
+enum State
+{
+  FRESH,
+  READY,
+  AT_BARRIER,
+  AT_EXCHANGE,
+  DONE,
+};
+
+struct Stack
+{
+  char *memory;
+  void *fiber; /* ThreadSanitizer's */
+};
+
+struct Fiber
+{
+  State state;
+  uint3 index;
+  unsigned mask; /* of the exchange that it waits at */
+  uint64_t brought;
+  const uint64_t *result;
+  Stack stack;
+#if defined(__x86_64__)
+  void *sp;
+#else
+  ucontext_t context;
+#endif
+};
+
+#define N_RESULTS 64 /* more than exchanges of one warp can be complete and not read */
+
+struct Warp
+{
+  unsigned n_results;
+  uint64_t results[N_RESULTS][WARP];
+  char order; /* its address stands for one */
+};
+
+struct SharedArray
+{
+  const void *declaration;
+  void *memory;
+  size_t n_bytes;
+};
+
+struct Scheduler
+{
+  Fiber fibers[MAX_THREADS];
+  unsigned n;
+  Fiber *current;
+  Warp warps[MAX_THREADS / WARP];
+  std::vector<Stack> stacks; /* free ones */
+  std::vector<SharedArray> shared;
+  SimtInvoke invoke;
+  const void *closure;
+  const char *name;
+  SimtOrder order;
+  uint32_t random;
+  std::vector<unsigned> sequence;
+  char barrier, end, begin; /* addresses that stand for orders */
+  void *main_fiber;
+#if defined(__x86_64__)
+  void *sp;
+#else
+  ucontext_t context;
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  const void *main_stack;
+  size_t main_bytes;
+#endif
+};
+
+thread_local Scheduler *scheduler;
+
+[[noreturn]] void
+fail (const char *what)
+{
+  fprintf (stderr, "Kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s\n", scheduler->name, blockIdx.x, blockIdx.y,
+           blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, what);
+  abort ();
+}
+
+#if defined(__x86_64__)
+/* Saves what a called function has to keep, and continues where the other was left. */
+extern "C" void simt_switch (void **save, void *load);
+/* clang-format off */
+asm (".text\n"
+     ".globl simt_switch\n"
+     ".hidden simt_switch\n"
+     ".type simt_switch, @function\n"
+     "simt_switch:\n"
+     "  pushq %rbp\n"
+     "  pushq %rbx\n"
+     "  pushq %r12\n"
+     "  pushq %r13\n"
+     "  pushq %r14\n"
+     "  pushq %r15\n"
+     "  movq %rsp, (%rdi)\n"
+     "  movq %rsi, %rsp\n"
+     "  popq %r15\n"
+     "  popq %r14\n"
+     "  popq %r13\n"
+     "  popq %r12\n"
+     "  popq %rbx\n"
+     "  popq %rbp\n"
+     "  ret\n"
+     ".size simt_switch, .-simt_switch\n");
+/* clang-format on */
+#endif
+
+UNSEEN void
+to_scheduler (bool ends)
+{
+  Scheduler *self = scheduler;
+  Fiber *fiber = self->current;
+#if defined(__SANITIZE_ADDRESS__)
+  void *fake = nullptr;
+  __sanitizer_start_switch_fiber (ends ? nullptr : &fake, self->main_stack, self->main_bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber (self->main_fiber, __tsan_switch_to_fiber_no_sync);
+#endif
+#if defined(__x86_64__)
+  simt_switch (&fiber->sp, self->sp);
+#else
+  swapcontext (&fiber->context, &self->context);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber (fake, &self->main_stack, &self->main_bytes);
+#endif
+}
+
+void
+run_fiber (void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber (nullptr, &scheduler->main_stack, &scheduler->main_bytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire (&scheduler->begin);
+#endif
+  scheduler->invoke (scheduler->closure);
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release (&scheduler->end);
+#endif
+  scheduler->current->state = DONE;
+  to_scheduler (true);
+  abort ();
+}
+
+UNSEEN void
+make_stack (Scheduler *self, Stack *stack)
+{
+  if (!self->stacks.empty ())
+    {
+      *stack = self->stacks.back ();
+      self->stacks.pop_back ();
+      return;
+    }
+  stack->memory =
+      (char *) mmap (nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stack->memory == MAP_FAILED)
+    abort ();
+  mprotect (stack->memory, 4096, PROT_NONE);
+  stack->fiber = nullptr;
+#if defined(__SANITIZE_THREAD__)
+  stack->fiber = __tsan_create_fiber (0);
+#endif
+}
+
+UNSEEN void
+to_fiber (Scheduler *self, Fiber *fiber)
+{
+  self->current = fiber;
+  threadIdx = fiber->index;
+  if (fiber->state == FRESH)
+    {
+      make_stack (self, &fiber->stack);
+#if defined(__x86_64__)
+      void **top = (void **) (fiber->stack.memory + STACK_BYTES) - 2;
+      *top = (void *) run_fiber; /* where the first switch returns to; the stack is then as behind a call */
+      fiber->sp = top - 6;
+#else
+      getcontext (&fiber->context);
+      fiber->context.uc_stack.ss_sp = fiber->stack.memory;
+      fiber->context.uc_stack.ss_size = STACK_BYTES;
+      makecontext (&fiber->context, run_fiber, 0);
+#endif
+    }
+  fiber->state = READY;
+#if defined(__SANITIZE_ADDRESS__)
+  void *fake = nullptr;
+  __sanitizer_start_switch_fiber (&fake, fiber->stack.memory, STACK_BYTES);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber (fiber->stack.fiber, __tsan_switch_to_fiber_no_sync);
+#endif
+#if defined(__x86_64__)
+  simt_switch (&self->sp, fiber->sp);
+#else
+  swapcontext (&self->context, &fiber->context);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber (fake, nullptr, nullptr);
+#endif
+  if (fiber->state == DONE)
+    self->stacks.push_back (fiber->stack);
+}
+
+/* Whether all lanes that a waiting lane names have come. */
+UNSEEN bool
+is_complete (const Scheduler *self, unsigned first, unsigned mask)
+{
+  for (unsigned lane = 0; lane < WARP; lane++)
+    if (mask >> lane & 1)
+      {
+        const Fiber *partner = first + lane < self->n ? &self->fibers[first + lane] : nullptr;
+        if (partner == nullptr || partner->state == DONE)
+          fail ("the mask of an exchange names a lane that has ended, or is beyond the block");
+        if (partner->state != AT_EXCHANGE)
+          return false;
+        if (partner->mask != mask)
+          fail ("lanes of a warp give different masks");
+      }
+  return true;
+}
+
+/* Lets go on who waits for an exchange that is complete. What was brought is kept apart, since a lane may be at its next
+ * exchange before another has read this one's. */
+UNSEEN bool
+complete_exchanges (Scheduler *self)
+{
+  bool any = false;
+  for (unsigned first = 0; first < self->n; first += WARP)
+    for (unsigned lane = 0; lane < WARP && first + lane < self->n; lane++)
+      {
+        const Fiber *fiber = &self->fibers[first + lane];
+        if (fiber->state != AT_EXCHANGE || !is_complete (self, first, fiber->mask))
+          continue;
+        Warp *warp = &self->warps[first / WARP];
+        uint64_t *result = warp->results[warp->n_results++ % N_RESULTS];
+        const unsigned mask = fiber->mask;
+        for (unsigned other = 0; other < WARP; other++)
+          if (mask >> other & 1)
+            {
+              result[other] = self->fibers[first + other].brought;
+              self->fibers[first + other].result = result;
+              self->fibers[first + other].state = READY;
+            }
+        any = true;
+      }
+  return any;
+}
+
+UNSEEN bool
+complete_barrier (Scheduler *self)
+{
+  unsigned n_waiting = 0, n_done = 0;
+  for (unsigned i = 0; i < self->n; i++)
+    {
+      n_waiting += self->fibers[i].state == AT_BARRIER;
+      n_done += self->fibers[i].state == DONE;
+    }
+  if (n_waiting > 0 && n_waiting + n_done == self->n && n_done > 0)
+    fail ("threads wait at a barrier that others have not come to and have ended");
+  if (n_waiting != self->n)
+    return false;
+  for (unsigned i = 0; i < self->n; i++)
+    self->fibers[i].state = READY;
+  return true;
+}
+
+UNSEEN unsigned
+next_random (Scheduler *self)
+{
+  self->random = self->random * 1664525u + 1013904223u;
+  return self->random >> 8;
+}
+
+UNSEEN void
+order_threads (Scheduler *self)
+{
+  if (self->sequence.size () != self->n)
+    {
+      self->sequence.resize (self->n);
+      for (unsigned i = 0; i < self->n; i++)
+        self->sequence[i] = self->order == SIMT_ORDER_REVERSE ? self->n - 1 - i : i;
+    }
+  if (self->order == SIMT_ORDER_SHUFFLED)
+    for (unsigned i = self->n; i > 1; i--)
+      std::swap (self->sequence[i - 1], self->sequence[next_random (self) % i]);
+}
+
+UNSEEN void
+run_block (Scheduler *self)
+{
+  for (unsigned i = 0; i < self->n; i++)
+    {
+      self->fibers[i].state = FRESH;
+      self->fibers[i].index = { i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y };
+    }
+  for (;;)
+    {
+      unsigned n_done = 0;
+      order_threads (self);
+      for (unsigned k = 0; k < self->n; k++)
+        {
+          Fiber *fiber = &self->fibers[self->sequence[k]];
+          if (fiber->state == FRESH || fiber->state == READY)
+            to_fiber (self, fiber);
+          n_done += fiber->state == DONE;
+        }
+      if (n_done == self->n)
+        break;
+      const bool moved = complete_exchanges (self);
+      if (!complete_barrier (self) && !moved)
+        fail ("threads of a block wait for each other for ever");
+    }
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire (&self->end);
+#endif
+  for (SharedArray &array : self->shared)
+    free (array.memory);
+  self->shared.clear ();
+}
+
+} // namespace
+
+void *
+simt_shared (const void *declaration, size_t n_bytes, size_t alignment)
+{
+  for (const SharedArray &array : scheduler->shared)
+    if (array.declaration == declaration)
+      return array.memory;
+  void *memory = nullptr;
+  if (posix_memalign (&memory, alignment < sizeof (void *) ? sizeof (void *) : alignment, n_bytes) != 0)
+    abort ();
+  memset (memory, 0xff, n_bytes);
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release (&scheduler->begin);
+#endif
+  scheduler->shared.push_back ({ declaration, memory, n_bytes });
+  return memory;
+}
+
+void
+simt_barrier (void)
+{
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release (&scheduler->barrier);
+#endif
+  scheduler->current->state = AT_BARRIER;
+  to_scheduler (false);
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire (&scheduler->barrier);
+#endif
+}
+
+UNSEEN const uint64_t *
+simt_exchange (unsigned mask, uint64_t value)
+{
+  Scheduler *self = scheduler;
+  Fiber *fiber = self->current;
+  const unsigned at = (unsigned) (fiber - self->fibers), first = at / WARP * WARP;
+  if (!(mask >> (at - first) & 1))
+    fail ("a lane is not in the mask that it gives");
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release (&self->warps[first / WARP].order);
+#endif
+  fiber->brought = value;
+  fiber->mask = mask;
+  fiber->state = AT_EXCHANGE;
+  to_scheduler (false);
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire (&self->warps[first / WARP].order);
+#endif
+  return fiber->result;
+}
+
+void
+simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const void *closure, SimtOrder order)
+{
+  static thread_local Scheduler *own;
+  if (own == nullptr)
+    own = new Scheduler ();
+  Scheduler *self = scheduler = own;
+  self->n = block.x * block.y * block.z;
+  self->invoke = invoke;
+  self->closure = closure;
+  self->name = name;
+  if (self->order != order)
+    self->sequence.clear ();
+  self->order = order;
+  if (self->n == 0 || self->n > MAX_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
+      grid.z > 65535)
+    fail ("the launch has no threads, or too many");
+#if defined(__SANITIZE_THREAD__)
+  self->main_fiber = __tsan_get_current_fiber ();
+  __tsan_release (&self->begin);
+#endif
+  blockDim = block;
+  gridDim = grid;
+  for (unsigned z = 0; z < grid.z; z++)
+    for (unsigned y = 0; y < grid.y; y++)
+      for (unsigned x = 0; x < grid.x; x++)
+        {
+          blockIdx = { x, y, z };
+          run_block (self);
+        }
+}
