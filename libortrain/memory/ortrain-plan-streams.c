@@ -127,6 +127,9 @@ order_step (Streams *self, guint s)
       for (guint k = 0; k < ORTRAIN_N_STREAMS && i >= step->n_inputs; k++)
         need (self, access->read[k], needed);
     }
+  /* Computing begins behind the copies of all feeds, which come first: it has not to wait for one of them later. */
+  if (step->stream == ORTRAIN_STREAM_COMPUTE && self->last[ORTRAIN_STREAM_COMPUTE] < 0)
+    need (self, self->last[ORTRAIN_STREAM_COPY], needed);
   add_waits (self, s, needed);
   for (guint i = 0; i < n; i++)
     {

@@ -13,6 +13,15 @@
 
 G_STATIC_ASSERT (ORTRAIN_N_PHASES <= ORTRAIN_ORDER_MAX_PHASES);
 
+/* These come first, so that nothing else of a step has to wait in the middle of it. */
+static gboolean
+is_copy_of_feed (const OrtrainNode *node)
+{
+  const OrtrainValue *source = node->inputs->len > 0 ? node->inputs->pdata[0] : NULL;
+  return ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY && node->phase == ORTRAIN_PHASE_FORWARD &&
+         source != NULL && source->kind == ORTRAIN_VALUE_INPUT && source->tensor == NULL && source->on_host;
+}
+
 static void
 choose_order (OrtrainPlanning *self)
 {
@@ -60,8 +69,13 @@ choose_order (OrtrainPlanning *self)
   g_autofree guint32 *order = g_new (guint32, nodes->len + 1);
   ortrain_order_problem_solve (problem, order);
   g_autofree gpointer *sorted = g_new (gpointer, nodes->len + 1);
+  guint n = 0;
   for (guint t = 0; t < nodes->len; t++)
-    sorted[t] = nodes->pdata[order[t]];
+    if (is_copy_of_feed (nodes->pdata[order[t]]))
+      sorted[n++] = nodes->pdata[order[t]];
+  for (guint t = 0; t < nodes->len; t++)
+    if (!is_copy_of_feed (nodes->pdata[order[t]]))
+      sorted[n++] = nodes->pdata[order[t]];
   for (guint t = 0; t < nodes->len; t++)
     {
       nodes->pdata[t] = sorted[t];

@@ -5,7 +5,7 @@
 
 /* Feeds, outputs that the caller takes, unless the caller has them on the device, and all that nodes of the host read and
  * compute are in the memory of the host; everything else is in that of the device. What a node reads from the other side is copied before its first reader
- * there. */
+ * there; feeds are copied in the forward phase, which is where the planner puts them first. */
 
 typedef struct
 {
@@ -61,9 +61,13 @@ copy_operands (Copies *self, OrtrainNode *node, GError **error)
       if (value == NULL || value->on_host == (node->on_host ? 1 : 0))
         continue;
       OrtrainValue *there = g_hash_table_lookup (copies_of (self, node->phase), value);
-      if (there == NULL)
-        there =
-            is_constant (value) ? add_host_constant (self, value) : add_copy (self, value, node, node->phase, error);
+      if (there == NULL && is_constant (value))
+        there = add_host_constant (self, value);
+      else if (there == NULL)
+        {
+          const gboolean is_feed = value->kind == ORTRAIN_VALUE_INPUT && node->phase == ORTRAIN_PHASE_BACKWARD;
+          there = add_copy (self, value, node, is_feed ? ORTRAIN_PHASE_FORWARD : node->phase, error);
+        }
       if (there == NULL)
         return FALSE;
       ortrain_node_set_input (node, i, there);
