@@ -61,6 +61,9 @@ typedef struct
   gboolean (*wait_event) (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *event, GError **error);
   /* The host waits until all that was submitted has run. */
   gboolean (*wait) (OrtrainProvider *self, OrtrainStream *stream, GError **error);
+  /* The host waits until all that was submitted before the last record of the event has run, and for nothing behind it.
+   * No function: it waits for the stream. */
+  gboolean (*await_event) (OrtrainProvider *self, OrtrainEvent *event, GError **error);
 
   /* Calls, in order. A device that runs them at once stops behind the first fault, and when cancelled, with
    * G_IO_ERROR_CANCELLED; others may run on, with results that nobody uses. */

@@ -31,6 +31,10 @@ void ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *te
 
 /* Writes the scalars for the calls that are submitted from now on, and clears the fault. */
 gboolean ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error);
+/* The same behind a step that nobody has waited for: its fault stays, so that updates do nothing from there on. */
+gboolean ortrain_execution_go_on (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error);
+/* The fault of the calls so far; it is there after the next wait. */
+gboolean ortrain_execution_read_fault (OrtrainExecution *self, OrtrainFault *destination, GError **error);
 /* Calls of one program, in order. Those of the host have run when this returns; FALSE without an error if one of them
  * found a fault. */
 gboolean ortrain_execution_submit (OrtrainExecution *self, OrtrainPlanStream stream, const OrtrainKernelCall *calls,
@@ -58,6 +62,8 @@ gconstpointer ortrain_execution_view (OrtrainExecution *self, gconstpointer addr
                                       GError **error);
 gboolean ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byte, gsize n_bytes,
                                  GError **error);
+/* Waits until what was submitted before the event was recorded has happened. */
+gboolean ortrain_execution_await (OrtrainExecution *self, OrtrainEvent *event, GError **error);
 /* Waits until all of it has happened. fault: the first since begin; may be NULL. */
 gboolean ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **error);
 

@@ -171,12 +171,24 @@ ortrain_execution_unref_constant (OrtrainExecution *self, OrtrainTensor *tensor)
 }
 
 gboolean
-ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
+ortrain_execution_go_on (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
 {
   self->host_block.step = *step;
   self->host_block.fault = (OrtrainFault){ ORTRAIN_FAULT_NONE };
-  return ortrain_execution_write (self, &self->block->step, step, sizeof *step, error) &&
+  return ortrain_execution_write (self, &self->block->step, step, sizeof *step, error);
+}
+
+gboolean
+ortrain_execution_begin (OrtrainExecution *self, const OrtrainStepBlock *step, GError **error)
+{
+  return ortrain_execution_go_on (self, step, error) &&
          ortrain_execution_fill (self, &self->block->fault, 0, sizeof self->block->fault, error);
+}
+
+gboolean
+ortrain_execution_read_fault (OrtrainExecution *self, OrtrainFault *destination, GError **error)
+{
+  return ortrain_execution_read (self, destination, &self->block->fault, sizeof *destination, error);
 }
 
 gboolean
@@ -262,9 +274,17 @@ ortrain_execution_fill (OrtrainExecution *self, gpointer destination, guint8 byt
 }
 
 gboolean
+ortrain_execution_await (OrtrainExecution *self, OrtrainEvent *event, GError **error)
+{
+  const OrtrainProviderClass *klass = self->provider->klass;
+  return klass->await_event != NULL ? klass->await_event (self->provider, event, error)
+                                    : klass->wait (self->provider, ortrain_execution_get_stream (self), error);
+}
+
+gboolean
 ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **error)
 {
-  if (fault != NULL && !ortrain_execution_read (self, self->fault, &self->block->fault, sizeof *self->fault, error))
+  if (fault != NULL && !ortrain_execution_read_fault (self, self->fault, error))
     return FALSE;
   if (!self->provider->klass->wait (self->provider, ortrain_execution_get_stream (self), error))
     return FALSE;

@@ -49,6 +49,16 @@ gboolean ortrain_executor_take_memory (OrtrainExecutor *self, GError **error);
  * with, -1: not known; may be NULL. */
 gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainStepBlock *step,
                                GCancellable *cancellable, gint64 *item, GError **error);
+/* Whether a device that runs by itself goes from phase to phase of the current plan. */
+gboolean ortrain_executor_can_join_phases (OrtrainExecutor *self);
+/* Submits phases from `phase` on without waiting, behind ortrain_execution_begin or go_on. Feeds have to stay until
+ * somebody has waited. */
+gboolean ortrain_executor_submit (OrtrainExecutor *self, OrtrainProgramRange range, OrtrainPhase phase,
+                                  GCancellable *cancellable, GError **error);
+/* After that wait: FALSE with the error that the fault is. */
+gboolean ortrain_executor_check_fault (OrtrainExecutor *self, const OrtrainFault *fault, gint64 *item, GError **error);
+/* Whether the files that feeds are mapped from have changed. */
+gboolean ortrain_executor_check_feeds (OrtrainExecutor *self, GError **error);
 /* Graph outputs after a run: as new tensors (arena outputs are copied; REGION_OUTPUT ones are handed over). */
 OrtrainTensorDict *ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error);
 /* Bind an output to the caller's memory (I/O binding), before the feeds are bound: the plan depends on where it is. Its

@@ -618,36 +618,84 @@ ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
   return TRUE;
 }
 
-gboolean
-ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainStepBlock *step,
-                      GCancellable *cancellable, gint64 *item, GError **error)
+/* The first step of a phase; of ORTRAIN_N_PHASES: behind the last. */
+static guint
+get_first_step (const Entry *entry, guint phase)
 {
-  Entry *entry = self->current;
-  if (entry == NULL)
+  switch (phase)
+    {
+    case ORTRAIN_PHASE_FORWARD:
+      return 0;
+    case ORTRAIN_PHASE_BACKWARD:
+      return ortrain_memory_plan_get_first_backward_step (entry->plan);
+    case ORTRAIN_PHASE_UPDATE:
+      return ortrain_memory_plan_get_first_update_step (entry->plan);
+    default:
+      return ortrain_memory_plan_get_n_steps (entry->plan);
+    }
+}
+
+static gboolean
+prepare_run (OrtrainExecutor *self, OrtrainPhase phase, GError **error)
+{
+  if (self->current == NULL)
     {
       g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been fed");
       return FALSE;
     }
-  if (!ortrain_executor_take_memory (self, error))
-    return FALSE;
-  if (phase == ORTRAIN_PHASE_FORWARD && !place_outputs (self, error))
-    return FALSE;
+  return ortrain_executor_take_memory (self, error) && (phase != ORTRAIN_PHASE_FORWARD || place_outputs (self, error));
+}
 
-  const guint first[ORTRAIN_N_PHASES + 1] = {
-    0,
-    ortrain_memory_plan_get_first_backward_step (entry->plan),
-    ortrain_memory_plan_get_first_update_step (entry->plan),
-    ortrain_memory_plan_get_n_steps (entry->plan),
-  };
-  if (!ortrain_execution_begin (self->config.execution, step, error) ||
-      !ortrain_program_run (entry->program, first[phase], first[phase + 1], cancellable, item, error))
+gboolean
+ortrain_executor_can_join_phases (OrtrainExecutor *self)
+{
+  return self->current != NULL && ortrain_program_can_join_phases (self->current->program);
+}
+
+gboolean
+ortrain_executor_submit (OrtrainExecutor *self, OrtrainProgramRange range, OrtrainPhase phase,
+                         GCancellable *cancellable, GError **error)
+{
+  if (!prepare_run (self, phase, error))
     return FALSE;
+  const guint end = range == ORTRAIN_PROGRAM_STEP        ? ORTRAIN_N_PHASES
+                    : range == ORTRAIN_PROGRAM_GRADIENTS ? ORTRAIN_PHASE_UPDATE
+                                                         : phase + 1;
+  return ortrain_program_submit (self->current->program, range, get_first_step (self->current, phase),
+                                 get_first_step (self->current, end), cancellable, error);
+}
+
+gboolean
+ortrain_executor_check_fault (OrtrainExecutor *self, const OrtrainFault *fault, gint64 *item, GError **error)
+{
+  return ortrain_program_check_fault (self->current->program, fault, item, error);
+}
+
+gboolean
+ortrain_executor_check_feeds (OrtrainExecutor *self, GError **error)
+{
   for (guint i = 0; i < self->n_inputs; i++)
     if (self->inputs[i].fed != NULL && !ortrain_tensor_check_file (self->inputs[i].fed, error))
       {
         g_prefix_error (error, "Input '%s': ", ortrain_text_show (self->inputs[i].name));
         return FALSE;
       }
+  return TRUE;
+}
+
+gboolean
+ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainStepBlock *step,
+                      GCancellable *cancellable, gint64 *item, GError **error)
+{
+  if (!prepare_run (self, phase, error))
+    return FALSE;
+  Entry *entry = self->current;
+  if (!ortrain_execution_begin (self->config.execution, step, error) ||
+      !ortrain_program_run (entry->program, get_first_step (entry, phase), get_first_step (entry, phase + 1),
+                            cancellable, item, error))
+    return FALSE;
+  if (!ortrain_executor_check_feeds (self, error))
+    return FALSE;
 
   /* Bound outputs that are an input, a constant, or a second name for another output. */
   gboolean copied = FALSE;

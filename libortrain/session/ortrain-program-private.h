@@ -9,6 +9,16 @@
 /* A plan with addresses: a flat array of kernel calls. Running it is a loop that allocates nothing. */
 typedef struct _OrtrainProgram OrtrainProgram;
 
+/* What is submitted without a wait of the host in between; a device that captures makes one thing of what lies between two
+ * waits of a stream. */
+typedef enum
+{
+  ORTRAIN_PROGRAM_PHASE,     /* steps of one phase */
+  ORTRAIN_PROGRAM_GRADIENTS, /* forward and backward */
+  ORTRAIN_PROGRAM_STEP,      /* forward, backward and update */
+  ORTRAIN_N_PROGRAM_RANGES,
+} OrtrainProgramRange;
+
 /* execution: runs it, and lives longer. No memory of the device is taken. */
 OrtrainProgram *ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution);
 void ortrain_program_free (OrtrainProgram *self);
@@ -27,5 +37,14 @@ gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer
  * the buffer of the batch that a fault came with, -1: not known; may be NULL. */
 gboolean ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, gint64 *item,
                               GError **error);
+
+/* Whether phases can follow each other without the host. */
+gboolean ortrain_program_can_join_phases (const OrtrainProgram *self);
+/* The same as run, without waiting. FALSE without an error: a step on the host found a fault. */
+gboolean ortrain_program_submit (OrtrainProgram *self, OrtrainProgramRange range, guint first, guint end,
+                                 GCancellable *cancellable, GError **error);
+/* After a wait: FALSE with the error that a fault is. */
+gboolean ortrain_program_check_fault (const OrtrainProgram *self, const OrtrainFault *fault, gint64 *item,
+                                      GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainProgram, ortrain_program_free)

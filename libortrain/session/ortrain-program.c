@@ -10,12 +10,20 @@ typedef struct
 {
   guint first, end;
   OrtrainPlanStream stream;
-  OrtrainEvent *event; /* recorded behind it; NULL: nobody waits for it */
+  gboolean joins; /* a phase begins with it, and its stream or another one may be behind */
 
   /* What the device made of the calls at their second run in a row with the same addresses. */
   OrtrainCapture *capture;
   gboolean has_moved; /* an address has changed since the last run */
 } Segment;
+
+/* All steps in segments. */
+typedef struct
+{
+  Segment *segments; /* NULL: not needed so far */
+  guint n_segments;
+  guint32 *segment_of; /* [n_steps] */
+} Cut;
 
 struct _OrtrainProgram
 {
@@ -32,9 +40,8 @@ struct _OrtrainProgram
   gpointer *places;         /* [n_values]: of roots */
   gpointer arena, host_arena;
 
-  Segment *segments;
-  guint n_segments;
-  guint32 *segment_of; /* [n_steps] */
+  Cut cuts[ORTRAIN_N_PROGRAM_RANGES];
+  OrtrainEvent **events; /* [n_steps]: recorded behind a step, NULL: nobody waits for it */
   gboolean has_streams[ORTRAIN_N_STREAMS];
   gboolean is_loaded;
 
@@ -53,32 +60,74 @@ ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *add
   return TRUE;
 }
 
-/* A segment ends where the stream changes, behind what others wait for, and before what waits. */
-static void
-cut_segments (OrtrainProgram *self)
+/* Whether streams have to wait for each other where the phase of step s begins: what the plan counts on, if nothing else
+ * makes sure of it. */
+static gboolean
+needs_join (const OrtrainProgram *self, guint s)
 {
+  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL);
+  gint64 last[ORTRAIN_N_STREAMS] = { -1, -1, -1, -1 }, awaited[ORTRAIN_N_STREAMS] = { -1, -1, -1, -1 };
+  G_STATIC_ASSERT (ORTRAIN_N_STREAMS == 4);
+  for (guint t = 0; t < s; t++)
+    {
+      const OrtrainPlanStep *step = &self->steps[t];
+      last[step->stream] = t;
+      for (guint w = 0; w < step->n_waits && step->stream == ORTRAIN_STREAM_COMPUTE; w++)
+        {
+          const guint32 other = waits[step->first_wait + w];
+          awaited[self->steps[other].stream] = MAX (awaited[self->steps[other].stream], other);
+        }
+    }
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (k != ORTRAIN_STREAM_COMPUTE && last[k] > awaited[k])
+      return TRUE;
+  for (guint t = s; t < self->n_steps; t++)
+    if (self->steps[t].stream != ORTRAIN_STREAM_COMPUTE)
+      return TRUE;
+  return FALSE;
+}
+
+/* Whether a phase goes on with the next one without the host. */
+static gboolean
+is_joined (OrtrainProgramRange range, OrtrainPhase next)
+{
+  return range == ORTRAIN_PROGRAM_STEP || (range == ORTRAIN_PROGRAM_GRADIENTS && next == ORTRAIN_PHASE_BACKWARD);
+}
+
+/* A segment ends where the stream changes, behind what others wait for, before what waits, and where a phase ends, unless
+ * nothing happens between it and the next. */
+static Cut *
+get_cut (OrtrainProgram *self, OrtrainProgramRange range)
+{
+  Cut *cut = &self->cuts[range];
   guint n_waits;
   const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, &n_waits);
+  if (G_LIKELY (cut->segments != NULL))
+    return cut;
   g_autofree gboolean *awaited = g_new0 (gboolean, self->n_steps + 1);
   for (guint w = 0; w < n_waits; w++)
     awaited[waits[w]] = TRUE;
   GArray *segments = g_array_new (FALSE, FALSE, sizeof (Segment));
-  self->segment_of = g_new (guint32, self->n_steps + 1);
+  cut->segment_of = g_new (guint32, self->n_steps + 1);
   for (guint s = 0; s < self->n_steps; s++)
     {
       const OrtrainPlanStep *step = &self->steps[s];
-      if (s == 0 || step->stream != step[-1].stream || step->phase != step[-1].phase || step->n_waits > 0 ||
-          awaited[s - 1])
+      const gboolean begins = s > 0 && step->phase != step[-1].phase;
+      const gboolean joins = begins && is_joined (range, step->phase) && needs_join (self, s);
+      if (s == 0 || step->stream != step[-1].stream || step->n_waits > 0 || awaited[s - 1] ||
+          (begins && (joins || !is_joined (range, step->phase))))
         {
-          const Segment segment = { .first = s, .end = s, .stream = step->stream, .has_moved = TRUE };
+          const Segment segment = { .first = s, .end = s, .stream = step->stream, .joins = joins, .has_moved = TRUE };
           g_array_append_val (segments, segment);
         }
       g_array_index (segments, Segment, segments->len - 1).end = s + 1;
-      self->segment_of[s] = segments->len - 1;
-      self->has_streams[step->stream] = TRUE;
+      cut->segment_of[s] = segments->len - 1;
     }
-  self->n_segments = segments->len;
-  self->segments = (Segment *) g_array_free (segments, FALSE);
+  cut->n_segments = segments->len;
+  cut->segments = (Segment *) g_array_free (segments, FALSE);
+  if (cut->segments == NULL) /* there are no steps */
+    cut->segments = g_new0 (Segment, 1);
+  return cut;
 }
 
 /* Streams, and events behind what others wait for. */
@@ -92,12 +141,9 @@ open_streams (OrtrainProgram *self, GError **error)
     if (self->has_streams[k] && !ortrain_execution_open_stream (self->execution, (OrtrainPlanStream) k, error))
       return FALSE;
   for (guint w = 0; w < n_waits; w++)
-    {
-      Segment *segment = &self->segments[self->segment_of[waits[w]]];
-      if (segment->stream != ORTRAIN_STREAM_HOST && segment->event == NULL &&
-          (segment->event = provider->klass->new_event (provider, error)) == NULL)
-        return FALSE;
-    }
+    if (self->steps[waits[w]].stream != ORTRAIN_STREAM_HOST && self->events[waits[w]] == NULL &&
+        (self->events[waits[w]] = provider->klass->new_event (provider, error)) == NULL)
+      return FALSE;
   return TRUE;
 }
 
@@ -143,6 +189,7 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
   self->calls = g_new0 (OrtrainKernelCall, self->n_steps + 1);
   self->addresses = g_new0 (gpointer, self->n_operands + 1);
   self->places = g_new0 (gpointer, self->n_values + 1);
+  self->events = g_new0 (OrtrainEvent *, self->n_steps + 1);
   self->first_slot = g_new0 (guint32, self->n_values + 2);
   self->slots = g_new0 (guint32, self->n_operands + 1);
 
@@ -179,7 +226,9 @@ ortrain_program_new (OrtrainMemoryPlan *plan, OrtrainExecution *execution)
         .context = ortrain_execution_peek_context (execution, step->stream),
       };
     }
-  cut_segments (self);
+  for (guint s = 0; s < self->n_steps; s++)
+    self->has_streams[self->steps[s].stream] = TRUE;
+  get_cut (self, ORTRAIN_PROGRAM_PHASE);
   for (guint32 i = 0; i < self->n_values; i++)
     {
       /* NULL would mean that it is absent */
@@ -193,15 +242,18 @@ void
 ortrain_program_free (OrtrainProgram *self)
 {
   OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
-  for (guint i = 0; i < self->n_segments; i++)
+  for (guint c = 0; c < ORTRAIN_N_PROGRAM_RANGES; c++)
     {
-      if (self->segments[i].event != NULL)
-        provider->klass->free_event (provider, self->segments[i].event);
-      if (self->segments[i].capture != NULL)
-        provider->klass->free_capture (provider, self->segments[i].capture);
+      for (guint i = 0; i < self->cuts[c].n_segments; i++)
+        if (self->cuts[c].segments[i].capture != NULL)
+          provider->klass->free_capture (provider, self->cuts[c].segments[i].capture);
+      g_free (self->cuts[c].segments);
+      g_free (self->cuts[c].segment_of);
     }
-  g_free (self->segments);
-  g_free (self->segment_of);
+  for (guint s = 0; s < self->n_steps; s++)
+    if (self->events[s] != NULL)
+      provider->klass->free_event (provider, self->events[s]);
+  g_free (self->events);
   for (guint i = 0; i < self->constants->len; i++)
     ortrain_execution_unref_constant (self->execution, self->constants->pdata[i]);
   g_ptr_array_unref (self->constants);
@@ -215,6 +267,14 @@ ortrain_program_free (OrtrainProgram *self)
   g_free (self);
 }
 
+static void
+note_move (OrtrainProgram *self, guint32 step)
+{
+  for (guint c = 0; c < ORTRAIN_N_PROGRAM_RANGES; c++)
+    if (self->cuts[c].segments != NULL)
+      self->cuts[c].segments[self->cuts[c].segment_of[step]].has_moved = TRUE;
+}
+
 void
 ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address)
 {
@@ -224,7 +284,7 @@ ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer addr
   for (guint32 k = self->first_slot[buffer]; k < self->first_slot[buffer + 1]; k++)
     {
       self->addresses[self->slots[k]] = address;
-      self->segments[self->segment_of[self->step_of[self->slots[k]]]].has_moved = TRUE;
+      note_move (self, self->step_of[self->slots[k]]);
     }
 }
 
@@ -255,7 +315,7 @@ ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_a
     if (self->steps[s].workspace != G_MAXUINT32)
       {
         self->calls[s].workspace = self->places[self->steps[s].workspace];
-        self->segments[self->segment_of[s]].has_moved = TRUE;
+        note_move (self, s);
       }
 }
 
@@ -281,28 +341,6 @@ launch_segment (OrtrainProgram *self, Segment *segment, GCancellable *cancellabl
   return segment->capture != NULL && ortrain_execution_launch (execution, segment->stream, segment->capture, error);
 }
 
-/* Steps [first, end) of a segment, behind what it waits for. */
-static gboolean
-submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, GCancellable *cancellable,
-                GError **error)
-{
-  OrtrainExecution *execution = self->execution;
-  const OrtrainPlanStep *step = &self->steps[segment->first];
-  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL) + step->first_wait;
-  for (guint w = 0; w < step->n_waits && first == segment->first; w++)
-    {
-      const Segment *other = &self->segments[self->segment_of[waits[w]]];
-      if (!ortrain_execution_wait_stream (execution, segment->stream, other->stream, other->event, error))
-        return FALSE;
-    }
-  const gboolean whole = first == segment->first && end == segment->end;
-  return (whole ? launch_segment (self, segment, cancellable, error)
-                : ortrain_execution_submit (execution, segment->stream, self->calls + first, end - first, cancellable,
-                                            error)) &&
-         (segment->event == NULL || end != segment->end ||
-          ortrain_execution_record (execution, segment->stream, segment->event, error));
-}
-
 /* The stream of computing, for which the host waits, against the others. */
 static gboolean
 join_streams (OrtrainProgram *self, gboolean begin, GError **error)
@@ -315,15 +353,38 @@ join_streams (OrtrainProgram *self, gboolean begin, GError **error)
   return TRUE;
 }
 
+/* Steps [first, end) of a segment, behind what it waits for. */
 static gboolean
-submit (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, GError **error)
+submit_segment (OrtrainProgram *self, Segment *segment, guint first, guint end, GCancellable *cancellable,
+                GError **error)
+{
+  OrtrainExecution *execution = self->execution;
+  const OrtrainPlanStep *step = &self->steps[segment->first];
+  const guint32 *waits = ortrain_memory_plan_peek_waits (self->plan, NULL) + step->first_wait;
+  if (segment->joins && first == segment->first &&
+      (!join_streams (self, FALSE, error) || !join_streams (self, TRUE, error)))
+    return FALSE;
+  for (guint w = 0; w < step->n_waits && first == segment->first; w++)
+    if (!ortrain_execution_wait_stream (execution, segment->stream, self->steps[waits[w]].stream,
+                                        self->events[waits[w]], error))
+      return FALSE;
+  const gboolean whole = first == segment->first && end == segment->end;
+  return (whole ? launch_segment (self, segment, cancellable, error)
+                : ortrain_execution_submit (execution, segment->stream, self->calls + first, end - first, cancellable,
+                                            error)) &&
+         (self->events[end - 1] == NULL ||
+          ortrain_execution_record (execution, segment->stream, self->events[end - 1], error));
+}
+
+static gboolean
+submit_steps (OrtrainProgram *self, const Cut *cut, guint first, guint end, GCancellable *cancellable, GError **error)
 {
   if (first < end && !join_streams (self, TRUE, error))
     return FALSE;
-  for (guint i = first < end ? self->segment_of[first] : self->n_segments;
-       i < self->n_segments && self->segments[i].first < end; i++)
+  for (guint i = first < end ? cut->segment_of[first] : cut->n_segments;
+       i < cut->n_segments && cut->segments[i].first < end; i++)
     {
-      Segment *segment = &self->segments[i];
+      Segment *segment = &cut->segments[i];
       if (!submit_segment (self, segment, MAX (first, segment->first), MIN (end, segment->end), cancellable, error))
         return FALSE;
     }
@@ -331,24 +392,50 @@ submit (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable,
 }
 
 gboolean
+ortrain_program_can_join_phases (const OrtrainProgram *self)
+{
+  return ortrain_execution_get_provider (self->execution)->klass->capture != NULL &&
+         !self->has_streams[ORTRAIN_STREAM_HOST] && !self->has_streams[ORTRAIN_STREAM_SIDE];
+}
+
+gboolean
+ortrain_program_submit (OrtrainProgram *self, OrtrainProgramRange range, guint first, guint end,
+                        GCancellable *cancellable, GError **error)
+{
+  g_autoptr (GError) failure = NULL;
+  ortrain_mapped_file_guard_thread ();
+  const gboolean submitted = submit_steps (self, get_cut (self, range), first, end, cancellable, &failure);
+  const gboolean joined = join_streams (self, FALSE, failure == NULL ? &failure : NULL);
+  if (failure != NULL)
+    g_propagate_error (error, g_steal_pointer (&failure));
+  return submitted && joined;
+}
+
+gboolean
+ortrain_program_check_fault (const OrtrainProgram *self, const OrtrainFault *fault, gint64 *item, GError **error)
+{
+  if (item != NULL)
+    *item = -1;
+  if (G_LIKELY (fault->code == ORTRAIN_FAULT_NONE))
+    return TRUE;
+  ortrain_evaluate_set_fault (error, self->steps[fault->step].node, fault, item);
+  return FALSE;
+}
+
+gboolean
 ortrain_program_run (OrtrainProgram *self, guint first, guint end, GCancellable *cancellable, gint64 *item,
                      GError **error)
 {
-  OrtrainExecution *execution = self->execution;
   OrtrainFault fault;
+  g_autoptr (GError) failure = NULL;
   if (item != NULL)
     *item = -1;
-  ortrain_mapped_file_guard_thread ();
-  g_autoptr (GError) failure = NULL;
-  const gboolean submitted = submit (self, first, end, cancellable, &failure);
-  if (!join_streams (self, FALSE, failure == NULL ? &failure : NULL) ||
-      !ortrain_execution_wait (execution, &fault, failure == NULL ? &failure : NULL) || (!submitted && failure != NULL))
+  const gboolean submitted = ortrain_program_submit (self, ORTRAIN_PROGRAM_PHASE, first, end, cancellable, &failure);
+  if (!ortrain_execution_wait (self->execution, &fault, failure == NULL ? &failure : NULL) ||
+      (!submitted && failure != NULL))
     {
       g_propagate_error (error, g_steal_pointer (&failure));
       return FALSE;
     }
-  if (G_LIKELY (fault.code == ORTRAIN_FAULT_NONE))
-    return TRUE;
-  ortrain_evaluate_set_fault (error, self->steps[fault.step].node, &fault, item);
-  return FALSE;
+  return ortrain_program_check_fault (self, &fault, item, error);
 }

@@ -6,6 +6,7 @@
 #include "session/ortrain-parameter-store-private.h"
 #include "session/ortrain-session-lock-private.h"
 #include "session/ortrain-signal-queue-private.h"
+#include "session/ortrain-step-results-private.h"
 #include "session/ortrain-training-graph-private.h"
 #include "session/ortrain-training-session.h"
 
@@ -29,6 +30,7 @@ struct _OrtrainTrainingSession
   OrtrainParameterStore *store;
   OrtrainExecution *execution;
   OrtrainStepArena *arena;
+  OrtrainStepResults *results; /* NULL: the device runs what it is given before the host goes on */
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
   OrtrainExecutor *last_trained; /* the one of the last training step, which may be kept for its update alone */
   gboolean undeclared;           /* `graph` is one without the file's declarations */

@@ -25,6 +25,8 @@ void ortrain_training_session_install_signals (OrtrainTrainingSessionClass *klas
 void ortrain_training_session_deliver (GObject *session, guint slot, gpointer message);
 /* At a phase boundary: takes the report, prints its line and emits it, each if it is asked for. */
 void ortrain_training_session_emit_phase (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);
+/* Whether a step has to stop at phase boundaries for somebody. */
+gboolean ortrain_training_session_wants_phases (OrtrainTrainingSession *self);
 gboolean ortrain_training_session_has_handlers (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
 /* OVERFLOW, PLAN_CHANGED (the session's plan goes with it), NOT_FINITE. */
 void ortrain_training_session_emit (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);

@@ -136,6 +136,15 @@ is_printed (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
   return step < 10 || (step & (step - 1)) == 0;
 }
 
+gboolean
+ortrain_training_session_wants_phases (OrtrainTrainingSession *self)
+{
+  for (guint phase = 0; phase < ORTRAIN_TRAINING_N_PHASES; phase++)
+    if (is_printed (self, (OrtrainTrainingSignal) phase) || ortrain_training_session_has_handlers (self, phase))
+      return TRUE;
+  return FALSE;
+}
+
 void
 ortrain_training_session_emit_phase (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
 {

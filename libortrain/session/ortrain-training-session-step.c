@@ -96,6 +96,63 @@ write_scalars_at_once (OrtrainTrainingSession *self, double factor, GError **err
   return scalars != NULL && ortrain_parameter_store_write_scalars (self->store, scalars, error);
 }
 
+/* A loss that is not finite, when that is an error. */
+static gboolean
+check_loss (OrtrainTrainingSession *self, double loss, GError **error)
+{
+  if (G_LIKELY (isfinite (loss)))
+    return TRUE;
+  ortrain_training_session_emit (self, ORTRAIN_TRAINING_NOT_FINITE);
+  if (!ortrain_training_options_get_stop_on_nan (self->options))
+    return TRUE;
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+               "The loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1, normalize (loss));
+  return FALSE;
+}
+
+/* Whether forward and backward can be submitted as one. What fails is found behind both: gradients of earlier steps, which
+ * are added to in place, and parameters that move would not be as they were. */
+static gboolean
+can_join_gradients (OrtrainTrainingSession *self)
+{
+  return self->results != NULL && !self->graph->immediate && self->n_accumulated == 0 &&
+         !ortrain_training_session_wants_phases (self) &&
+         ortrain_executor_can_join_phases (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+}
+
+/* Forward and backward, with one wait for both. */
+static gboolean
+run_gradients (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *cancellable, double *loss,
+               GError **error)
+{
+  OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
+  OrtrainStepResult *result = ortrain_step_results_get (self->results, 0);
+  const gboolean wide = self->graph->loss_dtype == ORTRAIN_DTYPE_FLOAT64;
+  ortrain_step_block_set_accumulate (step, FALSE);
+  self->has_gradients = FALSE;
+  if (!ortrain_execution_begin (self->execution, step, error))
+    return FALSE;
+  const gboolean submitted =
+      ortrain_executor_submit (executor, ORTRAIN_PROGRAM_GRADIENTS, ORTRAIN_PHASE_FORWARD, cancellable, error) &&
+      ortrain_executor_submit_read (executor, self->graph->loss, &result->loss, wide ? sizeof (double) : sizeof (float),
+                                    error);
+  OrtrainFault fault;
+  if (!ortrain_execution_wait (self->execution, &fault, submitted ? error : NULL) || !submitted)
+    return FALSE;
+  *loss = wide ? result->loss.wide : result->loss.single;
+  const guint backward = ortrain_memory_plan_get_first_backward_step (ortrain_executor_get_plan (executor));
+  if ((fault.code != ORTRAIN_FAULT_NONE && fault.step < backward &&
+       !ortrain_executor_check_fault (executor, &fault, &self->failed_item, error)) ||
+      !check_loss (self, *loss, error) || !ortrain_executor_check_fault (executor, &fault, &self->failed_item, error) ||
+      !ortrain_executor_check_feeds (executor, error))
+    return FALSE;
+  ortrain_parameter_store_zero_padding (self->store);
+  self->has_gradients = TRUE;
+  self->gradient_scale = self->loss_scale;
+  self->broken_at_once = ORTRAIN_UPDATE_NONE_BROKEN;
+  return TRUE;
+}
+
 static gboolean
 run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *cancellable, double *loss,
             GError **error)
@@ -112,17 +169,8 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
   if (!ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, step, cancellable, &self->failed_item, error) ||
       !read_loss (self, loss, error))
     return FALSE;
-  if (!isfinite (*loss))
-    {
-      ortrain_training_session_emit (self, ORTRAIN_TRAINING_NOT_FINITE);
-      if (ortrain_training_options_get_stop_on_nan (self->options))
-        {
-          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-                       "The loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1,
-                       normalize (*loss));
-          return FALSE;
-        }
-    }
+  if (!check_loss (self, *loss, error))
+    return FALSE;
   ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_FORWARD);
   if (g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
@@ -252,8 +300,9 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   GError *local_error = NULL;
   OrtrainStepBlock step = make_step (self);
   self->in_step = TRUE;
-  gboolean ok = ortrain_parameter_store_save_buffers (self->store, &local_error) &&
-                run_phases (self, &step, cancellable, &loss, &local_error);
+  gboolean ok =
+      ortrain_parameter_store_save_buffers (self->store, &local_error) &&
+      (can_join_gradients (self) ? run_gradients : run_phases) (self, &step, cancellable, &loss, &local_error);
   if (ok && !ortrain_model_check_files (self->model, &local_error))
     {
       /* frozen weights are read where the file is mapped: the gradients cannot be trusted, those of the steps before,

@@ -368,6 +368,8 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   if (self->store == NULL)
     return FALSE;
   self->arena = ortrain_step_arena_new (provider);
+  if (provider->klass->capture != NULL && (self->results = ortrain_step_results_new (self->execution, error)) == NULL)
+    return FALSE;
   if (!make_executors (self, graph, self->executors, error))
     return FALSE;
   if (!ortrain_model_check_files (model, error))
@@ -654,6 +656,7 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&self->store, ortrain_parameter_store_free);
   g_clear_pointer (&graph, ortrain_training_graph_free);
   g_ptr_array_set_size (self->old_graphs, 0);
+  g_clear_pointer (&self->results, ortrain_step_results_free);
   g_clear_pointer (&self->execution, ortrain_execution_free);
   ortrain_session_lock_leave (&self->session_lock);
 

@@ -317,13 +317,35 @@ enqueue (OrtrainStream *stream, const Op *op)
   g_mutex_unlock (&stream->lock);
 }
 
-static gboolean
-late_wait (OrtrainProvider *provider, OrtrainStream *stream, GError **error)
+/* For tests. */
+G_MODULE_EXPORT gint ortrain_late_n_waits, ortrain_late_n_awaited_events, ortrain_late_n_captures,
+    ortrain_late_n_launches;
+
+static void
+drain (OrtrainStream *stream)
 {
   g_mutex_lock (&stream->lock);
   while (stream->head != stream->tail)
     g_cond_wait (&stream->changed, &stream->lock);
   g_mutex_unlock (&stream->lock);
+}
+
+static gboolean
+late_wait (OrtrainProvider *provider, OrtrainStream *stream, GError **error)
+{
+  g_atomic_int_inc (&ortrain_late_n_waits);
+  drain (stream);
+  return TRUE;
+}
+
+static gboolean
+late_await_event (OrtrainProvider *provider, OrtrainEvent *event, GError **error)
+{
+  g_atomic_int_inc (&ortrain_late_n_awaited_events);
+  g_mutex_lock (&event->lock);
+  while (event->reached < event->recorded)
+    g_cond_wait (&event->changed, &event->lock);
+  g_mutex_unlock (&event->lock);
   return TRUE;
 }
 
@@ -365,7 +387,7 @@ late_copy (OrtrainProvider *provider, OrtrainStream *stream, gpointer destinatio
   if (from_host && n_bytes > SMALL_COPY)
     {
       /* like a driver that has no room to keep it: not before what was submitted, and at once */
-      late_wait (provider, stream, NULL);
+      drain (stream);
       memmove (resolve (destination), source, n_bytes);
       return TRUE;
     }
@@ -494,13 +516,12 @@ struct _OrtrainCapture
   guint n_calls;
 };
 
-G_MODULE_EXPORT gint ortrain_late_n_launches; /* for tests */
-
 static OrtrainCapture *
 late_capture (OrtrainProvider *provider, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
               GError **error)
 {
   OrtrainCapture *capture = g_new0 (OrtrainCapture, 1);
+  g_atomic_int_inc (&ortrain_late_n_captures);
   gsize n_operands = 0, next = 0;
   for (guint i = 0; i < n_calls; i++)
     n_operands += (gsize) calls[i].n_inputs + calls[i].n_outputs;
@@ -588,6 +609,7 @@ static const OrtrainProviderClass late_class = {
   .record = late_record,
   .wait_event = late_wait_event,
   .wait = late_wait,
+  .await_event = late_await_event,
   .submit = late_submit,
   .capture = late_capture,
   .launch = late_launch,

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-step-results-private.h"
+
+struct _OrtrainStepResults
+{
+  OrtrainExecution *execution; /* lives longer */
+  OrtrainStepResult *slots;
+  OrtrainEvent *marks[ORTRAIN_N_STEP_RESULTS];
+};
+
+#define SLOTS_BYTES (ORTRAIN_N_STEP_RESULTS * sizeof (OrtrainStepResult))
+
+OrtrainStepResults *
+ortrain_step_results_new (OrtrainExecution *execution, GError **error)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (execution);
+  g_autoptr (OrtrainStepResults) self = g_new0 (OrtrainStepResults, 1);
+  self->execution = execution;
+  self->slots = ortrain_provider_allocate (provider, ORTRAIN_MEMORY_SPACE_HOST, SLOTS_BYTES, error);
+  if (self->slots == NULL)
+    return NULL;
+  for (guint i = 0; i < ORTRAIN_N_STEP_RESULTS; i++)
+    if ((self->marks[i] = provider->klass->new_event (provider, error)) == NULL)
+      return NULL;
+  return g_steal_pointer (&self);
+}
+
+void
+ortrain_step_results_free (OrtrainStepResults *self)
+{
+  OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  for (guint i = 0; i < ORTRAIN_N_STEP_RESULTS; i++)
+    if (self->marks[i] != NULL)
+      provider->klass->free_event (provider, self->marks[i]);
+  ortrain_provider_free_memory (provider, ORTRAIN_MEMORY_SPACE_HOST, self->slots, SLOTS_BYTES);
+  g_free (self);
+}
+
+OrtrainStepResult *
+ortrain_step_results_get (OrtrainStepResults *self, guint slot)
+{
+  return &self->slots[slot];
+}
+
+gboolean
+ortrain_step_results_mark (OrtrainStepResults *self, guint slot, GError **error)
+{
+  return ortrain_execution_record (self->execution, ORTRAIN_STREAM_COMPUTE, self->marks[slot], error);
+}
+
+gboolean
+ortrain_step_results_await (OrtrainStepResults *self, guint slot, GError **error)
+{
+  return ortrain_execution_await (self->execution, self->marks[slot], error);
+}
