@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Runs one kernel of the CPU alone, on operands of any types: those too that no model has, but that a pass gives to
+/* Runs one kernel alone, on operands of any types: those too that no model has, but that a pass gives to
  * kernels when it removes Cast nodes. */
 
 #define KERNEL_MAX_OPERANDS 64
@@ -173,7 +173,9 @@ kernel_run_try (KernelRun *self, GError **error)
                                    .node_number = self->node_number,
                                    .accumulates = self->accumulates,
                                    .context = &context.context };
-  kernel->run (&call);
+  const gboolean ran = provider->klass->submit (provider, context.context.stream, &call, 1, NULL, error) &&
+                       provider->klass->wait (provider, context.context.stream, error);
+  provider->klass->free_stream (provider, context.context.stream);
   for (guint k = 0; k < self->n_outputs; k++) /* written over an input of another type */
     if (copied[k] != NULL && outputs[k].n_bytes > 0)
       memcpy (ortrain_tensor_peek_writable (self->outputs[k]), copied[k], outputs[k].n_bytes);
@@ -183,7 +185,7 @@ kernel_run_try (KernelRun *self, GError **error)
   self->setup.inputs = self->setup.outputs = NULL;
   self->setup.constants = NULL;
   self->fault = context.fault;
-  return TRUE;
+  return ran;
 }
 
 G_GNUC_UNUSED static void
