@@ -1,127 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-matmul-private.h"
 
+#include "common/ortrain-matrix-product-private.h"
 #include "core/ortrain-checked-private.h"
 #include "cpu/ortrain-cpu-copy-private.h"
-#include "cpu/ortrain-cpu-matrix-view-private.h"
 
-/* MatMul, Gemm and FusedMatMul. Whatever the shapes are, they become one form: a batch of products C [m, n] = A [m, k] ·
- * B [k, n], whose matrices are contiguous along one of their dimensions. */
-
-typedef struct
-{
-  OrtrainMatrixView a; /* [batch…, m, k] */
-  OrtrainMatrixView b; /* [batch…, k, n] */
-  OrtrainMatrixView c; /* [batch…, m, n] */
-  gint64 m, n, k;
-  guint batch_rank;
-  gint64 batch[ORTRAIN_MAX_RANK]; /* [batch_rank]: those of A and B, broadcast against each other */
-  gint64 n_batch;
-  gboolean a_transposed, b_transposed, c_transposed; /* contiguous along the columns */
-  gint64 lda, ldb, ldc;
-} Product;
+/* MatMul, Gemm and FusedMatMul. */
 
 static gboolean
 refuse (const OrtrainKernelSetup *setup, GError **error, const char *what)
 {
   g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL, "%s: %s", setup->op_type, what);
   return FALSE;
-}
-
-/* ---- From operands to a product ---- */
-
-/* A vector is a row as A and a column as B; the result lacks that dimension. */
-static gboolean
-view_operands (Product *self, const OrtrainKernelSetup *setup, gboolean trans_a, gboolean trans_b, GError **error)
-{
-  const OrtrainOperand *a = &setup->inputs[0], *b = &setup->inputs[1], *c = &setup->outputs[0];
-  gsize n_perm_a, n_perm_b, n_perm_c;
-  const gint64 *perm_a = ortrain_attributes_get_ints (setup->attributes, "permA", &n_perm_a);
-  const gint64 *perm_b = ortrain_attributes_get_ints (setup->attributes, "permB", &n_perm_b);
-  const gint64 *perm_c = ortrain_attributes_get_ints (setup->attributes, "permY", &n_perm_c);
-  if (a->rank == 0 || b->rank == 0 || !ortrain_matrix_view_init (&self->a, a, perm_a, n_perm_a) ||
-      !ortrain_matrix_view_init (&self->b, b, perm_b, n_perm_b))
-    return refuse (setup, error, "the ranks of the operands do not fit");
-  if (!ortrain_matrix_view_init_result (&self->c, c, perm_c, n_perm_c))
-    return refuse (setup, error, "the rank of the result does not fit");
-
-  const gboolean a_is_vector = self->a.rank == 1, b_is_vector = self->b.rank == 1;
-  if (trans_a && !a_is_vector)
-    ortrain_matrix_view_transpose (&self->a);
-  if (trans_b && !b_is_vector)
-    ortrain_matrix_view_transpose (&self->b);
-  if (b_is_vector)
-    {
-      ortrain_matrix_view_insert_one (&self->b, 1);
-      ortrain_matrix_view_insert_one (&self->c, self->c.rank);
-    }
-  if (a_is_vector)
-    {
-      ortrain_matrix_view_insert_one (&self->a, 0);
-      ortrain_matrix_view_insert_one (&self->c, self->c.rank - 1);
-    }
-  return TRUE;
-}
-
-static gboolean
-match_matrices (Product *self, const OrtrainKernelSetup *setup, GError **error)
-{
-  const OrtrainMatrixView *a = &self->a, *b = &self->b, *c = &self->c;
-  self->m = a->dims[a->rank - 2];
-  self->k = a->dims[a->rank - 1];
-  self->n = b->dims[b->rank - 1];
-  if (self->k != b->dims[b->rank - 2] || c->rank < 2 || c->dims[c->rank - 2] != self->m ||
-      c->dims[c->rank - 1] != self->n)
-    return refuse (setup, error, "the dimensions of the operands do not fit together");
-  return TRUE;
-}
-
-static gboolean
-match_batch (Product *self, const OrtrainKernelSetup *setup, GError **error)
-{
-  self->batch_rank = MAX (self->a.rank, self->b.rank) - 2;
-  self->n_batch = 1;
-  for (guint i = 0; i < self->batch_rank; i++)
-    {
-      const gint64 of_a = ortrain_matrix_view_get_batch_dim (&self->a, i);
-      const gint64 of_b = ortrain_matrix_view_get_batch_dim (&self->b, i);
-      if (of_a != of_b && of_a != 1 && of_b != 1)
-        return refuse (setup, error, "the batch dimensions do not fit together");
-      self->batch[self->batch_rank - 1 - i] = of_a == 1 ? of_b : of_a;
-      self->n_batch *= of_a == 1 ? of_b : of_a;
-    }
-  if (setup->outputs[0].n_elements == 0)
-    self->n_batch = 0;
-  return TRUE;
-}
-
-static gboolean
-find_leading (Product *self, const OrtrainKernelSetup *setup, GError **error)
-{
-  if (!ortrain_matrix_view_find_leading (&self->a, &self->a_transposed, &self->lda) ||
-      !ortrain_matrix_view_find_leading (&self->b, &self->b_transposed, &self->ldb) ||
-      !ortrain_matrix_view_find_leading (&self->c, &self->c_transposed, &self->ldc))
-    return refuse (setup, error, "an operand has no contiguous dimension");
-  return TRUE;
-}
-
-/* A batch of matrices times one B is one product, if the rows of all of A's matrices follow each other, and so do those
- * of C. */
-static gboolean
-join_batch (Product *self, const OrtrainKernelSetup *setup, GError **error)
-{
-  if (self->n_batch <= 1 || self->a_transposed || self->c_transposed ||
-      ortrain_matrix_view_get_n_matrices (&self->b) != 1 ||
-      ortrain_matrix_view_get_n_matrices (&self->a) != self->n_batch || !ortrain_matrix_view_is_one_matrix (&self->a) ||
-      !ortrain_matrix_view_is_one_matrix (&self->c))
-    return TRUE;
-  self->m *= self->n_batch;
-  self->n_batch = 1;
-  self->lda = self->a.strides[self->a.rank - 2];
-  self->ldc = self->c.strides[self->c.rank - 2];
-  if (self->lda < self->k || self->ldc < self->n)
-    return refuse (setup, error, "the rows of an operand overlap");
-  return TRUE;
 }
 
 /* ---- From a product to constants ---- */
@@ -137,7 +27,7 @@ new_constants (gint64 n_batch)
 }
 
 static void
-place_batch (const Product *product, OrtrainCpuMatMul *self)
+place_batch (const OrtrainMatrixProduct *product, OrtrainCpuMatMul *self)
 {
   OrtrainCpuGemm *gemm = &self->gemm;
   const gint64 n = product->n_batch;
@@ -197,11 +87,14 @@ gboolean
 ortrain_cpu_matmul_prepare_product (OrtrainKernelSetup *setup, gboolean trans_a, gboolean trans_b, double alpha,
                                     GError **error)
 {
-  Product product = { 0 };
-  if (!view_operands (&product, setup, trans_a, trans_b, error) || !match_matrices (&product, setup, error) ||
-      !match_batch (&product, setup, error) || !find_leading (&product, setup, error) ||
-      !join_batch (&product, setup, error))
-    return FALSE;
+  OrtrainMatrixProduct product = { 0 };
+  OrtrainProductForm form = { .trans_a = trans_a, .trans_b = trans_b };
+  form.perm_a = ortrain_attributes_get_ints (setup->attributes, "permA", &form.n_perm_a);
+  form.perm_b = ortrain_attributes_get_ints (setup->attributes, "permB", &form.n_perm_b);
+  form.perm_c = ortrain_attributes_get_ints (setup->attributes, "permY", &form.n_perm_c);
+  const char *reason = ortrain_matrix_product_init (&product, setup, &form);
+  if (reason != NULL)
+    return refuse (setup, error, reason);
   OrtrainCpuMatMul *self = new_constants (product.n_batch);
   if (self == NULL)
     return ortrain_kernel_refuse_memory (setup, error);

@@ -58,17 +58,16 @@ static const OrtrainKernel *
 cpu_find_kernel (const OrtrainProvider *self, const char *domain, const char *op_type, const OrtrainOperand *inputs,
                  guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {
-  return ortrain_kernel_index_find_for (get_index (), domain, op_type, inputs, n_inputs, outputs, n_outputs);
+  return ortrain_kernel_index_find (get_index (), domain, op_type, inputs, n_inputs, outputs, n_outputs);
 }
 
 /* What the kernel of element-wise chains knows are the operators that it also runs alone. */
 static gboolean
 cpu_can_fuse (const OrtrainProvider *self, const char *domain, const char *op_type, OrtrainDType dtype)
 {
-  const OrtrainKernel *chain =
-      ortrain_kernel_index_find (get_index (), "org.ortrain", "Elementwise", dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
-  const OrtrainKernel *alone =
-      ortrain_kernel_index_find (get_index (), domain, op_type, dtype, ORTRAIN_DTYPE_UNDEFINED, 0);
+  const OrtrainOperand x = { .dtype = dtype };
+  const OrtrainKernel *chain = ortrain_kernel_index_find (get_index (), "org.ortrain", "Elementwise", &x, 1, NULL, 0);
+  const OrtrainKernel *alone = ortrain_kernel_index_find (get_index (), domain, op_type, &x, 1, NULL, 0);
   return chain != NULL && alone != NULL && alone->run == chain->run;
 }
 

@@ -131,6 +131,8 @@ struct _OrtrainKernel
   /* Not 0: floating-point operands may differ in type, each of them is one of these, and no tensor is converted as a
    * whole. Casts next to such a kernel disappear. */
   OrtrainDTypeSet mixed_dtypes;
+  /* NULL: whatever the sets above allow; else whether it takes these types together. */
+  gboolean (*takes) (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs);
 };
 
 /* Bit k: this run adds output k to what is there. For kernels on the host. */

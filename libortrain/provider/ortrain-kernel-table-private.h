@@ -39,12 +39,17 @@ ortrain_kernel_find_floating_dtypes (const OrtrainOperand *operands, guint n)
   return set;
 }
 
-/* floating: the types of all floating-point operands. Where they differ, a kernel that says which of them it mixes goes
- * before one that does not say. */
+/* As OrtrainProviderClass.find_kernel. Where types differ, a kernel that says which of them it mixes goes before one that
+ * does not say. */
 static inline const OrtrainKernel *
-ortrain_kernel_index_find (GHashTable *index, const char *domain, const char *op_type, OrtrainDType first,
-                           OrtrainDType output, OrtrainDTypeSet floating)
+ortrain_kernel_index_find (GHashTable *index, const char *domain, const char *op_type, const OrtrainOperand *inputs,
+                           guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {
+  const OrtrainDType output = n_outputs > 0 ? outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  const OrtrainDType input = n_inputs > 0 ? inputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
+  const OrtrainDType first = input != ORTRAIN_DTYPE_UNDEFINED ? input : output;
+  const OrtrainDTypeSet floating =
+      ortrain_kernel_find_floating_dtypes (inputs, n_inputs) | ortrain_kernel_find_floating_dtypes (outputs, n_outputs);
   const gboolean mixed = (floating & (floating - 1)) != 0;
   const GPtrArray *rows = (const GPtrArray *) g_hash_table_lookup (index, op_type);
   const OrtrainKernel *unspecific = NULL;
@@ -53,7 +58,8 @@ ortrain_kernel_index_find (GHashTable *index, const char *domain, const char *op
       const OrtrainKernel *kernel = (const OrtrainKernel *) rows->pdata[i];
       if (!g_str_equal (kernel->domain, domain) ||
           (kernel->dtypes != 0 && !(kernel->dtypes & ORTRAIN_DTYPE_BIT (first))) ||
-          (kernel->output_dtypes != 0 && !(kernel->output_dtypes & ORTRAIN_DTYPE_BIT (output))))
+          (kernel->output_dtypes != 0 && !(kernel->output_dtypes & ORTRAIN_DTYPE_BIT (output))) ||
+          (kernel->takes != NULL && !kernel->takes (inputs, n_inputs, outputs, n_outputs)))
         continue;
       if (!mixed || (kernel->mixed_dtypes != 0 && (floating & ~kernel->mixed_dtypes) == 0))
         return kernel;
@@ -61,16 +67,4 @@ ortrain_kernel_index_find (GHashTable *index, const char *domain, const char *op
         unspecific = kernel;
     }
   return unspecific;
-}
-
-/* As OrtrainProviderClass.find_kernel. */
-static inline const OrtrainKernel *
-ortrain_kernel_index_find_for (GHashTable *index, const char *domain, const char *op_type, const OrtrainOperand *inputs,
-                               guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
-{
-  const OrtrainDType output = n_outputs > 0 ? outputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  const OrtrainDType first = n_inputs > 0 ? inputs[0].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  return ortrain_kernel_index_find (index, domain, op_type, first != ORTRAIN_DTYPE_UNDEFINED ? first : output, output,
-                                    ortrain_kernel_find_floating_dtypes (inputs, n_inputs) |
-                                        ortrain_kernel_find_floating_dtypes (outputs, n_outputs));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cpu/ortrain-cpu-matrix-view-private.h"
+#include "common/ortrain-matrix-view-private.h"
 
 static gboolean
 is_permutation (const gint64 *perm, gsize n_perm, guint rank)

@@ -3,6 +3,8 @@
 
 #include "provider/ortrain-kernel-private.h"
 
+G_BEGIN_DECLS
+
 /* An operand of a product as the product sees it, after its permutation: the last two dimensions are those of a matrix,
  * those before them number the matrices of a batch. Strides are in elements. */
 typedef struct
@@ -32,3 +34,5 @@ gboolean ortrain_matrix_view_find_leading (const OrtrainMatrixView *self, gboole
  * the view are broadcast. Returns whether the distance from one to the next is always *stride. */
 gboolean ortrain_matrix_view_find_offsets (const OrtrainMatrixView *self, const gint64 *batch, guint rank,
                                            gint64 n_batch, gint64 *offsets, gint64 *stride);
+
+G_END_DECLS
