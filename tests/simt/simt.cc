@@ -106,6 +106,26 @@ struct Scheduler
 
 thread_local Scheduler *scheduler;
 
+/* A thread's own, for as long as it lives: streams come and go, and the number of mappings is limited. */
+struct SchedulerOwner
+{
+  Scheduler *self = nullptr;
+
+  ~SchedulerOwner ()
+  {
+    if (self == nullptr)
+      return;
+    for (const Stack &stack : self->stacks)
+      {
+#if defined(__SANITIZE_THREAD__)
+        __tsan_destroy_fiber (stack.fiber);
+#endif
+        munmap (stack.memory, STACK_BYTES);
+      }
+    delete self;
+  }
+};
+
 [[noreturn]] void
 fail (const char *what)
 {
@@ -414,10 +434,10 @@ simt_exchange (unsigned mask, uint64_t value)
 void
 simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const void *closure, SimtOrder order)
 {
-  static thread_local Scheduler *own;
-  if (own == nullptr)
-    own = new Scheduler ();
-  Scheduler *self = scheduler = own;
+  static thread_local SchedulerOwner owner;
+  if (owner.self == nullptr)
+    owner.self = new Scheduler ();
+  Scheduler *self = scheduler = owner.self;
   self->n = block.x * block.y * block.z;
   self->invoke = invoke;
   self->closure = closure;
