@@ -11,61 +11,6 @@ typedef struct
 
 typedef guint32 Vector4 __attribute__ ((vector_size (16), aligned (4)));
 
-void
-ortrain_copy_strides (guint rank, const gint64 *dims, gint64 *strides)
-{
-  gint64 stride = 1;
-  for (guint i = rank; i-- > 0;)
-    {
-      strides[i] = stride;
-      stride *= dims[i];
-    }
-}
-
-void
-ortrain_copy_plan_init (OrtrainCopyPlan *plan, gsize size, guint rank, const gint64 *dims, const gint64 *in_strides,
-                        const gint64 *out_strides, gint64 in_offset, gint64 out_offset)
-{
-  memset (plan, 0, sizeof *plan);
-  plan->size = size;
-  plan->in_offset = in_offset;
-  plan->out_offset = out_offset;
-  plan->n_elements = 1;
-  plan->crossed = -1;
-  for (guint i = 0; i < rank; i++)
-    plan->n_elements *= dims[i];
-  if (plan->n_elements == 0)
-    return;
-  guint n = 0;
-  for (guint i = 0; i < rank; i++)
-    {
-      if (dims[i] == 1)
-        continue;
-      if (n > 0 && plan->in_strides[n - 1] == in_strides[i] * dims[i] &&
-          plan->out_strides[n - 1] == out_strides[i] * dims[i])
-        {
-          plan->dims[n - 1] *= dims[i];
-          plan->in_strides[n - 1] = in_strides[i];
-          plan->out_strides[n - 1] = out_strides[i];
-          continue;
-        }
-      plan->dims[n] = dims[i];
-      plan->in_strides[n] = in_strides[i];
-      plan->out_strides[n] = out_strides[i];
-      n++;
-    }
-  if (n == 0)
-    {
-      plan->dims[0] = plan->in_strides[0] = plan->out_strides[0] = 1;
-      n = 1;
-    }
-  plan->rank = n;
-  if (plan->in_strides[n - 1] > 1 && plan->out_strides[n - 1] == 1 && plan->dims[n - 1] >= 4)
-    for (guint i = 0; i + 1 < n; i++)
-      if (plan->in_strides[i] == 1 && plan->dims[i] >= 4)
-        plan->crossed = (gint) i;
-}
-
 /* One run along the innermost dimension. */
 static void
 copy_line (gsize size, const guint8 *in, guint8 *out, gint64 n, gint64 is, gint64 os)

@@ -359,63 +359,24 @@ run_copy (const OrtrainKernelCall *call)
   ortrain_copy_run (call->constants, ortrain_cpu_get_pool (call), call->inputs[0], call->outputs[0]);
 }
 
-/* [d0, d1] → [r0, d0, r1, d1], the repeats with stride 0 */
 static gboolean
 prepare_tile (OrtrainKernelSetup *setup, GError **error)
 {
-  const OrtrainOperand *x = &setup->inputs[0], *y = &setup->outputs[0];
-  gint64 strides[ORTRAIN_MAX_RANK], out[ORTRAIN_MAX_RANK];
-  gint64 dims[2 * ORTRAIN_MAX_RANK], in_strides[2 * ORTRAIN_MAX_RANK], out_strides[2 * ORTRAIN_MAX_RANK];
-  if (x->rank != y->rank || x->rank > ORTRAIN_MAX_RANK)
-    return ortrain_kernel_refuse (setup, error, "input and output differ in rank");
-  ortrain_copy_strides (x->rank, x->dims, strides);
-  ortrain_copy_strides (y->rank, y->dims, out);
-  for (guint d = 0; d < x->rank; d++)
-    {
-      dims[2 * d] = x->dims[d] > 0 ? y->dims[d] / x->dims[d] : 0;
-      dims[2 * d + 1] = x->dims[d];
-      in_strides[2 * d] = 0;
-      in_strides[2 * d + 1] = strides[d];
-      out_strides[2 * d] = out[d] * x->dims[d];
-      out_strides[2 * d + 1] = out[d];
-    }
-  ortrain_copy_plan_init (take_plan (setup), ortrain_dtype_get_size (x->dtype), 2 * x->rank, dims, in_strides,
-                          out_strides, 0, 0);
-  return TRUE;
+  const char *reason = ortrain_copy_plan_init_tile (take_plan (setup), ortrain_dtype_get_size (setup->inputs[0].dtype),
+                                                    &setup->inputs[0], &setup->outputs[0]);
+  return reason == NULL || ortrain_kernel_refuse (setup, error, reason);
 }
 
 static gboolean
 prepare_depth (OrtrainKernelSetup *setup, GError **error)
 {
-  gboolean to_space = g_str_equal (setup->op_type, "DepthToSpace");
-  gboolean crd = g_str_equal (ortrain_attributes_get_string (setup->attributes, "mode", "DCR"), "CRD");
-  gint64 b = ortrain_attributes_get_int (setup->attributes, "blocksize", 0);
+  const gboolean to_space = g_str_equal (setup->op_type, "DepthToSpace");
+  const gboolean crd = g_str_equal (ortrain_attributes_get_string (setup->attributes, "mode", "DCR"), "CRD");
   const OrtrainOperand *deep = to_space ? &setup->inputs[0] : &setup->outputs[0];
-  if (deep->rank != 4 || b < 1 || deep->dims[1] % (b * b) != 0)
-    return ortrain_kernel_refuse (setup, error, "the input must be [N, C, H, W]");
-  gint64 c = deep->dims[1] / (b * b), h = deep->dims[2], w = deep->dims[3];
-  /* indices in the order of the wide tensor: n, c, h, bh, w, bw */
-  gint64 dims[6] = { deep->dims[0], c, h, b, w, b };
-  gint64 wide[6] = { c * h * b * w * b, h * b * w * b, b * w * b, w * b, b, 1 };
-  gint64 narrow[6] = { deep->dims[1] * h * w,  crd ? b * b * h * w : h * w, w, crd ? b * h * w : b * c * h * w, 1,
-                       crd ? h * w : c * h * w };
-  if (to_space)
-    ortrain_copy_plan_init (take_plan (setup), ortrain_dtype_get_size (deep->dtype), 6, dims, narrow, wide, 0, 0);
-  else
-    {
-      /* the same, walked in the order of the deep tensor, so that it is written row by row */
-      static const guint dcr_order[6] = { 0, 3, 5, 1, 2, 4 }, crd_order[6] = { 0, 1, 3, 5, 2, 4 };
-      const guint *order = crd ? crd_order : dcr_order;
-      gint64 d[6], i[6], o[6];
-      for (guint k = 0; k < 6; k++)
-        {
-          d[k] = dims[order[k]];
-          i[k] = wide[order[k]];
-          o[k] = narrow[order[k]];
-        }
-      ortrain_copy_plan_init (take_plan (setup), ortrain_dtype_get_size (deep->dtype), 6, d, i, o, 0, 0);
-    }
-  return TRUE;
+  const char *reason =
+      ortrain_copy_plan_init_depth (take_plan (setup), ortrain_dtype_get_size (deep->dtype), deep,
+                                    ortrain_attributes_get_int (setup->attributes, "blocksize", 0), to_space, crd);
+  return reason == NULL || ortrain_kernel_refuse (setup, error, reason);
 }
 
 typedef struct
@@ -429,25 +390,13 @@ static gboolean
 prepare_center_crop_pad (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *x = &setup->inputs[0], *y = &setup->outputs[0];
-  gint64 in_strides[ORTRAIN_MAX_RANK], out_strides[ORTRAIN_MAX_RANK], dims[ORTRAIN_MAX_RANK], from = 0, to = 0;
-  if (x->rank != y->rank || x->rank > ORTRAIN_MAX_RANK)
-    return ortrain_kernel_refuse (setup, error, "input and output differ in rank");
-  ortrain_copy_strides (x->rank, x->dims, in_strides);
-  ortrain_copy_strides (y->rank, y->dims, out_strides);
-  for (guint d = 0; d < x->rank; d++)
-    {
-      dims[d] = MIN (x->dims[d], y->dims[d]);
-      from += (x->dims[d] - dims[d]) / 2 * in_strides[d];
-      to += (y->dims[d] - dims[d]) / 2 * out_strides[d];
-    }
   CenterCropPad *constants = g_new0 (CenterCropPad, 1);
   setup->constants = constants;
   setup->constants_free = g_free;
   constants->out_bytes = y->n_bytes;
-  ortrain_copy_plan_init (&constants->plan, ortrain_dtype_get_size (x->dtype), x->rank, dims, in_strides, out_strides,
-                          from, to);
+  const char *reason = ortrain_copy_plan_init_center (&constants->plan, ortrain_dtype_get_size (x->dtype), x, y);
   constants->covered = constants->plan.n_elements == y->n_elements;
-  return TRUE;
+  return reason == NULL || ortrain_kernel_refuse (setup, error, reason);
 }
 
 static void
