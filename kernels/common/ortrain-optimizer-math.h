@@ -10,6 +10,11 @@
  * inline functions are then plain arithmetic that vectorises. w: weight, g: gradient, m and v: first and second moment.
  *
  * grad_scale multiplies the gradient first: unscaling, clipping and averaging over micro-batches in one factor. */
+/* A coefficient to the power of a number of steps. A device may have its own. */
+#ifndef ORTRAIN_POW
+#define ORTRAIN_POW(x, y) pow ((x), (y))
+#endif
+
 /* ---- SGD with momentum ----
  * g' = grad_scale*g + l2*w;  v' = momentum*v + damped*g';  w' = w - lr*(nesterov ? g' + momentum*v' : v')
  * damped is 1 in the first step (t = 1 for PyTorch's counting), 1 - dampening later. Without momentum: w' = w - lr*g'.
@@ -40,8 +45,8 @@ ORTRAIN_FUNCTION OrtrainAdamMath
 ortrain_adam_math (OrtrainAdamMode mode, double lr, double beta1, double beta2, double epsilon, double weight_decay,
                    int correct_bias, double step, double grad_scale)
 {
-  double correction1 = correct_bias ? 1.0 - pow (beta1, step) : 1.0;
-  double correction2 = correct_bias ? 1.0 - pow (beta2, step) : 1.0;
+  double correction1 = correct_bias ? 1.0 - ORTRAIN_POW (beta1, step) : 1.0;
+  double correction2 = correct_bias ? 1.0 - ORTRAIN_POW (beta2, step) : 1.0;
   OrtrainAdamMath c;
   c.grad_scale = grad_scale;
   c.l2 = mode == ORTRAIN_ADAM_L2 ? weight_decay : 0.0;
@@ -75,7 +80,7 @@ ortrain_adam_math_onnx (double lr, double step, double alpha, double beta, doubl
   c.beta1 = alpha;
   c.beta2 = beta;
   c.epsilon = epsilon;
-  c.step_size = step > 0 ? lr * sqrt (1.0 - pow (beta, step)) / (1.0 - pow (alpha, step)) : lr;
+  c.step_size = step > 0 ? lr * sqrt (1.0 - ORTRAIN_POW (beta, step)) / (1.0 - ORTRAIN_POW (alpha, step)) : lr;
   c.inv_sqrt_correction2 = 1.0;
   c.decay_before = 1.0;
   c.decay_after = 1.0 - norm_coefficient_post;
@@ -102,8 +107,8 @@ ortrain_lamb_math (double lr, double beta1, double beta2, double epsilon, double
   c.beta2 = beta2;
   c.epsilon = epsilon;
   c.weight_decay = weight_decay;
-  c.inv_correction1 = correct_bias ? 1.0 / (1.0 - pow (beta1, step)) : 1.0;
-  c.inv_correction2 = correct_bias ? 1.0 / (1.0 - pow (beta2, step)) : 1.0;
+  c.inv_correction1 = correct_bias ? 1.0 / (1.0 - ORTRAIN_POW (beta1, step)) : 1.0;
+  c.inv_correction2 = correct_bias ? 1.0 / (1.0 - ORTRAIN_POW (beta2, step)) : 1.0;
   c.ratio_min = ratio_min;
   c.ratio_max = ratio_max;
   return c;

@@ -8,8 +8,16 @@
 static const char *const orders[] = { "forward", "reverse", "shuffled" };
 static const OrtrainDType narrow_types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
 
-/* Draw other numbers in float64. */
-static const char *const draws[] = { "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", NULL };
+/* What the CPU computes in float32 to compare with: draws are other numbers in float64, and some operands of updates have
+ * to be float32. */
+static const char *const in_float32[] = {
+  "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "SgdUpdate", "AdamUpdate",
+  "LambUpdate",   "AdagradUpdate", "GradientNorm",     "LossScaleUpdate",   NULL
+};
+/* Their first operands are what all tensors share, in types of their own. */
+static const char *const updates[] = { "SgdUpdate",    "AdamUpdate",      "LambUpdate", "AdagradUpdate",
+                                       "GradientNorm", "LossScaleUpdate", NULL };
+#define N_SHARED 3
 
 typedef struct
 {
@@ -44,6 +52,16 @@ is_floating (OrtrainTensor *tensor)
   return tensor != NULL && ortrain_tensor_get_dtype (tensor) == ORTRAIN_DTYPE_FLOAT32;
 }
 
+/* Contents of its own: what is run in place writes there. */
+static OrtrainTensor *
+dup_tensor (OrtrainTensor *tensor)
+{
+  g_autoptr (GError) error = NULL;
+  OrtrainTensor *copy = ortrain_tensor_copy (tensor, &error);
+  g_assert_no_error (error);
+  return copy;
+}
+
 /* The types that the task says, or float64 (or float32) on the same, rounded, numbers. NULL types: those of the tensors.
  */
 static gboolean
@@ -71,11 +89,12 @@ run_task (KernelRun *run, const Task *task, OrtrainDType reference, OrtrainProvi
       else if (is_floating (x))
         {
           g_autoptr (OrtrainTensor) rounded = kernel_cast (x, task->types[i]);
-          OrtrainTensor *stored = reference != ORTRAIN_DTYPE_UNDEFINED ? kernel_cast (rounded, reference) : NULL;
-          kernel_run_add_input (run, stored != NULL ? stored : g_object_ref (rounded));
+          g_autoptr (OrtrainTensor) stored =
+              kernel_cast (rounded, reference != ORTRAIN_DTYPE_UNDEFINED ? reference : task->types[i]);
+          kernel_run_add_input (run, dup_tensor (stored));
         }
       else
-        kernel_run_add_input (run, g_object_ref (x));
+        kernel_run_add_input (run, dup_tensor (x));
     }
   for (guint k = 0; k < task->node->outputs->len; k++)
     {
@@ -191,7 +210,7 @@ check_task (const Task *task, guint64 *can_accumulate)
 {
   KernelRun first, reference;
   g_autoptr (GError) error = NULL;
-  const gboolean drawn = g_strv_contains (draws, task->node->op_type);
+  const gboolean drawn = g_strv_contains (in_float32, task->node->op_type);
   g_setenv ("ORTRAIN_SIMT_ORDER", orders[0], TRUE);
   if (!run_task (&first, task, ORTRAIN_DTYPE_UNDEFINED, cuda, &error))
     {
@@ -261,6 +280,9 @@ cuda_check_node (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTenso
         {
           state = state * 1664525u + 1013904223u;
           types[i] = narrow_types[mixed ? (state >> 16) % 3 : choice];
+          const gboolean shared = i < N_SHARED || g_str_equal (node->op_type, "LossScaleUpdate");
+          if (shared && g_strv_contains (updates, node->op_type))
+            types[i] = ORTRAIN_DTYPE_FLOAT32;
         }
       Task task = { .node = node, .in = in, .out = out, .types = types, .mixed = mixed };
       guint64 can_accumulate = 0;
