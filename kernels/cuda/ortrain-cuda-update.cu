@@ -2,7 +2,7 @@
 #include "cuda/ortrain-cuda-device.h"
 
 /* x to the power of a whole number: what the library's function is for takes many registers. */
-static inline __device__ double
+ORTRAIN_FUNCTION double
 power (double x, double n)
 {
   double y = 1;
