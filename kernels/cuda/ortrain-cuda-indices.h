@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda/ortrain-cuda-copy.h"
+
+/* Where indices point, and what points to a place: for gathers, scatters and their gradients. */
+
+/* The place, from 0, that index i means in a dimension: negative ones count from its end. -1: outside, which is reported
+ * by whoever is asked to. */
+static inline __device__ gint64
+ortrain_cuda_place (const void *indices, bool is_64, gint64 i, gint64 dim, const OrtrainFaultPlace &fault, bool reports)
+{
+  const gint64 index = is_64 ? ((const gint64 *) indices)[i] : (gint64) ((const gint32 *) indices)[i];
+  const gint64 place = index < 0 ? index + dim : index;
+  if (place >= 0 && place < dim)
+    return place;
+  if (reports)
+    fault.report (ORTRAIN_FAULT_INDEX, i, index, dim);
+  return -1;
+}
+
+/* ---- slices: index tuples of k numbers pick slices of `inner` elements ---- */
+
+struct OrtrainCudaSlices
+{
+  gint64 outer;                   /* the same for each of them: data [outer, places, inner] */
+  gint64 n, places, inner;        /* tuples, slices that they pick from, elements of a slice */
+  OrtrainDivisor tuples;          /* of a batch */
+  gint64 batch_stride;            /* slices of a batch */
+  gint64 dims[ORTRAIN_MAX_RANK];  /* the dimensions that a tuple goes over */
+  gint64 steps[ORTRAIN_MAX_RANK]; /* of them, in slices */
+  guint k;
+  bool index_64;
+};
+
+/* The slice of tuple `at` (over all batches), or -1. */
+static inline __device__ gint64
+ortrain_cuda_locate_slice (const OrtrainCudaSlices &slices, const void *indices, gint64 at,
+                           const OrtrainFaultPlace &fault, bool reports)
+{
+  gint64 slice = slices.batch_stride > 0 ? at / slices.tuples.divisor * slices.batch_stride : 0;
+  for (guint i = 0; i < slices.k; i++)
+    {
+      const gint64 k =
+          ortrain_cuda_place (indices, slices.index_64, at * slices.k + i, slices.dims[i], fault, reports);
+      if (k < 0)
+        return -1;
+      slice += k * slices.steps[i];
+    }
+  return slice;
+}
+
+/* Gather: data [outer, dim, inner], indices [n] */
+static inline const char *
+ortrain_cuda_slices_init_gather (OrtrainCudaSlices *self, const OrtrainOperand *data, const OrtrainOperand *indices,
+                                 gint64 axis)
+{
+  axis = ortrain_kernel_axis (axis, data->rank);
+  if (axis < 0 || axis >= data->rank)
+    return "axis is out of range";
+  self->outer = ortrain_kernel_product (data->dims, 0, (guint) axis);
+  self->inner = ortrain_kernel_product (data->dims, (guint) axis + 1, data->rank);
+  self->n = indices->n_elements;
+  self->places = self->dims[0] = data->dims[axis];
+  self->steps[0] = 1;
+  self->k = 1;
+  self->tuples = ortrain_divisor (self->n);
+  self->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
+  return NULL;
+}
+
+/* GatherND, ScatterND: indices [batches…, tuples…, k] */
+static inline const char *
+ortrain_cuda_slices_init_tuples (OrtrainCudaSlices *self, const OrtrainOperand *data, const OrtrainOperand *indices,
+                                 gint64 batch)
+{
+  gint64 strides[ORTRAIN_MAX_RANK];
+  const gint64 k = indices->rank > 0 ? indices->dims[indices->rank - 1] : -1;
+  if (k < 0 || batch < 0 || batch >= indices->rank || batch + k > data->rank || data->rank > ORTRAIN_MAX_RANK)
+    return "the index tuples do not fit the data";
+  for (gint64 i = 0; i < batch; i++)
+    if (indices->dims[i] != data->dims[i])
+      return "the batches of data and indices differ";
+  ortrain_copy_strides (data->rank, data->dims, strides);
+  const gint64 tuples = ortrain_kernel_product (indices->dims, (guint) batch, indices->rank - 1);
+  self->outer = 1;
+  self->n = ortrain_kernel_product (indices->dims, 0, (guint) batch) * tuples;
+  self->inner = ortrain_kernel_product (data->dims, (guint) (batch + k), data->rank);
+  self->places = self->inner > 0 ? data->n_elements / self->inner : 0;
+  self->tuples = ortrain_divisor (tuples);
+  self->k = (guint) k;
+  self->batch_stride = batch > 0 && self->inner > 0
+                           ? ortrain_kernel_product (data->dims, (guint) batch, data->rank) / self->inner
+                           : 0;
+  for (guint i = 0; i < self->k; i++)
+    {
+      self->dims[i] = data->dims[batch + i];
+      self->steps[i] = self->inner > 0 ? strides[batch + i] / self->inner : 0;
+    }
+  self->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
+  return NULL;
+}
+
+/* ---- elements: lines along the axis ---- */
+
+struct OrtrainCudaElements
+{
+  guint rank, axis; /* dimensions from the innermost one outwards */
+  OrtrainDivisor dims[ORTRAIN_MAX_RANK];
+  gint64 strides[ORTRAIN_MAX_RANK]; /* of the data */
+  gint64 dim;                       /* of the data along the axis */
+  gint64 line, step;                /* indices of a line, and from one of them to the next */
+  gint64 n, places;                 /* indices, elements of the data */
+  bool index_64;
+};
+
+/* The element of the data that index `at` picks, or -1. */
+static inline __device__ gint64
+ortrain_cuda_locate_element (const OrtrainCudaElements &elements, const void *indices, gint64 at,
+                             const OrtrainFaultPlace &fault)
+{
+  const gint64 k = ortrain_cuda_place (indices, elements.index_64, at, elements.dim, fault, true);
+  gint64 place = k * elements.strides[elements.axis], rest = at;
+  for (guint d = 0; d < elements.rank; d++)
+    {
+      gint64 index = rest;
+      if (elements.n <= G_MAXINT32)
+        rest = ortrain_divide_rest<true> (index, elements.dims[d]);
+      else
+        rest = ortrain_divide_rest<false> (index, elements.dims[d]);
+      if (d != elements.axis)
+        place += index * elements.strides[d];
+    }
+  return k < 0 ? -1 : place;
+}
+
+/* Where the line of index `at` begins. */
+static inline __device__ gint64
+ortrain_cuda_find_line (const OrtrainCudaElements &elements, gint64 at)
+{
+  return at / (elements.line * elements.step) * (elements.line * elements.step) + at % elements.step;
+}
+
+/* data: what is indexed; the data of a gather, the result of a scatter. */
+static inline const char *
+ortrain_cuda_elements_init (OrtrainCudaElements *self, const OrtrainOperand *data, const OrtrainOperand *indices,
+                            gint64 axis)
+{
+  gint64 strides[ORTRAIN_MAX_RANK];
+  axis = ortrain_kernel_axis (axis, data->rank);
+  if (axis < 0 || axis >= data->rank || indices->rank != data->rank || data->rank > ORTRAIN_MAX_RANK)
+    return "the ranks of data and indices or the axis do not fit";
+  for (gint64 d = 0; d < data->rank; d++)
+    if (d != axis && indices->dims[d] > data->dims[d])
+      return "the indices are larger than the data";
+  ortrain_copy_strides (data->rank, data->dims, strides);
+  self->rank = data->rank;
+  self->axis = data->rank - 1 - (guint) axis;
+  for (guint d = 0; d < self->rank; d++)
+    {
+      self->dims[d] = ortrain_divisor (indices->dims[self->rank - 1 - d]);
+      self->strides[d] = strides[self->rank - 1 - d];
+    }
+  self->dim = data->dims[axis];
+  self->line = MAX (indices->dims[axis], 1);
+  self->step = MAX (ortrain_kernel_product (indices->dims, (guint) axis + 1, indices->rank), 1);
+  self->n = indices->n_elements;
+  self->places = data->n_elements;
+  self->index_64 = indices->dtype == ORTRAIN_DTYPE_INT64;
+  return NULL;
+}
+
+/* ---- what points to a place, in ascending order ---- */
+
+/* Of n numbers that say a place each. Where they are many, they are sorted by place: counted, each place given a stretch,
+ * and filled in. Neither the order of stretches nor that within a stretch is determined; a reader goes through a stretch in
+ * ascending order. Where they are few beside the places, the first one of those that say the same place finds the others
+ * among the candidates that may do so. Lives in the workspace. */
+struct OrtrainCudaLists
+{
+  gint64 *keys; /* [n] places, -1: none */
+  gint64 n, places;
+  /* sorted; else NULL */
+  gint32 *counts; /* [places] */
+  gint32 *ends;   /* [places]: where in order its stretch ends */
+  gint32 *order;  /* [n] */
+  gint32 *cursor; /* [2]: elements of order that are given away; places in `crowded` */
+  gint32 *crowded;
+  /* candidates; of elements, the indices of a line */
+  gint64 line, step;
+};
+
+/* Places with more than that are crowded. */
+#define ORTRAIN_CUDA_CROWD 128
+#define ORTRAIN_CUDA_N_CROWDED(n) ((n) / (ORTRAIN_CUDA_CROWD + 1) + 1)
+
+static inline bool
+ortrain_cuda_lists_are_sorted (gint64 n, gint64 places, gint64 line)
+{
+  return places <= G_MAXINT32 && line > 64 && (line > 4096 || places <= 64 * n);
+}
+
+/* line: how many candidates there are at most. */
+static inline gsize
+ortrain_cuda_lists_get_bytes (gint64 n, gint64 places, gint64 line)
+{
+  gsize n_bytes = (gsize) n * sizeof (gint64);
+  if (ortrain_cuda_lists_are_sorted (n, places, line))
+    n_bytes += (gsize) (n + 2 * places + 2 + ORTRAIN_CUDA_N_CROWDED (n)) * sizeof (gint32);
+  return n_bytes;
+}
+
+/* Clears what is counted. line, step: of the candidates */
+static inline OrtrainCudaLists
+ortrain_cuda_lists_begin (const OrtrainKernelCall *call, gint64 n, gint64 places, gint64 line, gint64 step)
+{
+  OrtrainCudaLists lists = {};
+  lists.keys = (gint64 *) call->workspace;
+  lists.n = n;
+  lists.places = places;
+  lists.line = line;
+  lists.step = step;
+  if (!ortrain_cuda_lists_are_sorted (n, places, line))
+    return lists;
+  lists.order = (gint32 *) (lists.keys + n);
+  lists.ends = lists.order + n;
+  lists.counts = lists.ends + places;
+  lists.cursor = lists.counts + places;
+  lists.crowded = lists.cursor + 2;
+  ortrain_cuda_fill (call, lists.counts, 0, (gsize) (places + 2) * sizeof (gint32));
+  return lists;
+}
+
+/* For the kernel that computes the keys. */
+static inline __device__ void
+ortrain_cuda_lists_add (const OrtrainCudaLists &lists, gint64 i, gint64 place)
+{
+  lists.keys[i] = place;
+  if (place >= 0 && lists.counts != NULL)
+    atomicAdd (&lists.counts[place], 1);
+}
+
+static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+ortrain_cuda_slice_keys_kernel (const OrtrainCudaSlices slices, const void *indices, const OrtrainCudaLists lists,
+                                const OrtrainFaultPlace fault)
+{
+  for (gint64 i = ortrain_cuda_first (); i < lists.n; i += ortrain_cuda_stride ())
+    ortrain_cuda_lists_add (lists, i, ortrain_cuda_locate_slice (slices, indices, i, fault, true));
+}
+
+static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+ortrain_cuda_element_keys_kernel (const OrtrainCudaElements elements, const void *indices, const OrtrainCudaLists lists,
+                                  const OrtrainFaultPlace fault)
+{
+  for (gint64 i = ortrain_cuda_first (); i < lists.n; i += ortrain_cuda_stride ())
+    ortrain_cuda_lists_add (lists, i, ortrain_cuda_locate_element (elements, indices, i, fault));
+}
+
+/* A stretch for each place: of a warp's places together, by one addition. */
+static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+ortrain_cuda_lists_assign_kernel (const OrtrainCudaLists lists)
+{
+  const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
+  const gint64 end = (lists.places + ORTRAIN_CUDA_WARP - 1) / ORTRAIN_CUDA_WARP * ORTRAIN_CUDA_WARP;
+  for (gint64 place = ortrain_cuda_first (); place < end; place += ortrain_cuda_stride ())
+    {
+      const gint32 count = place < lists.places ? lists.counts[place] : 0;
+      gint32 sum = count; /* of the lanes up to this one */
+      for (unsigned by = 1; by < ORTRAIN_CUDA_WARP; by *= 2)
+        {
+          const gint32 other = __shfl_up_sync (ORTRAIN_CUDA_ALL, sum, by);
+          sum += lane >= by ? other : 0;
+        }
+      const gint32 all = __shfl_sync (ORTRAIN_CUDA_ALL, sum, ORTRAIN_CUDA_WARP - 1);
+      gint32 begin = 0;
+      if (lane == 0 && all > 0)
+        begin = atomicAdd (&lists.cursor[0], all);
+      begin = __shfl_sync (ORTRAIN_CUDA_ALL, begin, 0);
+      if (place < lists.places)
+        lists.ends[place] = begin + sum - count;
+      if (count > ORTRAIN_CUDA_CROWD)
+        lists.crowded[atomicAdd (&lists.cursor[1], 1)] = (gint32) place;
+    }
+}
+
+/* ends: of an empty stretch at first */
+static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+ortrain_cuda_lists_fill_kernel (const OrtrainCudaLists lists)
+{
+  for (gint64 i = ortrain_cuda_first (); i < lists.n; i += ortrain_cuda_stride ())
+    if (lists.keys[i] >= 0)
+      lists.order[atomicAdd (&lists.ends[lists.keys[i]], 1)] = (gint32) i;
+}
+
+/* Behind the kernel that computes the keys. */
+static inline void
+ortrain_cuda_lists_sort (const OrtrainKernelCall *call, const OrtrainCudaLists &lists)
+{
+  if (lists.counts == NULL)
+    return;
+  ortrain_cuda_launch (call, "lists", ortrain_cuda_grid (call, lists.places, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                       ortrain_cuda_lists_assign_kernel, lists);
+  ortrain_cuda_launch (call, "lists", ortrain_cuda_grid (call, lists.n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                       ortrain_cuda_lists_fill_kernel, lists);
+}
+
+/* Sorted: func (i) for each i that says the place, ascending. */
+template <typename F>
+static inline __device__ void
+ortrain_cuda_lists_each (const OrtrainCudaLists &lists, gint64 place, gint32 count, F func)
+{
+  const gint32 *stretch = lists.order + lists.ends[place] - count;
+  if (count == 1)
+    func (stretch[0]);
+  else if ((gint64) count * count <= MAX (lists.n, 64))
+    {
+      gint32 last = -1;
+      for (gint32 k = 0; k < count; k++)
+        {
+          gint32 next = G_MAXINT32;
+          for (gint32 c = 0; c < count; c++)
+            next = stretch[c] > last && stretch[c] < next ? stretch[c] : next;
+          func (next);
+          last = next;
+        }
+    }
+  else
+    for (gint32 i = 0; i < (gint32) lists.n; i++)
+      if (lists.keys[i] == place)
+        func (i);
+}
+
+/* Not sorted: the same for the place of i, if i is the first one that says it; else nothing. begin: of its candidates */
+template <typename F>
+static inline __device__ void
+ortrain_cuda_lists_each_of_first (const OrtrainCudaLists &lists, gint64 i, gint64 begin, F func)
+{
+  const gint64 key = lists.keys[i];
+  const gint64 end = begin + lists.line * lists.step;
+  for (gint64 j = begin; j < i; j += lists.step)
+    if (lists.keys[j] == key)
+      return;
+  for (gint64 j = i; j < end; j += lists.step)
+    if (lists.keys[j] == key)
+      func ((gint32) j);
+}
+
+/* Zeros, unless the output is added to. */
+template <typename T>
+static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+ortrain_cuda_zero_kernel (T *y, gint64 n, const OrtrainAccumulate accumulate)
+{
+  if (accumulate.is_set ())
+    return;
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    y[i] = T ();
+}
+
+static inline void
+ortrain_cuda_zero_output (const OrtrainKernelCall *call, guint output, gsize n_bytes)
+{
+  const OrtrainAccumulate accumulate = ortrain_cuda_get_accumulate (call, output);
+  if (accumulate.always || n_bytes == 0)
+    return;
+  if (accumulate.if_gradients == NULL)
+    {
+      ortrain_cuda_fill (call, call->outputs[output], 0, n_bytes);
+      return;
+    }
+  const gsize unit = ortrain_cuda_unit ((guint64) n_bytes | (guint64) (gsize) call->outputs[output]);
+  const gint64 n = (gint64) (n_bytes / unit);
+  ORTRAIN_CUDA_SIZES (
+      unit, T,
+      ortrain_cuda_launch (call, "zero", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                           ortrain_cuda_zero_kernel<T>, (T *) call->outputs[output], n, accumulate););
+}
