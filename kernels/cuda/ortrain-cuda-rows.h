@@ -293,6 +293,47 @@ ortrain_over_row (gint64 start, int n, OrtrainTeam<WARP> team, F f)
     f (OrtrainCount<1> (), OrtrainCount<1> (), i, n_threads);
 }
 
+/* The greatest element so far, and the sum of all e^(x - top). A NaN is in the sum. */
+struct OrtrainOnline
+{
+  float top, sum;
+
+  __device__
+  OrtrainOnline (void)
+      : top (-INFINITY), sum (0)
+  {
+  }
+
+  static __device__ float
+  get_shift (float top)
+  {
+    return top == -INFINITY ? 0 : top;
+  }
+
+  template <int N>
+  __device__ void
+  add (const float (&x)[N])
+  {
+    float next = top, part = 0;
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      next = fmaxf (next, x[j]);
+    const float shift = get_shift (next);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      part += expf (x[j] - shift);
+    sum = (next == top ? sum : sum * expf (top - shift)) + part;
+    top = next;
+  }
+
+  /* The sum, were top what is given. */
+  __device__ float
+  get_sum (float all) const
+  {
+    return sum * expf (top - get_shift (all));
+  }
+};
+
 /* The kernel for rows of n. launch.held<V, K, WARP> (grid, block) where they fit in registers: K packs of V elements for
  * each thread, WARP_ELEMENTS of them at most in a warp and BLOCK_ELEMENTS in a block; else launch.streamed<V> (grid, block).
  * aligned: the operands' addresses are multiples of 16; peels: streamed takes rows that begin in the middle of a pack. */

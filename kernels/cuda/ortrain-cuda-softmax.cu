@@ -24,47 +24,6 @@ typedef struct
   OrtrainOperandTypes types;
 } Constants;
 
-/* The greatest element so far, and the sum of all e^(x - top). A NaN is in the sum. */
-struct Online
-{
-  float top, sum;
-
-  __device__
-  Online (void)
-      : top (-INFINITY), sum (0)
-  {
-  }
-
-  static __device__ float
-  get_shift (float top)
-  {
-    return top == -INFINITY ? 0 : top;
-  }
-
-  template <int N>
-  __device__ void
-  add (const float (&x)[N])
-  {
-    float next = top, part = 0;
-#pragma unroll
-    for (int j = 0; j < N; j++)
-      next = fmaxf (next, x[j]);
-    const float shift = get_shift (next);
-#pragma unroll
-    for (int j = 0; j < N; j++)
-      part += expf (x[j] - shift);
-    sum = (next == top ? sum : sum * expf (top - shift)) + part;
-    top = next;
-  }
-
-  /* The sum, were top what is given. */
-  __device__ float
-  get_sum (float all) const
-  {
-    return sum * expf (top - get_shift (all));
-  }
-};
-
 /* x, y: [rows, n] */
 template <typename T, int V, int K, bool WARP>
 static __global__ void
@@ -117,8 +76,8 @@ static __global__ void __launch_bounds__ (512)
   const OrtrainTeam<false> team = {};
   for (gint64 row = team.first_row (); row < rows; row += team.row_stride ())
     {
-      Online online;
-      ortrain_over_row<V, 4> (row * n, n, team, [&] (auto width, auto count, int i, int stride) {
+      OrtrainOnline online;
+      ortrain_over_row<V, V == 8 ? 2 : 4> (row * n, n, team, [&] (auto width, auto count, int i, int stride) {
         constexpr int N = decltype (width)::N_ELEMENTS, U = decltype (count)::N_ELEMENTS;
         OrtrainPack<typename OrtrainView<T>::Raw, N> packs[U];
         float values[N * U];
@@ -170,7 +129,7 @@ static __global__ void __launch_bounds__ (32 * PARTS)
     {
       const gint64 column = tile * 32 + lane, end = column < columns ? n : 0;
       const gint64 at = column / inner * n * inner + column % inner;
-      Online online;
+      OrtrainOnline online;
       for (gint64 k = warp; k < end; k += PARTS)
         {
           const float value[1] = { x.get (at + k * inner) };
@@ -183,7 +142,7 @@ static __global__ void __launch_bounds__ (32 * PARTS)
       for (int part = 0; part < PARTS; part++)
         top = fmaxf (top, tops[part * 32 + lane]);
       for (int part = 0; part < PARTS; part++)
-        sum += sums[part * 32 + lane] * expf (tops[part * 32 + lane] - Online::get_shift (top));
+        sum += sums[part * 32 + lane] * expf (tops[part * 32 + lane] - OrtrainOnline::get_shift (top));
       const float less = logf (sum), factor = 1 / sum;
       for (gint64 k = warp; k < end; k += PARTS)
         {
