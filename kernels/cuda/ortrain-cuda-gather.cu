@@ -35,9 +35,10 @@ refuse_for (const OrtrainKernelSetup *setup, GError **error, const char *reason)
 
 /* inner: in units. A row that is not picked is zeros. */
 template <typename T, bool Small>
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-gather_kernel (const OrtrainCudaSlices slices, const OrtrainDivisor inner, const OrtrainDivisor n, const T *data,
-               const void *indices, T *y, const OrtrainFaultPlace fault)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    gather_kernel (const OrtrainCudaSlices slices, const OrtrainDivisor inner, const OrtrainDivisor n, const T *data,
+                   const void *indices, T *y, const OrtrainFaultPlace fault)
 {
   const gint64 end = slices.outer * slices.n * inner.divisor;
   for (gint64 i = ortrain_cuda_first (); i < end; i += ortrain_cuda_stride ())
@@ -200,8 +201,9 @@ divide_rest (gint64 &i, const OrtrainDivisor &by, gint64 end)
 
 /* An element of the result for each thread. */
 template <typename T>
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-sum_elements_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, typename Result<T>::Type *dx)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    sum_elements_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, typename Result<T>::Type *dx)
 {
   typedef typename OrtrainWide<T>::Type W;
   const bool adds = sum.accumulate.is_set ();
@@ -225,8 +227,9 @@ sum_elements_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, t
 
 /* The same where lists are not sorted; the result has been cleared. */
 template <typename T>
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-sum_firsts_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, typename Result<T>::Type *dx)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    sum_firsts_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, typename Result<T>::Type *dx)
 {
   typedef typename OrtrainWide<T>::Type W;
   const gint64 end = sum.outer * lists.n * sum.n_columns;
@@ -261,8 +264,9 @@ sum_firsts_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, typ
 
 /* A warp for each chunk of a row: places that are not crowded. */
 template <typename T>
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-sum_rows_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, void *dx)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    sum_rows_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, void *dx)
 {
   const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
   const gint64 end = sum.outer * lists.places * sum.inner.divisor;
@@ -308,8 +312,7 @@ sum_rows_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, void 
 #pragma unroll
           for (int u = 0; u < UNROLL; u++)
             if (active && done + u < count)
-              packs[u] =
-                  *(const OrtrainPack<T, PACK> *) (dy + (outer * lists.n + next[u]) * sum.n_columns + column);
+              packs[u] = *(const OrtrainPack<T, PACK> *) (dy + (outer * lists.n + next[u]) * sum.n_columns + column);
 #pragma unroll
           for (int u = 0; u < UNROLL; u++)
             if (active && done + u < count)
@@ -327,10 +330,11 @@ sum_rows_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, void 
 /* A block for each chunk of a row of a crowded place: its warps take a part of the indices each, and their sums are
  * added in order. */
 template <typename T>
-static __global__ void __launch_bounds__ (CROWD_WARPS *ORTRAIN_CUDA_WARP)
-sum_crowds_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, void *dx)
+static __global__ void
+__launch_bounds__ (CROWD_WARPS *ORTRAIN_CUDA_WARP)
+    sum_crowds_kernel (const OrtrainCudaLists lists, const Sum sum, const T *dy, void *dx)
 {
-  ORTRAIN_CUDA_SHARED (float, parts, CROWD_WARPS * ORTRAIN_CUDA_WARP * PACK);
+  ORTRAIN_CUDA_SHARED (float, parts, CROWD_WARPS *ORTRAIN_CUDA_WARP *PACK);
   const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP, warp = threadIdx.x / ORTRAIN_CUDA_WARP;
   const gint64 end = lists.cursor[1] * sum.outer * sum.inner.divisor;
   const gint64 n_batches = (lists.n + ORTRAIN_CUDA_WARP - 1) / ORTRAIN_CUDA_WARP;
@@ -420,10 +424,10 @@ launch_row_sums (const OrtrainKernelCall *call, const OrtrainCudaLists &lists, S
   const T *dy = (const T *) call->inputs[0];
   const gint64 chunks = (sum->n_columns / PACK + ORTRAIN_CUDA_WARP - 1) / ORTRAIN_CUDA_WARP;
   sum->inner = ortrain_divisor (chunks);
-  ortrain_cuda_launch (call, "sum-rows",
-                       ortrain_cuda_grid (call, sum->outer * lists.places * chunks,
-                                          ORTRAIN_CUDA_BLOCK / ORTRAIN_CUDA_WARP, 32),
-                       ORTRAIN_CUDA_BLOCK, sum_rows_kernel<T>, lists, *sum, dy, call->outputs[0]);
+  ortrain_cuda_launch (
+      call, "sum-rows",
+      ortrain_cuda_grid (call, sum->outer * lists.places * chunks, ORTRAIN_CUDA_BLOCK / ORTRAIN_CUDA_WARP, 32),
+      ORTRAIN_CUDA_BLOCK, sum_rows_kernel<T>, lists, *sum, dy, call->outputs[0]);
   if (lists.n > ORTRAIN_CUDA_CROWD)
     ortrain_cuda_launch (call, "sum-crowds",
                          ortrain_cuda_grid (call, ORTRAIN_CUDA_N_CROWDED (lists.n) * sum->outer * chunks, 1, 4),
@@ -502,9 +506,9 @@ prepare_gather_nd_grad (OrtrainKernelSetup *setup, GError **error)
 /* ---- GatherElements ---- */
 
 template <typename T>
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-gather_elements_kernel (const OrtrainCudaElements elements, const T *data, const void *indices, T *y,
-                        const OrtrainFaultPlace fault)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) gather_elements_kernel (const OrtrainCudaElements elements, const T *data,
+                                                               const void *indices, T *y, const OrtrainFaultPlace fault)
 {
   for (gint64 i = ortrain_cuda_first (); i < elements.n; i += ortrain_cuda_stride ())
     {

@@ -41,8 +41,7 @@ ortrain_cuda_locate_slice (const OrtrainCudaSlices &slices, const void *indices,
   gint64 slice = slices.batch_stride > 0 ? at / slices.tuples.divisor * slices.batch_stride : 0;
   for (guint i = 0; i < slices.k; i++)
     {
-      const gint64 k =
-          ortrain_cuda_place (indices, slices.index_64, at * slices.k + i, slices.dims[i], fault, reports);
+      const gint64 k = ortrain_cuda_place (indices, slices.index_64, at * slices.k + i, slices.dims[i], fault, reports);
       if (k < 0)
         return -1;
       slice += k * slices.steps[i];
@@ -89,9 +88,8 @@ ortrain_cuda_slices_init_tuples (OrtrainCudaSlices *self, const OrtrainOperand *
   self->places = self->inner > 0 ? data->n_elements / self->inner : 0;
   self->tuples = ortrain_divisor (tuples);
   self->k = (guint) k;
-  self->batch_stride = batch > 0 && self->inner > 0
-                           ? ortrain_kernel_product (data->dims, (guint) batch, data->rank) / self->inner
-                           : 0;
+  self->batch_stride =
+      batch > 0 && self->inner > 0 ? ortrain_kernel_product (data->dims, (guint) batch, data->rank) / self->inner : 0;
   for (guint i = 0; i < self->k; i++)
     {
       self->dims[i] = data->dims[batch + i];
@@ -240,25 +238,27 @@ ortrain_cuda_lists_add (const OrtrainCudaLists &lists, gint64 i, gint64 place)
     atomicAdd (&lists.counts[place], 1);
 }
 
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-ortrain_cuda_slice_keys_kernel (const OrtrainCudaSlices slices, const void *indices, const OrtrainCudaLists lists,
-                                const OrtrainFaultPlace fault)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    ortrain_cuda_slice_keys_kernel (const OrtrainCudaSlices slices, const void *indices, const OrtrainCudaLists lists,
+                                    const OrtrainFaultPlace fault)
 {
   for (gint64 i = ortrain_cuda_first (); i < lists.n; i += ortrain_cuda_stride ())
     ortrain_cuda_lists_add (lists, i, ortrain_cuda_locate_slice (slices, indices, i, fault, true));
 }
 
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-ortrain_cuda_element_keys_kernel (const OrtrainCudaElements elements, const void *indices, const OrtrainCudaLists lists,
-                                  const OrtrainFaultPlace fault)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    ortrain_cuda_element_keys_kernel (const OrtrainCudaElements elements, const void *indices,
+                                      const OrtrainCudaLists lists, const OrtrainFaultPlace fault)
 {
   for (gint64 i = ortrain_cuda_first (); i < lists.n; i += ortrain_cuda_stride ())
     ortrain_cuda_lists_add (lists, i, ortrain_cuda_locate_element (elements, indices, i, fault));
 }
 
 /* A stretch for each place: of a warp's places together, by one addition. */
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-ortrain_cuda_lists_assign_kernel (const OrtrainCudaLists lists)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) ortrain_cuda_lists_assign_kernel (const OrtrainCudaLists lists)
 {
   const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
   const gint64 end = (lists.places + ORTRAIN_CUDA_WARP - 1) / ORTRAIN_CUDA_WARP * ORTRAIN_CUDA_WARP;
@@ -284,8 +284,8 @@ ortrain_cuda_lists_assign_kernel (const OrtrainCudaLists lists)
 }
 
 /* ends: of an empty stretch at first */
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-ortrain_cuda_lists_fill_kernel (const OrtrainCudaLists lists)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) ortrain_cuda_lists_fill_kernel (const OrtrainCudaLists lists)
 {
   for (gint64 i = ortrain_cuda_first (); i < lists.n; i += ortrain_cuda_stride ())
     if (lists.keys[i] >= 0)
@@ -347,8 +347,8 @@ ortrain_cuda_lists_each_of_first (const OrtrainCudaLists &lists, gint64 i, gint6
 
 /* Zeros, unless the output is added to. */
 template <typename T>
-static __global__ void __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-ortrain_cuda_zero_kernel (T *y, gint64 n, const OrtrainAccumulate accumulate)
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) ortrain_cuda_zero_kernel (T *y, gint64 n, const OrtrainAccumulate accumulate)
 {
   if (accumulate.is_set ())
     return;
@@ -369,8 +369,8 @@ ortrain_cuda_zero_output (const OrtrainKernelCall *call, guint output, gsize n_b
     }
   const gsize unit = ortrain_cuda_unit ((guint64) n_bytes | (guint64) (gsize) call->outputs[output]);
   const gint64 n = (gint64) (n_bytes / unit);
-  ORTRAIN_CUDA_SIZES (
-      unit, T,
-      ortrain_cuda_launch (call, "zero", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
-                           ortrain_cuda_zero_kernel<T>, (T *) call->outputs[output], n, accumulate););
+  ORTRAIN_CUDA_SIZES (unit, T,
+                      ortrain_cuda_launch (call, "zero", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK),
+                                           ORTRAIN_CUDA_BLOCK, ortrain_cuda_zero_kernel<T>, (T *) call->outputs[output],
+                                           n, accumulate););
 }

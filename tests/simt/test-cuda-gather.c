@@ -24,8 +24,9 @@ static const OrtrainGradientCase cases[] = {
   { "GatherGrad", "f[3,2];i[3]{1,0,1};i[2]{4,2}", "axis=0", 1, "org.ortrain" },
 };
 
-static const char *const operators[] = { "Gather",   "GatherGrad",   "GatherElements", "GatherElementsGrad",
-                                         "GatherND", "GatherNDGrad", NULL };
+static const char *const operators[] = {
+  "Gather", "GatherGrad", "GatherElements", "GatherElementsGrad", "GatherND", "GatherNDGrad", NULL
+};
 
 static void
 test_cases (void)
@@ -81,8 +82,7 @@ check_elements_grad (gint64 rows, gint64 columns, gint64 n_rows, gint64 n_column
   CudaNode node = { 0 };
   g_autofree char *attributes = g_strdup_printf ("axis=%" G_GINT64_FORMAT, axis);
   cuda_node_add_input (&node, cuda_node_random (ORTRAIN_DTYPE_FLOAT32, 1, CUDA_DIMS (n_rows, n_columns)));
-  cuda_node_add_input (&node,
-                       cuda_node_indices (ORTRAIN_DTYPE_INT64, -limit, limit, 3, CUDA_DIMS (n_rows, n_columns)));
+  cuda_node_add_input (&node, cuda_node_indices (ORTRAIN_DTYPE_INT64, -limit, limit, 3, CUDA_DIMS (n_rows, n_columns)));
   cuda_node_add_input (&node, cuda_node_ints (2, (const gint64[]){ rows, columns }));
   cuda_node_add_output (&node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32, CUDA_DIMS (rows, columns)));
   cuda_node_check (&node, "org.ortrain", "GatherElementsGrad", attributes);
@@ -106,8 +106,8 @@ check_nd_grad (gint64 rows, gint64 columns, gint64 inner, gint64 n)
 {
   CudaNode node = { 0 };
   cuda_node_add_input (&node, cuda_node_random (ORTRAIN_DTYPE_FLOAT32, 1, CUDA_DIMS (n, inner)));
-  cuda_node_add_input (&node, cuda_node_indices (ORTRAIN_DTYPE_INT64, (gint32) -columns, (gint32) columns, 3,
-                                                 CUDA_DIMS (n, 2)));
+  cuda_node_add_input (
+      &node, cuda_node_indices (ORTRAIN_DTYPE_INT64, (gint32) -columns, (gint32) columns, 3, CUDA_DIMS (n, 2)));
   cuda_node_add_input (&node, cuda_node_ints (3, (const gint64[]){ rows, columns, inner }));
   cuda_node_add_output (&node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32, CUDA_DIMS (rows, columns, inner)));
   cuda_node_check (&node, "org.ortrain", "GatherNDGrad", NULL);
@@ -158,11 +158,11 @@ test_faults (void)
         }
       const gint64 *dims = ortrain_tensor_peek (node.in[node.n_in - 1]);
       if (node.n_in == 3)
-        cuda_node_add_output (&node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32,
-                                                       (guint) ortrain_tensor_get_n_elements (node.in[2]), dims));
+        cuda_node_add_output (
+            &node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32, (guint) ortrain_tensor_get_n_elements (node.in[2]), dims));
       else if (g_str_equal (wrong[i].op_type, "Gather"))
-        cuda_node_add_output (&node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32,
-                                                       CUDA_DIMS (ortrain_tensor_get_n_elements (node.in[1]), 3)));
+        cuda_node_add_output (
+            &node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32, CUDA_DIMS (ortrain_tensor_get_n_elements (node.in[1]), 3)));
       else if (g_str_equal (wrong[i].op_type, "GatherND"))
         cuda_node_add_output (&node, cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32, CUDA_DIMS (2, 2)));
       else
