@@ -179,6 +179,7 @@ struct OrtrainFakeEvent
   std::mutex lock;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
+  std::chrono::steady_clock::time_point time; /* when it was last reached */
 };
 
 struct OrtrainFakeStream
@@ -209,6 +210,7 @@ run_operation (OrtrainFakeStream *stream, Operation *operation)
     {
       std::lock_guard<std::mutex> guard (operation->record->lock);
       operation->record->reached = std::max (operation->record->reached, operation->number);
+      operation->record->time = std::chrono::steady_clock::now ();
       operation->record->changed.notify_all ();
     }
   else
@@ -622,6 +624,15 @@ cudaEventQuery (cudaEvent_t event)
   return get_sticky () != cudaSuccess        ? report (get_sticky ())
          : event->reached >= event->recorded ? cudaSuccess
                                              : cudaErrorNotReady;
+}
+
+cudaError_t
+cudaEventElapsedTime (float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+  if (cudaEventQuery (begin) != cudaSuccess || cudaEventQuery (end) != cudaSuccess)
+    return report (cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli> (end->time - begin->time).count ();
+  return cudaSuccess;
 }
 
 cudaError_t

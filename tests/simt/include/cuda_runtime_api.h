@@ -86,6 +86,7 @@ extern "C"
   cudaError_t cudaEventRecord (cudaEvent_t event, cudaStream_t stream);
   cudaError_t cudaEventSynchronize (cudaEvent_t event);
   cudaError_t cudaEventQuery (cudaEvent_t event);
+  cudaError_t cudaEventElapsedTime (float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
   cudaError_t cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode);
   cudaError_t cudaStreamEndCapture (cudaStream_t stream, cudaGraph_t *graph);
   cudaError_t cudaGraphInstantiate (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);

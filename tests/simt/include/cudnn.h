@@ -4,6 +4,7 @@
 /* The part of cuDNN's backend that the provider uses, as tests/simt emulates it. Values are those of cuDNN 9. */
 
 #include "cuda_runtime_api.h"
+#include "cudnn-values.h"
 
 #include <stdint.h>
 
@@ -12,20 +13,62 @@ extern "C"
 {
 #endif
 
+#define ORTRAIN_FAKE_CUDNN_VALUE(name, value) name = value,
+
   typedef enum
   {
-    CUDNN_STATUS_SUCCESS = 0,
-    CUDNN_STATUS_NOT_INITIALIZED = 1001,
-    CUDNN_STATUS_BAD_PARAM = 2000,
-    CUDNN_STATUS_NOT_SUPPORTED = 3000,
-    CUDNN_STATUS_EXECUTION_FAILED = 5000,
+    ORTRAIN_FAKE_CUDNN_DATA_TYPES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnDataType_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_REDUCTIONS (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnReduceTensorOp_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_CONVOLUTION_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnConvolutionMode_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_HEUR_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendHeurMode_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_POINTWISE_MODES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnPointwiseMode_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_NUMERICAL_NOTES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendNumericalNote_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_DESCRIPTOR_TYPES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendDescriptorType_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_ATTRIBUTE_TYPES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendAttributeType_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_ATTRIBUTE_NAMES (ORTRAIN_FAKE_CUDNN_VALUE)
+  } cudnnBackendAttributeName_t;
+
+  typedef enum
+  {
+    ORTRAIN_FAKE_CUDNN_STATUSES (ORTRAIN_FAKE_CUDNN_VALUE)
   } cudnnStatus_t;
+
+#undef ORTRAIN_FAKE_CUDNN_VALUE
 
   typedef struct OrtrainFakeDnn *cudnnHandle_t;
   typedef void *cudnnBackendDescriptor_t;
-  typedef int cudnnBackendDescriptorType_t;
-  typedef int cudnnBackendAttributeName_t;
-  typedef int cudnnBackendAttributeType_t;
 
   cudnnStatus_t cudnnCreate (cudnnHandle_t *handle);
   cudnnStatus_t cudnnDestroy (cudnnHandle_t handle);

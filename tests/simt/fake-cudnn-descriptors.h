@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cudnn.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+/* What the two files of the emulated cuDNN share: descriptors as their attributes, and the graph that is executed. */
+
+struct Attribute
+{
+  cudnnBackendAttributeType_t type;
+  int64_t n;
+  std::vector<uint8_t> bytes;
+};
+
+struct Descriptor
+{
+  cudnnBackendDescriptorType_t type;
+  bool final = false;
+  std::map<int, Attribute> attributes;
+  int64_t engine = 0; /* of engines and their configurations */
+
+  bool
+  has (int name) const
+  {
+    return attributes.count (name) != 0;
+  }
+
+  template <typename T>
+  T
+  get (int name, T fallback = T (), int64_t index = 0) const
+  {
+    const auto found = attributes.find (name);
+    T value = fallback;
+    if (found != attributes.end () && index < found->second.n)
+      memcpy (&value, found->second.bytes.data () + (size_t) index * sizeof (T), sizeof (T));
+    return value;
+  }
+
+  int64_t
+  count (int name) const
+  {
+    const auto found = attributes.find (name);
+    return found != attributes.end () ? found->second.n : 0;
+  }
+
+  Descriptor *
+  child (int name, int64_t index = 0) const
+  {
+    return (Descriptor *) get<void *> (name, nullptr, index);
+  }
+
+  std::vector<int64_t>
+  ints (int name) const
+  {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < count (name); i++)
+      values.push_back (get<int64_t> (name, 0, i));
+    return values;
+  }
+};
+
+struct FakeTensor
+{
+  cudnnDataType_t type;
+  std::vector<int64_t> dims, strides;
+  bool is_virtual, by_value;
+  void *address; /* of what is not virtual */
+  double value;  /* of what is by value */
+};
+
+struct FakeOperation
+{
+  cudnnBackendDescriptorType_t type;
+  int mode = 0;
+  int64_t axis = -1;
+  int operands[4] = { -1, -1, -1, -1 }; /* the results last: c of a product, y of the rest; 3: t */
+  std::vector<int64_t> pad, stride, dilation;
+};
+
+struct FakeGraph
+{
+  std::vector<FakeTensor> tensors;
+  std::vector<FakeOperation> operations;
+  void *workspace = nullptr;
+  size_t workspace_bytes = 0;
+};
+
+void fake_cudnn_compute (FakeGraph *graph);

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fake-cuda.h"
+#include "fake-cudnn-descriptors.h"
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+/* cuDNN's backend: descriptors with strict checks (what is unknown, missing, of another type or not final is refused), two
+ * engines for each graph, and execution on the host. */
+
+#define WORKSPACE 4096
+
+struct OrtrainFakeDnn
+{
+  cudaStream_t stream;
+};
+
+static thread_local std::string last_error;
+
+static cudnnStatus_t
+fail (cudnnStatus_t status, const std::string &text)
+{
+  last_error = text;
+  return status;
+}
+
+/* ---- what descriptors consist of ---- */
+
+struct Rule
+{
+  cudnnBackendDescriptorType_t descriptor;
+  int name;
+  cudnnBackendAttributeType_t type;
+  int64_t least, most; /* elements; least 0: it may be missing */
+};
+
+#define RULE(descriptor, name, type, least, most)                                                                      \
+  {                                                                                                                    \
+    CUDNN_BACKEND_##descriptor##_DESCRIPTOR, CUDNN_ATTR_##name, CUDNN_TYPE_##type, least, most                         \
+  }
+#define CONVOLUTION_RULES(kind, a, b, c, prefix)                                                                       \
+  RULE (kind, prefix##_ALPHA, FLOAT, 1, 1), RULE (kind, prefix##_BETA, FLOAT, 1, 1),                                   \
+      RULE (kind, prefix##_CONV_DESC, BACKEND_DESCRIPTOR, 1, 1), RULE (kind, prefix##_##a, BACKEND_DESCRIPTOR, 1, 1),  \
+      RULE (kind, prefix##_##b, BACKEND_DESCRIPTOR, 1, 1), RULE (kind, prefix##_##c, BACKEND_DESCRIPTOR, 1, 1)
+
+static const Rule rules[] = {
+  RULE (TENSOR, TENSOR_BYTE_ALIGNMENT, INT64, 1, 1),
+  RULE (TENSOR, TENSOR_DATA_TYPE, DATA_TYPE, 1, 1),
+  RULE (TENSOR, TENSOR_DIMENSIONS, INT64, 1, 8),
+  RULE (TENSOR, TENSOR_STRIDES, INT64, 1, 8),
+  RULE (TENSOR, TENSOR_UNIQUE_ID, INT64, 1, 1),
+  RULE (TENSOR, TENSOR_IS_VIRTUAL, BOOLEAN, 0, 1),
+  RULE (TENSOR, TENSOR_IS_BY_VALUE, BOOLEAN, 0, 1),
+  RULE (POINTWISE, POINTWISE_MODE, POINTWISE_MODE, 1, 1),
+  RULE (POINTWISE, POINTWISE_MATH_PREC, DATA_TYPE, 1, 1),
+  RULE (POINTWISE, POINTWISE_AXIS, INT64, 0, 1),
+  RULE (CONVOLUTION, CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, 1),
+  RULE (CONVOLUTION, CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1, 1),
+  RULE (CONVOLUTION, CONVOLUTION_DILATIONS, INT64, 2, 3),
+  RULE (CONVOLUTION, CONVOLUTION_FILTER_STRIDES, INT64, 2, 3),
+  RULE (CONVOLUTION, CONVOLUTION_POST_PADDINGS, INT64, 2, 3),
+  RULE (CONVOLUTION, CONVOLUTION_PRE_PADDINGS, INT64, 2, 3),
+  RULE (CONVOLUTION, CONVOLUTION_SPATIAL_DIMS, INT64, 1, 1),
+  RULE (MATMUL, MATMUL_COMP_TYPE, DATA_TYPE, 1, 1),
+  RULE (REDUCTION, REDUCTION_OPERATOR, REDUCTION_OPERATOR_TYPE, 1, 1),
+  RULE (REDUCTION, REDUCTION_COMP_TYPE, DATA_TYPE, 1, 1),
+  CONVOLUTION_RULES (OPERATION_CONVOLUTION_FORWARD, X, W, Y, OPERATION_CONVOLUTION_FORWARD),
+  CONVOLUTION_RULES (OPERATION_CONVOLUTION_BACKWARD_DATA, DY, W, DX, OPERATION_CONVOLUTION_BWD_DATA),
+  CONVOLUTION_RULES (OPERATION_CONVOLUTION_BACKWARD_FILTER, DY, X, DW, OPERATION_CONVOLUTION_BWD_FILTER),
+  RULE (OPERATION_POINTWISE, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_POINTWISE, OPERATION_POINTWISE_XDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_POINTWISE, OPERATION_POINTWISE_BDESC, BACKEND_DESCRIPTOR, 0, 1),
+  RULE (OPERATION_POINTWISE, OPERATION_POINTWISE_YDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_POINTWISE, OPERATION_POINTWISE_TDESC, BACKEND_DESCRIPTOR, 0, 1),
+  RULE (OPERATION_MATMUL, OPERATION_MATMUL_ADESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_MATMUL, OPERATION_MATMUL_BDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_MATMUL, OPERATION_MATMUL_CDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_MATMUL, OPERATION_MATMUL_DESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_REDUCTION, OPERATION_REDUCTION_XDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_REDUCTION, OPERATION_REDUCTION_YDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_REDUCTION, OPERATION_REDUCTION_DESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESHAPE, OPERATION_RESHAPE_XDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATION_RESHAPE, OPERATION_RESHAPE_YDESC, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (OPERATIONGRAPH, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, 64),
+  RULE (ENGINEHEUR, ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (ENGINEHEUR, ENGINEHEUR_MODE, HEUR_MODE, 1, 1),
+  RULE (EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR, 1, 1),
+  RULE (EXECUTION_PLAN, EXECUTION_PLAN_HANDLE, HANDLE, 0, 1),
+  RULE (VARIANT_PACK, VARIANT_PACK_UNIQUE_IDS, INT64, 1, 64),
+  RULE (VARIANT_PACK, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 1, 64),
+  RULE (VARIANT_PACK, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, 1),
+};
+
+static size_t
+get_size (cudnnBackendAttributeType_t type)
+{
+  switch (type)
+    {
+    case CUDNN_TYPE_BOOLEAN:
+    case CUDNN_TYPE_CHAR:
+      return 1;
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_DOUBLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+      return 8;
+    default:
+      return 4;
+    }
+}
+
+static const Rule *
+find_rule (cudnnBackendDescriptorType_t descriptor, int name)
+{
+  for (const Rule &rule : rules)
+    if (rule.descriptor == descriptor && rule.name == name)
+      return &rule;
+  return nullptr;
+}
+
+/* ---- graphs ---- */
+
+static int
+add_tensor (FakeGraph *graph, std::map<int64_t, int> *numbers, const Descriptor *tensor)
+{
+  if (tensor == nullptr)
+    return -1;
+  const int64_t id = tensor->get<int64_t> (CUDNN_ATTR_TENSOR_UNIQUE_ID);
+  const auto found = numbers->find (id);
+  if (found != numbers->end ())
+    return found->second;
+  const int number = (int) graph->tensors.size ();
+  graph->tensors.push_back ({ (cudnnDataType_t) tensor->get<int> (CUDNN_ATTR_TENSOR_DATA_TYPE),
+                              tensor->ints (CUDNN_ATTR_TENSOR_DIMENSIONS), tensor->ints (CUDNN_ATTR_TENSOR_STRIDES),
+                              tensor->get<bool> (CUDNN_ATTR_TENSOR_IS_VIRTUAL),
+                              tensor->get<bool> (CUDNN_ATTR_TENSOR_IS_BY_VALUE), nullptr, 0 });
+  (*numbers)[id] = number;
+  return number;
+}
+
+static void
+set_operands (FakeGraph *graph, std::map<int64_t, int> *numbers, const Descriptor *from, FakeOperation *to, int a,
+              int b, int c, int d = -1)
+{
+  const int names[4] = { a, b, c, d };
+  for (int i = 0; i < 4; i++)
+    to->operands[i] = names[i] >= 0 ? add_tensor (graph, numbers, from->child (names[i])) : -1;
+}
+
+static FakeOperation
+read_operation (FakeGraph *graph, std::map<int64_t, int> *numbers, const Descriptor *from)
+{
+  FakeOperation to;
+  const Descriptor *detail = nullptr;
+  to.type = from->type;
+  switch (from->type)
+    {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+      detail = from->child (CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y);
+      break;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      detail = from->child (CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX);
+      break;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      detail = from->child (CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW);
+      break;
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+      detail = from->child (CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+      to.mode = detail->get<int> (CUDNN_ATTR_POINTWISE_MODE);
+      to.axis = detail->get<int64_t> (CUDNN_ATTR_POINTWISE_AXIS, -1);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+                    CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+                    CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+      return to;
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+                    CUDNN_ATTR_OPERATION_MATMUL_CDESC);
+      return to;
+    case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
+      to.mode = from->child (CUDNN_ATTR_OPERATION_REDUCTION_DESC)->get<int> (CUDNN_ATTR_REDUCTION_OPERATOR);
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_REDUCTION_XDESC,
+                    CUDNN_ATTR_OPERATION_REDUCTION_YDESC, -1);
+      return to;
+    default:
+      set_operands (graph, numbers, from, &to, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_ATTR_OPERATION_RESHAPE_YDESC,
+                    -1);
+      return to;
+    }
+  to.pad = detail->ints (CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+  to.stride = detail->ints (CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES);
+  to.dilation = detail->ints (CUDNN_ATTR_CONVOLUTION_DILATIONS);
+  return to;
+}
+
+static FakeGraph
+read_graph (const Descriptor *graph, std::map<int64_t, int> *numbers)
+{
+  FakeGraph result;
+  for (int64_t i = 0; i < graph->count (CUDNN_ATTR_OPERATIONGRAPH_OPS); i++)
+    result.operations.push_back (read_operation (&result, numbers, graph->child (CUDNN_ATTR_OPERATIONGRAPH_OPS, i)));
+  return result;
+}
+
+static bool
+is_convolution (const FakeOperation &operation)
+{
+  return !operation.stride.empty ();
+}
+
+/* NULL: none. */
+static const char *
+find_fault_of_window (const FakeGraph &graph, const FakeOperation &operation, const Descriptor *detail)
+{
+  const bool forward = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
+  const bool data = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+  const FakeTensor &x = graph.tensors[(size_t) operation.operands[forward ? 0 : data ? 2 : 1]];
+  const FakeTensor &w = graph.tensors[(size_t) operation.operands[forward || data ? 1 : 2]];
+  const FakeTensor &y = graph.tensors[(size_t) operation.operands[forward ? 2 : 0]];
+  const std::vector<int64_t> post = detail->ints (CUDNN_ATTR_CONVOLUTION_POST_PADDINGS);
+  const size_t n = operation.stride.size ();
+  if (x.dims.size () != n + 2 || w.dims.size () != n + 2 || y.dims.size () != n + 2 || operation.pad.size () != n ||
+      operation.dilation.size () != n || post.size () != n)
+    return "ranks of a convolution differ";
+  if (x.dims[0] != y.dims[0] || w.dims[0] != y.dims[1] || w.dims[1] == 0 || x.dims[1] % w.dims[1] != 0)
+    return "images or channels of a convolution differ";
+  for (size_t i = 0; i < n; i++)
+    {
+      const int64_t extent = (w.dims[2 + i] - 1) * operation.dilation[i] + 1;
+      if (operation.pad[i] < 0 || post[i] < 0 ||
+          y.dims[2 + i] != (x.dims[2 + i] + operation.pad[i] + post[i] - extent) / operation.stride[i] + 1)
+        return "the sizes of a convolution do not follow from its window";
+    }
+  return nullptr;
+}
+
+/* Operations come after what they read; what is virtual is written by one of them. */
+static cudnnStatus_t
+check_graph (const Descriptor *descriptor)
+{
+  std::map<int64_t, int> numbers;
+  const FakeGraph graph = read_graph (descriptor, &numbers);
+  std::vector<bool> written (graph.tensors.size (), false);
+  for (size_t i = 0; i < graph.operations.size (); i++)
+    {
+      const FakeOperation &operation = graph.operations[i];
+      const bool two = operation.type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR ||
+                       operation.type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
+      const int result = two ? 1 : 2;
+      for (int k = 0; k < 4; k++)
+        {
+          const int number = operation.operands[k];
+          if (number >= 0 && k != result && graph.tensors[(size_t) number].is_virtual && !written[(size_t) number])
+            return fail (CUDNN_STATUS_BAD_PARAM, "an operation reads a virtual tensor that none before it writes");
+        }
+      const size_t to = (size_t) operation.operands[result];
+      if (written[to] || graph.tensors[to].by_value)
+        return fail (CUDNN_STATUS_BAD_PARAM, "a tensor is written twice");
+      written[to] = true;
+      if (is_convolution (operation))
+        {
+          const Descriptor *from = descriptor->child (CUDNN_ATTR_OPERATIONGRAPH_OPS, (int64_t) i);
+          const int names[] = { CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC };
+          for (int name : names)
+            if (const char *fault =
+                    from->has (name) ? find_fault_of_window (graph, operation, from->child (name)) : nullptr)
+              return fail (CUDNN_STATUS_BAD_PARAM, fault);
+        }
+    }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/* As the library: attention in 16 bits only, and of heads whose size is a multiple of 8; operands and results of a
+ * convolution in one type. Other than the library, no pads that differ before and behind. */
+static bool
+is_supported (const Descriptor *descriptor)
+{
+  std::map<int64_t, int> numbers;
+  const FakeGraph graph = read_graph (descriptor, &numbers);
+  for (size_t i = 0; i < graph.operations.size (); i++)
+    {
+      const FakeOperation &operation = graph.operations[i];
+      const FakeTensor &a = graph.tensors[(size_t) operation.operands[0]];
+      const FakeTensor &b = graph.tensors[(size_t) operation.operands[1 + (operation.operands[1] < 0)]];
+      const bool product = operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+      if ((product || is_convolution (operation)) && (a.type != b.type || a.type == CUDNN_DATA_DOUBLE))
+        return false;
+      const FakeTensor &result =
+          graph.tensors[(size_t) operation.operands[product || is_convolution (operation) ? 2 : 0]];
+      if (is_convolution (operation) && !result.is_virtual && result.type != a.type)
+        return false;
+      if (is_convolution (operation) && result.is_virtual &&
+          operation.type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+        return false;
+      if (product && (a.type == CUDNN_DATA_FLOAT || (!a.is_virtual && a.dims[3] % 8 != 0)))
+        return false;
+      if (is_convolution (operation))
+        {
+          const Descriptor *from = descriptor->child (CUDNN_ATTR_OPERATIONGRAPH_OPS, (int64_t) i);
+          const int names[] = { CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC };
+          for (int name : names)
+            if (from->has (name) && from->child (name)->ints (CUDNN_ATTR_CONVOLUTION_POST_PADDINGS) != operation.pad)
+              return false;
+        }
+    }
+  return true;
+}
+
+/* ---- cuDNN's functions ---- */
+
+cudnnStatus_t
+cudnnCreate (cudnnHandle_t *handle)
+{
+  *handle = new OrtrainFakeDnn ();
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t
+cudnnDestroy (cudnnHandle_t handle)
+{
+  delete handle;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t
+cudnnSetStream (cudnnHandle_t handle, cudaStream_t stream)
+{
+  handle->stream = stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+size_t
+cudnnGetVersion (void)
+{
+  return 91900;
+}
+
+const char *
+cudnnGetErrorString (cudnnStatus_t status)
+{
+  return status == CUDNN_STATUS_SUCCESS         ? "CUDNN_STATUS_SUCCESS"
+         : status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                                : "CUDNN_STATUS_BAD_PARAM";
+}
+
+void
+cudnnGetLastErrorString (char *message, size_t n_bytes)
+{
+  snprintf (message, n_bytes, "%s", last_error.c_str ());
+}
+
+cudnnStatus_t
+cudnnBackendCreateDescriptor (cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *descriptor)
+{
+  auto *self = new Descriptor ();
+  self->type = type;
+  *descriptor = self;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t
+cudnnBackendDestroyDescriptor (cudnnBackendDescriptor_t descriptor)
+{
+  delete (Descriptor *) descriptor;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t
+cudnnBackendSetAttribute (cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type, int64_t n, const void *elements)
+{
+  auto *self = (Descriptor *) descriptor;
+  const Rule *rule = find_rule (self->type, name);
+  if (self->final)
+    return fail (CUDNN_STATUS_BAD_PARAM, "an attribute is set after finalize");
+  if (rule == nullptr || rule->type != type || n < 1 || n > rule->most || n < rule->least || elements == nullptr)
+    return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (name) + " has no such type or count");
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+    for (int64_t i = 0; i < n; i++)
+      {
+        const Descriptor *child = ((Descriptor *const *) elements)[i];
+        if (child == nullptr || !child->final)
+          return fail (CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a part is not final");
+      }
+  Attribute &attribute = self->attributes[name];
+  attribute.type = type;
+  attribute.n = n;
+  attribute.bytes.assign ((const uint8_t *) elements, (const uint8_t *) elements + (size_t) n * get_size (type));
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t
+give_int (int64_t value, int64_t n_wanted, int64_t *n, void *elements)
+{
+  *n = 1;
+  if (n_wanted > 0)
+    memcpy (elements, &value, sizeof value);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/* Two engines; the second one counts as one of tensor cores. Those of a fallback are the same. */
+static cudnnStatus_t
+give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
+{
+  const Descriptor *graph = self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+  *n = is_supported (graph) ? 2 : 0;
+  for (int64_t i = 0; i < n_wanted && i < *n; i++)
+    {
+      Descriptor *config = ((Descriptor **) elements)[i];
+      if (config == nullptr || config->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+        return fail (CUDNN_STATUS_BAD_PARAM, "results need descriptors of configurations");
+      config->engine = i;
+      config->final = true;
+      Attribute &attribute = config->attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH];
+      attribute = { CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, std::vector<uint8_t> (8) };
+      memcpy (attribute.bytes.data (), &graph, 8);
+    }
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t
+cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
+                          cudnnBackendAttributeType_t type, int64_t n_wanted, int64_t *n, void *elements)
+{
+  const auto *self = (const Descriptor *) descriptor;
+  if (!self->final)
+    return fail (CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "what is asked is not final");
+  if (self->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && name == CUDNN_ATTR_ENGINEHEUR_RESULTS)
+    return give_results (self, n_wanted, n, elements);
+  if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)
+    return give_int (WORKSPACE >> self->engine, n_wanted, n, elements);
+  if (self->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && name == CUDNN_ATTR_ENGINECFG_ENGINE)
+    {
+      Descriptor *engine = *(Descriptor **) elements;
+      if (engine == nullptr || engine->type != CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+        return fail (CUDNN_STATUS_BAD_PARAM, "an engine needs a descriptor");
+      engine->engine = self->engine;
+      engine->final = true;
+      *n = 1;
+      return CUDNN_STATUS_SUCCESS;
+    }
+  if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)
+    return give_int (100 + self->engine, n_wanted, n, elements);
+  if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)
+    {
+      *n = self->engine == 0 ? 0 : 1;
+      if (self->engine != 0 && n_wanted > 0)
+        *(cudnnBackendNumericalNote_t *) elements = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+      return CUDNN_STATUS_SUCCESS;
+    }
+  if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
+    return give_int (WORKSPACE >> self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine, n_wanted, n, elements);
+  return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (name) + " cannot be read");
+}
+
+static cudnnStatus_t
+check_tensor (const Descriptor *self)
+{
+  const std::vector<int64_t> dims = self->ints (CUDNN_ATTR_TENSOR_DIMENSIONS);
+  if (dims.size () != self->ints (CUDNN_ATTR_TENSOR_STRIDES).size ())
+    return fail (CUDNN_STATUS_BAD_PARAM, "a tensor's dimensions and strides differ in number");
+  for (int64_t dim : dims)
+    if (dim < 1)
+      return fail (CUDNN_STATUS_BAD_PARAM, "a tensor has an empty dimension");
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t
+cudnnBackendFinalize (cudnnBackendDescriptor_t descriptor)
+{
+  auto *self = (Descriptor *) descriptor;
+  for (const Rule &rule : rules)
+    if (rule.descriptor == self->type && rule.least > 0 && !self->has (rule.name))
+      return fail (CUDNN_STATUS_BAD_PARAM, "attribute " + std::to_string (rule.name) + " is not set");
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  if (self->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+    status = check_tensor (self);
+  else if (self->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+    status = check_graph (self);
+  else if (self->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
+    status = is_supported (self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
+                 ? CUDNN_STATUS_SUCCESS
+                 : fail (CUDNN_STATUS_NOT_SUPPORTED, "no engine computes the graph");
+  else if (self->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
+           self->count (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) != self->count (CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS))
+    status = fail (CUDNN_STATUS_BAD_PARAM, "addresses and tensors differ in number");
+  self->final = status == CUDNN_STATUS_SUCCESS;
+  return status;
+}
+
+static void
+run_graph (void *data)
+{
+  FakeGraph *graph = *(FakeGraph **) data;
+  fake_cudnn_compute (graph);
+}
+
+/* Graphs that were executed stay, one for each set of addresses: a captured one runs again. */
+static FakeGraph *
+keep (const Descriptor *config, FakeGraph &&graph)
+{
+  static std::mutex lock;
+  static std::map<std::vector<const void *>, std::unique_ptr<FakeGraph> > kept;
+  std::vector<const void *> key = { config, graph.workspace };
+  for (const FakeTensor &tensor : graph.tensors)
+    key.push_back (tensor.address);
+  std::lock_guard<std::mutex> guard (lock);
+  std::unique_ptr<FakeGraph> &place = kept[key];
+  if (place == nullptr)
+    place = std::make_unique<FakeGraph> (std::move (graph));
+  return place.get ();
+}
+
+cudnnStatus_t
+cudnnBackendExecute (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+{
+  const auto *self = (const Descriptor *) plan, *places = (const Descriptor *) pack;
+  if (handle == nullptr || handle->stream == nullptr || !self->final || !places->final)
+    return fail (CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "the plan, or its addresses, are not final");
+  const Descriptor *config = self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  std::map<int64_t, int> numbers;
+  FakeGraph graph = read_graph (config->child (CUDNN_ATTR_ENGINE_OPERATION_GRAPH), &numbers);
+  std::vector<bool> given (graph.tensors.size (), false);
+  for (int64_t i = 0; i < places->count (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS); i++)
+    {
+      const auto found = numbers.find (places->get<int64_t> (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 0, i));
+      if (found == numbers.end ())
+        return fail (CUDNN_STATUS_BAD_PARAM, "an address belongs to no tensor");
+      FakeTensor &tensor = graph.tensors[(size_t) found->second];
+      tensor.address = places->get<void *> (CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, nullptr, i);
+      if (tensor.address == nullptr || (!tensor.by_value && ((uintptr_t) tensor.address & 15) != 0))
+        return fail (CUDNN_STATUS_BAD_PARAM, "an address is missing or not aligned");
+      if (tensor.by_value) /* read now: it is the host's */
+        tensor.value = tensor.type == CUDNN_DATA_INT32 ? *(const int32_t *) tensor.address
+                                                       : (double) *(const float *) tensor.address;
+      given[(size_t) found->second] = true;
+    }
+  for (size_t i = 0; i < graph.tensors.size (); i++)
+    if (given[i] == graph.tensors[i].is_virtual)
+      return fail (CUDNN_STATUS_BAD_PARAM, "a tensor has no address");
+  graph.workspace = places->get<void *> (CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  graph.workspace_bytes = (size_t) (WORKSPACE >> config->engine);
+  if (graph.workspace == nullptr)
+    return fail (CUDNN_STATUS_BAD_PARAM, "there is no workspace");
+  FakeGraph *kept = keep (config, std::move (graph));
+  return ortrain_fake_cuda_enqueue (handle->stream, "dnn", run_graph, &kept, sizeof kept) == cudaSuccess
+             ? CUDNN_STATUS_SUCCESS
+             : CUDNN_STATUS_EXECUTION_FAILED;
+}
