@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-device.h"
+
+#include "cuda/ortrain-cuda-conv-private.h"
+
+/* Convolutions by their definition: a thread for each element of a result that lies in space, a warp for each of the
+ * weights. Sums are float32 (float64 of float64), in an order that follows from shapes. */
+
+#define MAX_WARPS 8
+
+template <typename R>
+static __device__ R
+read_any (const void *x, gint64 i, OrtrainDType dtype)
+{
+  return (R) ortrain_load_any (x, i, dtype);
+}
+
+template <>
+__device__ double
+read_any<double> (const void *x, gint64 i, OrtrainDType dtype)
+{
+  return ((const double *) x)[i];
+}
+
+static __device__ void
+write_any (void *y, gint64 i, OrtrainDType dtype, float value)
+{
+  ortrain_store_any (y, i, dtype, value);
+}
+
+static __device__ void
+write_any (void *y, gint64 i, OrtrainDType dtype, double value)
+{
+  ((double *) y)[i] = value;
+}
+
+/* A position of three dimensions from its number. */
+struct Place
+{
+  gint64 at[3];
+
+  __device__
+  Place (gint64 i, const gint64 *dims)
+  {
+    at[2] = i % dims[2];
+    at[1] = i / dims[2] % dims[1];
+    at[0] = i / dims[2] / dims[1];
+  }
+};
+
+template <typename R>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    conv_forward_kernel (OrtrainCudaConv conv, const void *large, const void *weights, const void *bias, void *small)
+{
+  const gint64 plane = conv.small[0] * conv.small[1] * conv.small[2],
+               n_taps = conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
+  const gint64 large_plane = conv.large[0] * conv.large[1] * conv.large[2],
+               filters = conv.n_groups * conv.small_channels;
+  const gint64 n = conv.n_images * filters * plane;
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      const Place place (i % plane, conv.small);
+      const gint64 k = i / plane % filters, image = i / plane / filters, group = k / conv.small_channels;
+      R sum = 0;
+      for (gint64 c = 0; c < conv.large_channels; c++)
+        {
+          const gint64 from = ((image * conv.n_groups + group) * conv.large_channels + c) * large_plane;
+          const gint64 weight = (k * conv.large_channels + c) * n_taps;
+#pragma unroll 1
+          for (gint64 t = 0; t < n_taps; t++)
+            {
+              const Place tap (t, conv.kernel);
+              gint64 at = 0;
+              bool inside = true;
+              for (int d = 0; d < 3; d++)
+                {
+                  const gint64 p = place.at[d] * conv.stride[d] + tap.at[d] * conv.dilation[d] - conv.pad[d];
+                  inside = inside && p >= 0 && p < conv.large[d];
+                  at = at * conv.large[d] + p;
+                }
+              if (inside)
+                sum += read_any<R> (large, from + at, conv.large_dtype) *
+                       read_any<R> (weights, weight + t, conv.weight_dtype);
+            }
+        }
+      if (bias != NULL)
+        sum += read_any<R> (bias, k, conv.bias_dtype);
+      write_any (small, i, conv.small_dtype, sum);
+    }
+}
+
+template <typename R>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    conv_backward_kernel (OrtrainCudaConv conv, const void *small, const void *weights, const void *bias, void *large)
+{
+  const gint64 plane = conv.large[0] * conv.large[1] * conv.large[2],
+               n_taps = conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
+  const gint64 small_plane = conv.small[0] * conv.small[1] * conv.small[2],
+               channels = conv.n_groups * conv.large_channels;
+  const gint64 n = conv.n_images * channels * plane;
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      const Place place (i % plane, conv.large);
+      const gint64 channel = i / plane % channels, image = i / plane / channels, group = channel / conv.large_channels;
+      const gint64 c = channel % conv.large_channels;
+      R sum = 0;
+      for (gint64 k = 0; k < conv.small_channels; k++)
+        {
+          const gint64 filter = group * conv.small_channels + k;
+          const gint64 from = (image * conv.n_groups * conv.small_channels + filter) * small_plane;
+          const gint64 weight = (filter * conv.large_channels + c) * n_taps;
+#pragma unroll 1
+          for (gint64 t = 0; t < n_taps; t++)
+            {
+              const Place tap (t, conv.kernel);
+              gint64 at = 0;
+              bool inside = true;
+              for (int d = 0; d < 3; d++)
+                {
+                  const gint64 p = place.at[d] + conv.pad[d] - tap.at[d] * conv.dilation[d];
+                  inside = inside && p >= 0 && p % conv.stride[d] == 0 && p / conv.stride[d] < conv.small[d];
+                  at = at * conv.small[d] + p / conv.stride[d];
+                }
+              if (inside)
+                sum += read_any<R> (small, from + at, conv.small_dtype) *
+                       read_any<R> (weights, weight + t, conv.weight_dtype);
+            }
+        }
+      if (bias != NULL)
+        sum += read_any<R> (bias, channel, conv.bias_dtype);
+      write_any (large, i, conv.large_dtype, sum);
+    }
+}
+
+/* A warp for each weight: its lanes take positions of the small side in turn. */
+template <typename R>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_WARP *MAX_WARPS)
+    conv_weights_kernel (OrtrainCudaConv conv, const void *small, const void *large, void *weights,
+                         OrtrainAccumulate accumulate)
+{
+  const gint64 n_taps = conv.kernel[0] * conv.kernel[1] * conv.kernel[2], filters = conv.n_groups * conv.small_channels;
+  const gint64 small_plane = conv.small[0] * conv.small[1] * conv.small[2];
+  const gint64 large_plane = conv.large[0] * conv.large[1] * conv.large[2];
+  const gint64 n = filters * conv.large_channels * n_taps;
+  const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
+  for (gint64 i = ortrain_cuda_first () / ORTRAIN_CUDA_WARP; i < n; i += ortrain_cuda_stride () / ORTRAIN_CUDA_WARP)
+    {
+      const Place tap (i % n_taps, conv.kernel);
+      const gint64 c = i / n_taps % conv.large_channels, k = i / n_taps / conv.large_channels;
+      const gint64 group = k / conv.small_channels;
+      R sum = 0;
+      for (gint64 j = lane; j < conv.n_images * small_plane; j += ORTRAIN_CUDA_WARP)
+        {
+          const gint64 image = j / small_plane;
+          const Place place (j % small_plane, conv.small);
+          gint64 at = 0;
+          bool inside = true;
+          for (int d = 0; d < 3; d++)
+            {
+              const gint64 p = place.at[d] * conv.stride[d] + tap.at[d] * conv.dilation[d] - conv.pad[d];
+              inside = inside && p >= 0 && p < conv.large[d];
+              at = at * conv.large[d] + p;
+            }
+          if (inside)
+            sum += read_any<R> (small, (image * filters + k) * small_plane + j % small_plane, conv.small_dtype) *
+                   read_any<R> (large, ((image * conv.n_groups + group) * conv.large_channels + c) * large_plane + at,
+                                conv.large_dtype);
+        }
+      sum = ortrain_warp_reduce<OrtrainSum> (sum);
+      if (lane == 0)
+        write_any (weights, i, conv.weight_dtype,
+                   sum + (accumulate.is_set () ? read_any<R> (weights, i, conv.weight_dtype) : (R) 0));
+    }
+}
+
+/* x, y: [n]; bias: [n_channels] */
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) conv_finish_kernel (OrtrainCudaConvFinish shape, const void *x, const void *bias,
+                                                           void *y, OrtrainAccumulate accumulate)
+{
+  const bool adds = accumulate.is_set ();
+  for (gint64 i = ortrain_cuda_first (); i < shape.n; i += ortrain_cuda_stride ())
+    {
+      float value = ortrain_load_any (x, i, shape.x_dtype);
+      if (bias != NULL)
+        value += ortrain_load_any (bias, i / shape.plane % shape.n_channels, shape.bias_dtype);
+      if (adds)
+        value += ortrain_load_any (y, i, shape.y_dtype);
+      ortrain_store_any (y, i, shape.y_dtype, value);
+    }
+}
+
+static bool
+is_double (const OrtrainCudaConv *conv)
+{
+  return conv->large_dtype == ORTRAIN_DTYPE_FLOAT64;
+}
+
+void
+ortrain_cuda_conv_forward (const OrtrainKernelCall *call, const OrtrainCudaConv *conv, const void *large,
+                           const void *weights, const void *bias, void *small)
+{
+  const gint64 n =
+      conv->n_images * conv->n_groups * conv->small_channels * conv->small[0] * conv->small[1] * conv->small[2];
+  if (n > 0)
+    ortrain_cuda_launch (call, "conv-forward", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                         is_double (conv) ? conv_forward_kernel<double> : conv_forward_kernel<float>, *conv, large,
+                         weights, bias, small);
+}
+
+void
+ortrain_cuda_conv_backward (const OrtrainKernelCall *call, const OrtrainCudaConv *conv, const void *small,
+                            const void *weights, const void *bias, void *large)
+{
+  const gint64 n =
+      conv->n_images * conv->n_groups * conv->large_channels * conv->large[0] * conv->large[1] * conv->large[2];
+  if (n > 0)
+    ortrain_cuda_launch (call, "conv-backward", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                         is_double (conv) ? conv_backward_kernel<double> : conv_backward_kernel<float>, *conv, small,
+                         weights, bias, large);
+}
+
+void
+ortrain_cuda_conv_weights (const OrtrainKernelCall *call, const OrtrainCudaConv *conv, const void *small,
+                           const void *large, void *weights)
+{
+  const gint64 n = conv->n_groups * conv->small_channels * conv->large_channels * conv->kernel[0] * conv->kernel[1] *
+                   conv->kernel[2];
+  if (n > 0)
+    ortrain_cuda_launch (call, "conv-weights", ortrain_cuda_grid (call, n, MAX_WARPS), ORTRAIN_CUDA_WARP * MAX_WARPS,
+                         is_double (conv) ? conv_weights_kernel<double> : conv_weights_kernel<float>, *conv, small,
+                         large, weights, ortrain_cuda_get_accumulate (call, 0));
+}
+
+void
+ortrain_cuda_conv_finish (const OrtrainKernelCall *call, const OrtrainCudaConvFinish *shape, const void *x,
+                          const void *bias, void *y, gboolean may_accumulate)
+{
+  const OrtrainAccumulate never = { false, NULL };
+  ortrain_cuda_launch (call, "conv-finish", ortrain_cuda_grid (call, shape->n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
+                       conv_finish_kernel, *shape, x, bias, y,
+                       may_accumulate ? ortrain_cuda_get_accumulate (call, 0) : never);
+}

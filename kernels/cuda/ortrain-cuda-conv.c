@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-conv-graph-private.h"
+
+#include <string.h>
+
+/* Convolutions and their gradients: by cuDNN where it has an engine, else by plain kernels. cuDNN takes operands and
+ * results of one type. Where types differ, or a result of 16 bits is still to be added to, operands are widened to float32
+ * in the workspace and the result is rounded once, at the end: products of numbers that had 16 bits are exact in TF32.
+ * cuDNN's graphs overwrite their results; a gradient of weights that is to be added goes to the workspace first. */
+
+typedef struct
+{
+  OrtrainCudaConv conv;
+  gboolean forward;     /* Conv: the result is the small side */
+  gboolean has_bias;    /* input 2 */
+  OrtrainDnnPlan *plan; /* NULL: plain kernels */
+  gboolean bias_in_plan, is_wide;
+  OrtrainDType dtypes[3]; /* of inputs 0 and 1 and the output */
+  gint64 n_elements[3];
+  gsize offsets[3]; /* in the workspace, of float32 copies of them */
+} ConvConstants;
+
+static gboolean
+read_shape (const OrtrainKernelSetup *setup, const OrtrainOperand *large, const OrtrainOperand *small,
+            const OrtrainOperand *weights, gboolean transposed, OrtrainCudaConv *conv, GError **error)
+{
+  gsize n_strides, n_dilations, n_pads, n_more;
+  const gint64 *strides = ORTRAIN_CUDA_INTS (setup, "strides", &n_strides);
+  const gint64 *dilations = ORTRAIN_CUDA_INTS (setup, "dilations", &n_dilations);
+  const gint64 *pads = ORTRAIN_CUDA_INTS (setup, "pads", &n_pads);
+  const gint64 *more = ORTRAIN_CUDA_INTS (setup, "output_padding", &n_more);
+  const char *auto_pad = ORTRAIN_CUDA_STRING (setup, "auto_pad", "NOTSET");
+  const gboolean upper = g_str_equal (auto_pad, "SAME_UPPER"), same = upper || g_str_equal (auto_pad, "SAME_LOWER");
+  const gboolean sized =
+      same || (transposed && ortrain_cuda_library->attributes_has (setup->attributes, "output_shape"));
+  const guint rank = weights->rank, n = rank - 2, shift = 5 - rank;
+  if (rank < 3 || rank > 5 || large->rank != rank || small->rank != rank)
+    return ortrain_cuda_refuse (setup, error, "only one to three spatial dimensions are supported");
+  if ((strides != NULL && n_strides != n) || (dilations != NULL && n_dilations != n) ||
+      (pads != NULL && n_pads != 2 * n) || (more != NULL && n_more != n))
+    return ortrain_cuda_refuse (setup, error,
+                                "strides, dilations, pads or output_padding do not have %u spatial dimensions", n);
+  *conv = (OrtrainCudaConv){ .n_groups = ORTRAIN_CUDA_INT (setup, "group", 1),
+                             .n_images = large->dims[0],
+                             .large = { 1, 1, 1 },
+                             .small = { 1, 1, 1 },
+                             .kernel = { 1, 1, 1 },
+                             .stride = { 1, 1, 1 },
+                             .dilation = { 1, 1, 1 },
+                             .large_channels = weights->dims[1],
+                             .large_dtype = large->dtype,
+                             .small_dtype = small->dtype,
+                             .weight_dtype = weights->dtype };
+  if (conv->n_groups < 1 || weights->dims[0] % conv->n_groups != 0)
+    return ortrain_cuda_refuse (setup, error,
+                                "%" G_GINT64_FORMAT " filters cannot be divided into %" G_GINT64_FORMAT " groups",
+                                weights->dims[0], conv->n_groups);
+  conv->small_channels = weights->dims[0] / conv->n_groups;
+  if (large->dims[1] != conv->n_groups * conv->large_channels || small->dims[1] != weights->dims[0] ||
+      small->dims[0] != large->dims[0])
+    return ortrain_cuda_refuse (setup, error,
+                                "operands have %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT
+                                " channels, which do not fit the weights",
+                                large->dims[1], small->dims[1]);
+  for (guint i = 0; i < n; i++)
+    {
+      const guint at = shift + i;
+      conv->large[at] = large->dims[2 + i];
+      conv->small[at] = small->dims[2 + i];
+      conv->kernel[at] = weights->dims[2 + i];
+      conv->stride[at] = strides != NULL ? strides[i] : 1;
+      conv->dilation[at] = dilations != NULL ? dilations[i] : 1;
+      if (conv->stride[at] < 1 || conv->dilation[at] < 1 || conv->stride[at] > G_MAXINT32 ||
+          conv->dilation[at] > G_MAXINT32 || conv->kernel[at] > G_MAXINT32)
+        return ortrain_cuda_refuse (setup, error, "strides and dilations must be positive");
+      if (sized)
+        {
+          /* what is missing for the sizes that are known */
+          gint64 total = (conv->small[at] - 1) * conv->stride[at] + (conv->kernel[at] - 1) * conv->dilation[at] + 1 -
+                         conv->large[at] + (transposed && more != NULL ? more[i] : 0);
+          total = MAX (total, 0);
+          conv->pad[at] = upper ? total / 2 : total - total / 2;
+        }
+      else if (pads != NULL && !g_str_equal (auto_pad, "VALID"))
+        conv->pad[at] = pads[i];
+    }
+  return TRUE;
+}
+
+static OrtrainDnnPlan *
+try_plan (const OrtrainKernelSetup *setup, const OrtrainCudaConv *conv, cudnnBackendDescriptorType_t type,
+          gboolean with_bias, gboolean exact_in_tf32)
+{
+  OrtrainDnnTarget target;
+  g_autoptr (GError) refusal = NULL;
+  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+  ortrain_dnn_target_init (&target, setup);
+  target.allow_tf32 = target.allow_tf32 || exact_in_tf32;
+  ortrain_dnn_compose_convolution (graph, conv, type, with_bias);
+  OrtrainDnnPlan *plan = ortrain_dnn_plan (graph, &target, &refusal);
+  if (refusal != NULL)
+    g_debug ("%s: %s", setup->op_type, refusal->message);
+  return plan;
+}
+
+static gsize
+reserve (OrtrainKernelSetup *setup, gint64 n_elements)
+{
+  const gsize offset = (setup->workspace_bytes + 255) & ~(gsize) 255;
+  setup->workspace_bytes = offset + (gsize) n_elements * sizeof (float);
+  return offset;
+}
+
+/* Without an engine the plain kernels stay. */
+static void
+find_plan (OrtrainKernelSetup *setup, ConvConstants *constants, cudnnBackendDescriptorType_t type)
+{
+  const OrtrainCudaConv *conv = &constants->conv;
+  const OrtrainDType *dtypes = constants->dtypes;
+  const gboolean uniform = dtypes[0] == dtypes[1] && dtypes[0] == dtypes[2];
+  const gboolean narrow = dtypes[0] != ORTRAIN_DTYPE_FLOAT32 && dtypes[1] != ORTRAIN_DTYPE_FLOAT32;
+  if (dtypes[0] == ORTRAIN_DTYPE_FLOAT64 || conv->n_images < 1 || conv->large_channels < 1 || conv->small_channels < 1)
+    return;
+  for (guint i = 0; i < 3; i++)
+    if (conv->large[i] < 1 || conv->small[i] < 1 || conv->kernel[i] < 1 || conv->pad[i] < 0)
+      return;
+  if (uniform && constants->has_bias && constants->forward)
+    constants->plan = try_plan (setup, conv, type, TRUE, FALSE);
+  constants->bias_in_plan = constants->plan != NULL;
+  if (constants->plan == NULL && uniform && (!constants->has_bias || dtypes[2] == ORTRAIN_DTYPE_FLOAT32))
+    constants->plan = try_plan (setup, conv, type, FALSE, FALSE);
+  if (constants->plan == NULL && (dtypes[0] != ORTRAIN_DTYPE_FLOAT32 || !uniform))
+    {
+      OrtrainCudaConv wide = *conv;
+      wide.large_dtype = wide.small_dtype = wide.weight_dtype = ORTRAIN_DTYPE_FLOAT32;
+      constants->plan = try_plan (setup, &wide, type, FALSE, narrow);
+      constants->is_wide = constants->plan != NULL;
+    }
+  if (constants->plan == NULL)
+    return;
+  setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->plan);
+  for (guint i = 0; i < 3; i++)
+    if (constants->is_wide && dtypes[i] != ORTRAIN_DTYPE_FLOAT32)
+      constants->offsets[i] = reserve (setup, constants->n_elements[i]);
+}
+
+static ConvConstants *
+new_constants (OrtrainKernelSetup *setup, const OrtrainCudaConv *conv)
+{
+  ConvConstants *constants = g_new0 (ConvConstants, 1);
+  const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->outputs[0] };
+  constants->conv = *conv;
+  for (guint i = 0; i < 3; i++)
+    {
+      constants->dtypes[i] = operands[i]->dtype;
+      constants->n_elements[i] = operands[i]->n_elements;
+    }
+  setup->constants = constants;
+  setup->constants_free = g_free;
+  setup->flops = 2.0 * (double) (conv->n_images * conv->n_groups * conv->small_channels) *
+                 (double) (conv->small[0] * conv->small[1] * conv->small[2]) * (double) conv->large_channels *
+                 (double) (conv->kernel[0] * conv->kernel[1] * conv->kernel[2]);
+  return constants;
+}
+
+/* Conv (x, w[, b]) → y; ConvTranspose (x, w[, b]) → y; org.ortrain::ConvGradInput (dy, w, shape of x) → dx */
+static gboolean
+prepare_conv (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *source = &setup->inputs[0], *weights = &setup->inputs[1], *result = &setup->outputs[0];
+  const gboolean forward = g_str_equal (setup->op_type, "Conv");
+  const gboolean transposed = g_str_equal (setup->op_type, "ConvTranspose");
+  OrtrainCudaConv conv;
+  if (!read_shape (setup, forward ? source : result, forward ? result : source, weights, transposed, &conv, error))
+    return FALSE;
+  ConvConstants *constants = new_constants (setup, &conv);
+  constants->forward = forward;
+  /* input 2 of ConvGradInput is a shape */
+  constants->has_bias =
+      (forward || transposed) && setup->n_inputs > 2 && setup->inputs[2].dtype != ORTRAIN_DTYPE_UNDEFINED;
+  if (constants->has_bias)
+    constants->conv.bias_dtype = setup->inputs[2].dtype;
+  find_plan (setup, constants,
+             forward ? CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
+                     : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+  return TRUE;
+}
+
+/* The library's part. result: where its result goes, or a place in the workspace. Returns that. */
+static void *
+run_plan (const OrtrainKernelCall *call, const void *bias, void *result)
+{
+  const ConvConstants *constants = call->constants;
+  void *operands[3] = { (void *) call->inputs[0], (void *) call->inputs[1], result };
+  for (guint i = 0; i < 3; i++)
+    {
+      if (!constants->is_wide || constants->dtypes[i] == ORTRAIN_DTYPE_FLOAT32)
+        continue;
+      const OrtrainCudaConvFinish shape = { .n = constants->n_elements[i],
+                                            .x_dtype = constants->dtypes[i],
+                                            .y_dtype = ORTRAIN_DTYPE_FLOAT32 };
+      operands[i] = (guint8 *) call->workspace + constants->offsets[i];
+      if (i < 2)
+        ortrain_cuda_conv_finish (call, &shape, call->inputs[i], NULL, operands[i], FALSE);
+    }
+  void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { operands[0], operands[1], operands[2] };
+  if (bias != NULL)
+    {
+      addresses[2] = (void *) bias;
+      addresses[3] = operands[2];
+    }
+  ortrain_dnn_run (constants->plan, call, addresses, call->workspace);
+  return operands[2];
+}
+
+static void
+run_conv (const OrtrainKernelCall *call)
+{
+  const ConvConstants *constants = call->constants;
+  const OrtrainCudaConv *conv = &constants->conv;
+  const void *bias = constants->has_bias ? call->inputs[2] : NULL;
+  if (constants->plan == NULL)
+    {
+      (constants->forward ? ortrain_cuda_conv_forward : ortrain_cuda_conv_backward) (
+          call, conv, call->inputs[0], call->inputs[1], bias, call->outputs[0]);
+      return;
+    }
+  const void *result = run_plan (call, constants->bias_in_plan ? bias : NULL, call->outputs[0]);
+  if (constants->bias_in_plan || (bias == NULL && result == call->outputs[0]))
+    return;
+  const gint64 *dims = constants->forward ? conv->small : conv->large;
+  const OrtrainCudaConvFinish shape = {
+    .n = constants->n_elements[2],
+    .plane = dims[0] * dims[1] * dims[2],
+    .n_channels = conv->n_groups * (constants->forward ? conv->small_channels : conv->large_channels),
+    .x_dtype = result == call->outputs[0] ? constants->dtypes[2] : ORTRAIN_DTYPE_FLOAT32,
+    .y_dtype = constants->dtypes[2],
+    .bias_dtype = conv->bias_dtype,
+  };
+  ortrain_cuda_conv_finish (call, &shape, result, bias, call->outputs[0], FALSE);
+}
+
+/* org.ortrain::ConvGradWeight (dy, x, shape of w) → dw */
+static gboolean
+prepare_grad_weight (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *dy = &setup->inputs[0], *x = &setup->inputs[1], *weights = &setup->outputs[0];
+  OrtrainCudaConv conv;
+  if (!read_shape (setup, x, dy, weights, FALSE, &conv, error))
+    return FALSE;
+  ConvConstants *constants = new_constants (setup, &conv);
+  setup->can_accumulate = 1;
+  find_plan (setup, constants, CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+  if (constants->plan != NULL && weights->dtype == ORTRAIN_DTYPE_FLOAT32)
+    constants->offsets[2] = reserve (setup, weights->n_elements);
+  return TRUE;
+}
+
+static void
+run_grad_weight (const OrtrainKernelCall *call)
+{
+  const ConvConstants *constants = call->constants;
+  const gboolean adds = call->accumulates != 0 || call->gradients != 0;
+  const gboolean is_float = constants->dtypes[2] == ORTRAIN_DTYPE_FLOAT32;
+  /* a sum in 16 bits, which no plan asks for: to round it once needs what cuDNN does not give */
+  if (constants->plan == NULL || (adds && !is_float && !constants->is_wide))
+    {
+      ortrain_cuda_conv_weights (call, &constants->conv, call->inputs[0], call->inputs[1], call->outputs[0]);
+      return;
+    }
+  const void *result =
+      run_plan (call, NULL, adds && is_float ? (guint8 *) call->workspace + constants->offsets[2] : call->outputs[0]);
+  const OrtrainCudaConvFinish shape = { .n = constants->n_elements[2],
+                                        .x_dtype = ORTRAIN_DTYPE_FLOAT32,
+                                        .y_dtype = constants->dtypes[2] };
+  if (result != call->outputs[0])
+    ortrain_cuda_conv_finish (call, &shape, result, NULL, call->outputs[0], TRUE);
+}
+
+#define ROW(name, domain_, prepare_, run_)                                                                             \
+  {                                                                                                                    \
+    .op_type = name, .domain = domain_, .dtypes = ORTRAIN_DTYPES_FLOAT, .prepare = prepare_, .run = run_,              \
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                                               \
+  }
+
+static const OrtrainKernel rows[] = {
+  ROW ("Conv", "", prepare_conv, run_conv),
+  ROW ("ConvTranspose", "", prepare_conv, run_conv),
+  ROW ("ConvGradInput", "org.ortrain", prepare_conv, run_conv),
+  ROW ("ConvGradWeight", "org.ortrain", prepare_grad_weight, run_grad_weight),
+};
+ORTRAIN_CUDA_TABLE (conv, rows);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda/ortrain-cuda-library-private.h"
+
+G_BEGIN_DECLS
+
+/* Operation graphs of cuDNN. A graph is composed as plain data, by prepare; ortrain_dnn_plan asks cuDNN's heuristics which
+ * engines compute it, and how much workspace they need, which touches no memory of the device. The first run makes the
+ * execution plan, which compiles where the engine says so. Plans live as long as the process and are shared by all
+ * nodes with the same graph. */
+
+#define ORTRAIN_DNN_MAX_RANK 5
+#define ORTRAIN_DNN_MAX_TENSORS 56
+#define ORTRAIN_DNN_MAX_OPERATIONS 40
+
+typedef enum
+{
+  ORTRAIN_DNN_NONE = 0,
+  ORTRAIN_DNN_VIRTUAL = 1,  /* never in memory */
+  ORTRAIN_DNN_BY_VALUE = 2, /* one number, known when the graph is composed */
+} OrtrainDnnTensorFlags;
+
+/* All fields have 8 bytes: graphs are compared, and hashed, as memory. */
+typedef struct
+{
+  gint64 type, flags, rank; /* type: cudnnDataType_t */
+  gint64 dims[ORTRAIN_DNN_MAX_RANK], strides[ORTRAIN_DNN_MAX_RANK];
+  double value;
+} OrtrainDnnTensor;
+
+typedef struct
+{
+  gint64 rank; /* spatial dimensions: 2 or 3 */
+  gint64 pad_begin[3], pad_end[3], stride[3], dilation[3];
+} OrtrainDnnWindow;
+
+typedef struct
+{
+  gint64 type; /* cudnnBackendDescriptorType_t, of the operation */
+  gint64 mode; /* of a pointwise operation or a reduction */
+  gint64 precision;
+  gint64 axis;        /* of GEN_INDEX */
+  gint64 operands[4]; /* tensors in the order of the functions below; -1: none */
+  OrtrainDnnWindow window;
+} OrtrainDnnOperation;
+
+typedef struct
+{
+  gint64 n_tensors, n_operations;
+  OrtrainDnnTensor tensors[ORTRAIN_DNN_MAX_TENSORS];
+  OrtrainDnnOperation operations[ORTRAIN_DNN_MAX_OPERATIONS];
+} OrtrainDnnGraph;
+
+/* Functions that compose return the number of the tensor they add. graph: zeroed before the first of them. strides
+ * NULL: rows behind each other. */
+cudnnDataType_t ortrain_dnn_data_type (OrtrainDType dtype);
+int ortrain_dnn_tensor (OrtrainDnnGraph *graph, cudnnDataType_t type, guint rank, const gint64 *dims,
+                        const gint64 *strides);
+int ortrain_dnn_virtual (OrtrainDnnGraph *graph, cudnnDataType_t type, guint rank, const gint64 *dims,
+                         const gint64 *strides);
+/* One number as [1, 1, 1, 1]. */
+int ortrain_dnn_scalar (OrtrainDnnGraph *graph, cudnnDataType_t type, double value);
+
+/* (x, w, y), (dy, w, dx), (dy, x, dw): type is the operation's descriptor. */
+void ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, const OrtrainDnnWindow *window,
+                              int a, int b, int c);
+void ortrain_dnn_matmul (OrtrainDnnGraph *graph, int a, int b, int c);
+/* y = mode (x, b); b -1: of one operand. */
+void ortrain_dnn_pointwise_into (OrtrainDnnGraph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t precision, int x,
+                                 int b, int y);
+/* The same, in float32, of the shape of x, and virtual. */
+int ortrain_dnn_pointwise (OrtrainDnnGraph *graph, cudnnPointwiseMode_t mode, int x, int b);
+/* y: as x where t is true, else b */
+int ortrain_dnn_select (OrtrainDnnGraph *graph, int t, int x, int b);
+/* int32, of the shape of x: the index along an axis */
+int ortrain_dnn_index (OrtrainDnnGraph *graph, int x, int axis);
+/* bool, of the shape of a */
+int ortrain_dnn_compare (OrtrainDnnGraph *graph, cudnnPointwiseMode_t mode, int a, int b);
+void ortrain_dnn_reduce_into (OrtrainDnnGraph *graph, cudnnReduceTensorOp_t op, int x, int y);
+void ortrain_dnn_reshape_into (OrtrainDnnGraph *graph, int x, int y);
+
+/* What decides which engines are taken. */
+typedef struct
+{
+  const char *device_name;
+  const char *device_json; /* NULL: the device in use; else a description of one that need not be there */
+  gboolean allow_tf32;     /* of float32: engines that use tensor cores */
+  OrtrainConvAlgoSearch search;
+  gsize workspace_limit; /* 0: none but the usual */
+} OrtrainDnnTarget;
+
+typedef struct _OrtrainDnnPlan OrtrainDnnPlan;
+
+void ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *setup);
+/* NULL and PLAN_ERROR_NO_KERNEL: no engine computes the graph. Transfer none. */
+OrtrainDnnPlan *ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, GError **error);
+gsize ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self);
+guint ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self);
+/* Of the engine at a place in the order of the heuristics: bit n is numerical note n. */
+guint ortrain_dnn_plan_get_notes (const OrtrainDnnPlan *self, guint engine);
+/* addresses: by tensor, in the memory of the device; NULL of virtual ones and of numbers. For run. */
+void ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses, gpointer workspace);
+/* Of the library, 91900 for 9.19.0; 0: it is missing. */
+gsize ortrain_dnn_get_version (void);
+
+G_END_DECLS

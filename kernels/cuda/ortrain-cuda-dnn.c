@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-dnn-private.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Asking cuDNN which engines compute a graph, choosing one, running it. */
+
+#define MAX_ENGINES 32
+#define TRIED_ENGINES 3 /* whose workspace is promised: the first that can be made is taken */
+#define WORKSPACE_LIMIT ((gsize) 96 << 20)
+#define TIMED_RUNS 3
+
+typedef struct
+{
+  cudnnBackendDescriptor_t config;
+  gsize workspace_bytes;
+  gint64 number; /* of the engine, in cuDNN's list */
+  guint notes;
+} Engine;
+
+struct _OrtrainDnnPlan
+{
+  GMutex lock;
+  OrtrainDnnGraph graph;
+  GPtrArray *descriptors; /* cudnnBackendDescriptor_t; as long as the plan */
+  cudnnBackendDescriptor_t operations;
+  Engine engines[MAX_ENGINES];
+  guint n_engines;
+  gsize workspace_bytes;
+  char *refusal; /* no engine */
+  char *cache;   /* file that remembers a measured choice; NULL: nothing is measured */
+  cudnnBackendDescriptor_t execution;
+  union
+  {
+    float f32;
+    gint32 i32;
+  } values[ORTRAIN_DNN_MAX_TENSORS];
+};
+
+/* ---- descriptors ---- */
+
+typedef struct
+{
+  const OrtrainCudnn *api;
+  GPtrArray *descriptors;
+  GError *error; /* the first one; nothing is done after it */
+} Maker;
+
+static void
+remember (Maker *self, cudnnStatus_t status, const char *what)
+{
+  char text[512] = "";
+  if (status == CUDNN_STATUS_SUCCESS || self->error != NULL)
+    return;
+  self->api->cudnnGetLastErrorString (text, sizeof text);
+  self->error = g_error_new (ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                             "cuDNN: %s at %s: %s", self->api->cudnnGetErrorString (status), what, text);
+}
+
+static cudnnBackendDescriptor_t
+make (Maker *self, cudnnBackendDescriptorType_t type)
+{
+  cudnnBackendDescriptor_t descriptor = NULL;
+  if (self->error != NULL)
+    return NULL;
+  remember (self, self->api->cudnnBackendCreateDescriptor (type, &descriptor), "a new descriptor");
+  if (descriptor != NULL)
+    g_ptr_array_add (self->descriptors, descriptor);
+  return descriptor;
+}
+
+static void
+set (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+     cudnnBackendAttributeType_t type, gint64 n, const void *elements)
+{
+  if (self->error != NULL)
+    return;
+  g_autofree char *what = g_strdup_printf ("attribute %d", name);
+  remember (self, self->api->cudnnBackendSetAttribute (descriptor, name, type, n, elements), what);
+}
+
+static void
+set_int (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name, gint64 value)
+{
+  set (self, descriptor, name, CUDNN_TYPE_INT64, 1, &value);
+}
+
+/* Of enumerations, which have 32 bits. */
+static void
+set_enum (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+          cudnnBackendAttributeType_t type, gint64 value)
+{
+  const gint32 narrow = (gint32) value;
+  set (self, descriptor, name, type, 1, &narrow);
+}
+
+static void
+set_descriptor (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                cudnnBackendDescriptor_t value)
+{
+  set (self, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void
+finalize (Maker *self, cudnnBackendDescriptor_t descriptor, const char *what)
+{
+  if (self->error == NULL)
+    remember (self, self->api->cudnnBackendFinalize (descriptor), what);
+}
+
+static gint64
+get (Maker *self, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+     cudnnBackendAttributeType_t type, gint64 n_wanted, void *elements)
+{
+  int64_t n = 0;
+  if (self->error == NULL)
+    remember (self, self->api->cudnnBackendGetAttribute (descriptor, name, type, n_wanted, &n, elements),
+              "reading an attribute");
+  return self->error == NULL ? n : 0;
+}
+
+static void
+forget (const OrtrainCudnn *api, GPtrArray *descriptors)
+{
+  for (guint i = descriptors->len; i-- > 0;)
+    api->cudnnBackendDestroyDescriptor (descriptors->pdata[i]);
+  g_ptr_array_unref (descriptors);
+}
+
+/* ---- graphs ---- */
+
+static cudnnBackendDescriptor_t
+make_tensor (Maker *self, const OrtrainDnnTensor *tensor, gint64 id)
+{
+  cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  const bool yes = true;
+  set_enum (self, descriptor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, tensor->type);
+  set (self, descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, tensor->rank, tensor->dims);
+  set (self, descriptor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, tensor->rank, tensor->strides);
+  set_int (self, descriptor, CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  set_int (self, descriptor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 16);
+  if (tensor->flags & ORTRAIN_DNN_VIRTUAL)
+    set (self, descriptor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
+  if (tensor->flags & ORTRAIN_DNN_BY_VALUE)
+    set (self, descriptor, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
+  finalize (self, descriptor, "a tensor");
+  return descriptor;
+}
+
+static cudnnBackendDescriptor_t
+make_window (Maker *self, const OrtrainDnnOperation *operation)
+{
+  const OrtrainDnnWindow *window = &operation->window;
+  cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  set_enum (self, descriptor, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, operation->precision);
+  set_enum (self, descriptor, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
+  set_int (self, descriptor, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, window->rank);
+  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, window->rank, window->pad_begin);
+  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, window->rank, window->pad_end);
+  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, window->rank, window->stride);
+  set (self, descriptor, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, window->rank, window->dilation);
+  finalize (self, descriptor, "a convolution's window");
+  return descriptor;
+}
+
+static void
+set_convolution (Maker *self, cudnnBackendDescriptor_t descriptor, const OrtrainDnnOperation *operation,
+                 const cudnnBackendDescriptor_t *operands)
+{
+  static const cudnnBackendAttributeName_t names[][6] = {
+    { CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
+    { CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
+    { CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
+  };
+  const cudnnBackendAttributeName_t *name =
+      names[operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? 0
+            : operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? 1
+                                                                                              : 2];
+  const gboolean wide = operation->precision == CUDNN_DATA_DOUBLE;
+  const double factors[] = { 1, 0 };
+  const float narrow_factors[] = { 1, 0 };
+  set_descriptor (self, descriptor, name[0], make_window (self, operation));
+  for (guint i = 0; i < 3; i++)
+    set_descriptor (self, descriptor, name[1 + i], operands[i]);
+  for (guint i = 0; i < 2; i++)
+    set (self, descriptor, name[4 + i], wide ? CUDNN_TYPE_DOUBLE : CUDNN_TYPE_FLOAT, 1,
+         wide ? (const void *) &factors[i] : (const void *) &narrow_factors[i]);
+}
+
+static void
+set_pointwise (Maker *self, cudnnBackendDescriptor_t descriptor, const OrtrainDnnOperation *operation,
+               const cudnnBackendDescriptor_t *operands)
+{
+  static const cudnnBackendAttributeName_t names[] = { CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
+                                                       CUDNN_ATTR_OPERATION_POINTWISE_BDESC,
+                                                       CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+                                                       CUDNN_ATTR_OPERATION_POINTWISE_TDESC };
+  cudnnBackendDescriptor_t mode = make (self, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  set_enum (self, mode, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, operation->mode);
+  set_enum (self, mode, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, operation->precision);
+  if (operation->axis >= 0)
+    set_int (self, mode, CUDNN_ATTR_POINTWISE_AXIS, operation->axis);
+  finalize (self, mode, "a pointwise operation's mode");
+  set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, mode);
+  for (guint i = 0; i < 4; i++)
+    if (operands[i] != NULL)
+      set_descriptor (self, descriptor, names[i], operands[i]);
+}
+
+static cudnnBackendDescriptor_t
+make_operation (Maker *self, const OrtrainDnnOperation *operation, const cudnnBackendDescriptor_t *tensors)
+{
+  cudnnBackendDescriptor_t operands[4], detail;
+  cudnnBackendDescriptor_t descriptor = make (self, (cudnnBackendDescriptorType_t) operation->type);
+  for (guint i = 0; i < 4; i++)
+    operands[i] = operation->operands[i] >= 0 ? tensors[operation->operands[i]] : NULL;
+  if (operation->window.rank > 0)
+    set_convolution (self, descriptor, operation, operands);
+  else if (operation->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
+    set_pointwise (self, descriptor, operation, operands);
+  else if (operation->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+    {
+      detail = make (self, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+      set_enum (self, detail, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, operation->precision);
+      finalize (self, detail, "a product's type");
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_ADESC, operands[0]);
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_BDESC, operands[1]);
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_CDESC, operands[2]);
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_DESC, detail);
+    }
+  else if (operation->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
+    {
+      detail = make (self, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+      set_enum (self, detail, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, operation->mode);
+      set_enum (self, detail, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, operation->precision);
+      finalize (self, detail, "a reduction's operator");
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, operands[0]);
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, operands[1]);
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_REDUCTION_DESC, detail);
+    }
+  else
+    {
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, operands[0]);
+      set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, operands[1]);
+    }
+  finalize (self, descriptor, "an operation");
+  return descriptor;
+}
+
+static cudnnBackendDescriptor_t
+make_graph (Maker *self, const OrtrainDnnGraph *graph)
+{
+  cudnnBackendDescriptor_t tensors[ORTRAIN_DNN_MAX_TENSORS], operations[ORTRAIN_DNN_MAX_OPERATIONS];
+  for (gint64 i = 0; i < graph->n_tensors; i++)
+    tensors[i] = make_tensor (self, &graph->tensors[i], i + 1);
+  for (gint64 i = 0; i < graph->n_operations; i++)
+    operations[i] = make_operation (self, &graph->operations[i], tensors);
+  cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  set (self, descriptor, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->n_operations, operations);
+  finalize (self, descriptor, "the graph");
+  return descriptor;
+}
+
+/* ---- engines ---- */
+
+static cudnnBackendDescriptor_t
+make_device (Maker *self, const char *json)
+{
+  cudnnBackendDescriptor_t descriptor = make (self, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  set (self, descriptor, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (gint64) strlen (json) + 1, json);
+  finalize (self, descriptor, "the description of a device");
+  return descriptor;
+}
+
+static guint
+read_notes (Maker *self, cudnnBackendDescriptor_t engine)
+{
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  guint bits = 0;
+  const gint64 n = get (self, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+  for (gint64 i = 0; i < n; i++)
+    bits |= 1u << notes[i];
+  return bits;
+}
+
+/* Numbers rounded to less than the operands have, and sums in an order of chance. */
+static guint
+find_refused_notes (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target)
+{
+  const guint always = 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
+                       1u << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION | 1u << CUDNN_NUMERICAL_NOTE_FFT;
+  if (graph->tensors[0].type != CUDNN_DATA_FLOAT || target->allow_tf32)
+    return always;
+  return always | 1u << CUDNN_NUMERICAL_NOTE_TENSOR_CORE | 1u << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+}
+
+/* What the heuristics name, in their order, without what is refused. */
+static void
+ask (Maker *self, OrtrainDnnPlan *plan, const OrtrainDnnTarget *target, cudnnBackendHeurMode_t mode)
+{
+  const gsize limit = target->workspace_limit != 0 ? MIN (target->workspace_limit, WORKSPACE_LIMIT) : WORKSPACE_LIMIT;
+  const guint refused = find_refused_notes (&plan->graph, target);
+  cudnnBackendDescriptor_t heuristics = make (self, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  set_descriptor (self, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, plan->operations);
+  set_enum (self, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  if (target->device_json != NULL)
+    set_descriptor (self, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, make_device (self, target->device_json));
+  finalize (self, heuristics, "the heuristics");
+  const gint64 n = get (self, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, NULL);
+  g_autofree cudnnBackendDescriptor_t *configs = g_new0 (cudnnBackendDescriptor_t, (gsize) n + 1);
+  for (gint64 i = 0; i < n; i++)
+    configs[i] = make (self, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  const gint64 n_found =
+      n > 0 ? get (self, heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, configs) : 0;
+  for (gint64 i = 0; i < MIN (n, n_found) && plan->n_engines < MAX_ENGINES && self->error == NULL; i++)
+    {
+      int64_t bytes = 0, number = -1;
+      cudnnBackendDescriptor_t engine = make (self, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+      get (self, configs[i], CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+      get (self, configs[i], CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+      get (self, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number);
+      const guint notes = read_notes (self, engine);
+      if (self->error == NULL && (notes & refused) == 0 && bytes >= 0 && (gsize) bytes <= limit)
+        plan->engines[plan->n_engines++] = (Engine){ configs[i], (gsize) bytes, number, notes };
+      g_clear_error (&self->error); /* of one engine */
+    }
+}
+
+/* ---- plans ---- */
+
+static char *
+find_cache (const char *key, const OrtrainDnnTarget *target, gsize version)
+{
+  if (target->search != ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE || target->device_json != NULL)
+    return NULL;
+  g_autofree char *text = g_strdup_printf ("%s %" G_GSIZE_FORMAT " %s", target->device_name, version, key);
+  g_autofree char *hash = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
+  return g_build_filename (g_get_user_cache_dir (), "ortrain", "cudnn", hash, NULL);
+}
+
+static OrtrainDnnPlan *
+plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, const char *key)
+{
+  OrtrainDnnPlan *self = g_new0 (OrtrainDnnPlan, 1);
+  g_mutex_init (&self->lock);
+  self->graph = *graph;
+  self->descriptors = g_ptr_array_new ();
+  self->cache = find_cache (key, target, api->cudnnGetVersion ());
+  for (gint64 i = 0; i < graph->n_tensors; i++)
+    if (graph->tensors[i].type == CUDNN_DATA_INT32)
+      self->values[i].i32 = (gint32) graph->tensors[i].value;
+    else
+      self->values[i].f32 = (float) graph->tensors[i].value;
+
+  Maker maker = { api, self->descriptors, NULL };
+  self->operations = make_graph (&maker, graph);
+  if (maker.error == NULL)
+    {
+      ask (&maker, self, target, CUDNN_HEUR_MODE_A);
+      g_autoptr (GError) first = g_steal_pointer (&maker.error); /* what finds nothing may say so by an error */
+      if (self->n_engines == 0)
+        ask (&maker, self, target, CUDNN_HEUR_MODE_FALLBACK);
+      if (maker.error == NULL)
+        maker.error = g_steal_pointer (&first);
+    }
+  if (self->n_engines == 0)
+    self->refusal = maker.error != NULL ? g_strdup (maker.error->message) : g_strdup ("cuDNN has no engine for it");
+  g_clear_error (&maker.error);
+  const guint n = self->cache != NULL ? self->n_engines : MIN (self->n_engines, TRIED_ENGINES);
+  for (guint i = 0; i < n; i++)
+    self->workspace_bytes = MAX (self->workspace_bytes, self->engines[i].workspace_bytes);
+  return self;
+}
+
+static char *
+make_key (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target)
+{
+  GChecksum *sum = g_checksum_new (G_CHECKSUM_SHA256);
+  g_autofree char *options = g_strdup_printf ("%s %s %d %d %" G_GSIZE_FORMAT, target->device_name, target->device_json,
+                                              target->allow_tf32, target->search, target->workspace_limit);
+  g_checksum_update (sum, (const guchar *) options, -1);
+  g_checksum_update (sum, (const guchar *) graph->tensors,
+                     (gssize) (graph->n_tensors * (gint64) sizeof *graph->tensors));
+  g_checksum_update (sum, (const guchar *) graph->operations,
+                     (gssize) (graph->n_operations * (gint64) sizeof *graph->operations));
+  char *key = g_strdup (g_checksum_get_string (sum));
+  g_checksum_free (sum);
+  return key;
+}
+
+OrtrainDnnPlan *
+ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, GError **error)
+{
+  static GMutex lock;
+  static GHashTable *plans;
+  const OrtrainCudnn *api = ortrain_cuda_open_cudnn (error);
+  if (api == NULL)
+    return NULL;
+  char *key = make_key (graph, target);
+  g_mutex_lock (&lock);
+  if (plans == NULL)
+    plans = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  OrtrainDnnPlan *self = g_hash_table_lookup (plans, key);
+  if (self == NULL)
+    {
+      self = plan_new (api, graph, target, key);
+      g_hash_table_insert (plans, key, self);
+    }
+  else
+    g_free (key);
+  g_mutex_unlock (&lock);
+  if (self->refusal == NULL)
+    return self;
+  g_set_error_literal (error, ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL, self->refusal);
+  return NULL;
+}
+
+void
+ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *setup)
+{
+  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
+  *target = (OrtrainDnnTarget){ .device_name = provider->name,
+                                .allow_tf32 = provider->options.allow_tf32,
+                                .search = provider->options.conv_algo_search,
+                                .workspace_limit = (gsize) provider->options.memory_limit / 8 };
+}
+
+gsize
+ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self)
+{
+  return self->workspace_bytes;
+}
+
+guint
+ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self)
+{
+  return self->n_engines;
+}
+
+guint
+ortrain_dnn_plan_get_notes (const OrtrainDnnPlan *self, guint engine)
+{
+  return self->engines[engine].notes;
+}
+
+gsize
+ortrain_dnn_get_version (void)
+{
+  const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
+  return api != NULL ? api->cudnnGetVersion () : 0;
+}
+
+/* ---- running ---- */
+
+static gboolean
+execute (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t execution,
+         const OrtrainKernelCall *call, void *const *addresses, gpointer workspace, GError **error)
+{
+  int64_t ids[ORTRAIN_DNN_MAX_TENSORS];
+  void *places[ORTRAIN_DNN_MAX_TENSORS];
+  gint64 n = 0;
+  for (gint64 i = 0; i < self->graph.n_tensors; i++)
+    if (!(self->graph.tensors[i].flags & ORTRAIN_DNN_VIRTUAL))
+      {
+        ids[n] = i + 1;
+        places[n++] = self->graph.tensors[i].flags & ORTRAIN_DNN_BY_VALUE ? (void *) &self->values[i] : addresses[i];
+      }
+  Maker maker = { api, g_ptr_array_new (), NULL };
+  cudnnBackendDescriptor_t pack = make (&maker, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  set (&maker, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
+  set (&maker, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, places);
+  set (&maker, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  finalize (&maker, pack, "the addresses");
+  if (maker.error == NULL)
+    remember (&maker, api->cudnnBackendExecute (ortrain_cuda_get_stream (call)->dnn, execution, pack), "execution");
+  forget (api, maker.descriptors);
+  if (maker.error == NULL)
+    return TRUE;
+  g_propagate_error (error, maker.error);
+  return FALSE;
+}
+
+/* Of the process, for execution plans of versions that ask for one: it outlives all streams. */
+static cudnnHandle_t
+get_handle (Maker *self)
+{
+  static gsize handle;
+  if (g_once_init_enter (&handle))
+    {
+      cudnnHandle_t opened = NULL;
+      remember (self, self->api->cudnnCreate (&opened), "opening it");
+      g_once_init_leave (&handle, opened != NULL ? (gsize) opened : 1);
+    }
+  return handle != 1 ? (cudnnHandle_t) handle : NULL;
+}
+
+/* NULL with an error: this engine cannot run, others may. */
+static cudnnBackendDescriptor_t
+make_execution (const OrtrainCudnn *api, OrtrainDnnPlan *self, const Engine *engine, GError **error)
+{
+  Maker maker = { api, self->descriptors, NULL };
+  cudnnBackendDescriptor_t descriptor = NULL;
+  for (guint with_handle = 0; with_handle < 2; with_handle++)
+    {
+      g_clear_error (&maker.error);
+      descriptor = make (&maker, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      cudnnHandle_t handle = with_handle ? get_handle (&maker) : NULL;
+      if (handle != NULL)
+        set (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+      set_descriptor (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine->config);
+      finalize (&maker, descriptor, "the execution plan");
+      if (maker.error == NULL)
+        break;
+    }
+  int64_t bytes = 0;
+  get (&maker, descriptor, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+  if (maker.error == NULL && (bytes < 0 || (gsize) bytes > self->workspace_bytes))
+    maker.error =
+        g_error_new (ortrain_cuda_library->plan_error_quark (), ORTRAIN_PLAN_ERROR_NO_KERNEL,
+                     "cuDNN: an engine needs %" G_GINT64_FORMAT " bytes of workspace, %" G_GSIZE_FORMAT " are planned",
+                     (gint64) bytes, self->workspace_bytes);
+  if (maker.error == NULL)
+    return descriptor;
+  g_propagate_error (error, maker.error);
+  return NULL;
+}
+
+/* Milliseconds of the fastest run; infinite where it fails. */
+static double
+measure (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t execution,
+         const OrtrainKernelCall *call, void *const *addresses, gpointer workspace)
+{
+  cudaStream_t stream = ortrain_cuda_get_stream (call)->stream;
+  cudaEvent_t begin = NULL, end = NULL;
+  double best = INFINITY;
+  gboolean ok =
+      cudaEventCreateWithFlags (&begin, 0) == cudaSuccess && cudaEventCreateWithFlags (&end, 0) == cudaSuccess;
+  for (guint i = 0; ok && i <= TIMED_RUNS; i++)
+    {
+      float milliseconds = INFINITY;
+      ok = cudaEventRecord (begin, stream) == cudaSuccess &&
+           execute (api, self, execution, call, addresses, workspace, NULL) &&
+           cudaEventRecord (end, stream) == cudaSuccess && cudaEventSynchronize (end) == cudaSuccess &&
+           cudaEventElapsedTime (&milliseconds, begin, end) == cudaSuccess;
+      if (ok && i > 0) /* the first one warms up */
+        best = MIN (best, milliseconds);
+    }
+  if (begin != NULL)
+    cudaEventDestroy (begin);
+  if (end != NULL)
+    cudaEventDestroy (end);
+  return ok ? best : INFINITY;
+}
+
+/* The place of the engine that a file remembers, or -1. */
+static gint
+read_cache (const OrtrainDnnPlan *self)
+{
+  g_autofree char *text = NULL;
+  guint place;
+  gint64 number;
+  if (self->cache == NULL || !g_file_get_contents (self->cache, &text, NULL, NULL) ||
+      sscanf (text, "ortrain-cudnn 1 %u %" G_GINT64_MODIFIER "d\n", &place, &number) != 2 || place >= self->n_engines ||
+      self->engines[place].number != number)
+    return -1;
+  return (gint) place;
+}
+
+static void
+write_cache (const OrtrainDnnPlan *self, guint place)
+{
+  g_autofree char *folder = g_path_get_dirname (self->cache);
+  g_autofree char *text =
+      g_strdup_printf ("ortrain-cudnn 1 %u %" G_GINT64_FORMAT "\n", place, self->engines[place].number);
+  g_autoptr (GError) error = NULL;
+  if (g_mkdir_with_parents (folder, 0700) != 0 || !g_file_set_contents (self->cache, text, -1, &error))
+    g_debug ("The choice of a convolution's engine is not remembered: %s", error != NULL ? error->message : folder);
+}
+
+static cudnnBackendDescriptor_t
+search (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
+        gpointer workspace)
+{
+  cudnnBackendDescriptor_t best = NULL;
+  double least = INFINITY;
+  guint place = 0;
+  for (guint i = 0; i < self->n_engines; i++)
+    {
+      cudnnBackendDescriptor_t execution = make_execution (api, self, &self->engines[i], NULL);
+      const double time = execution != NULL ? measure (api, self, execution, call, addresses, workspace) : INFINITY;
+      if (time < least)
+        {
+          least = time;
+          best = execution;
+          place = i;
+        }
+    }
+  cudaGetLastError ();
+  if (best != NULL)
+    write_cache (self, place);
+  return best;
+}
+
+static gboolean
+make_ready (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
+            gpointer workspace, GError **error)
+{
+  const gint remembered = read_cache (self);
+  if (remembered >= 0)
+    self->execution = make_execution (api, self, &self->engines[remembered], NULL);
+  if (self->execution == NULL && self->cache != NULL)
+    self->execution = search (api, self, call, addresses, workspace);
+  for (guint i = 0; self->execution == NULL && i < self->n_engines; i++)
+    if (self->engines[i].workspace_bytes <= self->workspace_bytes)
+      {
+        g_clear_error (error);
+        self->execution = make_execution (api, self, &self->engines[i], error);
+      }
+  if (self->execution != NULL)
+    g_clear_error (error);
+  return self->execution != NULL;
+}
+
+static gboolean
+open_handle (const OrtrainCudnn *api, OrtrainStream *stream, GError **error)
+{
+  cudnnHandle_t handle = NULL;
+  Maker maker = { api, NULL, NULL };
+  if (stream->dnn != NULL)
+    return TRUE;
+  remember (&maker, api->cudnnCreate (&handle), "opening it");
+  if (maker.error == NULL)
+    remember (&maker, api->cudnnSetStream (handle, stream->stream), "choosing a stream");
+  stream->dnn = handle;
+  if (maker.error == NULL)
+    return TRUE;
+  g_propagate_error (error, maker.error);
+  return FALSE;
+}
+
+void
+ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses, gpointer workspace)
+{
+  const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
+  g_autoptr (GError) error = NULL;
+  g_mutex_lock (&self->lock);
+  gboolean ok = open_handle (api, ortrain_cuda_get_stream (call), &error);
+  if (ok && self->execution == NULL)
+    ok = make_ready (api, self, call, addresses, workspace, &error);
+  if (ok)
+    ok = execute (api, self, self->execution, call, addresses, workspace, &error);
+  g_mutex_unlock (&self->lock);
+  if (!ok)
+    ortrain_cuda_fail (call, "%s", error != NULL ? error->message : "cuDNN cannot run an operation");
+}
