@@ -177,17 +177,17 @@ struct Sgd
     return c;
   }
   static __device__ void
-  move (const Math &c, float *w, float g, float *s0, float *s1)
+  move (const Math &c, float *w, float g, float *s0, float *s1, bool has_state)
   {
-    if (s0 == NULL)
+    if (!has_state)
       ortrain_sgd_element_f32 (&c, w, g);
     else
       ortrain_momentum_element_f32 (&c, w, g, s0);
   }
   static __device__ void
-  move (const Math &c, double *w, double g, double *s0, double *s1)
+  move (const Math &c, double *w, double g, double *s0, double *s1, bool has_state)
   {
-    if (s0 == NULL)
+    if (!has_state)
       ortrain_sgd_element_f64 (&c, w, g);
     else
       ortrain_momentum_element_f64 (&c, w, g, s0);
@@ -205,12 +205,12 @@ struct Adam
                               get_factor (p, 4) != 0, p.scalars[ORTRAIN_UPDATE_STEP], get_gradient_scale (p));
   }
   static __device__ void
-  move (const Math &c, float *w, float g, float *s0, float *s1)
+  move (const Math &c, float *w, float g, float *s0, float *s1, bool has_state)
   {
     ortrain_adam_element_f32 (&c, w, g, s0, s1);
   }
   static __device__ void
-  move (const Math &c, double *w, double g, double *s0, double *s1)
+  move (const Math &c, double *w, double g, double *s0, double *s1, bool has_state)
   {
     ortrain_adam_element_f64 (&c, w, g, s0, s1);
   }
@@ -230,12 +230,12 @@ struct Adagrad
     return c;
   }
   static __device__ void
-  move (const Math &c, float *w, float g, float *s0, float *s1)
+  move (const Math &c, float *w, float g, float *s0, float *s1, bool has_state)
   {
     ortrain_adagrad_element_f32 (&c, w, g, s0);
   }
   static __device__ void
-  move (const Math &c, double *w, double g, double *s0, double *s1)
+  move (const Math &c, double *w, double g, double *s0, double *s1, bool has_state)
   {
     ortrain_adagrad_element_f64 (&c, w, g, s0);
   }
@@ -277,12 +277,12 @@ struct LambSecond
     return e - e == 0 ? d : 0;
   }
   static __device__ void
-  move (const Math &c, float *w, float g, float *s0, float *s1)
+  move (const Math &c, float *w, float g, float *s0, float *s1, bool has_state)
   {
     ortrain_lamb_element_f32 ((float) c.ratio, w, direction<float> (c, *w, g, *s0, *s1));
   }
   static __device__ void
-  move (const Math &c, double *w, double g, double *s0, double *s1)
+  move (const Math &c, double *w, double g, double *s0, double *s1, bool has_state)
   {
     ortrain_lamb_element_f64 (c.ratio, w, direction<double> (c, *w, g, *s0, *s1));
   }
@@ -327,8 +327,9 @@ store4 (void *to, gint64 i, int n, const typename OrtrainWide<T>::Type from[4])
       *(OrtrainPack<T, 4> *) ((T *) to + i) = pack;
     }
   else
-    for (int k = 0; k < n; k++)
-      ortrain_store ((T *) to, i + k, from[k]);
+    for (int k = 0; k < 4; k++) /* not up to n: an index that is not known at compile time needs memory */
+      if (k < n)
+        ortrain_store ((T *) to, i + k, from[k]);
 }
 
 static __device__ void
@@ -377,8 +378,9 @@ store4_stochastic (const Places &p, guint32 parameter, void *to, gint64 i, int n
   key.step = (guint32) p.scalars[ORTRAIN_UPDATE_STEP];
   key.node = ortrain_stochastic_rounding_node (parameter);
   ortrain_philox (&key, (guint64) i / 4, words);
-  for (int k = 0; k < n; k++)
-    ((guint16 *) to)[i + k] = ortrain_float_to_bfloat16_stochastic (from[k], words[k]);
+  for (int k = 0; k < 4; k++)
+    if (k < n)
+      ((guint16 *) to)[i + k] = ortrain_float_to_bfloat16_stochastic (from[k], words[k]);
 }
 
 /* Whether a number is not finite once it is stored. */
@@ -397,7 +399,7 @@ static __device__ bool
 move_floats (const Layout &layout, const Places &p, int t, const typename Rule::Math &c, gint64 i, int n)
 {
   const Tensor &tensor = layout.tensors[t];
-  float w[4], g[4], s[ORTRAIN_UPDATE_MAX_STATES][4];
+  float w[4], g[4], s[ORTRAIN_UPDATE_MAX_STATES][4] = {};
   bool broken = false;
   load4_any (w, tensor.dtype, p.w[t], i, n);
   load4_any (g, tensor.gradient, p.g[t], i, n);
@@ -406,7 +408,7 @@ move_floats (const Layout &layout, const Places &p, int t, const typename Rule::
       load4<float> (s[k], p.states[t][k], i, n);
   for (int k = 0; k < 4; k++)
     {
-      Rule::move (c, &w[k], g[k], layout.n_states > 0 ? &s[0][k] : NULL, layout.n_states > 1 ? &s[1][k] : NULL);
+      Rule::move (c, &w[k], g[k], &s[0][k], &s[1][k], layout.n_states > 0);
       broken = broken || (k < n && is_broken (tensor.dtype, w[k]));
     }
   for (int k = 0; k < ORTRAIN_UPDATE_MAX_STATES; k++)
@@ -430,8 +432,8 @@ move_doubles (const Layout &layout, const Places &p, int t, const typename Rule:
     {
       double g[4], *w = (double *) p.w[t] + i + k;
       load4_any (g, layout.tensors[t].gradient, p.g[t], i + k, 1);
-      Rule::move (c, w, g[0], layout.n_states > 0 ? (double *) p.states[t][0] + i + k : NULL,
-                  layout.n_states > 1 ? (double *) p.states[t][1] + i + k : NULL);
+      Rule::move (c, w, g[0], (double *) p.states[t][0] + i + k, (double *) p.states[t][1] + i + k,
+                  layout.n_states > 0);
       broken = broken || !isfinite (*w);
     }
   return broken;
@@ -511,8 +513,10 @@ lamb_elements (const Layout &layout, const Places &p, int t, const OrtrainLambMa
   load4_any (g, layout.tensors[t].gradient, p.g[t], i, n);
   load4<T> (m, p.states[t][0], i, n);
   load4<T> (v, p.states[t][1], i, n);
-  for (int k = 0; k < n; k++)
+  for (int k = 0; k < 4; k++)
     {
+      if (k >= n)
+        break;
       const T d = lamb_direction (c, w[k], g[k], &m[k], &v[k]);
       sums[0] += (double) w[k] * (double) w[k];
       sums[1] += (double) d * (double) d;
