@@ -439,7 +439,8 @@ move_doubles (const Layout &layout, const Places &p, int t, const typename Rule:
   return broken;
 }
 
-template <typename Rule>
+/* wide: of the tensors of float64, else of all others; a block with one of the wrong kind has nothing to do. */
+template <typename Rule, bool wide>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK) update_kernel (const Layout layout, const Places p)
 {
@@ -450,10 +451,12 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) update_kernel (const Layout layout, const
   const gint64 begin = (gint64) (blockIdx.x - tensor.first_span) * SPAN;
   const gint64 end = begin + SPAN < tensor.n ? begin + SPAN : tensor.n;
   const bool moves = is_moving (p);
+  if (wide != (tensor.dtype == ORTRAIN_DTYPE_FLOAT64))
+    return; /* all threads alike */
   if (threadIdx.x == 0)
     shared[0] = Rule::begin (p, tensor, t);
   __syncthreads ();
-  const typename Rule::Math c = shared[0];
+  const typename Rule::Math &c = shared[0]; /* left there: eighteen registers fewer */
   bool broken = false;
   for (gint64 i = begin + 4 * threadIdx.x; i < end; i += 4 * ORTRAIN_CUDA_BLOCK)
     {
@@ -467,7 +470,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) update_kernel (const Layout layout, const
           load4<float> (w, p.w[t], i, n);
           store4_any (tensor.copy, p.copies[t], i, n, w);
         }
-      else if (tensor.dtype == ORTRAIN_DTYPE_FLOAT64)
+      else if (wide)
         broken = move_doubles<Rule> (layout, p, t, c, i, n) || broken;
       else
         broken = move_floats<Rule> (layout, p, t, c, i, n) || broken;
@@ -636,13 +639,25 @@ find_broken (const OrtrainKernelCall *call, const Layout *layout, const Places &
 
 template <typename Rule>
 static void
+launch_update (const OrtrainKernelCall *call, const Layout *layout, const Places &p)
+{
+  bool has[2] = { false, false };
+  for (guint t = 0; t < layout->n_tensors; t++)
+    has[layout->tensors[t].dtype == ORTRAIN_DTYPE_FLOAT64] |= layout->tensors[t].n > 0;
+  if (has[0])
+    ortrain_cuda_launch (call, "update", layout->n_spans, ORTRAIN_CUDA_BLOCK, update_kernel<Rule, false>, *layout, p);
+  if (has[1])
+    ortrain_cuda_launch (call, "update", layout->n_spans, ORTRAIN_CUDA_BLOCK, update_kernel<Rule, true>, *layout, p);
+}
+
+template <typename Rule>
+static void
 run_update (const OrtrainKernelCall *call)
 {
   const Layout *layout = (const Layout *) call->constants;
   const Places p = place (call, layout);
   take_operands (call, layout);
-  if (layout->n_spans > 0)
-    ortrain_cuda_launch (call, "update", layout->n_spans, ORTRAIN_CUDA_BLOCK, update_kernel<Rule>, *layout, p);
+  launch_update<Rule> (call, layout, p);
   find_broken (call, layout, p);
 }
 
@@ -656,7 +671,7 @@ run_lamb (const OrtrainKernelCall *call)
     {
       ortrain_cuda_launch (call, "lamb-moments", layout->n_spans, ORTRAIN_CUDA_BLOCK, lamb_kernel, *layout, p);
       ortrain_cuda_launch (call, "lamb-ratios", layout->n_tensors, ORTRAIN_CUDA_BLOCK, lamb_ratio_kernel, *layout, p);
-      ortrain_cuda_launch (call, "update", layout->n_spans, ORTRAIN_CUDA_BLOCK, update_kernel<LambSecond>, *layout, p);
+      launch_update<LambSecond> (call, layout, p);
     }
   find_broken (call, layout, p);
 }
