@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/fixture.h"
+#include "simt/fake-cuda.h"
+
+#include "memory/ortrain-memory-plan-private.h"
+#include "memory/ortrain-planner-private.h"
+
+/* Every model of data/fixtures trained on the emulated device, beside the CPU: the same losses to 1e-5 of the first. The
+ * whole provider runs, but for NVIDIA's own code. */
+
+#define LOSS_LIMIT 1e-5
+
+static OrtrainTrainingSession *
+make_session (TestModel *model, const char *kind, const char *provider)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, kind);
+  ortrain_training_options_set_provider (options, provider);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static double
+step (OrtrainTrainingSession *session, TestModel *model, guint s)
+{
+  g_autoptr (GError) error = NULL;
+  const double loss = ortrain_training_session_train_step (session, test_model_feeds (model, s), &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+  return loss;
+}
+
+/* What has no kernel on the device. */
+static void
+tell_host_steps (const char *name, OrtrainTrainingSession *session)
+{
+  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+  g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GString) names = g_string_new (NULL);
+  guint n_steps, n_host = 0;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    if (steps[s].stream == ORTRAIN_STREAM_HOST)
+      {
+        n_host++;
+        if (g_hash_table_add (seen, (gpointer) steps[s].node->op_type))
+          g_string_append_printf (names, " %s", steps[s].node->op_type);
+      }
+  g_test_message ("%s: %u steps, %u of them on the host:%s", name, n_steps, n_host, names->str);
+}
+
+static void
+test_fixture (gconstpointer data)
+{
+  g_autoptr (TestModel) model = test_model_load (data);
+  static const char *const kinds[] = { "sgd", "adamw" };
+  double worst = 0;
+  for (guint k = 0; k < G_N_ELEMENTS (kinds); k++)
+    {
+      g_autoptr (OrtrainTrainingSession) cuda = make_session (model, kinds[k], "cuda"),
+                                         cpu = make_session (model, kinds[k], "cpu");
+      g_autofree char *curve_key = g_strconcat ("curve.", kinds[k], NULL);
+      OrtrainTensor *curve = ortrain_tensor_dict_get (model->expected, curve_key);
+      double first = 0;
+      for (gint64 s = 0; s < ortrain_tensor_get_n_elements (curve); s++)
+        {
+          const double loss = step (cuda, model, (guint) s), want = step (cpu, model, (guint) s);
+          first = s == 0 ? fabs (want) : first;
+          worst = MAX (worst, fabs (loss - want) / first);
+          if (!(fabs (loss - want) <= LOSS_LIMIT * first))
+            g_error ("%s, %s, step %d: the loss is %.9g, on the CPU %.9g", (const char *) data, kinds[k], (int) s, loss,
+                     want);
+        }
+      if (k == 0)
+        tell_host_steps (data, cuda);
+    }
+  g_test_message ("%s: losses differ by at most %.2g of the first", (const char *) data, worst);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  test_models_add ("/cuda-fixtures", test_fixture);
+  return g_test_run ();
+}
