@@ -195,7 +195,7 @@ struct OrtrainCudaLists
 static inline bool
 ortrain_cuda_lists_are_sorted (gint64 n, gint64 places, gint64 line)
 {
-  return places <= G_MAXINT32 && line > 64 && (line > 4096 || places <= 64 * n);
+  return places <= G_MAXINT32 && line > 64 && (places <= 64 * n || (line > 512 && places <= 4096 * n));
 }
 
 /* line: how many candidates there are at most. */

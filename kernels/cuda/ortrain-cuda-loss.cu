@@ -90,8 +90,8 @@ struct Classes
 template <typename T, int V, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
-loss_rows_kernel (Classes classes, OrtrainView<T> logits, OrtrainView<OrtrainAny> lse, OrtrainView<OrtrainAny> losses,
-                  Part *parts, gint64 rows)
+    loss_rows_kernel (Classes classes, OrtrainView<T> logits, OrtrainView<OrtrainAny> lse,
+                      OrtrainView<OrtrainAny> losses, Part *parts, gint64 rows)
 {
   ORTRAIN_CUDA_SHARED (float, scratch, 33);
   const OrtrainTeam<WARP> team = {};
@@ -144,10 +144,9 @@ loss_rows_kernel (Classes classes, OrtrainView<T> logits, OrtrainView<OrtrainAny
 }
 
 /* logits: [outer, n, inner]; parts: one for 32 positions */
-static __global__ void
-__launch_bounds__ (32 * PARTS)
-loss_columns_kernel (Classes classes, OrtrainView<OrtrainAny> logits, OrtrainView<OrtrainAny> lse,
-                     OrtrainView<OrtrainAny> losses, Part *parts, gint64 positions)
+static __global__ void __launch_bounds__ (32 * PARTS)
+    loss_columns_kernel (Classes classes, OrtrainView<OrtrainAny> logits, OrtrainView<OrtrainAny> lse,
+                         OrtrainView<OrtrainAny> losses, Part *parts, gint64 positions)
 {
   ORTRAIN_CUDA_SHARED (float, tops, 32 * PARTS);
   ORTRAIN_CUDA_SHARED (float, sums, 32 * PARTS);
@@ -208,9 +207,8 @@ loss_columns_kernel (Classes classes, OrtrainView<OrtrainAny> logits, OrtrainVie
 /* Negative log-likelihood, -w·x at the target: logits [outer, n, inner]; NULL where only weights are asked for. parts: one
  * for ORTRAIN_CUDA_BLOCK positions */
 static __global__ void
-__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-likelihood_kernel (Classes classes, OrtrainView<OrtrainAny> logits, OrtrainView<OrtrainAny> losses, Part *parts,
-                   gint64 positions)
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) likelihood_kernel (Classes classes, OrtrainView<OrtrainAny> logits,
+                                                          OrtrainView<OrtrainAny> losses, Part *parts, gint64 positions)
 {
   ORTRAIN_CUDA_SHARED (float, scratch, 33);
   for (gint64 tile = blockIdx.x; tile * ORTRAIN_CUDA_BLOCK < positions; tile += gridDim.x)
@@ -236,9 +234,8 @@ likelihood_kernel (Classes classes, OrtrainView<OrtrainAny> logits, OrtrainView<
 
 /* loss, total: one number each; may be absent. One block. */
 static __global__ void
-__launch_bounds__ (LAST_BLOCK)
-loss_sum_kernel (const Part *parts, gint64 n_parts, bool is_mean, OrtrainView<OrtrainAny> loss,
-                 OrtrainView<OrtrainAny> total)
+__launch_bounds__ (LAST_BLOCK) loss_sum_kernel (const Part *parts, gint64 n_parts, bool is_mean,
+                                                OrtrainView<OrtrainAny> loss, OrtrainView<OrtrainAny> total)
 {
   ORTRAIN_CUDA_SHARED (double, scratch, 33);
   double sum = 0, weight = 0;
@@ -260,8 +257,7 @@ loss_sum_kernel (const Part *parts, gint64 n_parts, bool is_mean, OrtrainView<Or
 
 /* weights: [n] → their sum. One block. */
 static __global__ void
-__launch_bounds__ (LAST_BLOCK)
-weight_sum_kernel (OrtrainView<OrtrainAny> weights, gint64 n, float *result)
+__launch_bounds__ (LAST_BLOCK) weight_sum_kernel (OrtrainView<OrtrainAny> weights, gint64 n, float *result)
 {
   ORTRAIN_CUDA_SHARED (double, scratch, 33);
   double sum = 0;
@@ -313,8 +309,9 @@ struct Position
 template <typename T, int V, bool WARP>
 static __global__ void
 __launch_bounds__ (WARP ? 128 : 512, WARP ? 4 : 2)
-loss_grad_rows_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainView<T> logits,
-                       OrtrainView<OrtrainAny> lse, OrtrainView<OrtrainAny> total, OrtrainView<T> dlogits, gint64 rows)
+    loss_grad_rows_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainView<T> logits,
+                           OrtrainView<OrtrainAny> lse, OrtrainView<OrtrainAny> total, OrtrainView<T> dlogits,
+                           gint64 rows)
 {
   const OrtrainTeam<WARP> team = {};
   const int n = (int) classes.n;
@@ -341,11 +338,10 @@ loss_grad_rows_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainVi
 }
 
 /* The same of [outer, n, inner]; a thread for each position */
-static __global__ void
-__launch_bounds__ (32 * PARTS)
-loss_grad_columns_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainView<OrtrainAny> logits,
-                          OrtrainView<OrtrainAny> lse, OrtrainView<OrtrainAny> total, OrtrainView<OrtrainAny> dlogits,
-                          gint64 positions)
+static __global__ void __launch_bounds__ (32 * PARTS)
+    loss_grad_columns_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainView<OrtrainAny> logits,
+                              OrtrainView<OrtrainAny> lse, OrtrainView<OrtrainAny> total,
+                              OrtrainView<OrtrainAny> dlogits, gint64 positions)
 {
   const int lane = (int) (threadIdx.x % 32), warp = (int) (threadIdx.x / 32);
   const gint64 n = classes.n, inner = classes.inner;
@@ -364,8 +360,8 @@ loss_grad_columns_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, Ortrai
 /* dx: [outer, n, inner], cleared; total: one number, for the mean */
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-likelihood_grad_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainView<OrtrainAny> total,
-                        OrtrainView<OrtrainAny> dx, gint64 positions)
+    likelihood_grad_kernel (Classes classes, OrtrainView<OrtrainAny> dloss, OrtrainView<OrtrainAny> total,
+                            OrtrainView<OrtrainAny> dx, gint64 positions)
 {
   for (gint64 i = ortrain_cuda_first (); i < positions; i += ortrain_cuda_stride ())
     {
@@ -578,8 +574,7 @@ prepare (OrtrainKernelSetup *setup, const OrtrainOperand *logits, const OrtrainO
   for (gint64 d = 0; d < rank; d++)
     sizes[d < axis ? 0 : d == axis ? 1 : 2] *= logits->dims[d];
   const gint64 positions = sizes[0] * sizes[2];
-  if ((target->dtype != ORTRAIN_DTYPE_INT32 && target->dtype != ORTRAIN_DTYPE_INT64) ||
-      target->n_elements != positions)
+  if ((target->dtype != ORTRAIN_DTYPE_INT32 && target->dtype != ORTRAIN_DTYPE_INT64) || target->n_elements != positions)
     {
       ortrain_cuda_refuse (setup, error,
                            "%" G_GINT64_FORMAT " targets for %" G_GINT64_FORMAT
@@ -628,8 +623,8 @@ prepare (OrtrainKernelSetup *setup, const OrtrainOperand *logits, const OrtrainO
 static gboolean
 prepare_loss (OrtrainKernelSetup *setup, GError **error)
 {
-  return prepare (setup, &setup->inputs[0], &setup->inputs[1], ORTRAIN_CUDA_INT (setup, "axis", -1), 2, 1, 32,
-                  error) != NULL;
+  return prepare (setup, &setup->inputs[0], &setup->inputs[1], ORTRAIN_CUDA_INT (setup, "axis", -1), 2, 1, 32, error) !=
+         NULL;
 }
 
 /* CrossEntropyGrad (dloss, logits, target, lse, total weight[, weights]) → dlogits */

@@ -87,8 +87,7 @@ test_faults (void)
           inputs[i] = ortrain_graph_new_input (graph, name, ortrain_tensor_get_dtype (x), dims,
                                                (gint) ortrain_tensor_get_rank (x));
         }
-      OrtrainNode *node =
-          ortrain_graph_new_node (graph, OURS, op_types[grad], "here", inputs, n_inputs, grad ? 1 : 3);
+      OrtrainNode *node = ortrain_graph_new_node (graph, OURS, op_types[grad], "here", inputs, n_inputs, grad ? 1 : 3);
       cuda_check_begin (NULL);
       cuda_check_node (node, in + first, out);
       cuda_check_end ();
