@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "cuda/ortrain-cuda-private.h"
+
+G_BEGIN_DECLS
+
+/* Attention as all of its kernels see it: q [batch, heads, queries, width], k [batch, heads, keys, width], v [batch, heads,
+ * keys, v width], y like q with the width of v, lse [batch, heads, queries]; heads and lengths may stand in the other
+ * order in memory. Steps are in elements. */
+typedef struct
+{
+  gint64 batch_step, head_step, pitch, width;
+  OrtrainDType dtype;
+} OrtrainCudaAttentionSide;
+
+typedef enum
+{
+  ORTRAIN_CUDA_MASK_NONE,
+  ORTRAIN_CUDA_MASK_BOOL, /* FALSE: masked_value is added */
+  ORTRAIN_CUDA_MASK_ADD,
+  ORTRAIN_CUDA_MASK_CAUSAL, /* known before: keys up to row + diagonal */
+} OrtrainCudaMaskKind;
+
+typedef enum
+{
+  ORTRAIN_CUDA_GUARD_NONE,
+  ORTRAIN_CUDA_GUARD_NAN,   /* a row of NaN becomes zeros */
+  ORTRAIN_CUDA_GUARD_BLIND, /* a row whose mask lets nothing through does */
+} OrtrainCudaGuard;
+
+typedef struct
+{
+  gint64 batch, heads, n_queries, n_keys;
+  OrtrainCudaAttentionSide q, k, v, y;
+  float scale, masked_value;
+  OrtrainCudaGuard guard;
+  OrtrainCudaMaskKind mask_kind;
+  gint64 mask_batch, mask_head, mask_row, mask_key, diagonal; /* steps, 0 where the mask is the same for all */
+  OrtrainDType mask_dtype, lse_dtype;
+} OrtrainCudaAttention;
+
+/* Plain kernels, without tensor cores. y and lse, which may be NULL, are written. */
+void ortrain_cuda_attention_forward (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                     const void *q, const void *k, const void *v, const void *mask, void *y, void *lse);
+/* dq, dk and dv may be NULL, and have types of their own. dots: [batch, heads, queries], float32, of the workspace. */
+void ortrain_cuda_attention_backward (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                      const OrtrainDType *dtypes, const void *dy, const void *q, const void *k,
+                                      const void *v, const void *lse, const void *mask, void *const *gradients,
+                                      float *dots);
+
+G_END_DECLS
