@@ -105,3 +105,39 @@ cuda_node_check (CudaNode *self, const char *domain, const char *op_type, const 
   ortrain_attributes_free (node.attributes);
   self->n_in = self->n_out = 0;
 }
+
+/* Of types that cannot be exchanged: the first output has the bits that it has on the CPU. Frees the tensors. */
+G_GNUC_UNUSED static void
+cuda_node_compare (CudaNode *node, const char *op_type, const char *attributes)
+{
+  OrtrainTensor *results[2];
+  for (guint cuda = 0; cuda < 2; cuda++)
+    {
+      KernelRun run;
+      g_autoptr (GError) error = NULL;
+      const OrtrainProviderOptions options = { .n_threads = 1 };
+      g_autoptr (OrtrainProvider) provider = cuda ? ortrain_provider_open ("cuda", &options, &error) : NULL;
+      g_assert_no_error (error);
+      kernel_run_init (&run, g_str_has_suffix (op_type, "Grad") ? "org.ortrain" : "", op_type);
+      g_auto (GStrv) words = g_strsplit (attributes != NULL ? attributes : "", " ", -1);
+      for (guint i = 0; words[i] != NULL; i++)
+        if (*words[i] != 0)
+          ortrain_case_parse_attribute (run.attributes, words[i]);
+      run.provider = provider;
+      for (guint i = 0; i < node->n_in; i++)
+        kernel_run_add_input (&run, node->in[i] != NULL ? g_object_ref (node->in[i]) : NULL);
+      kernel_run_add_output (&run, ortrain_tensor_get_dtype (node->out[0]), ortrain_tensor_peek_dims (node->out[0]),
+                             ortrain_tensor_get_rank (node->out[0]));
+      kernel_run (&run);
+      results[cuda] = g_object_ref (run.outputs[0]);
+      kernel_run_clear (&run);
+    }
+  g_assert_cmpmem (ortrain_tensor_peek (results[0]), ortrain_tensor_get_n_bytes (results[0]),
+                   ortrain_tensor_peek (results[1]), ortrain_tensor_get_n_bytes (results[1]));
+  g_object_unref (results[0]);
+  g_object_unref (results[1]);
+  for (guint i = 0; i < node->n_in; i++)
+    g_clear_object (&node->in[i]);
+  g_clear_object (&node->out[0]);
+  node->n_in = node->n_out = 0;
+}

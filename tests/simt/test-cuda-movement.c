@@ -64,40 +64,6 @@ static const OrtrainDType types[] = { ORTRAIN_DTYPE_BOOL,  ORTRAIN_DTYPE_INT8,  
                                       ORTRAIN_DTYPE_INT32, ORTRAIN_DTYPE_FLOAT64, ORTRAIN_DTYPE_COMPLEX128 };
 
 static void
-compare (CudaNode *node, const char *op_type, const char *attributes)
-{
-  OrtrainTensor *results[2];
-  for (guint cuda = 0; cuda < 2; cuda++)
-    {
-      KernelRun run;
-      g_autoptr (GError) error = NULL;
-      const OrtrainProviderOptions options = { .n_threads = 1 };
-      g_autoptr (OrtrainProvider) provider = cuda ? ortrain_provider_open ("cuda", &options, &error) : NULL;
-      g_assert_no_error (error);
-      kernel_run_init (&run, g_str_has_suffix (op_type, "Grad") ? "org.ortrain" : "", op_type);
-      g_auto (GStrv) words = g_strsplit (attributes, " ", -1);
-      for (guint i = 0; words[i] != NULL; i++)
-        ortrain_case_parse_attribute (run.attributes, words[i]);
-      run.provider = provider;
-      for (guint i = 0; i < node->n_in; i++)
-        kernel_run_add_input (&run, node->in[i] != NULL ? g_object_ref (node->in[i]) : NULL);
-      kernel_run_add_output (&run, ortrain_tensor_get_dtype (node->out[0]), ortrain_tensor_peek_dims (node->out[0]),
-                             ortrain_tensor_get_rank (node->out[0]));
-      kernel_run (&run);
-      results[cuda] = g_object_ref (run.outputs[0]);
-      kernel_run_clear (&run);
-    }
-  g_assert_cmpmem (ortrain_tensor_peek (results[0]), ortrain_tensor_get_n_bytes (results[0]),
-                   ortrain_tensor_peek (results[1]), ortrain_tensor_get_n_bytes (results[1]));
-  g_object_unref (results[0]);
-  g_object_unref (results[1]);
-  for (guint i = 0; i < node->n_in; i++)
-    g_clear_object (&node->in[i]);
-  g_clear_object (&node->out[0]);
-  node->n_in = node->n_out = 0;
-}
-
-static void
 test_sizes (void)
 {
   for (guint t = 0; t < G_N_ELEMENTS (types); t++)
@@ -111,7 +77,7 @@ test_sizes (void)
       memcpy (ortrain_tensor_peek_writable (x), ortrain_tensor_peek (bytes), ortrain_tensor_get_n_bytes (x));
       cuda_node_add_input (&node, g_object_ref (x));
       cuda_node_add_output (&node, cuda_node_tensor (types[t], 2, turned));
-      compare (&node, "Transpose", "perm=[1,0]");
+      cuda_node_compare (&node, "Transpose", "perm=[1,0]");
 
       cuda_node_add_input (&node, g_object_ref (x));
       cuda_node_add_input (&node, cuda_node_ints (2, (const gint64[]){ 0, 3 }));
@@ -119,16 +85,16 @@ test_sizes (void)
       cuda_node_add_input (&node, cuda_node_ints (2, (const gint64[]){ 0, 1 }));
       cuda_node_add_input (&node, cuda_node_ints (2, (const gint64[]){ 1, 4 }));
       cuda_node_add_output (&node, cuda_node_tensor (types[t], 2, part));
-      compare (&node, "Slice", "axis=0");
+      cuda_node_compare (&node, "Slice", "axis=0");
 
       cuda_node_add_input (&node, g_object_ref (x));
       cuda_node_add_input (&node, g_object_ref (x));
       cuda_node_add_output (&node, cuda_node_tensor (types[t], CUDA_DIMS (37, 130)));
-      compare (&node, "Concat", "axis=1");
+      cuda_node_compare (&node, "Concat", "axis=1");
 
       cuda_node_add_input (&node, g_object_ref (x));
       cuda_node_add_output (&node, cuda_node_tensor (types[t], 2, whole));
-      compare (&node, "BitCast", "to=1");
+      cuda_node_compare (&node, "BitCast", "to=1");
 
       /* gradients of which the second and the last are absent */
       cuda_node_add_input (&node, cuda_node_ints (2, (const gint64[]){ 37, 260 }));
@@ -137,7 +103,7 @@ test_sizes (void)
       cuda_node_add_input (&node, NULL);
       cuda_node_add_input (&node, g_object_ref (x));
       cuda_node_add_output (&node, cuda_node_tensor (types[t], CUDA_DIMS (37, 260)));
-      compare (&node, "SplitGrad", "axis=1 num_outputs=4");
+      cuda_node_compare (&node, "SplitGrad", "axis=1 num_outputs=4");
       g_object_unref (x);
     }
 }
