@@ -512,16 +512,6 @@ lower_chain (Builder *self, const OrtrainChain *chain, GError **error)
 
 /* ---- shapes ---- */
 
-static OrtrainPointwiseDivisor
-make_divisor (guint32 dim)
-{
-  OrtrainPointwiseDivisor divisor = { .dim = dim };
-  while (((guint64) 1 << divisor.shift) < dim)
-    divisor.shift++;
-  divisor.magic = (guint32) ((((guint64) 1 << 32) * (((guint64) 1 << divisor.shift) - dim)) / dim + 1);
-  return divisor;
-}
-
 /* Strides of an operand over the dimensions of the output, 0 where it repeats. FALSE if it does not fit. */
 static gboolean
 get_strides (const OrtrainOperand *in, const OrtrainOperand *out, gint64 *strides)
@@ -598,7 +588,7 @@ plan_space (Builder *self, OrtrainPointwisePlan *plan, GError **error)
   program->n_dims = (guint8) m;
   program->whole_vectors = m == 1 || dims[m - 1] % 4 == 0;
   for (guint d = 1; d < m; d++)
-    program->divisors[d] = make_divisor ((guint32) dims[d]);
+    program->divisors[d] = ortrain_cuda_divisor ((guint32) dims[d]);
 
   guint n_strided = 0;
   for (guint i = 0; i < setup->n_inputs; i++)

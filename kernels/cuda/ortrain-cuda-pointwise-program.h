@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "cuda/ortrain-cuda-divisor.h"
 #include "cuda/ortrain-cuda-private.h"
 
 #include "core/ortrain-float-private.h"
@@ -138,12 +139,6 @@ typedef struct
   guint8 kind, dtype, strides, padding; /* strides: row of the program's */
 } OrtrainPointwiseOperand;
 
-/* x / dim for x below 2^31 */
-typedef struct
-{
-  guint32 dim, magic, shift;
-} OrtrainPointwiseDivisor;
-
 typedef struct
 {
   void *addresses[ORTRAIN_POINTWISE_MAX_OPERANDS]; /* inputs, then outputs; run fills them in */
@@ -151,7 +146,7 @@ typedef struct
   guint32 n_elements;
   guint8 n_instructions, n_inputs, n_dims;
   guint8 whole_vectors; /* the innermost dimension is a multiple of a vector */
-  OrtrainPointwiseDivisor divisors[ORTRAIN_POINTWISE_MAX_DIMS];
+  OrtrainCudaDivisor divisors[ORTRAIN_POINTWISE_MAX_DIMS];
   guint32 strides[ORTRAIN_POINTWISE_MAX_STRIDED][ORTRAIN_POINTWISE_MAX_DIMS];
   OrtrainPointwiseOperand operands[ORTRAIN_POINTWISE_MAX_OPERANDS];
   guint64 constants[ORTRAIN_POINTWISE_MAX_CONSTANTS];

@@ -151,12 +151,6 @@ store_vector (void *y, gint64 i, OrtrainDType dtype, const Vector<guint64> &valu
     store_one (y, i + v, dtype, value.at[v]);
 }
 
-static __device__ __forceinline__ guint32
-divide (const OrtrainPointwiseDivisor &divisor, guint32 x)
-{
-  return (__umulhi (x, divisor.magic) + x) >> divisor.shift;
-}
-
 /* Where element i of the output is in an operand. */
 static __device__ __forceinline__ guint32
 find_element (const Program &p, guint row, guint32 i)
@@ -164,7 +158,7 @@ find_element (const Program &p, guint row, guint32 i)
   guint32 offset = 0;
   for (int d = p.n_dims - 1; d > 0; d--)
     {
-      const guint32 next = divide (p.divisors[d], i);
+      const guint32 next = ortrain_cuda_divide (p.divisors[d], i);
       offset += (i - next * p.divisors[d].dim) * p.strides[row][d];
       i = next;
     }
