@@ -46,12 +46,12 @@ typedef struct
   ReduceFinish finish;
   gint64 n_in, n_out, count; /* count: elements that go into one result */
   gboolean columns;
-  gint64 inner;   /* of columns: the innermost dimension, in which results lie side by side */
-  Space kept;     /* rows: of a result; columns: of a row of `inner` results */
-  Space reduced;  /* of the elements of a result */
+  gint64 inner;             /* of columns: the innermost dimension, in which results lie side by side */
+  Space kept;               /* rows: of a result; columns: of a row of `inner` results */
+  Space reduced;            /* of the elements of a result */
   gint64 splits, per_split; /* elements of a result that a block adds */
-  guint lanes;    /* rows: threads for a result, to 32 or all of a block. columns: threads side by side */
-  gint vector;    /* elements that are read at once if addresses are aligned */
+  guint lanes;              /* rows: threads for a result, to 32 or all of a block. columns: threads side by side */
+  gint vector;              /* elements that are read at once if addresses are aligned */
 } Plan;
 
 static __device__ __forceinline__ gint64
@@ -214,8 +214,9 @@ widen_state (const State<A> &state)
 
 /* x: [n_out, count] in some order, a run of `inner` at a time. blockIdx.y: the split */
 template <typename T, bool SUMS, int V>
-static __global__ void __launch_bounds__ (THREADS)
-rows_kernel (const T *x, void *y, double *parts, const Plan plan, OrtrainAccumulate accumulate)
+static __global__ void
+__launch_bounds__ (THREADS)
+    rows_kernel (const T *x, void *y, double *parts, const Plan plan, OrtrainAccumulate accumulate)
 {
   typedef typename OrtrainWide<T>::Type A;
   ORTRAIN_CUDA_SHARED (State<double>, scratch, THREADS / ORTRAIN_CUDA_WARP);
@@ -266,11 +267,12 @@ rows_kernel (const T *x, void *y, double *parts, const Plan plan, OrtrainAccumul
 /* x: [rows of results, count, inner] in some order. A block has lanes × V results side by side, and all its other threads
  * in the direction that is reduced. blockIdx.x: rows and their tiles; blockIdx.y: the split */
 template <typename T, bool SUMS, int V>
-static __global__ void __launch_bounds__ (THREADS)
-columns_kernel (const T *x, void *y, double *parts, const Plan plan, OrtrainAccumulate accumulate)
+static __global__ void
+__launch_bounds__ (THREADS)
+    columns_kernel (const T *x, void *y, double *parts, const Plan plan, OrtrainAccumulate accumulate)
 {
   typedef typename OrtrainWide<T>::Type A;
-  ORTRAIN_CUDA_SHARED (State<A>, scratch, THREADS *V);
+  ORTRAIN_CUDA_SHARED (State<A>, scratch, THREADS * V);
   const bool adds = accumulate.is_set ();
   const unsigned lanes = plan.lanes, lane = threadIdx.x % lanes, row = threadIdx.x / lanes, rows = THREADS / lanes;
   const gint64 tiles = (plan.inner + lanes * V - 1) / (lanes * V), n = plan.n_out / plan.inner * tiles;
@@ -323,8 +325,9 @@ columns_kernel (const T *x, void *y, double *parts, const Plan plan, OrtrainAccu
 
 /* parts: [splits, n_out] and, of exponentials, the shifts. lanes: threads for a result */
 template <bool SUMS>
-static __global__ void __launch_bounds__ (THREADS)
-finish_kernel (const double *parts, void *y, const Plan plan, unsigned lanes, OrtrainAccumulate accumulate)
+static __global__ void
+__launch_bounds__ (THREADS)
+    finish_kernel (const double *parts, void *y, const Plan plan, unsigned lanes, OrtrainAccumulate accumulate)
 {
   const bool adds = accumulate.is_set ();
   const unsigned lane = threadIdx.x % lanes;
@@ -426,14 +429,13 @@ join_integers (ReduceOp op, bool is_unsigned, IntegerState &a, const IntegerStat
 }
 
 /* Integers are rare and small: shapes, counts, hits of a metric. A warp for a result, through 64 bits. */
-static __global__ void __launch_bounds__ (THREADS)
-integers_kernel (const void *x, void *y, const Plan plan)
+static __global__ void
+__launch_bounds__ (THREADS) integers_kernel (const void *x, void *y, const Plan plan)
 {
   const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
   const gint64 per_block = THREADS / ORTRAIN_CUDA_WARP;
   const bool is_unsigned = plan.dtype == ORTRAIN_DTYPE_UINT64;
-  for (gint64 i = blockIdx.x * per_block + threadIdx.x / ORTRAIN_CUDA_WARP; i < plan.n_out;
-       i += gridDim.x * per_block)
+  for (gint64 i = blockIdx.x * per_block + threadIdx.x / ORTRAIN_CUDA_WARP; i < plan.n_out; i += gridDim.x * per_block)
     {
       const gint64 base = find_result (plan, i);
       IntegerState all = { plan.op == REDUCE_PROD ? 1u : 0u, 0, 0.0, 0 };
@@ -483,13 +485,12 @@ load_real (const void *x, gint64 i, OrtrainDType dtype)
 }
 
 /* dx[i] = dy · Π of the others, right with zeros. A warp for a result. */
-static __global__ void __launch_bounds__ (THREADS)
-product_gradient_kernel (const void *dy, const void *x, void *dx, const Plan plan)
+static __global__ void
+__launch_bounds__ (THREADS) product_gradient_kernel (const void *dy, const void *x, void *dx, const Plan plan)
 {
   const unsigned lane = threadIdx.x % ORTRAIN_CUDA_WARP;
   const gint64 per_block = THREADS / ORTRAIN_CUDA_WARP;
-  for (gint64 i = blockIdx.x * per_block + threadIdx.x / ORTRAIN_CUDA_WARP; i < plan.n_out;
-       i += gridDim.x * per_block)
+  for (gint64 i = blockIdx.x * per_block + threadIdx.x / ORTRAIN_CUDA_WARP; i < plan.n_out; i += gridDim.x * per_block)
     {
       const gint64 base = find_result (plan, i);
       const double gradient = load_real (dy, i, plan.out_dtype);
@@ -525,11 +526,16 @@ static const struct
   ReduceOp op;
   ReduceFinish finish;
 } reduce_ops[] = {
-  { "ReduceSum", REDUCE_SUM, FINISH_NONE },         { "SumTo", REDUCE_SUM, FINISH_NONE },
-  { "ReduceMean", REDUCE_SUM, FINISH_MEAN },        { "ReduceMax", REDUCE_MAX, FINISH_NONE },
-  { "ReduceMin", REDUCE_MIN, FINISH_NONE },         { "ReduceProd", REDUCE_PROD, FINISH_NONE },
-  { "ReduceL1", REDUCE_ABS, FINISH_NONE },          { "ReduceL2", REDUCE_SQUARE, FINISH_SQRT },
-  { "ReduceSumSquare", REDUCE_SQUARE, FINISH_NONE }, { "ReduceLogSum", REDUCE_SUM, FINISH_LOG },
+  { "ReduceSum", REDUCE_SUM, FINISH_NONE },
+  { "SumTo", REDUCE_SUM, FINISH_NONE },
+  { "ReduceMean", REDUCE_SUM, FINISH_MEAN },
+  { "ReduceMax", REDUCE_MAX, FINISH_NONE },
+  { "ReduceMin", REDUCE_MIN, FINISH_NONE },
+  { "ReduceProd", REDUCE_PROD, FINISH_NONE },
+  { "ReduceL1", REDUCE_ABS, FINISH_NONE },
+  { "ReduceL2", REDUCE_SQUARE, FINISH_SQRT },
+  { "ReduceSumSquare", REDUCE_SQUARE, FINISH_NONE },
+  { "ReduceLogSum", REDUCE_SUM, FINISH_LOG },
   { "ReduceLogSumExp", REDUCE_EXP, FINISH_LOG_SHIFT },
 };
 

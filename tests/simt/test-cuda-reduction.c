@@ -92,12 +92,12 @@ compare_reduction (OrtrainProvider *cuda, const char *op_type, OrtrainTensor *x,
 static void
 test_integers (void)
 {
-  static const char *const all[] = { "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
-    "ReduceSumSquare" };
+  static const char *const all[] = { "ReduceSum",  "ReduceMean", "ReduceMax",      "ReduceMin",
+                                     "ReduceProd", "ReduceL1",   "ReduceSumSquare" };
   static const char *const rounded[] = { "ReduceL2", "ReduceLogSum", "ReduceLogSumExp" };
-  static const OrtrainDType types[] = { ORTRAIN_DTYPE_INT8, ORTRAIN_DTYPE_UINT8, ORTRAIN_DTYPE_INT16,
-    ORTRAIN_DTYPE_UINT16, ORTRAIN_DTYPE_INT32, ORTRAIN_DTYPE_UINT32, ORTRAIN_DTYPE_INT64, ORTRAIN_DTYPE_UINT64,
-    ORTRAIN_DTYPE_BOOL };
+  static const OrtrainDType types[] = { ORTRAIN_DTYPE_INT8,   ORTRAIN_DTYPE_UINT8,  ORTRAIN_DTYPE_INT16,
+                                        ORTRAIN_DTYPE_UINT16, ORTRAIN_DTYPE_INT32,  ORTRAIN_DTYPE_UINT32,
+                                        ORTRAIN_DTYPE_INT64,  ORTRAIN_DTYPE_UINT64, ORTRAIN_DTYPE_BOOL };
   static const gint64 counts[] = { 0, 1, 31, 65 };
   OrtrainProvider *cuda = open_cuda ();
   for (guint t = 0; t < G_N_ELEMENTS (types); t++)
@@ -120,10 +120,17 @@ static void
 test_special (void)
 {
   static const float numbers[][4] = {
-    { 1, INFINITY, -INFINITY, 2 },     { NAN, 1, 2, 3 }, { 1, 2, 3, NAN }, { -INFINITY, -INFINITY, -INFINITY, -INFINITY },
-    { INFINITY, 1, INFINITY, -INFINITY }, { 0, -0.0f, 0, 0 }, { -INFINITY, NAN, INFINITY, 1 },
+    { 1, INFINITY, -INFINITY, 2 },
+    { NAN, 1, 2, 3 },
+    { 1, 2, 3, NAN },
+    { -INFINITY, -INFINITY, -INFINITY, -INFINITY },
+    { INFINITY, 1, INFINITY, -INFINITY },
+    { 0, -0.0f, 0, 0 },
+    { -INFINITY, NAN, INFINITY, 1 },
   };
-  static const char *const all[] = { "ReduceMax", "ReduceMin", "ReduceSum", "ReduceProd", "ReduceL1", "ReduceLogSumExp" };
+  static const char *const all[] = {
+    "ReduceMax", "ReduceMin", "ReduceSum", "ReduceProd", "ReduceL1", "ReduceLogSumExp"
+  };
   g_autoptr (GError) error = NULL;
   OrtrainProvider *cuda = open_cuda ();
   for (guint n = 0; n < G_N_ELEMENTS (numbers); n++)
