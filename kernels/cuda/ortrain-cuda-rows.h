@@ -334,6 +334,56 @@ struct OrtrainOnline
   }
 };
 
+/* Mean and 1/deviation of a row */
+struct OrtrainStatistics
+{
+  float mean, inverse;
+};
+
+/* Of a row of any length, by a block; the mean is 0 where the row is not centred. scratch: [33], shared */
+template <int V, typename T>
+static __device__ OrtrainStatistics
+ortrain_row_statistics (OrtrainView<T> x, gint64 start, int n, float epsilon, bool centred, float *scratch)
+{
+  const OrtrainTeam<false> team = {};
+  OrtrainStatistics statistics = { 0, 0 };
+  float sum = 0, square = 0;
+  if (centred)
+    {
+      ortrain_over_row<V, 4> (start, n, team, [&] (auto width, auto count, int i, int stride) {
+        constexpr int N = decltype (width)::N_ELEMENTS, U = decltype (count)::N_ELEMENTS;
+        OrtrainPack<typename OrtrainView<T>::Raw, N> packs[U];
+#pragma unroll
+        for (int u = 0; u < U; u++)
+          packs[u] = x.template load<N> (start + i + u * stride);
+#pragma unroll
+        for (int u = 0; u < U; u++)
+#pragma unroll
+          for (int j = 0; j < N; j++)
+            sum += ortrain_widen (packs[u].at[j]);
+      });
+      statistics.mean = ortrain_block_reduce<OrtrainSum> (sum, scratch) / (float) n;
+    }
+  const float mean = statistics.mean;
+  ortrain_over_row<V, 4> (start, n, team, [&] (auto width, auto count, int i, int stride) {
+    constexpr int N = decltype (width)::N_ELEMENTS, U = decltype (count)::N_ELEMENTS;
+    OrtrainPack<typename OrtrainView<T>::Raw, N> packs[U];
+#pragma unroll
+    for (int u = 0; u < U; u++)
+      packs[u] = x.template load<N> (start + i + u * stride);
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        {
+          const float difference = ortrain_widen (packs[u].at[j]) - mean;
+          square += difference * difference;
+        }
+  });
+  statistics.inverse = rsqrtf (ortrain_block_reduce<OrtrainSum> (square, scratch) / (float) n + epsilon);
+  return statistics;
+}
+
 /* The kernel for rows of n. launch.held<V, K, WARP> (grid, block) where they fit in registers: K packs of V elements for
  * each thread, WARP_ELEMENTS of them at most in a warp and BLOCK_ELEMENTS in a block; else launch.streamed<V> (grid, block).
  * aligned: the operands' addresses are multiples of 16; peels: streamed takes rows that begin in the middle of a pack. */
@@ -341,14 +391,16 @@ template <int V, int WARP_ELEMENTS, int BLOCK_ELEMENTS, typename Launch>
 static inline void
 ortrain_cuda_launch_rows_of (const OrtrainKernelCall *call, gint64 rows, gint64 n, const Launch &launch)
 {
-  const gint64 warps = 4, n_threads = (n + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
+  constexpr int BLOCK =
+      V == 1 && BLOCK_ELEMENTS > 8 ? 8 : BLOCK_ELEMENTS; /* places of single elements take registers */
+  const gint64 warps = 4, n_threads = (n + BLOCK - 1) / BLOCK;
   if (n <= 8 * ORTRAIN_CUDA_WARP)
     launch.template held<V, 8 / V, true> (ortrain_cuda_grid (call, rows, warps), warps * ORTRAIN_CUDA_WARP);
   else if (n <= WARP_ELEMENTS * ORTRAIN_CUDA_WARP)
     launch.template held<V, WARP_ELEMENTS / V, true> (ortrain_cuda_grid (call, rows, warps), warps * ORTRAIN_CUDA_WARP);
   else if (n_threads <= 1024)
-    launch.template held<V, BLOCK_ELEMENTS / V, false> (ortrain_cuda_grid (call, rows, 1),
-                                                        (unsigned) (n_threads + 31) / 32 * 32);
+    launch.template held<V, BLOCK / V, false> (ortrain_cuda_grid (call, rows, 1),
+                                               (unsigned) (n_threads + 31) / 32 * 32);
   else
     launch.template streamed<V> (ortrain_cuda_grid (call, rows, 1), 512);
 }
@@ -361,7 +413,7 @@ ortrain_cuda_launch_rows (const OrtrainKernelCall *call, gint64 rows, gint64 n, 
   constexpr int V = OrtrainView<T>::WIDTH;
   if (aligned && n % V == 0)
     ortrain_cuda_launch_rows_of<V, WARP_ELEMENTS, BLOCK_ELEMENTS> (call, rows, n, launch);
-  else if (aligned && peels && n > 1024 * BLOCK_ELEMENTS)
+  else if (aligned && peels && n > 1024 * 8)
     launch.template streamed<V> (ortrain_cuda_grid (call, rows, 1), 512);
   else
     ortrain_cuda_launch_rows_of<1, WARP_ELEMENTS, BLOCK_ELEMENTS> (call, rows, n, launch);
