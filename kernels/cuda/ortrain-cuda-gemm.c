@@ -70,7 +70,10 @@ describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
   const OrtrainCudaGemmShape *s = &self->shape;
   const OrtrainCublasLt *lt = self->lt;
   const gint32 first_op = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, second_op = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const guint32 epilogue = s->adds_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  const guint32 epilogue = s->adds_bias                     ? CUBLASLT_EPILOGUE_BIAS
+                           : s->sums == ORTRAIN_CUDA_SUMS_A ? CUBLASLT_EPILOGUE_BGRADB
+                           : s->sums == ORTRAIN_CUDA_SUMS_B ? CUBLASLT_EPILOGUE_BGRADA
+                                                            : CUBLASLT_EPILOGUE_DEFAULT;
   const cudaDataType_t scale = s->dtype == ORTRAIN_DTYPE_FLOAT64 ? CUDA_R_64F : CUDA_R_32F;
   return lt->cublasLtMatmulDescCreate (&self->desc, get_compute_type (provider, s->dtype), scale) ==
              CUBLAS_STATUS_SUCCESS &&
@@ -186,7 +189,7 @@ ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, con
   stream->blas = handle;
   if (status == CUBLAS_STATUS_SUCCESS)
     status = lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode, sizeof mode);
-  if (status == CUBLAS_STATUS_SUCCESS && self->shape.adds_bias)
+  if (status == CUBLAS_STATUS_SUCCESS && (self->shape.adds_bias || self->shape.sums != ORTRAIN_CUDA_SUMS_NONE))
     status = lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
   if (status == CUBLAS_STATUS_SUCCESS)
     status =

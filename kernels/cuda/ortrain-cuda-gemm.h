@@ -8,13 +8,21 @@ G_BEGIN_DECLS
 /* Matrix products by cuBLASLt, row-major: C [m, n] = alpha · op (A) · op (B) + beta · C; op (A) is [m, k], op (B) is
  * [k, n]; a transposed operand is stored the other way round, ld* are the lengths of the stored rows. Sums are float32
  * (double for float64). The one place that calls the library. */
+typedef enum
+{
+  ORTRAIN_CUDA_SUMS_NONE,
+  ORTRAIN_CUDA_SUMS_A, /* of op (A) over k, [m] */
+  ORTRAIN_CUDA_SUMS_B, /* of op (B) over k, [n] */
+} OrtrainCudaSums;
+
 typedef struct
 {
   OrtrainDType dtype;        /* of A and B */
   OrtrainDType result_dtype; /* of C: the same, or float32 */
   gboolean trans_a, trans_b;
-  gboolean adds_bias; /* a vector [n] of the type of C is added to each row; not where beta is not 0 */
-  gint64 m, n, k;     /* none is 0 */
+  OrtrainCudaSums sums; /* computed on the way, in the type of C; not together with a bias */
+  gboolean adds_bias;   /* a vector [n] of the type of C is added to each row; not where beta is not 0 */
+  gint64 m, n, k;       /* none is 0 */
   gint64 lda, ldb, ldc;
   gint64 n_batch;                      /* 1 for one product */
   gint64 a_stride, b_stride, c_stride; /* from product to product, in elements */
@@ -39,7 +47,8 @@ typedef enum
   ORTRAIN_CUDA_BETA_GRADIENT, /* what the step block says; alpha has to be 1 */
 } OrtrainCudaBeta;
 
-/* For run: submitted to the call's stream. bias: NULL unless the shape adds one. A failure is the call's. The kernels of a
+/* For run: submitted to the call's stream. bias: NULL unless the shape adds one, or where the
+ * sums go. A failure is the call's. The kernels of a
  * session run one at a time, which is why the description of the product may be changed here. */
 void ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, const void *a, const void *b,
                             const void *bias, void *c, OrtrainCudaBeta beta, void *workspace);

@@ -54,6 +54,19 @@ ortrain_body_matmul (OrtrainBody *self)
   return TRUE;
 }
 
+/* (x [m, k], dy [m, n]) → xᵀ · dy, or dyᵀ · x; the sum of the rows of dy */
+gboolean
+ortrain_body_linear_grad (OrtrainBody *self)
+{
+  static const gint64 swapped[] = { 1, 0 };
+  OrtrainValue *x = ortrain_body_input (self, 0), *dy = ortrain_body_input (self, 1);
+  const gboolean transposed = ortrain_body_int (self, "transW", 0) != 0;
+  OrtrainValue *turned = ortrain_body_transpose (self, transposed ? dy : x, swapped, 2);
+  ortrain_body_set (self, 0, OP2 ("MatMul", turned, transposed ? x : dy));
+  ortrain_body_set (self, 1, ortrain_body_reduce (self, "ReduceSum", dy, 1, FALSE));
+  return TRUE;
+}
+
 /* ---- attention ---- */
 
 static const gint64 swap_middle[] = { 0, 2, 1, 3 }, swap_last[] = { 0, 1, 3, 2 };

@@ -85,6 +85,7 @@ gboolean ortrain_body_mish_grad (OrtrainBody *self);
 gboolean ortrain_body_swish_grad (OrtrainBody *self);
 
 gboolean ortrain_body_matmul (OrtrainBody *self);
+gboolean ortrain_body_linear_grad (OrtrainBody *self);
 gboolean ortrain_body_einsum_grad (OrtrainBody *self);
 gboolean ortrain_body_attention (OrtrainBody *self);
 gboolean ortrain_body_attention_grad (OrtrainBody *self);

@@ -55,7 +55,8 @@ typedef enum
   ORTRAIN_OP_KIND_POWER,
   ORTRAIN_OP_KIND_SQUARE_ROOT,
   ORTRAIN_OP_KIND_RECIPROCAL,
-  ORTRAIN_OP_KIND_MEAN, /* over axes */
+  ORTRAIN_OP_KIND_MEAN,   /* over axes */
+  ORTRAIN_OP_KIND_SUM_TO, /* over what was broadcast */
   ORTRAIN_OP_KIND_SOFTMAX,
   ORTRAIN_OP_KIND_WHERE,
   ORTRAIN_OP_KIND_IS_NAN,
@@ -143,6 +144,9 @@ struct _OrtrainOpDef
 
   /* What passes know. */
   OrtrainOpKind kind;
+  /* Of a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
+   * operand at once. NULL: none. */
+  const char *with_row_sums;
   OrtrainMixedRule mixed;
   /* The input that output 0 is, element by element, where the two have one type and shape; -1: none. NULL: as the flags
    * say. */

@@ -112,6 +112,26 @@ infer_fused_matmul (OrtrainInferContext *ctx, GError **error)
                         ortrain_infer_get_dtype (ctx, 0), error);
 }
 
+/* LinearGrad (x [m, k], dy [m, n]) {transW}: the gradients of the weight and of the bias of a linear layer, dW = xᵀ · dy,
+ * [k, n], or with transW dyᵀ · x, [n, k]; db, the sum of the rows of dy, [n]. A pass makes it of two nodes, for devices
+ * that compute both at once. */
+static gboolean
+infer_linear_grad (OrtrainInferContext *ctx, GError **error)
+{
+  const gboolean transposed = flag (ctx->node, "transW");
+  if (!infer_product (ctx, transposed ? 1 : 0, transposed ? 0 : 1, TRUE, FALSE, ortrain_infer_get_dtype (ctx, 0),
+                      error))
+    return FALSE;
+  if (ortrain_infer_get_rank (ctx, 1) == 2)
+    {
+      const OrtrainDim n = ortrain_infer_get_dim (ctx, 1, 1);
+      ortrain_infer_set (ctx, 1, ortrain_infer_get_dtype (ctx, 0), &n, 1);
+    }
+  else
+    ortrain_infer_set_unknown (ctx, 1, ortrain_infer_get_dtype (ctx, 0), 1);
+  return TRUE;
+}
+
 /* A scale or a zero point: one number, one per row of A (column of B) of a matrix, or one per row of all matrices. */
 static gboolean
 check_quantisation (OrtrainInferContext *ctx, guint i, guint operand, gboolean rows, GError **error)
@@ -361,7 +381,21 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_CONTRACTS,
     .kind = ORTRAIN_OP_KIND_FUSED_MATMUL,
     .zero_sums = ortrain_zero_sums_matmul,
+    .with_row_sums = "LinearGrad",
     .expand = ortrain_body_matmul },
+  { .name = "LinearGrad",
+    .domain = ORTRAIN_DOMAIN,
+    .mixed = ORTRAIN_MIXED_NARROW,
+    .since = 1,
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .min_outputs = 2,
+    .max_outputs = 2,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .types = ".0",
+    .infer = infer_linear_grad,
+    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CONTRACTS,
+    .expand = ortrain_body_linear_grad },
   { .name = "MatMulInteger",
     .domain = "",
     .since = 10,

@@ -372,7 +372,7 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .scalar_inputs = 2, .shaped_inputs = 4, .types = ".i0", .infer = infer_cumulative, .expand = ortrain_body_cum_prod_grad },
   { .name = "SumTo", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 1, .no_grad_inputs = 1 << 1, .vector_inputs = 2, .types = ".l", .infer = infer_sum_to, .gradient = gradient_sum_to,
-    .flags = ORTRAIN_OP_VIEW_IF_SAME, .zero_sums = ortrain_zero_sums_sum_to, .expand = ortrain_body_sum_to_shape },
+    .flags = ORTRAIN_OP_VIEW_IF_SAME, .kind = ORTRAIN_OP_KIND_SUM_TO, .zero_sums = ortrain_zero_sums_sum_to, .expand = ortrain_body_sum_to_shape },
   { .name = "ReduceProdGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2, .no_grad_inputs = 1 << 2, .vector_inputs = 4, .types = ".0l", .infer = infer_prod_grad, .expand = ortrain_body_reduce_prod_grad },
 };

@@ -5,6 +5,7 @@
 #include "common/ortrain-formulas.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -336,7 +337,8 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
                                 cublasLtMatmulHeuristicResult_t results[], int *n_found)
 {
   *n_found = 0;
-  if (!fits (desc, a, b, c, d) || n_wanted < 1)
+  const bool sums = desc->epilogue == CUBLASLT_EPILOGUE_BGRADA || desc->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  if (!fits (desc, a, b, c, d) || n_wanted < 1 || (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   results[0].workspaceSize = std::min ((size_t) preference->workspace, WORKSPACE);

@@ -82,10 +82,48 @@ test_fixture (gconstpointer data)
                   N_EARLY, late);
 }
 
+static guint
+count_steps (OrtrainTrainingSession *session, const char *op_type)
+{
+  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+  guint n_steps, n = 0;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    n += g_str_equal (steps[s].node->op_type, op_type);
+  return n;
+}
+
+/* What only this provider has a kernel for beside its body: gradients to the rounding of sums. */
+static void
+test_linear_gradients (void)
+{
+  g_autoptr (TestModel) model = test_model_load ("bert");
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) with = make_session (model, "sgd", "cuda"), without = NULL;
+  ortrain_training_session_train_step (with, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+  g_setenv ("ORTRAIN_EXPAND", "LinearGrad", TRUE);
+  without = make_session (model, "sgd", "cuda");
+  ortrain_training_session_train_step (without, test_model_feeds (model, 0), &error);
+  g_unsetenv ("ORTRAIN_EXPAND");
+  g_assert_no_error (error);
+  g_assert_cmpuint (count_steps (with, "LinearGrad"), >, 0);
+  g_assert_cmpuint (count_steps (without, "LinearGrad"), ==, 0);
+  g_autoptr (OrtrainTensorDict) a = ortrain_training_session_get_gradients (with, &error),
+                                b = ortrain_training_session_get_gradients (without, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_tensor_dict_get_size (a), >, 0);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (a); i++)
+    if (test_norm (ortrain_tensor_dict_get_tensor (b, i)) > 1e-13)
+      g_assert_cmpfloat (test_distance (ortrain_tensor_dict_get_tensor (a, i), ortrain_tensor_dict_get_tensor (b, i)),
+                         <, 1e-5);
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   test_models_add ("/cuda-fixtures", test_fixture);
+  g_test_add_func ("/cuda-fixtures/linear-gradients", test_linear_gradients);
   return g_test_run ();
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/kernel-run.h"
+
+/* LinearGrad on the emulated device against sums in float64: the CPU has no kernel for it. */
+
+typedef struct
+{
+  gint64 m, k, n;
+} Shape;
+
+static const Shape shapes[] = {
+  { 1, 1, 1 }, { 31, 33, 7 }, { 257, 5, 65 }, { 257, 65, 5 }, { 1000, 3, 33 }, { 0, 3, 5 }
+};
+
+static double
+at (OrtrainTensor *x, gint64 i, gint64 j)
+{
+  return ortrain_tensor_get_scalar (x, i * ortrain_tensor_peek_dims (x)[1] + j);
+}
+
+/* Off by the rounding of the result and by that of m products in float32. */
+static void
+check (OrtrainTensor *result, gint64 i, double want, double magnitude, gint64 m)
+{
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (result);
+  const double unit = dtype == ORTRAIN_DTYPE_BFLOAT16 ? 0x1p-8 : dtype == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11 : 0x1p-23;
+  const double sums = (double) (m + 2) * 0x1p-24 * magnitude;
+  const double found = ortrain_tensor_get_scalar (result, i);
+  if (!(fabs (found - want) <= sums + unit * (fabs (want) + sums) + 0x1p-24))
+    g_error ("element %d is %.9g, %.9g is right", (int) i, found, want);
+}
+
+static void
+run (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, OrtrainDType result, gboolean transposed,
+     gboolean accumulates)
+{
+  const gint64 x_dims[] = { s->m, s->k }, dy_dims[] = { s->m, s->n };
+  const gint64 dw_dims[] = { transposed ? s->n : s->k, transposed ? s->k : s->n };
+  KernelRun call;
+  kernel_run_init (&call, "org.ortrain", "LinearGrad");
+  call.provider = cuda;
+  if (transposed)
+    ortrain_attributes_set_int (call.attributes, "transW", 1);
+  kernel_run_add_input (&call, kernel_random (dtype, x_dims, 2, 1, 1));
+  kernel_run_add_input (&call, kernel_random (dtype, dy_dims, 2, 1, 2));
+  kernel_run_add_output (&call, result, dw_dims, 2);
+  kernel_run_add_output (&call, result, &s->n, 1);
+  g_autoptr (OrtrainTensor) before = kernel_random (result, dw_dims, 2, 1, 3);
+  if (accumulates)
+    {
+      g_autoptr (GError) error = NULL;
+      call.accumulates = 1;
+      g_object_unref (call.outputs[0]);
+      call.outputs[0] = ortrain_tensor_copy (before, &error);
+      g_assert_no_error (error);
+    }
+  kernel_run (&call);
+  for (gint64 j = 0; j < s->n; j++)
+    {
+      double sum = 0, magnitude = 0;
+      for (gint64 r = 0; r < s->m; r++)
+        {
+          sum += at (call.inputs[1], r, j);
+          magnitude += fabs (at (call.inputs[1], r, j));
+        }
+      check (call.outputs[1], j, sum, magnitude, s->m);
+      for (gint64 i = 0; i < s->k; i++)
+        {
+          const gint64 place = transposed ? j * s->k + i : i * s->n + j;
+          sum = accumulates ? ortrain_tensor_get_scalar (before, place) : 0;
+          magnitude = fabs (sum);
+          for (gint64 r = 0; r < s->m; r++)
+            {
+              sum += at (call.inputs[0], r, i) * at (call.inputs[1], r, j);
+              magnitude += fabs (at (call.inputs[0], r, i) * at (call.inputs[1], r, j));
+            }
+          check (call.outputs[0], place, sum, magnitude, s->m);
+        }
+    }
+  kernel_run_clear (&call);
+}
+
+/* With the library's sums, and where it has none. */
+static void
+test_gradients (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint without = 0; without < 2; without++)
+    {
+      if (without)
+        g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS", "1", TRUE);
+      for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
+        for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+          for (guint bits = 0; bits < 8; bits++)
+            if (shapes[s].m > 0 || !(bits & 4))
+              run (cuda, &shapes[s], dtypes[d], bits & 1 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[d], bits & 2, bits & 4);
+      g_unsetenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS");
+    }
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/cuda-linear/gradients", test_gradients);
+  return g_test_run ();
+}
