@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <glib.h>
+
+#ifdef __cplusplus
 #include "cuda/ortrain-cuda-device.h"
+#endif
 
 /* Division by a number that is known before the launch: a multiplication and a shift where numbers are below 2^31, the
  * machine's division beyond. */
-struct OrtrainDivisor
+typedef struct
 {
   gint64 divisor; /* at least 1 */
   guint32 magic, shift;
-};
+} OrtrainDivisor;
 
 static inline OrtrainDivisor
 ortrain_divisor (gint64 divisor)
@@ -25,6 +29,7 @@ ortrain_divisor (gint64 divisor)
   return self;
 }
 
+#ifdef __cplusplus
 /* i, divisor: below 2^31 */
 static inline __device__ guint32
 ortrain_divide (guint32 i, const OrtrainDivisor &by)
@@ -47,3 +52,4 @@ ortrain_divide_rest (gint64 &i, const OrtrainDivisor &by)
   i -= quotient * by.divisor;
   return quotient;
 }
+#endif

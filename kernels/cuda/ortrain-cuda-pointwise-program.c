@@ -588,7 +588,7 @@ plan_space (Builder *self, OrtrainPointwisePlan *plan, GError **error)
   program->n_dims = (guint8) m;
   program->whole_vectors = m == 1 || dims[m - 1] % 4 == 0;
   for (guint d = 1; d < m; d++)
-    program->divisors[d] = ortrain_cuda_divisor ((guint32) dims[d]);
+    program->divisors[d] = ortrain_divisor (dims[d]);
 
   guint n_strided = 0;
   for (guint i = 0; i < setup->n_inputs; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "cuda/ortrain-cuda-divisor.h"
+#include "cuda/ortrain-cuda-divide.h"
 #include "cuda/ortrain-cuda-private.h"
 
 #include "core/ortrain-float-private.h"
@@ -146,7 +146,7 @@ typedef struct
   guint32 n_elements;
   guint8 n_instructions, n_inputs, n_dims;
   guint8 whole_vectors; /* the innermost dimension is a multiple of a vector */
-  OrtrainCudaDivisor divisors[ORTRAIN_POINTWISE_MAX_DIMS];
+  OrtrainDivisor divisors[ORTRAIN_POINTWISE_MAX_DIMS];
   guint32 strides[ORTRAIN_POINTWISE_MAX_STRIDED][ORTRAIN_POINTWISE_MAX_DIMS];
   OrtrainPointwiseOperand operands[ORTRAIN_POINTWISE_MAX_OPERANDS];
   guint64 constants[ORTRAIN_POINTWISE_MAX_CONSTANTS];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-device.h"
+#include "cuda/ortrain-cuda-elements.h"
 #include "cuda/ortrain-cuda-pointwise-compute.h"
 #include "cuda/ortrain-cuda-pointwise-program.h"
 
@@ -21,33 +22,11 @@ template <typename R> struct alignas (16) Vector
 
 /* ---- loading and storing ---- */
 
-static __device__ __forceinline__ guint64
-load_bits (const void *x, gint64 i, OrtrainDType dtype)
-{
-  switch (dtype)
-    {
-    case ORTRAIN_DTYPE_BOOL:
-    case ORTRAIN_DTYPE_INT8:
-    case ORTRAIN_DTYPE_UINT8:
-      return ((const guint8 *) x)[i];
-    case ORTRAIN_DTYPE_FLOAT16:
-    case ORTRAIN_DTYPE_BFLOAT16:
-    case ORTRAIN_DTYPE_INT16:
-    case ORTRAIN_DTYPE_UINT16:
-      return ((const guint16 *) x)[i];
-    case ORTRAIN_DTYPE_FLOAT32:
-    case ORTRAIN_DTYPE_INT32:
-    case ORTRAIN_DTYPE_UINT32:
-      return ((const guint32 *) x)[i];
-    default:
-      return ((const guint64 *) x)[i];
-    }
-}
-
 static __device__ __forceinline__ void
 load_one (const void *x, gint64 i, OrtrainDType dtype, guint64 *to)
 {
-  *to = ortrain_pointwise_widen (load_bits (x, i, dtype), dtype);
+  *to = ortrain_pointwise_is_float (dtype) ? ortrain_f32_bits (ortrain_load_any (x, i, dtype))
+                                           : (guint64) ortrain_cuda_load_integer (x, i, dtype);
 }
 
 static __device__ __forceinline__ void
@@ -96,30 +75,10 @@ store_one (void *y, gint64 i, OrtrainDType dtype, float value)
 static __device__ __forceinline__ void
 store_one (void *y, gint64 i, OrtrainDType dtype, guint64 value)
 {
-  switch (dtype)
-    {
-    case ORTRAIN_DTYPE_BOOL:
-    case ORTRAIN_DTYPE_INT8:
-    case ORTRAIN_DTYPE_UINT8:
-      ((guint8 *) y)[i] = (guint8) value;
-      break;
-    case ORTRAIN_DTYPE_FLOAT16:
-    case ORTRAIN_DTYPE_BFLOAT16:
-    case ORTRAIN_DTYPE_FLOAT32:
-      ortrain_store_any (y, i, dtype, ortrain_f32_from_bits ((guint32) value));
-      break;
-    case ORTRAIN_DTYPE_INT16:
-    case ORTRAIN_DTYPE_UINT16:
-      ((guint16 *) y)[i] = (guint16) value;
-      break;
-    case ORTRAIN_DTYPE_INT32:
-    case ORTRAIN_DTYPE_UINT32:
-      ((guint32 *) y)[i] = (guint32) value;
-      break;
-    default:
-      ((guint64 *) y)[i] = value;
-      break;
-    }
+  if (ortrain_pointwise_is_float (dtype))
+    ortrain_store_any (y, i, dtype, ortrain_f32_from_bits ((guint32) value));
+  else
+    ortrain_cuda_store_integer (y, i, dtype, (gint64) value);
 }
 
 static __device__ __forceinline__ void
@@ -158,8 +117,8 @@ find_element (const Program &p, guint row, guint32 i)
   guint32 offset = 0;
   for (int d = p.n_dims - 1; d > 0; d--)
     {
-      const guint32 next = ortrain_cuda_divide (p.divisors[d], i);
-      offset += (i - next * p.divisors[d].dim) * p.strides[row][d];
+      const guint32 next = ortrain_divide (i, p.divisors[d]);
+      offset += (i - next * (guint32) p.divisors[d].divisor) * p.strides[row][d];
       i = next;
     }
   return offset + i * p.strides[row][0];

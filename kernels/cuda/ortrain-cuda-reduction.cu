@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-device.h"
-#include "cuda/ortrain-cuda-divisor.h"
+#include "cuda/ortrain-cuda-divide.h"
+#include "cuda/ortrain-cuda-elements.h"
 
 /* Reductions over any set of axes. Neighbouring axes of one kind are merged; the innermost one is then either reduced
  * ([N, C] → [N]: rows) or kept ([N, C] → [C]: columns). A thread adds in float (or double), threads are joined in double.
@@ -35,7 +36,7 @@ typedef enum
 typedef struct
 {
   gint n;
-  OrtrainCudaDivisor sizes[MAX_DIMS];
+  OrtrainDivisor sizes[MAX_DIMS];
   gint64 strides[MAX_DIMS];
 } Space;
 
@@ -63,8 +64,8 @@ find_place (const Space &space, gint64 index)
   gint64 place = 0;
   for (int d = space.n - 1; d > 0; d--)
     {
-      const guint32 next = ortrain_cuda_divide (space.sizes[d], rest);
-      place += (gint64) (rest - next * space.sizes[d].dim) * space.strides[d];
+      const guint32 next = ortrain_divide (rest, space.sizes[d]);
+      place += (gint64) (rest - next * (guint32) space.sizes[d].divisor) * space.strides[d];
       rest = next;
     }
   return place + (gint64) rest * space.strides[0];
@@ -162,11 +163,7 @@ store_result (const Plan &plan, void *y, gint64 i, const State<double> &state, b
     default:
       break;
     }
-  if (plan.out_dtype == ORTRAIN_DTYPE_FLOAT64)
-    ((double *) y)[i] = adds ? ((double *) y)[i] + total : total;
-  else
-    ortrain_store_any (y, i, plan.out_dtype,
-                       (float) (adds ? (double) ortrain_load_any (y, i, plan.out_dtype) + total : total));
+  ortrain_cuda_store_real (y, i, plan.out_dtype, adds ? ortrain_cuda_load_real (y, i, plan.out_dtype) + total : total);
 }
 
 /* A part of a split result, [splits][n_out] values and, behind them, as many shifts. */
@@ -352,53 +349,6 @@ __launch_bounds__ (THREADS)
 
 /* ---- integers ---- */
 
-static __device__ __forceinline__ gint64
-load_integer (OrtrainDType dtype, const void *x, gint64 i)
-{
-  switch (dtype)
-    {
-    case ORTRAIN_DTYPE_INT8:
-      return ((const gint8 *) x)[i];
-    case ORTRAIN_DTYPE_UINT8:
-    case ORTRAIN_DTYPE_BOOL:
-      return ((const guint8 *) x)[i];
-    case ORTRAIN_DTYPE_INT16:
-      return ((const gint16 *) x)[i];
-    case ORTRAIN_DTYPE_UINT16:
-      return ((const guint16 *) x)[i];
-    case ORTRAIN_DTYPE_INT32:
-      return ((const gint32 *) x)[i];
-    case ORTRAIN_DTYPE_UINT32:
-      return ((const guint32 *) x)[i];
-    default:
-      return ((const gint64 *) x)[i];
-    }
-}
-
-static __device__ __forceinline__ void
-store_integer (OrtrainDType dtype, void *y, gint64 i, gint64 value)
-{
-  switch (dtype)
-    {
-    case ORTRAIN_DTYPE_INT8:
-    case ORTRAIN_DTYPE_UINT8:
-    case ORTRAIN_DTYPE_BOOL:
-      ((guint8 *) y)[i] = (guint8) value;
-      break;
-    case ORTRAIN_DTYPE_INT16:
-    case ORTRAIN_DTYPE_UINT16:
-      ((guint16 *) y)[i] = (guint16) value;
-      break;
-    case ORTRAIN_DTYPE_INT32:
-    case ORTRAIN_DTYPE_UINT32:
-      ((guint32 *) y)[i] = (guint32) value;
-      break;
-    default:
-      ((gint64 *) y)[i] = value;
-      break;
-    }
-}
-
 /* Where result i begins in the input. */
 static __device__ __forceinline__ gint64
 find_result (const Plan &plan, gint64 i)
@@ -441,7 +391,7 @@ __launch_bounds__ (THREADS) integers_kernel (const void *x, void *y, const Plan 
       IntegerState all = { plan.op == REDUCE_PROD ? 1u : 0u, 0, 0.0, 0 };
       for (gint64 e = lane; e < plan.count; e += ORTRAIN_CUDA_WARP)
         {
-          const gint64 v = load_integer (plan.dtype, x, base + find_place (plan.reduced, e));
+          const gint64 v = ortrain_cuda_load_integer (x, base + find_place (plan.reduced, e), plan.dtype);
           IntegerState one = { (guint64) v, v, 0.0, 1 };
           if (plan.op == REDUCE_ABS && !is_unsigned && v < 0)
             one.sum = 0 - (guint64) v;
@@ -472,17 +422,11 @@ __launch_bounds__ (THREADS) integers_kernel (const void *x, void *y, const Plan 
       else if (plan.finish == FINISH_LOG_SHIFT)
         result = (gint64) log (all.real);
       if (lane == 0)
-        store_integer (plan.dtype, y, i, result);
+        ortrain_cuda_store_integer (y, i, plan.dtype, result);
     }
 }
 
 /* ---- the gradient of a product ---- */
-
-static __device__ __forceinline__ double
-load_real (const void *x, gint64 i, OrtrainDType dtype)
-{
-  return dtype == ORTRAIN_DTYPE_FLOAT64 ? ((const double *) x)[i] : (double) ortrain_load_any (x, i, dtype);
-}
 
 /* dx[i] = dy · Π of the others, right with zeros. A warp for a result. */
 static __global__ void
@@ -493,12 +437,12 @@ __launch_bounds__ (THREADS) product_gradient_kernel (const void *dy, const void 
   for (gint64 i = blockIdx.x * per_block + threadIdx.x / ORTRAIN_CUDA_WARP; i < plan.n_out; i += gridDim.x * per_block)
     {
       const gint64 base = find_result (plan, i);
-      const double gradient = load_real (dy, i, plan.out_dtype);
+      const double gradient = ortrain_cuda_load_real (dy, i, plan.out_dtype);
       double product = 1;
       gint64 zeros = 0;
       for (gint64 e = lane; e < plan.count; e += ORTRAIN_CUDA_WARP)
         {
-          const double v = load_real (x, base + find_place (plan.reduced, e), plan.dtype);
+          const double v = ortrain_cuda_load_real (x, base + find_place (plan.reduced, e), plan.dtype);
           zeros += v == 0;
           product *= v == 0 ? 1 : v;
         }
@@ -508,12 +452,9 @@ __launch_bounds__ (THREADS) product_gradient_kernel (const void *dy, const void 
       for (gint64 e = lane; e < plan.count; e += ORTRAIN_CUDA_WARP)
         {
           const gint64 at = base + find_place (plan.reduced, e);
-          const double v = load_real (x, at, plan.dtype);
+          const double v = ortrain_cuda_load_real (x, at, plan.dtype);
           const double others = zeros > 1 || (zeros == 1 && v != 0) ? 0 : v == 0 ? product : product / v;
-          if (plan.grad_dtype == ORTRAIN_DTYPE_FLOAT64)
-            ((double *) dx)[at] = gradient * others;
-          else
-            ortrain_store_any (dx, at, plan.grad_dtype, (float) (gradient * others));
+          ortrain_cuda_store_real (dx, at, plan.grad_dtype, gradient * others);
         }
     }
 }
@@ -577,7 +518,7 @@ find_axes (const OrtrainKernelSetup *setup, const OrtrainOperand *x, const Ortra
 static void
 add_dim (Space *space, gint64 size, gint64 stride)
 {
-  space->sizes[space->n] = ortrain_cuda_divisor ((guint32) MIN (size, G_MAXINT32));
+  space->sizes[space->n] = ortrain_divisor (size);
   space->strides[space->n++] = stride;
 }
 
