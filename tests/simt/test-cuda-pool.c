@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "simt/cuda-kernel-check.h"
+
+static const OrtrainGradientCase cases[] = {
+  { "MaxPool", "f[1,2,4,4]", "kernel_shape=[2,2] strides=[2,2]" },
+  { "MaxPool", "f[1,1,5,5]", "kernel_shape=[3,3] strides=[2,2] pads=[1,1,1,1]" },
+  { "MaxPool", "f[1,1,6]", "kernel_shape=[3] dilations=[2]" },
+  { "MaxPool", "f[1,2,5,4]", "kernel_shape=[2,2] strides=[2,2] ceil_mode=1" },
+  { "MaxPool", "f[1,1,5,5]", "kernel_shape=[3,3] strides=[2,2] auto_pad='SAME_UPPER'" },
+  { "MaxPool", "f[1,1,18,18]", "kernel_shape=[17,16]" },
+  { "MaxPool", "f[2,2,5,4]", "kernel_shape=[2,3] strides=[2,1] storage_order=1", 2 },
+  { "MaxPool", "f[1,2,3,4,3]", "kernel_shape=[2,2,2] pads=[1,0,0,0,1,0] storage_order=1", 2 },
+  { "MaxPool", "f[1,2,3,4,3]", "kernel_shape=[2,2,2] pads=[1,0,0,0,1,0]", 2 },
+  { "MaxPool", "f[1,1,9,11]", "kernel_shape=[3,2] strides=[1,2] dilations=[2,3] pads=[2,1,2,1]" },
+  { "AveragePool", "f[1,2,4,4]", "kernel_shape=[2,2] strides=[2,2]" },
+  { "AveragePool", "f[1,1,5,5]", "kernel_shape=[3,3] strides=[2,2] pads=[1,1,1,1]" },
+  { "AveragePool", "f[1,1,5,5]", "kernel_shape=[3,3] pads=[1,1,1,1] count_include_pad=1" },
+  { "AveragePool", "f[1,1,6,5]", "kernel_shape=[3,2] strides=[2,2] pads=[1,1,1,0] ceil_mode=1" },
+  { "AveragePool", "f[1,1,6,5]", "kernel_shape=[3,2] strides=[2,3] pads=[1,1,1,0] ceil_mode=1 count_include_pad=1" },
+  { "AveragePool", "f[1,2,7]", "kernel_shape=[2] strides=[2] dilations=[2] auto_pad='SAME_UPPER'" },
+  { "AveragePool", "f[1,2,3,4,3]", "kernel_shape=[2,2,2] strides=[1,2,1] dilations=[2,1,1]" },
+  { "LpPool", "p[1,2,4,4]", "kernel_shape=[2,2] strides=[2,2]" },
+  { "LpPool", "f[1,2,5,4]", "kernel_shape=[2,3] pads=[1,0,0,1] p=3" },
+  { "LpPool", "f[1,2,5,4]", "kernel_shape=[2,3] p=1" },
+  { "GlobalAveragePool", "f[2,3,4,2]" },
+  { "GlobalAveragePool", "f[2,3,11,5]" },
+  { "GlobalMaxPool", "f[2,3,4,2]" },
+  { "GlobalMaxPool", "f[2,3,7,9]" },
+  { "GlobalLpPool", "p[2,3,4]", "p=2" },
+  { "GlobalLpPool", "p[2,3,37]", "p=3" },
+};
+
+static const OrtrainGradientCase forward_cases[] = {
+  { "MaxPoolTrain", "f[1,1,4]", "kernel_shape=[2] strides=[3] pads=[3,3] dilations=[2]", 2, "org.ortrain" },
+  { "MaxPoolTrain", "f[2,1,5,5]", "kernel_shape=[3,3] strides=[2,2] auto_pad='SAME_LOWER'", 2, "org.ortrain" },
+  { "MaxPool", "f[2,3,33,31]", "kernel_shape=[3,3] strides=[2,2] pads=[1,1,1,1]", 2 },
+  { "AveragePool", "f[2,3,33,31]", "kernel_shape=[3,3] strides=[2,2] pads=[1,1,1,1]" },
+  { "GlobalAveragePool", "f[2,5,33,31]" },
+  { "MaxPool", "f[1,1,6]{1,nan,3,nan,-inf,2}", "kernel_shape=[3]", 2 },
+  { "MaxPool", "f[1,1,4]{-inf,-inf,-inf,1}", "kernel_shape=[2]", 2 },
+  { "GlobalMaxPool", "f[1,3,4]{1,nan,3,nan, -inf,-inf,-inf,-inf, 2,inf,3,1}" },
+  { "MaxPool", "f[0,2,4]", "kernel_shape=[2]", 2 },
+};
+
+static void
+test_pool (void)
+{
+  cuda_check_begin ((const char *const[]){ "MaxPool", "MaxPoolTrain", "MaxPoolGrad", "AveragePool", "AveragePoolGrad",
+                                           "GlobalAveragePool", "GlobalMaxPool", "GlobalMaxPoolGrad", "LpPool",
+                                           "GlobalLpPool", "LpPoolGrad", NULL });
+  cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
+  cuda_check_cases (forward_cases, G_N_ELEMENTS (forward_cases), FALSE);
+  cuda_check_end ();
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/cuda-pool/kernels", test_pool);
+  return g_test_run ();
+}
