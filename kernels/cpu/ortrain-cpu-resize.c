@@ -3,9 +3,10 @@
 #include "ortrain-cpu-copy-private.h"
 #include "ortrain-cpu-elements.h"
 
+#include "common/ortrain-resize-weights.h"
+
 #include "core/ortrain-checked-private.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Resize in all its modes is separable: along each axis, an output element is a weighed sum of a few input elements.
@@ -47,63 +48,12 @@ resize_free (gpointer data)
   g_free (r);
 }
 
-typedef struct
-{
-  const char *transformation, *nearest_mode, *mode;
-  double cubic_a;
-  gboolean exclude_outside, antialias;
-} Mode;
-
-static double
-transform (const Mode *mode, double x, double scale, gint64 n_in, gint64 n_out, double roi_begin, double roi_end)
-{
-  double in = (double) n_in, wide = scale * in; /* the width before rounding */
-  const char *t = mode->transformation;
-  /* Which element is nearest hangs on the last bit, and everybody else divides singles: 3 / 0.6 is 5 there. */
-  if (g_str_equal (mode->mode, "nearest"))
-    {
-      const float s = (float) scale, at = (float) x;
-      if (g_str_equal (t, "asymmetric"))
-        return (double) (at / s);
-      if (g_str_equal (t, "half_pixel") || (g_str_equal (t, "pytorch_half_pixel") && wide != 1))
-        return (double) ((at + 0.5f) / s - 0.5f);
-    }
-  if (g_str_equal (t, "asymmetric"))
-    return x / scale;
-  if (g_str_equal (t, "align_corners"))
-    return wide == 1 ? 0 : x * (in - 1) / (wide - 1);
-  if (g_str_equal (t, "pytorch_half_pixel"))
-    return wide == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
-  if (g_str_equal (t, "tf_half_pixel_for_nn"))
-    return (x + 0.5) / scale;
-  if (g_str_equal (t, "tf_crop_and_resize"))
-    return roi_begin * (in - 1) + (n_out == 1 ? (roi_end - roi_begin) * (in - 1) / 2
-                                              : x * (roi_end - roi_begin) * (in - 1) / (double) (n_out - 1));
-  if (g_str_equal (t, "half_pixel_symmetric"))
-    return in / 2 * (1 - (double) n_out / wide) + (x + 0.5) / scale - 0.5;
-  return (x + 0.5) / scale - 0.5;
-}
-
-static double
-cubic (double x, double a)
-{
-  x = fabs (x);
-  if (x <= 1)
-    return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2)
-    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
-  return 0;
-}
-
 static gboolean
-fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double roi_end, gboolean *any_outside)
+fill_axis (Axis *axis, const OrtrainResizeMode *mode, OrtrainResizeAxis *places, gboolean *any_outside)
 {
-  gboolean nearest = g_str_equal (mode->mode, "nearest"), linear = g_str_equal (mode->mode, "linear");
-  gboolean crop = g_str_equal (mode->transformation, "tf_crop_and_resize");
-  double support = nearest ? 1 : linear ? 1 : 2, shrink = mode->antialias && !nearest && scale < 1 ? scale : 1;
-  gint64 start = nearest ? 0 : (gint64) floor (-support / shrink) + 1;
-  axis->taps = nearest ? 1 : (guint) (2 - 2 * start);
   gsize n;
+  ortrain_resize_axis_plan (places, mode);
+  axis->taps = places->taps;
   if (!ortrain_checked_mul ((gsize) axis->n_out, axis->taps, &n) || n >= G_MAXSSIZE)
     return FALSE;
   axis->indices = g_try_new0 (gint64, n + 1);
@@ -112,60 +62,11 @@ fill_axis (Axis *axis, const Mode *mode, double scale, double roi_begin, double 
   if (axis->indices == NULL || axis->weights == NULL || axis->outside == NULL)
     return FALSE;
   for (gint64 j = 0; j < axis->n_out; j++)
-    {
-      double x = transform (mode, (double) j, scale, axis->n_in, axis->n_out, roi_begin, roi_end);
-      double base = floor (x), ratio = x - base, sum = 0;
-      gint64 *indices = axis->indices + j * axis->taps;
-      double *weights = axis->weights + j * axis->taps;
-      if (crop && !(x >= 0 && x <= (double) (axis->n_in - 1))) /* NaN is nowhere */
-        {
-          axis->outside[j] = 1;
-          *any_outside = TRUE;
-          continue;
-        }
-      if (nearest)
-        {
-          gboolean up = g_str_equal (mode->nearest_mode, "ceil")                ? ratio > 0
-                        : g_str_equal (mode->nearest_mode, "floor")             ? FALSE
-                        : g_str_equal (mode->nearest_mode, "round_prefer_ceil") ? ratio >= 0.5
-                                                                                : ratio > 0.5;
-          indices[0] = CLAMP ((gint64) base + up, 0, axis->n_in - 1);
-          weights[0] = 1;
-          continue;
-        }
-      for (guint t = 0; t < axis->taps; t++)
-        {
-          gint64 at = (gint64) base + start + t;
-          double distance = ((double) (start + t) - ratio) * shrink;
-          weights[t] = linear ? MAX (0, 1 - fabs (distance)) : cubic (distance, mode->cubic_a);
-          if (mode->exclude_outside && (at < 0 || at >= axis->n_in))
-            weights[t] = 0;
-          sum += weights[t];
-          indices[t] = CLAMP (at, 0, axis->n_in - 1);
-        }
-      if ((mode->exclude_outside || mode->antialias) && sum != 0)
-        for (guint t = 0; t < axis->taps; t++)
-          weights[t] /= sum;
-    }
-  return TRUE;
-}
-
-/* Floats of a constant operand; FALSE when absent or empty. */
-static gboolean
-get_floats (const OrtrainKernelSetup *setup, guint input, double *values, gint64 n)
-{
-  if (input >= setup->n_inputs || setup->inputs[input].constant == NULL || setup->inputs[input].n_elements != n)
-    return FALSE;
-  const OrtrainOperand *operand = &setup->inputs[input];
-  for (gint64 i = 0; i < n; i++)
-    if (operand->dtype == ORTRAIN_DTYPE_FLOAT32)
-      values[i] = (double) ((const float *) operand->constant)[i];
-    else if (operand->dtype == ORTRAIN_DTYPE_FLOAT64)
-      values[i] = ((const double *) operand->constant)[i];
-    else if (ortrain_dtype_is_half (operand->dtype))
-      values[i] = (double) ortrain_dtype_widen (operand->dtype, ((const guint16 *) operand->constant)[i]);
-    else
-      return FALSE;
+    if (!ortrain_resize_axis_get (mode, places, j, axis->indices + j * axis->taps, axis->weights + j * axis->taps))
+      {
+        axis->outside[j] = 1;
+        *any_outside = TRUE;
+      }
   return TRUE;
 }
 
@@ -188,57 +89,25 @@ setup_resize (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainO
 {
   gsize n_axes;
   const gint64 *axes = ortrain_attributes_get_ints (setup->attributes, "axes", &n_axes);
-  double roi[2 * ORTRAIN_MAX_RANK], given[ORTRAIN_MAX_RANK], scales[ORTRAIN_MAX_RANK], begin[ORTRAIN_MAX_RANK],
-      end[ORTRAIN_MAX_RANK];
-  const char *policy = ortrain_attributes_get_string (setup->attributes, "keep_aspect_ratio_policy", "stretch");
-  gint64 sizes[ORTRAIN_MAX_RANK];
-  guint rank = x->rank;
-  if (rank != y->rank || rank > ORTRAIN_MAX_RANK || (axes != NULL && n_axes > rank))
+  OrtrainResizeAxis places[ORTRAIN_MAX_RANK];
+  const guint rank = x->rank;
+  if (!ortrain_resize_read_axes (
+          setup, x, y, first, axes, n_axes,
+          ortrain_attributes_get_string (setup->attributes, "keep_aspect_ratio_policy", "stretch"), places))
     return ortrain_kernel_refuse (setup, error, "input and output differ in rank");
-  if (axes == NULL)
-    n_axes = rank;
-  gint n_sizes = ortrain_kernel_ints (setup, first + 2, sizes, ORTRAIN_MAX_RANK);
-  gboolean has_sizes = n_sizes == (gint) n_axes;
-  gboolean has_scales = !has_sizes && get_floats (setup, first + 1, given, (gint64) n_axes);
-  gboolean has_roi = get_floats (setup, first, roi, 2 * (gint64) n_axes);
-  double ratio = 0;
-  for (gsize i = 0; has_sizes && i < n_axes; i++)
-    {
-      gint64 d = axes != NULL ? ortrain_kernel_axis (axes[i], rank) : (gint64) i;
-      double r = x->dims[d] > 0 ? (double) sizes[i] / (double) x->dims[d] : 1;
-      ratio = i == 0 ? r : g_str_equal (policy, "not_larger") ? MIN (ratio, r) : MAX (ratio, r);
-    }
-  for (guint d = 0; d < rank; d++)
-    {
-      scales[d] = x->dims[d] > 0 ? (double) y->dims[d] / (double) x->dims[d] : 1;
-      begin[d] = 0;
-      end[d] = 1;
-    }
-  for (gsize i = 0; i < n_axes; i++)
-    {
-      gint64 d = axes != NULL ? ortrain_kernel_axis (axes[i], rank) : (gint64) i;
-      if (has_scales)
-        scales[d] = given[i];
-      else if (has_sizes && !g_str_equal (policy, "stretch"))
-        scales[d] = ratio;
-      if (has_roi)
-        {
-          begin[d] = roi[i];
-          end[d] = roi[n_axes + i];
-        }
-    }
-
-  Mode mode = { ortrain_attributes_get_string (setup->attributes, "coordinate_transformation_mode", "half_pixel"),
-                ortrain_attributes_get_string (setup->attributes, "nearest_mode", "round_prefer_floor"),
-                ortrain_attributes_get_string (setup->attributes, "mode", "nearest"),
-                ortrain_attributes_get_float (setup->attributes, "cubic_coeff_a", -0.75),
-                ortrain_attributes_get_int (setup->attributes, "exclude_outside", 0) != 0,
-                ortrain_attributes_get_int (setup->attributes, "antialias", 0) != 0 };
-  gboolean crop = g_str_equal (mode.transformation, "tf_crop_and_resize");
+  OrtrainResizeMode mode = {
+    .cubic_a = ortrain_attributes_get_float (setup->attributes, "cubic_coeff_a", -0.75),
+    .exclude_outside = ortrain_attributes_get_int (setup->attributes, "exclude_outside", 0) != 0,
+    .antialias = ortrain_attributes_get_int (setup->attributes, "antialias", 0) != 0,
+  };
+  ortrain_resize_mode_read (
+      &mode, ortrain_attributes_get_string (setup->attributes, "coordinate_transformation_mode", "half_pixel"),
+      ortrain_attributes_get_string (setup->attributes, "nearest_mode", "round_prefer_floor"),
+      ortrain_attributes_get_string (setup->attributes, "mode", "nearest"));
   Resize *r = g_new0 (Resize, 1);
   setup->constants = r;
   setup->constants_free = resize_free;
-  r->nearest = g_str_equal (mode.mode, "nearest");
+  r->nearest = mode.kind == ORTRAIN_RESIZE_NEAREST;
   r->dtype = x->dtype;
   r->size = ortrain_dtype_get_size (x->dtype);
   r->n_out = y->n_elements;
@@ -253,14 +122,14 @@ setup_resize (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainO
   for (guint d = 0; d < rank; d++)
     {
       /* An axis of the same length on which every element stays is left out. */
-      if (x->dims[d] == y->dims[d] && scales[d] == 1 && (!crop || (begin[d] == 0 && end[d] == 1)))
+      if (ortrain_resize_axis_is_same (&mode, &places[d]))
         continue;
       Axis *axis = &r->axes[r->n_axes++];
       axis->n_in = x->dims[d];
       axis->n_out = y->dims[d];
       axis->outer = ortrain_kernel_product (current, 0, d);
       axis->inner = ortrain_kernel_product (current, d + 1, rank);
-      if (!fill_axis (axis, &mode, scales[d], begin[d], end[d], &r->any_outside))
+      if (!fill_axis (axis, &mode, &places[d], &r->any_outside))
         return ortrain_kernel_refuse_memory (setup, error);
       current[d] = y->dims[d];
       r->buffer =
