@@ -49,4 +49,14 @@ void ortrain_cuda_attention_backward (const OrtrainKernelCall *call, const Ortra
                                       const void *v, const void *lse, const void *mask, void *const *gradients,
                                       float *dots);
 
+/* Around cuDNN's kernels, which take no mask of booleans and no row that sees nothing: the mask as numbers that are
+ * finite, bias [bias_batch, bias_heads, queries, keys]; whether anything is let through, open [bias_batch, bias_heads,
+ * queries]; queries and keys [batch]: as many as there are. */
+void ortrain_cuda_attention_write_bias (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                        gint64 bias_batch, gint64 bias_heads, const void *mask, void *bias,
+                                        OrtrainDType bias_dtype, guint8 *open, gint32 *queries, gint32 *keys);
+/* Rows that see nothing, and with GUARD_NAN those that came out as NaN: y [batch, heads, queries, width] and lse. */
+void ortrain_cuda_attention_guard (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                   gint64 bias_batch, gint64 bias_heads, const guint8 *open, void *y, float *lse);
+
 G_END_DECLS

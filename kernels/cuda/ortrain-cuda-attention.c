@@ -1,20 +1,35 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cuda/ortrain-cuda-attention-private.h"
+#include "cuda/ortrain-cuda-attention-graph-private.h"
 
 #include "core/ortrain-float-private.h"
 
 #include <math.h>
+#include <string.h>
 
-/* Scaled dot product attention and its gradient: plain kernels that keep no matrix of scores. The forward pass saves one
- * number per row, and the backward pass makes the probabilities again from it. */
+/* Scaled dot product attention and its gradient. In 16 bits by cuDNN's flash kernels, where they take the shape; else by
+ * plain ones. None keeps a matrix of scores; the forward pass saves one number per row, and the backward pass makes the
+ * probabilities again from it.
+ *
+ * cuDNN's gradient wants y, which the operator does not have: it is computed again, into the workspace. dq is summed in
+ * the order of keys where the workspace for that, 2 bytes for each score, is below DETERMINISTIC_LIMIT; beyond, blocks
+ * add to it in an order of chance, or, with a fixed partition, the plain kernels compute. */
 
 #define MASKED -1e30 /* what is added to a score that must not count */
+#define DETERMINISTIC_LIMIT ((gsize) 2 << 30)
+#define LEAST_VERSION 91800 /* before, gradients read workspace that nobody had written */
+#define MOST_WIDTH 256
 
 typedef struct
 {
-  OrtrainCudaAttention attention;
-  OrtrainDType gradients[3]; /* types of dq, dk and dv */
-  gsize n_bytes[3];          /* of the outputs */
+  OrtrainCudaAttention attention, again; /* again: writes y to the workspace */
+  OrtrainDType gradients[3];             /* types of dq, dk and dv */
+  gsize n_bytes[3];                      /* of the outputs */
+
+  OrtrainDnnPlan *forward, *backward; /* NULL: plain kernels */
+  OrtrainDnnAttentionShape shape;
+  OrtrainDnnAttentionTensors forward_tensors, backward_tensors;
+  /* in the workspace */
+  gsize bias, open, lengths, stats, y, dots, sums, unwanted[3];
 } AttentionConstants;
 
 static void
@@ -143,6 +158,184 @@ set_constants (OrtrainKernelSetup *setup, const OrtrainCudaAttention *attention,
   return constants;
 }
 
+/* ---- cuDNN ---- */
+
+static gsize
+reserve (OrtrainKernelSetup *setup, gsize n_bytes)
+{
+  const gsize offset = (setup->workspace_bytes + 255) & ~(gsize) 255;
+  setup->workspace_bytes = offset + n_bytes;
+  return offset;
+}
+
+/* What its kernels are known to compute, and to compute right. */
+static gboolean
+is_eligible (const OrtrainCudaAttention *attention)
+{
+  const OrtrainDType dtype = attention->q.dtype;
+  return (dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16) && attention->k.dtype == dtype &&
+         attention->v.dtype == dtype && attention->y.dtype == dtype &&
+         (attention->lse_dtype == ORTRAIN_DTYPE_UNDEFINED || attention->lse_dtype == ORTRAIN_DTYPE_FLOAT32) &&
+         attention->q.width % 8 == 0 && attention->v.width % 8 == 0 && attention->q.width > 0 &&
+         attention->v.width > 0 && attention->q.width <= MOST_WIDTH && attention->v.width <= MOST_WIDTH &&
+         attention->n_queries > 1 && attention->n_keys > 1 && attention->batch > 0 && attention->heads > 0 &&
+         ortrain_dnn_get_version () >= LEAST_VERSION;
+}
+
+/* Where the mask is none that the graph makes from positions, it becomes a bias. With lengths that are no multiple of 128,
+ * a bias alone gives NaN in gradients. */
+static void
+describe_bias (AttentionConstants *constants)
+{
+  OrtrainCudaAttention *attention = &constants->again;
+  OrtrainDnnAttentionShape *shape = &constants->shape;
+  if (attention->mask_kind == ORTRAIN_CUDA_MASK_NONE ||
+      (attention->mask_kind == ORTRAIN_CUDA_MASK_CAUSAL && attention->diagonal == 0))
+    return;
+  attention->mask_kind = ORTRAIN_CUDA_MASK_NONE;
+  shape->has_bias = TRUE;
+  shape->bias_batch = attention->mask_batch != 0 ? attention->batch : 1;
+  shape->bias_heads = attention->mask_head != 0 ? attention->heads : 1;
+  shape->bias_dtype = attention->mask_dtype == ORTRAIN_DTYPE_FLOAT32 ? ORTRAIN_DTYPE_FLOAT32 : attention->q.dtype;
+  shape->has_lengths = attention->n_keys % 128 != 0;
+}
+
+/* Where the lengths of keys stand, behind those of queries: both are aligned. */
+static gsize
+find_keys (const OrtrainCudaAttention *attention)
+{
+  return ((gsize) attention->batch * sizeof (gint32) + 15) & ~(gsize) 15;
+}
+
+static void
+reserve_bias (OrtrainKernelSetup *setup, AttentionConstants *constants)
+{
+  const OrtrainCudaAttention *attention = &constants->attention;
+  const OrtrainDnnAttentionShape *shape = &constants->shape;
+  const gsize n_rows = (gsize) (shape->bias_batch * shape->bias_heads * attention->n_queries);
+  if (!shape->has_bias)
+    return;
+  constants->bias =
+      reserve (setup, n_rows * (gsize) attention->n_keys * ortrain_cuda_library->dtype_get_size (shape->bias_dtype));
+  constants->open = reserve (setup, n_rows);
+  constants->lengths = reserve (setup, find_keys (attention) * 2);
+}
+
+static OrtrainDnnPlan *
+plan_forward (OrtrainKernelSetup *setup, AttentionConstants *constants)
+{
+  OrtrainDnnTarget target;
+  g_autoptr (GError) refusal = NULL;
+  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+  ortrain_dnn_target_init (&target, setup);
+  target.search = ORTRAIN_CONV_ALGO_SEARCH_DEFAULT;
+  ortrain_dnn_compose_attention (graph, &constants->again, &constants->shape, &constants->forward_tensors);
+  OrtrainDnnPlan *plan = ortrain_dnn_plan (graph, &target, &refusal);
+  if (refusal != NULL)
+    g_debug ("%s: %s", setup->op_type, refusal->message);
+  return plan;
+}
+
+/* dy lies as the operator says, y behind each other. */
+static OrtrainDnnPlan *
+plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants)
+{
+  const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
+  OrtrainCudaAttention attention = constants->again;
+  OrtrainDnnTarget target;
+  OrtrainDnnPlan *plan = NULL;
+  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+  ortrain_dnn_target_init (&target, setup);
+  target.search = ORTRAIN_CONV_ALGO_SEARCH_DEFAULT;
+  if (provider->options.memory_limit == 0)
+    target.workspace_limit = DETERMINISTIC_LIMIT;
+  attention.y = constants->attention.y;
+  for (guint i = 0; i < (provider->options.fixed_partition ? 1 : 2) && plan == NULL; i++)
+    {
+      g_autoptr (GError) refusal = NULL;
+      constants->shape.accumulates = i == 1;
+      memset (graph, 0, sizeof *graph);
+      ortrain_dnn_compose_attention_grad (graph, &attention, &constants->again.y, &constants->shape,
+                                          &constants->backward_tensors);
+      plan = ortrain_dnn_plan (graph, &target, &refusal);
+      if (refusal != NULL)
+        g_debug ("%s: %s", setup->op_type, refusal->message);
+    }
+  return plan;
+}
+
+static void
+write_bias (const OrtrainKernelCall *call, const void *mask)
+{
+  const AttentionConstants *constants = call->constants;
+  const OrtrainDnnAttentionShape *shape = &constants->shape;
+  guint8 *workspace = call->workspace;
+  if (shape->has_bias)
+    ortrain_cuda_attention_write_bias (call, &constants->attention, shape->bias_batch, shape->bias_heads, mask,
+                                       workspace + constants->bias, shape->bias_dtype, workspace + constants->open,
+                                       (gint32 *) (workspace + constants->lengths),
+                                       (gint32 *) (workspace + constants->lengths + find_keys (&constants->attention)));
+}
+
+/* Of the tensors that the mask became. */
+static void
+place_bias (const OrtrainKernelCall *call, const OrtrainDnnAttentionTensors *tensors, void **addresses)
+{
+  const AttentionConstants *constants = call->constants;
+  guint8 *workspace = call->workspace;
+  if (tensors->bias >= 0)
+    addresses[tensors->bias] = workspace + constants->bias;
+  if (tensors->queries < 0)
+    return;
+  addresses[tensors->queries] = workspace + constants->lengths;
+  addresses[tensors->keys] = workspace + constants->lengths + find_keys (&constants->attention);
+}
+
+/* FALSE: cuDNN could not make it ready. */
+static gboolean
+run_forward (const OrtrainKernelCall *call, const void *q, const void *k, const void *v, void *y, void *stats)
+{
+  const AttentionConstants *constants = call->constants;
+  const OrtrainDnnAttentionTensors *tensors = &constants->forward_tensors;
+  void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
+  addresses[tensors->q] = (void *) q;
+  addresses[tensors->k] = (void *) k;
+  addresses[tensors->v] = (void *) v;
+  addresses[tensors->y] = y;
+  addresses[tensors->stats] = stats;
+  place_bias (call, tensors, addresses);
+  return ortrain_dnn_run (constants->forward, call, addresses, call->workspace);
+}
+
+static gboolean
+run_backward (const OrtrainKernelCall *call, void *const *gradients)
+{
+  const AttentionConstants *constants = call->constants;
+  const OrtrainDnnAttentionTensors *tensors = &constants->backward_tensors;
+  guint8 *workspace = call->workspace;
+  void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
+  const int results[] = { tensors->dq, tensors->dk, tensors->dv };
+  write_bias (call, call->n_inputs > 5 ? call->inputs[5] : NULL);
+  if (!run_forward (call, call->inputs[1], call->inputs[2], call->inputs[3], workspace + constants->y,
+                    workspace + constants->stats))
+    return FALSE;
+  addresses[tensors->dy] = (void *) call->inputs[0];
+  addresses[tensors->q] = (void *) call->inputs[1];
+  addresses[tensors->k] = (void *) call->inputs[2];
+  addresses[tensors->v] = (void *) call->inputs[3];
+  addresses[tensors->stats] = (void *) call->inputs[4];
+  addresses[tensors->y] = workspace + constants->y;
+  addresses[tensors->dots] = workspace + constants->dots;
+  if (tensors->sums >= 0)
+    addresses[tensors->sums] = workspace + constants->sums;
+  for (guint k = 0; k < 3; k++)
+    addresses[results[k]] = gradients[k] != NULL ? gradients[k] : workspace + constants->unwanted[k];
+  place_bias (call, tensors, addresses);
+  return ortrain_dnn_run (constants->backward, call, addresses, call->workspace);
+}
+
+/* ---- the operators ---- */
+
 /* Without keys or queries. */
 static gboolean
 clear_outputs (const OrtrainKernelCall *call, guint n)
@@ -167,7 +360,19 @@ prepare_attention (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   attention.y.dtype = setup->outputs[0].dtype;
   attention.lse_dtype = setup->n_outputs > 1 ? setup->outputs[1].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  set_constants (setup, &attention, 2);
+  AttentionConstants *constants = set_constants (setup, &attention, 2);
+  if (!is_eligible (&attention))
+    return TRUE;
+  constants->again = attention;
+  describe_bias (constants);
+  constants->forward = plan_forward (setup, constants);
+  if (constants->forward == NULL)
+    return TRUE;
+  setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->forward);
+  reserve_bias (setup, constants);
+  if (attention.lse_dtype == ORTRAIN_DTYPE_UNDEFINED)
+    constants->stats =
+        reserve (setup, (gsize) (attention.batch * attention.heads * attention.n_queries) * sizeof (float));
   return TRUE;
 }
 
@@ -175,10 +380,26 @@ static void
 run_attention (const OrtrainKernelCall *call)
 {
   const AttentionConstants *constants = call->constants;
-  if (!clear_outputs (call, 1))
-    ortrain_cuda_attention_forward (call, &constants->attention, call->inputs[0], call->inputs[1], call->inputs[2],
-                                    call->n_inputs > 3 ? call->inputs[3] : NULL, call->outputs[0],
-                                    call->n_outputs > 1 ? call->outputs[1] : NULL);
+  const OrtrainDnnAttentionShape *shape = &constants->shape;
+  const void *mask = call->n_inputs > 3 ? call->inputs[3] : NULL;
+  void *lse = call->n_outputs > 1 ? call->outputs[1] : NULL;
+  guint8 *workspace = call->workspace;
+  if (clear_outputs (call, 1))
+    return;
+  if (constants->forward != NULL)
+    {
+      void *stats = lse != NULL ? lse : workspace + constants->stats;
+      write_bias (call, mask);
+      if (run_forward (call, call->inputs[0], call->inputs[1], call->inputs[2], call->outputs[0], stats))
+        {
+          if (shape->has_bias)
+            ortrain_cuda_attention_guard (call, &constants->attention, shape->bias_batch, shape->bias_heads,
+                                          workspace + constants->open, call->outputs[0], stats);
+          return;
+        }
+    }
+  ortrain_cuda_attention_forward (call, &constants->attention, call->inputs[0], call->inputs[1], call->inputs[2], mask,
+                                  call->outputs[0], lse);
 }
 
 /* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
@@ -191,8 +412,35 @@ prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   attention.y.dtype = setup->inputs[0].dtype;
   attention.lse_dtype = setup->inputs[4].dtype;
-  set_constants (setup, &attention, 5);
-  setup->workspace_bytes = (gsize) setup->inputs[4].n_elements * sizeof (float);
+  AttentionConstants *constants = set_constants (setup, &attention, 5);
+  const gsize n_rows = (gsize) setup->inputs[4].n_elements * sizeof (float);
+  gboolean eligible = is_eligible (&attention) && setup->n_outputs <= 3;
+  for (guint k = 0; k < setup->n_outputs && eligible; k++)
+    eligible = setup->outputs[k].dtype == ORTRAIN_DTYPE_UNDEFINED || setup->outputs[k].dtype == attention.q.dtype;
+  if (eligible)
+    {
+      OrtrainCudaAttentionSide *y = &constants->again.y;
+      constants->again = attention;
+      y->pitch = y->width;
+      y->head_step = attention.n_queries * y->width;
+      describe_bias (constants);
+      constants->forward = plan_forward (setup, constants);
+      constants->backward = constants->forward != NULL ? plan_backward (setup, constants) : NULL;
+    }
+  if (constants->backward != NULL)
+    {
+      setup->workspace_bytes = MAX (ortrain_dnn_plan_get_workspace_bytes (constants->forward),
+                                    ortrain_dnn_plan_get_workspace_bytes (constants->backward));
+      reserve_bias (setup, constants);
+      constants->stats = reserve (setup, n_rows);
+      constants->y = reserve (setup, setup->inputs[0].n_bytes);
+      if (constants->shape.accumulates)
+        constants->sums = reserve (setup, (gsize) setup->inputs[1].n_elements * sizeof (float));
+      for (guint k = 0; k < 3; k++)
+        if (k >= setup->n_outputs || setup->outputs[k].dtype == ORTRAIN_DTYPE_UNDEFINED)
+          constants->unwanted[k] = reserve (setup, setup->inputs[1 + k].n_bytes);
+    }
+  constants->dots = reserve (setup, n_rows);
   return TRUE;
 }
 
@@ -203,10 +451,12 @@ run_attention_grad (const OrtrainKernelCall *call)
   void *gradients[3] = { NULL };
   for (guint k = 0; k < call->n_outputs && k < 3; k++)
     gradients[k] = call->outputs[k];
-  if (!clear_outputs (call, call->n_outputs))
-    ortrain_cuda_attention_backward (call, &constants->attention, constants->gradients, call->inputs[0],
-                                     call->inputs[1], call->inputs[2], call->inputs[3], call->inputs[4],
-                                     call->n_inputs > 5 ? call->inputs[5] : NULL, gradients, call->workspace);
+  if (clear_outputs (call, call->n_outputs) || (constants->backward != NULL && run_backward (call, gradients)))
+    return;
+  ortrain_cuda_attention_backward (call, &constants->attention, constants->gradients, call->inputs[0], call->inputs[1],
+                                   call->inputs[2], call->inputs[3], call->inputs[4],
+                                   call->n_inputs > 5 ? call->inputs[5] : NULL, gradients,
+                                   (float *) ((guint8 *) call->workspace + constants->dots));
 }
 
 /* float64 is left to the host. */

@@ -186,7 +186,7 @@ prepare_conv (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* The library's part. result: where its result goes, or a place in the workspace. Returns that. */
+/* The library's part. result: where its result goes, or a place in the workspace. Returns that; NULL: it cannot. */
 static void *
 run_plan (const OrtrainKernelCall *call, const void *bias, void *result)
 {
@@ -209,8 +209,7 @@ run_plan (const OrtrainKernelCall *call, const void *bias, void *result)
       addresses[2] = (void *) bias;
       addresses[3] = operands[2];
     }
-  ortrain_dnn_run (constants->plan, call, addresses, call->workspace);
-  return operands[2];
+  return ortrain_dnn_run (constants->plan, call, addresses, call->workspace) ? operands[2] : NULL;
 }
 
 static void
@@ -219,13 +218,15 @@ run_conv (const OrtrainKernelCall *call)
   const ConvConstants *constants = call->constants;
   const OrtrainCudaConv *conv = &constants->conv;
   const void *bias = constants->has_bias ? call->inputs[2] : NULL;
-  if (constants->plan == NULL)
+  const void *result = NULL;
+  if (constants->plan != NULL)
+    result = run_plan (call, constants->bias_in_plan ? bias : NULL, call->outputs[0]);
+  if (result == NULL)
     {
       (constants->forward ? ortrain_cuda_conv_forward : ortrain_cuda_conv_backward) (
           call, conv, call->inputs[0], call->inputs[1], bias, call->outputs[0]);
       return;
     }
-  const void *result = run_plan (call, constants->bias_in_plan ? bias : NULL, call->outputs[0]);
   if (constants->bias_in_plan || (bias == NULL && result == call->outputs[0]))
     return;
   const gint64 *dims = constants->forward ? conv->small : conv->large;
@@ -262,14 +263,16 @@ run_grad_weight (const OrtrainKernelCall *call)
   const ConvConstants *constants = call->constants;
   const gboolean adds = call->accumulates != 0 || call->gradients != 0;
   const gboolean is_float = constants->dtypes[2] == ORTRAIN_DTYPE_FLOAT32;
+  const void *result = NULL;
   /* a sum in 16 bits, which no plan asks for: to round it once needs what cuDNN does not give */
-  if (constants->plan == NULL || (adds && !is_float && !constants->is_wide))
+  if (constants->plan != NULL && (!adds || is_float || constants->is_wide))
+    result =
+        run_plan (call, NULL, adds && is_float ? (guint8 *) call->workspace + constants->offsets[2] : call->outputs[0]);
+  if (result == NULL)
     {
       ortrain_cuda_conv_weights (call, &constants->conv, call->inputs[0], call->inputs[1], call->outputs[0]);
       return;
     }
-  const void *result =
-      run_plan (call, NULL, adds && is_float ? (guint8 *) call->workspace + constants->offsets[2] : call->outputs[0]);
   const OrtrainCudaConvFinish shape = { .n = constants->n_elements[2],
                                         .x_dtype = ORTRAIN_DTYPE_FLOAT32,
                                         .y_dtype = constants->dtypes[2] };

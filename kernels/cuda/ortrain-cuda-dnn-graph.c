@@ -65,6 +65,8 @@ add_operation (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, cudnnD
   operation->operands[1] = b;
   operation->operands[2] = c;
   operation->operands[3] = d;
+  for (guint i = 0; i < 3; i++)
+    operation->overrides[i] = -1;
   return operation;
 }
 
@@ -87,7 +89,17 @@ ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t ty
 void
 ortrain_dnn_matmul (OrtrainDnnGraph *graph, int a, int b, int c)
 {
-  add_operation (graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_DATA_FLOAT, a, b, c, -1);
+  ortrain_dnn_matmul_of (graph, a, b, c, -1, -1, -1);
+}
+
+void
+ortrain_dnn_matmul_of (OrtrainDnnGraph *graph, int a, int b, int c, int m, int n, int k)
+{
+  OrtrainDnnOperation *operation =
+      add_operation (graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_DATA_FLOAT, a, b, c, -1);
+  operation->overrides[0] = m;
+  operation->overrides[1] = n;
+  operation->overrides[2] = k;
 }
 
 static OrtrainDnnOperation *

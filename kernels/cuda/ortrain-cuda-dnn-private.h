@@ -40,8 +40,9 @@ typedef struct
   gint64 type; /* cudnnBackendDescriptorType_t, of the operation */
   gint64 mode; /* of a pointwise operation or a reduction */
   gint64 precision;
-  gint64 axis;        /* of GEN_INDEX */
-  gint64 operands[4]; /* tensors in the order of the functions below; -1: none */
+  gint64 axis;         /* of GEN_INDEX */
+  gint64 operands[4];  /* tensors in the order of the functions below; -1: none */
+  gint64 overrides[3]; /* of a product: tensors with the rows, columns and summed elements of each sample, or -1 */
   OrtrainDnnWindow window;
 } OrtrainDnnOperation;
 
@@ -66,6 +67,8 @@ int ortrain_dnn_scalar (OrtrainDnnGraph *graph, cudnnDataType_t type, double val
 void ortrain_dnn_convolution (OrtrainDnnGraph *graph, cudnnBackendDescriptorType_t type, const OrtrainDnnWindow *window,
                               int a, int b, int c);
 void ortrain_dnn_matmul (OrtrainDnnGraph *graph, int a, int b, int c);
+/* m, n, k: int32 [batch, 1, 1, 1], how much of c, and of what is summed, counts; -1: all */
+void ortrain_dnn_matmul_of (OrtrainDnnGraph *graph, int a, int b, int c, int m, int n, int k);
 /* y = mode (x, b); b -1: of one operand. */
 void ortrain_dnn_pointwise_into (OrtrainDnnGraph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t precision, int x,
                                  int b, int y);
@@ -87,7 +90,7 @@ typedef struct
   const char *device_json; /* NULL: the device in use; else a description of one that need not be there */
   gboolean allow_tf32;     /* of float32: engines that use tensor cores */
   OrtrainConvAlgoSearch search;
-  gsize workspace_limit; /* 0: none but the usual */
+  gsize workspace_limit; /* engines that need more are left out */
 } OrtrainDnnTarget;
 
 typedef struct _OrtrainDnnPlan OrtrainDnnPlan;
@@ -99,8 +102,10 @@ gsize ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self);
 guint ortrain_dnn_plan_get_n_engines (const OrtrainDnnPlan *self);
 /* Of the engine at a place in the order of the heuristics: bit n is numerical note n. */
 guint ortrain_dnn_plan_get_notes (const OrtrainDnnPlan *self, guint engine);
-/* addresses: by tensor, in the memory of the device; NULL of virtual ones and of numbers. For run. */
-void ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses, gpointer workspace);
+/* addresses: by tensor, in the memory of the device; NULL of virtual ones and of numbers. For run. FALSE: none of the
+ * engines could be made ready, and nothing was submitted; it stays so, and the caller computes in another way. */
+gboolean ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses,
+                          gpointer workspace);
 /* Of the library, 91900 for 9.19.0; 0: it is missing. */
 gsize ortrain_dnn_get_version (void);
 

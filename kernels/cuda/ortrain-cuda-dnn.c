@@ -9,7 +9,6 @@
 /* Asking cuDNN which engines compute a graph, choosing one, running it. */
 
 #define MAX_ENGINES 32
-#define TRIED_ENGINES 3 /* whose workspace is promised: the first that can be made is taken */
 #define WORKSPACE_LIMIT ((gsize) 96 << 20)
 #define TIMED_RUNS 3
 
@@ -33,6 +32,7 @@ struct _OrtrainDnnPlan
   char *refusal; /* no engine */
   char *cache;   /* file that remembers a measured choice; NULL: nothing is measured */
   cudnnBackendDescriptor_t execution;
+  gboolean failed; /* no engine could be made ready */
   union
   {
     float f32;
@@ -219,6 +219,9 @@ set_pointwise (Maker *self, cudnnBackendDescriptor_t descriptor, const OrtrainDn
 static cudnnBackendDescriptor_t
 make_operation (Maker *self, const OrtrainDnnOperation *operation, const cudnnBackendDescriptor_t *tensors)
 {
+  static const cudnnBackendAttributeName_t overrides[] = { CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC,
+                                                           CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+                                                           CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC };
   cudnnBackendDescriptor_t operands[4], detail;
   cudnnBackendDescriptor_t descriptor = make (self, (cudnnBackendDescriptorType_t) operation->type);
   for (guint i = 0; i < 4; i++)
@@ -236,6 +239,9 @@ make_operation (Maker *self, const OrtrainDnnOperation *operation, const cudnnBa
       set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_BDESC, operands[1]);
       set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_CDESC, operands[2]);
       set_descriptor (self, descriptor, CUDNN_ATTR_OPERATION_MATMUL_DESC, detail);
+      for (guint i = 0; i < 3; i++)
+        if (operation->overrides[i] >= 0)
+          set_descriptor (self, descriptor, overrides[i], tensors[operation->overrides[i]]);
     }
   else if (operation->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
     {
@@ -308,7 +314,6 @@ find_refused_notes (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target
 static void
 ask (Maker *self, OrtrainDnnPlan *plan, const OrtrainDnnTarget *target, cudnnBackendHeurMode_t mode)
 {
-  const gsize limit = target->workspace_limit != 0 ? MIN (target->workspace_limit, WORKSPACE_LIMIT) : WORKSPACE_LIMIT;
   const guint refused = find_refused_notes (&plan->graph, target);
   cudnnBackendDescriptor_t heuristics = make (self, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   set_descriptor (self, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, plan->operations);
@@ -330,7 +335,7 @@ ask (Maker *self, OrtrainDnnPlan *plan, const OrtrainDnnTarget *target, cudnnBac
       get (self, configs[i], CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
       get (self, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number);
       const guint notes = read_notes (self, engine);
-      if (self->error == NULL && (notes & refused) == 0 && bytes >= 0 && (gsize) bytes <= limit)
+      if (self->error == NULL && (notes & refused) == 0 && bytes >= 0 && (gsize) bytes <= target->workspace_limit)
         plan->engines[plan->n_engines++] = (Engine){ configs[i], (gsize) bytes, number, notes };
       g_clear_error (&self->error); /* of one engine */
     }
@@ -376,9 +381,17 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   if (self->n_engines == 0)
     self->refusal = maker.error != NULL ? g_strdup (maker.error->message) : g_strdup ("cuDNN has no engine for it");
   g_clear_error (&maker.error);
-  const guint n = self->cache != NULL ? self->n_engines : MIN (self->n_engines, TRIED_ENGINES);
-  for (guint i = 0; i < n; i++)
-    self->workspace_bytes = MAX (self->workspace_bytes, self->engines[i].workspace_bytes);
+  /* of the first one, and room for another, if the first cannot be made; of all that are to be measured */
+  gsize least = G_MAXSIZE;
+  for (guint i = 0; i < self->n_engines; i++)
+    {
+      if (i == 0 || self->cache != NULL)
+        self->workspace_bytes = MAX (self->workspace_bytes, self->engines[i].workspace_bytes);
+      else
+        least = MIN (least, self->engines[i].workspace_bytes);
+    }
+  if (least != G_MAXSIZE)
+    self->workspace_bytes = MAX (self->workspace_bytes, least);
   return self;
 }
 
@@ -432,7 +445,9 @@ ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *set
   *target = (OrtrainDnnTarget){ .device_name = provider->name,
                                 .allow_tf32 = provider->options.allow_tf32,
                                 .search = provider->options.conv_algo_search,
-                                .workspace_limit = (gsize) provider->options.memory_limit / 8 };
+                                .workspace_limit = WORKSPACE_LIMIT };
+  if (provider->options.memory_limit != 0)
+    target->workspace_limit = MIN (target->workspace_limit, (gsize) provider->options.memory_limit / 8);
 }
 
 gsize
@@ -648,18 +663,24 @@ open_handle (const OrtrainCudnn *api, OrtrainStream *stream, GError **error)
   return FALSE;
 }
 
-void
+gboolean
 ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *const *addresses, gpointer workspace)
 {
   const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
   g_autoptr (GError) error = NULL;
   g_mutex_lock (&self->lock);
-  gboolean ok = open_handle (api, ortrain_cuda_get_stream (call), &error);
-  if (ok && self->execution == NULL)
-    ok = make_ready (api, self, call, addresses, workspace, &error);
-  if (ok)
-    ok = execute (api, self, self->execution, call, addresses, workspace, &error);
+  if (!self->failed && self->execution == NULL)
+    {
+      self->failed = !open_handle (api, ortrain_cuda_get_stream (call), &error) ||
+                     !make_ready (api, self, call, addresses, workspace, &error);
+      if (self->failed)
+        g_message ("%s; a plain kernel, which is slower, takes its place",
+                   error != NULL ? error->message : "cuDNN cannot run an operation");
+    }
+  const gboolean runs = !self->failed;
+  if (runs && (!open_handle (api, ortrain_cuda_get_stream (call), &error) ||
+               !execute (api, self, self->execution, call, addresses, workspace, &error)))
+    ortrain_cuda_fail (call, "%s", error->message);
   g_mutex_unlock (&self->lock);
-  if (!ok)
-    ortrain_cuda_fail (call, "%s", error != NULL ? error->message : "cuDNN cannot run an operation");
+  return runs;
 }

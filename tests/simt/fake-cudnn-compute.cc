@@ -117,6 +117,8 @@ apply (int mode, double x, double b, double t)
       return (float) x - (float) b;
     case CUDNN_POINTWISE_MUL:
       return (float) x * (float) b;
+    case CUDNN_POINTWISE_DIV:
+      return (float) x / (float) b;
     case CUDNN_POINTWISE_EXP:
       return exp (x);
     case CUDNN_POINTWISE_LOG:
@@ -280,6 +282,8 @@ compute_operation (const FakeOperation &operation, std::vector<Array> &arrays)
       return compute_reduction (operation.mode, *a, b);
     default: /* a reshape: the same memory */
       b->numbers = a->numbers;
+      for (double &number : b->numbers)
+        number = round_to (b->tensor->type, number);
     }
 }
 

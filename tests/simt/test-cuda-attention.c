@@ -21,7 +21,7 @@ static const OrtrainGradientCase cases[] = {
 
 /* More than a tile of queries, of keys, of columns. */
 static const OrtrainGradientCase large_cases[] = {
-  { "Attention", "f[1,2,65,8];f[1,2,33,8];f[1,2,33,8]", "scale=0.35f", OURS },
+  { "Attention", "f[1,2,65,9];f[1,2,33,9];f[1,2,33,9]", "scale=0.35f", OURS },
   { "Attention", "f[1,33,2,16];f[1,130,2,16];f[1,130,2,9]", "scale=0.25f packed=15", OURS },
   { "Attention", "f[1,1,7,65];f[1,1,66,65];f[1,1,66,130]", "scale=0.125f", OURS },
   { "Attention", "f[2,1,31,129];f[2,1,31,129];f[2,1,31,3];c[2,1,1,31]", "scale=0.1f", OURS },
@@ -47,14 +47,14 @@ test_large (void)
 
 /* Masks that are known beforehand and let each row see one key more than the row before. */
 static const OrtrainGradientCase causal_cases[] = {
-  { "Attention", "f[1,2,3,8];f[1,2,5,8];f[1,2,5,8];b[3,5]{1,1,0,0,0,1,1,1,0,0,1,1,1,1,0}", "scale=0.35f guard=1",
+  { "Attention", "f[1,2,3,7];f[1,2,5,7];f[1,2,5,7];b[3,5]{1,1,0,0,0,1,1,1,0,0,1,1,1,1,0}", "scale=0.35f guard=1",
     OURS },
-  { "Attention", "f[1,1,3,8];f[1,1,2,8];f[1,1,2,8];b[3,2]{1,1,1,1,1,1}", "scale=0.35f", OURS },
-  { "Attention", "f[1,1,3,8];f[1,1,2,8];f[1,1,2,8];b[3,2]{1,0,1,1,1,1}", "masked_value=-1e38f", OURS },
-  { "Attention", "f[1,1,3,8];f[1,1,3,8];f[1,1,3,8];b[3,3]{1,0,0,1,0,0,1,1,1}", NULL, OURS },
-  { "Attention", "f[1,97,16];f[1,97,16];f[1,97,16]", "is_causal=1 q_num_heads=2 kv_num_heads=2" },
-  { "Attention", "f[1,2,40,8];f[1,2,70,8];f[1,2,70,8]", "is_causal=1" },
-  { "Attention", "f[1,1,70,8];f[1,1,40,8];f[1,1,40,8]", "is_causal=1" },
+  { "Attention", "f[1,1,3,7];f[1,1,2,7];f[1,1,2,7];b[3,2]{1,1,1,1,1,1}", "scale=0.35f", OURS },
+  { "Attention", "f[1,1,3,7];f[1,1,2,7];f[1,1,2,7];b[3,2]{1,0,1,1,1,1}", "masked_value=-1e38f", OURS },
+  { "Attention", "f[1,1,3,7];f[1,1,3,7];f[1,1,3,7];b[3,3]{1,0,0,1,0,0,1,1,1}", NULL, OURS },
+  { "Attention", "f[1,97,14];f[1,97,14];f[1,97,14]", "is_causal=1 q_num_heads=2 kv_num_heads=2" },
+  { "Attention", "f[1,2,40,7];f[1,2,70,7];f[1,2,70,7]", "is_causal=1" },
+  { "Attention", "f[1,1,70,7];f[1,1,40,7];f[1,1,40,7]", "is_causal=1" },
 };
 
 static void
@@ -65,6 +65,172 @@ test_causal (void)
   cuda_check_end ();
 }
 
+/* What cuDNN computes in 16 bits: operands of its products are rounded to that, probabilities too. */
+static const OrtrainGradientCase library_cases[] = {
+  { "Attention", "f[2,2,3,8];f[2,2,5,8];f[2,2,5,16]", "scale=0.5f", OURS },
+  { "Attention", "f[2,33,2,16];f[2,40,2,16];f[2,40,2,8]", "scale=0.25f packed=15", OURS },
+  { "Attention", "f[1,3,2,8];f[1,2,4,8];f[1,2,4,8]", "packed=9", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,5,8];f[1,2,5,8];b[3,5]{1,0,0,0,0,1,1,0,0,0,1,1,1,0,0}", "scale=0.35f guard=1",
+    OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,5,8];f[1,2,5,8];b[3,5]{1,1,0,0,0,1,1,1,0,0,1,1,1,1,0}", "scale=0.35f", OURS },
+  { "Attention", "f[1,40,16];f[1,40,16];f[1,40,16]", "is_causal=1 q_num_heads=2 kv_num_heads=2" },
+  { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];d[2,1,1,3]{0,0.5,-1,0,0,-1e38}", "scale=0.7f", OURS },
+  { "Attention", "f[2,2,2,8];f[2,2,3,8];f[2,2,3,8];c[2,2,3]", "scale=0.7f", OURS },
+  { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "guard=1", OURS },
+  { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "guard=2", OURS },
+};
+
+static OrtrainProvider *cuda;
+static guint64 n_forward, n_backward;
+
+static OrtrainTensor *
+copy_as (OrtrainTensor *x, OrtrainDType rounded, OrtrainDType stored)
+{
+  if (x == NULL)
+    return NULL;
+  if (!ortrain_dtype_is_floating (ortrain_tensor_get_dtype (x)))
+    return ortrain_tensor_copy (x, NULL);
+  g_autoptr (OrtrainTensor) narrow = kernel_cast (x, rounded);
+  g_autoptr (OrtrainTensor) wide = kernel_cast (narrow, stored);
+  return ortrain_tensor_copy (wide, NULL);
+}
+
+/* One run of a node in 16 bits with the row statistics in float32, as models have it; in float64 on the host if provider is
+ * NULL. lse: for the gradient, its input 4. */
+static void
+run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out,
+        OrtrainDType dtype, OrtrainTensor *lse, OrtrainProvider *provider)
+{
+  g_autoptr (GError) error = NULL;
+  const gboolean grad = g_str_equal (node->op_type, "AttentionGrad");
+  const OrtrainDType wide = ORTRAIN_DTYPE_FLOAT64;
+  kernel_run_init (run, node->domain, node->op_type);
+  ortrain_attributes_free (run->attributes);
+  run->attributes = ortrain_attributes_copy (node->attributes);
+  run->provider = provider;
+  for (guint i = 0; i < node->inputs->len; i++)
+    if (grad && i == 4)
+      kernel_run_add_input (run, copy_as (lse, ORTRAIN_DTYPE_FLOAT32, provider != NULL ? ORTRAIN_DTYPE_FLOAT32 : wide));
+    else
+      kernel_run_add_input (run, copy_as (in[i], dtype, provider != NULL ? dtype : wide));
+  for (guint k = 0; k < node->outputs->len; k++)
+    if (out[k] == NULL)
+      run->outputs[run->n_outputs++] = NULL;
+    else
+      kernel_run_add_output (run,
+                             provider == NULL  ? wide
+                             : k == 1 && !grad ? ORTRAIN_DTYPE_FLOAT32
+                                               : dtype,
+                             ortrain_tensor_peek_dims (out[k]), ortrain_tensor_get_rank (out[k]));
+  kernel_run_try (run, &error);
+  g_assert_no_error (error);
+}
+
+/* Of operands of products, and of results, on the way through cuDNN's graphs: y, p, dp and what comes of them. */
+#define ROUNDINGS 5
+
+/* tolerance: of the largest element */
+static void
+compare (OrtrainTensor *got, OrtrainTensor *right, double tolerance, const char *what)
+{
+  g_autoptr (OrtrainTensor) wide = kernel_cast (got, ORTRAIN_DTYPE_FLOAT64);
+  const double *a = ortrain_tensor_peek (wide), *b = ortrain_tensor_peek (right);
+  double largest = 1e-3;
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (right); i++)
+    largest = isfinite (b[i]) ? MAX (largest, fabs (b[i])) : largest;
+  for (gint64 i = 0; i < ortrain_tensor_get_n_elements (right); i++)
+    if (!(isnan (a[i]) && isnan (b[i])) && a[i] != b[i] && !(fabs (a[i] - b[i]) <= tolerance * largest))
+      {
+        g_test_message ("%s: element %d is %g, %g is right (largest %g)", what, (int) i, a[i], b[i], largest);
+        g_test_fail ();
+        return;
+      }
+}
+
+static void
+run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out, gpointer data)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  const gboolean grad = g_str_equal (node->op_type, "AttentionGrad");
+  if (!g_strv_contains (operators, node->op_type))
+    return;
+  for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+    {
+      KernelRun forward, ours, right;
+      OrtrainTensor *lse = NULL;
+      if (grad)
+        {
+          /* the statistics of the rounded operands */
+          g_autoptr (GError) error = NULL;
+          const gint64 *dims = ortrain_tensor_peek_dims (in[4]), *y = ortrain_tensor_peek_dims (in[0]);
+          kernel_run_init (&forward, "org.ortrain", "Attention");
+          ortrain_attributes_free (forward.attributes);
+          forward.attributes = ortrain_attributes_copy (node->attributes);
+          for (guint i = 1; i < 4; i++)
+            kernel_run_add_input (&forward, copy_as (in[i], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
+          if (node->inputs->len > 5)
+            kernel_run_add_input (&forward, copy_as (in[5], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
+          kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, y, 4);
+          kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, dims, 3);
+          kernel_run_try (&forward, &error);
+          g_assert_no_error (error);
+          lse = forward.outputs[1];
+        }
+      const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
+      run_as (&ours, node, in, out, dtypes[d], lse, cuda);
+      *(grad ? &n_backward : &n_forward) += 1;
+      g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn") - before, ==, grad ? 2 : 1);
+      run_as (&right, node, in, out, dtypes[d], lse, NULL);
+      for (guint k = 0; k < ours.n_outputs; k++)
+        if (ours.outputs[k] != NULL)
+          compare (ours.outputs[k], right.outputs[k],
+                   ROUNDINGS * (dtypes[d] == ORTRAIN_DTYPE_BFLOAT16 ? 0x1p-9 : 0x1p-11), node->op_type);
+      kernel_run_clear (&ours);
+      kernel_run_clear (&right);
+      if (grad)
+        kernel_run_clear (&forward);
+    }
+}
+
+static void
+test_library (void)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  ortrain_gradient_check_set_dtype (ORTRAIN_DTYPE_FLOAT32);
+  ortrain_gradient_check_set_observer (run_library, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (library_cases); i++)
+    {
+      g_autofree char *message = NULL;
+      if (ortrain_gradient_check (&library_cases[i], &message) < 0)
+        g_error ("%s", message);
+    }
+  ortrain_gradient_check_set_observer (NULL, NULL);
+  ortrain_gradient_check_set_dtype (ORTRAIN_DTYPE_FLOAT64);
+  g_assert_cmpuint (n_forward, >=, G_N_ELEMENTS (library_cases));
+  g_assert_cmpuint (n_backward, >=, G_N_ELEMENTS (library_cases));
+  g_clear_pointer (&cuda, ortrain_provider_unref);
+}
+
+/* Shapes that it gets wrong are kept from it. */
+static void
+test_refused (void)
+{
+  static const OrtrainGradientCase refused[] = {
+    { "Attention", "f[2,2,1,8];f[2,2,5,8];f[2,2,5,8]", NULL, OURS },
+    { "Attention", "f[2,2,5,8];f[2,2,1,8];f[2,2,1,8]", NULL, OURS },
+    { "Attention", "f[1,2,3,12];f[1,2,3,12];f[1,2,3,8]", NULL, OURS },
+    { "Attention", "f[1,2,3,8];f[1,2,3,8];f[1,2,3,12]", NULL, OURS },
+  };
+  const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
+  cuda_check_begin (operators);
+  cuda_check_cases (refused, G_N_ELEMENTS (refused), TRUE);
+  cuda_check_end ();
+  g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), ==, before);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -72,5 +238,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-attention/small", test_small);
   g_test_add_func ("/cuda-attention/large", test_large);
   g_test_add_func ("/cuda-attention/causal", test_causal);
+  g_test_add_func ("/cuda-attention/library", test_library);
+  g_test_add_func ("/cuda-attention/refused", test_refused);
   return g_test_run ();
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cuda/ortrain-cuda-attention-graph-private.h"
 #include "cuda/ortrain-cuda-conv-graph-private.h"
 
 #include "core/ortrain-dtype.h"
@@ -15,6 +16,7 @@ static const OrtrainLibraryFunctions functions = {
 };
 const OrtrainLibraryFunctions *ortrain_cuda_library = &functions;
 static char *device;
+static gsize workspace_limit = (gsize) 96 << 20;
 
 void
 ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
@@ -42,7 +44,9 @@ static OrtrainDnnPlan *
 plan (const OrtrainDnnGraph *graph, gboolean allow_tf32, const char *name)
 {
   g_autoptr (GError) error = NULL;
-  const OrtrainDnnTarget target = { .device_name = "H200", .device_json = device, .allow_tf32 = allow_tf32 };
+  const OrtrainDnnTarget target = {
+    .device_name = "H200", .device_json = device, .allow_tf32 = allow_tf32, .workspace_limit = workspace_limit
+  };
   OrtrainDnnPlan *result = ortrain_dnn_plan (graph, &target, &error);
   if (result == NULL)
     g_test_message ("%s: %s", name, error->message);
@@ -148,6 +152,83 @@ test_tf32 (void)
     }
 }
 
+static void
+describe_side (OrtrainCudaAttentionSide *side, gint64 heads, gint64 length, gint64 width, gboolean packed)
+{
+  side->width = width;
+  side->pitch = packed ? heads * width : width;
+  side->head_step = packed ? width : length * width;
+  side->batch_step = heads * length * width;
+  side->dtype = ORTRAIN_DTYPE_BFLOAT16;
+}
+
+static OrtrainCudaAttention
+make_attention (gint64 batch, gint64 heads, gint64 queries, gint64 keys, gint64 width, gboolean packed)
+{
+  OrtrainCudaAttention attention = {
+    .batch = batch, .heads = heads, .n_queries = queries, .n_keys = keys, .scale = 0.125f
+  };
+  describe_side (&attention.q, heads, queries, width, packed);
+  describe_side (&attention.k, heads, keys, width, packed);
+  describe_side (&attention.v, heads, keys, width, packed);
+  describe_side (&attention.y, heads, queries, width, packed);
+  return attention;
+}
+
+static void
+test_attention (void)
+{
+  static const gint64 lengths[] = { 1024, 200 };
+  static const gint64 widths[] = { 64, 128 };
+  if (!has_library ())
+    return;
+  workspace_limit = (gsize) 2 << 30;
+  for (guint variant = 0; variant < 64; variant++)
+    {
+      const gboolean packed = variant & 1, causal = variant & 2, biased = variant & 4, odd = variant & 8;
+      const gint64 n = lengths[odd ? 1 : 0];
+      OrtrainCudaAttention attention = make_attention (8, 12, n, n, widths[variant >> 5], packed);
+      OrtrainDnnAttentionShape shape = { .accumulates = (variant & 16) != 0,
+                                         .has_bias = biased,
+                                         .bias_batch = 8,
+                                         .bias_heads = 1,
+                                         .bias_dtype = variant & 16 ? ORTRAIN_DTYPE_FLOAT32 : ORTRAIN_DTYPE_BFLOAT16,
+                                         .has_lengths = biased && odd };
+      OrtrainDnnAttentionTensors tensors;
+      attention.mask_kind = causal ? ORTRAIN_CUDA_MASK_CAUSAL : ORTRAIN_CUDA_MASK_NONE;
+      g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1), *grad = g_new0 (OrtrainDnnGraph, 1);
+      g_autofree char *name = g_strdup_printf ("attention of %" G_GINT64_FORMAT "%s%s%s", n, packed ? ", packed" : "",
+                                               causal ? ", causal" : "", biased ? ", with a bias" : "");
+      g_autofree char *grad_name =
+          g_strdup_printf ("%s, gradient%s", name, shape.accumulates ? " in an order of chance" : "");
+      ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
+      const OrtrainDnnPlan *forward = plan (graph, FALSE, name);
+      ortrain_dnn_compose_attention_grad (grad, &attention, &attention.y, &shape, &tensors);
+      const OrtrainDnnPlan *backward = plan (grad, FALSE, grad_name);
+      g_assert_nonnull (forward);
+      g_assert_nonnull (backward);
+      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (forward), <, 1 << 20);
+      /* in order: 2 bytes for each score, of lengths rounded up to 128 */
+      const gint64 rounded = (n + 127) / 128 * 128;
+      g_assert_cmpuint (ortrain_dnn_plan_get_workspace_bytes (backward), <=,
+                        shape.accumulates ? 64 << 20 : 8 * 12 * rounded * rounded * 2 + (1 << 20));
+    }
+}
+
+/* What the provider keeps from cuDNN because it has no engine for it. */
+static void
+test_refused (void)
+{
+  if (!has_library ())
+    return;
+  const OrtrainCudaAttention attention = make_attention (2, 2, 64, 64, 36, FALSE);
+  const OrtrainDnnAttentionShape shape = { 0 };
+  OrtrainDnnAttentionTensors tensors;
+  g_autofree OrtrainDnnGraph *graph = g_new0 (OrtrainDnnGraph, 1);
+  ortrain_dnn_compose_attention (graph, &attention, &shape, &tensors);
+  g_assert_null (plan (graph, FALSE, "attention of width 36"));
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -157,5 +238,7 @@ main (int argc, char *argv[])
     g_error ("Cannot read %s", path);
   g_test_add_func ("/cudnn-graphs/convolutions", test_convolutions);
   g_test_add_func ("/cudnn-graphs/tf32", test_tf32);
+  g_test_add_func ("/cudnn-graphs/attention", test_attention);
+  g_test_add_func ("/cudnn-graphs/refused", test_refused);
   return g_test_run ();
 }

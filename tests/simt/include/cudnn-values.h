@@ -29,6 +29,7 @@
 
 #define ORTRAIN_FAKE_CUDNN_POINTWISE_MODES(X)                                                                          \
   X (CUDNN_POINTWISE_ADD, 0)                                                                                           \
+  X (CUDNN_POINTWISE_DIV, 6)                                                                                           \
   X (CUDNN_POINTWISE_MUL, 1)                                                                                           \
   X (CUDNN_POINTWISE_SUB, 9)                                                                                           \
   X (CUDNN_POINTWISE_EXP, 13)                                                                                          \
