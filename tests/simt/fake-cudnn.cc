@@ -3,10 +3,11 @@
 #include "fake-cudnn-descriptors.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 
-/* cuDNN's backend: descriptors with strict checks (what is unknown, missing, of another type or not final is refused), two
+/* cuDNN's backend: descriptors with strict checks (what is unknown, missing, of another type or not final is refused), three
  * engines for each graph, and execution on the host. */
 
 #define WORKSPACE 4096
@@ -412,12 +413,12 @@ give_int (int64_t value, int64_t n_wanted, int64_t *n, void *elements)
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* Two engines; the second one counts as one of tensor cores. Those of a fallback are the same. */
+/* Three engines; the last one counts as one of tensor cores. Those of a fallback are the same. */
 static cudnnStatus_t
 give_results (const Descriptor *self, int64_t n_wanted, int64_t *n, void *elements)
 {
   const Descriptor *graph = self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-  *n = is_supported (graph) ? 2 : 0;
+  *n = is_supported (graph) ? 3 : 0;
   for (int64_t i = 0; i < n_wanted && i < *n; i++)
     {
       Descriptor *config = ((Descriptor **) elements)[i];
@@ -457,8 +458,8 @@ cudnnBackendGetAttribute (cudnnBackendDescriptor_t const descriptor, cudnnBacken
     return give_int (100 + self->engine, n_wanted, n, elements);
   if (self->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE)
     {
-      *n = self->engine == 0 ? 0 : 1;
-      if (self->engine != 0 && n_wanted > 0)
+      *n = self->engine < 2 ? 0 : 1;
+      if (self->engine == 2 && n_wanted > 0)
         *(cudnnBackendNumericalNote_t *) elements = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
       return CUDNN_STATUS_SUCCESS;
     }
@@ -479,6 +480,14 @@ check_tensor (const Descriptor *self)
   return CUDNN_STATUS_SUCCESS;
 }
 
+/* ORTRAIN_FAKE_CUDNN_REFUSE=N: the first N engines of each graph have no execution plan. */
+static bool
+is_refused (const Descriptor *self)
+{
+  const char *text = getenv ("ORTRAIN_FAKE_CUDNN_REFUSE");
+  return text != nullptr && self->child (CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)->engine < atoi (text);
+}
+
 cudnnStatus_t
 cudnnBackendFinalize (cudnnBackendDescriptor_t descriptor)
 {
@@ -495,6 +504,8 @@ cudnnBackendFinalize (cudnnBackendDescriptor_t descriptor)
     status = is_supported (self->child (CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH))
                  ? CUDNN_STATUS_SUCCESS
                  : fail (CUDNN_STATUS_NOT_SUPPORTED, "no engine computes the graph");
+  else if (self->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && is_refused (self))
+    status = fail (CUDNN_STATUS_NOT_SUPPORTED, "the engine cannot be made");
   else if (self->type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR &&
            self->count (CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) != self->count (CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS))
     status = fail (CUDNN_STATUS_BAD_PARAM, "addresses and tensors differ in number");
