@@ -5,6 +5,8 @@
 
 /* NULL: a device can be opened; else why not. Transfer full. */
 char *ortrain_cuda_get_reason (void);
+/* "NVIDIA H200, compute capability 9.0"; NULL: unknown. Transfer full. */
+char *ortrain_cuda_describe (void);
 OrtrainProvider *ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error);
 
 /* The kernels of all families, and whether those of chains compute an operator. */

@@ -307,6 +307,16 @@ ortrain_cuda_get_reason (void)
                                                           : g_strdup (cudaGetErrorString (code));
 }
 
+char *
+ortrain_cuda_describe (void)
+{
+  struct cudaDeviceProp properties;
+  if (cudaGetDeviceProperties (&properties, 0) == cudaSuccess)
+    return g_strdup_printf ("%s, compute capability %d.%d", properties.name, properties.major, properties.minor);
+  cudaGetLastError ();
+  return NULL;
+}
+
 static void
 cuda_free_provider (OrtrainProvider *provider)
 {
@@ -348,10 +358,8 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
 {
   static const OrtrainCudaNumbers numbers = { .one = 1, .one_f64 = 1 };
   struct cudaDeviceProp properties;
-  void *address = NULL;
   if (!ortrain_cuda_check (cudaSetDevice (0), "choosing a device", error) ||
-      !ortrain_cuda_check (cudaGetDeviceProperties (&properties, 0), "asking for its properties", error) ||
-      !ortrain_cuda_check (cudaMalloc (&address, sizeof numbers), "allocating memory", error))
+      !ortrain_cuda_check (cudaGetDeviceProperties (&properties, 0), "asking for its properties", error))
     return NULL;
   OrtrainCudaProvider *self = g_new0 (OrtrainCudaProvider, 1);
   self->parent.klass = &cuda_class;
@@ -360,10 +368,10 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);
   self->options = *options;
-  self->numbers = address;
+  self->numbers = cuda_allocate (&self->parent, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof numbers, error);
   OrtrainStream *stream = NULL;
-  const gboolean ok = cuda_new_stream (&self->parent, &stream, error) &&
-                      cuda_copy (&self->parent, stream, address, &numbers, sizeof numbers, error) &&
+  const gboolean ok = self->numbers != NULL && cuda_new_stream (&self->parent, &stream, error) &&
+                      cuda_copy (&self->parent, stream, self->numbers, &numbers, sizeof numbers, error) &&
                       cuda_wait (&self->parent, stream, error);
   cuda_free_stream (&self->parent, stream);
   if (ok)

@@ -22,6 +22,7 @@ struct _OrtrainDevice
   GObject parent_instance;
 
   char *name;
+  char *description;
   char *reason;
   guint64 total_memory;
   guint64 available_memory;
@@ -31,6 +32,7 @@ enum
 {
   PROP_0,
   PROP_NAME,
+  PROP_DESCRIPTION,
   PROP_REASON,
   PROP_TOTAL_MEMORY,
   PROP_AVAILABLE_MEMORY,
@@ -47,6 +49,7 @@ ortrain_device_finalize (GObject *object)
   OrtrainDevice *self = ORTRAIN_DEVICE (object);
 
   g_free (self->name);
+  g_free (self->description);
   g_free (self->reason);
   G_OBJECT_CLASS (ortrain_device_parent_class)->finalize (object);
 }
@@ -67,6 +70,14 @@ ortrain_device_class_init (OrtrainDeviceClass *klass)
    */
   properties[PROP_NAME] =
       ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags), G_STRUCT_OFFSET (OrtrainDevice, name));
+  /**
+   * OrtrainDevice:description: (getter get_description)
+   *
+   * What it is, such as the name of a GPU and its compute capability; %NULL if its provider does not say, or it cannot be
+   * used. Read-only.
+   */
+  properties[PROP_DESCRIPTION] = ortrain_field_at (g_param_spec_string ("description", NULL, NULL, NULL, flags),
+                                                   G_STRUCT_OFFSET (OrtrainDevice, description));
   /**
    * OrtrainDevice:reason: (getter get_reason)
    *
@@ -122,7 +133,10 @@ ortrain_device_list (void)
       g_autoptr (OrtrainProvider) provider =
           self->reason == NULL ? ortrain_provider_open_module (module, &options, &error) : NULL;
       if (provider != NULL)
-        provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
+        {
+          self->description = module->describe != NULL ? module->describe () : NULL;
+          provider->klass->get_memory (provider, &self->total_memory, &self->available_memory);
+        }
       else if (self->reason == NULL)
         self->reason = g_strdup (error->message);
       g_list_store_append (list, self);
@@ -144,6 +158,22 @@ ortrain_device_get_name (OrtrainDevice *self)
   g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
 
   return self->name;
+}
+
+/**
+ * ortrain_device_get_description: (get-property description)
+ * @self: a device
+ *
+ * Gets what it is, such as the name of a GPU and its compute capability.
+ *
+ * Returns: (nullable): what it is; %NULL if its provider does not say, or it cannot be used
+ */
+const char *
+ortrain_device_get_description (OrtrainDevice *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DEVICE (self), NULL);
+
+  return self->description;
 }
 
 /**

@@ -11,7 +11,7 @@
  * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
  * size are compared, so a module of another version is left out with a reason. */
 
-#define ORTRAIN_MODULE_VERSION 2
+#define ORTRAIN_MODULE_VERSION 3
 #define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
 
 typedef struct
@@ -44,6 +44,9 @@ typedef struct
   gint score;               /* "auto" takes the provider with the highest that is available; the CPU has 0 */
   /* NULL: it can be opened; else why not. Transfer full. */
   char *(*get_reason) (void);
+  /* What it is, in a few words: the name of a GPU, say. Called where it can be opened. May be NULL, and return it. Transfer
+   * full. */
+  char *(*describe) (void);
   OrtrainProvider *(*open) (const OrtrainProviderOptions *options, GError **error);
 } OrtrainProviderModule;
 

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
 
+static void
+add_text (JsonBuilder *builder, const char *text)
+{
+  if (text != NULL)
+    json_builder_add_string_value (builder, text);
+  else
+    json_builder_add_null_value (builder);
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
@@ -20,6 +29,7 @@ run (int argc, char *argv[])
     {
       g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);
       const char *name = ortrain_device_get_name (device), *reason = ortrain_device_get_reason (device);
+      const char *description = ortrain_device_get_description (device);
       const guint64 total = ortrain_device_get_total_memory (device);
       const guint64 available = ortrain_device_get_available_memory (device);
       const gboolean is_cpu = i == 0;
@@ -28,6 +38,8 @@ run (int argc, char *argv[])
           json_builder_begin_object (builder);
           json_builder_set_member_name (builder, "name");
           json_builder_add_string_value (builder, name);
+          json_builder_set_member_name (builder, "description");
+          add_text (builder, description);
           if (is_cpu)
             {
               json_builder_set_member_name (builder, "threads");
@@ -38,10 +50,7 @@ run (int argc, char *argv[])
           json_builder_set_member_name (builder, "free_bytes");
           json_builder_add_int_value (builder, (gint64) available);
           json_builder_set_member_name (builder, "reason");
-          if (reason != NULL)
-            json_builder_add_string_value (builder, reason);
-          else
-            json_builder_add_null_value (builder);
+          add_text (builder, reason);
           json_builder_end_object (builder);
           continue;
         }
@@ -52,7 +61,8 @@ run (int argc, char *argv[])
       else if (is_cpu)
         g_print ("%-6s %u threads, %s of memory, %s available\n", name, threads, total_text, available_text);
       else
-        g_print ("%-6s %s of memory, %s available\n", name, total_text, available_text);
+        g_print ("%-6s %s%s%s of memory, %s available\n", name, description != NULL ? description : "",
+                 description != NULL ? ", " : "", total_text, available_text);
     }
   json_builder_end_array (builder);
   if (json)
