@@ -84,15 +84,21 @@ classify (const OrtrainCudaAttention *attention, const OrtrainOperand *mask, gin
   return value == 0 ? 0 : value <= MASKED ? -1 : 1;
 }
 
-/* A constant mask that lets row r see the keys up to r + diagonal, the first key at least: it need not be read. */
+/* A constant mask, the same for all samples and heads, that lets row r see the keys up to r + diagonal, the first key at
+ * least, or all keys: it need not be read. */
 static void
 find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
 {
-  const gint64 rows = attention->n_queries, keys = attention->n_keys;
+  const gint64 rows = attention->n_queries, keys = attention->n_keys, n = rows * keys;
+  const gint64 slices = n > 0 ? mask->n_elements / n : 0;
   gint64 seen = 0;
-  if (mask->constant == NULL || attention->mask_batch != 0 || attention->mask_head != 0 || attention->mask_row == 0 ||
-      attention->mask_key == 0 || mask->n_elements != rows * keys)
+  if (mask->constant == NULL || attention->mask_row == 0 || attention->mask_key == 0 || slices < 1 ||
+      mask->n_elements != slices * n)
     return;
+  const gsize size = mask->n_bytes / (gsize) slices;
+  for (gint64 i = 1; i < slices; i++)
+    if (memcmp (mask->constant, (const guint8 *) mask->constant + (gsize) i * size, size) != 0)
+      return;
   while (seen < keys && classify (attention, mask, seen) == 0)
     seen++;
   for (gint64 r = 0; r < rows && seen > 0; r++)
@@ -101,7 +107,7 @@ find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
         return;
   if (seen == 0)
     return;
-  attention->mask_kind = ORTRAIN_CUDA_MASK_CAUSAL;
+  attention->mask_kind = seen == keys ? ORTRAIN_CUDA_MASK_NONE : ORTRAIN_CUDA_MASK_CAUSAL;
   attention->diagonal = seen - 1;
 }
 

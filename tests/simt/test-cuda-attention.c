@@ -57,11 +57,19 @@ static const OrtrainGradientCase causal_cases[] = {
   { "Attention", "f[1,1,70,7];f[1,1,40,7];f[1,1,40,7]", "is_causal=1" },
 };
 
+/* The same in every sample and head; not the same; nothing hidden. */
+static const OrtrainGradientCase expanded_cases[] = {
+  { "Attention", "f[2,2,2,7];f[2,2,3,7];f[2,2,3,7];b[2,1,2,3]{1,0,0,1,1,0,1,0,0,1,1,0}", NULL, OURS },
+  { "Attention", "f[1,2,2,7];f[1,2,3,7];f[1,2,3,7];b[2,2,3]{1,0,0,1,1,0,1,1,0,1,1,1}", NULL, OURS },
+  { "Attention", "f[2,1,2,7];f[2,1,2,7];f[2,1,2,7];b[2,1,2,2]{1,1,1,1,1,1,1,1}", NULL, OURS },
+};
+
 static void
 test_causal (void)
 {
   cuda_check_begin (operators);
   cuda_check_cases (causal_cases, G_N_ELEMENTS (causal_cases), TRUE);
+  cuda_check_cases (expanded_cases, G_N_ELEMENTS (expanded_cases), TRUE);
   cuda_check_end ();
 }
 
