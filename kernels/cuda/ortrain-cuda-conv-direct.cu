@@ -193,6 +193,42 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK) conv_finish_kernel (OrtrainCudaConvFinish
     }
 }
 
+/* y [8 · n], float32 = x [8 · n] */
+template <typename T>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK)
+    conv_widen_kernel (gint64 n, const OrtrainPack<T, 8> *x, OrtrainPack<float, 4> *y)
+{
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      const OrtrainPack<T, 8> from = x[i];
+      OrtrainPack<float, 4> low, high;
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        {
+          low.at[j] = ortrain_widen (from.at[j]);
+          high.at[j] = ortrain_widen (from.at[4 + j]);
+        }
+      y[2 * i] = low;
+      y[2 * i + 1] = high;
+    }
+}
+
+/* FALSE: it has no such form. */
+static bool
+launch_widen (const OrtrainKernelCall *call, const OrtrainCudaConvFinish *shape, const void *x, void *y)
+{
+  const gint64 n = shape->n / 8;
+  if (shape->n % 8 != 0 || shape->y_dtype != ORTRAIN_DTYPE_FLOAT32 || shape->x_dtype == ORTRAIN_DTYPE_FLOAT32 ||
+      (guintptr) x % 16 != 0 || (guintptr) y % 16 != 0)
+    return false;
+  ORTRAIN_CUDA_FLOATING (shape->x_dtype, T,
+                         ortrain_cuda_launch (call, "conv-widen", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK),
+                                              ORTRAIN_CUDA_BLOCK, conv_widen_kernel<T>, n,
+                                              (const OrtrainPack<T, 8> *) x, (OrtrainPack<float, 4> *) y););
+  return true;
+}
+
 static bool
 is_double (const OrtrainCudaConv *conv)
 {
@@ -240,6 +276,8 @@ ortrain_cuda_conv_finish (const OrtrainKernelCall *call, const OrtrainCudaConvFi
                           const void *bias, void *y, gboolean may_accumulate)
 {
   const OrtrainAccumulate never = { false, NULL };
+  if (bias == NULL && !may_accumulate && launch_widen (call, shape, x, y))
+    return;
   ortrain_cuda_launch (call, "conv-finish", ortrain_cuda_grid (call, shape->n, ORTRAIN_CUDA_BLOCK), ORTRAIN_CUDA_BLOCK,
                        conv_finish_kernel, *shape, x, bias, y,
                        may_accumulate ? ortrain_cuda_get_accumulate (call, 0) : never);

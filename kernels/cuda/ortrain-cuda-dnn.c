@@ -10,6 +10,7 @@
 
 #define MAX_ENGINES 32
 #define WORKSPACE_LIMIT ((gsize) 96 << 20)
+#define WORKSPACE_ALIGNMENT 256
 #define TIMED_RUNS 3
 
 typedef struct
@@ -416,9 +417,18 @@ ortrain_dnn_plan (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, 
 {
   static GMutex lock;
   static GHashTable *plans;
+  static gsize told;
   const OrtrainCudnn *api = ortrain_cuda_open_cudnn (error);
   if (api == NULL)
-    return NULL;
+    {
+      if (g_once_init_enter (&told))
+        {
+          g_message ("Convolutions and attention run by plain kernels, which are slower%s%s", error != NULL ? ": " : "",
+                     error != NULL ? (*error)->message : "");
+          g_once_init_leave (&told, 1);
+        }
+      return NULL;
+    }
   char *key = make_key (graph, target);
   g_mutex_lock (&lock);
   if (plans == NULL)
@@ -450,10 +460,11 @@ ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *set
     target->workspace_limit = MIN (target->workspace_limit, (gsize) provider->options.memory_limit / 8);
 }
 
+/* Never nothing, and with room to align it: a call's workspace is aligned to less than libraries like. */
 gsize
 ortrain_dnn_plan_get_workspace_bytes (const OrtrainDnnPlan *self)
 {
-  return self->workspace_bytes;
+  return self->workspace_bytes + WORKSPACE_ALIGNMENT;
 }
 
 guint
@@ -668,6 +679,7 @@ ortrain_dnn_run (OrtrainDnnPlan *self, const OrtrainKernelCall *call, void *cons
 {
   const OrtrainCudnn *api = ortrain_cuda_open_cudnn (NULL);
   g_autoptr (GError) error = NULL;
+  workspace = (gpointer) (((guintptr) workspace + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT);
   g_mutex_lock (&self->lock);
   if (!self->failed && self->execution == NULL)
     {
