@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
 
+#include <math.h>
 #include <string.h>
 
 /* org.ortrain::Accumulate: y = x or y += x, element by element. */
@@ -94,9 +95,52 @@ copy_prepare (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
+/* x, y: [] of float16, bfloat16, float32, float64 or int64 */
+static void
+guard_run (const OrtrainKernelCall *call)
+{
+  const AccumulateConstants *constants = call->constants;
+  const void *x = call->inputs[0];
+  gboolean passes = TRUE;
+  switch (constants->dtype)
+    {
+    case ORTRAIN_DTYPE_FLOAT64:
+      passes = isfinite (*(const double *) x);
+      break;
+    case ORTRAIN_DTYPE_FLOAT32:
+      passes = isfinite (*(const float *) x);
+      break;
+    case ORTRAIN_DTYPE_FLOAT16:
+      passes = isfinite (ortrain_half_to_float (*(const guint16 *) x));
+      break;
+    case ORTRAIN_DTYPE_BFLOAT16:
+      passes = isfinite (ortrain_bfloat16_to_float (*(const guint16 *) x));
+      break;
+    default:
+      passes = *(const gint64 *) x == ORTRAIN_GUARD_NONE;
+    }
+  if (call->outputs[0] != x)
+    memcpy (call->outputs[0], x, constants->element_size);
+  if (!passes && call->context->step->guards)
+    ortrain_kernel_fault (call, ORTRAIN_FAULT_GUARD, 0, 0, 0);
+}
+
+static gboolean
+guard_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  accumulate_prepare (setup, error);
+  setup->can_accumulate = 0;
+  return TRUE;
+}
+
 static const OrtrainKernel rows[] = {
   { .op_type = "Copy", .domain = "org.ortrain", .prepare = copy_prepare, .run = accumulate_run },
   { .op_type = "Accumulate", .domain = "org.ortrain", .prepare = accumulate_prepare, .run = accumulate_run },
+  { .op_type = "StepGuard",
+    .domain = "org.ortrain",
+    .dtypes = ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64),
+    .prepare = guard_prepare,
+    .run = guard_run },
 };
 
 ORTRAIN_KERNEL_TABLE (internal, rows);

@@ -34,7 +34,9 @@ run_loss_scale (const OrtrainKernelCall *call)
   const LossScale *self = call->constants;
   float scale = *(const float *) call->inputs[0];
   gint64 good_steps = *(const gint64 *) call->inputs[1], overflows = *(const gint64 *) call->inputs[2];
-  if (!isfinite (*(const double *) call->inputs[3]))
+  if (call->context->fault->code != ORTRAIN_FAULT_NONE)
+    ; /* the step has failed before: everything stays as it is */
+  else if (!isfinite (*(const double *) call->inputs[3]))
     {
       scale = MAX (self->minimum, scale * self->backoff);
       good_steps = 0;

@@ -342,7 +342,7 @@ take_operands (const OrtrainKernelCall *call, const OrtrainSpans *layout)
     }
 }
 
-/* FALSE: the gradients are not finite, and everything stays as it is. */
+/* FALSE: the gradients are not finite, or the step has failed before, and everything stays as it is. */
 static gboolean
 begin_update (Update *update, const OrtrainKernelCall *call)
 {
@@ -354,6 +354,8 @@ begin_update (Update *update, const OrtrainKernelCall *call)
                       .gradient_scale = scalars[ORTRAIN_UPDATE_GRADIENT_SCALE],
                       .is_broken = call->workspace };
   take_operands (call, update->layout);
+  if (call->context->fault->code != ORTRAIN_FAULT_NONE)
+    return FALSE;
   if (loss_scale != NULL)
     update->gradient_scale /= (double) *loss_scale;
   const gboolean clips = scalars[ORTRAIN_UPDATE_MAX_NORM] > 0;

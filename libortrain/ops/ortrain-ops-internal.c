@@ -28,6 +28,17 @@ static const OrtrainOpDef rows[] = {
     .flags = ORTRAIN_OP_NO_GRADIENT,
     .infer = ortrain_infer_unary,
     .no_body = "between two memories, of which a graph knows nothing" },
+  /* x → y: y = x. A fault if the step block asks for it and x is not finite or, of int64, is not ORTRAIN_GUARD_NONE */
+  { .name = "StepGuard",
+    .domain = ORTRAIN_DOMAIN,
+    .since = 1,
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .infer = ortrain_infer_unary,
+    .no_body = "faults are a matter of kernels" },
 };
 
 ORTRAIN_OP_TABLE (internal, rows);

@@ -61,7 +61,11 @@ typedef enum
   ORTRAIN_FAULT_NUMBER, /* a floating-point operand is out of range: position is the input, value the bits of a double */
   ORTRAIN_FAULT_DIVIDE,  /* integer division by zero */
   ORTRAIN_FAULT_LIBRARY, /* a library call failed: value is its code */
+  ORTRAIN_FAULT_GUARD,   /* the operand of a StepGuard is not as it has to be */
 } OrtrainFaultCode;
+
+/* The one integer that a StepGuard lets pass; see ORTRAIN_UPDATE_NONE_BROKEN. */
+#define ORTRAIN_GUARD_NONE G_MAXINT64
 
 /* The first fault of a run, in the memory of the device; the host reads a copy of it when it waits anyway. */
 typedef struct
@@ -83,6 +87,7 @@ typedef struct
   /* The same as a factor on what is there, 0 or 1, for libraries that read it in the memory of the device. */
   float gradient_beta;
   double gradient_beta_f64;
+  guint32 guards; /* what a StepGuard does not let pass is a fault: then updates do nothing */
 } OrtrainStepBlock;
 
 static inline void

@@ -98,6 +98,10 @@ ortrain_evaluate_set_fault (GError **error, const OrtrainNode *node, const Ortra
       g_set_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_FAILED,
                    "%s: the library that runs it failed with code %" G_GINT64_FORMAT, text, fault->value);
       break;
+    case ORTRAIN_FAULT_GUARD:
+      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
+                   "%s: a number of the step is not finite", text);
+      break;
     }
 }
 
