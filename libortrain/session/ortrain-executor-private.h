@@ -4,6 +4,7 @@
 #include <gio/gio.h>
 
 #include "memory/ortrain-planner-private.h"
+#include "session/ortrain-feed-slots-private.h"
 #include "session/ortrain-program-private.h"
 #include "session/ortrain-step-arena-private.h"
 #include "tensor/ortrain-tensor-dict.h"
@@ -26,7 +27,9 @@ typedef struct
   gpointer resolve_data;
   /* Passes over the graph once its shapes are numbers (fusion, expansion); may be NULL. */
   gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
-  guint max_plans; /* plans kept, the least recently used goes first; 0: 16 */
+  const char *const *guarded;   /* values that an update depends on, the first is the loss; may be NULL */
+  OrtrainFeedSlots *feed_slots; /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
+  guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
 
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
@@ -51,12 +54,17 @@ gboolean ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const 
                                GCancellable *cancellable, gint64 *item, GError **error);
 /* Whether a device that runs by itself goes from phase to phase of the current plan. */
 gboolean ortrain_executor_can_join_phases (OrtrainExecutor *self);
+/* Whether updates of the current plan do nothing where the host would not have submitted them. */
+gboolean ortrain_executor_is_guarded (OrtrainExecutor *self);
 /* Submits phases from `phase` on without waiting, behind ortrain_execution_begin or go_on. Feeds have to stay until
  * somebody has waited. */
 gboolean ortrain_executor_submit (OrtrainExecutor *self, OrtrainProgramRange range, OrtrainPhase phase,
                                   GCancellable *cancellable, GError **error);
 /* After that wait: FALSE with the error that the fault is. */
 gboolean ortrain_executor_check_fault (OrtrainExecutor *self, const OrtrainFault *fault, gint64 *item, GError **error);
+/* The feeds of a run as they were copied to a slot; of those that were on the device, themselves. */
+OrtrainTensorDict *ortrain_executor_make_staged_feeds (OrtrainExecutor *self, guint slot, OrtrainTensorDict *feeds,
+                                                       GError **error);
 /* Whether the files that feeds are mapped from have changed. */
 gboolean ortrain_executor_check_feeds (OrtrainExecutor *self, GError **error);
 /* Graph outputs after a run: as new tensors (arena outputs are copied; REGION_OUTPUT ones are handed over). */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-executor-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-insert-copies-private.h"
+#include "transform/ortrain-insert-guards-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 #include <string.h>
@@ -23,6 +25,7 @@ typedef struct
   guint32 *output_buffers; /* beside its outputs */
   gboolean *owns;          /* [n_outputs]: the output's tensor is where the steps write it */
   guint64 stamp;           /* of the last use */
+  gboolean is_guarded;     /* what an update has to wait for stops it on the device */
   gboolean placed;         /* constants and persistent values have their addresses */
 } Entry;
 
@@ -52,6 +55,7 @@ struct _OrtrainExecutor
 {
   OrtrainGraph *graph;
   OrtrainExecutorConfig config;
+  char **guarded;
   OrtrainProvider *provider; /* of the execution */
   Input *inputs;
   guint n_inputs;
@@ -60,7 +64,8 @@ struct _OrtrainExecutor
   OrtrainKernelCache *kernels;
   GPtrArray *entries;
   Entry *current;
-  GArray *key; /* of gint64: scratch */
+  gboolean is_staged; /* feeds of the current run are in a slot */
+  GArray *key;        /* of gint64: scratch */
   guint64 clock;
   gssize persistent[ORTRAIN_CATEGORY_OUTPUT + 1]; /* -1: not told */
 };
@@ -84,6 +89,8 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   OrtrainExecutor *self = g_new0 (OrtrainExecutor, 1);
   self->graph = g_object_ref (graph);
   self->config = *config;
+  self->guarded = g_strdupv ((char **) config->guarded);
+  self->config.guarded = (const char *const *) self->guarded;
   if (self->config.max_plans == 0)
     self->config.max_plans = DEFAULT_MAX_PLANS;
   self->provider = ortrain_execution_get_provider (config->execution);
@@ -136,6 +143,7 @@ ortrain_executor_free (OrtrainExecutor *self)
     }
   g_free (self->inputs);
   g_free (self->outputs);
+  g_strfreev (self->guarded);
   g_ptr_array_unref (self->entries);
   ortrain_kernel_cache_free (self->kernels);
   g_array_unref (self->key);
@@ -426,6 +434,10 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
   if (!self->provider->klass->reads_host && !ortrain_insert_copies (graph, self->config.training, on_device, error))
     return NULL;
+  gboolean is_guarded = FALSE;
+  if (self->config.guarded != NULL && self->provider->klass->capture != NULL &&
+      !ortrain_insert_guards (graph, self->provider, self->config.guarded, &is_guarded, error))
+    return NULL;
   const OrtrainPlanRequest request = {
     .provider = self->provider,
     .host = ortrain_execution_get_host (self->config.execution),
@@ -438,6 +450,7 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     return NULL;
   Entry *entry = g_new0 (Entry, 1);
   entry->plan = plan;
+  entry->is_guarded = is_guarded;
   entry->program = ortrain_program_new (plan, self->config.execution);
   find_buffers (self, entry);
   entry->n_key = self->key->len;
@@ -635,6 +648,67 @@ get_first_step (const Entry *entry, guint phase)
     }
 }
 
+/* Feeds that the device does not read where they are, and where in a slot they go: in the order of the inputs. */
+static gboolean
+find_in_slot (const OrtrainExecutor *self, guint input, OrtrainTensor *tensor, gsize *offset)
+{
+  const gsize n_bytes = ortrain_tensor_get_n_bytes (tensor);
+  if (self->current->input_buffers[input] == G_MAXUINT32 || n_bytes == 0 || ortrain_tensor_peek_device (tensor) != NULL)
+    return FALSE;
+  *offset += (n_bytes + ORTRAIN_DEVICE_ALIGNMENT - 1) / ORTRAIN_DEVICE_ALIGNMENT * ORTRAIN_DEVICE_ALIGNMENT;
+  return TRUE;
+}
+
+/* Copies feeds to the next slot, from which the steps then copy them to the device. */
+static gboolean
+stage_feeds (OrtrainExecutor *self, GError **error)
+{
+  gsize n_bytes = 0, offset = 0;
+  for (guint i = 0; i < self->n_inputs; i++)
+    find_in_slot (self, i, self->inputs[i].fed, &n_bytes);
+  self->is_staged = n_bytes > 0;
+  if (!self->is_staged)
+    return TRUE;
+  guint8 *slot = ortrain_feed_slots_begin (self->config.feed_slots, n_bytes, error);
+  if (slot == NULL)
+    return FALSE;
+  ortrain_mapped_file_guard_thread ();
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      OrtrainTensor *tensor = self->inputs[i].fed;
+      const gsize begin = offset;
+      if (!find_in_slot (self, i, tensor, &offset))
+        continue;
+      memmove (slot + begin, ortrain_tensor_peek_device_address (tensor), ortrain_tensor_get_n_bytes (tensor));
+      ortrain_program_set_address (self->current->program, self->current->input_buffers[i], slot + begin);
+    }
+  return ortrain_executor_check_feeds (self, error);
+}
+
+OrtrainTensorDict *
+ortrain_executor_make_staged_feeds (OrtrainExecutor *self, guint slot, OrtrainTensorDict *feeds, GError **error)
+{
+  g_autoptr (OrtrainTensorDict) staged = ortrain_tensor_dict_new ();
+  guint8 *address = ortrain_feed_slots_get_address (self->config.feed_slots, slot);
+  gsize offset = 0;
+  for (guint i = 0; i < self->n_inputs; i++)
+    {
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, self->inputs[i].name);
+      const gsize begin = offset;
+      g_autoptr (OrtrainTensor) there = NULL;
+      if (find_in_slot (self, i, tensor, &offset))
+        {
+          there = ortrain_tensor_new_for_address (ortrain_tensor_get_dtype (tensor), ortrain_tensor_peek_dims (tensor),
+                                                  ortrain_tensor_get_rank (tensor), (gsize) (address + begin), FALSE,
+                                                  NULL, error);
+          if (there == NULL)
+            return NULL;
+        }
+      ortrain_tensor_dict_set (staged, self->inputs[i].name, there != NULL ? there : tensor);
+    }
+  return g_steal_pointer (&staged);
+}
+
 static gboolean
 prepare_run (OrtrainExecutor *self, OrtrainPhase phase, GError **error)
 {
@@ -643,13 +717,31 @@ prepare_run (OrtrainExecutor *self, OrtrainPhase phase, GError **error)
       g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been fed");
       return FALSE;
     }
-  return ortrain_executor_take_memory (self, error) && (phase != ORTRAIN_PHASE_FORWARD || place_outputs (self, error));
+  if (!ortrain_executor_take_memory (self, error))
+    return FALSE;
+  return phase != ORTRAIN_PHASE_FORWARD ||
+         (place_outputs (self, error) && (self->config.feed_slots == NULL || stage_feeds (self, error)));
+}
+
+/* Behind what was submitted. */
+static gboolean
+end_feeds (OrtrainExecutor *self, GError **error)
+{
+  const gboolean staged = self->is_staged;
+  self->is_staged = FALSE;
+  return !staged || ortrain_feed_slots_end (self->config.feed_slots, error);
 }
 
 gboolean
 ortrain_executor_can_join_phases (OrtrainExecutor *self)
 {
   return self->current != NULL && ortrain_program_can_join_phases (self->current->program);
+}
+
+gboolean
+ortrain_executor_is_guarded (OrtrainExecutor *self)
+{
+  return self->current != NULL && self->current->is_guarded;
 }
 
 gboolean
@@ -661,8 +753,9 @@ ortrain_executor_submit (OrtrainExecutor *self, OrtrainProgramRange range, Ortra
   const guint end = range == ORTRAIN_PROGRAM_STEP        ? ORTRAIN_N_PHASES
                     : range == ORTRAIN_PROGRAM_GRADIENTS ? ORTRAIN_PHASE_UPDATE
                                                          : phase + 1;
-  return ortrain_program_submit (self->current->program, range, get_first_step (self->current, phase),
-                                 get_first_step (self->current, end), cancellable, error);
+  const gboolean ok = ortrain_program_submit (self->current->program, range, get_first_step (self->current, phase),
+                                              get_first_step (self->current, end), cancellable, error);
+  return end_feeds (self, ok ? error : NULL) && ok;
 }
 
 gboolean
@@ -690,6 +783,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
   if (!prepare_run (self, phase, error))
     return FALSE;
   Entry *entry = self->current;
+  self->is_staged = FALSE; /* the run waits for the copies */
   if (!ortrain_execution_begin (self->config.execution, step, error) ||
       !ortrain_program_run (entry->program, get_first_step (entry, phase), get_first_step (entry, phase + 1),
                             cancellable, item, error))

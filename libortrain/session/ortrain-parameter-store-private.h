@@ -51,7 +51,8 @@ typedef struct
   guint n_parameters;
   OrtrainStored *buffers;
   guint n_buffers;
-  guint8 *buffers_begin, *buffers_copy;
+  guint8 *buffers_begin;
+  guint8 *buffers_copies[2]; /* of a step, and of the one that was submitted behind it */
   gsize buffers_bytes;
   guint8 *gradients_begin;
   gsize gradients_bytes;
@@ -93,12 +94,16 @@ typedef struct
   gint64 good_steps, overflows;
 } OrtrainScalerState;
 gboolean ortrain_parameter_store_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error);
+/* The same; it is there after the next wait for the execution. */
+gboolean ortrain_parameter_store_submit_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state,
+                                                     GError **error);
 gboolean ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const OrtrainScalerState *state,
                                                GError **error);
 
 gpointer ortrain_parameter_store_resolve (const char *name, OrtrainRegion region, gpointer user_data);
-gboolean ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error);
-void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self);
+/* copy: 0 or, on a device that runs by itself, 1. */
+gboolean ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, guint copy, GError **error);
+void ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self, guint copy);
 /* Around an update by an optimizer of the user. keep FALSE: nothing has happened. */
 gboolean ortrain_parameter_store_begin_update (OrtrainParameterStore *self, GError **error);
 gboolean ortrain_parameter_store_end_update (OrtrainParameterStore *self, gboolean keep, GError **error);

@@ -148,9 +148,13 @@ lay_out (OrtrainParameterStore *self, GError **error)
       self->buffers[i].address = place (self, offset);
     }
   self->buffers_bytes = self->block_bytes - before;
-  if (!reserve (self, self->buffers_bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
-    return FALSE;
-  self->buffers_copy = place (self, offset);
+  const guint n_copies = ortrain_execution_get_provider (self->execution)->klass->capture != NULL ? 2 : 1;
+  for (guint k = 0; k < n_copies; k++)
+    {
+      if (!reserve (self, self->buffers_bytes, ORTRAIN_CATEGORY_BUFFER, &offset, error))
+        return FALSE;
+      self->buffers_copies[k] = place (self, offset);
+    }
   return TRUE;
 }
 
@@ -394,13 +398,19 @@ ortrain_parameter_store_write_scaler (OrtrainParameterStore *self, const Ortrain
 }
 
 gboolean
-ortrain_parameter_store_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
+ortrain_parameter_store_submit_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
 {
   return ortrain_execution_read (self->execution, &state->loss_scale, self->loss_scale, sizeof state->loss_scale,
                                  error) &&
          ortrain_execution_read (self->execution, &state->good_steps, self->good_steps, sizeof state->good_steps,
                                  error) &&
-         ortrain_execution_read (self->execution, &state->overflows, self->overflows, sizeof state->overflows, error) &&
+         ortrain_execution_read (self->execution, &state->overflows, self->overflows, sizeof state->overflows, error);
+}
+
+gboolean
+ortrain_parameter_store_read_scaler (OrtrainParameterStore *self, OrtrainScalerState *state, GError **error)
+{
+  return ortrain_parameter_store_submit_read_scaler (self, state, error) &&
          ortrain_execution_wait (self->execution, NULL, error);
 }
 
@@ -540,15 +550,15 @@ copy_bytes (OrtrainParameterStore *self, gpointer destination, gconstpointer sou
 }
 
 gboolean
-ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, GError **error)
+ortrain_parameter_store_save_buffers (OrtrainParameterStore *self, guint copy, GError **error)
 {
-  return copy_bytes (self, self->buffers_copy, self->buffers_begin, self->buffers_bytes, error);
+  return copy_bytes (self, self->buffers_copies[copy], self->buffers_begin, self->buffers_bytes, error);
 }
 
 void
-ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self)
+ortrain_parameter_store_restore_buffers (OrtrainParameterStore *self, guint copy)
 {
-  copy_bytes (self, self->buffers_begin, self->buffers_copy, self->buffers_bytes, NULL);
+  copy_bytes (self, self->buffers_begin, self->buffers_copies[copy], self->buffers_bytes, NULL);
 }
 
 gpointer

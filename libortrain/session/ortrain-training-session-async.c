@@ -10,6 +10,7 @@ typedef struct
 {
   gpointer (*run) (OrtrainTrainingSession *self, gpointer argument, GCancellable *cancellable, GError **error);
   GDestroyNotify free_argument, free_result;
+  gboolean goes_on; /* behind steps that were submitted */
 } Call;
 
 typedef struct
@@ -34,7 +35,9 @@ run_request (GTask *task, gpointer source, gpointer task_data, GCancellable *can
   const Request *request = task_data;
   GError *error = NULL;
   ortrain_training_session_adopt (self);
-  gpointer result = request->call->run (self, request->argument, cancellable, &error);
+  gpointer result = NULL;
+  if (request->call->goes_on || ortrain_training_session_settle (self, 0, &error))
+    result = request->call->run (self, request->argument, cancellable, &error);
   ortrain_training_session_leave (self);
   if (result != NULL)
     g_task_return_pointer (task, result, request->call->free_result);
@@ -75,7 +78,7 @@ train_step (OrtrainTrainingSession *self, gpointer inputs, GCancellable *cancell
   return NULL;
 }
 
-static const Call train_step_call = { train_step, g_object_unref, g_free };
+static const Call train_step_call = { train_step, g_object_unref, g_free, TRUE };
 
 /**
  * ortrain_training_session_train_step_async:
@@ -127,7 +130,7 @@ optimizer_step (OrtrainTrainingSession *self, gpointer nothing, GCancellable *ca
   return GINT_TO_POINTER (ortrain_training_session_run_optimizer_step (self, error));
 }
 
-static const Call optimizer_step_call = { optimizer_step, NULL, NULL };
+static const Call optimizer_step_call = { optimizer_step, NULL, NULL, TRUE };
 
 /**
  * ortrain_training_session_optimizer_step_async:
@@ -165,6 +168,58 @@ ortrain_training_session_optimizer_step_finish (OrtrainTrainingSession *self, GA
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
   g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_optimizer_step_async), FALSE);
+
+  return g_task_propagate_pointer (G_TASK (result), error) != NULL;
+}
+
+static gpointer
+train_and_update (OrtrainTrainingSession *self, gpointer inputs, GCancellable *cancellable, GError **error)
+{
+  return GINT_TO_POINTER (ortrain_training_session_run_train_and_update (self, inputs, cancellable, error));
+}
+
+static const Call train_and_update_call = { train_and_update, g_object_unref, NULL, TRUE };
+
+/**
+ * ortrain_training_session_train_and_update_async:
+ * @self: a session
+ * @inputs: one tensor for each input of the model and each target; not to be changed until the call is done
+ * @cancellable: (nullable): a cancellable; a step that was submitted to a device is completed
+ * @callback: (scope async): called when the step is done, or submitted
+ * @user_data: data for @callback
+ *
+ * Runs a training step and the update behind it on the thread of the session, see
+ * [method@TrainingSession.train_and_update].
+ */
+void
+ortrain_training_session_train_and_update_async (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                 GCancellable *cancellable, GAsyncReadyCallback callback,
+                                                 gpointer user_data)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_SESSION (self));
+  g_return_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs));
+
+  start (self, &train_and_update_call, g_object_ref (inputs), cancellable, callback, user_data,
+         ortrain_training_session_train_and_update_async);
+}
+
+/**
+ * ortrain_training_session_train_and_update_finish:
+ * @self: a session
+ * @result: the result
+ * @error: return location for an error
+ *
+ * Finishes [method@TrainingSession.train_and_update_async]. It fails as [method@TrainingSession.train_and_update] does,
+ * or with %G_IO_ERROR_CANCELLED.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_training_session_train_and_update_finish (OrtrainTrainingSession *self, GAsyncResult *result, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+  g_return_val_if_fail (g_async_result_is_tagged (result, ortrain_training_session_train_and_update_async), FALSE);
 
   return g_task_propagate_pointer (G_TASK (result), error) != NULL;
 }

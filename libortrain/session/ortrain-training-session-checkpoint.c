@@ -119,6 +119,8 @@ gboolean
 ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, const char *path, GCancellable *cancellable,
                                               GError **error)
 {
+  if (!ortrain_training_session_settle (self, 0, error))
+    return FALSE;
   if (self->graph->immediate && self->n_accumulated > 0)
     {
       g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
@@ -254,6 +256,8 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
                                               OrtrainMetadataCheck check, gpointer data, GError **error)
 {
   OrtrainParameterStore *store = self->store;
+  if (!ortrain_training_session_settle (self, 0, error))
+    return FALSE;
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
   if (checkpoint == NULL)
     return FALSE;

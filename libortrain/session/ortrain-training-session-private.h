@@ -10,6 +10,8 @@
 #include "session/ortrain-training-graph-private.h"
 #include "session/ortrain-training-session.h"
 
+#include <math.h>
+
 /* The graphs that a session runs, in the order of OrtrainTrainingGraph. */
 typedef enum
 {
@@ -18,6 +20,22 @@ typedef enum
   ORTRAIN_TRAINING_RUN_EVALUATE_LOSS,
   ORTRAIN_N_TRAINING_RUNS,
 } OrtrainTrainingRun;
+
+/* A step that was submitted to a device, and what it began with, to which the session goes back when it has failed. */
+typedef struct
+{
+  gboolean is_open;    /* nobody knows yet what became of it */
+  gboolean is_dropped; /* it was submitted behind one that failed at first: it has to be run */
+  gboolean has_step;   /* forward and backward, too, and not an update alone */
+  gboolean has_norm;
+  gboolean stops; /* stop-on-nan was set */
+  guint64 n_train_steps, n_updates;
+  double gradient_scale;
+  double loss;              /* once it is known */
+  gint64 broken_at_once;    /* of an update alone: what the training step left */
+  OrtrainTensorDict *feeds; /* what they were, but for the contents of those in the slot */
+  guint feed_slot;
+} OrtrainSubmittedStep;
 
 struct _OrtrainTrainingSession
 {
@@ -30,7 +48,14 @@ struct _OrtrainTrainingSession
   OrtrainParameterStore *store;
   OrtrainExecution *execution;
   OrtrainStepArena *arena;
-  OrtrainStepResults *results; /* NULL: the device runs what it is given before the host goes on */
+  OrtrainFeedSlots *feed_slots; /* NULL: the device reads the host's memory */
+  OrtrainStepResults *results;  /* NULL: the device runs what it is given before the host goes on */
+  OrtrainSubmittedStep submitted[ORTRAIN_N_STEP_RESULTS]; /* beside the slots of the results */
+  guint next_slot;
+  gboolean failed_behind; /* the error is that of a step that was submitted before */
+  gboolean failed_update; /* … of an update, whose training step was right */
+  gboolean is_repeating;  /* a step that failed is run phase by phase, for its error */
+  GError *outcome;        /* of a submitted step, for the next call */
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS];
   OrtrainExecutor *last_trained; /* the one of the last training step, which may be kept for its update alone */
   gboolean undeclared;           /* `graph` is one without the file's declarations */
@@ -71,6 +96,8 @@ struct _OrtrainTrainingSession
  */
 gboolean ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error);
 void ortrain_training_session_leave (OrtrainTrainingSession *self);
+/* The same for calls that go on behind steps that were submitted; all others know first what became of them. */
+gboolean ortrain_training_session_enter_step (OrtrainTrainingSession *self, GError **error);
 /* For work that goes on in another thread: the claim is taken here, adopted there by the thread that works. */
 gboolean ortrain_training_session_claim (OrtrainTrainingSession *self, GError **error);
 void ortrain_training_session_adopt (OrtrainTrainingSession *self);
@@ -83,6 +110,32 @@ gboolean ortrain_training_session_take_memory (OrtrainTrainingSession *self, GEr
  * nothing stands against it, which is noted otherwise. */
 void ortrain_training_session_decide_updates (OrtrainTrainingSession *self);
 
+/* ---- steps that were submitted ---- */
+
+/* Waits until at most n steps are left of which nobody knows what became of them. FALSE with the error of the first that
+ * failed: it and those behind it have had no effect, but where its documentation says so. */
+gboolean ortrain_training_session_settle (OrtrainTrainingSession *self, guint n, GError **error);
+guint ortrain_training_session_get_n_submitted (OrtrainTrainingSession *self);
+/* The same for a caller who cannot fail: the error is that of the next call. */
+void ortrain_training_session_keep_outcome (OrtrainTrainingSession *self);
+/* Drops all of them. */
+void ortrain_training_session_forget_submitted (OrtrainTrainingSession *self);
+gboolean ortrain_training_session_can_submit_update (OrtrainTrainingSession *self);
+gboolean ortrain_training_session_submit_update (OrtrainTrainingSession *self, double factor, GError **error);
+/* Whether the next update depends on what became of this one: with a norm that is not finite, there was none. */
+gboolean ortrain_training_session_may_skip_updates (OrtrainTrainingSession *self);
+/* Whether a training step with its update may be submitted as one, as far as can be said before it has a plan. */
+gboolean ortrain_training_session_can_submit_steps (OrtrainTrainingSession *self);
+/* Checks and binds the inputs of a training step: its feeds, transfer full. */
+OrtrainTensorDict *ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                        GError **error);
+/* Numbers that are not finite, as errors. */
+gboolean ortrain_training_session_refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error);
+gboolean ortrain_training_session_refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error);
+gboolean ortrain_training_session_is_overflow_expected (const OrtrainTrainingSession *self);
+gboolean ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                        GCancellable *cancellable, GError **error);
+
 /* Finds or creates the plan for these feeds, and binds them. */
 gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                               OrtrainTensorDict *feeds, GError **error);
@@ -92,6 +145,24 @@ OrtrainExecutorConfig ortrain_training_session_get_config (OrtrainTrainingSessio
  * with the same feeds. Needs the claim. NULL: not found. */
 char *ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs);
 char *ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs);
+
+/* What a training step is run with, again too. */
+static inline OrtrainStepBlock
+ortrain_training_session_make_step (OrtrainTrainingSession *self)
+{
+  return (OrtrainStepBlock){ .seed = self->seed, .step = (guint32) self->n_train_steps };
+}
+
+/* One of all that are not a number. */
+static inline double
+ortrain_training_session_normalize (double value)
+{
+  return isnan (value) ? NAN : value;
+}
+
+/* Of the schedule, for an update after `step` others. */
+gboolean ortrain_training_session_get_factor (OrtrainTrainingSession *self, guint64 step, double *factor,
+                                              GError **error);
 
 /* The same as the public functions, for callers that hold the claim. */
 double ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,

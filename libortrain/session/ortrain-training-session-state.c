@@ -232,6 +232,8 @@ transpose (const OrtrainStored *stored, GError **error)
 gboolean
 ortrain_training_session_run_export (OrtrainTrainingSession *self, const char *path, GError **error)
 {
+  if (!ortrain_training_session_settle (self, 0, error))
+    return FALSE;
   g_autoptr (GHashTable) tensors = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   if (self->store->block == NULL) /* the model's own contents are right */
     return ortrain_model_export (self->model, path, tensors, error);

@@ -34,12 +34,6 @@ count_bytes (OrtrainTensorDict *dict)
 
 /* ---- steps ---- */
 
-static double
-normalize (double value)
-{
-  return isnan (value) ? NAN : value;
-}
-
 static gboolean
 read_loss (OrtrainTrainingSession *self, double *loss, GError **error)
 {
@@ -51,21 +45,6 @@ read_loss (OrtrainTrainingSession *self, double *loss, GError **error)
     return FALSE;
   *loss = single;
   return TRUE;
-}
-
-/* What a training step is run with, again too. */
-static OrtrainStepBlock
-make_step (OrtrainTrainingSession *self)
-{
-  return (OrtrainStepBlock){ .seed = self->seed, .step = (guint32) self->n_train_steps };
-}
-
-static gboolean
-current_factor (OrtrainTrainingSession *self, guint64 step, double *factor, GError **error)
-{
-  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->options);
-  *factor = 1.0;
-  return schedule == NULL || ortrain_lr_schedule_evaluate (schedule, step, factor, error);
 }
 
 /* Parameters that move in the backward pass do so once for each update, and nothing holds their gradients. */
@@ -106,7 +85,8 @@ check_loss (OrtrainTrainingSession *self, double loss, GError **error)
   if (!ortrain_training_options_get_stop_on_nan (self->options))
     return TRUE;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-               "The loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1, normalize (loss));
+               "The loss of training step %" G_GUINT64_FORMAT " is %g", self->n_train_steps + 1,
+               ortrain_training_session_normalize (loss));
   return FALSE;
 }
 
@@ -115,7 +95,7 @@ check_loss (OrtrainTrainingSession *self, double loss, GError **error)
 static gboolean
 can_join_gradients (OrtrainTrainingSession *self)
 {
-  return self->results != NULL && !self->graph->immediate && self->n_accumulated == 0 &&
+  return self->results != NULL && !self->is_repeating && !self->graph->immediate && self->n_accumulated == 0 &&
          !ortrain_training_session_wants_phases (self) &&
          ortrain_executor_can_join_phases (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
 }
@@ -160,7 +140,7 @@ run_phases (OrtrainTrainingSession *self, OrtrainStepBlock *step, GCancellable *
   OrtrainExecutor *executor = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
   const gboolean immediate = self->graph->immediate;
   double factor;
-  if (immediate && !current_factor (self, self->n_updates, &factor, error))
+  if (immediate && !ortrain_training_session_get_factor (self, self->n_updates, &factor, error))
     return FALSE;
   ortrain_step_block_set_accumulate (step, self->n_accumulated > 0);
   ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_FORWARD);
@@ -205,9 +185,9 @@ explain (OrtrainTrainingSession *self, OrtrainGraph *graph, OrtrainTensorDict *f
 {
   OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
   char *text = NULL;
-  if (ortrain_parameter_store_save_buffers (self->store, NULL))
+  if (ortrain_parameter_store_save_buffers (self->store, 0, NULL))
     text = ortrain_non_finite_explain (graph, &config, feeds, phase, step, self->n_updates, &self->failed_item);
-  ortrain_parameter_store_restore_buffers (self->store);
+  ortrain_parameter_store_restore_buffers (self->store, 0);
   return text;
 }
 
@@ -215,7 +195,7 @@ char *
 ortrain_training_session_explain_gradients (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, NULL);
-  OrtrainStepBlock step = make_step (self);
+  OrtrainStepBlock step = ortrain_training_session_make_step (self);
   step.step--; /* the training step was counted already */
   return feeds != NULL ? explain (self, self->graph->training, feeds, ORTRAIN_PHASE_BACKWARD, &step) : NULL;
 }
@@ -224,14 +204,14 @@ char *
 ortrain_training_session_explain_evaluation (OrtrainTrainingSession *self, OrtrainTensorDict *inputs)
 {
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->evaluation_loss, inputs, NULL);
-  OrtrainStepBlock step = make_step (self);
+  OrtrainStepBlock step = ortrain_training_session_make_step (self);
   return feeds != NULL ? explain (self, self->graph->evaluation_loss, feeds, ORTRAIN_PHASE_FORWARD, &step) : NULL;
 }
 
 gboolean
 ortrain_training_session_run_check_finite (OrtrainTrainingSession *self, GError **error)
 {
-  if (!ortrain_training_session_take_memory (self, error))
+  if (!ortrain_training_session_settle (self, 0, error) || !ortrain_training_session_take_memory (self, error))
     return FALSE;
   for (guint i = 0; i < self->store->n_parameters; i++)
     if (!ortrain_non_finite_check (&self->store->parameters[i], self->store->parameters[i].address, "Parameter",
@@ -269,24 +249,33 @@ ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **er
   return ok;
 }
 
-double
-ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
-                                         GCancellable *cancellable, GError **error)
+OrtrainTensorDict *
+ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
 {
   self->failed_item = -1;
+  self->failed_update = FALSE;
   if (!check_immediate (self, error))
-    return NAN;
+    return NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
-      !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error) ||
-      !ortrain_training_session_take_memory (self, error))
-    return NAN;
+      !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+    return NULL;
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  if (plan != self->plan)
+    {
+      /* what was submitted before has to be over before memory moves; what becomes of it may bind its own feeds again */
+      if (!ortrain_training_session_settle (self, 0, error) ||
+          !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+        return NULL;
+      plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+    }
+  if (!ortrain_training_session_take_memory (self, error))
+    return NULL;
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     {
       g_clear_pointer (&self->last_trained, ortrain_executor_free);
       self->last_trained = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
     }
-  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
     {
       g_mutex_lock (&self->lock);
@@ -295,13 +284,25 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
       ortrain_training_session_emit (self, ORTRAIN_TRAINING_PLAN_CHANGED);
     }
   self->input_bytes = count_bytes (feeds);
+  return g_steal_pointer (&feeds);
+}
 
+double
+ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                         GCancellable *cancellable, GError **error)
+{
+  if (!ortrain_training_session_settle (self, 0, error))
+    return NAN;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_training_session_begin_step (self, inputs, error);
+  if (feeds == NULL)
+    return NAN;
+  OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   double loss = NAN;
   GError *local_error = NULL;
-  OrtrainStepBlock step = make_step (self);
+  OrtrainStepBlock step = ortrain_training_session_make_step (self);
   self->in_step = TRUE;
   gboolean ok =
-      ortrain_parameter_store_save_buffers (self->store, &local_error) &&
+      ortrain_parameter_store_save_buffers (self->store, 0, &local_error) &&
       (can_join_gradients (self) ? run_gradients : run_phases) (self, &step, cancellable, &loss, &local_error);
   if (ok && !ortrain_model_check_files (self->model, &local_error))
     {
@@ -314,7 +315,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   if (!ok)
     {
       ortrain_model_explain_error (self->model, &local_error);
-      ortrain_parameter_store_restore_buffers (self->store);
+      ortrain_parameter_store_restore_buffers (self->store, 0);
     }
   if (g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE))
     {
@@ -337,7 +338,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   self->n_train_steps++;
   g_mutex_unlock (&self->lock);
   self->max_allocated = MAX (self->max_allocated, ortrain_memory_plan_get_peak_bytes (plan));
-  self->last_loss = normalize (loss);
+  self->last_loss = ortrain_training_session_normalize (loss);
   return self->last_loss;
 }
 
@@ -368,289 +369,19 @@ ortrain_training_session_train_step (OrtrainTrainingSession *self, OrtrainTensor
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NAN);
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NAN);
 
-  if (!ortrain_training_session_enter (self, FALSE, error))
+  if (!ortrain_training_session_enter_step (self, error))
     return NAN;
   double loss = ortrain_training_session_run_train_step (self, inputs, NULL, error);
   ortrain_training_session_leave (self);
   return loss;
 }
 
-/**
- * ortrain_training_session_get_current_learning_rate:
- * @self: a session
- *
- * Gets the learning rate of the next update, with the schedule and without the groups. Any thread may call it, also
- * while another call runs; a schedule of your own is then evaluated on the calling thread.
- *
- * Returns: the learning rate; not a number if the schedule fails, as the next update then will
- */
-double
-ortrain_training_session_get_current_learning_rate (OrtrainTrainingSession *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  double factor;
-  if (self->options == NULL || ortrain_training_options_get_optimizer (self->options) == NULL)
-    return 0;
-  if (!current_factor (self, ortrain_training_session_get_step (self), &factor, NULL))
-    return NAN;
-  return ortrain_optimizer_get_learning_rate (ortrain_training_options_get_optimizer (self->options)) * factor;
-}
-
-/* Gradients of which the norm is not finite, when that is an error: the parameters are as they were, the gradients are
- * dropped. */
-static gboolean
-refuse_gradients (OrtrainTrainingSession *self, double norm, GError **error)
-{
-  gboolean finite = TRUE;
-  for (guint i = 0; i < self->store->n_parameters && finite; i++)
-    {
-      const OrtrainStored gradient = ortrain_stored_get_gradient (&self->store->parameters[i]);
-      finite = ortrain_non_finite_check (&gradient, gradient.address, "the gradient of parameter", 0, error);
-    }
-  if (finite) /* each number is, their squares are not */
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE, "the norm of all gradients is %g",
-                 normalize (norm));
-  g_prefix_error (error, "Update %" G_GUINT64_FORMAT " was skipped: ", self->n_updates + 1);
-  return FALSE;
-}
-
-/* The phase `update` of the last training step's plan. norm: NULL when it is not asked for; *broken: the first
- * parameter that is left with numbers that are not finite. */
-static gboolean
-run_update_phase (OrtrainTrainingSession *self, double *norm, gint64 *broken, GError **error)
-{
-  const OrtrainStepBlock step = make_step (self);
-  *broken = ORTRAIN_UPDATE_NONE_BROKEN;
-  if (norm == NULL && self->graph->broken == NULL)
-    return TRUE;
-  OrtrainScalerState scaler = { 1, 0, 0 };
-  const gboolean scaled = self->graph->overflows != NULL;
-  if (!(ortrain_executor_run (self->last_trained, ORTRAIN_PHASE_UPDATE, &step, NULL, NULL, error) &&
-        (norm == NULL ||
-         ortrain_executor_submit_read (self->last_trained, self->graph->norm, norm, sizeof *norm, error)) &&
-        (self->graph->broken == NULL ||
-         ortrain_executor_submit_read (self->last_trained, self->graph->broken, broken, sizeof *broken, error)) &&
-        (scaled ? ortrain_parameter_store_read_scaler (self->store, &scaler, error)
-                : ortrain_execution_wait (self->execution, NULL, error))))
-    return FALSE;
-  if (scaled)
-    ortrain_training_session_note_scaler (self, &scaler);
-  return TRUE;
-}
-
-/* An optimizer of the user may fail half way, or write what no training goes on with: then nothing has happened. */
-static gboolean
-run_custom_update (OrtrainTrainingSession *self, double scale, GError **error)
-{
-  OrtrainParameterStore *store = self->store;
-  if (!ortrain_parameter_store_begin_update (store, error))
-    return FALSE;
-  gboolean ok = ortrain_update_set_run (store->updates, self->n_updates + 1, scale, error);
-  if (ok && ortrain_training_options_get_stop_on_nan (self->options))
-    {
-      for (guint i = 0; i < store->n_parameters && ok; i++)
-        {
-          const OrtrainStored *stored = &store->parameters[i];
-          ok = ortrain_non_finite_check (stored, ortrain_parameter_store_get_host_address (store, stored->address),
-                                         "Parameter", self->n_updates, error);
-        }
-      if (!ok)
-        g_prefix_error (error, "%s in update %" G_GUINT64_FORMAT ": ",
-                        G_OBJECT_TYPE_NAME (ortrain_update_set_get_optimizer (store->updates)), self->n_updates + 1);
-    }
-  if (ok)
-    return ortrain_parameter_store_end_update (store, TRUE, error);
-  ortrain_parameter_store_end_update (store, FALSE, NULL);
-  return FALSE;
-}
-
-/* Moves what has not moved yet. overflow: the gradients are not finite, and nothing has moved. */
-static gboolean
-run_update (OrtrainTrainingSession *self, double factor, double *norm, gboolean *overflow, gint64 *broken,
-            GError **error)
-{
-  OrtrainUpdateSet *updates = self->store->updates;
-  const double max_norm = ortrain_training_options_get_max_grad_norm (self->options);
-  const double mean =
-      ortrain_training_options_get_accumulation_steps (self->options) > 1 ? 1.0 / self->n_accumulated : 1.0;
-  const gboolean clips = max_norm > 0 && self->graph->norm != NULL;
-  const gboolean checks = clips || self->graph->overflows != NULL;
-  const double scale = self->loss_scale; /* before it changes */
-  *overflow = FALSE;
-  if (!self->graph->immediate)
-    {
-      const double *scalars =
-          ortrain_update_set_fill_scalars (updates, self->n_updates + 1, factor, mean, max_norm, error);
-      if (scalars == NULL || !ortrain_parameter_store_write_scalars (self->store, scalars, error))
-        return FALSE;
-    }
-  if (!run_update_phase (self, checks ? norm : NULL, broken, error))
-    return FALSE;
-  if (self->graph->immediate)
-    *broken = MIN (*broken, self->broken_at_once);
-  if (checks)
-    {
-      g_mutex_lock (&self->lock);
-      self->last_gradient_norm = normalize (*norm);
-      g_mutex_unlock (&self->lock);
-      *overflow = !isfinite (*norm);
-    }
-  if (*overflow || !ortrain_update_set_is_custom (updates))
-    return TRUE;
-  return run_custom_update (self, mean / scale * (clips ? MIN (1.0, max_norm / (*norm + 1e-6)) : 1.0), error);
-}
-
-/* An update that left numbers that are not finite, when that is an error. The parameters have their new values. */
-static gboolean
-refuse_parameters (OrtrainTrainingSession *self, guint broken, GError **error)
-{
-  const OrtrainStored *stored = &self->store->parameters[broken];
-  const double learning_rate = ortrain_update_set_get_learning_rate (self->store->updates, broken);
-  g_autofree char *cause = stored->gradient != NULL ? ortrain_non_finite_describe (stored, stored->gradient) : NULL;
-  g_autofree char *text =
-      cause != NULL ? g_strdup_printf ("its gradient holds %s", cause)
-                    : g_strdup_printf ("its gradient is %s, and the learning rate is %g",
-                                       stored->gradient != NULL ? "finite" : "not kept", normalize (learning_rate));
-  g_autofree char *held = ortrain_non_finite_describe (stored, stored->address);
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE,
-               "Parameter '%s' holds %s after update %" G_GUINT64_FORMAT
-               ": %s; reduce the learning rate or set max-grad-norm",
-               ortrain_text_show (stored->name), held, self->n_updates, text);
-  return FALSE;
-}
-
-/* A scale that can still fall makes up for it. */
-static gboolean
-is_overflow_expected (const OrtrainTrainingSession *self)
-{
-  const OrtrainLossScaling *scaling = &self->rule.scaling;
-  return scaling->is_on && (!scaling->is_dynamic || self->gradient_scale > scaling->minimum);
-}
-
-gboolean
-ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GError **error)
-{
-  self->failed_item = -1;
-  if (self->n_accumulated == 0)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                   "There are no gradients to update with; call train_step before optimizer_step");
-      return FALSE;
-    }
-  double factor;
-  if (!current_factor (self, self->n_updates, &factor, error))
-    return FALSE;
-  double norm = 0;
-  gint64 broken = ORTRAIN_UPDATE_NONE_BROKEN;
-  gboolean overflow = FALSE;
-  self->in_step = TRUE;
-  ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_PRE_UPDATE);
-  gboolean ok = run_update (self, factor, &norm, &overflow, &broken, error);
-  if (ok)
-    {
-      self->n_accumulated = 0;
-      if (!overflow)
-        {
-          g_mutex_lock (&self->lock);
-          self->n_updates++;
-          g_mutex_unlock (&self->lock);
-        }
-      ortrain_training_session_emit_phase (self, ORTRAIN_TRAINING_POST_UPDATE);
-      if (overflow)
-        ortrain_training_session_emit (self, ORTRAIN_TRAINING_OVERFLOW);
-      if (overflow && !is_overflow_expected (self) && ortrain_training_options_get_stop_on_nan (self->options))
-        ok = refuse_gradients (self, norm, error);
-      if (broken != ORTRAIN_UPDATE_NONE_BROKEN && ortrain_training_options_get_stop_on_nan (self->options))
-        ok = refuse_parameters (self, (guint) broken, error);
-    }
-  self->in_step = FALSE;
-  return ok;
-}
-
-/**
- * ortrain_training_session_optimizer_step:
- * @self: a session
- * @error: return location for an error
- *
- * Updates the parameters by the mean of the gradients of the steps since the last update, clipped if the options say
- * so.
- *
- * With clipping, or where the loss is scaled ([class@LossScaler]), gradients that are not finite are dropped without an
- * update, and [signal@TrainingSession::overflow] is emitted; with [property@TrainingOptions:stop-on-nan] that is
- * %ORTRAIN_SESSION_ERROR_NOT_FINITE, unless a lower scale, or a static one, is expected to help. So is, with that
- * option, an update that leaves a parameter with numbers that are not finite: the error names the parameter, which
- * keeps them; resume from a checkpoint.
- *
- * Other errors are %ORTRAIN_SESSION_ERROR_STATE if there are no gradients, those of the schedule and of an optimizer of
- * your own, after which no parameter has changed, and those of [error@DeviceError].
- *
- * Returns: %FALSE on error
- */
-gboolean
-ortrain_training_session_optimizer_step (OrtrainTrainingSession *self, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
-
-  if (!ortrain_training_session_enter (self, FALSE, error))
-    return FALSE;
-  gboolean ok = ortrain_training_session_run_optimizer_step (self, error);
-  ortrain_training_session_leave (self);
-  return ok;
-}
-
-/**
- * ortrain_training_session_get_last_gradient_norm:
- * @self: a session
- *
- * Gets the Euclidean norm of all gradients together before the last update clipped them. It is computed only with
- * clipping.
- *
- * Returns: the norm; 0 if none was computed
- */
-double
-ortrain_training_session_get_last_gradient_norm (OrtrainTrainingSession *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
-  g_mutex_lock (&self->lock);
-  double norm = self->last_gradient_norm;
-  g_mutex_unlock (&self->lock);
-  return norm;
-}
-
-/**
- * ortrain_training_session_zero_gradients:
- * @self: a session
- * @error: return location for an error
- *
- * Drops the gradients of the steps since the last update. It fails with %ORTRAIN_SESSION_ERROR_STATE where
- * [property@TrainingOptions:immediate-updates] has used them already, or with another error of [error@SessionError].
- *
- * Returns: %FALSE on error
- */
-gboolean
-ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), FALSE);
-
-  if (!ortrain_training_session_enter (self, FALSE, error))
-    return FALSE;
-  const gboolean ok = !self->graph->immediate || self->n_accumulated == 0;
-  if (!ok)
-    g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE,
-                 "Parameters were updated already, as immediate-updates is set; call optimizer_step");
-  else
-    {
-      ortrain_parameter_store_zero_gradients (self->store);
-      self->n_accumulated = 0;
-    }
-  ortrain_training_session_leave (self);
-  return ok;
-}
-
 OrtrainTensorDict *
 ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                         GCancellable *cancellable, GError **error)
 {
+  if (!ortrain_training_session_settle (self, 0, error))
+    return NULL;
   self->failed_item = -1;
   gboolean with_loss = self->graph->targets[0] == NULL;
   for (guint i = 0; self->graph->targets[i] != NULL && !with_loss; i++)
@@ -669,7 +400,7 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
   if (feeds == NULL || !bind (self, run, graph, feeds, error) || !ortrain_training_session_take_memory (self, error))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
-  const OrtrainStepBlock step = make_step (self);
+  const OrtrainStepBlock step = ortrain_training_session_make_step (self);
   self->in_step = TRUE;
   gboolean ok = ortrain_executor_run (executor, ORTRAIN_PHASE_FORWARD, &step, cancellable, &self->failed_item, error);
   self->in_step = FALSE;

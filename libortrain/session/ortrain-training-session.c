@@ -98,8 +98,8 @@ ortrain_training_session_adopt (OrtrainTrainingSession *self)
   ortrain_session_lock_adopt (&self->session_lock);
 }
 
-gboolean
-ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error)
+static gboolean
+enter (OrtrainTrainingSession *self, gboolean reading, GError **error)
 {
   if (ortrain_session_lock_is_held (&self->session_lock) && (reading || !self->in_step))
     {
@@ -112,6 +112,24 @@ ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, 
     return FALSE;
   ortrain_training_session_adopt (self);
   return TRUE;
+}
+
+gboolean
+ortrain_training_session_enter_step (OrtrainTrainingSession *self, GError **error)
+{
+  return enter (self, FALSE, error);
+}
+
+gboolean
+ortrain_training_session_enter (OrtrainTrainingSession *self, gboolean reading, GError **error)
+{
+  const gboolean nested = ortrain_session_lock_is_held (&self->session_lock);
+  if (!enter (self, reading, error))
+    return FALSE;
+  if (nested || ortrain_training_session_settle (self, 0, error))
+    return TRUE;
+  ortrain_training_session_leave (self);
+  return FALSE;
 }
 
 void
@@ -151,7 +169,15 @@ make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph, Ortra
   for (guint i = 0; i < ORTRAIN_N_TRAINING_RUNS; i++)
     {
       OrtrainExecutorConfig config = ortrain_training_session_get_config (self);
+      const char *guarded[] = { graph->loss, NULL, NULL, NULL };
+      guint n_guarded = 1;
+      if (graph->norm != NULL && graph->overflows == NULL) /* that of scaled gradients may be anything */
+        guarded[n_guarded++] = graph->norm;
+      if (graph->broken != NULL || graph->broken_at_once != NULL)
+        guarded[n_guarded++] = graph->broken != NULL ? graph->broken : graph->broken_at_once;
       config.training = i == ORTRAIN_TRAINING_RUN_TRAIN;
+      config.guarded = config.training ? guarded : NULL;
+      config.feed_slots = config.training ? self->feed_slots : NULL;
       executors[i] = ortrain_executor_new (graphs[i], &config, error);
       if (executors[i] == NULL)
         {
@@ -183,6 +209,8 @@ static gboolean
 bind_without_declarations (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainTensorDict *feeds)
 {
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS] = { NULL };
+  if (!ortrain_execution_wait (self->execution, NULL, NULL)) /* what was submitted runs with executors that go */
+    return FALSE;
   g_autoptr (GHashTable) padding_rows = ortrain_padding_rows_find (self->model);
   g_autoptr (OrtrainGraph) source = ortrain_model_make_undeclared_graph (self->model, NULL);
   g_autoptr (OrtrainTrainingGraph) graph =
@@ -370,6 +398,8 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->arena = ortrain_step_arena_new (provider);
   if (provider->klass->capture != NULL && (self->results = ortrain_step_results_new (self->execution, error)) == NULL)
     return FALSE;
+  if (!provider->klass->reads_host)
+    self->feed_slots = ortrain_feed_slots_new (self->execution);
   if (!make_executors (self, graph, self->executors, error))
     return FALSE;
   if (!ortrain_model_check_files (model, error))
@@ -644,6 +674,9 @@ ortrain_training_session_dispose (GObject *object)
       return;
     }
   ortrain_worker_stop (self->worker);
+  if (self->results != NULL)
+    ortrain_execution_wait (self->execution, NULL, NULL);
+  ortrain_training_session_forget_submitted (self);
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     g_clear_pointer (&self->last_trained, ortrain_executor_free);
   free_executors (self->executors);
@@ -657,6 +690,7 @@ ortrain_training_session_dispose (GObject *object)
   g_clear_pointer (&graph, ortrain_training_graph_free);
   g_ptr_array_set_size (self->old_graphs, 0);
   g_clear_pointer (&self->results, ortrain_step_results_free);
+  g_clear_pointer (&self->feed_slots, ortrain_feed_slots_free);
   g_clear_pointer (&self->execution, ortrain_execution_free);
   ortrain_session_lock_leave (&self->session_lock);
 

@@ -43,6 +43,18 @@ ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_optimizer_step_finish (OrtrainTrainingSession *self, GAsyncResult *result,
                                                          GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_train_and_update (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                    GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_session_train_and_update_async (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                      GCancellable *cancellable, GAsyncReadyCallback callback,
+                                                      gpointer user_data);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_session_train_and_update_finish (OrtrainTrainingSession *self, GAsyncResult *result,
+                                                           GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_training_session_get_last_loss (OrtrainTrainingSession *self, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_check_finite (OrtrainTrainingSession *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_training_session_zero_gradients (OrtrainTrainingSession *self, GError **error);

@@ -18,6 +18,17 @@
 #define KEY_SUMMED "trainer.loss-terms"
 #define KEY_TRAINED "trainer.trained" /* the epoch lacks nothing but its validation */
 
+/* A step that was submitted, and of which the loss is not known yet. */
+typedef struct
+{
+  OrtrainTensorDict *batch;
+  GVariant *before; /* the loader's state in front of it */
+  guint slot;
+  double learning_rate; /* behind it */
+} Ahead;
+
+#define MAX_AHEAD ORTRAIN_N_STEP_RESULTS
+
 typedef struct
 {
   OrtrainDataLoader *loader;
@@ -30,8 +41,11 @@ typedef struct
   guint64 n_summed;
   double last_loss, last_metric;
   double best_loss;
-  guint waited;     /* epochs without a lesser loss */
-  gboolean trained; /* the steps of the epoch are done, its validation is not */
+  guint waited;           /* epochs without a lesser loss */
+  gboolean trained;       /* the steps of the epoch are done, its validation is not */
+  double learning_rate;   /* behind the last step */
+  Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
+  guint n_ahead;
 } Fit;
 
 static void
@@ -178,7 +192,7 @@ emit_progress (OrtrainTrainer *self, Fit *fit)
     .fraction = total > 0 ? MIN (1.0, ((double) fit->epoch * (double) n_steps + (double) fit->step) / total) : 1.0,
     .loss = fit->last_loss,
     .mean_loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : fit->last_loss,
-    .learning_rate = ortrain_training_session_get_current_learning_rate (self->session),
+    .learning_rate = fit->learning_rate,
     .metric = fit->last_metric,
     .seconds = g_timer_elapsed (fit->timer, NULL),
     .epoch = fit->epoch + 1,
@@ -189,6 +203,32 @@ emit_progress (OrtrainTrainer *self, Fit *fit)
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
 }
 
+/* A loss of the epoch. */
+static void
+count_loss (Fit *fit, double loss)
+{
+  fit->step++;
+  fit->last_loss = loss;
+  fit->sum += loss;
+  fit->n_summed++;
+  fit->history->n_steps++;
+  g_array_append_val (fit->history->losses, loss);
+}
+
+/* Why an update of these gradients was refused: the step is run again, which it cannot with parameters that are broken. */
+static void
+propagate_update_error (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error, GError *local_error)
+{
+  if (batch == NULL || !g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE) ||
+      !ortrain_training_session_run_check_finite (self->session, NULL))
+    {
+      g_propagate_error (error, local_error);
+      return;
+    }
+  g_autofree char *reason = ortrain_training_session_explain_gradients (self->session, batch);
+  ortrain_evaluation_propagate (self->session, fit->loader, reason, error, local_error);
+}
+
 /* batch: of the last step; NULL at the end of an epoch */
 static gboolean
 update (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error)
@@ -196,17 +236,10 @@ update (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error
   g_autoptr (GError) local_error = NULL;
   const gboolean epoch_ends = batch == NULL;
   fit->n_waiting = 0;
-  if (!ortrain_training_session_run_optimizer_step (self->session, &local_error))
+  if (!ortrain_training_session_run_optimizer_step (self->session, &local_error) ||
+      !ortrain_training_session_settle (self->session, 0, &local_error))
     {
-      /* with parameters that are broken, the step cannot be run again */
-      if (batch != NULL && g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE) &&
-          ortrain_training_session_run_check_finite (self->session, NULL))
-        {
-          g_autofree char *reason = ortrain_training_session_explain_gradients (self->session, batch);
-          ortrain_evaluation_propagate (self->session, fit->loader, reason, error, g_steal_pointer (&local_error));
-        }
-      else
-        g_propagate_error (error, g_steal_pointer (&local_error));
+      propagate_update_error (self, fit, batch, error, g_steal_pointer (&local_error));
       return FALSE;
     }
   if (self->checkpoint_steps > 0 && !epoch_ends && self->session->n_updates % self->checkpoint_steps == 0)
@@ -225,11 +258,153 @@ is_cancelled (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError 
   return TRUE;
 }
 
+/* ---- steps that are submitted ahead ---- */
+
+static void
+ahead_clear (Ahead *ahead)
+{
+  g_clear_object (&ahead->batch);
+  g_clear_pointer (&ahead->before, g_variant_unref);
+}
+
+static void
+forget_ahead (Fit *fit)
+{
+  for (guint i = 0; i < fit->n_ahead; i++)
+    ahead_clear (&fit->ahead[i]);
+  fit->n_ahead = 0;
+}
+
+/* The error of a step, which may be one before that of the loader's last batch. */
+static void
+propagate_step_error (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error, GError *local_error)
+{
+  g_autoptr (OrtrainTensorDict) again = NULL;
+  if (self->session->failed_behind && fit->n_ahead > 0)
+    {
+      if (ortrain_data_loader_set_state (fit->loader, fit->ahead[0].before, NULL))
+        again = ortrain_data_loader_next (fit->loader, NULL); /* from which rows are items */
+      batch = fit->ahead[0].batch;
+    }
+  if (self->session->failed_update)
+    propagate_update_error (self, fit, batch, error, local_error);
+  else
+    ortrain_evaluation_propagate (self->session, fit->loader, NULL, error, local_error);
+  forget_ahead (fit);
+}
+
+/* Counts steps until n are left of which the loss is not known. quietly: the progress of the last of them is left to the
+ * caller. */
+static gboolean
+settle (OrtrainTrainer *self, Fit *fit, guint n, gboolean quietly, GError **error)
+{
+  while (fit->n_ahead > n)
+    {
+      g_autoptr (GError) local_error = NULL;
+      if (!ortrain_training_session_settle (self->session, fit->n_ahead - 1, &local_error))
+        {
+          propagate_step_error (self, fit, fit->ahead[0].batch, error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      Ahead first = fit->ahead[0];
+      memmove (fit->ahead, fit->ahead + 1, (MAX_AHEAD - 1) * sizeof *fit->ahead);
+      fit->n_ahead--;
+      memset (&fit->ahead[fit->n_ahead], 0, sizeof *fit->ahead);
+      count_loss (fit, self->session->submitted[first.slot].loss);
+      fit->learning_rate = first.learning_rate;
+      ahead_clear (&first);
+      if (fit->n_ahead > n || !quietly)
+        emit_progress (self, fit);
+    }
+  return TRUE;
+}
+
+/* A handler that is called between steps finds the session as it is then, and may stop it there. */
+static gboolean
+calls_between_steps (OrtrainTrainer *self)
+{
+  return ortrain_trainer_wants_progress (self) && ortrain_signal_queue_is_on_owner (self->signal_queue);
+}
+
+/* A step whose loss is read when the next one is submitted, unless something depends on it. */
+static gboolean
+submit_step (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GVariant *before, GError **error)
+{
+  OrtrainTrainingSession *session = self->session;
+  g_autoptr (GError) local_error = NULL;
+  const gboolean ok = ortrain_training_session_run_train_and_update (session, batch, NULL, &local_error);
+  if (!ok)
+    {
+      propagate_step_error (self, fit, batch, error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
+  const guint n_slots = G_N_ELEMENTS (session->submitted);
+  const double learning_rate = ortrain_training_session_get_current_learning_rate (session);
+  if (ortrain_training_session_get_n_submitted (session) == 0) /* it has run, and those before it have */
+    {
+      if (!settle (self, fit, 0, FALSE, error))
+        return FALSE;
+      count_loss (fit, session->last_loss);
+      fit->learning_rate = learning_rate;
+    }
+  else
+    fit->ahead[fit->n_ahead++] = (Ahead){
+      .batch = g_object_ref (batch),
+      .before = g_variant_ref (before),
+      .slot = (session->next_slot + n_slots - 1) % n_slots,
+      .learning_rate = learning_rate,
+    };
+  if (ortrain_training_session_may_skip_updates (session) && !settle (self, fit, 0, TRUE, error))
+    return FALSE;
+  const gboolean saves = self->checkpoint_steps > 0 && session->n_updates % self->checkpoint_steps == 0;
+  const guint n_ahead = saves || calls_between_steps (self) ? 0 : 1;
+  if (fit->n_ahead > n_ahead && !settle (self, fit, n_ahead, n_ahead == 0, error))
+    return FALSE;
+  if (saves && !save_checkpoint (self, fit, error))
+    return FALSE;
+  if (fit->n_ahead == 0)
+    emit_progress (self, fit);
+  return TRUE;
+}
+
+/* Steps with an update each, on a device that computes by itself. */
+static gboolean
+run_epoch_ahead (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
+{
+  while (ortrain_training_session_can_submit_steps (self->session))
+    {
+      if (g_cancellable_is_cancelled (cancellable))
+        {
+          if (settle (self, fit, 0, FALSE, error))
+            is_cancelled (self, fit, cancellable, error);
+          return FALSE;
+        }
+      g_autoptr (GError) local_error = NULL;
+      g_autoptr (GVariant) before = ortrain_data_loader_get_state (fit->loader);
+      g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
+      if (batch == NULL && (local_error == NULL || !settle (self, fit, 0, FALSE, error)))
+        {
+          fit->trained = local_error == NULL && settle (self, fit, 0, FALSE, error);
+          return fit->trained;
+        }
+      if (batch == NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      if (!submit_step (self, fit, batch, before, error))
+        return FALSE;
+    }
+  return settle (self, fit, 0, FALSE, error);
+}
+
 static gboolean
 run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
 {
   guint n_accumulated = ortrain_training_options_get_accumulation_steps (self->session->options);
-  for (;;)
+  if (n_accumulated == 1 && !run_epoch_ahead (self, fit, cancellable, error))
+    return FALSE;
+  while (!fit->trained)
     {
       gboolean first = fit->n_waiting == 0;
       if (first && is_cancelled (self, fit, cancellable, error))
@@ -256,15 +431,11 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
           ortrain_evaluation_propagate (self->session, fit->loader, NULL, error, g_steal_pointer (&local_error));
           return FALSE;
         }
-      fit->step++;
       fit->n_waiting++;
-      fit->last_loss = loss;
-      fit->sum += loss;
-      fit->n_summed++;
-      fit->history->n_steps++;
-      g_array_append_val (fit->history->losses, loss);
+      count_loss (fit, loss);
       if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
+      fit->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
       emit_progress (self, fit);
     }
   if (fit->n_waiting > 0 && !update (self, fit, NULL, error))
@@ -341,6 +512,10 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   fit.loader = loader;
   fit.history = history;
   fit.timer = timer;
+  fit.learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
+  ok = ortrain_training_session_settle (self->session, 0, error);
+  if (!ok)
+    return NULL;
   ortrain_training_session_decide_updates (self->session);
   ok = resume (self, &fit, error);
   stop = ok && ends_early (self, &fit);
@@ -350,6 +525,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
       ok = (fit.trained || run_epoch (self, &fit, cancellable, error)) &&
            end_epoch (self, &fit, began, cancellable, &stop, error);
     }
+  forget_ahead (&fit);
   history->stopped_early = stop;
   history->seconds = g_timer_elapsed (timer, NULL);
   return ok ? g_steal_pointer (&history) : NULL;

@@ -277,6 +277,7 @@ class Asynchronous(unittest.TestCase):
                  for method in dir(getattr(Ortrain, name)) if method.endswith("_async")}
         self.assertEqual(names, {
             "TrainingSession.new_async", "TrainingSession.train_step_async", "TrainingSession.optimizer_step_async",
+            "TrainingSession.train_and_update_async",
             "TrainingSession.eval_step_async", "TrainingSession.export_async", "TrainingSession.save_checkpoint_async",
             "TrainingSession.load_checkpoint_async", "InferenceSession.run_async", "Model.new_from_file_async",
             "Checkpoint.load_async", "Checkpoint.save_async", "Checkpoint.export_async", "Model.save_async", "Trainer.fit_async",
@@ -289,6 +290,9 @@ class Asynchronous(unittest.TestCase):
             session = training_session(model)
             session.train_step(batch())
             session.optimizer_step()
+            self.assertTrue(await session.train_and_update_async(batch()))
+            self.assertTrue(np.isfinite(session.get_last_loss()))
+            self.assertEqual(session.step, 2)
             await session.save_checkpoint_async(path)
             checkpoint = await Ortrain.Checkpoint.load_async(path)
             self.assertTrue(await checkpoint.save_async(path + "-again"))
@@ -300,7 +304,7 @@ class Asynchronous(unittest.TestCase):
                                        session.eval_step({"x": batch()["x"]})["logits"].numpy(), rtol=1e-5, atol=1e-6)
             trainer = Ortrain.Trainer(session, dataset(), batch_size=16)
             self.assertEqual(await trainer.evaluate_async(dataset()), trainer.evaluate(dataset()))
-            self.assertEqual(other.step, 1)
+            self.assertEqual(other.step, 2)
             return other.train_step(batch()), session.train_step(batch())
 
         first, second = asyncio.run(go())

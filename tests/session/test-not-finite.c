@@ -266,6 +266,20 @@ step_on_row (OrtrainTrainingSession *session, OrtrainDType dtype, gint64 row, do
   return ortrain_training_session_train_step (session, feeds, error);
 }
 
+/* A device that runs by itself says what became of an update in the next call. */
+static gboolean
+update (OrtrainTrainingSession *session, GError **error)
+{
+  g_autoptr (GError) local_error = NULL;
+  if (!ortrain_training_session_optimizer_step (session, error))
+    return FALSE;
+  ortrain_training_session_get_last_loss (session, &local_error);
+  if (local_error == NULL)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&local_error));
+  return FALSE;
+}
+
 /* An update that ends in numbers that are not finite says so itself: the row that it broke may not be read again. */
 static void
 check_broken_update (OrtrainOptimizer *optimizer, OrtrainDType dtype, double wanted, const char *reason)
@@ -273,13 +287,13 @@ check_broken_update (OrtrainOptimizer *optimizer, OrtrainDType dtype, double wan
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingSession) session = make_table_session (optimizer, dtype);
   g_assert_true (isfinite (step_on_row (session, dtype, 0, 0.5, &error)));
-  ortrain_training_session_optimizer_step (session, &error);
+  update (session, &error);
   if (wanted != 0)
     {
       g_assert_no_error (error);
       g_assert_true (isfinite (step_on_row (session, dtype, 2, wanted, &error)));
       g_assert_no_error (error);
-      g_assert_false (ortrain_training_session_optimizer_step (session, &error));
+      g_assert_false (update (session, &error));
     }
   g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE);
   g_test_message ("%s", error->message);
@@ -294,7 +308,7 @@ check_broken_update (OrtrainOptimizer *optimizer, OrtrainDType dtype, double wan
   g_clear_error (&error);
   ortrain_training_options_set_stop_on_nan (ortrain_training_session_get_options (session), FALSE);
   step_on_row (session, dtype, 1, 0.5, &error);
-  g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+  g_assert_true (update (session, &error));
   g_assert_no_error (error);
   g_assert_false (ortrain_training_session_check_finite (session, NULL));
 }
