@@ -395,6 +395,36 @@ __launch_bounds__ (CROWD_WARPS *ORTRAIN_CUDA_WARP)
     }
 }
 
+/* Zeros, unless the output is added to. */
+template <typename T>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) zero_kernel (T *y, gint64 n, const OrtrainAccumulate accumulate)
+{
+  if (accumulate.is_set ())
+    return;
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    y[i] = T ();
+}
+
+static void
+zero_output (const OrtrainKernelCall *call, guint output, gsize n_bytes)
+{
+  const OrtrainAccumulate accumulate = ortrain_cuda_get_accumulate (call, output);
+  if (accumulate.always || n_bytes == 0)
+    return;
+  if (accumulate.if_gradients == NULL)
+    {
+      ortrain_cuda_fill (call, call->outputs[output], 0, n_bytes);
+      return;
+    }
+  const gsize unit = ortrain_cuda_unit ((guint64) n_bytes | (guint64) (gsize) call->outputs[output]);
+  const gint64 n = (gint64) (n_bytes / unit);
+  ORTRAIN_CUDA_SIZES (unit, T,
+                      ortrain_cuda_launch (call, "zero", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK),
+                                           ORTRAIN_CUDA_BLOCK, zero_kernel<T>, (T *) call->outputs[output], n,
+                                           accumulate););
+}
+
 template <typename T>
 static void
 launch_sums (const OrtrainKernelCall *call, const OrtrainCudaLists &lists, Sum *sum, gsize out_bytes)
@@ -404,7 +434,7 @@ launch_sums (const OrtrainKernelCall *call, const OrtrainCudaLists &lists, Sum *
   sum->inner = ortrain_divisor (sum->n_columns);
   if (lists.counts == NULL)
     {
-      ortrain_cuda_zero_output (call, 0, out_bytes);
+      zero_output (call, 0, out_bytes);
       if (lists.n > 0)
         ortrain_cuda_launch (call, "sum-firsts",
                              ortrain_cuda_grid (call, sum->outer * lists.n * sum->n_columns, ORTRAIN_CUDA_BLOCK),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cuda/ortrain-cuda-copy.h"
+#include "cuda/ortrain-cuda-units.h"
 
 /* Tensors made from nothing: Shape, Size, ConstantOfShape, Range, EyeLike. */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "cuda/ortrain-cuda-copy.h"
+#include "cuda/ortrain-cuda-units.h"
 
 /* Where indices point, and what points to a place: for gathers, scatters and their gradients. */
 
@@ -343,34 +343,4 @@ ortrain_cuda_lists_each_of_first (const OrtrainCudaLists &lists, gint64 i, gint6
   for (gint64 j = i; j < end; j += lists.step)
     if (lists.keys[j] == key)
       func ((gint32) j);
-}
-
-/* Zeros, unless the output is added to. */
-template <typename T>
-static __global__ void
-__launch_bounds__ (ORTRAIN_CUDA_BLOCK) ortrain_cuda_zero_kernel (T *y, gint64 n, const OrtrainAccumulate accumulate)
-{
-  if (accumulate.is_set ())
-    return;
-  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
-    y[i] = T ();
-}
-
-static inline void
-ortrain_cuda_zero_output (const OrtrainKernelCall *call, guint output, gsize n_bytes)
-{
-  const OrtrainAccumulate accumulate = ortrain_cuda_get_accumulate (call, output);
-  if (accumulate.always || n_bytes == 0)
-    return;
-  if (accumulate.if_gradients == NULL)
-    {
-      ortrain_cuda_fill (call, call->outputs[output], 0, n_bytes);
-      return;
-    }
-  const gsize unit = ortrain_cuda_unit ((guint64) n_bytes | (guint64) (gsize) call->outputs[output]);
-  const gint64 n = (gint64) (n_bytes / unit);
-  ORTRAIN_CUDA_SIZES (unit, T,
-                      ortrain_cuda_launch (call, "zero", ortrain_cuda_grid (call, n, ORTRAIN_CUDA_BLOCK),
-                                           ORTRAIN_CUDA_BLOCK, ortrain_cuda_zero_kernel<T>, (T *) call->outputs[output],
-                                           n, accumulate););
 }

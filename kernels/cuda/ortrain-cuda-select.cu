@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "cuda/ortrain-cuda-copy.h"
+#include "cuda/ortrain-cuda-units.h"
 
 /* TopK and OneHot. Compress, NonZero and Unique, whose shapes depend on what tensors hold, are computed on the host. */
 

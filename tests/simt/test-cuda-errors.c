@@ -348,13 +348,13 @@ test_missing (void)
   for (guint i = 0; i < G_N_ELEMENTS (files); i++)
     {
       g_autofree char *opening = g_strdup_printf ("Cannot open %s: ", files[i]);
-      g_assert_true ((i == 0 ? (gconstpointer) ortrain_cuda_open_cublaslt (&error) : ortrain_cuda_open_cudnn (&error)) ==
-                     NULL);
+      g_assert_true (
+          (i == 0 ? (gconstpointer) ortrain_cuda_open_cublaslt (&error) : ortrain_cuda_open_cudnn (&error)) == NULL);
       g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_UNAVAILABLE);
       g_assert_true (g_str_has_prefix (error->message, opening));
       g_assert_nonnull (strstr (error->message, "cannot open shared object file"));
-      g_assert_nonnull (strstr (
-          error->message, "set ORTRAIN_CUDA_LIBRARY_PATH to its folder, or to the site-packages that hold it"));
+      g_assert_nonnull (
+          strstr (error->message, "set ORTRAIN_CUDA_LIBRARY_PATH to its folder, or to the site-packages that hold it"));
       g_clear_error (&error);
     }
   /* the variable is read again */
