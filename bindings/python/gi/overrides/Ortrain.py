@@ -58,6 +58,9 @@ _raw_get = _python_api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p,
 _DLTENSOR, _USED_DLTENSOR = b"dltensor", b"used_dltensor"  # capsules keep the addresses of these names
 
 
+_DEVICE_CUDA = 2   # DLPack's kDLCUDA
+
+
 class _DLTensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int), ("device_id", ctypes.c_int),
                 ("ndim", ctypes.c_int), ("dtype", ctypes.c_uint8 * 4), ("shape", ctypes.c_void_p),
@@ -188,6 +191,20 @@ class Tensor(Ortrain.Tensor):
         if copy:
             return self.copy().__dlpack__()
         return _capsule_new(self.to_dlpack(), _DLTENSOR, ctypes.cast(_capsule_destructor, ctypes.c_void_p))
+
+    @property
+    def __cuda_array_interface__(self):
+        """The elements on a GPU, as CuPy, Numba and PyTorch take them; whoever reads them keeps the tensor."""
+        typestr = _TYPESTR.get(self.get_dtype())
+        if typestr is None or self.get_dtype() == Ortrain.DType.BFLOAT16:
+            raise AttributeError(f"the CUDA array interface has no type for {self.get_dtype().value_nick}")
+        if self.get_dlpack_device()[1] != _DEVICE_CUDA:
+            raise AttributeError(f"the tensor is not on a GPU, but on the device {self.device!r}")
+        managed = ctypes.cast(self.to_dlpack(), ctypes.POINTER(_DLManagedTensor))
+        address = managed.contents.dl_tensor.data
+        managed.contents.deleter(managed)
+        return {"version": 3, "shape": self.shape, "typestr": typestr, "data": (address or 0, False), "strides": None,
+                "stream": None}
 
     def __dlpack_device__(self):
         known, kind, number = self.get_dlpack_device()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Tensors in the memory of a GPU, given to and taken from other libraries."""
+import unittest
+
+from ortrain_tap import Ortrain, main, np
+
+CUDA = (2, 0)   # kDLCUDA, the first
+
+
+class Producer:
+    """What CuPy's and PyTorch's tensors look like to who takes them."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack_device__(self):
+        return CUDA
+
+    def __dlpack__(self, stream=None):
+        return self.tensor.__dlpack__(stream=stream)
+
+
+class CudaTensors(unittest.TestCase):
+    def setUp(self):
+        self.values = np.arange(6, dtype=np.float32).reshape(2, 3)
+        self.tensor = Ortrain.Tensor(self.values).to_device("cuda")
+
+    def test_dlpack(self):
+        self.assertEqual(self.tensor.__dlpack_device__(), CUDA)
+        taken = Ortrain.Tensor.from_dlpack(Producer(self.tensor))
+        self.assertEqual((taken.device, taken.shape), ("cuda", (2, 3)))
+        self.assertEqual(taken.to_host().numpy().tolist(), self.values.tolist())
+        # the same memory, which outlives the one that gave it
+        self.assertEqual(taken.__cuda_array_interface__["data"], self.tensor.__cuda_array_interface__["data"])
+        self.tensor = None
+        self.assertEqual(taken.to_host().numpy().tolist(), self.values.tolist())
+
+    def test_dlpack_other_device(self):
+        with self.assertRaisesRegex(BufferError, "is on device"):
+            self.tensor.__dlpack__(dl_device=(1, 0))
+
+    def test_cuda_array_interface(self):
+        interface = self.tensor.__cuda_array_interface__
+        self.assertEqual((interface["version"], interface["shape"], interface["typestr"]), (3, (2, 3), "<f4"))
+        self.assertEqual((interface["strides"], interface["stream"]), (None, None))
+        address, is_read_only = interface["data"]
+        self.assertGreater(address, 0)
+        self.assertFalse(is_read_only)
+
+    def test_not_on_a_gpu(self):
+        """Libraries ask whether it is there."""
+        self.assertFalse(hasattr(Ortrain.Tensor(self.values), "__cuda_array_interface__"))
+        half = Ortrain.Tensor.new(Ortrain.DType.BFLOAT16, [4]).to_device("cuda")
+        self.assertFalse(hasattr(half, "__cuda_array_interface__"))
+        self.assertEqual(half.__dlpack_device__(), CUDA)
+
+    def test_host_does_not_read(self):
+        with self.assertRaisesRegex(TypeError, "to_host"):
+            self.tensor.numpy()
+
+
+main()
