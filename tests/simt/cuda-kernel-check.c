@@ -210,7 +210,9 @@ check_task (const Task *task, guint64 *can_accumulate)
 {
   KernelRun first, reference;
   g_autoptr (GError) error = NULL;
-  const gboolean drawn = g_strv_contains (in_float32, task->node->op_type);
+  /* what recurrent operators have clipped is known by the value that it has exactly, in float32 */
+  const gboolean is_single = g_strv_contains (in_float32, task->node->op_type) ||
+                             ortrain_attributes_get_float (task->node->attributes, "clip", 0) > 0;
   g_setenv ("ORTRAIN_SIMT_ORDER", orders[0], TRUE);
   if (!run_task (&first, task, ORTRAIN_DTYPE_UNDEFINED, cuda, &error))
     {
@@ -219,9 +221,9 @@ check_task (const Task *task, guint64 *can_accumulate)
     }
   if (can_accumulate != NULL)
     *can_accumulate = first.setup.can_accumulate;
-  if (drawn || !run_task (&reference, task, ORTRAIN_DTYPE_FLOAT64, NULL, NULL))
+  if (is_single || !run_task (&reference, task, ORTRAIN_DTYPE_FLOAT64, NULL, NULL))
     {
-      if (!drawn)
+      if (!is_single)
         kernel_run_clear (&reference);
       g_clear_error (&error);
       run_task (&reference, task, ORTRAIN_DTYPE_FLOAT32, NULL, &error);
