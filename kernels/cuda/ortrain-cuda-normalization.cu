@@ -63,9 +63,55 @@ struct Forward
 {
   Affine affine;
   OrtrainView<OrtrainAny> mean, inverse; /* [rows], may be absent */
+  OrtrainView<OrtrainAny> addend, sum;   /* [rows, n]: x + addend is normalized and kept; absent: x is */
   float epsilon, share;                  /* 1/n */
   bool centred;
 };
+
+/* In the type of the sum. */
+static __device__ float
+round_like (OrtrainView<OrtrainAny> view, float x)
+{
+  if (view.dtype == ORTRAIN_DTYPE_FLOAT32)
+    return x;
+  return view.dtype == ORTRAIN_DTYPE_FLOAT16 ? ortrain_half_to_float (ortrain_float_to_half (x))
+                                             : ortrain_bfloat16_to_float (ortrain_float_to_bfloat16 (x));
+}
+
+/* What a row keeps of a number that its type has. */
+static inline __device__ void
+set_raw (float *raw, float x)
+{
+  *raw = x;
+}
+
+static inline __device__ void
+set_raw (OrtrainHalf *raw, float x)
+{
+  *raw = ortrain_narrow<OrtrainHalf> (x);
+}
+
+static inline __device__ void
+set_raw (OrtrainBfloat16 *raw, float x)
+{
+  *raw = ortrain_narrow<OrtrainBfloat16> (x);
+}
+
+template <typename T>
+static inline __device__ OrtrainView<T>
+view_as (OrtrainView<OrtrainAny> view)
+{
+  OrtrainView<T> as;
+  as.data = (T *) view.data;
+  return as;
+}
+
+template <>
+inline __device__ OrtrainView<OrtrainAny>
+view_as<OrtrainAny> (OrtrainView<OrtrainAny> view)
+{
+  return view;
+}
 
 /* x, y: [rows, n] */
 template <typename T, int V, int K, bool WARP>
@@ -80,6 +126,25 @@ __launch_bounds__ (WARP ? 128 : 1024, WARP ? 4 : 1)
       OrtrainRowPart<T, V, K> part;
       float mean = 0, square = 0;
       part.load (x, row * n, n, team);
+      if (f.addend.is_there ())
+        {
+#pragma unroll
+          for (int k = 0; k < K; k++)
+            {
+              const int i = (team.thread () + k * team.n_threads ()) * V;
+              float values[V];
+              if (i >= n)
+                continue;
+              const OrtrainPack<float, V> addend = f.addend.template load<V> (row * n + i);
+#pragma unroll
+              for (int j = 0; j < V; j++)
+                {
+                  values[j] = round_like (f.sum, part.get (k, j) + addend.at[j]);
+                  set_raw (&part.packs[k].at[j], values[j]);
+                }
+              f.sum.store (row * n + i, values);
+            }
+        }
       if (f.centred)
         {
 #pragma unroll
@@ -122,12 +187,24 @@ static __global__ void __launch_bounds__ (512, 2)
     norm_streamed_kernel (Forward f, OrtrainView<T> x, OrtrainView<T> y, gint64 rows, int n)
 {
   ORTRAIN_CUDA_SHARED (float, scratch, 33);
+  const OrtrainView<T> source = f.addend.is_there () ? view_as<T> (f.sum) : x;
   for (gint64 row = blockIdx.x; row < rows; row += gridDim.x)
     {
-      const OrtrainStatistics s = ortrain_row_statistics<V> (x, row * n, n, f.epsilon, f.centred, scratch);
-      for (int i = (int) threadIdx.x * V; i < n; i += (int) blockDim.x * V)
+      for (int i = (int) threadIdx.x * V; i < n && f.addend.is_there (); i += (int) blockDim.x * V)
         {
           const auto pack = x.template load<V> (row * n + i);
+          const OrtrainPack<float, V> addend = f.addend.template load<V> (row * n + i);
+          float values[V];
+#pragma unroll
+          for (int j = 0; j < V; j++)
+            values[j] = ortrain_widen (pack.at[j]) + addend.at[j];
+          f.sum.store (row * n + i, values);
+        }
+      __syncthreads ();
+      const OrtrainStatistics s = ortrain_row_statistics<V> (source, row * n, n, f.epsilon, f.centred, scratch);
+      for (int i = (int) threadIdx.x * V; i < n; i += (int) blockDim.x * V)
+        {
+          const auto pack = source.template load<V> (row * n + i);
           float values[V], scale[V], bias[V];
           f.affine.load (row, i, scale, bias);
 #pragma unroll
@@ -147,11 +224,24 @@ static __global__ void __launch_bounds__ (512, 2)
 struct Backward
 {
   OrtrainView<OrtrainAny> scale, mean, inverse; /* mean, inverse: [rows], may be absent */
+  OrtrainView<OrtrainAny> addend;               /* of dx, [rows, n]; may be absent */
   float epsilon, share;                         /* 1/n */
   bool centred, wants_parameters;
   gint64 rows_per_chunk;
   float *parts; /* [chunks, 2, n]: of scale and bias */
 };
+
+template <int V>
+static inline __device__ void
+add_residual (const Backward &b, gint64 i, float (&values)[V])
+{
+  if (!b.addend.is_there ())
+    return;
+  const OrtrainPack<float, V> addend = b.addend.template load<V> (i);
+#pragma unroll
+  for (int j = 0; j < V; j++)
+    values[j] += addend.at[j];
+}
 
 /* dy, x, dx: [rows, n], dx may be dy. A block has a chunk of rows; its threads have the same columns of each. */
 template <typename T, int V, int K, bool WARP>
@@ -233,6 +323,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
 #pragma unroll
           for (int j = 0; j < V; j++)
             values[j] = inverse * (g.get (k, j) * scale.at[j] - k1 - (v.get (k, j) - mean) * k2);
+          add_residual (b, row * n + i, values);
           dx.store (row * n + i, values);
         }
     }
@@ -347,6 +438,7 @@ static __global__ void __launch_bounds__ (512, 1)
           for (int j = 0; j < V; j++)
             values[j] = s.inverse * (ortrain_widen (g.at[j]) * scale.at[j] - k.mean -
                                      (ortrain_widen (v.at[j]) - s.mean) * k.inverse);
+          add_residual (b, row * n + i, values);
           dx.store (row * n + i, values);
         }
     }
@@ -474,13 +566,16 @@ launch_forward (const OrtrainKernelCall *call, const Constants *c)
   f.affine.inner = c->groups > 0 ? (int) c->inner : 0;
   f.mean = get_output (call, 1);
   f.inverse = get_output (call, 2);
+  f.addend = get_input (call, 3);
+  f.sum = get_output (call, 3);
   f.epsilon = c->epsilon;
   f.share = 1 / (float) c->n;
   f.centred = c->centred;
   const OrtrainView<T> x = ortrain_cuda_view_input<T> (call, &c->types, 0);
   const OrtrainView<T> y = ortrain_cuda_view_output<T> (call, &c->types, 0);
   const bool aligned = ortrain_cuda_is_aligned (x.data) && ortrain_cuda_is_aligned (y.data) &&
-                       ortrain_cuda_is_aligned (f.affine.scale.data) && ortrain_cuda_is_aligned (f.affine.bias.data);
+                       ortrain_cuda_is_aligned (f.affine.scale.data) && ortrain_cuda_is_aligned (f.affine.bias.data) &&
+                       ortrain_cuda_is_aligned (f.addend.data) && ortrain_cuda_is_aligned (f.sum.data);
   ortrain_cuda_launch_rows<T, 32, 16> (call, c->rows, c->n, aligned, false,
                                        LaunchForward<T>{ call, f, x, y, c->rows, (int) c->n });
 }
@@ -538,6 +633,7 @@ launch_backward (const OrtrainKernelCall *call, const Constants *c)
   b.scale = get_input (call, 2);
   b.mean = get_input (call, 3);
   b.inverse = get_input (call, 4);
+  b.addend = get_input (call, 5);
   b.epsilon = c->epsilon;
   b.share = 1 / (float) c->n;
   b.centred = c->centred;
@@ -548,7 +644,8 @@ launch_backward (const OrtrainKernelCall *call, const Constants *c)
   const OrtrainView<T> x = ortrain_cuda_view_input<T> (call, &c->types, 1);
   const OrtrainView<T> dx = ortrain_cuda_view_output<T> (call, &c->types, 0);
   const bool aligned = ortrain_cuda_is_aligned (dy.data) && ortrain_cuda_is_aligned (x.data) &&
-                       ortrain_cuda_is_aligned (dx.data) && ortrain_cuda_is_aligned (b.scale.data);
+                       ortrain_cuda_is_aligned (dx.data) && ortrain_cuda_is_aligned (b.scale.data) &&
+                       ortrain_cuda_is_aligned (b.addend.data);
   ortrain_cuda_launch_rows<T, 32, GRAD_ELEMENTS> (call, c->rows, c->n, aligned, false,
                                                   LaunchBackward<T>{ call, c, b, dy, x, dx });
   if (b.wants_parameters)
@@ -606,7 +703,7 @@ prepare (OrtrainKernelSetup *setup, const OrtrainOperand *x, const OrtrainOperan
   c->groups = groups;
   c->inner = inner;
   c->epsilon = (float) ORTRAIN_CUDA_FLOAT (setup, "epsilon", 1e-5);
-  c->centred = !g_str_has_prefix (setup->op_type, "RMS");
+  c->centred = strstr (setup->op_type, "RMS") == NULL;
   c->dtype = x->dtype;
   ortrain_cuda_describe_types (&c->types, setup);
   setup->constants = c;
@@ -628,6 +725,20 @@ prepare_forward (OrtrainKernelSetup *setup, bool in_groups, GError **error)
   if (c == NULL)
     return FALSE;
   c->same = x->dtype == setup->outputs[0].dtype;
+  return TRUE;
+}
+
+/* AddLayerNormalization (x, scale, bias, addend) → (y, mean, 1/deviation, x + addend) */
+static gboolean
+prepare_add_layer (OrtrainKernelSetup *setup, GError **error)
+{
+  if (!prepare_forward (setup, false, error))
+    return FALSE;
+  Constants *c = (Constants *) setup->constants;
+  if (setup->n_inputs != 4 || setup->n_outputs != 4 || setup->inputs[3].n_elements != setup->inputs[0].n_elements)
+    return ortrain_cuda_refuse (setup, error, "what is added has another shape");
+  c->same = c->same && setup->outputs[3].dtype == setup->inputs[0].dtype;
+  setup->inplace[0] = setup->inplace[3] = 1 << 0 | 1 << 3;
   return TRUE;
 }
 
@@ -658,7 +769,8 @@ prepare_group (OrtrainKernelSetup *setup, GError **error)
   return prepare_forward (setup, true, error);
 }
 
-/* LayerNormGrad (dy, x, scale, mean, 1/deviation), RMSNormGrad (dy, x, scale) → (dx, dscale, dbias) */
+/* LayerNormGrad (dy, x, scale, mean, 1/deviation), RMSNormGrad (dy, x, scale) → (dx, dscale, dbias); AddLayerNormGrad has an addend
+ * of dx as input 5 */
 static gboolean
 prepare_layer_grad (OrtrainKernelSetup *setup, GError **error)
 {
@@ -667,12 +779,14 @@ prepare_layer_grad (OrtrainKernelSetup *setup, GError **error)
     return FALSE;
   for (guint i = 0; i < setup->n_inputs; i++)
     if (i != 2 && setup->inputs[i].dtype != ORTRAIN_DTYPE_UNDEFINED &&
-        setup->inputs[i].n_elements != (i < 2 ? c->rows * c->n : c->rows))
+        setup->inputs[i].n_elements != (i < 2 || i == 5 ? c->rows * c->n : c->rows))
       {
         ortrain_cuda_refuse (setup, error, "input %u has %" G_GINT64_FORMAT " elements", i,
                              setup->inputs[i].n_elements);
         return FALSE;
       }
+  if (setup->n_inputs > 5)
+    setup->inplace[0] |= 1 << 5;
   /* a warp of a block should not be without rows */
   c->chunks = (c->rows + GRAD_WARPS - 1) / GRAD_WARPS;
   if (c->n > 32 * ORTRAIN_CUDA_WARP)
@@ -694,6 +808,8 @@ static const OrtrainKernel rows[] = {
   ROW ("RMSNormalization", "", prepare_layer, run_norm),
   ROW ("GroupNormalization", "", prepare_group, run_norm),
   ROW ("InstanceNormalization", "", prepare_group, run_norm),
+  ROW ("AddLayerNormalization", "org.ortrain", prepare_add_layer, run_norm),
+  ROW ("AddLayerNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
   ROW ("LayerNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
   ROW ("RMSNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
 };

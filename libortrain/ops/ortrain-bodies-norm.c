@@ -150,6 +150,32 @@ ortrain_body_rms_norm_grad (OrtrainBody *self)
   return TRUE;
 }
 
+/* The normalization of x + addend, and that sum */
+gboolean
+ortrain_body_add_layer_norm (OrtrainBody *self)
+{
+  OrtrainValue *x = ortrain_body_input (self, 0), *addend = ortrain_body_input (self, 3);
+  OrtrainValue *sum = ADD (x, addend);
+  OrtrainValue *inputs[] = { sum, ortrain_body_input (self, 1), ortrain_body_input (self, 2) };
+  OrtrainNode *norm = ortrain_body_node (self, "LayerNormalization", inputs, inputs[2] != NULL ? 3 : 2, 3,
+                                         ortrain_attributes_copy (self->node->attributes));
+  for (guint k = 0; norm != NULL && k < 3; k++)
+    if (ortrain_body_wants (self, k))
+      ortrain_body_set (self, k, ortrain_node_output (norm, k));
+  ortrain_body_set (self, 3, sum);
+  return TRUE;
+}
+
+gboolean
+ortrain_body_add_layer_norm_grad (OrtrainBody *self)
+{
+  if (!ortrain_body_layer_norm_grad (self))
+    return FALSE;
+  if (ortrain_body_wants (self, 0))
+    ortrain_body_set (self, 0, ADD (self->results[0], ortrain_body_input (self, 5)));
+  return TRUE;
+}
+
 /* (dy, x, scale) → (dx, dscale, dbias): over each sample's groups of channels; without num_groups each channel is
  * one */
 gboolean

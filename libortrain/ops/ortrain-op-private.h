@@ -147,6 +147,11 @@ struct _OrtrainOpDef
   /* Of a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
    * operand at once. NULL: none. */
   const char *with_row_sums;
+  /* The operator that computes this of the sum of input 0 and an input behind all others, and has that sum as an output
+   * behind all others. NULL: none. */
+  const char *of_sum;
+  /* The operator that adds an input behind all others to output 0. NULL: none. */
+  const char *plus_input;
   OrtrainMixedRule mixed;
   /* The input that output 0 is, element by element, where the two have one type and shape; -1: none. NULL: as the flags
    * say. */

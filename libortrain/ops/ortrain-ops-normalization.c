@@ -227,6 +227,18 @@ infer_layer_norm (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* AddLayerNormalization (x, scale, bias or nothing, addend) → y, mean and 1/deviation or nothing, and
+ * x + addend, of which the others are computed. A pass makes them, for devices with a kernel that reads and writes a
+ * residual once. */
+static gboolean
+infer_add_layer_norm (OrtrainInferContext *ctx, GError **error)
+{
+  if (!infer_layer_norm (ctx, error) || !ortrain_infer_same_shape (ctx, 3, 0, error))
+    return FALSE;
+  ortrain_infer_set_like (ctx, 3, 0);
+  return TRUE;
+}
+
 /* (dy, x, scale[, mean, 1/deviation]) */
 static gboolean
 infer_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
@@ -240,6 +252,13 @@ infer_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
        !ortrain_infer_expect_count (ctx, 4, count_dims (ctx, 1, 0, axis), error)))
     return FALSE;
   return infer_norm_grad (ctx, error);
+}
+
+/* AddLayerNormGrad: the same with an addend of dx as input 5. */
+static gboolean
+infer_add_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_layer_norm_grad (ctx, error) && ortrain_infer_same_shape (ctx, 5, 1, error);
 }
 
 static gboolean
@@ -417,10 +436,16 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
 }
 
 /* clang-format off */
+#define GRAD_FIELDS(op, n_min, n_max, n_out, operands, func, sums, body)                                                                     \
+  .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = n_min, .max_inputs = n_max, .min_outputs = 1,        \
+  .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = operands, .infer = func,                              \
+  .optional_inputs = (n_min) == 6 ? 1 << 3 | 1 << 4 : 0, .zero_sums = sums, .expand = body
 #define GRAD(op, n_min, n_max, n_out, operands, func, sums, body)                                                                            \
-  { .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = n_min, .max_inputs = n_max, .min_outputs = 1,      \
-    .max_outputs = n_out, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = operands, .infer = func,               \
-    .zero_sums = sums, .expand = body }
+  { GRAD_FIELDS (op, n_min, n_max, n_out, operands, func, sums, body) }
+#define ADD_NORM(op, body)                                                                                             \
+  { .name = op, .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 4,                  \
+    .max_inputs = 4, .min_outputs = 4, .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0",                \
+    .optional_inputs = 1 << 2, .infer = infer_add_layer_norm, .flags = ORTRAIN_OP_NO_GRADIENT, .expand = body }
 #define SCALE_AND_BIAS(where)                                                                                          \
   .flags = ORTRAIN_OP_NORMALIZES, .weight_inputs = 1 << 1 | 1 << 2, .channels = where,                                 \
   .input_roles = { [1] = "scale", [2] = "bias" }
@@ -441,11 +466,14 @@ static const OrtrainOpDef ops[] = {
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,
     .infer = infer_batch_norm_grad, .zero_sums = ortrain_zero_sums_batch_norm_frozen_grad, .expand = ortrain_body_batch_norm_frozen_grad },
   { .name = "LayerNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 17, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
-    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, 
+    .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_layer_norm, .of_sum = "AddLayerNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  GRAD ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
+  { GRAD_FIELDS ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
+    .plus_input = "AddLayerNormGrad" },
+  GRAD ("AddLayerNormGrad", 6, 6, 3, ".00f30", infer_add_layer_norm_grad, NULL, ortrain_body_add_layer_norm_grad),
+  ADD_NORM ("AddLayerNormalization", ortrain_body_add_layer_norm),
   { .name = "RMSNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, 
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm,
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
   GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
   { .name = "GroupNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,

@@ -7,6 +7,7 @@
 #include "transform/ortrain-fold-transposes-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-fuse-linear-gradients-private.h"
+#include "transform/ortrain-fuse-residuals-private.h"
 #include "transform/ortrain-specialize-private.h"
 
 typedef struct
@@ -102,6 +103,7 @@ static const Pass static_passes[] = {
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
+  { "fuse-residuals", .run_for = ortrain_fuse_residuals },
   { "absorb-casts", .run_for = ortrain_absorb_casts },
   { "fuse-linear-gradients", .run_for = ortrain_fuse_linear_gradients },
   { "remove-dead", remove_dead },

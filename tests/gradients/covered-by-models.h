@@ -8,4 +8,4 @@
 static const char *const covered_by_models[] = { "Elementwise", NULL };
 
 /* Those that only devices with a library for them have a kernel for; tests/simt compares kernel and body. */
-static const char *const of_devices[] = { "LinearGrad", NULL };
+static const char *const of_devices[] = { "LinearGrad", "AddLayerNormalization", "AddLayerNormGrad", NULL };

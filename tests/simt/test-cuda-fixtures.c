@@ -95,20 +95,21 @@ count_steps (OrtrainTrainingSession *session, const char *op_type)
 
 /* What only this provider has a kernel for beside its body: gradients to the rounding of sums. */
 static void
-test_linear_gradients (void)
+test_body (gconstpointer data)
 {
-  g_autoptr (TestModel) model = test_model_load ("bert");
+  const char *op_type = data;
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingSession) with = make_session (model, "sgd", "cuda"), without = NULL;
   ortrain_training_session_train_step (with, test_model_feeds (model, 0), &error);
   g_assert_no_error (error);
-  g_setenv ("ORTRAIN_EXPAND", "LinearGrad", TRUE);
+  g_setenv ("ORTRAIN_EXPAND", op_type, TRUE);
   without = make_session (model, "sgd", "cuda");
   ortrain_training_session_train_step (without, test_model_feeds (model, 0), &error);
   g_unsetenv ("ORTRAIN_EXPAND");
   g_assert_no_error (error);
-  g_assert_cmpuint (count_steps (with, "LinearGrad"), >, 0);
-  g_assert_cmpuint (count_steps (without, "LinearGrad"), ==, 0);
+  g_assert_cmpuint (count_steps (with, op_type), >, 0);
+  g_assert_cmpuint (count_steps (without, op_type), ==, 0);
   g_autoptr (OrtrainTensorDict) a = ortrain_training_session_get_gradients (with, &error),
                                 b = ortrain_training_session_get_gradients (without, &error);
   g_assert_no_error (error);
@@ -124,6 +125,8 @@ main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   test_models_add ("/cuda-fixtures", test_fixture);
-  g_test_add_func ("/cuda-fixtures/linear-gradients", test_linear_gradients);
+  g_test_add_data_func ("/cuda-fixtures/body/LinearGrad", "LinearGrad", test_body);
+  g_test_add_data_func ("/cuda-fixtures/body/AddLayerNormalization", "AddLayerNormalization", test_body);
+  g_test_add_data_func ("/cuda-fixtures/body/AddLayerNormGrad", "AddLayerNormGrad", test_body);
   return g_test_run ();
 }
