@@ -181,11 +181,14 @@ prepare_loss_scale (OrtrainKernelSetup *setup, GError **error)
 
 static __global__ void
 loss_scale_kernel (const LossScale rule, const float *scale_in, const gint64 *good_in, const gint64 *overflows_in,
-                   const double *norm, float *scale_out, gint64 *good_out, gint64 *overflows_out)
+                   const double *norm, const OrtrainFault *fault, float *scale_out, gint64 *good_out,
+                   gint64 *overflows_out)
 {
   float scale = *scale_in;
   gint64 good_steps = *good_in, overflows = *overflows_in;
-  if (!isfinite (*norm))
+  if (fault->code != ORTRAIN_FAULT_NONE)
+    ; /* the step has failed before: everything stays as it is */
+  else if (!isfinite (*norm))
     {
       scale *= rule.backoff;
       scale = scale < rule.minimum ? rule.minimum : scale;
@@ -208,8 +211,8 @@ run_loss_scale (const OrtrainKernelCall *call)
 {
   ortrain_cuda_launch (call, "loss-scale", 1, 1, loss_scale_kernel, *(const LossScale *) call->constants,
                        (const float *) call->inputs[0], (const gint64 *) call->inputs[1],
-                       (const gint64 *) call->inputs[2], (const double *) call->inputs[3], (float *) call->outputs[0],
-                       (gint64 *) call->outputs[1], (gint64 *) call->outputs[2]);
+                       (const gint64 *) call->inputs[2], (const double *) call->inputs[3], call->context->fault,
+                       (float *) call->outputs[0], (gint64 *) call->outputs[1], (gint64 *) call->outputs[2]);
 }
 
 static const OrtrainKernel rows[] = {

@@ -82,9 +82,54 @@ prepare_accumulate (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
+/* x, y: [] of float16, bfloat16, float32, float64 or int64. One thread. */
+static __global__ void
+guard_kernel (const void *x, void *y, OrtrainDType dtype, const OrtrainStepBlock *step, OrtrainFaultPlace place)
+{
+  bool passes;
+  if (dtype == ORTRAIN_DTYPE_INT64)
+    {
+      const gint64 value = *(const gint64 *) x;
+      passes = value == ORTRAIN_GUARD_NONE;
+      *(gint64 *) y = value;
+    }
+  else if (dtype == ORTRAIN_DTYPE_FLOAT64)
+    {
+      const double value = *(const double *) x;
+      passes = isfinite (value);
+      *(double *) y = value;
+    }
+  else
+    {
+      const float value = ortrain_load_any (x, 0, dtype);
+      passes = isfinite (value);
+      ortrain_store_any (y, 0, dtype, value);
+    }
+  if (!passes && step->guards)
+    place.report (ORTRAIN_FAULT_GUARD, 0, 0, 0);
+}
+
+static gboolean
+prepare_guard (OrtrainKernelSetup *setup, GError **error)
+{
+  prepare_copy (setup, error);
+  setup->inplace[0] = 1;
+  return TRUE;
+}
+
+static void
+run_guard (const OrtrainKernelCall *call)
+{
+  const Constants *constants = (const Constants *) call->constants;
+  ortrain_cuda_launch (call, "step-guard", 1, 1, guard_kernel, call->inputs[0], call->outputs[0], constants->dtype,
+                       call->context->step, ortrain_cuda_get_fault (call));
+}
+
 static const OrtrainKernel rows[] = {
   { "Copy", "org.ortrain", 0, prepare_copy, run_copy },
   { "Accumulate", "org.ortrain", 0, prepare_accumulate, run_accumulate },
+  { "StepGuard", "org.ortrain", ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), prepare_guard,
+    run_guard },
 };
 
 ORTRAIN_CUDA_TABLE (internal, rows);

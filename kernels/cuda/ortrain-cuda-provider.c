@@ -188,6 +188,12 @@ cuda_wait_event (OrtrainProvider *self, OrtrainStream *stream, OrtrainEvent *eve
 }
 
 static gboolean
+cuda_await_event (OrtrainProvider *self, OrtrainEvent *event, GError **error)
+{
+  return ortrain_cuda_check (cudaEventSynchronize ((cudaEvent_t) event), "waiting for an event", error);
+}
+
+static gboolean
 cuda_wait (OrtrainProvider *self, OrtrainStream *stream, GError **error)
 {
   return stream == NULL || ortrain_cuda_check (cudaStreamSynchronize (stream->stream), "waiting for a stream", error);
@@ -346,6 +352,7 @@ static const OrtrainProviderClass cuda_class = {
   .free_event = cuda_free_event,
   .record = cuda_record,
   .wait_event = cuda_wait_event,
+  .await_event = cuda_await_event,
   .wait = cuda_wait,
   .submit = cuda_submit,
   .capture = cuda_capture,

@@ -48,6 +48,7 @@ typedef struct
   const double *scalars, *norm;
   const float *loss_scale;
   const OrtrainStepBlock *step;
+  const OrtrainFault *fault;
   double *partials; /* LAMB: [2][n_spans] */
   double *ratios;   /* LAMB: [n_tensors] */
   guint8 *broken;   /* [n_spans] */
@@ -153,12 +154,12 @@ get_gradient_scale (const Places &p)
   return scale;
 }
 
-/* Gradients that are not finite leave everything as it is. */
+/* Gradients that are not finite leave everything as it is, and so does a step that has failed before. */
 static __device__ bool
 is_moving (const Places &p)
 {
   const bool asked = p.norm != NULL && (p.scalars[ORTRAIN_UPDATE_MAX_NORM] > 0 || p.loss_scale != NULL);
-  return !asked || isfinite (*p.norm);
+  return p.fault->code == ORTRAIN_FAULT_NONE && (!asked || isfinite (*p.norm));
 }
 
 struct Sgd
@@ -622,6 +623,7 @@ place (const OrtrainKernelCall *call, const Layout *layout)
   p.norm = (const double *) call->inputs[1];
   p.loss_scale = (const float *) call->inputs[2];
   p.step = call->context->step;
+  p.fault = call->context->fault;
   /* numbers first, as they are aligned; then the bytes */
   p.partials = (double *) call->workspace;
   p.ratios = p.partials + 2 * (gsize) layout->n_spans;
