@@ -323,7 +323,8 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
 #pragma unroll
           for (int j = 0; j < V; j++)
             values[j] = inverse * (g.get (k, j) * scale.at[j] - k1 - (v.get (k, j) - mean) * k2);
-          add_residual (b, row * n + i, values);
+          if (V > 1 || WARP) /* else there are too few registers, and another kernel does it */
+            add_residual (b, row * n + i, values);
           dx.store (row * n + i, values);
         }
     }
@@ -599,6 +600,11 @@ template <typename T> struct LaunchBackward
   void
   held (dim3 grid, dim3 block) const
   {
+    if (V == 1 && !WARP && backward.addend.data != NULL)
+      {
+        streamed<V> (ortrain_cuda_grid (call, constants->rows, 1), 512);
+        return;
+      }
     ortrain_cuda_launch (call, "norm-grad", (unsigned) constants->chunks, WARP ? dim3 (32 * GRAD_WARPS) : block,
                          norm_grad_held_kernel<T, V, K, WARP>, backward, dy, x, dx, constants->rows,
                          (int) constants->n);
@@ -793,7 +799,7 @@ prepare_layer_grad (OrtrainKernelSetup *setup, GError **error)
     c->chunks = c->rows;
   c->chunks = CLAMP (c->chunks, 1, MAX_CHUNKS);
   setup->workspace_bytes = align ((gsize) c->chunks * 2 * (gsize) c->n * sizeof (float));
-  if (c->n > 1024 * GRAD_ELEMENTS)
+  if (c->n > 1024 * GRAD_ELEMENTS || setup->n_inputs > 5)
     setup->workspace_bytes += (gsize) c->rows * 2 * sizeof (OrtrainStatistics);
   return TRUE;
 }

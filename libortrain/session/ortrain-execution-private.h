@@ -64,6 +64,8 @@ gboolean ortrain_execution_fill (OrtrainExecution *self, gpointer destination, g
                                  GError **error);
 /* Waits until what was submitted before the event was recorded has happened. */
 gboolean ortrain_execution_await (OrtrainExecution *self, OrtrainEvent *event, GError **error);
+/* Waits for all streams: before what they may still be at is freed. */
+void ortrain_execution_drain (OrtrainExecution *self);
 /* Waits until all of it has happened. fault: the first since begin; may be NULL. */
 gboolean ortrain_execution_wait (OrtrainExecution *self, OrtrainFault *fault, GError **error);
 

@@ -74,6 +74,17 @@ ortrain_execution_new (OrtrainProvider *provider, OrtrainProvider *host, GError 
 }
 
 void
+ortrain_execution_drain (OrtrainExecution *self)
+{
+  for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+    if (self->is_open[k])
+      {
+        OrtrainProvider *provider = provider_of (self, (OrtrainPlanStream) k);
+        provider->klass->wait (provider, self->streams[k], NULL);
+      }
+}
+
+void
 ortrain_execution_free (OrtrainExecution *self)
 {
   const OrtrainProviderClass *klass = self->provider->klass;

@@ -242,6 +242,7 @@ void
 ortrain_program_free (OrtrainProgram *self)
 {
   OrtrainProvider *provider = ortrain_execution_get_provider (self->execution);
+  ortrain_execution_drain (self->execution); /* a stream may still be before a wait for one of the events */
   for (guint c = 0; c < ORTRAIN_N_PROGRAM_RANGES; c++)
     {
       for (guint i = 0; i < self->cuts[c].n_segments; i++)

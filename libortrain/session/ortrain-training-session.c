@@ -674,8 +674,8 @@ ortrain_training_session_dispose (GObject *object)
       return;
     }
   ortrain_worker_stop (self->worker);
-  if (self->results != NULL)
-    ortrain_execution_wait (self->execution, NULL, NULL);
+  if (self->execution != NULL)
+    ortrain_execution_drain (self->execution);
   ortrain_training_session_forget_submitted (self);
   if (self->last_trained != self->executors[ORTRAIN_TRAINING_RUN_TRAIN])
     g_clear_pointer (&self->last_trained, ortrain_executor_free);

@@ -39,6 +39,16 @@ class Steps(unittest.TestCase):
             np.testing.assert_allclose(parameter, w[name] - 0.1 * gradients[name], rtol=1e-5, atol=1e-6)
         self.assertEqual((session.step, session.n_train_steps), (1, 1))
 
+    def test_train_and_update(self):
+        model, feeds = linear_model(), batch()
+        w, expected, gradients = expected_step(model, feeds)
+        session = training_session(model)
+        self.assertTrue(session.train_and_update(feeds))
+        self.assertAlmostEqual(session.get_last_loss(), expected, places=5)
+        for name, parameter in session.get_parameters().numpy().items():
+            np.testing.assert_allclose(parameter, w[name] - 0.1 * gradients[name], rtol=1e-5, atol=1e-6)
+        self.assertEqual((session.step, session.n_train_steps), (1, 1))
+
     def test_adam_against_numpy(self):
         model, feeds = linear_model(), batch()
         w, _, gradients = expected_step(model, feeds)

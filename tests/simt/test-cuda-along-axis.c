@@ -52,7 +52,6 @@ test_ties (void)
     for (guint s = 0; s < G_N_ELEMENTS (shapes); s++)
       for (guint variant = 0; variant < 8; variant++)
         {
-          g_autoptr (GError) error = NULL;
           g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
           g_autoptr (OrtrainTensor) wide = random_bytes (ORTRAIN_DTYPE_INT64, shapes[s], 2, s + 10 * variant, TRUE);
           g_autoptr (OrtrainTensor) x = types[t] == ORTRAIN_DTYPE_UINT64 || types[t] == ORTRAIN_DTYPE_INT64

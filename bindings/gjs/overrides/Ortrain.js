@@ -93,7 +93,7 @@ function _init() {
         if (name.endsWith('_async') && typeof owner[name] === 'function')
             Gio._promisify(owner, name, name.replace(/_async$/, '_finish'));
     }
-    for (const name of ['train_step', 'optimizer_step', 'eval_step', 'export', 'save_checkpoint', 'load_checkpoint'])
+    for (const name of ['train_step', 'train_and_update', 'optimizer_step', 'eval_step', 'export', 'save_checkpoint', 'load_checkpoint'])
         promisify(Ortrain.TrainingSession.prototype, `${name}_async`);
     promisify(Ortrain.TrainingSession, 'new_async');
     promisify(Ortrain.InferenceSession.prototype, 'run_async');
@@ -105,8 +105,8 @@ function _init() {
     promisify(Ortrain.Model, 'new_from_file_async');
     promisify(Ortrain.Checkpoint, 'load_async');
     promisify(Ortrain.Checkpoint.prototype, 'save_async');
-    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'eval_step', 'plan', 'train_step_async', 'eval_step_async',
-        'set_parameters', 'set_state');
+    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'train_and_update', 'eval_step', 'plan', 'train_step_async',
+        'train_and_update_async', 'eval_step_async', 'set_parameters', 'set_state');
     feeding(Ortrain.InferenceSession.prototype, 'run', 'run_async');
 
     for (const name of ['MemoryReport', 'MemoryPlan', 'CheckReport', 'TrainingHistory', 'Model', 'Graph']) {
