@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-recompute-private.h"
+
+gboolean
+ortrain_recompute_may_run_again (const OrtrainNode *node)
+{
+  if (node->op == NULL || node->phase != ORTRAIN_PHASE_FORWARD ||
+      ortrain_node_has_flag (node, ORTRAIN_OP_CONTROL | ORTRAIN_OP_SHAPE_ONLY) ||
+      ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY)
+    return FALSE;
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      const OrtrainValue *output = node->outputs->pdata[k];
+      if (output != NULL && output->role != ORTRAIN_ROLE_NONE)
+        return FALSE;
+    }
+  return node->outputs->len > 0;
+}
+
+/* A copy of a node in the backward pass; what its inputs became is in `copies` already. kept: [n_values] */
+static void
+run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n_values, GHashTable *copies)
+{
+  g_autofree OrtrainValue **inputs = g_new0 (OrtrainValue *, node->inputs->len + 1);
+  for (guint i = 0; i < node->inputs->len; i++)
+    {
+      inputs[i] = node->inputs->pdata[i];
+      OrtrainValue *copy = inputs[i] != NULL ? g_hash_table_lookup (copies, inputs[i]) : NULL;
+      if (copy != NULL && !(inputs[i]->id < n_values && kept[inputs[i]->id]))
+        inputs[i] = copy;
+    }
+  OrtrainNode *again = ortrain_graph_new_node (graph, node->domain, node->op_type, node->name, inputs,
+                                               node->inputs->len, node->outputs->len);
+  ortrain_attributes_free (again->attributes);
+  again->attributes = ortrain_attributes_copy (node->attributes);
+  g_set_object (&again->body, node->body);
+  again->op = node->op;
+  again->on_host = node->on_host;
+  again->phase = ORTRAIN_PHASE_BACKWARD;
+  again->number = node->number;
+  again->recomputes = node;
+  for (guint k = 0; k < node->outputs->len; k++)
+    {
+      OrtrainValue *from = node->outputs->pdata[k], *to = again->outputs->pdata[k];
+      if (from == NULL)
+        {
+          ortrain_node_drop_output (again, k);
+          continue;
+        }
+      ortrain_value_set_shape (to, from->dtype, from->dims, from->rank);
+      g_hash_table_insert (copies, from, to);
+    }
+}
+
+/* The reads of the backward pass that change. */
+static GArray *
+find_uses (OrtrainGraph *graph, const gboolean *kept)
+{
+  GArray *uses = g_array_new (FALSE, FALSE, sizeof (OrtrainUse));
+  for (guint v = 0; v < graph->values->len; v++)
+    {
+      const OrtrainValue *value = graph->values->pdata[v];
+      for (guint u = 0; u < value->uses.n && !kept[v]; u++)
+        if (value->uses.items[u].node->phase == ORTRAIN_PHASE_BACKWARD)
+          g_array_append_val (uses, value->uses.items[u]);
+    }
+  return uses;
+}
+
+gboolean
+ortrain_recompute_apply (OrtrainGraph *graph, const gboolean *kept, GError **error)
+{
+  g_autoptr (GArray) uses = find_uses (graph, kept); /* collected first: copies read, too */
+  if (uses->len == 0)
+    return TRUE;
+
+  /* From the reads backwards: which nodes must run again; then they do, in their order. */
+  g_autofree gboolean *wanted = g_new0 (gboolean, graph->values->len + 1);
+  for (guint i = 0; i < uses->len; i++)
+    {
+      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
+      wanted[((OrtrainValue *) use.node->inputs->pdata[use.index])->id] = TRUE;
+    }
+  g_autoptr (GPtrArray) again = g_ptr_array_new ();
+  for (guint i = graph->nodes->len; i-- > 0;)
+    {
+      OrtrainNode *node = graph->nodes->pdata[i];
+      gboolean runs = FALSE;
+      for (guint k = 0; k < node->outputs->len && !runs; k++)
+        {
+          OrtrainValue *output = node->outputs->pdata[k];
+          runs = output != NULL && wanted[output->id] && !kept[output->id];
+        }
+      if (!runs)
+        continue;
+      g_ptr_array_add (again, node);
+      for (guint k = 0; k < node->inputs->len; k++)
+        if (node->inputs->pdata[k] != NULL)
+          wanted[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
+    }
+  /* An input that is kept is read as it is, even where another output of its node runs again. */
+  g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL);
+  const guint n_values = graph->values->len;
+  for (guint i = again->len; i-- > 0;)
+    run_again (graph, again->pdata[i], kept, n_values, copies);
+  for (guint i = 0; i < uses->len; i++)
+    {
+      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
+      ortrain_node_set_input (use.node, use.index, g_hash_table_lookup (copies, use.node->inputs->pdata[use.index]));
+    }
+  return ortrain_graph_sort (graph, error);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-checked-private.h"
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-recompute-private.h"
+
+/* Which values to keep for the backward pass is a minimum cut: each forward value is an edge as wide as its bytes
+ * (nothing, for what lives anyhow: parameters, constants, feeds, outputs of the graph); a node that may run again joins
+ * its inputs to its outputs without a limit, and is joined to the source as wide as its cost; what may not run again is a
+ * source, and each value that the backward pass reads is joined to the sink. The cut nearest to the sink runs least
+ * again. (Boykov and Kolmogorov's reading of Ford and Fulkerson; the flow is found by Dinic's algorithm.) */
+
+#define UNLIMITED (G_MAXINT64 / 8)
+/* Edges that the search for the cut may look at. Where it takes more, everything is kept as it was. */
+#define WORK_PER_VALUE 2000
+#define LEAST_WORK 10000000
+
+typedef struct
+{
+  guint to;
+  gint64 capacity; /* what is left */
+} Edge;
+
+typedef struct
+{
+  GArray *edges; /* of Edge; edge e ^ 1 is its reverse */
+  GArray **out;  /* per vertex, indices of edges */
+  guint n;
+  gint *level;
+  guint *next;
+} Network;
+
+static void
+add_edge (Network *net, guint from, guint to, gint64 capacity)
+{
+  guint index = net->edges->len;
+  Edge forth = { to, capacity }, back = { from, 0 };
+  g_array_append_val (net->edges, forth);
+  g_array_append_val (net->edges, back);
+  g_array_append_val (net->out[from], index);
+  index++;
+  g_array_append_val (net->out[to], index);
+}
+
+static gboolean
+find_levels (Network *net, guint source, guint sink, guint *queue)
+{
+  for (guint v = 0; v < net->n; v++)
+    net->level[v] = -1;
+  net->level[source] = 0;
+  guint head = 0, tail = 0;
+  queue[tail++] = source;
+  while (head < tail)
+    {
+      guint v = queue[head++];
+      for (guint i = 0; i < net->out[v]->len; i++)
+        {
+          const Edge *edge = &g_array_index (net->edges, Edge, g_array_index (net->out[v], guint, i));
+          if (edge->capacity > 0 && net->level[edge->to] < 0)
+            {
+              net->level[edge->to] = net->level[v] + 1;
+              queue[tail++] = edge->to;
+            }
+        }
+    }
+  return net->level[sink] >= 0;
+}
+
+/* One augmenting path along the levels, without recursion. path: edges on the way. Counts edges that it looks at. */
+static gint64
+augment (Network *net, guint source, guint sink, GArray *path, guint64 *work)
+{
+  g_array_set_size (path, 0);
+  guint v = source;
+  while (v != sink)
+    {
+      gboolean advanced = FALSE;
+      for (; net->next[v] < net->out[v]->len; net->next[v]++)
+        {
+          guint e = g_array_index (net->out[v], guint, net->next[v]);
+          const Edge *edge = &g_array_index (net->edges, Edge, e);
+          (*work)++;
+          if (edge->capacity > 0 && net->level[edge->to] == net->level[v] + 1)
+            {
+              g_array_append_val (path, e);
+              v = edge->to;
+              advanced = TRUE;
+              break;
+            }
+        }
+      if (advanced)
+        continue;
+      if (path->len == 0)
+        return 0;
+      guint e = g_array_index (path, guint, path->len - 1);
+      g_array_set_size (path, path->len - 1);
+      v = g_array_index (net->edges, Edge, e ^ 1).to;
+      net->next[v]++;
+    }
+  gint64 width = UNLIMITED;
+  *work += path->len;
+  for (guint i = 0; i < path->len; i++)
+    width = MIN (width, g_array_index (net->edges, Edge, g_array_index (path, guint, i)).capacity);
+  for (guint i = 0; i < path->len; i++)
+    {
+      guint e = g_array_index (path, guint, i);
+      g_array_index (net->edges, Edge, e).capacity -= width;
+      g_array_index (net->edges, Edge, e ^ 1).capacity += width;
+    }
+  return width;
+}
+
+static gboolean
+is_read_backward (const OrtrainValue *value)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      if (node->phase == ORTRAIN_PHASE_BACKWARD && !ortrain_node_has_flag (node, ORTRAIN_OP_SHAPE_ONLY))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+static gboolean
+lives_anyhow (const OrtrainValue *value)
+{
+  if (value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || value->is_output)
+    return TRUE;
+  for (guint u = 0; u < value->uses.n; u++)
+    if (value->uses.items[u].node->phase == ORTRAIN_PHASE_UPDATE)
+      return TRUE;
+  return FALSE;
+}
+
+static gint64
+bytes_of (const OrtrainValue *value)
+{
+  gint64 dims[ORTRAIN_MAX_RANK], n, bytes;
+  if (!ortrain_value_get_static_dims (value, dims) || !ortrain_checked_n_elements (dims, (gsize) value->rank, &n) ||
+      !ortrain_checked_mul_i64 (n, (gint64) ortrain_dtype_get_size (value->dtype), &bytes))
+    return UNLIMITED;
+  return MIN (MAX (bytes, 1), UNLIMITED);
+}
+
+/* Vertices: value v enters at 2v and leaves at 2v + 1; then one for each node; then source and sink. */
+static void
+build_network (Network *net, OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, guint source,
+               guint sink)
+{
+  const guint n_values = graph->values->len;
+  for (guint v = 0; v < n_values; v++)
+    {
+      const OrtrainValue *value = graph->values->pdata[v];
+      if (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD)
+        continue;
+      const gboolean is_free = lives_anyhow (value) || (boundary != NULL && boundary[v]);
+      add_edge (net, 2 * v, 2 * v + 1, is_free ? 0 : bytes_of (value));
+      if (value->producer == NULL)
+        add_edge (net, source, 2 * v, UNLIMITED);
+      if (is_read_backward (value))
+        add_edge (net, 2 * v + 1, sink, UNLIMITED);
+    }
+  for (guint t = 0; t < graph->nodes->len; t++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[t];
+      const guint vertex = 2 * n_values + t;
+      if (node->phase != ORTRAIN_PHASE_FORWARD)
+        continue;
+      if (costs[t] != 0)
+        add_edge (net, source, vertex, costs[t] == ORTRAIN_RECOMPUTE_NEVER ? UNLIMITED : MIN (costs[t], UNLIMITED));
+      for (guint i = 0; i < node->inputs->len; i++)
+        if (node->inputs->pdata[i] != NULL && costs[t] != ORTRAIN_RECOMPUTE_NEVER)
+          add_edge (net, 2 * ((OrtrainValue *) node->inputs->pdata[i])->id + 1, vertex, UNLIMITED);
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (node->outputs->pdata[k] != NULL)
+          add_edge (net, vertex, 2 * ((OrtrainValue *) node->outputs->pdata[k])->id, UNLIMITED);
+    }
+}
+
+/* What can still reach the sink is on its side. */
+static void
+find_near_sink (const Network *net, guint sink, guint *queue, gboolean *near_sink)
+{
+  guint head = 0, tail = 0;
+  queue[tail++] = sink;
+  near_sink[sink] = TRUE;
+  while (head < tail)
+    {
+      guint v = queue[head++];
+      for (guint i = 0; i < net->out[v]->len; i++)
+        {
+          guint e = g_array_index (net->out[v], guint, i);
+          guint from = g_array_index (net->edges, Edge, e).to;
+          if (g_array_index (net->edges, Edge, e ^ 1).capacity > 0 && !near_sink[from])
+            {
+              near_sink[from] = TRUE;
+              queue[tail++] = from;
+            }
+        }
+    }
+}
+
+void
+ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, gboolean *kept)
+{
+  const guint n_values = graph->values->len;
+  Network net = { .edges = g_array_new (FALSE, FALSE, sizeof (Edge)), .n = 2 * n_values + graph->nodes->len + 2 };
+  const guint source = net.n - 2, sink = net.n - 1;
+  net.out = g_new (GArray *, net.n);
+  for (guint v = 0; v < net.n; v++)
+    net.out[v] = g_array_new (FALSE, FALSE, sizeof (guint));
+  net.level = g_new (gint, net.n);
+  net.next = g_new (guint, net.n);
+  g_autofree guint *queue = g_new (guint, net.n);
+  g_autoptr (GArray) path = g_array_new (FALSE, FALSE, sizeof (guint));
+  build_network (&net, graph, costs, boundary, source, sink);
+
+  guint64 work = 0;
+  const guint64 limit = LEAST_WORK + (guint64) WORK_PER_VALUE * n_values;
+  while (work < limit && find_levels (&net, source, sink, queue))
+    {
+      for (guint v = 0; v < net.n; v++)
+        net.next[v] = 0;
+      work += net.edges->len;
+      while (work < limit && augment (&net, source, sink, path, &work) > 0)
+        ;
+    }
+
+  /* A value is kept where it crosses over. */
+  g_autofree gboolean *near_sink = g_new0 (gboolean, net.n);
+  find_near_sink (&net, sink, queue, near_sink);
+  for (guint v = 0; v < n_values; v++)
+    {
+      const OrtrainValue *value = graph->values->pdata[v];
+      kept[v] = work >= limit || !near_sink[2 * v] || lives_anyhow (value) || (boundary != NULL && boundary[v]) ||
+                (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD);
+    }
+  for (guint v = 0; v < net.n; v++)
+    g_array_unref (net.out[v]);
+  g_free (net.out);
+  g_free (net.level);
+  g_free (net.next);
+  g_array_unref (net.edges);
+}
