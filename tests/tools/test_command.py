@@ -433,6 +433,26 @@ class Errors(unittest.TestCase):
         self.assertEqual((report["trainable"], report["diagnostics"][0]["operator"]), (False, "Mystery"))
         self.assertIn("Mystery", self.fails(1, "train", "mystery.onnx", "--data", "train.images,train.labels"))
 
+    def test_bench_on_given_inputs(self):
+        """The first loss is that of the forward pass, and depends on nothing but what is given."""
+        image = [((i * 7) % 11 - 5) / 4 for i in range(3 * 64)]
+        for name, array in (("image.npy", ("f", (3, 1, 8, 8), image)), ("classes.npy", ("q", (3,), [0, 3, 1])), ("others.npy", ("q", (3,), [1, 0, 2]))):
+            with open(path(name), "wb") as file:
+                file.write(npy(*array))
+        bench = ["bench", "cnn.onnx", "--steps", "2", "--json", "--input", "image=image.npy", "--input"]
+        first = strict(ortrain(*bench, "bench.target=classes.npy")[0])
+        self.assertEqual(first["losses"], strict(ortrain(*bench, "bench.target=classes.npy")[0])["losses"])
+        self.assertNotEqual(first["losses"][0], strict(ortrain(*bench, "bench.target=others.npy")[0])["losses"][0])
+        self.assertLess(first["losses"][-1], first["losses"][0])
+        self.assertEqual((first["batch"], first["device_bytes"]), (3, 0))
+        self.assertGreaterEqual(first["ms_until_first_step"], first["ms_create"])
+        self.assertGreater(first["ms_host"], 0)
+        self.assertNotIn("ms_ahead", first)  # the CPU's host waits
+        self.assertIn("bench.target", self.fails(1, *bench[:-1]))
+        self.assertIn("absent.npy", self.fails(1, *bench, "bench.target=absent.npy"))
+        self.assertIn("NAME=FILE.npy", ortrain(*bench, "classes.npy", status=2)[1])
+        self.assertIn("--batch", self.fails(2, *bench, "bench.target=classes.npy", "--batch", "3"))
+
 
 def strict(text):
     """JSON, not what Python also takes for it."""

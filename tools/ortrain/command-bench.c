@@ -15,6 +15,21 @@ read_status (const char *field)
   return line != NULL ? g_ascii_strtoull (line + strlen (field) + 1, NULL, 10) * 1024 : 0;
 }
 
+/* Of all devices but the CPU, in bytes: other programs' too. */
+static guint64
+get_device_memory (void)
+{
+  guint64 used = 0;
+  g_autoptr (GListModel) devices = ortrain_device_list ();
+  for (guint i = 1; i < g_list_model_get_n_items (devices); i++)
+    {
+      g_autoptr (OrtrainDevice) device = g_list_model_get_item (devices, i);
+      if (ortrain_device_get_reason (device) == NULL)
+        used += ortrain_device_get_total_memory (device) - ortrain_device_get_available_memory (device);
+    }
+  return used;
+}
+
 static int
 compare_doubles (gconstpointer a, gconstpointer b)
 {
@@ -30,7 +45,7 @@ run (int argc, char *argv[])
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL;
-  g_auto (GStrv) dims = NULL;
+  g_auto (GStrv) dims = NULL, inputs = NULL;
   g_autofree char *optimizer_name = NULL, *output = NULL, *loss_kind = NULL;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
@@ -49,6 +64,8 @@ run (int argc, char *argv[])
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output for the loss (the first)", "NAME" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
       "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
+    { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs,
+      "An input, or the target by the name 'bench.target', from a NumPy file; all of them or none", "NAME=FILE.npy" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off (off)", "WHEN" },
@@ -60,11 +77,13 @@ run (int argc, char *argv[])
     return status;
   if ((batch < 1 && batch != G_MININT) || (seq < 1 && seq != G_MININT) || steps < 1 || threads < 0)
     return command_usage (&command_bench, "--batch, --seq and --steps are at least 1, --threads at least 0");
+  if (inputs != NULL && (batch != G_MININT || seq != G_MININT || dims != NULL))
+    return command_usage (&command_bench, "--input has sizes of its own: no --batch, --seq or --dim belongs to it");
   if (loss_kind == NULL)
     loss_kind = g_strdup ("cross-entropy");
 
   GError *error = NULL;
-  const guint64 before = read_status ("VmRSS:");
+  const guint64 before = read_status ("VmRSS:"), device_before = get_device_memory ();
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
@@ -91,33 +110,64 @@ run (int argc, char *argv[])
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))
     return command_fail (error);
   command_tie_equal (model, options, FALSE);
+  CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 64, .seq = MAX (seq, 0), .dims = dims };
+  g_autoptr (OrtrainTensorDict) feeds = inputs != NULL ? ortrain_tensor_dict_new () : NULL;
+  if (feeds != NULL && !command_read_inputs (feeds, inputs, &error))
+    return command_fail (error);
+  if (feeds != NULL)
+    {
+      OrtrainTensor *first = ortrain_tensor_dict_get_tensor (feeds, 0);
+      sizes.batch = ortrain_tensor_get_rank (first) > 0 ? (gint) ortrain_tensor_get_dim (first, 0) : 1;
+    }
   gint64 start = g_get_monotonic_time ();
   g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
   if (session == NULL)
     return command_fail (error);
-  CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 64, .seq = MAX (seq, 0), .dims = dims };
+  const double create_ms = (double) (g_get_monotonic_time () - start) / 1000.0;
   g_autoptr (OrtrainMemoryPlan) tried = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = command_random_feeds (session, output, "bench.target", &sizes, &tried, &error);
+  if (feeds == NULL)
+    feeds = command_random_feeds (session, output, "bench.target", &sizes, &tried, &error);
   if (feeds == NULL)
     return command_fail (error);
 
-  g_autofree double *times = g_new0 (double, steps);
+  g_autofree double *times = g_new0 (double, steps), *host_times = g_new0 (double, steps);
   g_autofree double *losses = g_new0 (double, steps + warm_up);
   double first_ms = 0.0;
   for (gint i = 0; i < steps + warm_up; i++)
     {
       gint64 t = g_get_monotonic_time ();
-      losses[i] = ortrain_training_session_train_step (session, feeds, &error);
-      if (error != NULL || !ortrain_training_session_optimizer_step (session, &error))
+      if (!ortrain_training_session_train_and_update (session, feeds, &error))
+        return command_fail (error);
+      gint64 returned = g_get_monotonic_time ();
+      losses[i] = ortrain_training_session_get_last_loss (session, &error);
+      if (error != NULL)
         return command_fail (error);
       gint64 now = g_get_monotonic_time ();
       if (i == 0)
         first_ms = (double) (now - start) / 1000.0;
       if (i >= warm_up)
-        times[i - warm_up] = (double) (now - t) / 1000.0;
+        {
+          times[i - warm_up] = (double) (now - t) / 1000.0;
+          host_times[i - warm_up] = (double) (returned - t) / 1000.0;
+        }
     }
   qsort (times, (size_t) steps, sizeof *times, compare_doubles);
-  const double median = times[steps / 2], best = times[0];
+  qsort (host_times, (size_t) steps, sizeof *host_times, compare_doubles);
+  const double median = times[steps / 2], best = times[0], host = host_times[steps / 2];
+  /* Where the device computes while the host goes on: without waiting for each loss. */
+  double ahead = -1.0;
+  if (host < median / 2.0)
+    {
+      gint64 t = g_get_monotonic_time ();
+      for (gint i = 0; i < steps; i++)
+        if (!ortrain_training_session_train_and_update (session, feeds, &error))
+          return command_fail (error);
+      ortrain_training_session_get_last_loss (session, &error);
+      if (error != NULL)
+        return command_fail (error);
+      ahead = (double) (g_get_monotonic_time () - t) / 1000.0 / steps;
+    }
+  const guint64 device_after = get_device_memory ();
   const guint64 high = read_status ("VmHWM:"), resident = high > before ? high - before : 0;
   OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
   const guint64 planned = ortrain_memory_plan_get_peak_bytes (plan);
@@ -140,12 +190,23 @@ run (int argc, char *argv[])
   json_builder_add_double_value (builder, median);
   json_builder_set_member_name (builder, "ms_best");
   json_builder_add_double_value (builder, best);
+  if (ahead >= 0.0)
+    {
+      json_builder_set_member_name (builder, "ms_ahead");
+      json_builder_add_double_value (builder, ahead);
+    }
+  json_builder_set_member_name (builder, "ms_host");
+  json_builder_add_double_value (builder, host);
+  json_builder_set_member_name (builder, "ms_create");
+  json_builder_add_double_value (builder, create_ms);
   json_builder_set_member_name (builder, "ms_until_first_step");
   json_builder_add_double_value (builder, first_ms);
   json_builder_set_member_name (builder, "planned_peak_bytes");
   json_builder_add_int_value (builder, (gint64) planned);
   json_builder_set_member_name (builder, "resident_peak_bytes");
   json_builder_add_int_value (builder, (gint64) resident);
+  json_builder_set_member_name (builder, "device_bytes");
+  json_builder_add_int_value (builder, device_after > device_before ? (gint64) (device_after - device_before) : 0);
   json_builder_set_member_name (builder, "losses");
   json_builder_begin_array (builder);
   for (gint i = 0; i < steps + warm_up; i++)
@@ -156,7 +217,7 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_bench = {
-  "bench", "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--threads N] [--steps N] [--optimizer NAME] [--json]",
-  "Time training steps on random inputs", run
-};
+const Command command_bench = { "bench",
+                                "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--input NAME=FILE.npy] [--threads N] "
+                                "[--steps N] [--optimizer NAME] [--json]",
+                                "Time training steps on random inputs", run };

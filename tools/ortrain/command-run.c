@@ -89,20 +89,10 @@ run (int argc, char *argv[])
     return command_fail (error);
   g_autoptr (OrtrainTensorDict) feeds =
       data == NULL ? ortrain_tensor_dict_new () : read_table (data, argv[1], model, header, classes, &format, &error);
-  if (feeds == NULL)
+  if (feeds == NULL || !command_read_inputs (feeds, inputs, &error))
     return g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE)
                ? command_usage (&command_run, "%s", error->message)
                : command_fail (error);
-  for (guint i = 0; inputs != NULL && inputs[i] != NULL; i++)
-    {
-      g_auto (GStrv) parts = g_strsplit (inputs[i], "=", 2);
-      if (parts[0] == NULL || parts[1] == NULL)
-        return command_usage (&command_run, "'%s' is not NAME=FILE.npy", inputs[i]);
-      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_from_npy (parts[1], &error);
-      if (tensor == NULL)
-        return command_fail (error);
-      ortrain_tensor_dict_set (feeds, parts[0], tensor);
-    }
   g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
   if (outputs == NULL)
     return command_fail (error);

@@ -180,6 +180,25 @@ command_make_loss (const char *kind, const char *output, const char *target, GEr
   return NULL;
 }
 
+gboolean
+command_read_inputs (OrtrainTensorDict *feeds, char **inputs, GError **error)
+{
+  for (guint i = 0; inputs != NULL && inputs[i] != NULL; i++)
+    {
+      g_auto (GStrv) parts = g_strsplit (inputs[i], "=", 2);
+      if (parts[0] == NULL || parts[1] == NULL)
+        {
+          g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "'%s' is not NAME=FILE.npy", inputs[i]);
+          return FALSE;
+        }
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_from_npy (parts[1], error);
+      if (tensor == NULL)
+        return FALSE;
+      ortrain_tensor_dict_set (feeds, parts[0], tensor);
+    }
+  return TRUE;
+}
+
 const char *
 command_first_name (GListModel *values)
 {

@@ -76,4 +76,6 @@ OrtrainTensorDict *command_random_feeds (OrtrainTrainingSession *session, const 
                                          CommandSizes *sizes, OrtrainMemoryPlan **plan, GError **error);
 /* One parameter that the file holds twice is trained as one, as PyTorch does; tell: and that is said. */
 void command_tie_equal (OrtrainModel *model, OrtrainTrainingOptions *options, gboolean tell);
+/* NAME=FILE.npy each: added to the feeds. */
+gboolean command_read_inputs (OrtrainTensorDict *feeds, char **inputs, GError **error);
 const char *command_first_name (GListModel *values); /* of the first OrtrainValue; owned by it */
