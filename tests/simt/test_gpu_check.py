@@ -8,11 +8,53 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+tests = pathlib.Path(__file__).resolve().parent.parent
+sys.path += [str(tests), str(tests / "bench")]
+from models_beside import search_largest
 from tap import main
 
 program, build = sys.argv[1:3]
 del sys.argv[1:3]
+
+# Stands for an interpreter with PyTorch: the same model and feeds for everybody, and the CPU for PyTorch. Its first argument is
+# pytorch_models.py, which is not run. A file "broken" beside it says what fails, and how.
+STAND_IN = r'''#!/usr/bin/python3
+import json, os, shutil, struct, subprocess, sys
+here, do, words = os.path.dirname(os.path.abspath(__file__)), sys.argv[2], sys.argv[3:]
+ortrain, fixture = {ortrain!r}, {fixture!r}
+option = lambda name: words[words.index("--" + name) + 1]
+broken = os.path.join(here, "broken")
+with open(os.path.join(here, "calls"), "a") as file:
+    file.write(" ".join([do, *words]) + "\n")
+if os.path.exists(broken):
+    what, text = open(broken).read().split(" ", 1)
+    if what == ("compiled" if "--compile" in words else do):
+        sys.exit(text)
+def npy(path, kind, shape, data):
+    header = f"{{{{'descr': '{{kind}}', 'fortran_order': False, 'shape': {{shape!r}}, }}}}".encode()
+    header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
+    open(path, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
+if do == "versions":
+    print(json.dumps({{"torch": "0.0.stand-in", "cuda": None}}))
+elif do == "export":
+    shutil.copy(fixture, os.path.join(words[1], "model.onnx"))
+    print("{{}}")
+elif do == "feeds":
+    n, feeds = int(option("batch")), os.path.join(here, "feeds")
+    for folder in (words[1], feeds):
+        os.makedirs(folder, exist_ok=True)
+        npy(os.path.join(folder, "x.npy"), "<f4", (n, 1, 8, 8), struct.pack(f"<{{64 * n}}f", *(i % 7 - 3 for i in range(64 * n))))
+        npy(os.path.join(folder, "bench.target.npy"), "<i8", (n,), struct.pack(f"<{{n}}q", *(i % 10 for i in range(n))))
+    print(json.dumps({{"items": n}}))
+elif do == "time":
+    environment = {{name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}}
+    feeds = [f"--input={{name}}={{os.path.join(here, 'feeds', name + '.npy')}}" for name in ("x", "bench.target")]
+    result = json.loads(subprocess.run([ortrain, "bench", fixture, "--provider", "cpu", "--json", "--steps", option("steps"), *feeds],
+                                       check=True, capture_output=True, text=True, env=environment).stdout)
+    print(json.dumps(result | {{"peak_bytes": 1000000}}))
+elif do == "largest":
+    print(json.dumps({{"batch": int(option("limit")) // 2}}))
+'''
 
 
 class GpuCheck(unittest.TestCase):
@@ -25,7 +67,19 @@ class GpuCheck(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="ortrain-gpu-check-")
         self.addCleanup(folder.cleanup)
-        self.results = os.path.join(folder.name, "results.jsonl")
+        self.folder, self.results = folder.name, os.path.join(folder.name, "results.jsonl")
+
+    def make_stand_in(self, broken=None):
+        path = os.path.join(self.folder, "python")
+        with open(path, "w") as file:
+            file.write(STAND_IN.format(ortrain=os.path.join(build, "tools/ortrain"), fixture=str(tests / "data/fixtures/mlp/model.onnx")))
+        os.chmod(path, 0o755)
+        if broken:
+            pathlib.Path(self.folder, "broken").write_text(broken)
+        return ["--dry-run", "--pytorch", path]
+
+    def calls(self):
+        return [line.split() for line in open(os.path.join(self.folder, "calls"))]
 
     def test_dry_run_resumes(self):
         done, lines = self.run_it("--dry-run", "--only", "kernels/internal")
@@ -43,11 +97,100 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertFalse(lines[-1]["passed"])
 
+    def test_cut_short(self):
+        """What was being written when the machine went away is run again, and the lines behind it can be read."""
+        self.run_it("--dry-run", "--only", "kernels/internal")
+        whole = pathlib.Path(self.results).read_text()
+        pathlib.Path(self.results).write_text(whole[:-20])
+        done = subprocess.run(["/usr/bin/python3", program, "--build", build, "--results", self.results, "--dry-run", "--only", "kernels/internal"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("ok     kernels/internal", done.stdout)
+        self.assertTrue(json.loads(pathlib.Path(self.results).read_text().splitlines()[-1])["passed"])
+
     def test_without_gpu(self):
         done, lines = self.run_it("--only", "none")
         self.assertEqual((done.returncode, [line["passed"] for line in lines]), (1, [False]))
         self.assertIn("The provider 'cuda' cannot be used: ", done.stderr)
         self.assertFalse(lines[0]["emulated"])
+
+    # ---- benchmarks ----
+
+    def test_without_pytorch(self):
+        for words, text in ((["--dry-run"], "--pytorch names no interpreter"), (["--dry-run", "--pytorch", "/bin/false"], "/bin/false has no PyTorch")):
+            done, lines = self.run_it(*words, "--only", "speed/")
+            self.assertEqual((done.returncode, [line["block"] for line in lines]), (0, ["devices"]))
+            self.assertIn("skipped benchmarks: ", done.stdout)
+            self.assertIn(text, done.stdout)
+
+    def test_benchmark(self):
+        """On the emulated device, beside the CPU in place of PyTorch: the same losses, every figure, resumed, and a table."""
+        words = self.make_stand_in()
+        done, lines = self.run_it(*words, "--only", "speed/mlp")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        line = lines[-1]
+        self.assertEqual([line[key] for key in ("block", "passed", "emulated", "small", "model", "batch", "precision", "unit", "items")],
+                         ["speed/mlp/64/f32", True, True, True, "mlp", 2, "f32", "samples", 2])
+        self.assertEqual(line["versions"]["torch"], "0.0.stand-in")
+        self.assertEqual(list(line["sides"]), ["ortrain", "eager", "compiled"])
+        ours = line["sides"]["ortrain"]
+        for name in ("ms_median", "ms_host", "ms_create", "ms_create_cached", "ms_until_first_step", "planned_peak_bytes", "device_bytes"):
+            self.assertGreater(ours[name], 0, name)
+        self.assertEqual(len(ours["losses"]), 6)
+        self.assertLess(ours["losses"][-1], ours["losses"][0])
+        self.assertLess(line["loss_difference"], 1e-4)
+        self.assertEqual([call[0] for call in self.calls()], ["versions", "export", "feeds", "time", "time"])
+        self.assertEqual([call.count("--compile") for call in self.calls()[-2:]], [0, 1])
+        done, again = self.run_it(*words, "--only", "speed/mlp")
+        self.assertEqual((done.returncode, again), (0, lines))
+
+        done, _ = self.run_it("--dry-run", "--table")
+        row = next(row for row in done.stdout.splitlines() if row.startswith("| mlp "))
+        self.assertEqual(len(row.split("|")), 18)
+        self.assertIn("emulated on the host", done.stdout)
+        self.assertIn("torch 0.0.stand-in", done.stdout)
+        done, _ = self.run_it("--table")  # nothing was measured on a GPU, and nothing stands in the table
+        self.assertNotIn("| mlp ", done.stdout)
+
+    def test_losses_that_differ(self):
+        words = self.make_stand_in()
+        stand_in = pathlib.Path(words[-1])
+        stand_in.write_text(stand_in.read_text().replace('result | {', 'result | {"losses": [x * 1.001 for x in result["losses"]]} | {'))
+        done, lines = self.run_it(*words, "--only", "speed/mlp")
+        self.assertEqual((done.returncode, lines[-1]["passed"]), (1, False))
+        self.assertAlmostEqual(lines[-1]["loss_difference"], 1e-3, delta=2e-5)
+        self.assertIn("losses differ by 0.001 of PyTorch's", lines[-1]["says"][0])
+
+    def test_what_fails(self):
+        """A side that fails is said; one that has no memory for it is a result. Nothing stops at it."""
+        for broken, status, sides in (("compiled no compiler", 0, ["ortrain", "eager"]), ("time CUDA out of memory", 0, ["ortrain", "compiled"]),
+                                      ("time no such kernel", 1, ["ortrain", "compiled"]), ("export no exporter", 1, None)):
+            with self.subTest(broken):
+                done, lines = self.run_it(*self.make_stand_in(broken), "--only", "speed/mlp")
+                self.assertEqual((done.returncode, lines[-1]["passed"]), (status, status == 0))
+                self.assertIn(broken.split(" ", 1)[1], lines[-1]["says"][0])
+                self.assertEqual(list(lines[-1]["sides"]) if "sides" in lines[-1] else None, sides)
+                done, _ = self.run_it("--dry-run", "--table")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                os.remove(self.results)
+
+    def test_largest(self):
+        done, lines = self.run_it(*self.make_stand_in(), "--only", "largest/resnet50")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual({side: its["batch"] for side, its in lines[-1]["sides"].items()}, {"ortrain": 4, "eager": 2, "compiled": 2})
+        done, _ = self.run_it("--dry-run", "--table")
+        self.assertIn("| resnet50 | – | bf16 | 4 | 2 | 2 |", done.stdout)
+
+    def test_search(self):
+        for most in (0, 1, 3, 4, 5, 17, 100, 128, 1000, 10**6):
+            tried = []
+            found = search_largest(lambda n: tried.append(n) or n <= most, 4, 4096)
+            if most < 4:
+                self.assertEqual((found, tried), (0, [4]))
+            else:
+                self.assertLessEqual(found, min(most, 4096))
+                self.assertGreaterEqual(found + max(1, found // 8), min(most, 4096))
+            self.assertLess(len(tried), 16)
 
 
 main()
