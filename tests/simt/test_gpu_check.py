@@ -193,4 +193,75 @@ class GpuCheck(unittest.TestCase):
             self.assertLess(len(tried), 16)
 
 
+class Bundle(unittest.TestCase):
+    """Packed with the emulated device, and unpacked elsewhere."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="ortrain-bundle-")
+        cls.addClassCleanup(folder.cleanup)
+        archive = os.path.join(folder.name, "bundle.tar")
+        subprocess.run(["/usr/bin/python3", program, "--build", build, "--dry-run", "--bundle", archive], check=True, capture_output=True)
+        subprocess.run(["tar", "-C", folder.name, "-xf", archive], check=True)
+        os.remove(archive)
+        cls.top = pathlib.Path(folder.name, "ortrain-gpu-check")
+        cls.environment = {"PATH": "/usr/bin:/bin", "HOME": folder.name, "LC_ALL": "C.UTF-8"}
+
+    def run_there(self, *words, **more):
+        """With what the dynamic linker says: every library that is opened, the module and its own included."""
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, cwd="/",
+                              env=self.environment | {"LD_DEBUG": "files"} | more)
+        loaded = {line.split("calling init: ")[1] for line in done.stderr.splitlines() if "calling init: " in line}
+        self.assertTrue(loaded)
+        for path in loaded:
+            self.assertFalse(path.startswith(os.path.realpath(build)), path)
+        return done, {os.path.basename(path) for path in loaded if str(self.top) in os.path.realpath(path)}
+
+    def test_libraries(self):
+        """Each is the bundle's own, or one that every host has; nothing names a folder of this machine."""
+        of_the_host = ("ld-linux", "libc.", "libm.", "libdl.", "librt.", "libpthread.", "libgcc_s", "libstdc++", "linux-vdso")
+        programs = [file for file in (self.top / "bundle").rglob("*") if file.is_file() and os.access(file, os.X_OK) and ".so" not in file.name]
+        self.assertGreater(len(programs), 30)
+        for file in programs:
+            lines = subprocess.run(["ldd", file], capture_output=True, text=True, check=True, env=self.environment).stdout.splitlines()
+            for line in lines:
+                name, _, path = line.strip().partition(" => ")
+                if not os.path.basename(name).startswith(of_the_host):
+                    self.assertTrue(os.path.realpath(path.split(" (")[0]).startswith(str(self.top)), f"{file.name}: {line}")
+            tags = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
+            path = next(line for line in tags.splitlines() if "(RPATH)" in line)
+            self.assertTrue(all(folder.startswith("$ORIGIN/") for folder in path.split("[")[1].rstrip("]").split(":")), path)
+
+    def test_command(self):
+        ortrain, there = self.top / "bundle/tools/ortrain", {"ORTRAIN_PROVIDER_PATH": str(self.top / "bundle/tests/simt"),
+                                                             "ORTRAIN_CUDA_LIBRARY_PATH": str(self.top / "bundle/tests/simt/libraries")}
+        done, loaded = self.run_there(ortrain, "devices", "--json", **there)
+        self.assertEqual(next(device for device in json.loads(done.stdout) if device["name"] == "cuda")["reason"], None)
+        self.assertLessEqual({"libortrain-1.0.so.0", "libglib-2.0.so.0", "libprotobuf-c.so.1", "libjson-glib-1.0.so.0", "cuda-emulated.so"}, loaded)
+        done, loaded = self.run_there(ortrain, "bench", self.top / "tests/data/fixtures/mlp/model.onnx", "--batch", "2", "--steps", "1", "--provider",
+                                      "cuda", "--json", **there)
+        self.assertEqual((done.returncode, len(json.loads(done.stdout)["losses"])), (0, 4))
+        self.assertIn("libcublasLt.so.13", loaded)
+
+    def test_gpu_check(self):
+        for only, tests in (("kernels/internal", 1), ("sessions/dropout", 1)):
+            results = self.top.parent / (only.replace("/", "-") + ".jsonl")
+            done, _ = self.run_there("/usr/bin/python3", self.top / "gpu-check", "--dry-run", "--only", only, "--results", results)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            lines = [json.loads(line) for line in open(results)]
+            self.assertEqual([(line["block"], line["passed"]) for line in lines], [("devices", True), (only, True)])
+            self.assertGreaterEqual(lines[1]["tests"], tests)
+
+    def test_python(self):
+        if not os.path.exists(os.path.join(build, "introspection/Ortrain-1.0.typelib")):
+            self.assertFalse((self.top / "with-bindings").exists())
+            return
+        text = "import gi, sys; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain; " \
+               "Ortrain.Model(sys.argv[1]); print(sys.modules['gi.overrides.Ortrain'].__file__)"
+        done, loaded = self.run_there(self.top / "with-bindings", "/usr/bin/python3", "-c", text, self.top / "tests/data/fixtures/mlp/model.onnx")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-2000:])
+        self.assertEqual(os.path.realpath(done.stdout.strip()), os.path.realpath(self.top / "python/gi/overrides/Ortrain.py"))
+        self.assertIn("libortrain-1.0.so.0", loaded)
+
+
 main()
