@@ -61,6 +61,73 @@ run_accumulate (const OrtrainKernelCall *call)
     ORTRAIN_CUDA_FLOATING (constants->dtype, T, launch_accumulate<T> (call, constants););
 }
 
+/* ---- several at once ---- */
+
+#define MOST_JOINED 48
+#define MOST_JOINED_ELEMENTS 65536
+
+struct Joined
+{
+  const void *x;
+  void *y;
+  int n;
+  OrtrainDType dtype; /* not float64 */
+  OrtrainAccumulate accumulate;
+};
+
+struct JoinedTable
+{
+  Joined entries[MOST_JOINED];
+};
+
+/* A row of blocks for each entry; x, y: [n] */
+static __global__ void
+accumulate_joined_kernel (JoinedTable table)
+{
+  const Joined &joined = table.entries[blockIdx.y];
+  const bool adds = joined.accumulate.is_set ();
+  for (gint64 i = ortrain_cuda_first (); i < joined.n; i += ortrain_cuda_stride ())
+    {
+      const float x = ortrain_load_any (joined.x, i, joined.dtype);
+      ortrain_store_any (joined.y, i, joined.dtype, adds ? ortrain_load_any (joined.y, i, joined.dtype) + x : x);
+    }
+}
+
+static bool
+can_join (const OrtrainKernelCall *call)
+{
+  const Constants *constants = (const Constants *) call->constants;
+  return call->run == run_accumulate && (call->accumulates != 0 || call->gradients != 0) && constants->n_elements > 0 &&
+         constants->n_elements <= MOST_JOINED_ELEMENTS && constants->dtype != ORTRAIN_DTYPE_FLOAT64;
+}
+
+guint
+ortrain_cuda_run_accumulates (const OrtrainKernelCall *calls, guint n_calls)
+{
+  JoinedTable table;
+  guint n = 0;
+  int most = 0;
+  while (n < n_calls && n < MOST_JOINED && can_join (&calls[n]))
+    n++;
+  if (n < 2)
+    return 0;
+  for (guint i = 0; i < MOST_JOINED; i++)
+    {
+      const OrtrainKernelCall *call = &calls[i < n ? i : 0];
+      const Constants *constants = (const Constants *) call->constants;
+      Joined *joined = &table.entries[i];
+      joined->x = call->inputs[0];
+      joined->y = call->outputs[0];
+      joined->n = (int) constants->n_elements;
+      joined->dtype = constants->dtype;
+      joined->accumulate = ortrain_cuda_get_accumulate (call, 0);
+      most = MAX (most, joined->n);
+    }
+  ortrain_cuda_launch (calls, "accumulate", dim3 ((unsigned) ((most + ORTRAIN_CUDA_BLOCK - 1) / ORTRAIN_CUDA_BLOCK), n),
+                       ORTRAIN_CUDA_BLOCK, accumulate_joined_kernel, table);
+  return n;
+}
+
 static gboolean
 prepare_copy (OrtrainKernelSetup *setup, GError **error)
 {

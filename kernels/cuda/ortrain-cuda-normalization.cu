@@ -3,14 +3,16 @@
 
 /* Normalization of rows: over the last axes (layer, root mean square), over groups of channels (group, instance). Rows are
  * held in registers between statistics and result, by a warp or a block, or read again where they are too long for
- * that. Variances are sums of squares of differences. Gradients of parameters: a block sums those of its rows, a second
- * kernel the blocks'; how many blocks follows from the shape. */
+ * that. Variances are sums of squares of differences. Gradients of parameters: a block sums those of its rows, the last
+ * blocks to arrive, or a second kernel, the blocks'; how many blocks follows from the shape. */
 
 #define MAX_CHUNKS                                                                                                     \
   264 /* of rows, whose parameters' gradients are summed by one block: two for each processor of an H200 */
+#define GROUP_CHUNKS 16   /* of one group: about the root of their number */
 #define COLUMN_BLOCK 1024 /* 32 columns, 32 parts of each */
-#define GRAD_WARPS 8      /* rows that a block has at once */
-#define GRAD_ELEMENTS 8   /* of a row, by one thread of a block */
+G_STATIC_ASSERT (1 + (MAX_CHUNKS + GROUP_CHUNKS - 1) / GROUP_CHUNKS <= ORTRAIN_CUDA_N_COUNTERS);
+#define GRAD_WARPS 8    /* rows that a block has at once */
+#define GRAD_ELEMENTS 8 /* of a row, by one thread of a block */
 
 /* What is multiplied and added: by element of the row, or by channel. */
 struct Affine
@@ -228,8 +230,76 @@ struct Backward
   float epsilon, share;                         /* 1/n */
   bool centred, wants_parameters;
   gint64 rows_per_chunk;
-  float *parts; /* [chunks, 2, n]: of scale and bias */
+  float *parts;                          /* [chunks, 2, n]: of scale and bias */
+  OrtrainView<OrtrainAny> dscale, dbias; /* [n], may be absent */
+  OrtrainAccumulate dscale_adds, dbias_adds;
+  unsigned *arrived; /* [ORTRAIN_CUDA_N_COUNTERS]: zeros, before and behind */
 };
+
+static inline __device__ void
+put_parameter (const Backward &b, gint64 column, gint64 n, float sum)
+{
+  const bool is_scale = column < n;
+  const OrtrainView<OrtrainAny> y = is_scale ? b.dscale : b.dbias;
+  const gint64 i = is_scale ? column : column - n;
+  if (y.is_there ())
+    y.put (i, (is_scale ? b.dscale_adds : b.dbias_adds).is_set () ? y.get (i) + sum : sum);
+}
+
+/* Whether this block is the last of n; the same for all its threads. */
+static inline __device__ bool
+is_last_block (unsigned *arrived, int n, float *scratch)
+{
+  __threadfence ();
+  __syncthreads ();
+  if (threadIdx.x == 0)
+    {
+      const bool is_last = atomicAdd (arrived, 1u) == (unsigned) n - 1;
+      if (is_last)
+        *arrived = 0;
+      scratch[0] = is_last;
+    }
+  __syncthreads ();
+  const bool is_last = scratch[0] != 0;
+  __threadfence ();
+  return is_last;
+}
+
+/* The last block of a group of chunks sums theirs, the last of those blocks the groups': which ones they are does not
+ * change the order of the sums. */
+static __device__ void
+sum_parameters (const Backward &b, int n, float *scratch)
+{
+  const int chunks = (int) gridDim.x, group = (int) blockIdx.x / GROUP_CHUNKS, first = group * GROUP_CHUNKS;
+  const int size = chunks - first < GROUP_CHUNKS ? chunks - first : GROUP_CHUNKS;
+  const int n_groups = (chunks + GROUP_CHUNKS - 1) / GROUP_CHUNKS;
+  const gint64 columns = (gint64) 2 * n, stride = n_groups > 1 ? GROUP_CHUNKS * columns : columns;
+  if (n_groups > 1)
+    {
+      if (!is_last_block (b.arrived + 1 + group, size, scratch))
+        return;
+      float *part = b.parts + first * columns;
+      for (gint64 i = threadIdx.x; i < columns; i += blockDim.x)
+        {
+          float sum = __ldcg (part + i);
+#pragma unroll
+          for (int c = 1; c < GROUP_CHUNKS; c++)
+            sum += c < size ? __ldcg (part + c * columns + i) : 0.0f;
+          part[i] = sum;
+        }
+    }
+  const int n_sums = n_groups > 1 ? n_groups : chunks;
+  if (!is_last_block (b.arrived, n_sums, scratch))
+    return;
+  for (gint64 i = threadIdx.x; i < columns; i += blockDim.x)
+    {
+      float sum = __ldcg (b.parts + i);
+#pragma unroll 8
+      for (int c = 1; c < n_sums; c++)
+        sum += __ldcg (b.parts + c * stride + i);
+      put_parameter (b, i, n, sum);
+    }
+}
 
 template <int V>
 static inline __device__ void
@@ -345,6 +415,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
                 part[n + i + j] = dbias[k * V + j];
               }
         }
+      sum_parameters (b, n, scratch);
       return;
     }
   /* one pack of columns after the other; of each, the warps in order */
@@ -373,6 +444,7 @@ __launch_bounds__ (WARP ? 32 * GRAD_WARPS : 1024, 1)
             part[c / 32 / V * n + i] = all;
         }
     }
+  sum_parameters (b, n, scratch);
 }
 
 /* The same for rows of any length, less the parameters'; statistics: [rows], for those. */
@@ -471,9 +543,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
 /* parts: [chunks, 2, n] → dscale, dbias: [n], may be absent. 32 columns go to a block; its warps have parts of the
  * chunks. */
 static __global__ void
-__launch_bounds__ (COLUMN_BLOCK)
-    norm_grad_sum_kernel (const float *parts, gint64 chunks, gint64 n, OrtrainView<OrtrainAny> dscale,
-                          OrtrainAccumulate dscale_adds, OrtrainView<OrtrainAny> dbias, OrtrainAccumulate dbias_adds)
+__launch_bounds__ (COLUMN_BLOCK) norm_grad_sum_kernel (Backward b, gint64 chunks, gint64 n)
 {
   ORTRAIN_CUDA_SHARED (float, sums, COLUMN_BLOCK);
   const int lane = (int) (threadIdx.x % 32), warp = (int) (threadIdx.x / 32);
@@ -483,19 +553,15 @@ __launch_bounds__ (COLUMN_BLOCK)
       float sum = 0;
       if (column < 2 * n)
         for (gint64 chunk = warp; chunk < chunks; chunk += COLUMN_BLOCK / 32)
-          sum += parts[chunk * 2 * n + column];
+          sum += b.parts[chunk * 2 * n + column];
       sums[threadIdx.x] = sum;
       __syncthreads ();
       if (warp == 0 && column < 2 * n)
         {
-          const bool is_scale = column < n;
-          const OrtrainView<OrtrainAny> y = is_scale ? dscale : dbias;
-          const gint64 i = is_scale ? column : column - n;
           float all = 0;
           for (int w = 0; w < COLUMN_BLOCK / 32; w++)
             all += sums[w * 32 + lane];
-          if (y.is_there ())
-            y.put (i, (is_scale ? dscale_adds : dbias_adds).is_set () ? y.get (i) + all : all);
+          put_parameter (b, column, n, all);
         }
       __syncthreads ();
     }
@@ -621,10 +687,15 @@ template <typename T> struct LaunchBackward
       ortrain_cuda_launch (call, "norm-grad-rows", grid, block, norm_grad_streamed_kernel<T, V>, backward, dy, x, dx,
                            statistics, c.rows, (int) c.n);
     if (backward.wants_parameters)
-      ortrain_cuda_launch (call, "norm-grad-columns",
-                           dim3 ((unsigned) c.chunks, (unsigned) ((c.n + ORTRAIN_CUDA_BLOCK - 1) / ORTRAIN_CUDA_BLOCK)),
-                           ORTRAIN_CUDA_BLOCK, norm_grad_columns_kernel, backward, get_input (call, 0),
-                           get_input (call, 1), statistics, c.rows, (int) c.n);
+      {
+        ortrain_cuda_launch (
+            call, "norm-grad-columns",
+            dim3 ((unsigned) c.chunks, (unsigned) ((c.n + ORTRAIN_CUDA_BLOCK - 1) / ORTRAIN_CUDA_BLOCK)),
+            ORTRAIN_CUDA_BLOCK, norm_grad_columns_kernel, backward, get_input (call, 0), get_input (call, 1),
+            statistics, c.rows, (int) c.n);
+        ortrain_cuda_launch (call, "norm-grad-sum", ortrain_cuda_grid (call, 2 * c.n, 32), COLUMN_BLOCK,
+                             norm_grad_sum_kernel, backward, c.chunks, c.n);
+      }
     if (dx.data != NULL && c.rows > 0)
       ortrain_cuda_launch (call, "norm-grad", grid, block, norm_grad_apply_kernel<T, V>, backward, dy, x, dx,
                            statistics, c.rows, (int) c.n);
@@ -643,7 +714,12 @@ launch_backward (const OrtrainKernelCall *call, const Constants *c)
   b.epsilon = c->epsilon;
   b.share = 1 / (float) c->n;
   b.centred = c->centred;
-  b.wants_parameters = get_output (call, 1).data != NULL || get_output (call, 2).data != NULL;
+  b.dscale = get_output (call, 1);
+  b.dbias = get_output (call, 2);
+  b.dscale_adds = ortrain_cuda_get_accumulate (call, 1);
+  b.dbias_adds = ortrain_cuda_get_accumulate (call, 2);
+  b.arrived = ortrain_cuda_get_stream (call)->counters;
+  b.wants_parameters = b.dscale.data != NULL || b.dbias.data != NULL;
   b.rows_per_chunk = (c->rows + c->chunks - 1) / c->chunks;
   b.parts = (float *) call->workspace;
   const OrtrainView<T> dy = ortrain_cuda_view_input<T> (call, &c->types, 0);
@@ -654,11 +730,6 @@ launch_backward (const OrtrainKernelCall *call, const Constants *c)
                        ortrain_cuda_is_aligned (b.addend.data);
   ortrain_cuda_launch_rows<T, 32, GRAD_ELEMENTS> (call, c->rows, c->n, aligned, false,
                                                   LaunchBackward<T>{ call, c, b, dy, x, dx });
-  if (b.wants_parameters)
-    ortrain_cuda_launch (call, "norm-grad-sum", ortrain_cuda_grid (call, 2 * c->n, 32), COLUMN_BLOCK,
-                         norm_grad_sum_kernel, (const float *) b.parts, c->chunks, c->n, get_output (call, 1),
-                         ortrain_cuda_get_accumulate (call, 1), get_output (call, 2),
-                         ortrain_cuda_get_accumulate (call, 2));
 }
 
 static void

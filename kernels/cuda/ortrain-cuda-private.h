@@ -41,12 +41,15 @@ typedef struct
 } OrtrainCudaNumbers;
 
 /* What a call's context has as its stream. */
+#define ORTRAIN_CUDA_N_COUNTERS 32
 struct _OrtrainStream
 {
   cudaStream_t stream;
   OrtrainCudaProvider *provider;
   gpointer blas, dnn; /* handles of the libraries, made when the first call needs them */
-  GError *failure;    /* of a library, found while calls were submitted; the first one */
+  unsigned
+      *counters; /* in the memory of the device, [ORTRAIN_CUDA_N_COUNTERS]: zeros between kernels, which run in order */
+  GError *failure; /* of a library, found while calls were submitted; the first one */
 };
 
 static inline OrtrainStream *
@@ -72,6 +75,9 @@ gboolean ortrain_cuda_refuse (const OrtrainKernelSetup *setup, GError **error, c
 gboolean ortrain_cuda_check (cudaError_t code, const char *what, GError **error);
 /* For run, which returns nothing: remembered, and reported by submit. */
 void ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/* Runs the calls of Accumulate that follow each other from the first on as one, if there are several; how many it has
+ * run. */
+ORTRAIN_CUDA_EXTERN guint ortrain_cuda_run_accumulates (const OrtrainKernelCall *calls, guint n_calls);
 /* Multiprocessors of the device in use, for the sizes of grids. */
 guint ortrain_cuda_get_n_processors (const OrtrainKernelCall *call);
 

@@ -120,6 +120,7 @@ cuda_free_stream (OrtrainProvider *self, OrtrainStream *stream)
   if (stream->dnn != NULL)
     ortrain_cuda_open_cudnn (NULL)->cudnnDestroy (stream->dnn);
   cudaStreamDestroy (stream->stream);
+  cudaFree (stream->counters);
   cudaGetLastError ();
   g_clear_error (&stream->failure);
   g_free (stream);
@@ -135,6 +136,13 @@ cuda_new_stream (OrtrainProvider *self, OrtrainStream **result, GError **error)
                            error))
     {
       g_free (stream);
+      return FALSE;
+    }
+  stream->counters =
+      cuda_allocate (self, ORTRAIN_MEMORY_SPACE_DEVICE, ORTRAIN_CUDA_N_COUNTERS * sizeof (unsigned), error);
+  if (stream->counters == NULL)
+    {
+      cuda_free_stream (self, stream);
       return FALSE;
     }
   *result = stream;
@@ -206,11 +214,16 @@ static gboolean
 run_calls (OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls, GCancellable *cancellable,
            GError **error)
 {
-  for (guint i = 0; i < n_calls; i++)
+  for (guint i = 0, n = 1; i < n_calls; i += n)
     {
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
         return FALSE;
-      calls[i].run (&calls[i]);
+      n = ortrain_cuda_run_accumulates (calls + i, n_calls - i);
+      if (n == 0)
+        {
+          calls[i].run (&calls[i]);
+          n = 1;
+        }
       if (G_UNLIKELY (stream->failure != NULL))
         {
           g_propagate_error (error, g_steal_pointer (&stream->failure));
@@ -335,6 +348,7 @@ cuda_free_provider (OrtrainProvider *provider)
 
 static const OrtrainProviderClass cuda_class = {
   .name = "cuda",
+  .joins_accumulates = TRUE,
   .reads_host = FALSE,
   .alignment = { 256, 4096 },
   .dlpack_type = 2, /* kDLCUDA */

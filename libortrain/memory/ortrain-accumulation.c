@@ -187,6 +187,24 @@ take_over (OrtrainGraph *graph, OrtrainValue *from, OrtrainValue *to)
     }
 }
 
+/* Of a copy to the place of a gradient, of which nobody reads the other end before the phase has ended. Beyond this size,
+ * waiting costs more memory than launches do time. */
+#define MOST_WAITING_BYTES 65536
+
+static gboolean
+can_run_last (const OrtrainPlanning *self, const OrtrainValue *gradient, const OrtrainNode *copy)
+{
+  gint64 dims[ORTRAIN_MAX_RANK], n_elements;
+  gsize n_bytes;
+  if (!self->request->provider->klass->joins_accumulates || copy->phase != ORTRAIN_PHASE_BACKWARD ||
+      !ortrain_planning_measure_value (gradient, dims, &n_elements, &n_bytes) || n_bytes > MOST_WAITING_BYTES)
+    return FALSE;
+  for (guint u = 0; u < gradient->uses.n; u++)
+    if (gradient->uses.items[u].node->phase == copy->phase)
+      return FALSE;
+  return TRUE;
+}
+
 gboolean
 ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradient, GPtrArray *accumulations,
                                       GError **error)
@@ -211,6 +229,7 @@ ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradi
       g_ptr_array_add (accumulation->leaves, copy);
       g_ptr_array_add (accumulation->values, copy);
       gradient = copy;
+      ortrain_planning_node (self, copy->producer)->runs_last = can_run_last (self, copy, copy->producer);
     }
   for (guint i = 0; i < merged->len; i++)
     ortrain_planning_node (self, merged->pdata[i])->fate = ORTRAIN_FATE_MERGED;

@@ -20,6 +20,7 @@ typedef struct
   guint64 accumulates, gradients; /* bit k: output k; see OrtrainPlanStep */
   OrtrainPreparedKernel *kernel;  /* kept by the plan; NULL: nothing runs */
   gint32 position;                /* in the chosen order */
+  gboolean runs_last;             /* of its phase */
 } OrtrainPlannedNode;
 
 typedef struct

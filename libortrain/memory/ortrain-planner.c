@@ -73,9 +73,15 @@ choose_order (OrtrainPlanning *self)
   for (guint t = 0; t < nodes->len; t++)
     if (is_copy_of_feed (nodes->pdata[order[t]]))
       sorted[n++] = nodes->pdata[order[t]];
-  for (guint t = 0; t < nodes->len; t++)
-    if (!is_copy_of_feed (nodes->pdata[order[t]]))
-      sorted[n++] = nodes->pdata[order[t]];
+  for (guint phase = 0; phase < ORTRAIN_N_PHASES; phase++)
+    for (guint last = 0; last < 2; last++)
+      for (guint t = 0; t < nodes->len; t++)
+        {
+          OrtrainNode *node = nodes->pdata[order[t]];
+          if (!is_copy_of_feed (node) && node->phase == phase &&
+              ortrain_planning_node (self, node)->runs_last == (last == 1))
+            sorted[n++] = node;
+        }
   for (guint t = 0; t < nodes->len; t++)
     {
       nodes->pdata[t] = sorted[t];

@@ -232,6 +232,13 @@ __ldg (const T *address)
   return *address;
 }
 
+template <typename T>
+static inline T
+__ldcg (const T *address)
+{
+  return *address;
+}
+
 static inline float
 rsqrtf (float x)
 {
