@@ -63,6 +63,17 @@ ortrain_fake_cuda_count_launches (const char *name)
   return found != launches.end () ? found->second : 0;
 }
 
+static char *trace;
+static size_t trace_size;
+
+void
+ortrain_fake_cuda_trace (char *text, size_t size)
+{
+  std::lock_guard<std::mutex> guard (counts_lock);
+  trace = text;
+  trace_size = size;
+}
+
 /* ---- memory ---- */
 
 #define DEVICE_ADDRESSES ((size_t) 1 << 36)
@@ -157,7 +168,8 @@ get_sticky (void)
 
 struct Operation
 {
-  std::string name; /* of a launch */
+  std::string name;            /* of a launch */
+  const char *other = nullptr; /* what else it is within the device */
   std::vector<uint64_t> data;
   void (*run) (void *data);
   cudaEvent_t record = nullptr, wait = nullptr;
@@ -254,9 +266,13 @@ run_stream (OrtrainFakeStream *stream)
 static void
 count_launch (const Operation &operation)
 {
+  std::lock_guard<std::mutex> guard (counts_lock);
+  const char *name = operation.name.empty () ? operation.other : operation.name.c_str ();
+  const size_t length = trace != nullptr ? strlen (trace) : 0;
+  if (trace != nullptr && name != nullptr && length + strlen (name) + 2 <= trace_size)
+    snprintf (trace + length, trace_size - length, "%s\n", name);
   if (operation.name.empty ())
     return;
-  std::lock_guard<std::mutex> guard (counts_lock);
   counts.n_launches++;
   launches[operation.name]++;
 }
@@ -475,7 +491,9 @@ cudaError_t
 cudaMemsetAsync (void *address, int byte, size_t n_bytes, cudaStream_t stream)
 {
   const uint64_t parts[3] = { (uint64_t) address, (uint64_t) (byte & 255), n_bytes };
-  return ortrain_fake_cuda_enqueue (stream, nullptr, run_set, parts, sizeof parts);
+  const auto operation = make_operation (nullptr, run_set, parts, sizeof parts);
+  operation->other = "fill";
+  return submit (stream, operation);
 }
 
 cudaError_t
@@ -526,7 +544,10 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
       return submit (stream, std::move (operation));
     }
   const uint64_t parts[3] = { (uint64_t) destination, (uint64_t) source, n_bytes };
-  const cudaError_t error = ortrain_fake_cuda_enqueue (stream, nullptr, run_copy, parts, sizeof parts);
+  const auto operation = make_operation (nullptr, run_copy, parts, sizeof parts);
+  if (is_device (source) && is_device (destination))
+    operation->other = "copy";
+  const cudaError_t error = submit (stream, operation);
   return to_host && error == cudaSuccess ? cudaStreamSynchronize (stream) : error;
 }
 

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ortrain.h"
+#include "simt/fake-cuda.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How many launches a layer of GPT-2 costs: a model is trained with two layers and with three, and what the third one adds
+ * is counted, phase by phase. Fills, and copies within the device, count too. */
+
+#define N_TOKENS 67
+#define N_POSITIONS 24
+#define WIDTH 32
+#define N_HEADS 2
+#define BATCH 2
+#define LENGTH 24
+
+/* ---- the model as PyTorch's exporter writes that of transformers ---- */
+
+static OrtrainValue *
+add (OrtrainGraphBuilder *b, const char *op_type, const char *const *inputs, const char *output, GVariant *attributes)
+{
+  const char *const outputs[] = { output, NULL };
+  OrtrainValue *value = ortrain_graph_builder_add_op (b, op_type, NULL, inputs, outputs, attributes);
+  g_assert_nonnull (value);
+  return value;
+}
+#define IN(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static void
+add_ints (OrtrainGraphBuilder *b, const char *name, const gint64 *values, gint64 n)
+{
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_ints (&n, 1, values, (gsize) n, NULL);
+  g_assert_nonnull (ortrain_graph_builder_add_tensor (b, name, tensor));
+}
+
+static void
+add_number (OrtrainGraphBuilder *b, const char *name, double value)
+{
+  g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_floats (NULL, 0, &(float){ (float) value }, 1, NULL);
+  g_assert_nonnull (ortrain_graph_builder_add_tensor (b, name, tensor));
+}
+
+/* x [batch, seq, n_in] as rows, Gemm, and back */
+static OrtrainValue *
+add_linear (OrtrainGraphBuilder *b, OrtrainValue *x, const char *layer, const char *what, gint64 n_in, gint64 n_out)
+{
+  g_autofree char *rows = g_strconcat (layer, what, ".rows", NULL), *y = g_strconcat (layer, what, ".y", NULL);
+  g_autofree char *weight = g_strconcat (layer, what, ".weight", NULL), *bias = g_strconcat (layer, what, ".bias", NULL);
+  g_autofree char *shape = g_strdup_printf ("shape.%d", (int) n_in), *back = g_strdup_printf ("back.%d", (int) n_out);
+  const gint64 dims[] = { n_in, n_out };
+  ortrain_graph_builder_add_normal (b, weight, dims, 2, 0, 0.1);
+  ortrain_graph_builder_add_filled (b, bias, &n_out, 1, 0.01);
+  add (b, "Reshape", IN (ortrain_value_get_name (x), shape), rows, NULL);
+  add (b, "Gemm", IN (rows, weight, bias), y, NULL);
+  g_autofree char *whole = g_strconcat (layer, what, ".whole", NULL);
+  return add (b, "Reshape", IN (y, back), whole, NULL);
+}
+
+static OrtrainValue *
+add_heads (OrtrainGraphBuilder *b, const char *part)
+{
+  g_autofree char *split = g_strconcat (part, ".heads", NULL);
+  OrtrainValue *value = add (b, "Reshape", IN (part, "shape.heads"), split, NULL);
+  static const gint64 swap[] = { 0, 2, 1, 3 };
+  return ortrain_graph_builder_transpose (b, value, swap, 4);
+}
+
+static OrtrainValue *
+add_attention (OrtrainGraphBuilder *b, OrtrainValue *x, const char *layer)
+{
+  static const char *const parts[] = { "q", "k", "v" };
+  static const gint64 swap[] = { 0, 2, 1, 3 }, turn[] = { 0, 1, 3, 2 };
+  char *names[4] = { NULL };
+  OrtrainValue *of_heads[3];
+  x = add_linear (b, x, layer, "attn.c_attn", WIDTH, 3 * WIDTH);
+  for (guint i = 0; i < 3; i++)
+    names[i] = g_strconcat (layer, parts[i], NULL);
+  GVariantBuilder builder;
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&builder, "{sv}", "axis", g_variant_new_int64 (2));
+  g_variant_builder_add (&builder, "{sv}", "num_outputs", g_variant_new_int64 (3));
+  ortrain_graph_builder_add_op (b, "Split", NULL, IN (ortrain_value_get_name (x)), (const char *const *) names,
+                                g_variant_builder_end (&builder));
+  for (guint i = 0; i < 3; i++)
+    of_heads[i] = add_heads (b, names[i]);
+  for (guint i = 0; i < 3; i++)
+    g_free (names[i]);
+  g_autofree char *scaled = g_strconcat (layer, "q.scaled", NULL), *masked = g_strconcat (layer, "masked", NULL);
+  g_autofree char *keys = g_strconcat (layer, "k.scaled", NULL), *nan = g_strconcat (layer, "nan", NULL);
+  g_autofree char *seen = g_strconcat (layer, "seen", NULL), *joined = g_strconcat (layer, "joined", NULL);
+  OrtrainValue *k = ortrain_graph_builder_transpose (b, of_heads[1], turn, 4);
+  OrtrainValue *q = add (b, "Mul", IN (ortrain_value_get_name (of_heads[0]), "scale"), scaled, NULL);
+  k = add (b, "Mul", IN (ortrain_value_get_name (k), "scale"), keys, NULL);
+  OrtrainValue *scores = ortrain_graph_builder_binary (b, "MatMul", q, k);
+  scores = add (b, "Add", IN (ortrain_value_get_name (scores), "mask"), masked, NULL);
+  OrtrainValue *p = ortrain_graph_builder_softmax (b, scores, -1);
+  add (b, "IsNaN", IN (ortrain_value_get_name (p)), nan, NULL);
+  p = add (b, "Where", IN (nan, "zero", ortrain_value_get_name (p)), seen, NULL);
+  OrtrainValue *y = ortrain_graph_builder_binary (b, "MatMul", p, of_heads[2]);
+  y = ortrain_graph_builder_transpose (b, y, swap, 4);
+  y = add (b, "Reshape", IN (ortrain_value_get_name (y), "back.32"), joined, NULL);
+  return add_linear (b, y, layer, "attn.c_proj", WIDTH, WIDTH);
+}
+
+/* 0.5 · x · (1 + tanh (√(2/π) · (x + 0.044715 · x³))) */
+static OrtrainValue *
+add_gelu (OrtrainGraphBuilder *b, OrtrainValue *x, const char *layer)
+{
+  const char *at = ortrain_value_get_name (x);
+  char *t[8];
+  for (guint i = 0; i < 8; i++)
+    t[i] = g_strdup_printf ("%sgelu.%u", layer, i);
+  add (b, "Mul", IN (at, "half"), t[0], NULL);
+  add (b, "Pow", IN (at, "three"), t[1], NULL);
+  add (b, "Mul", IN (t[1], "small"), t[2], NULL);
+  add (b, "Add", IN (at, t[2]), t[3], NULL);
+  add (b, "Mul", IN (t[3], "root"), t[4], NULL);
+  add (b, "Tanh", IN (t[4]), t[5], NULL);
+  add (b, "Add", IN (t[5], "one"), t[6], NULL);
+  OrtrainValue *y = add (b, "Mul", IN (t[0], t[6]), t[7], NULL);
+  for (guint i = 0; i < 8; i++)
+    g_free (t[i]);
+  return y;
+}
+
+static OrtrainGraphBuilder *
+build_exported (guint n_layers)
+{
+  static const gint64 tokens[] = { N_TOKENS, WIDTH }, positions[] = { N_POSITIONS, WIDTH };
+  static const gint64 mask_dims[] = { 1, 1, LENGTH, LENGTH };
+  OrtrainGraphBuilder *b = ortrain_graph_builder_new ("exported");
+  ortrain_graph_builder_add_input (b, "input_ids", ORTRAIN_DTYPE_INT64, "batch, seq");
+  add_ints (b, "shape.32", (gint64[]){ -1, WIDTH }, 2);
+  add_ints (b, "shape.128", (gint64[]){ -1, 4 * WIDTH }, 2);
+  add_ints (b, "shape.heads", (gint64[]){ BATCH, LENGTH, -1, WIDTH / N_HEADS }, 4);
+  add_ints (b, "back.32", (gint64[]){ BATCH, LENGTH, WIDTH }, 3);
+  add_ints (b, "back.96", (gint64[]){ BATCH, LENGTH, 3 * WIDTH }, 3);
+  add_ints (b, "back.128", (gint64[]){ BATCH, LENGTH, 4 * WIDTH }, 3);
+  add_number (b, "scale", 1 / sqrt (sqrt ((double) WIDTH / N_HEADS)));
+  add_number (b, "zero", 0);
+  add_number (b, "half", 0.5);
+  add_number (b, "one", 1);
+  add_number (b, "three", 3);
+  add_number (b, "small", 0.044715);
+  add_number (b, "root", sqrt (2 / G_PI));
+  float triangle[LENGTH * LENGTH];
+  for (guint i = 0; i < LENGTH * LENGTH; i++)
+    triangle[i] = i % LENGTH > i / LENGTH ? -INFINITY : 0.0f;
+  g_autoptr (OrtrainTensor) mask = ortrain_tensor_new_floats (mask_dims, 4, triangle, LENGTH * LENGTH, NULL);
+  ortrain_graph_builder_add_tensor (b, "mask", mask);
+  ortrain_graph_builder_add_normal (b, "wte", tokens, 2, 0, 0.1);
+  ortrain_graph_builder_add_normal (b, "wpe", positions, 2, 0, 0.1);
+  gint64 numbers[LENGTH];
+  for (guint i = 0; i < LENGTH; i++)
+    numbers[i] = i;
+  add_ints (b, "positions", numbers, LENGTH);
+  add (b, "Gather", IN ("wte", "input_ids"), "of_tokens", NULL);
+  add (b, "Gather", IN ("wpe", "positions"), "of_positions", NULL);
+  OrtrainValue *x = add (b, "Add", IN ("of_tokens", "of_positions"), "embedded", NULL);
+  for (guint i = 0; i < n_layers; i++)
+    {
+      g_autofree char *layer = g_strdup_printf ("h.%u.", i), *ln1 = g_strconcat (layer, "ln_1", NULL);
+      g_autofree char *ln2 = g_strconcat (layer, "ln_2", NULL);
+      OrtrainValue *y = add_attention (b, ortrain_graph_builder_layer_norm (b, x, ln1), layer);
+      x = ortrain_graph_builder_add (b, y, x);
+      y = add_linear (b, ortrain_graph_builder_layer_norm (b, x, ln2), layer, "mlp.c_fc", WIDTH, 4 * WIDTH);
+      y = add_linear (b, add_gelu (b, y, layer), layer, "mlp.c_proj", 4 * WIDTH, WIDTH);
+      x = ortrain_graph_builder_add (b, x, y);
+    }
+  x = ortrain_graph_builder_layer_norm (b, x, "ln_f");
+  static const gint64 swap[] = { 1, 0 };
+  OrtrainValue *head = ortrain_graph_builder_transpose (
+      b, ortrain_graph_find_value (ortrain_graph_builder_get_graph (b), "wte"), swap, 2);
+  ortrain_graph_builder_add_output (b, ortrain_graph_builder_binary (b, "MatMul", x, head), "logits");
+  return b;
+}
+
+static OrtrainGraphBuilder *
+build_plain (guint n_layers)
+{
+  return ortrain_graph_builder_new_gpt ("gpt", N_TOKENS, N_POSITIONS, WIDTH, n_layers, N_HEADS, 1);
+}
+
+/* ---- training ---- */
+
+static OrtrainTrainingSession *
+make_session (OrtrainGraphBuilder *builder, const char *provider, OrtrainPrecision precision, double max_norm,
+              guint n_steps)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainOptimizer) optimizer = g_object_new (ORTRAIN_TYPE_ADAMW, "learning-rate", 1e-3, NULL);
+  g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "labels");
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_optimizer (options, optimizer);
+  ortrain_training_options_set_provider (options, provider);
+  ortrain_training_options_set_precision (options, precision);
+  ortrain_training_options_set_max_grad_norm (options, max_norm);
+  ortrain_training_options_set_accumulation_steps (options, n_steps);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static OrtrainTensorDict *
+make_feeds (guint seed)
+{
+  static const gint64 dims[] = { BATCH, LENGTH };
+  gint64 ids[BATCH * LENGTH], labels[BATCH * LENGTH];
+  for (guint i = 0; i < BATCH * LENGTH; i++)
+    {
+      ids[i] = (seed * 31 + i * i * 7 + i) % N_TOKENS;
+      labels[i] = (ids[i] * 5 + 3) % N_TOKENS;
+    }
+  g_autoptr (OrtrainTensor) a = ortrain_tensor_new_ints (dims, 2, ids, BATCH * LENGTH, NULL);
+  g_autoptr (OrtrainTensor) b = ortrain_tensor_new_ints (dims, 2, labels, BATCH * LENGTH, NULL);
+  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (feeds, "input_ids", a);
+  ortrain_tensor_dict_set (feeds, "labels", b);
+  return feeds;
+}
+
+#define TRACE_BYTES 65536
+
+typedef struct
+{
+  char forward[TRACE_BYTES], backward[TRACE_BYTES];
+} Traces;
+
+static void
+begin_forward (OrtrainTrainingSession *session, OrtrainMemoryReport *report, Traces *traces)
+{
+  traces->forward[0] = traces->backward[0] = '\0';
+  ortrain_fake_cuda_trace (traces->forward, TRACE_BYTES);
+}
+
+static void
+begin_backward (OrtrainTrainingSession *session, OrtrainMemoryReport *report, Traces *traces)
+{
+  ortrain_fake_cuda_trace (traces->backward, TRACE_BYTES);
+}
+
+static void
+end (OrtrainTrainingSession *session, OrtrainMemoryReport *report, Traces *traces)
+{
+  ortrain_fake_cuda_trace (NULL, 0);
+}
+
+typedef OrtrainGraphBuilder *(*BuildFunc) (guint n_layers);
+
+/* The launches of a step that has been planned. Its losses are those of the host. */
+static Traces *
+trace (BuildFunc build, guint n_layers, OrtrainPrecision precision)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainGraphBuilder) builder = build (n_layers);
+  g_autoptr (OrtrainTrainingSession) session = make_session (builder, "cuda", precision, 0, 2);
+  g_autoptr (OrtrainTrainingSession) host = make_session (builder, "cpu", precision, 0, 2);
+  Traces *traces = g_new0 (Traces, 1);
+  g_signal_connect (session, "pre-forward", G_CALLBACK (begin_forward), traces);
+  g_signal_connect (session, "post-forward", G_CALLBACK (end), traces);
+  g_signal_connect (session, "pre-backward", G_CALLBACK (begin_backward), traces);
+  g_signal_connect (session, "post-backward", G_CALLBACK (end), traces);
+  for (guint s = 0; s < 4; s++)
+    {
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (s);
+      const double loss = ortrain_training_session_train_step (session, feeds, &error);
+      g_assert_no_error (error);
+      const double expected = ortrain_training_session_train_step (host, feeds, &error);
+      g_assert_no_error (error);
+      g_assert_cmpfloat_with_epsilon (loss, expected,
+                                      (precision == ORTRAIN_PRECISION_F32 ? 1e-5 : 2e-2) * fabs (expected));
+      if (s % 2 == 0) /* gradients are added to those of the step before */
+        continue;
+      g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+      g_assert_true (ortrain_training_session_optimizer_step (host, &error));
+    }
+  return traces;
+}
+
+static guint
+count (const char *text)
+{
+  guint n = 0;
+  for (; *text != '\0'; text++)
+    n += *text == '\n';
+  return n;
+}
+
+static void
+compare (const char *phase, const char *two, const char *three, guint most)
+{
+  const guint n = count (three) - count (two);
+  g_test_message ("%s: %u launches a layer", phase, n);
+  if (n > most)
+    {
+      g_auto (GStrv) lines = g_strsplit (three, "\n", -1);
+      for (guint i = 0; lines[i] != NULL; i++)
+        g_test_message ("  %u: %s", i, lines[i]);
+    }
+  if (g_getenv ("NOASSERT") == NULL) g_assert_cmpuint (n, <=, most);
+}
+
+typedef struct
+{
+  const char *path;
+  BuildFunc build;
+  OrtrainPrecision precision;
+  guint most_forward, most_backward;
+} Case;
+
+static const Case cases[] = {
+  { "/cuda-launches/layer/float32", build_plain, ORTRAIN_PRECISION_F32, 11, 15 },
+  { "/cuda-launches/layer/bfloat16", build_plain, ORTRAIN_PRECISION_BF16, 11, 17 },
+  { "/cuda-launches/exported-layer/float32", build_exported, ORTRAIN_PRECISION_F32, 8, 13 },
+  { "/cuda-launches/exported-layer/bfloat16", build_exported, ORTRAIN_PRECISION_BF16, 10, 14 },
+};
+
+static void
+test_layer (gconstpointer data)
+{
+  const Case *c = data;
+  g_autofree Traces *two = trace (c->build, 2, c->precision), *three = trace (c->build, 3, c->precision);
+  compare ("forward", two->forward, three->forward, c->most_forward);
+  compare ("backward", two->backward, three->backward, c->most_backward);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    g_test_add_data_func (cases[i].path, &cases[i], test_layer);
+  return g_test_run ();
+}
