@@ -23,14 +23,15 @@ typedef enum
 
 typedef struct
 {
-  gint64 batch_step, head_step, pitch, width; /* in elements */
-  gsize buffer;                               /* of what is widened, in a thread's scratch memory */
+  gint64 start, batch_step, head_step, pitch, width; /* in elements */
+  gsize buffer;                                      /* of what is widened, in a thread's scratch memory */
 } AttentionOperand;
 
 typedef struct
 {
   OrtrainDType dtype;
   OrtrainRowsTypes types;
+  gboolean is_packed; /* q, k and v are parts of one operand, and their gradients are */
   gint64 batch, heads, n_queries, n_keys;
   AttentionOperand q, k, v, y;
   double scale, masked_value;
@@ -61,7 +62,7 @@ typedef struct
 static inline gint64
 base_of (const AttentionOperand *operand, gint64 b, gint64 h)
 {
-  return b * operand->batch_step + h * operand->head_step;
+  return operand->start + b * operand->batch_step + h * operand->head_step;
 }
 
 #define REAL float
@@ -118,6 +119,19 @@ describe_mask (AttentionPlan *plan, const OrtrainOperand *q, const OrtrainOperan
   return TRUE;
 }
 
+/* Part i of [batch, length, 3, heads, width]. */
+static void
+describe_part (AttentionOperand *self, const OrtrainOperand *packed, gint64 i, gint64 *heads, gint64 *length)
+{
+  *length = packed->dims[1];
+  *heads = packed->dims[3];
+  self->width = packed->dims[4];
+  self->start = i * *heads * self->width;
+  self->pitch = 3 * *heads * self->width;
+  self->head_step = self->width;
+  self->batch_step = *length * self->pitch;
+}
+
 /* Room for rows of an operand, if it has 16 bits. */
 static void
 reserve (AttentionPlan *plan, gsize *buffer, OrtrainDType dtype, gint64 rows, gint64 width)
@@ -128,39 +142,49 @@ reserve (AttentionPlan *plan, gsize *buffer, OrtrainDType dtype, gint64 rows, gi
 }
 
 static void
-reserve_tiles (AttentionPlan *plan, gboolean grad)
+reserve_tiles (AttentionPlan *plan, const OrtrainOperand *const *operands, gboolean grad)
 {
   const OrtrainDType *in = plan->types.inputs, *out = plan->types.outputs;
   plan->tile = plan->types.narrow ? MIN (plan->n_keys, ATTENTION_TILE) : plan->n_keys;
   plan->tile = MAX (plan->tile, 1);
-  reserve (plan, &plan->q.buffer, in[grad ? 1 : 0], plan->block, plan->q.width);
-  reserve (plan, &plan->k.buffer, in[grad ? 2 : 1], plan->tile, plan->k.width);
-  reserve (plan, &plan->v.buffer, in[grad ? 3 : 2], plan->tile, plan->v.width);
+  reserve (plan, &plan->q.buffer, operands[0]->dtype, plan->block, plan->q.width);
+  reserve (plan, &plan->k.buffer, operands[1]->dtype, plan->tile, plan->k.width);
+  reserve (plan, &plan->v.buffer, operands[2]->dtype, plan->tile, plan->v.width);
   reserve (plan, &plan->y.buffer, grad ? in[0] : out[0], plan->block, plan->y.width);
   if (!grad)
     return;
   reserve (plan, &plan->dq_buffer, out[0], plan->block, plan->q.width);
-  reserve (plan, &plan->dk_buffer, out[1], plan->n_keys, plan->k.width);
-  reserve (plan, &plan->dv_buffer, out[2], plan->n_keys, plan->v.width);
+  reserve (plan, &plan->dk_buffer, out[plan->is_packed ? 0 : 1], plan->n_keys, plan->k.width);
+  reserve (plan, &plan->dv_buffer, out[plan->is_packed ? 0 : 2], plan->n_keys, plan->v.width);
 }
 
-/* q, k, v, and the mask or NULL; matrices: how many blocks of scores a thread holds. */
+/* q, k, v, all the same operand where it is packed, and the mask or NULL; matrices: how many blocks of scores a thread
+ * holds. */
 static gboolean
 build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainOperand *mask,
             guint matrices, GError **error)
 {
   AttentionPlan *plan = g_new0 (AttentionPlan, 1);
+  AttentionOperand *sides[] = { &plan->q, &plan->k, &plan->v };
   gint64 packed = ortrain_attributes_get_int (setup->attributes, "packed", 0), heads[3] = { 0 }, length[3] = { 0 };
   gboolean fits = TRUE;
   setup->constants = plan;
   setup->constants_free = g_free;
+  plan->is_packed = operands[1] == operands[0];
   for (int i = 0; i < 3; i++)
-    fits = fits && operands[i]->rank == 4 && ortrain_rows_fit (operands[i], operands[0]);
+    fits = fits && operands[i]->rank == (plan->is_packed ? 5 : 4) && ortrain_rows_fit (operands[i], operands[0]);
+  if (plan->is_packed)
+    {
+      packed = 15;
+      fits = fits && operands[0]->dims[2] == 3;
+    }
   if (fits)
     {
-      describe (&plan->q, operands[0], packed & 1, &heads[0], &length[0]);
-      describe (&plan->k, operands[1], packed & 2, &heads[1], &length[1]);
-      describe (&plan->v, operands[2], packed & 4, &heads[2], &length[2]);
+      for (int i = 0; i < 3; i++)
+        if (plan->is_packed)
+          describe_part (sides[i], operands[i], i, &heads[i], &length[i]);
+        else
+          describe (sides[i], operands[i], packed >> i & 1, &heads[i], &length[i]);
       plan->dtype = ortrain_rows_get_compute_dtype (operands[0]);
       ortrain_rows_describe (&plan->types, setup);
       plan->batch = operands[0]->dims[0];
@@ -193,7 +217,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
   plan->block = MIN (plan->block, MAX (1, plan->n_queries));
   plan->n_blocks = (plan->n_queries + plan->block - 1) / plan->block;
   plan->scratch_elements = ((gsize) plan->block * (gsize) plan->n_keys * matrices + 15) & ~(gsize) 15;
-  reserve_tiles (plan, matrices > 1);
+  reserve_tiles (plan, operands, matrices > 1);
   if (plan->has_ranges)
     plan->scratch_offset =
         ((gsize) (plan->mask_batches * plan->mask_heads * plan->n_blocks) * 2 * sizeof (gint32) + 63) & ~(gsize) 63;
@@ -230,15 +254,24 @@ attention_prepare (OrtrainKernelSetup *setup, GError **error)
   return build_plan (setup, operands, setup->n_inputs > 3 ? &setup->inputs[3] : NULL, 1, error);
 }
 
+/* PackedAttention (qkv[, mask]) */
+static gboolean
+packed_attention_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *qkv = &setup->inputs[0], *operands[] = { qkv, qkv, qkv };
+  return build_plan (setup, operands, setup->n_inputs > 1 ? &setup->inputs[1] : NULL, 1, error);
+}
+
 static void
 attention_run (const OrtrainKernelCall *call)
 {
   const AttentionPlan *plan = call->constants;
+  const gboolean is_packed = plan->is_packed;
   AttentionRun run = { .plan = plan };
   run.q = ortrain_rows_input (&plan->types, call, 0);
-  run.k = ortrain_rows_input (&plan->types, call, 1);
-  run.v = ortrain_rows_input (&plan->types, call, 2);
-  run.mask = ortrain_rows_input (&plan->types, call, 3);
+  run.k = ortrain_rows_input (&plan->types, call, is_packed ? 0 : 1);
+  run.v = ortrain_rows_input (&plan->types, call, is_packed ? 0 : 2);
+  run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 3);
   run.y = ortrain_rows_output (&plan->types, call, 0);
   run.lse = ortrain_rows_output (&plan->types, call, 1);
   if (plan->n_keys == 0 || plan->n_queries == 0)
@@ -260,20 +293,29 @@ attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   return build_plan (setup, operands, setup->n_inputs > 5 ? &setup->inputs[5] : NULL, 2, error);
 }
 
+/* PackedAttentionGrad (dy, qkv, y, lse[, mask]) → dqkv */
+static gboolean
+packed_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *qkv = &setup->inputs[1], *operands[] = { qkv, qkv, qkv };
+  return build_plan (setup, operands, setup->n_inputs > 4 ? &setup->inputs[4] : NULL, 2, error);
+}
+
 static void
 attention_grad_run (const OrtrainKernelCall *call)
 {
   const AttentionPlan *plan = call->constants;
+  const gboolean is_packed = plan->is_packed;
   AttentionRun run = { .plan = plan };
   run.dy = ortrain_rows_input (&plan->types, call, 0);
   run.q = ortrain_rows_input (&plan->types, call, 1);
-  run.k = ortrain_rows_input (&plan->types, call, 2);
-  run.v = ortrain_rows_input (&plan->types, call, 3);
-  run.lse = ortrain_rows_input (&plan->types, call, 4);
-  run.mask = ortrain_rows_input (&plan->types, call, 5);
+  run.k = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 2);
+  run.v = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 3);
+  run.lse = ortrain_rows_input (&plan->types, call, is_packed ? 3 : 4);
+  run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 4 : 5);
   run.dq = ortrain_rows_output (&plan->types, call, 0);
-  run.dk = ortrain_rows_output (&plan->types, call, 1);
-  run.dv = ortrain_rows_output (&plan->types, call, 2);
+  run.dk = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 1);
+  run.dv = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 2);
   if (plan->n_keys == 0 || plan->n_queries == 0)
     {
       clear_operand (plan, &run.dq, &plan->q);
@@ -285,14 +327,16 @@ attention_grad_run (const OrtrainKernelCall *call)
   ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
 }
 
-#define ROWS(name, prefix)                                                                                             \
-  { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, prefix##_run },                                      \
+#define ROWS(name, prefix, run)                                                                                        \
+  { name, "org.ortrain", ORTRAIN_DTYPES_F32F64, prefix##_prepare, run },                                               \
   {                                                                                                                    \
-    name, "org.ortrain", ORTRAIN_DTYPES_MIXED, prefix##_prepare, prefix##_run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED    \
+    name, "org.ortrain", ORTRAIN_DTYPES_MIXED, prefix##_prepare, run, .mixed_dtypes = ORTRAIN_DTYPES_MIXED             \
   }
 
 static const OrtrainKernel kernels[] = {
-  ROWS ("Attention", attention),
-  ROWS ("AttentionGrad", attention_grad),
+  ROWS ("Attention", attention, attention_run),
+  ROWS ("AttentionGrad", attention_grad, attention_grad_run),
+  ROWS ("PackedAttention", packed_attention, attention_run),
+  ROWS ("PackedAttentionGrad", packed_attention_grad, attention_grad_run),
 };
 ORTRAIN_KERNEL_TABLE (attention, kernels);

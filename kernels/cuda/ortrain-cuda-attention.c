@@ -10,7 +10,7 @@
  * plain ones. None keeps a matrix of scores; the forward pass saves one number per row, and the backward pass makes the
  * probabilities again from it.
  *
- * cuDNN's gradient wants y, which the operator does not have: it is computed again, into the workspace. dq is summed in
+ * cuDNN's gradient wants y, which AttentionGrad does not have: it is computed again, into the workspace. dq is summed in
  * the order of keys where the workspace for that, 2 bytes for each score, is below DETERMINISTIC_LIMIT; beyond, blocks
  * add to it in an order of chance, or, with a fixed partition, the plain kernels compute. */
 
@@ -22,6 +22,8 @@
 typedef struct
 {
   OrtrainCudaAttention attention, again; /* again: writes y to the workspace */
+  gboolean is_packed;                    /* q, k and v are parts of one operand, and their gradients are */
+  gsize part_bytes;                      /* from one part to the next, in the operand */
   OrtrainDType gradients[3];             /* types of dq, dk and dv */
   gsize n_bytes[3];                      /* of the outputs */
 
@@ -43,6 +45,19 @@ describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand, gb
   side->head_step = packed ? side->width : *length * side->width;
   side->batch_step = *heads * *length * side->width;
   side->dtype = operand->dtype;
+}
+
+/* A part of [batch, length, 3, heads, width]; its address is that of the part. */
+static void
+describe_part (OrtrainCudaAttentionSide *side, const OrtrainOperand *packed, gint64 *heads, gint64 *length)
+{
+  *length = packed->dims[1];
+  *heads = packed->dims[3];
+  side->width = packed->dims[4];
+  side->pitch = 3 * *heads * side->width;
+  side->head_step = side->width;
+  side->batch_step = *length * side->pitch;
+  side->dtype = packed->dtype;
 }
 
 static gboolean
@@ -111,12 +126,15 @@ find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
   attention->diagonal = seen - 1;
 }
 
-/* operands: q, k, v; mask: or NULL */
+/* operands: q, k, v, all the same where it is packed; mask: or NULL */
 static gboolean
 describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainOperand *mask,
           OrtrainCudaAttention *attention, GError **error)
 {
-  const gint64 packed = ORTRAIN_CUDA_INT (setup, "packed", 0);
+  const gboolean is_packed = operands[1] == operands[0];
+  const gint64 packed = is_packed ? 15 : ORTRAIN_CUDA_INT (setup, "packed", 0);
+  const guint rank = is_packed ? 5 : 4;
+  OrtrainCudaAttentionSide *sides[] = { &attention->q, &attention->k, &attention->v };
   gint64 heads[3], length[3];
   *attention = (OrtrainCudaAttention){
     .scale = (float) ORTRAIN_CUDA_FLOAT (setup, "scale", 1),
@@ -124,11 +142,16 @@ describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, cons
     .guard = (OrtrainCudaGuard) ORTRAIN_CUDA_INT (setup, "guard", 0),
   };
   for (int i = 0; i < 3; i++)
-    if (operands[i]->rank != 4)
-      return ortrain_cuda_refuse (setup, error, "operand %d has rank %u, 4 is needed", i, operands[i]->rank);
-  describe_side (&attention->q, operands[0], packed & 1, &heads[0], &length[0]);
-  describe_side (&attention->k, operands[1], packed & 2, &heads[1], &length[1]);
-  describe_side (&attention->v, operands[2], packed & 4, &heads[2], &length[2]);
+    if (operands[i]->rank != rank)
+      return ortrain_cuda_refuse (setup, error, "operand %d has rank %u, %u is needed", i, operands[i]->rank, rank);
+  if (is_packed && operands[0]->dims[2] != 3)
+    return ortrain_cuda_refuse (setup, error, "the operand has %" G_GINT64_FORMAT " parts, 3 are needed",
+                                operands[0]->dims[2]);
+  for (int i = 0; i < 3; i++)
+    if (is_packed)
+      describe_part (sides[i], operands[i], &heads[i], &length[i]);
+    else
+      describe_side (sides[i], operands[i], packed >> i & 1, &heads[i], &length[i]);
   attention->batch = operands[0]->dims[0];
   attention->heads = heads[0];
   attention->n_queries = length[0];
@@ -148,10 +171,14 @@ describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, cons
 }
 
 static AttentionConstants *
-set_constants (OrtrainKernelSetup *setup, const OrtrainCudaAttention *attention, guint products)
+set_constants (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainCudaAttention *attention,
+               guint products)
 {
   AttentionConstants *constants = g_new0 (AttentionConstants, 1);
   constants->attention = *attention;
+  constants->is_packed = operands[1] == operands[0];
+  constants->part_bytes =
+      (gsize) (attention->heads * attention->q.width) * ortrain_cuda_library->dtype_get_size (attention->q.dtype);
   setup->constants = constants;
   setup->constants_free = g_free;
   for (guint k = 0; k < setup->n_outputs && k < 3; k++)
@@ -159,6 +186,8 @@ set_constants (OrtrainKernelSetup *setup, const OrtrainCudaAttention *attention,
       constants->gradients[k] = setup->outputs[k].dtype;
       constants->n_bytes[k] = setup->outputs[k].n_bytes;
     }
+  if (constants->is_packed)
+    constants->gradients[1] = constants->gradients[2] = constants->gradients[0];
   setup->flops = products * (double) (attention->batch * attention->heads) * (double) attention->n_queries *
                  (double) attention->n_keys * (double) (attention->q.width + attention->v.width);
   return constants;
@@ -242,7 +271,7 @@ plan_forward (OrtrainKernelSetup *setup, AttentionConstants *constants)
   return plan;
 }
 
-/* dy lies as the operator says, y behind each other. */
+/* dy lies as the operator says, y as `again` does. */
 static OrtrainDnnPlan *
 plan_backward (OrtrainKernelSetup *setup, AttentionConstants *constants)
 {
@@ -297,6 +326,22 @@ place_bias (const OrtrainKernelCall *call, const OrtrainDnnAttentionTensors *ten
   addresses[tensors->keys] = workspace + constants->lengths + find_keys (&constants->attention);
 }
 
+/* Operand i of q, k and v, the first of which is input `first`. */
+static const void *
+get_operand (const OrtrainKernelCall *call, guint first, guint i)
+{
+  const AttentionConstants *constants = call->constants;
+  return constants->is_packed ? (const guint8 *) call->inputs[first] + i * constants->part_bytes
+                              : call->inputs[first + i];
+}
+
+/* NULL: there is none. */
+static const void *
+get_mask (const OrtrainKernelCall *call, guint index)
+{
+  return call->n_inputs > index ? call->inputs[index] : NULL;
+}
+
 /* FALSE: cuDNN could not make it ready. */
 static gboolean
 run_forward (const OrtrainKernelCall *call, const void *q, const void *k, const void *v, void *y, void *stats)
@@ -313,24 +358,25 @@ run_forward (const OrtrainKernelCall *call, const void *q, const void *k, const 
   return ortrain_dnn_run (constants->forward, call, addresses, call->workspace);
 }
 
+/* lse: number of an input; so is the mask. */
 static gboolean
-run_backward (const OrtrainKernelCall *call, void *const *gradients)
+run_backward (const OrtrainKernelCall *call, guint lse, guint mask, void *const *gradients)
 {
   const AttentionConstants *constants = call->constants;
   const OrtrainDnnAttentionTensors *tensors = &constants->backward_tensors;
   guint8 *workspace = call->workspace;
   void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
+  const void *q = get_operand (call, 1, 0), *k = get_operand (call, 1, 1), *v = get_operand (call, 1, 2);
   const int results[] = { tensors->dq, tensors->dk, tensors->dv };
-  write_bias (call, call->n_inputs > 5 ? call->inputs[5] : NULL);
-  if (!run_forward (call, call->inputs[1], call->inputs[2], call->inputs[3], workspace + constants->y,
-                    workspace + constants->stats))
+  write_bias (call, get_mask (call, mask));
+  if (!constants->is_packed && !run_forward (call, q, k, v, workspace + constants->y, workspace + constants->stats))
     return FALSE;
   addresses[tensors->dy] = (void *) call->inputs[0];
-  addresses[tensors->q] = (void *) call->inputs[1];
-  addresses[tensors->k] = (void *) call->inputs[2];
-  addresses[tensors->v] = (void *) call->inputs[3];
-  addresses[tensors->stats] = (void *) call->inputs[4];
-  addresses[tensors->y] = workspace + constants->y;
+  addresses[tensors->q] = (void *) q;
+  addresses[tensors->k] = (void *) k;
+  addresses[tensors->v] = (void *) v;
+  addresses[tensors->stats] = (void *) call->inputs[lse];
+  addresses[tensors->y] = constants->is_packed ? (void *) call->inputs[2] : workspace + constants->y;
   addresses[tensors->dots] = workspace + constants->dots;
   if (tensors->sums >= 0)
     addresses[tensors->sums] = workspace + constants->sums;
@@ -356,17 +402,15 @@ clear_outputs (const OrtrainKernelCall *call, guint n)
   return TRUE;
 }
 
-/* Attention (q, k, v[, mask]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
 static gboolean
-prepare_attention (OrtrainKernelSetup *setup, GError **error)
+prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint mask, GError **error)
 {
-  const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->inputs[2] };
   OrtrainCudaAttention attention;
-  if (!describe (setup, operands, setup->n_inputs > 3 ? &setup->inputs[3] : NULL, &attention, error))
+  if (!describe (setup, operands, setup->n_inputs > mask ? &setup->inputs[mask] : NULL, &attention, error))
     return FALSE;
   attention.y.dtype = setup->outputs[0].dtype;
   attention.lse_dtype = setup->n_outputs > 1 ? setup->outputs[1].dtype : ORTRAIN_DTYPE_UNDEFINED;
-  AttentionConstants *constants = set_constants (setup, &attention, 2);
+  AttentionConstants *constants = set_constants (setup, operands, &attention, 2);
   if (!is_eligible (&attention))
     return TRUE;
   constants->again = attention;
@@ -382,12 +426,29 @@ prepare_attention (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
+/* Attention (q, k, v[, mask]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+static gboolean
+prepare_attention (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->inputs[2] };
+  return prepare_forward (setup, operands, 3, error);
+}
+
+/* PackedAttention (qkv [batch, length, 3, heads, width][, mask]) → (y [batch, length, heads, width], lse) */
+static gboolean
+prepare_packed_attention (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *qkv = &setup->inputs[0], *operands[] = { qkv, qkv, qkv };
+  return prepare_forward (setup, operands, 1, error);
+}
+
 static void
 run_attention (const OrtrainKernelCall *call)
 {
   const AttentionConstants *constants = call->constants;
   const OrtrainDnnAttentionShape *shape = &constants->shape;
-  const void *mask = call->n_inputs > 3 ? call->inputs[3] : NULL;
+  const void *q = get_operand (call, 0, 0), *k = get_operand (call, 0, 1), *v = get_operand (call, 0, 2);
+  const void *mask = get_mask (call, constants->is_packed ? 1 : 3);
   void *lse = call->n_outputs > 1 ? call->outputs[1] : NULL;
   guint8 *workspace = call->workspace;
   if (clear_outputs (call, 1))
@@ -396,7 +457,7 @@ run_attention (const OrtrainKernelCall *call)
     {
       void *stats = lse != NULL ? lse : workspace + constants->stats;
       write_bias (call, mask);
-      if (run_forward (call, call->inputs[0], call->inputs[1], call->inputs[2], call->outputs[0], stats))
+      if (run_forward (call, q, k, v, call->outputs[0], stats))
         {
           if (shape->has_bias)
             ortrain_cuda_attention_guard (call, &constants->attention, shape->bias_batch, shape->bias_heads,
@@ -404,45 +465,55 @@ run_attention (const OrtrainKernelCall *call)
           return;
         }
     }
-  ortrain_cuda_attention_forward (call, &constants->attention, call->inputs[0], call->inputs[1], call->inputs[2], mask,
-                                  call->outputs[0], lse);
+  ortrain_cuda_attention_forward (call, &constants->attention, q, k, v, mask, call->outputs[0], lse);
 }
 
-/* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+/* lse: number of an input; so is the mask. */
 static gboolean
-prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
+prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint lse, guint mask,
+                  GError **error)
 {
-  const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
   OrtrainCudaAttention attention;
-  if (!describe (setup, operands, setup->n_inputs > 5 ? &setup->inputs[5] : NULL, &attention, error))
+  if (!describe (setup, operands, setup->n_inputs > mask ? &setup->inputs[mask] : NULL, &attention, error))
     return FALSE;
   attention.y.dtype = setup->inputs[0].dtype;
-  attention.lse_dtype = setup->inputs[4].dtype;
-  AttentionConstants *constants = set_constants (setup, &attention, 5);
-  const gsize n_rows = (gsize) setup->inputs[4].n_elements * sizeof (float);
-  gboolean eligible = is_eligible (&attention) && setup->n_outputs <= 3;
+  attention.lse_dtype = setup->inputs[lse].dtype;
+  AttentionConstants *constants = set_constants (setup, operands, &attention, 5);
+  const gsize n_rows = (gsize) setup->inputs[lse].n_elements * sizeof (float);
+  const guint n_gradients = constants->is_packed ? 1 : 3;
+  gboolean eligible = is_eligible (&attention) && setup->n_outputs <= n_gradients;
   for (guint k = 0; k < setup->n_outputs && eligible; k++)
     eligible = setup->outputs[k].dtype == ORTRAIN_DTYPE_UNDEFINED || setup->outputs[k].dtype == attention.q.dtype;
   if (eligible)
     {
       OrtrainCudaAttentionSide *y = &constants->again.y;
       constants->again = attention;
-      y->pitch = y->width;
-      y->head_step = attention.n_queries * y->width;
+      if (!constants->is_packed) /* y is computed again, rows behind each other */
+        {
+          y->pitch = y->width;
+          y->head_step = attention.n_queries * y->width;
+        }
       describe_bias (constants);
-      constants->forward = plan_forward (setup, constants);
-      constants->backward = constants->forward != NULL ? plan_backward (setup, constants) : NULL;
+      if (!constants->is_packed)
+        constants->forward = plan_forward (setup, constants);
+      constants->backward =
+          constants->is_packed || constants->forward != NULL ? plan_backward (setup, constants) : NULL;
     }
   if (constants->backward != NULL)
     {
-      setup->workspace_bytes = MAX (ortrain_dnn_plan_get_workspace_bytes (constants->forward),
-                                    ortrain_dnn_plan_get_workspace_bytes (constants->backward));
+      setup->workspace_bytes = ortrain_dnn_plan_get_workspace_bytes (constants->backward);
+      if (constants->forward != NULL)
+        setup->workspace_bytes =
+            MAX (setup->workspace_bytes, ortrain_dnn_plan_get_workspace_bytes (constants->forward));
       reserve_bias (setup, constants);
-      constants->stats = reserve (setup, n_rows);
-      constants->y = reserve (setup, setup->inputs[0].n_bytes);
+      if (!constants->is_packed)
+        {
+          constants->stats = reserve (setup, n_rows);
+          constants->y = reserve (setup, setup->inputs[0].n_bytes);
+        }
       if (constants->shape.accumulates)
         constants->sums = reserve (setup, (gsize) setup->inputs[1].n_elements * sizeof (float));
-      for (guint k = 0; k < 3; k++)
+      for (guint k = 0; k < n_gradients; k++)
         if (k >= setup->n_outputs || setup->outputs[k].dtype == ORTRAIN_DTYPE_UNDEFINED)
           constants->unwanted[k] = reserve (setup, setup->inputs[1 + k].n_bytes);
     }
@@ -451,33 +522,69 @@ prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
 }
 
 static void
-run_attention_grad (const OrtrainKernelCall *call)
+run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, void *const *gradients)
 {
   const AttentionConstants *constants = call->constants;
-  void *gradients[3] = { NULL };
-  for (guint k = 0; k < call->n_outputs && k < 3; k++)
-    gradients[k] = call->outputs[k];
-  if (clear_outputs (call, call->n_outputs) || (constants->backward != NULL && run_backward (call, gradients)))
+  if (clear_outputs (call, call->n_outputs) ||
+      (constants->backward != NULL && run_backward (call, lse, mask, gradients)))
     return;
-  ortrain_cuda_attention_backward (call, &constants->attention, constants->gradients, call->inputs[0], call->inputs[1],
-                                   call->inputs[2], call->inputs[3], call->inputs[4],
-                                   call->n_inputs > 5 ? call->inputs[5] : NULL, gradients,
+  ortrain_cuda_attention_backward (call, &constants->attention, constants->gradients, call->inputs[0],
+                                   get_operand (call, 1, 0), get_operand (call, 1, 1), get_operand (call, 1, 2),
+                                   call->inputs[lse], get_mask (call, mask), gradients,
                                    (float *) ((guint8 *) call->workspace + constants->dots));
 }
 
+/* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+static gboolean
+prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
+  return prepare_backward (setup, operands, 4, 5, error);
+}
+
+static void
+run_attention_grad (const OrtrainKernelCall *call)
+{
+  void *gradients[3] = { NULL };
+  for (guint k = 0; k < call->n_outputs && k < 3; k++)
+    gradients[k] = call->outputs[k];
+  run_backward_or_plain (call, 4, 5, gradients);
+}
+
+/* PackedAttentionGrad (dy, qkv, y, lse[, mask]) → dqkv */
+static gboolean
+prepare_packed_attention_grad (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *qkv = &setup->inputs[1], *operands[] = { qkv, qkv, qkv };
+  if (setup->inputs[2].dtype != setup->inputs[0].dtype || setup->inputs[2].n_elements != setup->inputs[0].n_elements)
+    return ortrain_cuda_refuse (setup, error, "y is not like its gradient");
+  return prepare_backward (setup, operands, 3, 4, error);
+}
+
+static void
+run_packed_attention_grad (const OrtrainKernelCall *call)
+{
+  const AttentionConstants *constants = call->constants;
+  const OrtrainCudaAttention *attention = &constants->attention;
+  const gsize part_bytes =
+      (gsize) (attention->heads * attention->q.width) * ortrain_cuda_library->dtype_get_size (constants->gradients[0]);
+  void *gradients[3];
+  for (guint k = 0; k < 3; k++)
+    gradients[k] = (guint8 *) call->outputs[0] + k * part_bytes;
+  run_backward_or_plain (call, 3, 4, gradients);
+}
+
+#define ROW(name, prepare_row, run_row)                                                                                \
+  {                                                                                                                    \
+    .op_type = name, .domain = "org.ortrain", .dtypes = ORTRAIN_DTYPES_MIXED, .prepare = prepare_row, .run = run_row,  \
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                                               \
+  }
+
 /* float64 is left to the host. */
 static const OrtrainKernel rows[] = {
-  { .op_type = "Attention",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_MIXED,
-    .prepare = prepare_attention,
-    .run = run_attention,
-    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
-  { .op_type = "AttentionGrad",
-    .domain = "org.ortrain",
-    .dtypes = ORTRAIN_DTYPES_MIXED,
-    .prepare = prepare_attention_grad,
-    .run = run_attention_grad,
-    .mixed_dtypes = ORTRAIN_DTYPES_MIXED },
+  ROW ("Attention", prepare_attention, run_attention),
+  ROW ("AttentionGrad", prepare_attention_grad, run_attention_grad),
+  ROW ("PackedAttention", prepare_packed_attention, run_attention),
+  ROW ("PackedAttentionGrad", prepare_packed_attention_grad, run_packed_attention_grad),
 };
 ORTRAIN_CUDA_TABLE (attention, rows);

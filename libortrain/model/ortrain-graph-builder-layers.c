@@ -375,14 +375,14 @@ ortrain_graph_builder_attention (OrtrainGraphBuilder *self, OrtrainValue *x, con
                                                        ortrain_graph_builder_transpose (self, parts[1], turned, 4));
   if (causal)
     {
-      /* -inf above the diagonal would make NaN of rows without any position; there are none */
+      /* -∞ makes NaN of rows without any position; there are none */
       g_autoptr (OrtrainTensor) mask = NULL;
       g_autofree char *mask_name = g_strconcat (name, ".mask", NULL);
       const gint64 dims[] = { n_positions, n_positions };
       gint64 n;
       float *out = ortrain_graph_builder_new_floats (self, mask_name, dims, 2, &n, &mask);
       for (gint64 i = 0; out != NULL && i < n; i++)
-        out[i] = i % n_positions > i / n_positions ? -1e9f : 0.0f;
+        out[i] = i % n_positions > i / n_positions ? -INFINITY : 0.0f;
       OrtrainValue *table = out != NULL ? ortrain_graph_new_initializer (self->graph, mask_name, mask) : NULL;
       OrtrainValue *length = length_of (self, x);
       table = first_along (self, first_along (self, table, length, 0), length, 1);

@@ -91,13 +91,11 @@ write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue 
   return ADD (scores, mask);
 }
 
-/* (q, k, v[, mask]) → (y, log Σ e^scores). guard: 1, rows that come out as NaN are zeros, and infinite in the second
- * output; 2, those of them whose mask lets nothing through. */
-gboolean
-ortrain_body_attention (OrtrainBody *self)
+/* q, k, v: [batch, heads, length, width]; returns y, and sets output 1, log Σ e^scores. guard: 1, rows that come out as NaN
+ * are zeros, and infinite in output 1; 2, those of them whose mask lets nothing through. */
+static OrtrainValue *
+write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *v, OrtrainValue *mask)
 {
-  OrtrainValue *q = unpack (self, ortrain_body_input (self, 0), 0), *k = unpack (self, ortrain_body_input (self, 1), 1);
-  OrtrainValue *v = unpack (self, ortrain_body_input (self, 2), 2), *mask = ortrain_body_input (self, 3);
   OrtrainValue *scores = write_scores (self, q, k, mask);
   OrtrainValue *p = ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL);
   OrtrainValue *lse = NULL, *guarded = NULL;
@@ -119,7 +117,6 @@ ortrain_body_attention (OrtrainBody *self)
       p = WHERE (guarded, NUMBER (p, 0), p);
     }
   OrtrainValue *y = OP2 ("MatMul", p, v);
-  ortrain_body_set (self, 0, unpack (self, y, 3));
   if (ortrain_body_wants (self, 1))
     {
       lse = ortrain_body_reduce (self, "ReduceLogSumExp", scores, 1u << 3, TRUE);
@@ -127,37 +124,97 @@ ortrain_body_attention (OrtrainBody *self)
         lse = WHERE (guarded, NUMBER (lse, INFINITY), lse);
       ortrain_body_set (self, 1, lse);
     }
+  return y;
+}
+
+/* (q, k, v[, mask]) → (y, log Σ e^scores) */
+gboolean
+ortrain_body_attention (OrtrainBody *self)
+{
+  OrtrainValue *q = unpack (self, ortrain_body_input (self, 0), 0), *k = unpack (self, ortrain_body_input (self, 1), 1);
+  OrtrainValue *v = unpack (self, ortrain_body_input (self, 2), 2);
+  ortrain_body_set (self, 0, unpack (self, write_attention (self, q, k, v, ortrain_body_input (self, 3)), 3));
   return TRUE;
 }
 
-/* (dy, q, k, v, lse[, mask]) → (dq, dk, dv): dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale */
-gboolean
-ortrain_body_attention_grad (OrtrainBody *self)
+/* dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale; all [batch, heads, length, width], as are the gradients that are wanted. */
+static void
+write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *qkv, OrtrainValue *lse,
+                      OrtrainValue *mask, const gboolean *wanted, OrtrainValue **gradients)
 {
-  OrtrainValue *dy = unpack (self, ortrain_body_input (self, 0), 3),
-               *q = unpack (self, ortrain_body_input (self, 1), 0);
-  OrtrainValue *k = unpack (self, ortrain_body_input (self, 2), 1), *v = unpack (self, ortrain_body_input (self, 3), 2);
-  OrtrainValue *lse = ortrain_body_input (self, 4);
   static const gint64 last = -1;
-  OrtrainValue *scores = write_scores (self, q, k, ortrain_body_input (self, 5));
+  OrtrainValue *q = qkv[0], *k = qkv[1], *v = qkv[2];
+  OrtrainValue *scores = write_scores (self, q, k, mask);
   OrtrainValue *p = OP1 ("Exp", SUB (scores, OP2 ("Unsqueeze", lse, ortrain_body_ints (self, &last, 1))));
-  if (ortrain_body_wants (self, 2))
-    {
-      OrtrainValue *dv = OP2 ("MatMul", ortrain_body_transpose (self, p, swap_last, 4), dy);
-      ortrain_body_set (self, 2, unpack (self, dv, 2));
-    }
-  if (!ortrain_body_wants (self, 0) && !ortrain_body_wants (self, 1))
-    return TRUE;
+  if (wanted[2])
+    gradients[2] = OP2 ("MatMul", ortrain_body_transpose (self, p, swap_last, 4), dy);
+  if (!wanted[0] && !wanted[1])
+    return;
   OrtrainValue *dp = OP2 ("MatMul", dy, ortrain_body_transpose (self, v, swap_last, 4));
   OrtrainValue *dot = ortrain_body_reduce (self, "ReduceSum", MUL (p, dp), 1u << 3, TRUE);
   OrtrainValue *ds = MUL (MUL (p, SUB (dp, dot)), NUMBER (p, ortrain_body_float (self, "scale", 1)));
-  if (ortrain_body_wants (self, 0))
-    ortrain_body_set (self, 0, unpack (self, OP2 ("MatMul", ds, k), 0));
-  if (ortrain_body_wants (self, 1))
+  if (wanted[0])
+    gradients[0] = OP2 ("MatMul", ds, k);
+  if (wanted[1])
+    gradients[1] = OP2 ("MatMul", ortrain_body_transpose (self, ds, swap_last, 4), q);
+}
+
+/* (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+gboolean
+ortrain_body_attention_grad (OrtrainBody *self)
+{
+  OrtrainValue *dy = unpack (self, ortrain_body_input (self, 0), 3), *qkv[3], *gradients[3] = { NULL };
+  gboolean wanted[3];
+  for (guint i = 0; i < 3; i++)
     {
-      OrtrainValue *dk = OP2 ("MatMul", ortrain_body_transpose (self, ds, swap_last, 4), q);
-      ortrain_body_set (self, 1, unpack (self, dk, 1));
+      qkv[i] = unpack (self, ortrain_body_input (self, 1 + i), i);
+      wanted[i] = ortrain_body_wants (self, i);
     }
+  write_attention_grad (self, dy, qkv, ortrain_body_input (self, 4), ortrain_body_input (self, 5), wanted, gradients);
+  for (guint i = 0; i < 3; i++)
+    if (wanted[i])
+      ortrain_body_set (self, i, unpack (self, gradients[i], i));
+  return TRUE;
+}
+
+/* Part i of qkv [batch, length, 3, heads, width], as [batch, heads, length, width] */
+static OrtrainValue *
+get_part (OrtrainBody *self, OrtrainValue *qkv, guint i)
+{
+  static const gint64 axis = 2;
+  OrtrainValue *part = ortrain_body_slice (self, qkv, 2, i, (gint64) i + 1, 1);
+  part = OP2 ("Squeeze", part, ortrain_body_ints (self, &axis, 1));
+  return ortrain_body_transpose (self, part, swap_middle, 4);
+}
+
+/* (qkv[, mask]) → (y [batch, length, heads, width], log Σ e^scores) */
+gboolean
+ortrain_body_packed_attention (OrtrainBody *self)
+{
+  OrtrainValue *qkv = ortrain_body_input (self, 0);
+  OrtrainValue *q = get_part (self, qkv, 0), *k = get_part (self, qkv, 1), *v = get_part (self, qkv, 2);
+  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1));
+  ortrain_body_set (self, 0, ortrain_body_transpose (self, y, swap_middle, 4));
+  return TRUE;
+}
+
+/* (dy [batch, length, heads, width], qkv, y, lse[, mask]) → dqkv */
+gboolean
+ortrain_body_packed_attention_grad (OrtrainBody *self)
+{
+  static const gboolean all[] = { TRUE, TRUE, TRUE };
+  static const gint64 axis = 2;
+  OrtrainValue *parts[3], *gradients[3] = { NULL };
+  OrtrainValue *dy = ortrain_body_transpose (self, ortrain_body_input (self, 0), swap_middle, 4);
+  for (guint i = 0; i < 3; i++)
+    parts[i] = get_part (self, ortrain_body_input (self, 1), i);
+  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4), all, gradients);
+  for (guint i = 0; i < 3; i++)
+    gradients[i] = OP2 ("Unsqueeze", ortrain_body_transpose (self, gradients[i], swap_middle, 4),
+                        ortrain_body_ints (self, &axis, 1));
+  ortrain_body_set (self, 0,
+                    ortrain_body_op_with (self, "Concat", ortrain_body_attribute ("axis", 2), gradients[0],
+                                          gradients[1], gradients[2]));
   return TRUE;
 }
 

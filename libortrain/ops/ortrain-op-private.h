@@ -64,6 +64,7 @@ typedef enum
   ORTRAIN_OP_KIND_CAST_LIKE,
   ORTRAIN_OP_KIND_RESHAPE,
   ORTRAIN_OP_KIND_TRANSPOSE,
+  ORTRAIN_OP_KIND_SPLIT,
   ORTRAIN_OP_KIND_EXPAND,
   ORTRAIN_OP_KIND_MATMUL,       /* of stacks of matrices */
   ORTRAIN_OP_KIND_FUSED_MATMUL, /* with transposes and a factor */
@@ -150,6 +151,9 @@ struct _OrtrainOpDef
   /* The operator that computes this of the sum of input 0 and an input behind all others, and has that sum as an output
    * behind all others. NULL: none. */
   const char *of_sum;
+  /* The operator that computes this of one value [batch, length, 3, heads, width] that inputs 0 to 2 are the parts of.
+   * NULL: none. */
+  const char *of_packed;
   /* The operator that adds an input behind all others to output 0. NULL: none. */
   const char *plus_input;
   OrtrainMixedRule mixed;

@@ -40,19 +40,25 @@ infer_attention (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* As output 1. */
+static gboolean
+keep_lse (OrtrainNode *forward, GError **error)
+{
+  if (ortrain_node_output (forward, 1) != NULL)
+    return TRUE;
+  ortrain_node_set_n_outputs (forward, 2);
+  if (forward->outputs->pdata[1] == NULL)
+    ortrain_node_set_output (forward, 1, ortrain_graph_new_value (forward->graph, NULL));
+  return ortrain_ops_infer_node (forward, error);
+}
+
 static gboolean
 gradient_attention (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainNode *forward = ctx->node;
   OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
-  if (ortrain_node_output (forward, 1) == NULL)
-    {
-      ortrain_node_set_n_outputs (forward, 2);
-      if (forward->outputs->pdata[1] == NULL)
-        ortrain_node_set_output (forward, 1, ortrain_graph_new_value (forward->graph, NULL));
-      if (!ortrain_ops_infer_node (forward, error))
-        return FALSE;
-    }
+  if (!keep_lse (forward, error))
+    return FALSE;
   OrtrainValue *operands[] = {
     dy,
     ortrain_grad_input (ctx, 0),
@@ -96,6 +102,64 @@ infer_attention_grad (OrtrainInferContext *ctx, GError **error)
   for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
     if (ortrain_infer_wants_output (ctx, k))
       ortrain_infer_set_like (ctx, k, k + 1);
+  return TRUE;
+}
+
+/* PackedAttention (qkv [batch, length, 3, heads, width][, mask]) → (y [batch, length, heads, width], lse): Attention of the
+ * three parts, created by a pass where one product computes them. Its gradient is one value too. */
+static gboolean
+infer_packed_attention (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  const OrtrainDType kept = dtype == ORTRAIN_DTYPE_FLOAT64 ? dtype : ORTRAIN_DTYPE_FLOAT32;
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  const OrtrainDim three = rank == 5 ? ortrain_infer_get_dim (ctx, 0, 2) : ortrain_dim_int (3);
+  if ((rank >= 0 && rank != 5) || (ortrain_dim_is_int (three) && three.value != 3))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "input 0 has to be [batch, length, 3, heads, width]");
+  if (rank < 0)
+    {
+      ortrain_infer_set_unknown (ctx, 0, dtype, 4);
+      if (ortrain_infer_wants_output (ctx, 1))
+        ortrain_infer_set_unknown (ctx, 1, kept, 3);
+      return TRUE;
+    }
+  const OrtrainDim batch = ortrain_infer_get_dim (ctx, 0, 0), length = ortrain_infer_get_dim (ctx, 0, 1);
+  const OrtrainDim heads = ortrain_infer_get_dim (ctx, 0, 3), width = ortrain_infer_get_dim (ctx, 0, 4);
+  const OrtrainDim y[] = { batch, length, heads, width }, lse[] = { batch, heads, length };
+  ortrain_infer_set (ctx, 0, dtype, y, 4);
+  if (ortrain_infer_wants_output (ctx, 1))
+    ortrain_infer_set (ctx, 1, kept, lse, 3);
+  return TRUE;
+}
+
+static gboolean
+gradient_packed_attention (OrtrainGradContext *ctx, GError **error)
+{
+  OrtrainValue *dy = ortrain_grad_of_output_or_zero (ctx, 0);
+  if (!keep_lse (ctx->node, error))
+    return FALSE;
+  OrtrainValue *operands[] = {
+    dy,
+    ortrain_grad_input (ctx, 0),
+    ortrain_grad_output (ctx, 0),
+    ortrain_grad_output (ctx, 1),
+    ortrain_grad_input (ctx, 1),
+  };
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "PackedAttentionGrad", operands, operands[4] ? 5 : 4, 1,
+                                         ortrain_attributes_copy (ctx->node->attributes));
+  ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
+  return TRUE;
+}
+
+/* (dy, qkv, y, lse[, mask]) */
+static gboolean
+infer_packed_attention_grad (OrtrainInferContext *ctx, GError **error)
+{
+  if (ortrain_infer_get_rank (ctx, 1) >= 0 && ortrain_infer_get_rank (ctx, 1) != 5)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "input 1 has to be [batch, length, 3, heads, width]");
+  ortrain_infer_set_like (ctx, 0, 1);
   return TRUE;
 }
 
@@ -485,10 +549,17 @@ static const OrtrainOpDef ops[] = {
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
   { .name = "Attention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 3, .max_inputs = 4, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*", .infer = infer_attention,
-    .gradient = gradient_attention, .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" }, .expand = ortrain_body_attention },
+    .gradient = gradient_attention, .of_packed = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask" }, .expand = ortrain_body_attention },
   { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*", .infer = infer_attention_grad,
     .zero_sums = ortrain_zero_sums_attention_grad, .expand = ortrain_body_attention_grad },
+  { .name = "PackedAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 1, .max_inputs = 2,
+    .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1, .types = ".*",
+    .infer = infer_packed_attention, .gradient = gradient_packed_attention, .channels = ORTRAIN_CHANNELS_ANY,
+    .input_roles = { [1] = "mask" }, .expand = ortrain_body_packed_attention },
+  { .name = "PackedAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 4, .max_inputs = 5, .min_outputs = 1,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00f*", .infer = infer_packed_attention_grad,
+    .expand = ortrain_body_packed_attention_grad },
 };
 /* clang-format on */
 ORTRAIN_OP_TABLE (attention, ops);

@@ -584,6 +584,7 @@ static const OrtrainOpDef rows[] = {
     .expand = ortrain_body_concat_grad },
   { .name = "Split",
     .domain = "",
+    .kind = ORTRAIN_OP_KIND_SPLIT,
     .mixed = ORTRAIN_MIXED_FOLLOW,
     .since = 7,
     .min_inputs = 1,

@@ -29,3 +29,6 @@ gboolean ortrain_drop_zero_gradients (OrtrainGraph *graph, GError **error);
  * LayerNormalization, RMSNormalization. Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);
+/* transform/ortrain-pack-attention.c: attention of three parts of one value reads that value. Before the gradient is built;
+ * shapes may be symbolic. */
+gboolean ortrain_pack_attention (OrtrainGraph *graph, GError **error);

@@ -91,6 +91,8 @@ static const Pass symbolic_passes[] = {
   { "fuse-norm", ortrain_fuse_norm },
   { "fuse-attention", ortrain_fuse_attention },
   { "remove-dead", remove_dead },
+  { "pack-attention", ortrain_pack_attention },
+  { "remove-dead", remove_dead },
 };
 
 static const Pass gradient_passes[] = {

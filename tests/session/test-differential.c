@@ -593,6 +593,7 @@ main (int argc, char **argv)
   g_test_add_data_func ("/differential/eliminate-identities", "eliminate-identities", test_same_bits);
   g_test_add_data_func ("/differential/fuse-norm", "fuse-norm", test_rounding);
   g_test_add_data_func ("/differential/fuse-attention", "fuse-attention", test_rounding);
+  g_test_add_data_func ("/differential/pack-attention", "pack-attention", test_rounding);
   g_test_add_data_func ("/differential/fold-transposes", "fold-transposes", test_rounding);
   g_test_add_data_func ("/differential/no-pass", "all", test_rounding);
   g_test_add_data_func ("/differential/bodies-chains", "Elementwise", test_bodies_same_bits);

@@ -17,6 +17,10 @@ static const OrtrainGradientCase cases[] = {
   { "Attention", "f[2,1,2,4];f[2,1,3,4];f[2,1,3,4];b[2,1,1,3]{0,1,1,0,0,0}", "guard=1", OURS },
   { "Attention", "f[2,1,2,4];f[2,1,3,4];f[2,1,3,4];b[2,1,1,3]{0,1,1,0,0,0}", "guard=2", OURS },
   { "Attention", "f[1,1,2,4];f[1,1,3,4];f[1,1,3,4];b[2,1]{1,0}", "guard=2 masked_value=-9f", OURS },
+  { "PackedAttention", "f[2,3,3,2,4]", "scale=0.5f", OURS },
+  { "PackedAttention", "f[1,1,3,1,1]", NULL, OURS },
+  { "PackedAttention", "f[2,3,3,1,5];b[2,1,1,3]{0,1,1,0,0,0}", "guard=1", OURS },
+  { "PackedAttention", "f[1,3,3,2,3];c[2,3,3]", "scale=0.7f", OURS },
 };
 
 /* More than a tile of queries, of keys, of columns. */
@@ -24,10 +28,13 @@ static const OrtrainGradientCase large_cases[] = {
   { "Attention", "f[1,2,65,9];f[1,2,33,9];f[1,2,33,9]", "scale=0.35f", OURS },
   { "Attention", "f[1,33,2,16];f[1,130,2,16];f[1,130,2,9]", "scale=0.25f packed=15", OURS },
   { "Attention", "f[1,1,7,65];f[1,1,66,65];f[1,1,66,130]", "scale=0.125f", OURS },
+  { "PackedAttention", "f[1,70,3,2,9]", "scale=0.35f", OURS },
+  { "PackedAttention", "f[1,66,3,1,130]", "scale=0.1f", OURS },
   { "Attention", "f[2,1,31,129];f[2,1,31,129];f[2,1,31,3];c[2,1,1,31]", "scale=0.1f", OURS },
 };
 
-static const char *const operators[] = { "Attention", "AttentionGrad", NULL };
+static const char *const operators[] = { "Attention", "AttentionGrad", "PackedAttention", "PackedAttentionGrad", NULL };
+static const char *const unpacked[] = { "Attention", "AttentionGrad", NULL };
 
 static void
 test_small (void)
@@ -67,7 +74,7 @@ static const OrtrainGradientCase expanded_cases[] = {
 static void
 test_causal (void)
 {
-  cuda_check_begin (operators);
+  cuda_check_begin (unpacked);
   cuda_check_cases (causal_cases, G_N_ELEMENTS (causal_cases), TRUE);
   cuda_check_cases (expanded_cases, G_N_ELEMENTS (expanded_cases), TRUE);
   cuda_check_end ();
@@ -86,6 +93,9 @@ static const OrtrainGradientCase library_cases[] = {
   { "Attention", "f[2,2,2,8];f[2,2,3,8];f[2,2,3,8];c[2,2,3]", "scale=0.7f", OURS },
   { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "guard=1", OURS },
   { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "guard=2", OURS },
+  { "PackedAttention", "f[2,33,3,2,16]", "scale=0.25f", OURS },
+  { "PackedAttention", "f[2,3,3,2,8];b[3,3]{1,0,0,1,1,0,1,1,1}", "scale=0.35f guard=1", OURS },
+  { "PackedAttention", "f[2,3,3,1,8];d[2,1,1,3]{0,0.5,-1,0,0,-1e38}", "scale=0.7f", OURS },
 };
 
 static OrtrainProvider *cuda;
@@ -104,23 +114,25 @@ copy_as (OrtrainTensor *x, OrtrainDType rounded, OrtrainDType stored)
 }
 
 /* One run of a node in 16 bits with the row statistics in float32, as models have it; in float64 on the host if provider is
- * NULL. lse: for the gradient, its input 4. */
+ * NULL. forward: for the gradient, what its inputs y and lse come from. */
 static void
 run_as (KernelRun *run, const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out,
-        OrtrainDType dtype, OrtrainTensor *lse, OrtrainProvider *provider)
+        OrtrainDType dtype, const KernelRun *forward, OrtrainProvider *provider)
 {
   g_autoptr (GError) error = NULL;
-  const gboolean grad = g_str_equal (node->op_type, "AttentionGrad");
+  const gboolean grad = g_str_has_suffix (node->op_type, "Grad"), packed = g_str_has_prefix (node->op_type, "Packed");
   const OrtrainDType wide = ORTRAIN_DTYPE_FLOAT64;
   kernel_run_init (run, node->domain, node->op_type);
   ortrain_attributes_free (run->attributes);
   run->attributes = ortrain_attributes_copy (node->attributes);
   run->provider = provider;
   for (guint i = 0; i < node->inputs->len; i++)
-    if (grad && i == 4)
-      kernel_run_add_input (run, copy_as (lse, ORTRAIN_DTYPE_FLOAT32, provider != NULL ? ORTRAIN_DTYPE_FLOAT32 : wide));
+    if (grad && i == (packed ? 3 : 4))
+      kernel_run_add_input (
+          run, copy_as (forward->outputs[1], ORTRAIN_DTYPE_FLOAT32, provider != NULL ? ORTRAIN_DTYPE_FLOAT32 : wide));
     else
-      kernel_run_add_input (run, copy_as (in[i], dtype, provider != NULL ? dtype : wide));
+      kernel_run_add_input (run, copy_as (grad && packed && i == 2 ? forward->outputs[0] : in[i], dtype,
+                                          provider != NULL ? dtype : wide));
   for (guint k = 0; k < node->outputs->len; k++)
     if (out[k] == NULL)
       run->outputs[run->n_outputs++] = NULL;
@@ -159,36 +171,34 @@ static void
 run_library (const OrtrainNode *node, OrtrainTensor *const *in, OrtrainTensor *const *out, gpointer data)
 {
   static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
-  const gboolean grad = g_str_equal (node->op_type, "AttentionGrad");
+  const gboolean grad = g_str_has_suffix (node->op_type, "Grad"), packed = g_str_has_prefix (node->op_type, "Packed");
   if (!g_strv_contains (operators, node->op_type))
     return;
   for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
     {
       KernelRun forward, ours, right;
-      OrtrainTensor *lse = NULL;
       if (grad)
         {
           /* the statistics of the rounded operands */
           g_autoptr (GError) error = NULL;
-          const gint64 *dims = ortrain_tensor_peek_dims (in[4]), *y = ortrain_tensor_peek_dims (in[0]);
-          kernel_run_init (&forward, "org.ortrain", "Attention");
+          const guint n = packed ? 1 : 3, lse = packed ? 3 : 4, mask = lse + 1;
+          kernel_run_init (&forward, "org.ortrain", packed ? "PackedAttention" : "Attention");
           ortrain_attributes_free (forward.attributes);
           forward.attributes = ortrain_attributes_copy (node->attributes);
-          for (guint i = 1; i < 4; i++)
+          for (guint i = 1; i <= n; i++)
             kernel_run_add_input (&forward, copy_as (in[i], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
-          if (node->inputs->len > 5)
-            kernel_run_add_input (&forward, copy_as (in[5], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
-          kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, y, 4);
-          kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, dims, 3);
+          if (node->inputs->len > mask)
+            kernel_run_add_input (&forward, copy_as (in[mask], dtypes[d], ORTRAIN_DTYPE_FLOAT64));
+          kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, ortrain_tensor_peek_dims (in[0]), 4);
+          kernel_run_add_output (&forward, ORTRAIN_DTYPE_FLOAT64, ortrain_tensor_peek_dims (in[lse]), 3);
           kernel_run_try (&forward, &error);
           g_assert_no_error (error);
-          lse = forward.outputs[1];
         }
       const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
-      run_as (&ours, node, in, out, dtypes[d], lse, cuda);
+      run_as (&ours, node, in, out, dtypes[d], &forward, cuda);
       *(grad ? &n_backward : &n_forward) += 1;
-      g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn") - before, ==, grad ? 2 : 1);
-      run_as (&right, node, in, out, dtypes[d], lse, NULL);
+      g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn") - before, ==, grad && !packed ? 2 : 1);
+      run_as (&right, node, in, out, dtypes[d], &forward, NULL);
       for (guint k = 0; k < ours.n_outputs; k++)
         if (ours.outputs[k] != NULL)
           compare (ours.outputs[k], right.outputs[k],
@@ -233,7 +243,7 @@ test_refused (void)
     { "Attention", "f[1,2,3,8];f[1,2,3,8];f[1,2,3,12]", NULL, OURS },
   };
   const guint64 before = ortrain_fake_cuda_count_launches ("dnn");
-  cuda_check_begin (operators);
+  cuda_check_begin (unpacked);
   cuda_check_cases (refused, G_N_ELEMENTS (refused), TRUE);
   cuda_check_end ();
   g_assert_cmpuint (ortrain_fake_cuda_count_launches ("dnn"), ==, before);

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-optimizer-private.h"
+
+#include <string.h>
+
+/* Attention whose queries, keys and values are parts of one value reads that value, and its gradient is one value too: what
+ * cuts it, and joins the gradients of the parts, goes away. Runs before the gradient is built. Two forms are known: Split
+ * of [batch, length, 3 · heads · width] and a Reshape of each part, and indices 0 to 2 of a transposed [batch, length, 3,
+ * heads, width]. */
+
+/* The value that the operator reads; new nodes go in front of `node`. NULL: not of this form. */
+static OrtrainValue *
+match_split (OrtrainNode *node)
+{
+  OrtrainNode *split = NULL;
+  OrtrainValue *part = NULL;
+  for (guint i = 0; i < 3; i++)
+    {
+      part = ortrain_node_input (node, i);
+      OrtrainNode *reshape = ortrain_value_get_producer_of_kind (part, ORTRAIN_OP_KIND_RESHAPE);
+      if (reshape == NULL || part->uses.n != 1 || part->is_output)
+        return NULL;
+      OrtrainValue *cut = ortrain_node_input (reshape, 0);
+      OrtrainNode *producer = ortrain_value_get_producer_of_kind (cut, ORTRAIN_OP_KIND_SPLIT);
+      if (producer == NULL || (split != NULL && producer != split) || cut->output_index != i || cut->uses.n != 1 ||
+          cut->is_output || cut->rank != 3 || part->rank != 4 || !ortrain_dim_is_int (cut->dims[2]) ||
+          !ortrain_dim_is_int (part->dims[3]) || !ortrain_dim_equal (cut->dims[0], part->dims[0]) ||
+          !ortrain_dim_equal (cut->dims[1], part->dims[1]))
+        return NULL;
+      split = producer;
+    }
+  OrtrainValue *whole = ortrain_node_input (split, 0);
+  const gint64 axis = ortrain_attributes_get_int (split->attributes, "axis", 0);
+  const gint64 width = part->dims[3].value, all = ortrain_node_output (split, 0)->dims[2].value;
+  if (split->outputs->len != 3 || whole->rank != 3 || (axis != 2 && axis != -1) || width < 1 || all % width != 0)
+    return NULL;
+  for (guint i = 0; i < 3; i++)
+    if (ortrain_node_output (split, i)->dims[2].value != all ||
+        !ortrain_dim_equal (ortrain_node_input (node, i)->dims[3], part->dims[3]))
+      return NULL;
+  const gint64 shape[] = { 0, 0, 3, all / width, width };
+  OrtrainValue *operands[] = { whole, ortrain_graph_const_ints (node->graph, shape, G_N_ELEMENTS (shape)) };
+  OrtrainValue *packed = ortrain_upgrade_insert (node->graph, node, "Reshape", operands, 2, NULL);
+  return ortrain_ops_infer_node (packed->producer, NULL) ? packed : NULL;
+}
+
+/* Index i of what `transpose` has brought to the front. */
+static gboolean
+is_index (OrtrainNode *lookup, gint64 i)
+{
+  const OrtrainValue *index = lookup != NULL ? ortrain_node_input (lookup, 1) : NULL;
+  return index != NULL && index->tensor != NULL && index->rank == 0 &&
+         ortrain_attributes_get_int (lookup->attributes, "axis", 0) == 0 &&
+         (gint64) ortrain_tensor_get_scalar (index->tensor, 0) == i;
+}
+
+static OrtrainValue *
+match_lookups (OrtrainNode *node)
+{
+  static const gint64 perm[] = { 2, 0, 3, 1, 4 };
+  OrtrainNode *transpose = NULL;
+  for (guint i = 0; i < 3; i++)
+    {
+      OrtrainValue *part = ortrain_node_input (node, i);
+      OrtrainNode *lookup = ortrain_value_get_producer_of_kind (part, ORTRAIN_OP_KIND_LOOKUP);
+      if (!is_index (lookup, i) || part->uses.n != 1 || part->is_output)
+        return NULL;
+      OrtrainNode *producer =
+          ortrain_value_get_producer_of_kind (ortrain_node_input (lookup, 0), ORTRAIN_OP_KIND_TRANSPOSE);
+      if (producer == NULL || (transpose != NULL && producer != transpose))
+        return NULL;
+      transpose = producer;
+    }
+  gsize n = 0;
+  const gint64 *found = ortrain_attributes_get_ints (transpose->attributes, "perm", &n);
+  OrtrainValue *packed = ortrain_node_input (transpose, 0);
+  const gboolean fits = found != NULL && n == G_N_ELEMENTS (perm) && memcmp (found, perm, sizeof perm) == 0 &&
+                        packed->rank == 5 && ortrain_dim_is_int (packed->dims[2]) && packed->dims[2].value == 3;
+  return fits ? packed : NULL;
+}
+
+static gboolean
+pack (OrtrainNode *node, GError **error)
+{
+  static const gint64 swap_middle[] = { 0, 2, 1, 3 };
+  OrtrainGraph *graph = node->graph;
+  const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
+  OrtrainValue *packed = (order & 7) == 7 ? match_split (node) : (order & 7) == 0 ? match_lookups (node) : NULL;
+  if (packed == NULL || ortrain_node_output (node, 1) != NULL)
+    return TRUE;
+  OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3) };
+  OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,
+                                                  operands, operands[1] != NULL ? 2 : 1, 1);
+  ortrain_attributes_free (whole->attributes);
+  whole->attributes = ortrain_attributes_copy (node->attributes);
+  ortrain_attributes_remove (whole->attributes, "packed");
+  if (!ortrain_ops_infer_node (whole, error))
+    return FALSE;
+  OrtrainValue *y = ortrain_node_output (whole, 0);
+  if (!(order & 8))
+    {
+      OrtrainAttributes *attributes = ortrain_attributes_new ();
+      ortrain_attributes_set_ints (attributes, "perm", swap_middle, G_N_ELEMENTS (swap_middle));
+      y = ortrain_upgrade_insert (graph, node, "Transpose", &y, 1, attributes);
+      if (!ortrain_ops_infer_node (y->producer, error))
+        return FALSE;
+    }
+  ortrain_value_replace_uses (ortrain_node_output (node, 0), y);
+  return TRUE;
+}
+
+gboolean
+ortrain_pack_attention (OrtrainGraph *graph, GError **error)
+{
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainGraphEdit) edit G_GNUC_UNUSED = ortrain_graph_begin_edit (graph);
+  g_ptr_array_set_free_func (nodes, g_object_unref);
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      OrtrainNode *node = nodes->pdata[i];
+      if (node->op != NULL && node->op->of_packed != NULL && !pack (node, error))
+        return FALSE;
+    }
+  g_clear_pointer (&edit, ortrain_graph_end_edit);
+  return ortrain_graph_sort (graph, error);
+}
