@@ -57,6 +57,8 @@ build_plan (OrtrainKernelSetup *setup, guint x_input, guint first, GError **erro
   /* all that follow have one element for each channel */
   for (guint i = first; i < 5 && fits; i++)
     {
+      if (setup->inputs[i].dtype == ORTRAIN_DTYPE_UNDEFINED)
+        continue;
       scale = &setup->inputs[i];
       fits = scale->n_elements == x->dims[1] && ortrain_rows_fit (scale, x);
     }
@@ -157,7 +159,8 @@ inference_run (const OrtrainKernelCall *call)
   run_apply (call, &run, CALL (plan, apply_units));
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std) */
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new_mean, new_var, saved_mean, saved_inv_std); without the new ones,
+ * mean and var are not needed */
 static gboolean
 train_prepare (OrtrainKernelSetup *setup, GError **error)
 {

@@ -518,7 +518,7 @@ prepare (OrtrainKernelSetup *setup, guint first, GError **error)
   gint64 inner = 1;
   bool fits = x->rank >= 2;
   for (guint i = first; i < 5 && fits; i++)
-    fits = setup->inputs[i].n_elements == x->dims[1];
+    fits = setup->inputs[i].dtype == ORTRAIN_DTYPE_UNDEFINED || setup->inputs[i].n_elements == x->dims[1];
   for (guint d = 2; fits && d < x->rank; d++)
     inner *= x->dims[d];
   if (!fits || inner > ORTRAIN_CUDA_MAX_ROW)
@@ -558,7 +558,8 @@ prepare_inference (OrtrainKernelSetup *setup, GError **error)
   return prepare (setup, 1, error) != NULL;
 }
 
-/* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation) */
+/* BatchNormTrain (x, scale, bias, mean, var) → (y, new mean, new var, saved mean, saved 1/deviation); without the new
+ * ones, mean and var are not needed */
 static gboolean
 prepare_train (OrtrainKernelSetup *setup, GError **error)
 {

@@ -61,9 +61,9 @@ ortrain_body_batch_norm_train (OrtrainBody *self)
   ortrain_body_set (self, 0, ADD (MUL (centred, MUL (inverse, scale)), bias));
   for (guint k = 0; k < 2; k++)
     {
-      OrtrainValue *old = along_channels (self, ortrain_body_input (self, 3 + k), rank);
       if (!ortrain_body_wants (self, 1 + k))
         continue;
+      OrtrainValue *old = along_channels (self, ortrain_body_input (self, 3 + k), rank);
       ortrain_body_set (self, 1 + k,
                         ADD (MUL (old, ortrain_body_number (self, old, momentum)),
                              MUL (statistics[k], ortrain_body_number (self, statistics[k], 1 - momentum))));

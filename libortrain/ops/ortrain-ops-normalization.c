@@ -93,6 +93,10 @@ infer_batch_norm (OrtrainInferContext *ctx, GError **error)
 {
   gint rank = ortrain_infer_get_rank (ctx, 0);
   OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 3);
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED) /* run again, for its output alone */
+    dtype = ortrain_infer_get_dtype (ctx, 1);
+  if (ortrain_dtype_is_half (dtype) && !ortrain_infer_has_input (ctx, 3))
+    dtype = ORTRAIN_DTYPE_FLOAT32;
   if (rank >= 0 && rank < 2)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "input 0 has rank %d, 2 is needed at least",
                                rank);
@@ -459,8 +463,8 @@ static const OrtrainOpDef ops[] = {
     .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
     .gradient = gradient_batch_norm, .upgrade = upgrade_batch_norm, .training_form = "BatchNormTrain", BATCH_NORM_OPERANDS },
   { .name = "BatchNormTrain", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_INSIDE, .since = 1, .min_inputs = 5, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .types = ".0", .infer = infer_batch_norm,
-    .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
+    .max_outputs = 5, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3 | 1 << 4, .optional_inputs = 1 << 3 | 1 << 4, .types = ".0",
+    .infer = infer_batch_norm, .gradient = gradient_batch_norm_train, .inference_form = "BatchNormalization", BATCH_NORM_OPERANDS, .expand = ortrain_body_batch_norm_train },
   GRAD ("BatchNormGrad", 5, 5, 3, ".0", infer_batch_norm_grad, ortrain_zero_sums_batch_norm_grad, ortrain_body_batch_norm_grad),
   { .name = "BatchNormFrozenGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 5,
     .min_outputs = 1, .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .optional_inputs = 1 << 1,

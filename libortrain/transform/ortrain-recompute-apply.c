@@ -2,6 +2,20 @@
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-recompute-private.h"
 
+/* Running statistics move once in a step: a layer that runs again does without them. */
+gboolean
+ortrain_recompute_reads_again (const OrtrainNode *node, guint input)
+{
+  return !((node->op->statistic_inputs & node->op->optional_inputs) >> input & 1);
+}
+
+static gboolean
+is_next_statistic (const OrtrainNode *node, guint output)
+{
+  const guint32 statistics = node->op->statistic_inputs & node->op->optional_inputs;
+  return output >= 1 && output <= (guint) __builtin_popcount (statistics);
+}
+
 gboolean
 ortrain_recompute_may_run_again (const OrtrainNode *node)
 {
@@ -12,7 +26,7 @@ ortrain_recompute_may_run_again (const OrtrainNode *node)
   for (guint k = 0; k < node->outputs->len; k++)
     {
       const OrtrainValue *output = node->outputs->pdata[k];
-      if (output != NULL && output->role != ORTRAIN_ROLE_NONE)
+      if (output != NULL && output->role != ORTRAIN_ROLE_NONE && !is_next_statistic (node, k))
         return FALSE;
     }
   return node->outputs->len > 0;
@@ -25,6 +39,8 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n
   g_autofree OrtrainValue **inputs = g_new0 (OrtrainValue *, node->inputs->len + 1);
   for (guint i = 0; i < node->inputs->len; i++)
     {
+      if (!ortrain_recompute_reads_again (node, i))
+        continue;
       inputs[i] = node->inputs->pdata[i];
       OrtrainValue *copy = inputs[i] != NULL ? g_hash_table_lookup (copies, inputs[i]) : NULL;
       if (copy != NULL && !(inputs[i]->id < n_values && kept[inputs[i]->id]))
@@ -43,7 +59,7 @@ run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n
   for (guint k = 0; k < node->outputs->len; k++)
     {
       OrtrainValue *from = node->outputs->pdata[k], *to = again->outputs->pdata[k];
-      if (from == NULL)
+      if (from == NULL || is_next_statistic (node, k))
         {
           ortrain_node_drop_output (again, k);
           continue;
@@ -96,7 +112,7 @@ ortrain_recompute_apply (OrtrainGraph *graph, const gboolean *kept, GError **err
         continue;
       g_ptr_array_add (again, node);
       for (guint k = 0; k < node->inputs->len; k++)
-        if (node->inputs->pdata[k] != NULL)
+        if (node->inputs->pdata[k] != NULL && ortrain_recompute_reads_again (node, k))
           wanted[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
     }
   /* An input that is kept is read as it is, even where another output of its node runs again. */

@@ -13,6 +13,15 @@ is_cheap (const OrtrainNode *node)
          !ortrain_node_has_flag (node, ORTRAIN_OP_RANDOM) && ortrain_recompute_may_run_again (node);
 }
 
+void
+ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gboolean *kept)
+{
+  g_autofree gint64 *costs = g_new (gint64, graph->nodes->len + 1);
+  for (guint i = 0; i < graph->nodes->len; i++)
+    costs[i] = is_cheap (graph->nodes->pdata[i]) ? 0 : ORTRAIN_RECOMPUTE_NEVER;
+  ortrain_recompute_cut_sized (graph, costs, NULL, bytes, kept);
+}
+
 gboolean
 ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
 {
@@ -21,10 +30,7 @@ ortrain_recompute_cheap (OrtrainGraph *graph, GError **error)
     any = ((OrtrainNode *) graph->nodes->pdata[i])->phase == ORTRAIN_PHASE_BACKWARD;
   if (!any)
     return TRUE;
-  g_autofree gint64 *costs = g_new (gint64, graph->nodes->len + 1);
-  for (guint i = 0; i < graph->nodes->len; i++)
-    costs[i] = is_cheap (graph->nodes->pdata[i]) ? 0 : ORTRAIN_RECOMPUTE_NEVER;
   g_autofree gboolean *kept = g_new (gboolean, graph->values->len + 1);
-  ortrain_recompute_cut (graph, costs, NULL, kept);
+  ortrain_recompute_cut_cheap (graph, NULL, kept);
   return ortrain_recompute_apply (graph, kept, error);
 }

@@ -109,8 +109,8 @@ augment (Network *net, guint source, guint sink, GArray *path, guint64 *work)
   return width;
 }
 
-static gboolean
-is_read_backward (const OrtrainValue *value)
+gboolean
+ortrain_recompute_is_read_backward (const OrtrainValue *value)
 {
   for (guint u = 0; u < value->uses.n; u++)
     {
@@ -121,8 +121,8 @@ is_read_backward (const OrtrainValue *value)
   return FALSE;
 }
 
-static gboolean
-lives_anyhow (const OrtrainValue *value)
+gboolean
+ortrain_recompute_lives_anyhow (const OrtrainValue *value)
 {
   if (value->kind != ORTRAIN_VALUE_COMPUTED || value->tensor != NULL || value->is_output)
     return TRUE;
@@ -144,8 +144,8 @@ bytes_of (const OrtrainValue *value)
 
 /* Vertices: value v enters at 2v and leaves at 2v + 1; then one for each node; then source and sink. */
 static void
-build_network (Network *net, OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, guint source,
-               guint sink)
+build_network (Network *net, OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, const gint64 *bytes,
+               guint source, guint sink)
 {
   const guint n_values = graph->values->len;
   for (guint v = 0; v < n_values; v++)
@@ -153,11 +153,12 @@ build_network (Network *net, OrtrainGraph *graph, const gint64 *costs, const gbo
       const OrtrainValue *value = graph->values->pdata[v];
       if (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD)
         continue;
-      const gboolean is_free = lives_anyhow (value) || (boundary != NULL && boundary[v]);
-      add_edge (net, 2 * v, 2 * v + 1, is_free ? 0 : bytes_of (value));
+      const gboolean is_free = ortrain_recompute_lives_anyhow (value) || (boundary != NULL && boundary[v]);
+      const gint64 width = bytes != NULL ? CLAMP (bytes[v], 1, UNLIMITED) : bytes_of (value);
+      add_edge (net, 2 * v, 2 * v + 1, is_free ? 0 : width);
       if (value->producer == NULL)
         add_edge (net, source, 2 * v, UNLIMITED);
-      if (is_read_backward (value))
+      if (ortrain_recompute_is_read_backward (value))
         add_edge (net, 2 * v + 1, sink, UNLIMITED);
     }
   for (guint t = 0; t < graph->nodes->len; t++)
@@ -203,6 +204,13 @@ find_near_sink (const Network *net, guint sink, guint *queue, gboolean *near_sin
 void
 ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, gboolean *kept)
 {
+  ortrain_recompute_cut_sized (graph, costs, boundary, NULL, kept);
+}
+
+void
+ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, const gint64 *bytes,
+                             gboolean *kept)
+{
   const guint n_values = graph->values->len;
   Network net = { .edges = g_array_new (FALSE, FALSE, sizeof (Edge)), .n = 2 * n_values + graph->nodes->len + 2 };
   const guint source = net.n - 2, sink = net.n - 1;
@@ -213,7 +221,7 @@ ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean 
   net.next = g_new (guint, net.n);
   g_autofree guint *queue = g_new (guint, net.n);
   g_autoptr (GArray) path = g_array_new (FALSE, FALSE, sizeof (guint));
-  build_network (&net, graph, costs, boundary, source, sink);
+  build_network (&net, graph, costs, boundary, bytes, source, sink);
 
   guint64 work = 0;
   const guint64 limit = LEAST_WORK + (guint64) WORK_PER_VALUE * n_values;
@@ -232,7 +240,8 @@ ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean 
   for (guint v = 0; v < n_values; v++)
     {
       const OrtrainValue *value = graph->values->pdata[v];
-      kept[v] = work >= limit || !near_sink[2 * v] || lives_anyhow (value) || (boundary != NULL && boundary[v]) ||
+      kept[v] = work >= limit || !near_sink[2 * v] || ortrain_recompute_lives_anyhow (value) ||
+                (boundary != NULL && boundary[v]) ||
                 (value->producer != NULL && value->producer->phase != ORTRAIN_PHASE_FORWARD);
     }
   for (guint v = 0; v < net.n; v++)

@@ -9,14 +9,27 @@
 #define ORTRAIN_RECOMPUTE_NEVER -1
 
 /* What runs again gives the same bits and changes nothing: a pure operator of the forward pass, or one whose random
- * numbers hang on the node's own number. */
+ * numbers hang on the node's own number. One with running statistics runs again without them. */
 gboolean ortrain_recompute_may_run_again (const OrtrainNode *node);
+/* … and with this input. */
+gboolean ortrain_recompute_reads_again (const OrtrainNode *node, guint input);
 
 /* costs: [n_nodes] by position, in bytes: so many may be saved by each run that a node takes again;
  * ORTRAIN_RECOMPUTE_NEVER: it may not. boundary: [n_values] by id, values that are kept in any case; or NULL.
  * kept: [n_values], filled: what of the forward pass is there in the backward pass. The bytes of all that is kept plus
  * the costs of all that runs again are the least possible. */
 void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, gboolean *kept);
+
+/* The same where shapes are not numbers. bytes: [n_values] by id. */
+void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
+                                  const gint64 *bytes, gboolean *kept);
+/* The cut of the pass recompute-cheap. bytes: [n_values], or NULL where shapes are numbers. */
+void ortrain_recompute_cut_cheap (OrtrainGraph *graph, const gint64 *bytes, gboolean *kept);
+
+/* The backward pass reads elements of it, and not its shape alone. */
+gboolean ortrain_recompute_is_read_backward (const OrtrainValue *value);
+/* It takes no memory more for being kept: parameters, constants, feeds, outputs of the graph. */
+gboolean ortrain_recompute_lives_anyhow (const OrtrainValue *value);
 
 /* Readers in the backward pass of values that are not kept read copies, which nodes of the backward pass compute from
  * kept values. May leave nodes without readers. */
