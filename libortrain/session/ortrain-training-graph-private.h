@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/ortrain-graph-private.h"
+#include "memory/ortrain-recompute-private.h"
 #include "optim/ortrain-optimizer-private.h"
 #include "session/ortrain-training-options.h"
 
@@ -68,9 +69,10 @@ typedef struct
   gboolean immediate;            /* some parameters are */
   char *evaluation_loss_name;    /* and in `evaluation_loss` */
   OrtrainDType loss_dtype;
-  char **targets; /* names of the inputs that losses added; NULL-terminated */
-  GStrv outputs;  /* of the model */
-  GStrv notes;    /* for people: what was decided about the losses and the outputs */
+  char **targets;                    /* names of the inputs that losses added; NULL-terminated */
+  GStrv outputs;                     /* of the model */
+  OrtrainRecomputeReport *recompute; /* NULL: nothing was asked for */
+  GStrv notes;                       /* for people: what was decided about the losses and the outputs */
 } OrtrainTrainingGraph;
 
 /* model_graph is not changed. padding_rows: what ortrain_padding_rows_find() gave; the options go before it. */

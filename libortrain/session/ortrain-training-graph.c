@@ -412,6 +412,25 @@ finish_evaluation (OrtrainTrainingGraph *self, OrtrainGraph *graph, OrtrainTrain
          ortrain_working_copies_hold (graph, self->parameters, error) && ortrain_graph_sort (graph, error);
 }
 
+/* ---- memory ---- */
+
+static gboolean
+recompute (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GError **error)
+{
+  const guint level = ortrain_training_options_get_memory_opt_level (options);
+  const char *config = ortrain_training_options_get_memory_opt_config (options);
+  if (level == 0 && (config == NULL || *config == '\0'))
+    return TRUE;
+  self->recompute = ortrain_recompute_run (self->training, level, config, error);
+  if (self->recompute == NULL)
+    return FALSE;
+  if (level > 0 && self->recompute->n_layers == 0)
+    ortrain_graph_add_note (self->training, "nothing is recomputed: the model has no layers that would save something");
+  if (level > 0 && config != NULL && *config != '\0')
+    ortrain_graph_add_note (self->training, "memory-opt-config is ignored: memory-opt-level is above 0");
+  return TRUE;
+}
+
 static gboolean
 build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
                 GError **error)
@@ -466,6 +485,8 @@ build_training (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, con
     }
   if (!ortrain_graph_sort (graph, error) || !ortrain_optimize_gradient_graph (graph, error) ||
       !ortrain_working_copies_hold (graph, self->parameters, error))
+    return FALSE;
+  if (!recompute (self, options, error))
     return FALSE;
   if (rule->undecided)
     self->without_updates = ortrain_graph_clone (graph);
@@ -617,6 +638,7 @@ ortrain_training_graph_new_with_rule (const OrtrainTrainingGraph *graph, const O
   self->loss_dtype = graph->loss_dtype;
   self->evaluation_loss_name = g_strdup (graph->evaluation_loss_name);
   self->targets = g_strdupv (graph->targets);
+  self->recompute = graph->recompute != NULL ? ortrain_recompute_report_ref (graph->recompute) : NULL;
   self->outputs = g_strdupv (graph->outputs);
   copy_tensors (self->parameters, graph->parameters);
   copy_tensors (self->buffers, graph->buffers);
@@ -661,5 +683,6 @@ ortrain_training_graph_free (OrtrainTrainingGraph *self)
   g_strfreev (self->targets);
   g_strfreev (self->outputs);
   g_strfreev (self->notes);
+  ortrain_recompute_report_unref (self->recompute);
   g_free (self);
 }

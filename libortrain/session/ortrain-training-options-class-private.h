@@ -24,6 +24,8 @@ struct _OrtrainTrainingOptions
   guint64 device_memory_limit; /* 0: none */
   OrtrainConvAlgoSearch cudnn_conv_algo_search;
   gboolean allow_tf32;
+  guint memory_opt_level;
+  char *memory_opt_config; /* NULL: nothing */
   OrtrainPrecision precision;
   gboolean master_weights;
   OrtrainLossScaler *loss_scaler; /* NULL: a dynamic one where it is needed */
@@ -54,6 +56,8 @@ enum
   PROP_DEVICE_MEMORY_LIMIT,
   PROP_CUDNN_CONV_ALGO_SEARCH,
   PROP_ALLOW_TF32,
+  PROP_MEMORY_OPT_LEVEL,
+  PROP_MEMORY_OPT_CONFIG,
   PROP_PRECISION,
   PROP_MASTER_WEIGHTS,
   PROP_LOSS_SCALER,

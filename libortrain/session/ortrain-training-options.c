@@ -21,7 +21,7 @@
  * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
  * or `ORTRAIN_IMMEDIATE_UPDATES`; [method@TrainingOptions.load_file] reads them from a JSON file.
  *
  * [property@TrainingOptions:max-grad-norm], [property@TrainingOptions:stop-on-nan] and
@@ -39,6 +39,7 @@ ortrain_training_options_finalize (GObject *object)
   OrtrainTrainingOptions *self = ORTRAIN_TRAINING_OPTIONS (object);
 
   g_free (self->provider);
+  g_free (self->memory_opt_config);
   g_clear_object (&self->optimizer);
   g_clear_object (&self->schedule);
   g_clear_object (&self->loss_scaler);
@@ -256,6 +257,31 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
       ortrain_field_boolean ("allow-tf32", G_STRUCT_OFFSET (OrtrainTrainingOptions, allow_tf32), FALSE);
 
   /**
+   * OrtrainTrainingOptions:memory-opt-level: (getter get_memory_opt_level) (setter set_memory_opt_level)
+   *
+   * How much of the forward pass is computed again in the backward pass, so that it need not be kept. The results are the
+   * same, to the bit. 0: what [property@TrainingOptions:memory-opt-config] says. 1: layer by layer, what a layer has
+   * computed, from what comes into it. Where layers begin is found by the structure of the model: few bytes go from one to
+   * the next. 2: the same, with compromises: what was widened by a Cast is kept in the smaller type. Levels above 0
+   * ignore `memory-opt-config`. [method@TrainingSession.get_recompute_clusters] shows what comes of it. Default: 0, from
+   * 0 to 2.
+   */
+  properties[PROP_MEMORY_OPT_LEVEL] =
+      ortrain_field_uint ("memory-opt-level", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_opt_level), 0, 2, 0);
+  /**
+   * OrtrainTrainingOptions:memory-opt-config: (getter get_memory_opt_config) (setter set_memory_opt_config)
+   *
+   * Which clusters of nodes are computed again in the backward pass: plans `<cluster>:<strategy>:<count>`, joined by
+   * commas, or the path of a JSON file, an array of strings with such plans. The cluster is a
+   * [property@RecomputeCluster:id] of the model. Strategy 0 is none, 1 recompute, 2 recompute with a compromise; the count
+   * is -1 for all, or a number for the first ones in topological order. Of two plans with one cluster and strategy, the
+   * later one counts. A session with a plan that is wrong, or with a cluster that the model does not have, is refused with
+   * %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
+   */
+  properties[PROP_MEMORY_OPT_CONFIG] =
+      ortrain_field_string ("memory-opt-config", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_opt_config));
+
+  /**
    * OrtrainTrainingOptions:precision: (getter get_precision) (setter set_precision)
    *
    * The type in which the model is computed. With %ORTRAIN_PRECISION_BF16 or %ORTRAIN_PRECISION_FP16, operators run in
@@ -339,6 +365,11 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
     { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
     { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
+    /* names that users of ONNX Runtime know; the library's own come later, and win */
+    { "ORTMODULE_MEMORY_OPT_LEVEL", "memory-opt-level" },
+    { "ORTMODULE_MEMORY_OPT_CONFIG", "memory-opt-config" },
+    { "ORTRAIN_MEMORY_OPT_LEVEL", "memory-opt-level" },
+    { "ORTRAIN_MEMORY_OPT_CONFIG", "memory-opt-config" },
   };
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }

@@ -84,8 +84,9 @@ struct _OrtrainTrainingSession
   guint64 n_overflows;   /* updates that were left out */
   gint64 broken_at_once; /* the first parameter that the backward pass left with numbers that are not finite */
   double last_loss;
-  gint64 failed_item;      /* the row of the batch that made the last step fail, -1: none did */
-  OrtrainMemoryPlan *plan; /* of the last training step */
+  gint64 failed_item;           /* the row of the batch that made the last step fail, -1: none did */
+  OrtrainMemoryPlan *plan;      /* of the last training step */
+  OrtrainMemoryPlan *last_plan; /* of that, or of a later call of plan () */
 
   guint64 max_allocated, max_cached, max_inactive; /* for reports */
   guint64 input_bytes;

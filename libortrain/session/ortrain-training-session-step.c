@@ -276,6 +276,12 @@ ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensor
       g_clear_pointer (&self->last_trained, ortrain_executor_free);
       self->last_trained = self->executors[ORTRAIN_TRAINING_RUN_TRAIN];
     }
+  if (plan != self->last_plan)
+    {
+      g_mutex_lock (&self->lock);
+      g_set_object (&self->last_plan, plan);
+      g_mutex_unlock (&self->lock);
+    }
   if (plan != self->plan)
     {
       g_mutex_lock (&self->lock);
@@ -464,7 +470,12 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
   OrtrainMemoryPlan *plan = NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds != NULL && bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
-    plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
+    {
+      plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
+      g_mutex_lock (&self->lock);
+      g_set_object (&self->last_plan, plan);
+      g_mutex_unlock (&self->lock);
+    }
   ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   ortrain_training_session_leave (self);
   return plan;

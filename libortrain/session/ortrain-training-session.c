@@ -683,6 +683,7 @@ ortrain_training_session_dispose (GObject *object)
   self->last_trained = NULL;
   g_mutex_lock (&self->lock);
   g_clear_object (&self->plan);
+  g_clear_object (&self->last_plan);
   OrtrainTrainingGraph *graph = g_steal_pointer (&self->graph);
   g_mutex_unlock (&self->lock);
   g_clear_pointer (&self->arena, ortrain_step_arena_unref);

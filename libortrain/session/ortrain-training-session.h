@@ -126,6 +126,12 @@ char **ortrain_training_session_get_notes (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryPlan *ortrain_training_session_get_memory_plan (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
+GListModel *ortrain_training_session_get_recompute_clusters (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
+char *ortrain_training_session_format_recompute_table (OrtrainTrainingSession *self, gboolean details);
+ORTRAIN_AVAILABLE_IN_ALL
+char *ortrain_training_session_recompute_to_json (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_training_session_get_step (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_training_session_get_n_train_steps (OrtrainTrainingSession *self);

@@ -225,6 +225,16 @@ run({
         assert(/^rank-0 step 1 memory \(MiB\) \| phase: post_backward \| allocated: \d+ \| max allocated: \d+ \|/.test(line), line);
     },
 
+    'recompute clusters'() {
+        const session = trainingSession();
+        session.plan(Ortrain.TensorDict.from(batch()));
+        const rows = [...session.get_recompute_clusters()];
+        assert(rows.length > 0 && rows.every(row => row instanceof Ortrain.RecomputeCluster && row.id.endsWith('+')));
+        equal(rows[0].evaluate('batch=8'), [true, Number(rows[0].saving_bytes)]);
+        assert(session.format_recompute_table(true).includes(rows[0].configuration));
+        equal(JSON.parse(session.recompute_to_json()).clusters.length, rows.length);
+    },
+
     'memory plan'() {
         const session = trainingSession();
         const plan = session.plan(Ortrain.TensorDict.from(batch()));

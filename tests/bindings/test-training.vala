@@ -268,6 +268,12 @@ void test_memory () throws Error {
     }
     assert (found && "<svg" in plan.to_svg () && "peak_bytes" in plan.to_json ());
     plan.save_html (path ("plan.html"));
+    var rows = session.get_recompute_clusters ();
+    assert (rows.get_n_items () > 0);
+    var row = (RecomputeCluster) rows.get_item (0);
+    uint64 bytes;
+    assert (row.evaluate ("batch=8", out bytes) && bytes == row.saving_bytes && row.saving_bytes > 0);
+    assert (row.configuration in session.format_recompute_table (false) && row.id in session.recompute_to_json ());
 }
 
 void test_errors () throws Error {

@@ -437,6 +437,32 @@ class Plans(unittest.TestCase):
         self.assertIn("fc.weight", str(block))
         self.assertIn("peak", str(plan))
 
+    def test_recompute(self):
+        session = training_session()
+        session.plan(batch())
+        rows = session.get_recompute_clusters()
+        self.assertGreater(len(rows), 0)
+        for row in rows:
+            self.assertIsInstance(row, Ortrain.RecomputeCluster)
+            self.assertIn(row.configuration, str(row))
+            self.assertEqual(row.evaluate("batch=8"), (True, row.saving_bytes))
+        self.assertEqual([row.saving_bytes for row in rows], sorted((row.saving_bytes for row in rows), reverse=True))
+        row = next(row for row in rows if not row.automatic)
+        self.assertEqual((row.strategy, row.enabled, row.request_count, row.n_recomputed), (1, False, 0, 0))
+        with self.assertRaises(GLib.Error):
+            row.evaluate("batch")
+        self.assertIn(row.configuration, session.format_recompute_table(False))
+        self.assertIn("Status: Disabled", session.format_recompute_table(True))
+        self.assertEqual(json.loads(session.recompute_to_json())["clusters"][0]["id"], rows[0].id)
+
+        again = training_session(memory_opt_config=row.configuration)
+        self.assertEqual([again.train_step(batch()), again.optimizer_step()], [session.train_step(batch()), session.optimizer_step()])
+        same = next(r for r in again.get_recompute_clusters() if r.configuration == row.configuration and not r.automatic)
+        self.assertEqual((same.enabled, same.request_count, same.n_recomputed), (True, -1, row.frequency))
+        with self.assertRaises(GLib.Error) as caught:
+            training_session(memory_opt_config="Nothing+:1:-1")
+        self.assertIn(row.id, caught.exception.message)
+
     def test_forms(self):
         plan = training_session().plan(Ortrain.TensorDict(batch()))
         data = json.loads(plan.to_json())

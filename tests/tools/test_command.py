@@ -555,6 +555,27 @@ class Work(unittest.TestCase):
         self.assertIn("<svg", open(path("plan.svg")).read())
         self.assertIn("<html", open(path("plan.html")).read())
 
+    def test_recompute(self):
+        table, _ = ortrain("plan", "cnn.onnx", "--batch", "4", "--recompute")
+        self.assertRegex(table, r"(?m)^Memory Optimizer : OFF : level 0")
+        self.assertRegex(table, r"(?m)^Plan 1 +: (OFF|AUTO) +: \S+\+:1:-1 +: +\d+ : +[\d,]+ : .*batch")
+        self.assertRegex(table, r"(?m)^Peak of the plan: (\d+) bytes as asked for; level 0: \1; level 1: \d+; level 2: \d+$")
+        self.assertIn("Stashed Activations", ortrain("plan", "cnn.onnx", "--recompute=details")[0])
+        rows = json.loads(ortrain("plan", "cnn.onnx", "--batch", "4", "--recompute", "--json")[0])["clusters"]
+        row = next(row for row in rows if not row["automatic"])
+        self.assertEqual((row["enabled"], row["request_count"], row["recomputed"]), (False, 0, 0))
+        words = ("plan", "cnn.onnx", "--batch", "4", "--memory-opt-config", row["configuration"], "--recompute")
+        self.assertRegex(ortrain(*words)[0], r"(?m)^Memory Optimizer : ON : level 0 \(plans\), ")
+        steps = json.loads(ortrain(*words[:-1], "--json")[0])["recompute"]
+        self.assertGreater(len(steps), len(json.loads(ortrain("plan", "cnn.onnx", "--batch", "4", "--json")[0])["recompute"]))
+        for name in ("ORTRAIN", "ORTMODULE"):
+            variables = {f"{name}_MEMORY_OPT_CONFIG": row["configuration"]}
+            self.assertIn(" : ON ", ortrain("plan", "cnn.onnx", "--recompute", variables=variables)[0])
+        self.assertIn("it has ", ortrain("plan", "cnn.onnx", "--memory-opt-config", "Nothing+:1:-1", status=1)[1])
+        self.assertIn("three fields", ortrain("plan", "cnn.onnx", "--memory-opt-config", "Nothing+:1", status=1)[1])
+        for words in (("--memory-opt-level", "3"), ("--recompute=everything",)):
+            self.assertIn("not ", ortrain("plan", "cnn.onnx", *words, status=2)[1])
+
     def test_sizes(self):
         """plan and bench take sizes that the model takes, and say so where they are not the default ones."""
         taken = "ortrain: The model does not accept --batch {} --seq 64; using --batch {} --seq {}\n"

@@ -207,7 +207,8 @@ run (int argc, char *argv[])
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
-  g_autofree char *immediate = NULL;
+  g_autofree char *immediate = NULL, *config = NULL;
+  gint level = -1;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
     { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
@@ -240,6 +241,11 @@ run (int argc, char *argv[])
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
+    { "memory-opt-level", 0, 0, G_OPTION_ARG_INT, &level,
+      "Recompute in the backward pass: 0 what --memory-opt-config says, 1 layer by layer, 2 with compromises (0)",
+      "N" },
+    { "memory-opt-config", 0, 0, G_OPTION_ARG_STRING, &config,
+      "Clusters to recompute, CLUSTER:STRATEGY:COUNT joined by commas, or a JSON file of them", "PLANS" },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
       "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
     { NULL },
@@ -297,6 +303,8 @@ run (int argc, char *argv[])
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))
+    return command_fail (error);
+  if (!command_set_recompute (options, level, config, &error))
     return command_fail (error);
   /* nothing here looks at gradients */
   if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)

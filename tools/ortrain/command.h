@@ -50,6 +50,11 @@ OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate
 /* Of training or session options. */
 gboolean command_set_precision (GObject *options, const char *name, GError **error);
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
+/* level: -1 for what the environment says; config: NULL likewise. */
+gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, const char *config, GError **error);
+/* form: "table", "details" or "json"; the plan is of the feeds. */
+char *command_make_recompute_report (OrtrainTrainingSession *session, OrtrainTensorDict *feeds, OrtrainMemoryPlan *plan,
+                                     const char *form, GError **error);
 OrtrainLoss *command_make_loss (const char *kind, const char *output, const char *target, GError **error);
 /* FILE.npz, or IMAGES.idx[.gz],LABELS.idx[.gz]: the images get the name of the model's first input. An archive may have
  * more than the inputs and the target (NULL: none), but no less. */

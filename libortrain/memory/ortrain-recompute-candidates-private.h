@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* What can be computed again in the backward pass, of a training graph whose shapes may be symbolic: for each node of the
+ * forward pass with outputs that the backward pass reads, the nodes that compute these outputs from what is kept anyhow. */
+
+typedef enum
+{
+  ORTRAIN_RECOMPUTE_STRATEGY_NONE,
+  ORTRAIN_RECOMPUTE_STRATEGY_PLAIN,
+  ORTRAIN_RECOMPUTE_STRATEGY_COMPROMISED, /* from the smaller input of a cast, which is kept instead */
+  ORTRAIN_N_RECOMPUTE_STRATEGIES,
+} OrtrainRecomputeStrategy;
+
+/* One way to compute the outputs again. */
+typedef struct
+{
+  char *cluster;    /* "MatMul+Add+": operators in topological order; NULL: there is no way */
+  GPtrArray *nodes; /* of OrtrainNode, in their order */
+  GPtrArray *kept;  /* of OrtrainValue, what has to be kept for it */
+  GPtrArray *casts; /* of OrtrainNode, beside `kept`: what widens it */
+} OrtrainRecomputeWay;
+
+typedef struct
+{
+  OrtrainNode *node;
+  GPtrArray *outputs; /* of OrtrainValue, that the backward pass reads */
+  OrtrainRecomputeWay ways[ORTRAIN_N_RECOMPUTE_STRATEGIES];
+  guint group;                       /* of candidates that share memory, through views: index into `groups` */
+  OrtrainRecomputeStrategy strategy; /* what was chosen */
+} OrtrainRecomputeCandidate;
+
+/* Candidates whose memory is free once all of them are computed again. */
+typedef struct
+{
+  GPtrArray *candidates; /* of OrtrainRecomputeCandidate, in topological order; no references */
+  GPtrArray *roots;      /* of OrtrainValue: what takes the memory */
+  gboolean automatic;    /* the pass recompute-cheap does it whether asked or not */
+} OrtrainRecomputeGroup;
+
+typedef struct
+{
+  OrtrainGraph *graph;
+  GPtrArray *candidates; /* of OrtrainRecomputeCandidate, in topological order */
+  GPtrArray *groups;     /* of OrtrainRecomputeGroup, likewise */
+} OrtrainRecomputeCandidates;
+
+/* What the backward pass reads; with `automatic`, of that only what is TRUE there, [n_values] by id. */
+OrtrainRecomputeCandidates *ortrain_recompute_candidates_new (OrtrainGraph *graph, const gboolean *automatic);
+void ortrain_recompute_candidates_free (OrtrainRecomputeCandidates *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainRecomputeCandidates, ortrain_recompute_candidates_free)
+
+/* What is kept when candidates run again by the strategies that were chosen for them: [n_values], transfer full. */
+gboolean *ortrain_recompute_candidates_find_kept (const OrtrainRecomputeCandidates *self);
+
+/* The value whose bytes this one is. */
+OrtrainValue *ortrain_recompute_find_root (OrtrainValue *value);
+/* Bytes of all values, with sizes for symbols that are as usual as any: [n_values], transfer full. For choices that hold
+ * for all shapes. */
+gint64 *ortrain_recompute_probe_bytes (OrtrainGraph *graph);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What is computed again so that it need not be kept. */
+#include "session/ortrain-training-options-class-private.h"
+
+#include "core/ortrain-field-private.h"
+
+/**
+ * ortrain_training_options_get_memory_opt_level: (get-property memory-opt-level)
+ * @self: options
+ *
+ * Gets how much is computed again in the backward pass.
+ *
+ * Returns: 0, 1 or 2
+ */
+guint
+ortrain_training_options_get_memory_opt_level (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+  return self->memory_opt_level;
+}
+
+/**
+ * ortrain_training_options_set_memory_opt_level: (set-property memory-opt-level)
+ * @self: options
+ * @memory_opt_level: 0, 1 or 2
+ *
+ * Sets how much is computed again in the backward pass.
+ */
+void
+ortrain_training_options_set_memory_opt_level (OrtrainTrainingOptions *self, guint memory_opt_level)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_uint (self, ortrain_training_options_properties[PROP_MEMORY_OPT_LEVEL], memory_opt_level);
+}
+
+/**
+ * ortrain_training_options_get_memory_opt_config: (get-property memory-opt-config)
+ * @self: options
+ *
+ * Gets which clusters are computed again in the backward pass.
+ *
+ * Returns: (nullable): plans, or the path of a file with some
+ */
+const char *
+ortrain_training_options_get_memory_opt_config (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+  return self->memory_opt_config;
+}
+
+/**
+ * ortrain_training_options_set_memory_opt_config: (set-property memory-opt-config)
+ * @self: options
+ * @memory_opt_config: (nullable): plans, or the path of a file with some
+ *
+ * Sets which clusters are computed again in the backward pass. They are checked when a session is created.
+ */
+void
+ortrain_training_options_set_memory_opt_config (OrtrainTrainingOptions *self, const char *memory_opt_config)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_string (self, ortrain_training_options_properties[PROP_MEMORY_OPT_CONFIG], memory_opt_config);
+}

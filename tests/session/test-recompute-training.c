@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fixture.h"
+
+#include "memory/ortrain-memory-plan-private.h"
+#include "memory/ortrain-planner-private.h"
+#include "ops/ortrain-op-private.h"
+#include "session/ortrain-training-session-private.h"
+
+/* What runs again in the backward pass changes no bit of what is trained. */
+
+#define N_STEPS 5
+
+static OrtrainTrainingSession *
+make_session (TestModel *model, guint level, const char *config)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_memory_opt_level (options, level);
+  ortrain_training_options_set_memory_opt_config (options, config);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static void
+train (OrtrainTrainingSession *session, TestModel *model, double *losses)
+{
+  g_autoptr (GError) error = NULL;
+  for (guint s = 0; s < N_STEPS; s++)
+    {
+      losses[s] = ortrain_training_session_train_step (session, test_model_feeds (model, s), &error);
+      g_assert_no_error (error);
+      ortrain_training_session_optimizer_step (session, &error);
+      g_assert_no_error (error);
+    }
+}
+
+/* Runs of something other than a fused chain, or a view. */
+static guint
+count_recomputed (OrtrainTrainingSession *session)
+{
+  guint n_steps, n = 0;
+  const OrtrainPlanStep *steps =
+      ortrain_memory_plan_peek_steps (ortrain_training_session_get_memory_plan (session), &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    {
+      const OrtrainNode *node = steps[s].node;
+      n += node->recomputes != NULL && node->body == NULL &&
+           !ortrain_node_has_flag (node, ORTRAIN_OP_POINTWISE | ORTRAIN_OP_VIEW);
+    }
+  return n;
+}
+
+/* All that can be asked for by one strategy. */
+static char *
+join_plans (GListModel *clusters, guint strategy)
+{
+  GString *out = g_string_new (NULL);
+  for (guint i = 0; i < g_list_model_get_n_items (clusters); i++)
+    {
+      g_autoptr (OrtrainRecomputeCluster) cluster = g_list_model_get_item (clusters, i);
+      if (ortrain_recompute_cluster_get_strategy (cluster) == strategy)
+        g_string_append_printf (out, "%s%s", out->len > 0 ? "," : "",
+                                ortrain_recompute_cluster_get_configuration (cluster));
+    }
+  return g_string_free (out, FALSE);
+}
+
+static void
+assert_same (TestModel *model, OrtrainTrainingSession *expected, const double *losses, guint level, const char *config)
+{
+  double found[N_STEPS];
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, level, config);
+  train (session, model, found);
+  g_assert_cmpmem (losses, sizeof found, found, sizeof found);
+  g_autoptr (OrtrainTensorDict) x = ortrain_training_session_get_state (expected, NULL);
+  g_autoptr (OrtrainTensorDict) y = ortrain_training_session_get_state (session, NULL);
+  test_assert_same_bits (x, y);
+}
+
+/* Every fixture, among them dropout, batch normalization with running statistics, and LSTM. */
+static void
+test_same_bits (gconstpointer name)
+{
+  double losses[N_STEPS];
+  g_autoptr (TestModel) model = test_model_load (name);
+  g_autoptr (OrtrainTrainingSession) expected = make_session (model, 0, NULL);
+  train (expected, model, losses);
+  g_autoptr (GListModel) clusters = ortrain_training_session_get_recompute_clusters (expected);
+  g_assert_cmpuint (g_list_model_get_n_items (clusters), >, 0);
+  g_autofree char *plain = join_plans (clusters, 1), *compromised = join_plans (clusters, 2);
+  assert_same (model, expected, losses, 0, plain);
+  assert_same (model, expected, losses, 1, NULL);
+  assert_same (model, expected, losses, 2, NULL);
+  if (*compromised != '\0')
+    assert_same (model, expected, losses, 0, compromised);
+  g_autoptr (OrtrainTrainingSession) all = make_session (model, 0, plain);
+  train (all, model, losses);
+  g_assert_cmpuint (count_recomputed (all), >, count_recomputed (expected));
+}
+
+static OrtrainRecomputeCluster *
+find_cluster (OrtrainTrainingSession *session, const char *id)
+{
+  g_autoptr (GListModel) clusters = ortrain_training_session_get_recompute_clusters (session);
+  for (guint i = 0; i < g_list_model_get_n_items (clusters); i++)
+    {
+      g_autoptr (OrtrainRecomputeCluster) cluster = g_list_model_get_item (clusters, i);
+      if (g_str_equal (ortrain_recompute_cluster_get_id (cluster), id))
+        return g_steal_pointer (&cluster);
+    }
+  g_error ("there is no cluster %s", id);
+}
+
+/* 0 is none, N the first N, more than there are are all, as is -1. */
+static void
+test_counts (void)
+{
+  static const struct
+  {
+    const char *count;
+    guint expected;
+    gint request;
+  } cases[] = { { "0", 0, 0 }, { "1", 1, 1 }, { "2", 2, 2 }, { "3", 3, 3 }, { "100", 3, 100 }, { "-1", 3, -1 } };
+  double losses[N_STEPS];
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainTrainingSession) without = make_session (model, 0, NULL);
+  train (without, model, losses);
+  g_autoptr (OrtrainRecomputeCluster) listed = find_cluster (without, "Gemm+Reshape+");
+  g_assert_cmpuint (ortrain_recompute_cluster_get_frequency (listed), ==, 3);
+  g_assert_false (ortrain_recompute_cluster_get_enabled (listed));
+  g_assert_cmpuint (ortrain_recompute_cluster_get_saving_bytes (listed), >, 0);
+  const guint before = count_recomputed (without);
+  guint64 last_peak = 0;
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *config = g_strconcat ("Gemm+Reshape+:1:", cases[i].count, NULL);
+      g_autoptr (OrtrainTrainingSession) session = make_session (model, 0, config);
+      train (session, model, losses);
+      g_assert_cmpuint (count_recomputed (session) - before, ==, cases[i].expected);
+      g_autoptr (OrtrainRecomputeCluster) cluster = find_cluster (session, "Gemm+Reshape+");
+      g_assert_cmpint (ortrain_recompute_cluster_get_request_count (cluster), ==, cases[i].request);
+      g_assert_cmpuint (ortrain_recompute_cluster_get_n_recomputed (cluster), ==, cases[i].expected);
+      g_assert_cmpint (ortrain_recompute_cluster_get_enabled (cluster), ==, cases[i].request != 0);
+      const guint64 peak = ortrain_memory_plan_get_peak_bytes (ortrain_training_session_get_memory_plan (session));
+      if (cases[i].expected == 3 && last_peak > 0)
+        g_assert_cmpuint (peak, <=, last_peak);
+      last_peak = peak;
+    }
+}
+
+/* The first ones in topological order. */
+static void
+test_first_ones (void)
+{
+  double losses[N_STEPS];
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainTrainingSession) all = make_session (model, 0, "Gemm+Reshape+:1:-1");
+  g_autoptr (OrtrainTrainingSession) two = make_session (model, 0, "Gemm+Reshape+:1:2");
+  OrtrainTrainingSession *const sessions[] = { all, two };
+  g_autoptr (GHashTable) of_all = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) of_two = g_hash_table_new (g_str_hash, g_str_equal);
+  GHashTable *const names[] = { of_all, of_two };
+  const char *last = NULL;
+  for (guint i = 0; i < 2; i++)
+    {
+      guint n_steps;
+      train (sessions[i], model, losses);
+      const OrtrainPlanStep *steps =
+          ortrain_memory_plan_peek_steps (ortrain_training_session_get_memory_plan (sessions[i]), &n_steps);
+      gint32 latest = -1;
+      for (guint s = 0; s < n_steps; s++)
+        {
+          const OrtrainNode *node = steps[s].node;
+          if (node->recomputes == NULL || !g_str_equal (node->op_type, "Gemm"))
+            continue;
+          g_hash_table_add (names[i], node->name);
+          if (i == 0 && steps[s].recomputes > latest)
+            {
+              latest = steps[s].recomputes;
+              last = node->name;
+            }
+        }
+    }
+  g_assert_cmpuint (g_hash_table_size (names[0]), ==, 3);
+  g_assert_cmpuint (g_hash_table_size (names[1]), ==, 2);
+  g_assert_false (g_hash_table_contains (names[1], last));
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  test_models_add ("/recompute-training/same-bits", test_same_bits);
+  g_test_add_func ("/recompute-training/counts", test_counts);
+  g_test_add_func ("/recompute-training/first-ones", test_first_ones);
+  return g_test_run ();
+}
