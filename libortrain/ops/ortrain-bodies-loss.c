@@ -123,35 +123,46 @@ get_own_scores (OrtrainBody *self, const Classes *classes, OrtrainValue *x)
   return ortrain_body_op_with (self, "GatherElements", ortrain_body_attribute ("axis", classes->axis), x, labels, NULL);
 }
 
-/* (scores, target[, weights]) → (loss, log Σ e^x, total weight). With label smoothing s over n classes of weights w,
- * whose sum is W: (1 - s)·w_t·(lse - x_t) + s/n·(W·lse - Σ w·x) */
+/* The sum of the weights of all classes, and the weight of each, for label smoothing. */
+static OrtrainValue *
+get_weight_sum (OrtrainBody *self, const Classes *classes, const OrtrainValue *x)
+{
+  return classes->weights != NULL ? SUM (classes->weights, 1u << classes->axis) : NUMBER (x, (double) classes->n);
+}
+
+/* The loss of all positions, reduced. With label smoothing s over n classes of weights w, whose sum is W:
+ * (1 - s)·w_t·(lse - x_t) + s/n·(W·lse - Σ w·x) */
+static OrtrainValue *
+compute_loss (OrtrainBody *self, const Classes *classes, OrtrainValue *x, OrtrainValue *lse, OrtrainValue *total)
+{
+  const double smoothing = ortrain_body_float (self, "label_smoothing", 0);
+  OrtrainValue *own = get_own_scores (self, classes, x);
+  OrtrainValue *loss = MUL (MUL (classes->weight, NUMBER (x, 1 - smoothing)), SUB (lse, own));
+  if (smoothing != 0)
+    {
+      OrtrainValue *scores = SUM (classes->weights != NULL ? MUL (x, classes->weights) : x, 1u << classes->axis);
+      OrtrainValue *rest = SUB (MUL (lse, get_weight_sum (self, classes, x)), scores);
+      loss = ADD (loss, MUL (NUMBER (x, smoothing / (double) classes->n), rest));
+    }
+  loss = only_counted (self, classes, loss);
+  if (has_reduction (classes, "none"))
+    return loss;
+  loss = sum_all (self, classes, loss);
+  return has_reduction (classes, "sum") ? loss : DIV (loss, total);
+}
+
+/* (scores, target[, weights]) → (loss, log Σ e^x, total weight) */
 gboolean
 ortrain_body_cross_entropy (OrtrainBody *self)
 {
   OrtrainValue *x = ortrain_body_input (self, 0), *weights = ortrain_body_input (self, 2);
   gint64 dims[ORTRAIN_MAX_RANK];
   const gint axis = ortrain_body_axis (self, "axis", -1, x->rank);
-  const double smoothing = ortrain_body_float (self, "label_smoothing", 0);
   const Classes classes =
       read_classes (self, ortrain_body_dims (x, dims), x->rank, axis, ortrain_body_input (self, 1), weights, x);
   OrtrainValue *lse = ortrain_body_reduce (self, "ReduceLogSumExp", x, 1u << axis, TRUE);
-  OrtrainValue *own = get_own_scores (self, &classes, x);
-  OrtrainValue *loss = MUL (MUL (classes.weight, NUMBER (x, 1 - smoothing)), SUB (lse, own));
-  if (smoothing != 0)
-    {
-      OrtrainValue *sum = weights != NULL ? SUM (classes.weights, 1u << axis) : NUMBER (x, (double) classes.n);
-      OrtrainValue *scores = SUM (weights != NULL ? MUL (x, classes.weights) : x, 1u << axis);
-      OrtrainValue *rest = SUB (MUL (lse, sum), scores);
-      loss = ADD (loss, MUL (NUMBER (x, smoothing / (double) classes.n), rest));
-    }
-  loss = only_counted (self, &classes, loss);
   OrtrainValue *total = sum_all (self, &classes, classes.weight);
-  if (has_reduction (&classes, "none"))
-    ortrain_body_set (self, 0, loss);
-  else if (has_reduction (&classes, "sum"))
-    ortrain_body_set (self, 0, sum_all (self, &classes, loss));
-  else
-    ortrain_body_set (self, 0, DIV (sum_all (self, &classes, loss), total));
+  ortrain_body_set (self, 0, compute_loss (self, &classes, x, lse, total));
   ortrain_body_set (self, 1, lse);
   ortrain_body_set (self, 2, total);
   return TRUE;
@@ -171,30 +182,86 @@ factor (OrtrainBody *self, const Classes *classes, OrtrainValue *dloss, OrtrainV
   return has_reduction (classes, "sum") ? dloss : DIV (dloss, total);
 }
 
-/* (dloss, scores, target, lse, total weight[, weights]) → g·[(1 - s)·w_t·(p - target) + s/n·(W·p - w)] */
+/* g·[(1 - s)·w_t·(p - target) + s/n·(W·p - w)], where p is e^(x - lse) */
+static OrtrainValue *
+compute_gradient (OrtrainBody *self, const Classes *classes, OrtrainValue *x, OrtrainValue *lse, OrtrainValue *g)
+{
+  const double smoothing = ortrain_body_float (self, "label_smoothing", 0);
+  OrtrainValue *p = OP1 ("Exp", SUB (x, lse));
+  OrtrainValue *target = ortrain_body_cast (self, classes->target, x->dtype);
+  OrtrainValue *dx = MUL (MUL (classes->weight, NUMBER (x, 1 - smoothing)), SUB (p, target));
+  if (smoothing != 0)
+    {
+      OrtrainValue *each = classes->weights != NULL ? classes->weights : NUMBER (x, 1);
+      dx = ADD (dx, MUL (NUMBER (x, smoothing / (double) classes->n),
+                         SUB (MUL (p, get_weight_sum (self, classes, x)), each)));
+    }
+  return MUL (only_counted (self, classes, dx), g);
+}
+
+/* (dloss, scores, target, lse, total weight[, weights]) → dscores */
 gboolean
 ortrain_body_cross_entropy_grad (OrtrainBody *self)
 {
   OrtrainValue *dloss = ortrain_body_input (self, 0), *x = ortrain_body_input (self, 1);
-  OrtrainValue *weights = ortrain_body_input (self, 5);
   gint64 dims[ORTRAIN_MAX_RANK], positions[ORTRAIN_MAX_RANK];
   const gint axis = ortrain_body_axis (self, "axis", -1, x->rank);
-  const double smoothing = ortrain_body_float (self, "label_smoothing", 0);
-  const Classes classes =
-      read_classes (self, ortrain_body_dims (x, dims), x->rank, axis, ortrain_body_input (self, 2), weights, x);
+  const Classes classes = read_classes (self, ortrain_body_dims (x, dims), x->rank, axis, ortrain_body_input (self, 2),
+                                        ortrain_body_input (self, 5), x);
   for (gint i = 0; i < x->rank; i++)
     positions[i] = i == axis ? 1 : dims[i];
-  OrtrainValue *p = OP1 ("Exp", SUB (x, ortrain_body_reshape (self, ortrain_body_input (self, 3), positions, x->rank)));
-  OrtrainValue *target = ortrain_body_cast (self, classes.target, x->dtype);
-  OrtrainValue *dx = MUL (MUL (classes.weight, NUMBER (x, 1 - smoothing)), SUB (p, target));
-  if (smoothing != 0)
+  OrtrainValue *lse = ortrain_body_reshape (self, ortrain_body_input (self, 3), positions, x->rank);
+  OrtrainValue *g = factor (self, &classes, dloss, ortrain_body_input (self, 4), dims);
+  ortrain_body_set (self, 0, compute_gradient (self, &classes, x, lse, g));
+  return TRUE;
+}
+
+/* Rounded to the type of the rows that they are computed from. */
+static OrtrainValue *
+round_scores (OrtrainBody *self, OrtrainValue *x)
+{
+  const OrtrainDType dtype = ortrain_node_input (self->node, 0)->dtype;
+  return x != NULL ? ortrain_body_cast (self, ortrain_body_cast (self, x, dtype), x->dtype) : NULL;
+}
+
+/* (x, weight, target[, dloss[, bias[, class weights]]]) → (loss[, dx[, dweight[, dbias]]]), by all scores at once */
+gboolean
+ortrain_body_linear_cross_entropy (OrtrainBody *self)
+{
+  OrtrainValue *x = ortrain_body_input (self, 0), *weight = ortrain_body_input (self, 1);
+  OrtrainValue *dloss = ortrain_body_input (self, 3), *bias = ortrain_body_input (self, 4);
+  static const gint64 swap[] = { 1, 0 };
+  gint64 dims[ORTRAIN_MAX_RANK], flat[2] = { 1, 0 };
+  ortrain_body_dims (x, dims);
+  for (gint i = 0; i + 1 < x->rank; i++)
+    flat[0] *= dims[i];
+  flat[1] = dims[x->rank - 1];
+  x = ortrain_body_reshape (self, x, flat, 2);
+  OrtrainValue *turned = ortrain_body_transpose (self, weight, swap, 2);
+  const gboolean is_turned = ortrain_body_int (self, "transB", 0) != 0;
+  OrtrainValue *scores = OP2 ("MatMul", x, is_turned ? turned : weight);
+  if (bias != NULL)
+    scores = ADD (scores, bias);
+  scores = round_scores (self, scores);
+  const Classes classes = read_classes (self, ortrain_body_dims (scores, dims), 2, 1, ortrain_body_input (self, 2),
+                                        ortrain_body_input (self, 5), scores);
+  OrtrainValue *lse = ortrain_body_reduce (self, "ReduceLogSumExp", scores, 1u << 1, TRUE);
+  OrtrainValue *total = sum_all (self, &classes, classes.weight);
+  ortrain_body_set (self, 0, compute_loss (self, &classes, scores, lse, total));
+  if (dloss == NULL)
+    return TRUE;
+  OrtrainValue *g = factor (self, &classes, dloss, total, dims);
+  OrtrainValue *d = round_scores (self, compute_gradient (self, &classes, scores, lse, g));
+  if (ortrain_body_wants (self, 1))
+    ortrain_body_set (self, 1, OP2 ("MatMul", d, is_turned ? weight : turned));
+  if (ortrain_body_wants (self, 2))
     {
-      OrtrainValue *sum = weights != NULL ? SUM (classes.weights, 1u << axis) : NUMBER (x, (double) classes.n);
-      OrtrainValue *each = weights != NULL ? classes.weights : NUMBER (x, 1);
-      dx = ADD (dx, MUL (NUMBER (x, smoothing / (double) classes.n), SUB (MUL (p, sum), each)));
+      const gboolean swapped = ortrain_body_int (self, "transW", 0) != 0;
+      OrtrainValue *left = ortrain_body_transpose (self, swapped ? d : x, swap, 2);
+      ortrain_body_set (self, 2, OP2 ("MatMul", left, swapped ? x : d));
     }
-  dx = only_counted (self, &classes, dx);
-  ortrain_body_set (self, 0, MUL (dx, factor (self, &classes, dloss, ortrain_body_input (self, 4), dims)));
+  if (ortrain_body_wants (self, 3))
+    ortrain_body_set (self, 3, ortrain_body_reduce (self, "ReduceSum", d, 1u << 0, FALSE));
   return TRUE;
 }
 

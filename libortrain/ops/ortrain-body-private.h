@@ -96,6 +96,7 @@ gboolean ortrain_body_softmax_grad (OrtrainBody *self);
 gboolean ortrain_body_log_softmax_grad (OrtrainBody *self);
 gboolean ortrain_body_cross_entropy (OrtrainBody *self);
 gboolean ortrain_body_cross_entropy_grad (OrtrainBody *self);
+gboolean ortrain_body_linear_cross_entropy (OrtrainBody *self);
 gboolean ortrain_body_nll_grad (OrtrainBody *self);
 gboolean ortrain_body_dropout_grad (OrtrainBody *self);
 

@@ -71,6 +71,9 @@ typedef enum
   ORTRAIN_OP_KIND_GEMM,
   ORTRAIN_OP_KIND_EQUAL,
   ORTRAIN_OP_KIND_LOOKUP, /* slices of input 0 along `axis`, at the indices in input 1 */
+  ORTRAIN_OP_KIND_CROSS_ENTROPY,
+  ORTRAIN_OP_KIND_CROSS_ENTROPY_GRADIENT,
+  ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD, /* of log-probabilities */
 } OrtrainOpKind;
 
 /* What output 0 is of input 0 where models end: losses then start from the scores. */

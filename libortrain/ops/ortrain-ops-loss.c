@@ -154,6 +154,50 @@ infer_cross_entropy_grad (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
+/* ---- LinearCrossEntropy (x [.., k], weight, target [..][, dloss[, bias [n][, class weights [n]]]])
+ *                          → (loss[, dx[, dweight[, dbias]]]) ----
+ * CrossEntropy of the scores x · weight + bias, in the type of x, and its gradients, which are read in the backward pass
+ * and computed with the loss: scores are there for `rows` positions at a time, and never again. A pass writes it of the
+ * nodes that a gradient was built of. weight: [k, n], or with transB [n, k]; dweight: [k, n], or with transW [n, k]. */
+static gboolean
+infer_linear_cross_entropy (OrtrainInferContext *ctx, GError **error)
+{
+  const OrtrainAttributes *attributes = ctx->node->attributes;
+  const char *reduction = ortrain_attributes_get_string (attributes, "reduction", "mean");
+  const gint rank = ortrain_infer_get_rank (ctx, 0);
+  const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  const OrtrainDType kept = ortrain_dtype_is_half (dtype) ? ORTRAIN_DTYPE_FLOAT32 : dtype;
+  if (!g_str_equal (reduction, "mean") && !g_str_equal (reduction, "sum"))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
+                               "attribute 'reduction' is '%s', it must be mean or sum", ortrain_text_show (reduction));
+  if ((rank >= 0 && rank < 2) || ortrain_infer_get_rank (ctx, 1) != 2)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "inputs of rank %d and %d: 2 or more and 2 are needed", rank,
+                               ortrain_infer_get_rank (ctx, 1));
+  const gboolean transposed = ortrain_attributes_get_int (attributes, "transB", 0) != 0;
+  const OrtrainDim n = ortrain_infer_get_dim (ctx, 1, transposed ? 0 : 1);
+  const OrtrainDim k = ortrain_infer_get_dim (ctx, 1, transposed ? 1 : 0);
+  if (rank >= 0 && ortrain_dim_is_int (k) && ortrain_dim_is_int (ortrain_infer_get_dim (ctx, 0, rank - 1)) &&
+      ortrain_infer_get_dim (ctx, 0, rank - 1).value != k.value)
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE,
+                               "rows of %" G_GINT64_FORMAT " numbers, but the weight takes %" G_GINT64_FORMAT,
+                               ortrain_infer_get_dim (ctx, 0, rank - 1).value, k.value);
+  if (!ortrain_infer_vector (ctx, 4, n, error) || !ortrain_infer_vector (ctx, 5, n, error))
+    return FALSE;
+  ortrain_infer_set (ctx, 0, kept, NULL, 0);
+  if (ortrain_infer_wants_output (ctx, 1))
+    ortrain_infer_set_like (ctx, 1, 0);
+  if (ortrain_infer_wants_output (ctx, 2))
+    {
+      const gboolean swapped = ortrain_attributes_get_int (attributes, "transW", 0) != 0;
+      const OrtrainDim dims[] = { swapped ? n : k, swapped ? k : n };
+      ortrain_infer_set (ctx, 2, kept, dims, 2);
+    }
+  if (ortrain_infer_wants_output (ctx, 3))
+    ortrain_infer_set (ctx, 3, kept, &n, 1);
+  return TRUE;
+}
+
 /* ---- SoftmaxCrossEntropyLoss (scores, labels[, weights]) → (loss[, log_prob]), classes on axis 1 ---- */
 static gboolean
 upgrade_softmax_cross_entropy (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError **error)
@@ -249,16 +293,21 @@ infer_nll_grad (OrtrainInferContext *ctx, GError **error)
 static const OrtrainOpDef ops[] = {
   { .name = "CrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 3, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_cross_entropy,
-    .gradient = gradient_cross_entropy, .expand = ortrain_body_cross_entropy },
+    .gradient = gradient_cross_entropy, .expand = ortrain_body_cross_entropy, .kind = ORTRAIN_OP_KIND_CROSS_ENTROPY },
   { .name = "CrossEntropyGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 6, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0if30", .infer = infer_cross_entropy_grad, .expand = ortrain_body_cross_entropy_grad },
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0if30", .infer = infer_cross_entropy_grad, .expand = ortrain_body_cross_entropy_grad,
+    .kind = ORTRAIN_OP_KIND_CROSS_ENTROPY_GRADIENT },
+  { .name = "LinearCrossEntropy", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 6, .min_outputs = 1,
+    .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_NO_GRADIENT, .types = ".fifff", .scalar_inputs = 1 << 3,
+    .infer = infer_linear_cross_entropy, .expand = ortrain_body_linear_cross_entropy },
   { .name = "SoftmaxCrossEntropyLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2,
     .types = ".i0", .infer = infer_softmax_cross_entropy, .upgrade = upgrade_softmax_cross_entropy, 
     .input_roles = { [2] = "class weights" } },
   { .name = "NegativeLogLikelihoodLoss", .domain = "", .since = 12, .min_inputs = 2, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1 | 1 << 2, .types = ".i0", .infer = infer_nll,
-    .gradient = gradient_nll, .input_roles = { [2] = "class weights" } },
+    .gradient = gradient_nll, .input_roles = { [2] = "class weights" },
+    .kind = ORTRAIN_OP_KIND_NEGATIVE_LOG_LIKELIHOOD },
   { .name = "NegativeLogLikelihoodLossGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 3, .max_inputs = 4,
     .min_outputs = 1, .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .shape_inputs = 1 << 2,
     .types = ".il0", .infer = infer_nll_grad, .expand = ortrain_body_nll_grad },

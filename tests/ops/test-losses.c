@@ -146,6 +146,110 @@ test_large_vocabulary (void)
   g_assert_cmpfloat (fabs (harness_scalar (contents, ortrain_node_output (node, 0)) - expected), <=, 1e-5 * expected);
 }
 
+typedef struct
+{
+  gboolean trans_b, trans_w, bias, weighted, ignores;
+  const char *reduction;
+  double smoothing;
+  gint64 rows;
+} LinearCase;
+
+static const LinearCase linear_cases[] = {
+  { FALSE, FALSE, FALSE, FALSE, FALSE, "mean", 0.0, 7 }, { TRUE, TRUE, TRUE, FALSE, FALSE, "sum", 0.0, 3 },
+  { TRUE, FALSE, TRUE, TRUE, TRUE, "mean", 0.2, 2 },     { FALSE, TRUE, TRUE, TRUE, FALSE, "mean", 0.0, 1 },
+  { FALSE, FALSE, TRUE, FALSE, TRUE, "sum", 0.1, 100 },  { TRUE, TRUE, FALSE, TRUE, TRUE, "sum", 0.3, 5 },
+};
+
+typedef struct
+{
+  OrtrainGraph *graph;
+  GHashTable *contents;
+  OrtrainNode *node;
+} Linear;
+
+static double
+run_linear (Linear *self)
+{
+  harness_run (self->graph, self->contents, NULL);
+  return harness_scalar (self->contents, ortrain_node_output (self->node, 0));
+}
+
+/* Central differences of the loss in each element of input i, against output k times the gradient of the loss, 0.7. */
+static void
+check_differences (Linear *self, guint i, guint k)
+{
+  OrtrainTensor *x = g_hash_table_lookup (self->contents, ortrain_node_input (self->node, i));
+  run_linear (self);
+  g_autoptr (OrtrainTensor) gradient =
+      g_object_ref (g_hash_table_lookup (self->contents, ortrain_node_output (self->node, k)));
+  const gint64 n = ortrain_tensor_get_n_elements (x), *dims = ortrain_tensor_peek_dims (x);
+  const gboolean turned = i == 1 && ortrain_attributes_has (self->node->attributes, "transB") !=
+                                        ortrain_attributes_has (self->node->attributes, "transW");
+  double *values = ortrain_tensor_peek_writable (x);
+  for (gint64 e = 0; e < n; e++)
+    {
+      const double before = values[e], h = 1e-4;
+      double slopes[2];
+      for (guint d = 0; d < 2; d++)
+        {
+          const double step = d == 0 ? h : 2 * h;
+          values[e] = before + step;
+          const double up = run_linear (self);
+          values[e] = before - step;
+          slopes[d] = (up - run_linear (self)) / (2 * step);
+        }
+      values[e] = before;
+      const gint64 at = turned ? e % dims[1] * dims[0] + e / dims[1] : e;
+      const double expected = 0.7 * (4 * slopes[0] - slopes[1]) / 3;
+      g_assert_cmpfloat (fabs (ortrain_tensor_get_scalar (gradient, at) - expected), <=, 1e-9);
+    }
+}
+
+static void
+test_linear_gradients (void)
+{
+  static const double targets[] = { 2, 0, 3, 4, 3, 1, 2 }, class_weights[] = { 0.5, 1, 2, 0.25, 1.5 }, seven = 0.7;
+  const gint64 x_dims[] = { 7, 3 }, w_dims[] = { 3, 5 }, turned_dims[] = { 5, 3 }, n_rows = 7, n = 5;
+  for (guint c = 0; c < G_N_ELEMENTS (linear_cases); c++)
+    {
+      const LinearCase *test = &linear_cases[c];
+      g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+      g_autoptr (GHashTable) contents = harness_contents ();
+      g_autoptr (GError) error = NULL;
+      g_autoptr (OrtrainTensor) x = harness_wave (ORTRAIN_DTYPE_FLOAT64, x_dims, 2, 0.7, 1);
+      g_autoptr (OrtrainTensor) w =
+          harness_wave (ORTRAIN_DTYPE_FLOAT64, test->trans_b ? turned_dims : w_dims, 2, 0.4, 2);
+      g_autoptr (OrtrainTensor) t = harness_tensor (ORTRAIN_DTYPE_INT64, targets, &n_rows, 1);
+      g_autoptr (OrtrainTensor) dloss = harness_tensor (ORTRAIN_DTYPE_FLOAT64, &seven, NULL, 0);
+      g_autoptr (OrtrainTensor) b = harness_wave (ORTRAIN_DTYPE_FLOAT64, &n, 1, 0.9, 1);
+      g_autoptr (OrtrainTensor) weights = harness_tensor (ORTRAIN_DTYPE_FLOAT64, class_weights, &n, 1);
+      OrtrainValue *operands[] = {
+        harness_input (graph, contents, "x", x),
+        harness_input (graph, contents, "w", w),
+        harness_input (graph, contents, "t", t),
+        harness_input (graph, contents, "dloss", dloss),
+        test->bias ? harness_input (graph, contents, "b", b) : NULL,
+        test->weighted ? harness_input (graph, contents, "weights", weights) : NULL,
+      };
+      OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "LinearCrossEntropy", NULL, operands, 6, 4);
+      ortrain_attributes_set_string (node->attributes, "reduction", test->reduction);
+      ortrain_attributes_set_float (node->attributes, "label_smoothing", test->smoothing);
+      ortrain_attributes_set_int (node->attributes, "rows", test->rows);
+      if (test->trans_b)
+        ortrain_attributes_set_int (node->attributes, "transB", 1);
+      if (test->trans_w)
+        ortrain_attributes_set_int (node->attributes, "transW", 1);
+      if (test->ignores)
+        ortrain_attributes_set_int (node->attributes, "ignore_index", 3);
+      g_assert_true (ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error));
+      Linear linear = { graph, contents, node };
+      check_differences (&linear, 0, 1);
+      check_differences (&linear, 1, 2);
+      if (test->bias)
+        check_differences (&linear, 4, 3);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -153,5 +257,6 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/losses/cross-entropy", test_cross_entropy);
   g_test_add_func ("/ops/losses/label-out-of-range", test_label_out_of_range);
   g_test_add_func ("/ops/losses/large-vocabulary", test_large_vocabulary);
+  g_test_add_func ("/ops/losses/linear-gradients", test_linear_gradients);
   return g_test_run ();
 }
