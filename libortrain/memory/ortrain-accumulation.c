@@ -36,6 +36,7 @@ typedef struct
   OrtrainPlanning *planning;
   GPtrArray *leaves, *merged, *values;
   GHashTable *makers; /* of the leaves: a kernel cannot add two results to one place */
+  gboolean is_kept;   /* from step to step */
 } Gathering;
 
 /* A sum whose terms are being looked at. */
@@ -101,12 +102,20 @@ add_values (Gathering *self, OrtrainValue *value, const OrtrainNode *maker)
     }
 }
 
+/* A gradient that is kept is added to in the backward pass: if the forward pass fails, or its loss is not finite, it has to
+ * be what it was. */
+static gboolean
+comes_too_early (const Gathering *self, const OrtrainNode *maker)
+{
+  return self->is_kept && maker->phase == ORTRAIN_PHASE_FORWARD;
+}
+
 /* FALSE if the value has to be copied to the gradient's place. A sum is only noted in `pending`. */
 static gboolean
 gather_one (Gathering *self, OrtrainValue *value, gboolean top, GArray *pending)
 {
   OrtrainNode *node = find_maker (self->planning, value, top);
-  if (node == NULL)
+  if (node == NULL || comes_too_early (self, node))
     return FALSE;
   if (ortrain_planning_is_addition (node))
     {
@@ -215,13 +224,15 @@ ortrain_planning_accumulate_gradient (OrtrainPlanning *self, OrtrainValue *gradi
   g_ptr_array_add (accumulations, accumulation);
   g_autoptr (GPtrArray) merged = g_ptr_array_new ();
   g_autoptr (GHashTable) makers = g_hash_table_new (NULL, NULL);
-  Gathering gathering = { self, accumulation->leaves, merged, accumulation->values, makers };
+  Gathering gathering = { self, accumulation->leaves, merged, accumulation->values, makers, gradient->is_output };
   gboolean taken;
   if (!gather (&gathering, gradient, &taken, error))
     return FALSE;
   if (!taken)
     {
       OrtrainPhase phase = gradient->producer != NULL ? gradient->producer->phase : ORTRAIN_PHASE_BACKWARD;
+      if (gradient->is_output)
+        phase = MAX (phase, ORTRAIN_PHASE_BACKWARD);
       OrtrainValue *copy = insert_accumulate (self, gradient, gradient->producer, phase, error);
       if (copy == NULL)
         return FALSE;

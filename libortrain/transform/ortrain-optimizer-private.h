@@ -32,3 +32,6 @@ gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-pack-attention.c: attention of three parts of one value reads that value. Before the gradient is built;
  * shapes may be symbolic. */
 gboolean ortrain_pack_attention (OrtrainGraph *graph, GError **error);
+/* transform/ortrain-simplify-losses.c: losses over classes as exporters write them become CrossEntropy of the scores.
+ * Before the gradient is built; shapes may be symbolic. */
+gboolean ortrain_simplify_losses (OrtrainGraph *graph, GError **error);

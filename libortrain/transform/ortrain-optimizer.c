@@ -5,6 +5,7 @@
 #include "transform/ortrain-absorb-casts-private.h"
 #include "transform/ortrain-expand-private.h"
 #include "transform/ortrain-fold-transposes-private.h"
+#include "transform/ortrain-fuse-classifier-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-fuse-linear-gradients-private.h"
 #include "transform/ortrain-fuse-residuals-private.h"
@@ -90,6 +91,7 @@ static const Pass symbolic_passes[] = {
   { "merge-equal", ortrain_merge_equal_nodes },
   { "fuse-norm", ortrain_fuse_norm },
   { "fuse-attention", ortrain_fuse_attention },
+  { "simplify-losses", ortrain_simplify_losses },
   { "remove-dead", remove_dead },
   { "pack-attention", ortrain_pack_attention },
   { "remove-dead", remove_dead },
@@ -107,6 +109,7 @@ static const Pass static_passes[] = {
   { "recompute-cheap", ortrain_recompute_cheap },
   { "fuse-residuals", .run_for = ortrain_fuse_residuals },
   { "absorb-casts", .run_for = ortrain_absorb_casts },
+  { "fuse-classifier", .run_for = ortrain_fuse_classifier },
   { "fuse-linear-gradients", .run_for = ortrain_fuse_linear_gradients },
   { "remove-dead", remove_dead },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },

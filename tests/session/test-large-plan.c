@@ -29,7 +29,8 @@ test_larger_than_memory (void)
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new ("wide");
   OrtrainValue *x = ortrain_graph_builder_add_input (builder, "x", ORTRAIN_DTYPE_FLOAT32, "n,1");
-  ortrain_graph_builder_add_output (builder, ortrain_graph_builder_linear (builder, x, "fc", width, TRUE), "logits");
+  x = ortrain_graph_builder_relu (builder, ortrain_graph_builder_linear (builder, x, "fc", width, TRUE));
+  ortrain_graph_builder_add_output (builder, ortrain_graph_builder_linear (builder, x, "head", 2, TRUE), "logits");
   g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
   g_assert_no_error (error);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
