@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cuda/ortrain-cuda-device.h"
 #include "cuda/ortrain-cuda-gemm.h"
+#include "cuda/ortrain-cuda-sum-rows.h"
 
 /* LinearGrad: the gradients of a linear layer's weight and bias. cuBLASLt sums the rows while it multiplies, where it can;
  * else a kernel does. */
@@ -70,38 +71,12 @@ prepare (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* dy: [m, n] → db: [n]. A block has 32 columns and 16 threads for each, which take turns over the rows. */
-#define ROWS 16
-
-template <typename T, typename Result>
-static __global__ void __launch_bounds__ (32 * ROWS)
-    sum_rows_kernel (const T *dy, Result *db, gint64 m, gint64 n, OrtrainAccumulate accumulate)
-{
-  typedef typename OrtrainWide<T>::Type Wide;
-  ORTRAIN_CUDA_SHARED (Wide, partial, 32 * ROWS);
-  const gint64 column = (gint64) blockIdx.x * 32 + threadIdx.x;
-  Wide sum = 0;
-  for (gint64 row = threadIdx.y; row < m && column < n; row += ROWS)
-    sum += ortrain_load (dy, row * n + column);
-  partial[threadIdx.y * 32 + threadIdx.x] = sum;
-  __syncthreads ();
-  if (threadIdx.y == 0 && column < n)
-    {
-      for (int i = 1; i < ROWS; i++)
-        sum += partial[i * 32 + threadIdx.x];
-      if (accumulate.is_set ())
-        sum += (Wide) ortrain_load (db, column);
-      ortrain_store (db, column, sum);
-    }
-}
-
 template <typename T, typename Result>
 static void
 launch_sum (const OrtrainKernelCall *call, const Linear *self)
 {
-  ortrain_cuda_launch (call, "sum-rows", dim3 ((unsigned) ((self->n + 31) / 32)), dim3 (32, ROWS),
-                       sum_rows_kernel<T, Result>, (const T *) call->inputs[1], (Result *) call->outputs[1], self->m,
-                       self->n, ortrain_cuda_get_accumulate (call, 1));
+  ortrain_cuda_sum_rows (call, (const T *) call->inputs[1], (Result *) call->outputs[1], self->m, self->n,
+                         ortrain_cuda_get_accumulate (call, 1));
 }
 
 static void
