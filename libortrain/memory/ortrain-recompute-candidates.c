@@ -22,6 +22,7 @@ ortrain_recompute_find_root (OrtrainValue *value)
 
 #define PROBE_BATCH 8
 #define PROBE_OTHERS 128
+#define LARGEST ((gint64) 1 << 40) /* so that sums over all values are numbers */
 
 static gboolean
 look_up_probe (const char *symbol, gint64 *value, gpointer user_data)
@@ -50,7 +51,7 @@ ortrain_recompute_probe_bytes (OrtrainGraph *graph)
       for (gint i = 0; i < value->rank && fits; i++)
         fits = ortrain_dim_evaluate (value->dims[i], look_up_probe, batch, &dim) &&
                ortrain_checked_mul_i64 (product, MAX (dim, 1), &product);
-      bytes[v] = fits ? CLAMP (product, 1, G_MAXINT64 / 1024) : 1;
+      bytes[v] = fits ? CLAMP (product, 1, LARGEST) : 1;
     }
   return bytes;
 }

@@ -56,7 +56,10 @@ add_plan (GArray *requests, const char *entry, GError **error)
   g_auto (GStrv) fields = g_strsplit (entry, ":", -1);
   gint64 strategy, count;
   if (g_strv_length (fields) != 3)
-    return refuse (entry, "it must have three fields", error);
+    return refuse (entry,
+                   strchr (entry, ':') == NULL ? "it must have three fields, and there is no file of that name"
+                                               : "it must have three fields",
+                   error);
   for (guint i = 0; i < 3; i++)
     g_strstrip (fields[i]);
   const gsize length = strlen (fields[0]);

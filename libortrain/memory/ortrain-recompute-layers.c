@@ -320,7 +320,7 @@ ortrain_recompute_layers_find (OrtrainGraph *graph, const gint64 *bytes, gboolea
         low = middle + 1;
     }
   const gint last = high <= whole - whole / LEAST_SAVING ? fit (&self, high, least, from) : 0;
-  *n_layers = 1;
+  *n_layers = last > 0 ? 1 : 0;
   for (guint j = last > 0 ? (guint) last : 0; j > 0; j = from[j])
     {
       starts[j] = TRUE;

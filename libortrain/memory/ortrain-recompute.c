@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-recompute-private.h"
 
+#include "core/ortrain-checked-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
 #include "memory/ortrain-recompute-candidates-private.h"
@@ -60,7 +61,9 @@ add_product (Saving *self, const char *product, gint64 coefficient)
       g_ptr_array_add (self->products, g_strdup (product));
       g_array_append_val (self->coefficients, zero);
     }
-  g_array_index (self->coefficients, gint64, index) += coefficient;
+  gint64 *sum = &g_array_index (self->coefficients, gint64, index);
+  if (!ortrain_checked_add_i64 (*sum, coefficient, sum))
+    *sum = G_MAXINT64;
 }
 
 /* A factor with its power, as Python writes it. */
@@ -94,7 +97,8 @@ saving_add (Saving *self, const OrtrainValue *value, gint64 size)
       product = ortrain_dim_mul (self->space, product, value->dims[i]);
       if (ortrain_dim_is_int (value->dims[i]))
         {
-          coefficient *= value->dims[i].value;
+          if (!ortrain_checked_mul_i64 (coefficient, value->dims[i].value, &coefficient))
+            coefficient = G_MAXINT64;
           continue;
         }
       for (gint k = 0; k < value->rank; k++)

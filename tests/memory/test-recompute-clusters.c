@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-recompute-candidates-private.h"
 #include "memory/ortrain-recompute-config-private.h"
+#include "memory/ortrain-recompute-layers-private.h"
 #include "memory/ortrain-recompute-private.h"
 #include "ops/ortrain-op-private.h"
 
@@ -180,6 +182,83 @@ test_frequency (void)
   g_assert_cmpuint (bytes, ==, 7);
 }
 
+/* ---- layers ---- */
+
+/* Six stages of three products each, and a residual that is widened at the beginning and read in every stage. */
+static OrtrainGraph *
+make_stages (OrtrainValue **narrow, OrtrainValue **wide, OrtrainValue **ends)
+{
+  OrtrainGraph *graph = ortrain_graph_new ("stages");
+  const OrtrainDim b = ortrain_dim_symbol (graph->dims, "b"), s = ortrain_dim_symbol (graph->dims, "s");
+  const OrtrainDim dims[] = { b, s }, inner[] = { b, s, ortrain_dim_int (4) };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT16, dims, 2);
+  *narrow = FORWARD ("FusedMatMul", FLOAT16, dims, x, x);
+  *wide = FORWARD ("Cast", FLOAT32, dims, *narrow, NULL);
+  OrtrainValue *y = *wide;
+  for (guint l = 0; l < 6; l++)
+    {
+      OrtrainValue *first = FORWARD ("FusedMatMul", FLOAT32, inner, y, *wide);
+      OrtrainValue *second = FORWARD ("FusedMatMul", FLOAT32, inner, first, first);
+      ends[l] = FORWARD ("FusedMatMul", FLOAT32, dims, second, second);
+      read_backward (graph, first, ends[l]);
+      read_backward (graph, second, ends[l]);
+      read_backward (graph, y, ends[l]);
+      y = ends[l];
+    }
+  ortrain_graph_mark_output (graph, y, TRUE);
+  return graph;
+}
+
+static void
+test_layers (void)
+{
+  for (guint narrows = 0; narrows <= 1; narrows++)
+    {
+      OrtrainValue *narrow, *wide, *ends[6];
+      g_autoptr (OrtrainGraph) graph = make_stages (&narrow, &wide, ends);
+      g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
+      g_autofree gboolean *kept = g_new0 (gboolean, graph->values->len + 1);
+      guint n_layers, n_kept = 0;
+      g_assert_true (ortrain_recompute_layers_find (graph, bytes, narrows, kept, &n_layers));
+      g_assert_cmpuint (n_layers, >, 2);
+      g_assert_cmpuint (n_layers, <=, 6);
+      for (guint v = 0; v < graph->values->len; v++)
+        {
+          const OrtrainValue *value = graph->values->pdata[v];
+          if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD || !kept[v] ||
+              value->is_output)
+            continue;
+          n_kept++;
+          /* what crosses, and the last layer */
+          g_assert_true (value->rank == 2 || value->producer->mark >= ends[4]->producer->mark);
+        }
+      g_assert_cmpuint (n_kept, <=, n_layers - 1 + 1 + 3);
+      /* the residual crosses everywhere: it is kept once, and in 16 bits with a compromise */
+      g_assert_cmpint (kept[wide->id], ==, !narrows);
+      g_assert_cmpint (kept[narrow->id], ==, narrows);
+    }
+}
+
+/* One product is no layer. */
+static void
+test_no_layers (void)
+{
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("one");
+  const OrtrainDim dims[] = { ortrain_dim_symbol (graph->dims, "b") };
+  OrtrainValue *x = ortrain_graph_new_input (graph, "x", ORTRAIN_DTYPE_FLOAT32, dims, 1);
+  OrtrainValue *y = FORWARD ("FusedMatMul", FLOAT32, dims, x, x);
+  read_backward (graph, y, NULL);
+  g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
+  g_autofree gboolean *kept = g_new0 (gboolean, graph->values->len + 1);
+  guint n_layers;
+  g_assert_false (ortrain_recompute_layers_find (graph, bytes, FALSE, kept, &n_layers));
+  g_assert_cmpuint (n_layers, ==, 0);
+  g_autoptr (OrtrainRecomputeReport) report = ortrain_recompute_run (graph, 1, NULL, NULL);
+  g_autoptr (GHashTable) sizes = ortrain_recompute_sizes_new ();
+  g_autofree char *table = ortrain_recompute_report_to_table (report, sizes, FALSE);
+  g_assert_nonnull (strstr (table, "OFF : level 1 (layer by layer), but no layers were found"));
+}
+
 /* ---- plans ---- */
 
 static void
@@ -282,6 +361,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/recompute-clusters/table", test_table);
   g_test_add_func ("/recompute-clusters/views", test_views);
   g_test_add_func ("/recompute-clusters/frequency", test_frequency);
+  g_test_add_func ("/recompute-clusters/layers", test_layers);
+  g_test_add_func ("/recompute-clusters/no-layers", test_no_layers);
   g_test_add_func ("/recompute-clusters/grammar", test_grammar);
   g_test_add_func ("/recompute-clusters/file", test_file);
   return g_test_run ();

@@ -10,6 +10,12 @@
 #define TOKENS 97
 #define CLASSES 5
 
+#define F32 ORTRAIN_PRECISION_F32
+#define BF16 ORTRAIN_PRECISION_BF16
+#define FP16 ORTRAIN_PRECISION_FP16
+#define OFF ORTRAIN_IMMEDIATE_UPDATES_OFF
+#define ON ORTRAIN_IMMEDIATE_UPDATES_ON
+
 typedef OrtrainGraphBuilder *(*MakeModel) (void);
 
 static OrtrainGraphBuilder *
@@ -179,6 +185,22 @@ make_session (OrtrainModel *model, const Case *c, guint level)
   return session;
 }
 
+/* How many clusters with that operator run again. */
+static guint
+count_again (OrtrainTrainingSession *session, const char *operator)
+{
+  guint n = 0;
+  g_autoptr (GListModel) clusters = ortrain_training_session_get_recompute_clusters (session);
+  for (guint i = 0; i < g_list_model_get_n_items (clusters); i++)
+    {
+      g_autoptr (OrtrainRecomputeCluster) cluster = g_list_model_get_item (clusters, i);
+      if (!ortrain_recompute_cluster_get_automatic (cluster) &&
+          strstr (ortrain_recompute_cluster_get_id (cluster), operator) != NULL)
+        n += ortrain_recompute_cluster_get_n_recomputed (cluster);
+    }
+  return n;
+}
+
 static void
 test_levels (gconstpointer data)
 {
@@ -199,6 +221,9 @@ test_levels (gconstpointer data)
       arena[level] = ortrain_memory_plan_get_arena_bytes (plan);
       g_autofree char *table = ortrain_training_session_format_recompute_table (session, FALSE);
       g_test_message ("level %u: %" G_GSIZE_FORMAT " bytes\n%s", level, arena[level], table);
+      /* statistics are not in the way */
+      const guint n_again = count_again (session, c->text ? "Attention+" : "BatchNormalization+");
+      g_assert_cmpint (n_again > 0, ==, level > 0);
       for (guint s = 0; s < 3; s++)
         {
           g_autoptr (OrtrainTensorDict) feeds = make_feeds (c->text, 3, 17, 10 + s);
@@ -300,6 +325,20 @@ test_refused (void)
   g_assert_nonnull (strstr (file, "followed by '+'"));
 }
 
+/* Where it would save next to nothing, nothing is done, and a note says so. */
+static void
+test_no_layers (void)
+{
+  const gint64 sizes[] = { 8, 4, CLASSES };
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new_mlp ("mlp", sizes, G_N_ELEMENTS (sizes), 1);
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, NULL);
+  const Case c = { .name = "mlp", .precision = F32, .immediate = OFF };
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, &c, 1);
+  g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
+  g_autofree char *all = g_strjoinv ("\n", notes);
+  g_assert_nonnull (strstr (all, "nothing is recomputed"));
+}
+
 /* Levels go before plans, and say so. */
 static void
 test_notes (void)
@@ -318,12 +357,6 @@ test_notes (void)
   g_autofree char *all = g_strjoinv ("\n", notes);
   g_assert_nonnull (strstr (all, "memory-opt-config is ignored"));
 }
-
-#define F32 ORTRAIN_PRECISION_F32
-#define BF16 ORTRAIN_PRECISION_BF16
-#define FP16 ORTRAIN_PRECISION_FP16
-#define OFF ORTRAIN_IMMEDIATE_UPDATES_OFF
-#define ON ORTRAIN_IMMEDIATE_UPDATES_ON
 
 int
 main (int argc, char *argv[])
@@ -351,6 +384,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/recompute-levels/environment", test_environment);
   g_test_add_func ("/recompute-levels/options-file", test_options_file);
   g_test_add_func ("/recompute-levels/refused", test_refused);
+  g_test_add_func ("/recompute-levels/no-layers", test_no_layers);
   g_test_add_func ("/recompute-levels/notes", test_notes);
   return g_test_run ();
 }
