@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/ortrain-checkpoint.h"
+#include "core/ortrain-bytes.h"
 #include "core/ortrain-dtype.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-macros.h"

@@ -223,6 +223,7 @@ const OrtrainProviderClass ortrain_cpu_provider_class = {
   .name = "cpu",
   .reads_host = TRUE,
   .alignment = { 4096, 4096 },
+  .flops_per_byte = 10,
   .free_provider = cpu_free_provider,
   .find_kernel = cpu_find_kernel,
   .can_fuse = cpu_can_fuse,

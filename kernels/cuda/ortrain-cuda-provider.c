@@ -351,6 +351,7 @@ static const OrtrainProviderClass cuda_class = {
   .joins_accumulates = TRUE,
   .reads_host = FALSE,
   .alignment = { 256, 4096 },
+  .flops_per_byte = 100,
   .dlpack_type = 2, /* kDLCUDA */
   .free_provider = cuda_free_provider,
   .find_kernel = ortrain_cuda_find_kernel,

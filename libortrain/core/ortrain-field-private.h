@@ -16,6 +16,9 @@ GParamSpec *ortrain_field_at (GParamSpec *pspec, gsize offset);
 GParamSpec *ortrain_field_boolean (const char *name, gsize offset, gboolean initial);
 GParamSpec *ortrain_field_uint (const char *name, gsize offset, guint minimum, guint maximum, guint initial);
 GParamSpec *ortrain_field_uint64 (const char *name, gsize offset, guint64 minimum, guint64 maximum, guint64 initial);
+/* A number of bytes from 0 on, 0 by default; as text it may have a unit. */
+#define ORTRAIN_FIELD_BYTES (1 << G_PARAM_USER_SHIFT)
+GParamSpec *ortrain_field_bytes (const char *name, gsize offset);
 GParamSpec *ortrain_field_double (const char *name, gsize offset, double minimum, double maximum, double initial);
 GParamSpec *ortrain_field_enum (const char *name, gsize offset, GType type, gint initial);
 GParamSpec *ortrain_field_string (const char *name, gsize offset);

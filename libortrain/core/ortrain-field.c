@@ -35,6 +35,14 @@ ortrain_field_uint64 (const char *name, gsize offset, guint64 minimum, guint64 m
 }
 
 GParamSpec *
+ortrain_field_bytes (const char *name, gsize offset)
+{
+  GParamSpec *pspec = ortrain_field_uint64 (name, offset, 0, G_MAXUINT64, 0);
+  pspec->flags |= ORTRAIN_FIELD_BYTES;
+  return pspec;
+}
+
+GParamSpec *
 ortrain_field_double (const char *name, gsize offset, double minimum, double maximum, double initial)
 {
   return ortrain_field_at (g_param_spec_double (name, NULL, NULL, minimum, maximum, initial, FLAGS), offset);

@@ -138,12 +138,16 @@ ortrain_planning_merge_addition (OrtrainPlanning *self, OrtrainNode *node)
       node->inputs->pdata[0] == node->inputs->pdata[1])
     return;
   guint32 sum = ((OrtrainValue *) node->outputs->pdata[0])->id;
-  if (self->root[sum] != sum || self->region[sum] != ORTRAIN_REGION_ARENA)
+  if (self->root[sum] != sum || self->region[sum] != ORTRAIN_REGION_ARENA ||
+      ortrain_planning_find_reference (self, node) != NULL)
     return;
   for (guint i = 0; i < 2; i++)
     {
       OrtrainValue *term = node->inputs->pdata[i], *base = node->inputs->pdata[1 - i];
-      if (!accumulate_onto (self, node, term, base))
+      const OrtrainPlanStep *reference =
+          term->producer != NULL ? ortrain_planning_find_reference (self, term->producer) : NULL;
+      if ((reference != NULL && !(reference->accumulates >> term->output_index & 1)) ||
+          !accumulate_onto (self, node, term, base))
         continue;
       ortrain_planning_node (self, term->producer)->accumulates |= (guint64) 1 << term->output_index;
       ortrain_planning_node (self, node)->fate = ORTRAIN_FATE_MERGED;

@@ -28,6 +28,8 @@ enum
   PROP_LOWER_BOUND_BYTES,
   PROP_PERSISTENT_BYTES,
   PROP_N_STEPS,
+  PROP_N_RECOMPUTED_STEPS,
+  PROP_FLOPS,
   PROP_BLOCKS,
   N_PROPS
 };
@@ -76,6 +78,12 @@ ortrain_memory_plan_get_property (GObject *object, guint property_id, GValue *va
     case PROP_N_STEPS:
       g_value_set_uint (value, self->n_steps);
       break;
+    case PROP_N_RECOMPUTED_STEPS:
+      g_value_set_uint (value, ortrain_memory_plan_get_n_recomputed_steps (self));
+      break;
+    case PROP_FLOPS:
+      g_value_set_double (value, ortrain_memory_plan_get_flops (self));
+      break;
     case PROP_BLOCKS:
       g_value_set_object (value, ortrain_memory_plan_get_blocks (self));
       break;
@@ -123,6 +131,18 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
    * How many kernels are called. Read-only.
    */
   properties[PROP_N_STEPS] = g_param_spec_uint ("n-steps", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainMemoryPlan:n-recomputed-steps: (getter get_n_recomputed_steps)
+   *
+   * How many kernels are called in the backward pass to compute again what the forward pass has computed. Read-only.
+   */
+  properties[PROP_N_RECOMPUTED_STEPS] = g_param_spec_uint ("n-recomputed-steps", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainMemoryPlan:flops: (getter get_flops)
+   *
+   * About how many floating-point operations a step does, by the kernels' own estimates. Read-only.
+   */
+  properties[PROP_FLOPS] = g_param_spec_double ("flops", NULL, NULL, 0, G_MAXDOUBLE, 0, flags);
   /**
    * OrtrainMemoryPlan:blocks: (getter get_blocks)
    *
@@ -508,6 +528,44 @@ ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self)
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
 
   return self->n_steps;
+}
+
+/**
+ * ortrain_memory_plan_get_n_recomputed_steps: (get-property n-recomputed-steps)
+ * @self: a plan
+ *
+ * Gets how many kernels are called in the backward pass to compute again what the forward pass has computed. May be called
+ * from any thread.
+ *
+ * Returns: how many
+ */
+guint
+ortrain_memory_plan_get_n_recomputed_steps (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  guint n = 0;
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    n += self->steps[s].recomputes >= 0;
+  return n;
+}
+
+/**
+ * ortrain_memory_plan_get_flops: (get-property flops)
+ * @self: a plan
+ *
+ * Gets about how many floating-point operations a step does, by the kernels' own estimates. May be called from any thread.
+ *
+ * Returns: how many
+ */
+double
+ortrain_memory_plan_get_flops (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  double flops, bytes_moved;
+  ortrain_memory_plan_sum_work (self, &flops, &bytes_moved);
+  return flops;
 }
 
 /**

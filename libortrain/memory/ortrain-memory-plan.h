@@ -26,6 +26,10 @@ guint64 ortrain_memory_plan_get_persistent_bytes (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_memory_plan_get_n_recomputed_steps (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_memory_plan_get_flops (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 char *ortrain_memory_plan_to_string (OrtrainMemoryPlan *self);

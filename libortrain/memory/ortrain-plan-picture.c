@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "core/ortrain-bytes.h"
 #include "core/ortrain-file-writer-private.h"
 #include "core/ortrain-text-private.h"
 
@@ -30,21 +31,6 @@ append_attribute (GString *text, const char *name, double value)
   g_string_append_printf (text, " %s=\"", name);
   append_number (text, value);
   g_string_append_c (text, '"');
-}
-
-static char *
-format_size (double bytes)
-{
-  static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-  char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-  guint unit = 0;
-  while (bytes >= 1024 && unit + 1 < G_N_ELEMENTS (units))
-    {
-      bytes /= 1024;
-      unit++;
-    }
-  g_ascii_formatd (buffer, sizeof buffer, unit == 0 || bytes >= 100 ? "%.0f" : bytes >= 10 ? "%.1f" : "%.2f", bytes);
-  return g_strdup_printf ("%s %s", buffer, units[unit]);
 }
 
 /* A round step that gives about five lines. */
@@ -133,7 +119,7 @@ append_blocks (GString *text, OrtrainMemoryPlan *self, const GArray *buffers, do
       append_attribute (text, "y", TOP + HEIGHT - (double) (value->offset + value->bytes) * per_byte);
       append_attribute (text, "width", MAX ((last - first + 1) * per_step, 0.5));
       append_attribute (text, "height", MAX ((double) value->bytes * per_byte, 0.3));
-      g_autofree char *size = format_size ((double) value->bytes);
+      g_autofree char *size = ortrain_format_bytes (value->bytes);
       g_autofree char *title = g_markup_printf_escaped (
           "%s\n%s, %s (%" G_GSIZE_FORMAT " bytes) at %" G_GSIZE_FORMAT "\nsteps %d to %d",
           ortrain_text_show (value->name), /* XML has no control characters */
@@ -207,7 +193,7 @@ append_legend (GString *text, OrtrainMemoryPlan *self)
       append_attribute (text, "y", y - 10);
       g_string_append_printf (text, " width=\"12\" height=\"12\" fill=\"%s\"/>\n",
                               ortrain_category_get_color ((OrtrainCategory) c));
-      g_autofree char *size = format_size ((double) sums[c]);
+      g_autofree char *size = ortrain_format_bytes (sums[c]);
       g_autofree char *entry = g_strdup_printf ("%s  %s", ortrain_category_get_nick ((OrtrainCategory) c), size);
       append_text (text, x + 18, y, "start", "", entry);
     }
@@ -218,7 +204,7 @@ append_legend (GString *text, OrtrainMemoryPlan *self)
       if (self->persistent[c] == 0)
         continue;
       y += 22;
-      g_autofree char *size = format_size ((double) self->persistent[c]);
+      g_autofree char *size = ortrain_format_bytes (self->persistent[c]);
       g_autofree char *entry = g_strdup_printf ("%s  %s", ortrain_category_get_nick ((OrtrainCategory) c), size);
       append_text (text, x + 18, y, "start", "", entry);
     }
@@ -251,10 +237,10 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
                           "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n",
                           width, height, width, height, width, height);
 
-  g_autofree char *total = format_size ((double) ortrain_memory_plan_get_peak_bytes (self));
-  g_autofree char *arena = format_size ((double) self->arena_bytes);
-  g_autofree char *bound = format_size ((double) self->lower_bound_bytes);
-  g_autofree char *kept = format_size ((double) ortrain_memory_plan_get_persistent_bytes (self));
+  g_autofree char *total = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (self));
+  g_autofree char *arena = ortrain_format_bytes (self->arena_bytes);
+  g_autofree char *bound = ortrain_format_bytes (self->lower_bound_bytes);
+  g_autofree char *kept = ortrain_format_bytes (ortrain_memory_plan_get_persistent_bytes (self));
   g_autofree char *title = g_strdup_printf ("Memory of one step: %s", total);
   g_autofree char *subtitle =
       g_strdup_printf ("arena %s (least possible: %s), persistent %s, %u steps", arena, bound, kept, self->n_steps);
@@ -266,7 +252,7 @@ ortrain_memory_plan_to_svg (OrtrainMemoryPlan *self)
   for (double b = 0; b <= bytes; b += step)
     {
       double y = TOP + HEIGHT - b * per_byte;
-      g_autofree char *label = format_size (b);
+      g_autofree char *label = ortrain_format_bytes (b);
       append_line (text, LEFT, y, LEFT + WIDTH, y, "stroke=\"#deddda\" stroke-width=\"1\"");
       append_text (text, LEFT - 8, y + 4, "end", " fill=\"#5e5c64\"", label);
     }

@@ -48,6 +48,8 @@ typedef struct
   GArray *edges;                        /* of OrtrainOrderEdge: orders that no value enforces */
   OrtrainNode *first[ORTRAIN_N_PHASES]; /* of a phase, before the order is chosen; NULL if there is none */
   guint n;                              /* of values */
+  guint32 *reference_steps; /* [n_reference_numbers, 2]: steps of request->reference that run a node and a copy of it */
+  guint n_reference_numbers;
 
   /* Alias sets, by value id. */
   guint32 *root, *next, *tail; /* next: list of members; tail: of a root, its last member */
@@ -61,6 +63,9 @@ ortrain_planning_node (OrtrainPlanning *self, const OrtrainNode *node)
 {
   return self->infos->pdata[node->mark];
 }
+
+/* The step of the reference plan, if there is one, that runs this node or the one that it runs again; or NULL. */
+const OrtrainPlanStep *ortrain_planning_find_reference (const OrtrainPlanning *self, const OrtrainNode *node);
 
 /* Its contents are there before the first step. */
 static inline gboolean

@@ -84,6 +84,8 @@ typedef struct
   OrtrainKernelCache *cache;      /* of prepared kernels; or NULL */
   gboolean keep_outputs_in_arena; /* graph outputs stay in the arena (training) instead of REGION_OUTPUT */
   gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
+  OrtrainMemoryPlan *reference;   /* sums are added up in the order of this plan of the same nodes, and by the same
+                                   * kernels, as far as the memory allows; or NULL */
 } OrtrainPlanRequest;
 
 /* graph: numbers for shapes; it is not changed, the plan is of a copy. Takes no memory but for its tables. Verified

@@ -149,12 +149,52 @@ release_gradients (OrtrainGraph *graph)
     }
 }
 
+static void
+find_reference_steps (OrtrainPlanning *self)
+{
+  const OrtrainMemoryPlan *reference = self->request->reference;
+  if (reference == NULL)
+    return;
+  for (guint32 s = 0; s < reference->n_steps; s++) /* nodes that its planner added among them */
+    self->n_reference_numbers = MAX (self->n_reference_numbers, reference->steps[s].node->number + 1);
+  self->reference_steps = g_new (guint32, 2 * self->n_reference_numbers + 1);
+  for (guint i = 0; i < 2 * self->n_reference_numbers; i++)
+    self->reference_steps[i] = ORTRAIN_NO_BUFFER;
+  for (guint32 s = 0; s < reference->n_steps; s++)
+    self->reference_steps[2 * reference->steps[s].node->number + (reference->steps[s].recomputes >= 0)] = s;
+}
+
+static gint
+compare_reference_steps (gconstpointer a, gconstpointer b, gpointer planning)
+{
+  const OrtrainPlanStep *first =
+      ortrain_planning_find_reference (planning, (*(const OrtrainValue *const *) a)->producer);
+  const OrtrainPlanStep *second =
+      ortrain_planning_find_reference (planning, (*(const OrtrainValue *const *) b)->producer);
+  return first == second ? 0 : first < second ? -1 : 1;
+}
+
+/* Rounding depends on the order of the terms. */
+static void
+order_like_reference (OrtrainPlanning *self, OrtrainAccumulation *accumulation)
+{
+  g_ptr_array_sort_with_data (accumulation->leaves, compare_reference_steps, self);
+  for (guint k = 1; k < accumulation->leaves->len; k++)
+    {
+      const OrtrainValue *before = accumulation->leaves->pdata[k - 1], *after = accumulation->leaves->pdata[k];
+      const OrtrainOrderEdge edge = { before->producer, after->producer };
+      if (edge.from != edge.to)
+        g_array_append_val (self->edges, edge);
+    }
+}
+
 static gboolean
 plan_graph (OrtrainPlanning *self, GError **error)
 {
   OrtrainGraph *graph = self->graph;
   if (!ortrain_graph_sort (graph, error) || !separate_phases (graph, error))
     return FALSE;
+  find_reference_steps (self);
   for (guint t = 0; t < graph->nodes->len; t++)
     {
       OrtrainNode *node = graph->nodes->pdata[t];
@@ -201,6 +241,8 @@ plan_graph (OrtrainPlanning *self, GError **error)
         ortrain_planning_alias (self, node->outputs->pdata[0], node->inputs->pdata[0]);
     }
 
+  for (guint i = 0; i < accumulations->len && self->reference_steps != NULL; i++)
+    order_like_reference (self, accumulations->pdata[i]);
   choose_order (self);
   ortrain_planning_measure_alias_sets (self);
 
@@ -261,6 +303,7 @@ ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GE
   g_free (self.region);
   g_free (self.use);
   g_free (self.bytes);
+  g_free (self.reference_steps);
   if (!ok || !ortrain_plan_verify (plan, error))
     return NULL;
   return g_steal_pointer (&plan);

@@ -32,7 +32,8 @@ typedef struct
   gboolean joins_accumulates; /* calls of Accumulate that follow each other run as one: they are planned so */
   gboolean reads_host;        /* kernels read the host's memory, and the host reads the device's: nothing is copied */
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
-  gint32 dlpack_type, dlpack_id;            /* of its memory, as DLPack has them; type 0: none */
+  double flops_per_byte;         /* that it computes while a byte of its memory is moved: weighs the work of kernels */
+  gint32 dlpack_type, dlpack_id; /* of its memory, as DLPack has them; type 0: none */
 
   void (*free_provider) (OrtrainProvider *self);
 

@@ -29,11 +29,16 @@ typedef struct
   gboolean (*optimize) (OrtrainGraph *graph, const OrtrainProvider *provider, GError **error);
   const char *const *guarded;   /* values that an update depends on, the first is the loss; may be NULL */
   OrtrainFeedSlots *feed_slots; /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
+  guint64 memory_budget;        /* bytes that a run may hold, with what lives from run to run; 0: any number */
   guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
 
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
 void ortrain_executor_free (OrtrainExecutor *self);
+/* The plan for these feeds within a budget (see OrtrainBudget), which is not kept. Of feeds that decide no shapes only
+ * types and shapes are looked at. */
+OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any,
+                                          GError **error);
 
 /* Finds or creates the plan for these feeds, checks them against the graph's inputs (missing, unknown, wrong type,
  * wrong shape: SESSION_ERROR_FEED with the name), and binds their addresses. Feeds that the graph does not have are

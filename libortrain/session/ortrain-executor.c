@@ -3,6 +3,7 @@
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "memory/ortrain-budget-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-insert-copies-private.h"
 #include "transform/ortrain-insert-guards-private.h"
@@ -406,8 +407,9 @@ find_on_device (OrtrainExecutor *self, OrtrainGraph *graph, OrtrainTensorDict *f
   return found;
 }
 
-static Entry *
-make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
+static OrtrainMemoryPlan *
+make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget *budget, gboolean *is_guarded,
+           GError **error)
 {
   g_autofree OrtrainSpecializeInput *inputs = g_new0 (OrtrainSpecializeInput, self->n_inputs + 1);
   g_autoptr (GPtrArray) contents = g_ptr_array_new_with_free_func (g_object_unref);
@@ -434,9 +436,9 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   g_autoptr (GHashTable) on_device = find_on_device (self, graph, feeds);
   if (!self->provider->klass->reads_host && !ortrain_insert_copies (graph, self->config.training, on_device, error))
     return NULL;
-  gboolean is_guarded = FALSE;
+  *is_guarded = FALSE;
   if (self->config.guarded != NULL && self->provider->klass->capture != NULL &&
-      !ortrain_insert_guards (graph, self->provider, self->config.guarded, &is_guarded, error))
+      !ortrain_insert_guards (graph, self->provider, self->config.guarded, is_guarded, error))
     return NULL;
   const OrtrainPlanRequest request = {
     .provider = self->provider,
@@ -445,7 +447,15 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     .keep_outputs_in_arena = self->config.training,
     .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
   };
-  OrtrainMemoryPlan *plan = ortrain_planner_plan (graph, &request, error);
+  return ortrain_plan_within_budget (graph, &request, budget, error);
+}
+
+static Entry *
+make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
+{
+  const OrtrainBudget budget = { .bytes = self->config.memory_budget, .persistent = self->persistent };
+  gboolean is_guarded;
+  OrtrainMemoryPlan *plan = make_plan (self, feeds, &budget, &is_guarded, error);
   if (plan == NULL)
     return NULL;
   Entry *entry = g_new0 (Entry, 1);
@@ -455,10 +465,15 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   find_buffers (self, entry);
   entry->n_key = self->key->len;
   entry->key = g_memdup2 (self->key->data, entry->n_key * sizeof (gint64));
-  for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
-    if (self->persistent[c] >= 0)
-      ortrain_memory_plan_set_persistent (plan, (OrtrainCategory) c, (gsize) self->persistent[c]);
   return entry;
+}
+
+OrtrainMemoryPlan *
+ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any, GError **error)
+{
+  const OrtrainBudget within = { .bytes = budget, .any = any, .persistent = self->persistent };
+  gboolean is_guarded;
+  return check_feeds (self, feeds, NULL, error) ? make_plan (self, feeds, &within, &is_guarded, error) : NULL;
 }
 
 static Entry *

@@ -189,6 +189,7 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
   const OrtrainExecutorConfig config = {
     .execution = self->execution,
     .optimize = optimize ? ortrain_optimize_static_graph : ortrain_complete_static_graph,
+    .memory_budget = ortrain_session_options_get_memory_budget (self->options),
     .max_plans = ortrain_session_options_get_max_plans (self->options),
   };
   OrtrainExecutor *executor = ortrain_executor_new (copy, &config, error);

@@ -296,7 +296,8 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
                             OrtrainPhase phase, const OrtrainStepBlock *step, guint64 n_updates, gint64 *item)
 {
   OrtrainExecutorConfig plain = *config;
-  plain.arena = NULL;    /* one of its own, which goes with it */
+  plain.arena = NULL; /* one of its own, which goes with it */
+  plain.memory_budget = 0;
   plain.optimize = NULL; /* nodes keep the names that the model has for them */
   plain.training = TRUE; /* outputs stay in the arena */
   *item = -1;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-option-text-private.h"
 
+#include "core/ortrain-bytes.h"
 #include "core/ortrain-errors.h"
+#include "core/ortrain-field-private.h"
 
 #include <math.h>
 
@@ -87,7 +89,8 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
         g_value_set_uint (&value, (guint) natural);
       break;
     case G_TYPE_UINT64:
-      ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
+      ok = pspec->flags & ORTRAIN_FIELD_BYTES ? ortrain_parse_bytes (text, &natural, NULL)
+                                              : g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
       if (ok)
         g_value_set_uint64 (&value, natural);
       break;

@@ -39,6 +39,7 @@ struct _OrtrainSessionOptions
   char **outputs; /* NULL: all */
   OrtrainPrecision precision;
   guint64 device_memory_limit; /* 0: none */
+  guint64 memory_budget;       /* 0: none */
   OrtrainConvAlgoSearch cudnn_conv_algo_search;
   gboolean allow_tf32;
 };
@@ -56,6 +57,7 @@ enum
   PROP_OUTPUTS,
   PROP_PRECISION,
   PROP_DEVICE_MEMORY_LIMIT,
+  PROP_MEMORY_BUDGET,
   PROP_CUDNN_CONV_ALGO_SEARCH,
   PROP_ALLOW_TF32,
   N_PROPS
@@ -178,8 +180,17 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
    * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
    */
-  properties[PROP_DEVICE_MEMORY_LIMIT] = ortrain_field_uint64 (
-      "device-memory-limit", G_STRUCT_OFFSET (OrtrainSessionOptions, device_memory_limit), 0, G_MAXUINT64, 0);
+  properties[PROP_DEVICE_MEMORY_LIMIT] =
+      ortrain_field_bytes ("device-memory-limit", G_STRUCT_OFFSET (OrtrainSessionOptions, device_memory_limit));
+  /**
+   * OrtrainSessionOptions:memory-budget: (getter get_memory_budget) (setter set_memory_budget)
+   *
+   * How many bytes a step may hold: the arena with its workspaces and copies, and what lives from step to step
+   * (#OrtrainMemoryPlan:peak-bytes); 0 for any number. A plan that would be larger is %ORTRAIN_PLAN_ERROR_BUDGET,
+   * before anything runs. Default: 0.
+   */
+  properties[PROP_MEMORY_BUDGET] =
+      ortrain_field_bytes ("memory-budget", G_STRUCT_OFFSET (OrtrainSessionOptions, memory_budget));
   /**
    * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
    *
@@ -214,6 +225,7 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
     { "ORTRAIN_MAX_PLANS", "max-plans" },
     { "ORTRAIN_PRECISION", "precision" },
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
+    { "ORTRAIN_MEMORY_BUDGET", "memory-budget" },
     { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
     { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
   };
@@ -632,6 +644,37 @@ ortrain_session_options_set_device_memory_limit (OrtrainSessionOptions *self, gu
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
   ortrain_field_set_uint64 (self, properties[PROP_DEVICE_MEMORY_LIMIT], device_memory_limit);
+}
+
+/**
+ * ortrain_session_options_get_memory_budget: (get-property memory-budget)
+ * @self: options
+ *
+ * Gets how many bytes a step of the session may hold; 0 for any number.
+ *
+ * Returns: bytes, or 0
+ */
+guint64
+ortrain_session_options_get_memory_budget (OrtrainSessionOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
+
+  return self->memory_budget;
+}
+
+/**
+ * ortrain_session_options_set_memory_budget: (set-property memory-budget)
+ * @self: options
+ * @memory_budget: bytes, or 0
+ *
+ * Sets how many bytes a step of the session may hold; 0 for any number.
+ */
+void
+ortrain_session_options_set_memory_budget (OrtrainSessionOptions *self, guint64 memory_budget)
+{
+  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
+
+  ortrain_field_set_uint64 (self, properties[PROP_MEMORY_BUDGET], memory_budget);
 }
 
 /**

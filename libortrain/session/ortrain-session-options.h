@@ -57,7 +57,11 @@ void ortrain_session_options_set_precision (OrtrainSessionOptions *self, Ortrain
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_session_options_get_device_memory_limit (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_session_options_get_memory_budget (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_device_memory_limit (OrtrainSessionOptions *self, guint64 device_memory_limit);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_memory_budget (OrtrainSessionOptions *self, guint64 memory_budget);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainConvAlgoSearch ortrain_session_options_get_cudnn_conv_algo_search (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL

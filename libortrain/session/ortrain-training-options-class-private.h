@@ -22,6 +22,7 @@ struct _OrtrainTrainingOptions
   OrtrainImmediateUpdates immediate_updates;
   guint rank;
   guint64 device_memory_limit; /* 0: none */
+  guint64 memory_budget;       /* 0: none */
   OrtrainConvAlgoSearch cudnn_conv_algo_search;
   gboolean allow_tf32;
   guint memory_opt_level;
@@ -54,6 +55,7 @@ enum
   PROP_IMMEDIATE_UPDATES,
   PROP_RANK,
   PROP_DEVICE_MEMORY_LIMIT,
+  PROP_MEMORY_BUDGET,
   PROP_CUDNN_CONV_ALGO_SEARCH,
   PROP_ALLOW_TF32,
   PROP_MEMORY_OPT_LEVEL,

@@ -223,6 +223,37 @@ ortrain_training_options_set_device_memory_limit (OrtrainTrainingOptions *self, 
 }
 
 /**
+ * ortrain_training_options_get_memory_budget: (get-property memory-budget)
+ * @self: options
+ *
+ * Gets how many bytes a step of the session may hold; 0 for any number.
+ *
+ * Returns: bytes, or 0
+ */
+guint64
+ortrain_training_options_get_memory_budget (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), 0);
+
+  return self->memory_budget;
+}
+
+/**
+ * ortrain_training_options_set_memory_budget: (set-property memory-budget)
+ * @self: options
+ * @memory_budget: bytes, or 0
+ *
+ * Sets how many bytes a step of the session may hold; 0 for any number.
+ */
+void
+ortrain_training_options_set_memory_budget (OrtrainTrainingOptions *self, guint64 memory_budget)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_uint64 (self, ortrain_training_options_properties[PROP_MEMORY_BUDGET], memory_budget);
+}
+
+/**
  * ortrain_training_options_get_cudnn_conv_algo_search: (get-property cudnn-conv-algo-search)
  * @self: options
  *

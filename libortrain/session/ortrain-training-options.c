@@ -235,8 +235,18 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
    * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
    * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
    */
-  properties[PROP_DEVICE_MEMORY_LIMIT] = ortrain_field_uint64 (
-      "device-memory-limit", G_STRUCT_OFFSET (OrtrainTrainingOptions, device_memory_limit), 0, G_MAXUINT64, 0);
+  properties[PROP_DEVICE_MEMORY_LIMIT] =
+      ortrain_field_bytes ("device-memory-limit", G_STRUCT_OFFSET (OrtrainTrainingOptions, device_memory_limit));
+  /**
+   * OrtrainTrainingOptions:memory-budget: (getter get_memory_budget) (setter set_memory_budget)
+   *
+   * How many bytes a step may hold: the arena with its workspaces and copies, and what lives from step to step
+   * (#OrtrainMemoryPlan:peak-bytes); 0 for any number. Where a plan would be larger, values of the forward pass are
+   * computed again in the backward pass instead of kept, as few as possible. The results are the same, bit for bit, at
+   * every budget. A budget that cannot be met is %ORTRAIN_PLAN_ERROR_BUDGET, before anything runs. Default: 0.
+   */
+  properties[PROP_MEMORY_BUDGET] =
+      ortrain_field_bytes ("memory-budget", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_budget));
   /**
    * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
    *
@@ -363,6 +373,7 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_IMMEDIATE_UPDATES", "immediate-updates" },
     { "ORTRAIN_PRECISION", "precision" },
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
+    { "ORTRAIN_MEMORY_BUDGET", "memory-budget" },
     { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
     { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
     /* names that users of ONNX Runtime know; the library's own come later, and win */

@@ -116,7 +116,11 @@ void ortrain_training_options_set_rank (OrtrainTrainingOptions *self, guint rank
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_training_options_get_device_memory_limit (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_options_get_memory_budget (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_device_memory_limit (OrtrainTrainingOptions *self, guint64 device_memory_limit);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_memory_budget (OrtrainTrainingOptions *self, guint64 memory_budget);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainConvAlgoSearch ortrain_training_options_get_cudnn_conv_algo_search (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL

@@ -140,6 +140,9 @@ gboolean ortrain_training_session_run_train_and_update (OrtrainTrainingSession *
 /* Finds or creates the plan for these feeds, and binds them. */
 gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                               OrtrainTensorDict *feeds, GError **error);
+/* The same; where it fails, labels that are out of range are named first. */
+gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run,
+                                                OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
 /* How the session's graphs are run. */
 OrtrainExecutorConfig ortrain_training_session_get_config (OrtrainTrainingSession *self);
 /* Where the gradients of the last training step, or the loss of an evaluation, became non-finite: the step is run again

@@ -11,9 +11,9 @@
 /* ---- feeds ---- */
 
 /* Binds feeds that were converted; graph: that of the run. */
-static gboolean
-bind (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainGraph *graph, OrtrainTensorDict *feeds,
-      GError **error)
+gboolean
+ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run, OrtrainGraph *graph,
+                                       OrtrainTensorDict *feeds, GError **error)
 {
   g_autoptr (GError) local_error = NULL;
   if (ortrain_training_session_bind_feeds (self, run, feeds, &local_error))
@@ -258,14 +258,15 @@ ortrain_training_session_begin_step (OrtrainTrainingSession *self, OrtrainTensor
     return NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   if (feeds == NULL || !ortrain_model_check_files (self->model, error) ||
-      !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+      !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
     return NULL;
   OrtrainMemoryPlan *plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
   if (plan != self->plan)
     {
       /* what was submitted before has to be over before memory moves; what becomes of it may bind its own feeds again */
       if (!ortrain_training_session_settle (self, 0, error) ||
-          !bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+          !ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds,
+                                                  error))
         return NULL;
       plan = ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
     }
@@ -403,7 +404,8 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (graph, inputs, error);
-  if (feeds == NULL || !bind (self, run, graph, feeds, error) || !ortrain_training_session_take_memory (self, error))
+  if (feeds == NULL || !ortrain_training_session_bind_checked (self, run, graph, feeds, error) ||
+      !ortrain_training_session_take_memory (self, error))
     return NULL;
   OrtrainExecutor *executor = self->executors[run];
   const OrtrainStepBlock step = ortrain_training_session_make_step (self);
@@ -445,38 +447,4 @@ ortrain_training_session_eval_step (OrtrainTrainingSession *self, OrtrainTensorD
   OrtrainTensorDict *outputs = ortrain_training_session_run_eval_step (self, inputs, NULL, error);
   ortrain_training_session_leave (self);
   return outputs;
-}
-
-/**
- * ortrain_training_session_plan:
- * @self: a session
- * @inputs: inputs as for a training step; of most of them only the shapes matter
- * @error: return location for an error
- *
- * Creates the plan of a training step without running it. This allocates nothing but the plan itself: a model, or a
- * batch, that is larger than memory can be planned. Errors are %ORTRAIN_SESSION_ERROR_FEED and others of
- * [error@SessionError], and those of [error@GraphError] and [error@PlanError].
- *
- * Returns: (transfer full): the plan; %NULL on error
- */
-OrtrainMemoryPlan *
-ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
-  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NULL);
-
-  if (!ortrain_training_session_enter (self, FALSE, error))
-    return NULL;
-  OrtrainMemoryPlan *plan = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
-  if (feeds != NULL && bind (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
-    {
-      plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
-      g_mutex_lock (&self->lock);
-      g_set_object (&self->last_plan, plan);
-      g_mutex_unlock (&self->lock);
-    }
-  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
-  ortrain_training_session_leave (self);
-  return plan;
 }

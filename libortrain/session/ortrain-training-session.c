@@ -150,6 +150,7 @@ ortrain_training_session_get_config (OrtrainTrainingSession *self)
     .resolve = ortrain_parameter_store_resolve,
     .resolve_data = self->store,
     .optimize = ortrain_optimize_static_graph,
+    .memory_budget = ortrain_training_options_get_memory_budget (self->options),
   };
 }
 

@@ -116,6 +116,12 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryPlan *ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
                                                   GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
+OrtrainMemoryPlan *ortrain_training_session_plan_batch (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                        gint64 batch, guint64 budget, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gint64 ortrain_training_session_max_batch (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, guint64 budget,
+                                           GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_training_session_get_model (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTrainingOptions *ortrain_training_session_get_options (OrtrainTrainingSession *self);

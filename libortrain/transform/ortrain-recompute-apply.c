@@ -32,7 +32,8 @@ ortrain_recompute_may_run_again (const OrtrainNode *node)
   return node->outputs->len > 0;
 }
 
-/* A copy of a node in the backward pass; what its inputs became is in `copies` already. kept: [n_values] */
+/* A copy of a node in the backward pass; what its inputs became is in `copies` already; but a kept input is read
+ * as it is, even where another output of its node runs again. kept: [n_values] */
 static void
 run_again (OrtrainGraph *graph, OrtrainNode *node, const gboolean *kept, guint n_values, GHashTable *copies)
 {
@@ -84,42 +85,46 @@ find_uses (OrtrainGraph *graph, const gboolean *kept)
   return uses;
 }
 
+/* From the reads backwards. */
+void
+ortrain_recompute_find_again (OrtrainGraph *graph, const gboolean *kept, gboolean *again)
+{
+  g_autofree gboolean *wanted = g_new0 (gboolean, graph->values->len + 1);
+  g_autoptr (GArray) uses = find_uses (graph, kept);
+  for (guint i = 0; i < uses->len; i++)
+    {
+      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
+      wanted[((OrtrainValue *) use.node->inputs->pdata[use.index])->id] = TRUE;
+    }
+  for (guint i = graph->nodes->len; i-- > 0;)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[i];
+      for (guint k = 0; k < node->outputs->len && !again[i]; k++)
+        {
+          const OrtrainValue *output = node->outputs->pdata[k];
+          again[i] = output != NULL && wanted[output->id] && !kept[output->id];
+        }
+      for (guint k = 0; k < node->inputs->len && again[i]; k++)
+        if (node->inputs->pdata[k] != NULL && ortrain_recompute_reads_again (node, k))
+          wanted[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
+    }
+}
+
 gboolean
 ortrain_recompute_apply (OrtrainGraph *graph, const gboolean *kept, GError **error)
 {
   g_autoptr (GArray) uses = find_uses (graph, kept); /* collected first: copies read, too */
   if (uses->len == 0)
     return TRUE;
-
-  /* From the reads backwards: which nodes must run again; then they do, in their order. */
-  g_autofree gboolean *wanted = g_new0 (gboolean, graph->values->len + 1);
-  for (guint i = 0; i < uses->len; i++)
-    {
-      OrtrainUse use = g_array_index (uses, OrtrainUse, i);
-      wanted[((OrtrainValue *) use.node->inputs->pdata[use.index])->id] = TRUE;
-    }
-  g_autoptr (GPtrArray) again = g_ptr_array_new ();
-  for (guint i = graph->nodes->len; i-- > 0;)
-    {
-      OrtrainNode *node = graph->nodes->pdata[i];
-      gboolean runs = FALSE;
-      for (guint k = 0; k < node->outputs->len && !runs; k++)
-        {
-          OrtrainValue *output = node->outputs->pdata[k];
-          runs = output != NULL && wanted[output->id] && !kept[output->id];
-        }
-      if (!runs)
-        continue;
-      g_ptr_array_add (again, node);
-      for (guint k = 0; k < node->inputs->len; k++)
-        if (node->inputs->pdata[k] != NULL && ortrain_recompute_reads_again (node, k))
-          wanted[((OrtrainValue *) node->inputs->pdata[k])->id] = TRUE;
-    }
-  /* An input that is kept is read as it is, even where another output of its node runs again. */
+  const guint n_nodes = graph->nodes->len, n_values = graph->values->len;
+  g_autofree gboolean *again = g_new0 (gboolean, n_nodes + 1);
+  ortrain_recompute_find_again (graph, kept, again);
   g_autoptr (GHashTable) copies = g_hash_table_new (NULL, NULL);
-  const guint n_values = graph->values->len;
-  for (guint i = again->len; i-- > 0;)
-    run_again (graph, again->pdata[i], kept, n_values, copies);
+  const guint next_number = graph->next_number;
+  for (guint i = 0; i < n_nodes; i++)
+    if (again[i])
+      run_again (graph, graph->nodes->pdata[i], kept, n_values, copies);
+  graph->next_number = next_number; /* copies have the numbers of what they copy */
   for (guint i = 0; i < uses->len; i++)
     {
       OrtrainUse use = g_array_index (uses, OrtrainUse, i);

@@ -20,6 +20,9 @@ gboolean ortrain_recompute_reads_again (const OrtrainNode *node, guint input);
  * the costs of all that runs again are the least possible. */
 void ortrain_recompute_cut (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary, gboolean *kept);
 
+/* Which nodes then run again. again: [n_nodes] by position, FALSE before. */
+void ortrain_recompute_find_again (OrtrainGraph *graph, const gboolean *kept, gboolean *again);
+
 /* The same where shapes are not numbers. bytes: [n_values] by id. */
 void ortrain_recompute_cut_sized (OrtrainGraph *graph, const gint64 *costs, const gboolean *boundary,
                                   const gint64 *bytes, gboolean *kept);

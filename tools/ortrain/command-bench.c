@@ -41,7 +41,7 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
-  g_autofree char *provider = NULL, *precision = NULL;
+  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL;
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL;
@@ -57,6 +57,8 @@ run (int argc, char *argv[])
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
+    { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
+      "BYTES" },
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
@@ -104,6 +106,8 @@ run (int argc, char *argv[])
   if (provider != NULL)
     ortrain_training_options_set_provider (options, provider);
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
+    return command_fail (error);
+  if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))
     return command_fail (error);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);

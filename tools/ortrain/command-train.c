@@ -203,7 +203,7 @@ run (int argc, char *argv[])
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
-  g_autofree char *provider = NULL, *precision = NULL;
+  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL;
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
@@ -240,6 +240,8 @@ run (int argc, char *argv[])
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
+    { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
+      "BYTES" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "memory-opt-level", 0, 0, G_OPTION_ARG_INT, &level,
       "Recompute in the backward pass: 0 what --memory-opt-config says, 1 layer by layer, 2 with compromises (0)",
@@ -297,6 +299,8 @@ run (int argc, char *argv[])
   if (provider != NULL)
     ortrain_training_options_set_provider (options, provider);
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
+    return command_fail (error);
+  if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))
     return command_fail (error);
   if (seed != G_MININT64)
     ortrain_training_options_set_seed (options, (guint64) seed);

@@ -123,6 +123,26 @@ command_make_optimizer (const char *name, double learning_rate, GError **error)
 }
 
 gboolean
+command_parse_budget (const char *text, guint64 *bytes, GError **error)
+{
+  if (ortrain_parse_bytes (text, bytes, NULL))
+    return TRUE;
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--budget is a number of bytes, like 1.5GiB, not '%s'",
+               text);
+  return FALSE;
+}
+
+gboolean
+command_set_budget (GObject *options, const char *text, GError **error)
+{
+  guint64 bytes;
+  if (!command_parse_budget (text, &bytes, error))
+    return FALSE;
+  g_object_set (options, "memory-budget", bytes, NULL);
+  return TRUE;
+}
+
+gboolean
 command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error)
 {
   static const char *const words[] = { "off", "on", "auto" }; /* in the order of OrtrainImmediateUpdates */

@@ -49,6 +49,10 @@ OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate
 /* "on", "off", "auto". */
 /* Of training or session options. */
 gboolean command_set_precision (GObject *options, const char *name, GError **error);
+/* "1.5GiB" */
+gboolean command_parse_budget (const char *text, guint64 *bytes, GError **error);
+/* Of training or session options. */
+gboolean command_set_budget (GObject *options, const char *text, GError **error);
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
 /* level: -1 for what the environment says; config: NULL likewise. */
 gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, const char *config, GError **error);

@@ -337,6 +337,11 @@ command_random_feeds (OrtrainTrainingSession *session, const char *output, const
           sizes->seq = length;
           return feeds;
         }
+      if (g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET)) /* the sizes are accepted */
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return NULL;
+        }
       if (first_error == NULL)
         first_error = g_steal_pointer (&local_error);
     }

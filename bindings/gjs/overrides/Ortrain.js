@@ -105,7 +105,7 @@ function _init() {
     promisify(Ortrain.Model, 'new_from_file_async');
     promisify(Ortrain.Checkpoint, 'load_async');
     promisify(Ortrain.Checkpoint.prototype, 'save_async');
-    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'train_and_update', 'eval_step', 'plan', 'train_step_async',
+    feeding(Ortrain.TrainingSession.prototype, 'train_step', 'train_and_update', 'eval_step', 'plan', 'plan_batch', 'max_batch', 'train_step_async',
         'train_and_update_async', 'eval_step_async', 'set_parameters', 'set_state');
     feeding(Ortrain.InferenceSession.prototype, 'run', 'run_async');
 

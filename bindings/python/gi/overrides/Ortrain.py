@@ -443,7 +443,7 @@ class TrainingSession(_Context, Ortrain.TrainingSession):
 
 _constructor(TrainingSession, lambda model, options: Ortrain.TrainingSession.new(model, options),
              "TrainingSession (model, options)")
-_feeding(TrainingSession, "train_step", "train_and_update", "eval_step", "plan", "set_parameters", "set_state")
+_feeding(TrainingSession, "train_step", "train_and_update", "eval_step", "plan", "plan_batch", "max_batch", "set_parameters", "set_state")
 
 
 @_export

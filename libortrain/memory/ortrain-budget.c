@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-budget-private.h"
+
+#include "core/ortrain-bytes.h"
+#include "core/ortrain-text-private.h"
+#include "memory/ortrain-memory-plan-private.h"
+#include "memory/ortrain-segments-private.h"
+#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-recompute-private.h"
+
+#include <string.h>
+
+/* How the search goes. The forward pass is a chain of segments. For every length of the segments between which values
+ * are kept, and for every exchange rate between bytes and work, a minimum cut says exactly what to keep (Lagrange
+ * relaxation: nothing with less work keeps fewer bytes, nor the reverse). Between two neighbouring rates, segments change
+ * over one by one, the first ones first: what they keep lives longest. That makes a list of choices, which is sorted by
+ * work; those that promise no less memory than a choice with less work are dropped. The first whose plan fits is it. */
+
+#define RATE_STEP 2.5       /* between neighbouring exchange rates */
+#define MAX_RATES 24        /* of bytes for work */
+#define MAX_MIXTURES 12     /* of two neighbouring choices */
+#define LEAST_PROGRESS 1e-3 /* that a choice promises to save, of what the cheaper ones need */
+
+typedef struct
+{
+  gboolean *kept;  /* [n_values] */
+  double work;     /* of what runs again, in bytes moved */
+  guint64 live;    /* bytes that are live between the forward and the backward pass: no plan needs less */
+  guint64 promise; /* about what a plan needs of the arena */
+  guint index;
+} Choice;
+
+typedef struct
+{
+  OrtrainGraph *graph;
+  guint n_nodes, n_values;
+  guint64 *bytes; /* [n_values]: 0 for what lives anyhow */
+  guint *root;    /* [n_values]: whose bytes a view shows */
+  double *work;   /* [n_nodes], -1: does not run again */
+  guint *segment; /* [n_values] */
+  guint n_segments;
+  GArray *cuts;
+  GPtrArray *choices;
+} Search;
+
+static void
+choice_free (gpointer data)
+{
+  Choice *choice = data;
+  g_free (choice->kept);
+  g_free (choice);
+}
+
+/* ---- What values and nodes cost ---- */
+
+static void
+measure_values (Search *self, OrtrainMemoryPlan *base)
+{
+  for (guint v = 0; v < self->n_values; v++)
+    {
+      const OrtrainPlanValue *value = &base->values[v];
+      const OrtrainValue *of = self->graph->values->pdata[v];
+      const gboolean in_arena =
+          value->region == ORTRAIN_REGION_ARENA && !of->is_output && of->kind == ORTRAIN_VALUE_COMPUTED;
+      self->bytes[v] = in_arena ? value->bytes : 0;
+      self->root[v] = v;
+    }
+  for (guint t = 0; t < self->n_nodes; t++)
+    {
+      const OrtrainNode *node = self->graph->nodes->pdata[t];
+      if (ortrain_node_is_view (node))
+        self->root[((OrtrainValue *) node->outputs->pdata[0])->id] =
+            self->root[((OrtrainValue *) node->inputs->pdata[0])->id];
+    }
+}
+
+/* The plan is of a copy, in another order: values have the same ids. */
+static void
+measure_nodes (Search *self, OrtrainMemoryPlan *base, double flops_per_byte)
+{
+  for (guint t = 0; t < self->n_nodes; t++)
+    self->work[t] = ortrain_recompute_may_run_again (self->graph->nodes->pdata[t]) ? 0 : -1;
+  for (guint s = 0; s < base->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &base->steps[s];
+      if (step->phase != ORTRAIN_PHASE_FORWARD)
+        continue;
+      const OrtrainValue *output = NULL;
+      for (guint k = 0; k < step->n_outputs && output == NULL; k++)
+        output = ortrain_node_output (step->node, k);
+      const OrtrainNode *node =
+          output != NULL ? ((OrtrainValue *) self->graph->values->pdata[output->id])->producer : NULL;
+      if (node != NULL && self->work[node->mark] >= 0)
+        self->work[node->mark] = MAX (1, step->bytes_moved + step->flops / flops_per_byte);
+    }
+}
+
+/* ---- Choices ---- */
+
+static gboolean
+is_read_backward (const OrtrainValue *value, const gboolean *again)
+{
+  for (guint u = 0; u < value->uses.n; u++)
+    {
+      const OrtrainNode *node = value->uses.items[u].node;
+      if (node->phase == ORTRAIN_PHASE_BACKWARD || (node->phase == ORTRAIN_PHASE_FORWARD && again[node->mark]))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* kept: taken. */
+static void
+add_choice (Search *self, gboolean *kept)
+{
+  Choice *choice = g_new0 (Choice, 1);
+  choice->kept = kept;
+  choice->index = self->choices->len;
+  g_ptr_array_add (self->choices, choice);
+
+  g_autofree gboolean *again = g_new0 (gboolean, self->n_nodes + 1);
+  g_autofree gboolean *counted = g_new0 (gboolean, self->n_values + 1);
+  g_autofree guint64 *passing = g_new0 (guint64, self->n_segments + 1);
+  ortrain_recompute_find_again (self->graph, kept, again);
+  for (guint t = 0; t < self->n_nodes; t++)
+    if (again[t])
+      choice->work += MAX (0, self->work[t]);
+  for (guint v = 0; v < self->n_values; v++)
+    {
+      const OrtrainValue *value = self->graph->values->pdata[v];
+      const guint root = self->root[v];
+      if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD || counted[root])
+        continue;
+      if (kept[v] && is_read_backward (value, again))
+        choice->live += self->bytes[root];
+      else if (!kept[v] && again[value->producer->mark])
+        passing[self->segment[v]] += self->bytes[root];
+      else
+        continue;
+      counted[root] = TRUE;
+    }
+  guint64 most = 0;
+  for (guint s = 0; s < self->n_segments; s++)
+    most = MAX (most, passing[s]);
+  choice->promise = choice->live + most;
+}
+
+/* kept: what `from` keeps, but in the first `n` segments what `to` keeps. */
+static gboolean *
+mix (const Search *self, const gboolean *from, const gboolean *to, guint n)
+{
+  gboolean *kept = g_memdup2 (from, self->n_values * sizeof *kept);
+  for (guint v = 0; v < self->n_values; v++)
+    if (self->segment[v] < n)
+      kept[v] = to[v];
+  return kept;
+}
+
+/* All choices that keep what is open at every `length`-th cut. */
+static void
+add_choices (Search *self, guint length)
+{
+  g_autofree gboolean *boundary = g_new0 (gboolean, self->n_values + 1);
+  for (guint c = length - 1; c < self->cuts->len; c += length)
+    ortrain_mark_open_values (self->graph, g_array_index (self->cuts, OrtrainSegmentCut, c).node, boundary);
+  g_autofree gint64 *costs = g_new (gint64, self->n_nodes + 1);
+  g_autofree gboolean *last = g_new (gboolean, self->n_values + 1);
+  for (guint v = 0; v < self->n_values; v++)
+    last[v] = TRUE;
+  double rate = 8;
+  for (guint r = 0; r < MAX_RATES; r++, rate /= RATE_STEP)
+    {
+      for (guint t = 0; t < self->n_nodes; t++)
+        costs[t] = self->work[t] < 0 ? ORTRAIN_RECOMPUTE_NEVER : (gint64) MIN (rate * self->work[t], 1e17);
+      g_autofree gboolean *kept = g_new (gboolean, self->n_values + 1);
+      ortrain_recompute_cut (self->graph, costs, boundary, kept);
+      if (memcmp (kept, last, self->n_values * sizeof *kept) == 0)
+        continue;
+      const guint n_mixtures = MIN (self->n_segments, MAX_MIXTURES);
+      for (guint m = 1; m <= n_mixtures; m++)
+        add_choice (self, mix (self, last, kept, (guint) ((guint64) self->n_segments * m / n_mixtures)));
+      memcpy (last, kept, self->n_values * sizeof *kept);
+    }
+}
+
+static gint
+compare_choices (gconstpointer a, gconstpointer b)
+{
+  const Choice *first = *(const Choice *const *) a, *second = *(const Choice *const *) b;
+  if (first->work != second->work)
+    return first->work < second->work ? -1 : 1;
+  if (first->promise != second->promise)
+    return first->promise < second->promise ? -1 : 1;
+  return first->index < second->index ? -1 : 1;
+}
+
+static void
+drop_useless_choices (Search *self, guint64 promise)
+{
+  guint n = 0;
+  g_ptr_array_sort (self->choices, compare_choices);
+  for (guint c = 0; c < self->choices->len; c++)
+    {
+      Choice *choice = self->choices->pdata[c];
+      if ((double) choice->promise < (double) promise * (1 - LEAST_PROGRESS))
+        {
+          promise = choice->promise;
+          self->choices->pdata[n++] = choice;
+        }
+      else
+        choice_free (choice);
+    }
+  while (self->choices->len > n)
+    self->choices->pdata[--self->choices->len] = NULL;
+}
+
+static void
+search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, double flops_per_byte)
+{
+  *self = (Search){ .graph = graph, .n_nodes = graph->nodes->len, .n_values = graph->values->len };
+  self->bytes = g_new0 (guint64, self->n_values + 1);
+  self->root = g_new0 (guint, self->n_values + 1);
+  self->segment = g_new0 (guint, self->n_values + 1);
+  self->work = g_new0 (double, self->n_nodes + 1);
+  self->choices = g_ptr_array_new_with_free_func (choice_free);
+  for (guint t = 0; t < self->n_nodes; t++)
+    ((OrtrainNode *) graph->nodes->pdata[t])->mark = t;
+  measure_values (self, base);
+  measure_nodes (self, base, flops_per_byte);
+  self->cuts = ortrain_find_segment_cuts (graph, self->bytes);
+  self->n_segments = self->cuts->len + 1;
+  for (guint t = 0, s = 0; t < self->n_nodes; t++)
+    {
+      const OrtrainNode *node = graph->nodes->pdata[t];
+      while (s < self->cuts->len && t > g_array_index (self->cuts, OrtrainSegmentCut, s).node)
+        s++;
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (node->outputs->pdata[k] != NULL)
+          self->segment[((OrtrainValue *) node->outputs->pdata[k])->id] = s;
+    }
+}
+
+static void
+search_clear (Search *self)
+{
+  g_free (self->bytes);
+  g_free (self->root);
+  g_free (self->segment);
+  g_free (self->work);
+  g_ptr_array_unref (self->choices);
+  g_array_unref (self->cuts);
+}
+
+/* ---- Plans ---- */
+
+/* Whether each step of a plan computes what the step of the reference for the same node does, bit for bit: what is added
+ * up by the kernels of its terms in one is so in the other. */
+static gboolean
+has_same_arithmetic (const OrtrainMemoryPlan *plan, const OrtrainMemoryPlan *reference)
+{
+  g_autoptr (GHashTable) steps = g_hash_table_new (NULL, NULL); /* by twice the node's number, and 1 for a copy */
+  for (guint s = 0; s < reference->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &reference->steps[s];
+      g_hash_table_insert (steps, GUINT_TO_POINTER (2 * step->node->number + (step->recomputes >= 0)), (gpointer) step);
+    }
+  for (guint s = 0; s < plan->n_steps; s++)
+    {
+      const OrtrainPlanStep *step = &plan->steps[s], *same = NULL;
+      if (step->recomputes >= 0)
+        same = g_hash_table_lookup (steps, GUINT_TO_POINTER (2 * step->node->number + 1));
+      if (same == NULL)
+        same = g_hash_table_lookup (steps, GUINT_TO_POINTER (2 * step->node->number));
+      if (same == NULL || same->accumulates != step->accumulates || same->gradients != step->gradients)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static OrtrainMemoryPlan *
+plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
+{
+  OrtrainMemoryPlan *plan = ortrain_planner_plan (graph, request, error);
+  for (guint c = 0; plan != NULL && c <= ORTRAIN_CATEGORY_OUTPUT; c++)
+    if (budget->persistent[c] >= 0)
+      ortrain_memory_plan_set_persistent (plan, (OrtrainCategory) c, (gsize) budget->persistent[c]);
+  return plan;
+}
+
+/* base: the plan without any choice. */
+static OrtrainMemoryPlan *
+plan_choice (OrtrainGraph *graph, const Choice *choice, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
+             const OrtrainBudget *budget, GError **error)
+{
+  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (graph);
+  if (!ortrain_recompute_apply (copy, choice->kept, error))
+    return NULL;
+  ortrain_graph_remove_dead (copy);
+  OrtrainPlanRequest like_base = *request;
+  like_base.reference = base;
+  return plan_graph (copy, &like_base, budget, error);
+}
+
+#define MAX_NAMED 3 /* values in a message */
+
+static gint
+compare_bytes (gconstpointer a, gconstpointer b, gpointer values)
+{
+  const OrtrainPlanValue *first = (const OrtrainPlanValue *) values + *(const guint32 *) a;
+  const OrtrainPlanValue *second = (const OrtrainPlanValue *) values + *(const guint32 *) b;
+  return first->bytes != second->bytes ? (first->bytes < second->bytes ? 1 : -1)
+                                       : (*(const guint32 *) a < *(const guint32 *) b ? -1 : 1);
+}
+
+/* Where the peak is, and what is largest there. */
+static void
+append_peak (GString *text, OrtrainMemoryPlan *plan)
+{
+  if (plan->n_steps == 0)
+    return;
+  const guint peak = ortrain_memory_plan_find_peak (plan, NULL);
+  const char *separator = "; largest there: ";
+  g_autoptr (GArray) live = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autofree char *node = ortrain_node_describe (plan->steps[peak].node);
+  g_string_append_printf (text, ". Its peak is at step %u of %u, %s, %s", peak, plan->n_steps, node,
+                          ortrain_phase_get_name (plan->steps[peak].phase));
+  for (guint32 v = 0; v < plan->n_values; v++)
+    if (ortrain_plan_value_is_block (plan->values, v) && plan->values[v].first <= (gint32) peak &&
+        plan->values[v].last >= (gint32) peak)
+      g_array_append_val (live, v);
+  g_array_sort_with_data (live, compare_bytes, plan->values);
+  for (guint i = 0; i < MIN (live->len, MAX_NAMED); i++)
+    {
+      const OrtrainPlanValue *value = &plan->values[g_array_index (live, guint32, i)];
+      g_autofree char *bytes = ortrain_format_bytes (value->bytes);
+      g_string_append_printf (text, "%s'%s' %s", separator, ortrain_text_show (value->name), bytes);
+      separator = ", ";
+    }
+}
+
+static void
+append_persistent (GString *text, OrtrainMemoryPlan *plan)
+{
+  static const OrtrainCategory categories[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT,
+                                                ORTRAIN_CATEGORY_STATE, ORTRAIN_CATEGORY_BUFFER };
+  const char *separator = "; held from step to step: ";
+  for (guint c = 0; c < G_N_ELEMENTS (categories); c++)
+    {
+      const gsize held = ortrain_memory_plan_get_persistent (plan, categories[c]);
+      g_autofree char *bytes = ortrain_format_bytes (held);
+      if (held == 0)
+        continue;
+      g_string_append_printf (text, "%s%s %s", separator, ortrain_category_get_nick (categories[c]), bytes);
+      separator = ", ";
+    }
+}
+
+/* smallest: the plan with the lowest peak that was found. */
+static void
+set_budget_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest, guint64 allowed)
+{
+  g_autofree char *needed = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (base));
+  g_autofree char *budget = ortrain_format_bytes (allowed);
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_string_append_printf (text, "The plan needs %s, the budget is %s", needed, budget);
+  if (smallest != base)
+    {
+      g_autofree char *reached = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (smallest));
+      g_string_append_printf (text, ", and %s are the least that recomputing in the backward pass reaches", reached);
+    }
+  append_peak (text, smallest);
+  append_persistent (text, smallest);
+  g_string_append (text, ". A smaller batch needs less");
+  g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET, text->str);
+}
+
+static gboolean
+has_backward (const OrtrainMemoryPlan *plan)
+{
+  return plan->first_backward < plan->first_update;
+}
+
+OrtrainMemoryPlan *
+ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+                            GError **error)
+{
+  g_autoptr (OrtrainMemoryPlan) base = plan_graph (graph, request, budget, error);
+  if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
+    return g_steal_pointer (&base);
+
+  Search search;
+  g_autoptr (OrtrainMemoryPlan) smallest = g_object_ref (base);
+  g_autoptr (OrtrainMemoryPlan) found = NULL;
+  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
+  gboolean ok = TRUE;
+  search_init (&search, graph, base, request->provider->klass->flops_per_byte);
+  for (guint length = 1; has_backward (base) && length <= search.n_segments; length += MAX (1, length / 2))
+    add_choices (&search, length);
+  drop_useless_choices (&search, ortrain_memory_plan_get_arena_bytes (base));
+  const guint n_choices = search.choices->len;
+  for (guint c = 0; c < n_choices && ok && found == NULL; c++)
+    {
+      const Choice *choice = search.choices->pdata[budget->any ? n_choices - 1 - c : c];
+      const gboolean is_last = c + 1 == n_choices && !budget->any; /* it is planned in any case, for the message */
+      if (persistent + choice->live > budget->bytes && !is_last)
+        continue;
+      g_autoptr (OrtrainMemoryPlan) plan = plan_choice (graph, choice, base, request, budget, error);
+      ok = plan != NULL;
+      if (!ok || !has_same_arithmetic (plan, base))
+        continue;
+      if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (smallest))
+        g_set_object (&smallest, plan);
+      if (ortrain_memory_plan_get_peak_bytes (plan) <= budget->bytes)
+        found = g_steal_pointer (&plan);
+    }
+  search_clear (&search);
+  if (ok && found == NULL)
+    set_budget_error (error, base, smallest, budget->bytes);
+  return g_steal_pointer (&found);
+}

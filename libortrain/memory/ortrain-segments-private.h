@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "graph/ortrain-graph-private.h"
+
+/* The forward pass as a chain of segments: it is cut where the fewest bytes are open, that is, computed before and read
+ * behind by the forward pass. In a network of layers these places are the ends of layers and blocks, whatever the layers
+ * are made of. */
+typedef struct
+{
+  guint node;   /* position in the graph of the last node before the cut */
+  guint64 open; /* bytes of what is open */
+} OrtrainSegmentCut;
+
+/* bytes: [n_values] by id, or guesses where shapes are symbols; 0: costs nothing, or is there anyway. The graph is
+ * sorted. Returns: an array of OrtrainSegmentCut in the order of the forward pass. */
+GArray *ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes);
+
+/* Marks in `open` ([n_values]) what is open at the cut behind a node. */
+void ortrain_mark_open_values (OrtrainGraph *graph, guint node, gboolean *open);

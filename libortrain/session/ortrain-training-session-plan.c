@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "session/ortrain-training-session-private.h"
+
+#include "core/ortrain-text-private.h"
+#include "session/ortrain-feeds-private.h"
+
+/* Plans of training steps that do not run. */
+
+/* ---- Shapes for another batch ---- */
+
+#define MAX_BATCH (G_GINT64_CONSTANT (1) << 40)
+
+static gboolean
+is_fed (const OrtrainValue *input)
+{
+  return input->kind == ORTRAIN_VALUE_INPUT && input->rank > 0;
+}
+
+/* The symbol that is the first dimension of most inputs. */
+static gboolean
+find_batch_symbol (OrtrainGraph *graph, OrtrainDim *batch)
+{
+  guint most = 0;
+  *batch = ortrain_dim_int (1);
+  for (guint i = 0; i < graph->inputs->len; i++)
+    {
+      const OrtrainValue *input = graph->inputs->pdata[i];
+      guint n = 0;
+      if (!is_fed (input) || !ortrain_dim_is_symbol (input->dims[0], NULL))
+        continue;
+      for (guint k = 0; k < graph->inputs->len; k++)
+        {
+          const OrtrainValue *other = graph->inputs->pdata[k];
+          n += is_fed (other) && ortrain_dim_equal (other->dims[0], input->dims[0]);
+        }
+      if (n > most)
+        {
+          most = n;
+          *batch = input->dims[0];
+        }
+    }
+  return most > 0;
+}
+
+/* A tensor that has a shape and no memory: nobody reads it. */
+static OrtrainTensor *
+make_shape (OrtrainTensor *like, const OrtrainValue *input, OrtrainDim batch, gint64 size, GError **error)
+{
+  static const gint64 nothing;
+  gint64 dims[ORTRAIN_MAX_RANK];
+  const gsize rank = ortrain_tensor_get_rank (like);
+  for (gsize d = 0; d < rank; d++)
+    dims[d] =
+        (gint) d < input->rank && ortrain_dim_equal (input->dims[d], batch) ? size : ortrain_tensor_peek_dims (like)[d];
+  return ortrain_tensor_new_for_address (ortrain_tensor_get_dtype (like), dims, rank, (gsize) &nothing, FALSE, NULL,
+                                         error);
+}
+
+static OrtrainTensorDict *
+make_feeds (OrtrainGraph *graph, OrtrainTensorDict *feeds, gint64 size, GError **error)
+{
+  OrtrainDim batch;
+  if (!find_batch_symbol (graph, &batch))
+    {
+      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
+                           "No input of the model has a first dimension that may vary");
+      return NULL;
+    }
+  g_autoptr (OrtrainTensorDict) made = ortrain_tensor_dict_new ();
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (feeds); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (feeds, i);
+      OrtrainTensor *tensor = ortrain_tensor_dict_get_tensor (feeds, i);
+      const OrtrainValue *input = ortrain_graph_find_value (graph, name);
+      gboolean varies = FALSE;
+      for (gint d = 0; input != NULL && d < input->rank; d++)
+        varies = varies || ortrain_dim_equal (input->dims[d], batch);
+      g_autoptr (OrtrainTensor) shape = varies ? make_shape (tensor, input, batch, size, error) : g_object_ref (tensor);
+      if (shape == NULL)
+        {
+          g_prefix_error (error, "Input '%s': ", ortrain_text_show (name));
+          return NULL;
+        }
+      ortrain_tensor_dict_set (made, name, shape);
+    }
+  return g_steal_pointer (&made);
+}
+
+static OrtrainMemoryPlan *
+plan_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guint64 budget, gboolean any,
+            GError **error)
+{
+  g_autoptr (OrtrainTensorDict) made = make_feeds (self->graph->training, feeds, batch, error);
+  return made != NULL ? ortrain_executor_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], made, budget, any, error)
+                      : NULL;
+}
+
+/**
+ * ortrain_training_session_plan:
+ * @self: a session
+ * @inputs: inputs as for a training step; of most of them only the shapes matter
+ * @error: return location for an error
+ *
+ * Creates the plan of a training step without running it. This allocates nothing but the plan itself: a model, or a
+ * batch, that is larger than memory can be planned. Errors are %ORTRAIN_SESSION_ERROR_FEED and others of
+ * [error@SessionError], and those of [error@GraphError] and [error@PlanError].
+ *
+ * Returns: (transfer full): the plan; %NULL on error
+ */
+OrtrainMemoryPlan *
+ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NULL);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return NULL;
+  OrtrainMemoryPlan *plan = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  if (feeds != NULL &&
+      ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+    {
+      plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
+      g_mutex_lock (&self->lock);
+      g_set_object (&self->last_plan, plan);
+      g_mutex_unlock (&self->lock);
+    }
+  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  ortrain_training_session_leave (self);
+  return plan;
+}
+
+/**
+ * ortrain_training_session_plan_batch:
+ * @self: a session
+ * @inputs: inputs as for a training step
+ * @batch: size of the batch, at least 1
+ * @budget: bytes that a step may hold, as [property@TrainingOptions:memory-budget]; 0 for any number
+ * @error: return location for an error
+ *
+ * Creates the plan of a training step with the batch size @batch instead of that of @inputs, without running it. The batch
+ * is the symbol that is the first dimension of most inputs; wherever inputs have it in their shapes, it becomes @batch. As
+ * with [method@TrainingSession.plan], nothing but the plan is allocated. The plan is not kept for later steps. Errors are
+ * those of [method@TrainingSession.plan].
+ *
+ * |[<!-- language="Python" -->
+ * for batch in (1, 8, 64):
+ *     print(batch, session.plan_batch(feeds, batch, 0).peak_bytes)
+ * ]|
+ *
+ * Returns: (transfer full): the plan; %NULL on error
+ */
+OrtrainMemoryPlan *
+ortrain_training_session_plan_batch (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, gint64 batch,
+                                     guint64 budget, GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), NULL);
+  g_return_val_if_fail (batch > 0, NULL);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return NULL;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  OrtrainMemoryPlan *plan = feeds != NULL ? plan_batch (self, feeds, batch, budget, FALSE, error) : NULL;
+  ortrain_training_session_leave (self);
+  return plan;
+}
+
+/* Whether there is a plan; FALSE with an error that is another than that there is none. */
+static gboolean
+fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guint64 budget, gboolean *does,
+      GError **error)
+{
+  g_autoptr (GError) local_error = NULL;
+  g_autoptr (OrtrainMemoryPlan) plan = plan_batch (self, feeds, batch, budget, TRUE, &local_error);
+  *does = plan != NULL;
+  if (plan != NULL || g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&local_error));
+  return FALSE;
+}
+
+/**
+ * ortrain_training_session_max_batch:
+ * @self: a session
+ * @inputs: inputs as for a training step
+ * @budget: bytes that a step may hold, as [property@TrainingOptions:memory-budget]; at least 1
+ * @error: return location for an error
+ *
+ * Finds the largest batch that can be trained within a budget, where values of the forward pass may be computed again in
+ * the backward pass. The batch is that of [method@TrainingSession.plan_batch]. Nothing runs, and nothing is allocated but
+ * plans; about twenty are made. Errors are those of [method@TrainingSession.plan]; a model for which not even one
+ * sample fits is no error.
+ *
+ * |[<!-- language="Python" -->
+ * print(session.max_batch(feeds, Ortrain.parse_bytes("8GiB")))
+ * ]|
+ *
+ * Returns: the size of the batch, 0 if the budget is too small for one sample; -1 on error
+ */
+gint64
+ortrain_training_session_max_batch (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, guint64 budget,
+                                    GError **error)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), -1);
+  g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (inputs), -1);
+  g_return_val_if_fail (budget > 0, -1);
+
+  if (!ortrain_training_session_enter (self, FALSE, error))
+    return -1;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  gint64 good = 0, bad = 1;
+  gboolean does = TRUE, ok = feeds != NULL;
+  while (ok && does && bad < MAX_BATCH)
+    {
+      ok = fits (self, feeds, bad, budget, &does, error);
+      if (ok && does)
+        {
+          good = bad;
+          bad *= 2;
+        }
+    }
+  while (ok && bad - good > 1)
+    {
+      const gint64 middle = good + (bad - good) / 2;
+      ok = fits (self, feeds, middle, budget, &does, error);
+      if (ok && does)
+        good = middle;
+      else
+        bad = middle;
+    }
+  ortrain_training_session_leave (self);
+  return ok ? good : -1;
+}
