@@ -24,6 +24,13 @@ make_gpt (void)
   return ortrain_graph_builder_new_gpt ("gpt", TOKENS, 128, 64, 6, 4, 3);
 }
 
+/* Scores that would be larger than all layers, if they were whole. */
+static OrtrainGraphBuilder *
+make_scores (void)
+{
+  return ortrain_graph_builder_new_gpt ("scores", 8192, 128, 64, 6, 4, 3);
+}
+
 /* The norm behind the residual, and dropout before it, as BERT has them. */
 static OrtrainGraphBuilder *
 make_post_norm (void)
@@ -363,6 +370,7 @@ main (int argc, char *argv[])
 {
   static const Case cases[] = {
     { "gpt", make_gpt, TRUE, 0.25, F32, OFF },
+    { "gpt-scores", make_scores, TRUE, 0.25, F32, OFF },
     { "gpt-immediate", make_gpt, TRUE, 0.25, F32, ON },
     { "gpt-bf16", make_gpt, TRUE, 0.25, BF16, OFF },
     { "post-norm", make_post_norm, TRUE, 0.25, F32, OFF },
