@@ -2,6 +2,7 @@
 #include "fake-cuda.h"
 #include "simt-internal.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -551,6 +552,9 @@ cudaMemcpyAsync (void *destination, const void *source, size_t n_bytes, cudaMemc
   return to_host && error == cudaSuccess ? cudaStreamSynchronize (stream) : error;
 }
 
+static std::mutex streams_lock;
+static std::vector<OrtrainFakeStream *> streams;
+
 cudaError_t
 cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags)
 {
@@ -560,12 +564,18 @@ cudaStreamCreateWithFlags (cudaStream_t *stream, unsigned int flags)
   *stream = new OrtrainFakeStream ();
   (*stream)->random = ++number * 2654435761u;
   (*stream)->thread = std::thread (run_stream, *stream);
+  std::lock_guard<std::mutex> guard (streams_lock);
+  streams.push_back (*stream);
   return cudaSuccess;
 }
 
 cudaError_t
 cudaStreamDestroy (cudaStream_t stream)
 {
+  {
+    std::lock_guard<std::mutex> guard (streams_lock);
+    streams.erase (std::find (streams.begin (), streams.end (), stream));
+  }
   {
     std::lock_guard<std::mutex> guard (stream->lock);
     stream->stops = true;
@@ -574,6 +584,21 @@ cudaStreamDestroy (cudaStream_t stream)
   stream->thread.join ();
   delete stream;
   return cudaSuccess;
+}
+
+static void
+wait_for_stream (OrtrainFakeStream *stream)
+{
+  std::unique_lock<std::mutex> guard (stream->lock);
+  stream->changed.wait (guard, [&] { return stream->queue.empty () && !stream->running; });
+}
+
+void
+ortrain_fake_cuda_drain (void)
+{
+  std::lock_guard<std::mutex> guard (streams_lock);
+  for (OrtrainFakeStream *stream : streams)
+    wait_for_stream (stream);
 }
 
 cudaError_t
@@ -585,8 +610,7 @@ cudaStreamSynchronize (cudaStream_t stream)
       stream->invalid = true;
       return report (cudaErrorStreamCaptureUnsupported);
     }
-  std::unique_lock<std::mutex> guard (stream->lock);
-  stream->changed.wait (guard, [&] { return stream->queue.empty () && !stream->running; });
+  wait_for_stream (stream);
   return report (get_sticky ());
 }
 

@@ -39,6 +39,8 @@ extern "C"
   OrtrainFakeCudaCounts ortrain_fake_cuda_get_counts (void);
   /* Of launches with this name since the process began. */
   uint64_t ortrain_fake_cuda_count_launches (const char *name);
+  /* Returns when all streams have run what they were given. Counted as no wait. */
+  void ortrain_fake_cuda_drain (void);
   /* From now on, a line for each launch, fill and copy within the device is appended to the text, which keeps its end; NULL:
    * no more. */
   void ortrain_fake_cuda_trace (char *text, size_t size);
