@@ -252,7 +252,8 @@ run_piece (const OrtrainKernelCall *call, const Classes &classes, const Products
   const void *x = skip (call->inputs[INPUT_X], row * self->k, self->dtype);
   void *library = workspace + self->library_at;
   ortrain_cuda_gemm_run (products->scores, call, x, call->inputs[INPUT_WEIGHT],
-                         self->has_bias ? call->inputs[INPUT_BIAS] : NULL, scores, ORTRAIN_CUDA_BETA_ZERO, library);
+                         self->has_bias ? call->inputs[INPUT_BIAS] : NULL, NULL, scores, ORTRAIN_CUDA_BETA_ZERO,
+                         library);
   launch_loss_rows (call, classes, view, lse, absent, (Part *) (workspace + self->parts_at) + row, rows);
   const bool has_dbias = call->n_outputs > OUTPUT_DBIAS && outputs[OUTPUT_DBIAS] != NULL;
   if (products->dx == NULL && products->dweight == NULL && !has_dbias)
@@ -271,10 +272,10 @@ run_piece (const OrtrainKernelCall *call, const Classes &classes, const Products
                                    : call->gradients >> OUTPUT_DWEIGHT & 1              ? ORTRAIN_CUDA_BETA_GRADIENT
                                                                                         : ORTRAIN_CUDA_BETA_ZERO;
       ortrain_cuda_gemm_run (products->dweight, call, self->is_swapped ? scores : x, self->is_swapped ? x : scores,
-                             NULL, outputs[OUTPUT_DWEIGHT], beta, library);
+                             NULL, NULL, outputs[OUTPUT_DWEIGHT], beta, library);
     }
   if (products->dx != NULL) /* perhaps over the rows of x */
-    ortrain_cuda_gemm_run (products->dx, call, scores, call->inputs[INPUT_WEIGHT], NULL,
+    ortrain_cuda_gemm_run (products->dx, call, scores, call->inputs[INPUT_WEIGHT], NULL, NULL,
                            (void *) skip (outputs[OUTPUT_DX], row * self->k, self->dx_dtype), ORTRAIN_CUDA_BETA_ZERO,
                            library);
 }

@@ -70,10 +70,13 @@ describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
   const OrtrainCudaGemmShape *s = &self->shape;
   const OrtrainCublasLt *lt = self->lt;
   const gint32 first_op = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, second_op = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const guint32 epilogue = s->adds_bias                     ? CUBLASLT_EPILOGUE_BIAS
-                           : s->sums == ORTRAIN_CUDA_SUMS_A ? CUBLASLT_EPILOGUE_BGRADB
-                           : s->sums == ORTRAIN_CUDA_SUMS_B ? CUBLASLT_EPILOGUE_BGRADA
-                                                            : CUBLASLT_EPILOGUE_DEFAULT;
+  const gint64 kept_ld = s->n;
+  const guint32 epilogue = s->gelu == ORTRAIN_CUDA_GELU_FORWARD    ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                           : s->gelu == ORTRAIN_CUDA_GELU_BACKWARD ? CUBLASLT_EPILOGUE_DGELU
+                           : s->adds_bias                          ? CUBLASLT_EPILOGUE_BIAS
+                           : s->sums == ORTRAIN_CUDA_SUMS_A        ? CUBLASLT_EPILOGUE_BGRADB
+                           : s->sums == ORTRAIN_CUDA_SUMS_B        ? CUBLASLT_EPILOGUE_BGRADA
+                                                                   : CUBLASLT_EPILOGUE_DEFAULT;
   const cudaDataType_t scale = s->dtype == ORTRAIN_DTYPE_FLOAT64 ? CUDA_R_64F : CUDA_R_32F;
   return lt->cublasLtMatmulDescCreate (&self->desc, get_compute_type (provider, s->dtype), scale) ==
              CUBLAS_STATUS_SUCCESS &&
@@ -83,6 +86,9 @@ describe (OrtrainCudaGemm *self, const OrtrainCudaProvider *provider)
              CUBLAS_STATUS_SUCCESS &&
          lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) ==
              CUBLAS_STATUS_SUCCESS &&
+         (s->gelu == ORTRAIN_CUDA_GELU_NONE ||
+          lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &kept_ld,
+                                              sizeof kept_ld) == CUBLAS_STATUS_SUCCESS) &&
          make_layout (lt, &self->first, s->dtype, s->trans_b ? s->k : s->n, s->trans_b ? s->n : s->k, s->ldb,
                       s->n_batch, s->b_stride) &&
          make_layout (lt, &self->second, s->dtype, s->trans_a ? s->m : s->k, s->trans_a ? s->k : s->m, s->lda,
@@ -167,7 +173,7 @@ ortrain_cuda_gemm_get_workspace_bytes (const OrtrainCudaGemm *self)
 
 void
 ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, const void *a, const void *b,
-                       const void *bias, void *c, OrtrainCudaBeta beta, void *workspace)
+                       const void *bias, void *kept, void *c, OrtrainCudaBeta beta, void *workspace)
 {
   const OrtrainCublasLt *lt = self->lt;
   OrtrainStream *stream = ortrain_cuda_get_stream (call);
@@ -191,6 +197,9 @@ ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, con
     status = lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_POINTER_MODE, &mode, sizeof mode);
   if (status == CUBLAS_STATUS_SUCCESS && (self->shape.adds_bias || self->shape.sums != ORTRAIN_CUDA_SUMS_NONE))
     status = lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+  if (status == CUBLAS_STATUS_SUCCESS && self->shape.gelu != ORTRAIN_CUDA_GELU_NONE)
+    status =
+        lt->cublasLtMatmulDescSetAttribute (self->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
   if (status == CUBLAS_STATUS_SUCCESS)
     status =
         lt->cublasLtMatmul (handle, self->desc, alpha_at, b, self->first, a, self->second, beta_at, c, self->result, c,

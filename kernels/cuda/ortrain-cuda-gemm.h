@@ -15,6 +15,13 @@ typedef enum
   ORTRAIN_CUDA_SUMS_B, /* of op (B) over k, [n] */
 } OrtrainCudaSums;
 
+typedef enum
+{
+  ORTRAIN_CUDA_GELU_NONE,
+  ORTRAIN_CUDA_GELU_FORWARD,  /* of the product with a bias, which is written to `kept` */
+  ORTRAIN_CUDA_GELU_BACKWARD, /* C becomes the gradient at `kept`, of the product */
+} OrtrainCudaGelu;
+
 typedef struct
 {
   OrtrainDType dtype;        /* of A and B */
@@ -22,6 +29,7 @@ typedef struct
   gboolean trans_a, trans_b;
   OrtrainCudaSums sums; /* computed on the way, in the type of C; not together with a bias */
   gboolean adds_bias;   /* a vector [n] of the type of C is added to each row; not where beta is not 0 */
+  OrtrainCudaGelu gelu; /* with tanh */
   gint64 m, n, k;       /* none is 0 */
   gint64 lda, ldb, ldc;
   gint64 n_batch;                      /* 1 for one product */
@@ -48,9 +56,9 @@ typedef enum
 } OrtrainCudaBeta;
 
 /* For run: submitted to the call's stream. bias: NULL unless the shape adds one, or where the
- * sums go. A failure is the call's. The kernels of a
+ * sums go; kept: [m, n], of the type of C, NULL unless there is Gelu. A failure is the call's. The kernels of a
  * session run one at a time, which is why the description of the product may be changed here. */
 void ortrain_cuda_gemm_run (OrtrainCudaGemm *self, const OrtrainKernelCall *call, const void *a, const void *b,
-                            const void *bias, void *c, OrtrainCudaBeta beta, void *workspace);
+                            const void *bias, void *kept, void *c, OrtrainCudaBeta beta, void *workspace);
 
 G_END_DECLS

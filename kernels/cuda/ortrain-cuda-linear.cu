@@ -3,8 +3,10 @@
 #include "cuda/ortrain-cuda-gemm.h"
 #include "cuda/ortrain-cuda-sum-rows.h"
 
-/* LinearGrad: the gradients of a linear layer's weight and bias. cuBLASLt sums the rows while it multiplies, where it can;
- * else a kernel does. */
+#include "common/ortrain-formulas.h"
+
+/* Linear, LinearGelu: a linear layer with its bias, and Gelu behind it; LinearGeluGrad: back through both; LinearGrad: the gradients of its weight and bias.
+ * cuBLASLt computes Gelu, and sums the rows, while it multiplies, where it can; else a kernel does. */
 
 typedef struct
 {
@@ -97,7 +99,7 @@ run (const OrtrainKernelCall *call)
                                    : call->gradients & 1 ? ORTRAIN_CUDA_BETA_GRADIENT
                                                          : ORTRAIN_CUDA_BETA_ZERO;
       ortrain_cuda_gemm_run (self->gemm, call, call->inputs[self->is_transposed ? 1 : 0],
-                             call->inputs[self->is_transposed ? 0 : 1], self->has_sums ? call->outputs[1] : NULL,
+                             call->inputs[self->is_transposed ? 0 : 1], self->has_sums ? call->outputs[1] : NULL, NULL,
                              call->outputs[0], beta, call->workspace);
     }
   if (self->has_sums || self->m == 0 || self->n == 0)
@@ -110,6 +112,171 @@ run (const OrtrainKernelCall *call)
     ORTRAIN_CUDA_FLOATING (self->dtype, T, launch_sum<T, float> (call, self););
 }
 
+/* ---- forward ---- */
+
+#define GELU_ALIGNMENT 8 /* elements: what the library wants of rows that it keeps */
+
+typedef struct
+{
+  OrtrainCudaGemm *gemm; /* NULL: there are no rows */
+  OrtrainCudaGelu gelu;
+  gboolean at_once; /* the library computes it */
+  OrtrainDType result_dtype;
+  gint64 n_elements; /* of the result */
+} Forward;
+
+static void
+free_forward (gpointer data)
+{
+  Forward *self = (Forward *) data;
+  ortrain_cuda_gemm_free (self->gemm);
+  g_free (self);
+}
+
+/* x: […, k], w: [k, n], or [n, k] with transB */
+static gboolean
+prepare_forward (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *x = &setup->inputs[0], *w = &setup->inputs[1], *third = &setup->inputs[2];
+  const guint transposed = ORTRAIN_CUDA_INT (setup, "transB", 0) != 0;
+  const OrtrainCudaGelu gelu = g_str_equal (setup->op_type, "LinearGeluGrad") ? ORTRAIN_CUDA_GELU_BACKWARD
+                               : setup->n_outputs > 1                         ? ORTRAIN_CUDA_GELU_FORWARD
+                                                                              : ORTRAIN_CUDA_GELU_NONE;
+  if (x->rank < 1 || w->rank != 2 || x->dims[x->rank - 1] != w->dims[transposed] || w->dims[transposed] < 1 ||
+      third->n_elements !=
+          (gelu == ORTRAIN_CUDA_GELU_BACKWARD ? setup->outputs[0].n_elements : w->dims[1 - transposed]))
+    return ortrain_cuda_refuse (setup, error, "its operands do not fit each other");
+  Forward *self = g_new0 (Forward, 1);
+  setup->constants = self;
+  setup->constants_free = free_forward;
+  self->gelu = gelu;
+  self->result_dtype = setup->outputs[0].dtype;
+  self->n_elements = setup->outputs[0].n_elements;
+  if (self->n_elements == 0)
+    return TRUE;
+  OrtrainCudaGemmShape shape = {};
+  shape.dtype = x->dtype;
+  shape.result_dtype = self->result_dtype;
+  shape.trans_b = transposed != 0;
+  shape.adds_bias = gelu != ORTRAIN_CUDA_GELU_BACKWARD;
+  shape.k = w->dims[transposed];
+  shape.n = w->dims[1 - transposed];
+  shape.m = x->n_elements / shape.k;
+  shape.lda = shape.k;
+  shape.ldb = transposed ? shape.k : shape.n;
+  shape.ldc = shape.n;
+  shape.n_batch = 1;
+  shape.alpha = 1;
+  if (gelu != ORTRAIN_CUDA_GELU_NONE && shape.n % GELU_ALIGNMENT == 0 && shape.dtype != ORTRAIN_DTYPE_FLOAT64)
+    {
+      shape.gelu = gelu;
+      self->gemm = ortrain_cuda_gemm_new (setup, &shape, NULL);
+      self->at_once = self->gemm != NULL;
+      shape.gelu = ORTRAIN_CUDA_GELU_NONE;
+    }
+  if (self->gemm == NULL)
+    self->gemm = ortrain_cuda_gemm_new (setup, &shape, error);
+  if (self->gemm == NULL)
+    return FALSE;
+  setup->workspace_bytes = ortrain_cuda_gemm_get_workspace_bytes (self->gemm);
+  setup->flops = 2.0 * (double) x->n_elements * (double) shape.n;
+  return TRUE;
+}
+
+static inline __device__ float
+gelu_of (float x)
+{
+  return ortrain_f32_gelu_tanh (x);
+}
+
+static inline __device__ double
+gelu_of (double x)
+{
+  return ortrain_f64_gelu_tanh (x);
+}
+
+/* z, y: [n] */
+template <typename T>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) gelu_kernel (const T *z, T *y, gint64 n)
+{
+  typedef typename OrtrainWide<T>::Type Wide;
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      const Wide x = ortrain_load (z, i);
+      ortrain_store (y, i, gelu_of (x));
+    }
+}
+
+static inline __device__ float
+gelu_gradient_of (float dy, float x)
+{
+  return ortrain_f32_gelu_tanh_grad (dy, x);
+}
+
+static inline __device__ double
+gelu_gradient_of (double dy, double x)
+{
+  return ortrain_f64_gelu_tanh_grad (dy, x);
+}
+
+/* z, dy: [n] */
+template <typename T>
+static __global__ void
+__launch_bounds__ (ORTRAIN_CUDA_BLOCK) gelu_grad_kernel (const T *z, T *dy, gint64 n)
+{
+  typedef typename OrtrainWide<T>::Type Wide;
+  for (gint64 i = ortrain_cuda_first (); i < n; i += ortrain_cuda_stride ())
+    {
+      const Wide g = ortrain_load (dy, i), x = ortrain_load (z, i);
+      ortrain_store (dy, i, gelu_gradient_of (g, x));
+    }
+}
+
+template <typename T>
+static void
+launch_gelu (const OrtrainKernelCall *call, const Forward *self)
+{
+  const unsigned grid = ortrain_cuda_grid (call, self->n_elements, ORTRAIN_CUDA_BLOCK);
+  T *y = (T *) call->outputs[0];
+  if (self->gelu == ORTRAIN_CUDA_GELU_FORWARD)
+    ortrain_cuda_launch (call, "gelu", grid, ORTRAIN_CUDA_BLOCK, gelu_kernel<T>, (const T *) call->outputs[1], y,
+                         self->n_elements);
+  else
+    ortrain_cuda_launch (call, "gelu-grad", grid, ORTRAIN_CUDA_BLOCK, gelu_grad_kernel<T>, (const T *) call->inputs[2],
+                         y, self->n_elements);
+}
+
+static void
+run_forward (const OrtrainKernelCall *call)
+{
+  const Forward *self = (const Forward *) call->constants;
+  const gboolean keeps = self->gelu == ORTRAIN_CUDA_GELU_FORWARD, backward = self->gelu == ORTRAIN_CUDA_GELU_BACKWARD;
+  if (self->gemm == NULL)
+    return;
+  ortrain_cuda_gemm_run (self->gemm, call, call->inputs[0], call->inputs[1], backward ? NULL : call->inputs[2],
+                         backward ? (void *) call->inputs[2]
+                         : keeps  ? call->outputs[1]
+                                  : NULL,
+                         call->outputs[keeps && !self->at_once ? 1 : 0], ORTRAIN_CUDA_BETA_ZERO, call->workspace);
+  if (self->gelu == ORTRAIN_CUDA_GELU_NONE || self->at_once)
+    return;
+  if (self->result_dtype == ORTRAIN_DTYPE_FLOAT64)
+    launch_gelu<double> (call, self);
+  else
+    ORTRAIN_CUDA_FLOATING (self->result_dtype, T, launch_gelu<T> (call, self););
+}
+
+/* x and w of one type; the third operand and the results in that type, or in float32. */
+static gboolean
+takes_forward (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
+{
+  const OrtrainDType dtype = inputs[0].dtype, result = outputs[0].dtype;
+  return n_inputs == 3 && inputs[1].dtype == dtype && inputs[2].dtype == result &&
+         (n_outputs < 2 || outputs[1].dtype == result) &&
+         (result == dtype || (result == ORTRAIN_DTYPE_FLOAT32 && dtype != ORTRAIN_DTYPE_FLOAT64));
+}
+
 /* x and dy of one type; the results in that type, or both in float32. */
 static gboolean
 takes (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
@@ -120,6 +287,12 @@ takes (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outpu
 }
 
 static const OrtrainKernel rows[] = {
+  { "Linear", "org.ortrain", ORTRAIN_DTYPES_FLOAT, prepare_forward, run_forward, 0, ORTRAIN_DTYPES_MIXED,
+    takes_forward },
+  { "LinearGelu", "org.ortrain", ORTRAIN_DTYPES_FLOAT, prepare_forward, run_forward, 0, ORTRAIN_DTYPES_MIXED,
+    takes_forward },
+  { "LinearGeluGrad", "org.ortrain", ORTRAIN_DTYPES_FLOAT, prepare_forward, run_forward, 0, ORTRAIN_DTYPES_MIXED,
+    takes_forward },
   { "LinearGrad", "org.ortrain", ORTRAIN_DTYPES_FLOAT, prepare, run, 0, ORTRAIN_DTYPES_MIXED, takes },
 };
 

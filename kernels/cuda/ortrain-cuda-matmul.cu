@@ -254,7 +254,7 @@ run (const OrtrainKernelCall *call)
       const gint64 of_b = self->swapped ? self->runs[r].a : self->runs[r].b;
       ortrain_cuda_gemm_run (self->gemm, call, a + (gsize) of_a * self->element_bytes,
                              b + (gsize) of_b * self->element_bytes,
-                             self->is_product_with_bias ? call->inputs[2] : NULL,
+                             self->is_product_with_bias ? call->inputs[2] : NULL, NULL,
                              c + (gsize) self->runs[r].c * self->result_bytes, beta, call->workspace);
     }
 }

@@ -150,7 +150,7 @@ multiply (const OrtrainKernelCall *call, guint product, const float *a, const fl
           bool adds)
 {
   const Constants *c = (const Constants *) call->constants;
-  ortrain_cuda_gemm_run (c->products[product], call, a, b, bias, y,
+  ortrain_cuda_gemm_run (c->products[product], call, a, b, bias, NULL, y,
                          adds ? ORTRAIN_CUDA_BETA_ONE : ORTRAIN_CUDA_BETA_ZERO,
                          (guint8 *) call->workspace + c->product_workspace);
 }

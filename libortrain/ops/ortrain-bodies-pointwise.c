@@ -164,19 +164,25 @@ ortrain_body_erf_grad (OrtrainBody *self)
   return finish (self, MUL (dy, MUL (NUMBER (1.1283791670955125739), OP1 ("Exp", OP1 ("Neg", MUL (x, x))))));
 }
 
+#define AT_X(number) ortrain_body_number (self, x, number)
+
+OrtrainValue *
+ortrain_body_gelu_tanh_slope (OrtrainBody *self, OrtrainValue *x)
+{
+  OrtrainValue *half = AT_X (0.5), *one = AT_X (1), *square = MUL (x, x), *root = AT_X (0.79788456080286535588);
+  OrtrainValue *t = OP1 ("Tanh", MUL (root, ADD (x, MUL (AT_X (0.044715), MUL (square, x)))));
+  OrtrainValue *slope = MUL (root, ADD (one, MUL (AT_X (0.134145), square)));
+  slope = MUL (MUL (half, x), MUL (SUB (one, MUL (t, t)), slope));
+  return ADD (MUL (half, ADD (one, t)), slope);
+}
+
 gboolean
 ortrain_body_gelu_grad (OrtrainBody *self)
 {
   OPERANDS (x);
   OrtrainValue *half = NUMBER (0.5);
   if (g_str_equal (ortrain_attributes_get_string (self->node->attributes, "approximate", "none"), "tanh"))
-    {
-      OrtrainValue *square = MUL (x, x), *root = NUMBER (0.79788456080286535588);
-      OrtrainValue *t = OP1 ("Tanh", MUL (root, ADD (x, MUL (NUMBER (0.044715), MUL (square, x)))));
-      OrtrainValue *slope = MUL (root, ADD (one, MUL (NUMBER (0.134145), square)));
-      slope = MUL (MUL (half, x), MUL (SUB (one, MUL (t, t)), slope));
-      return finish (self, MUL (dy, ADD (MUL (half, ADD (one, t)), slope)));
-    }
+    return finish (self, MUL (dy, ortrain_body_gelu_tanh_slope (self, x)));
   OrtrainValue *below = MUL (half, ADD (one, OP1 ("Erf", MUL (x, NUMBER (0.70710678118654752440)))));
   OrtrainValue *density = MUL (NUMBER (0.39894228040143267794), OP1 ("Exp", MUL (MUL (NUMBER (-0.5), x), x)));
   return finish (self, MUL (dy, ADD (below, MUL (x, density))));

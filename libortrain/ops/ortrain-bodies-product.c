@@ -54,6 +54,51 @@ ortrain_body_matmul (OrtrainBody *self)
   return TRUE;
 }
 
+/* (x […, k], w [k, n]) → x · w */
+static OrtrainValue *
+write_rows (OrtrainBody *self)
+{
+  static const gint64 swapped[] = { 1, 0 };
+  OrtrainValue *w = ortrain_body_input (self, 1);
+  if (ortrain_body_int (self, "transB", 0) != 0)
+    w = ortrain_body_transpose (self, w, swapped, 2);
+  return OP2 ("MatMul", ortrain_body_input (self, 0), w);
+}
+
+/* (x, w, bias [n]) → x · w + bias */
+gboolean
+ortrain_body_linear (OrtrainBody *self)
+{
+  ortrain_body_set (self, 0, ADD (write_rows (self), ortrain_body_input (self, 2)));
+  return TRUE;
+}
+
+/* (dy, w, z) → dy · w · the slope at z */
+gboolean
+ortrain_body_linear_gelu_grad (OrtrainBody *self)
+{
+  OrtrainValue *rows = write_rows (self);
+  gint64 dims[ORTRAIN_MAX_RANK];
+  if (rows == NULL)
+    return TRUE;
+  OrtrainValue *z =
+      ortrain_body_reshape (self, ortrain_body_input (self, 2), ortrain_body_dims (rows, dims), rows->rank);
+  ortrain_body_set (self, 0, MUL (rows, ortrain_body_gelu_tanh_slope (self, z)));
+  return TRUE;
+}
+
+/* → its Gelu, and itself */
+gboolean
+ortrain_body_linear_gelu (OrtrainBody *self)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_new ();
+  OrtrainValue *z = ADD (write_rows (self), ortrain_body_input (self, 2));
+  ortrain_attributes_set_string (attributes, "approximate", "tanh");
+  ortrain_body_set (self, 0, ortrain_body_op_with (self, "Gelu", attributes, z, NULL, NULL));
+  ortrain_body_set (self, 1, z);
+  return TRUE;
+}
+
 /* (x [m, k], dy [m, n]) → xᵀ · dy, or dyᵀ · x; the sum of the rows of dy */
 gboolean
 ortrain_body_linear_grad (OrtrainBody *self)

@@ -64,6 +64,9 @@ OrtrainValue *ortrain_body_sum_to (OrtrainBody *self, OrtrainValue *x, const gin
 OrtrainValue *ortrain_body_scatter (OrtrainBody *self, OrtrainValue *x, OrtrainValue *indices, const gint64 *dims,
                                     gint rank);
 
+/* The gradient of Gelu with tanh at x. */
+OrtrainValue *ortrain_body_gelu_tanh_slope (OrtrainBody *self, OrtrainValue *x);
+
 /* The bodies, by the file that they stand in. */
 gboolean ortrain_body_same (OrtrainBody *self); /* output 0 is input 0 */
 
@@ -85,6 +88,9 @@ gboolean ortrain_body_mish_grad (OrtrainBody *self);
 gboolean ortrain_body_swish_grad (OrtrainBody *self);
 
 gboolean ortrain_body_matmul (OrtrainBody *self);
+gboolean ortrain_body_linear (OrtrainBody *self);
+gboolean ortrain_body_linear_gelu (OrtrainBody *self);
+gboolean ortrain_body_linear_gelu_grad (OrtrainBody *self);
 gboolean ortrain_body_linear_grad (OrtrainBody *self);
 gboolean ortrain_body_einsum_grad (OrtrainBody *self);
 gboolean ortrain_body_attention (OrtrainBody *self);

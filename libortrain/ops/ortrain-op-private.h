@@ -54,6 +54,10 @@ typedef enum
   ORTRAIN_OP_KIND_DIVIDE,
   ORTRAIN_OP_KIND_POWER,
   ORTRAIN_OP_KIND_SQUARE_ROOT,
+  ORTRAIN_OP_KIND_ERF,
+  ORTRAIN_OP_KIND_TANH,
+  ORTRAIN_OP_KIND_GELU,
+  ORTRAIN_OP_KIND_GELU_GRADIENT,
   ORTRAIN_OP_KIND_RECIPROCAL,
   ORTRAIN_OP_KIND_MEAN,   /* over axes */
   ORTRAIN_OP_KIND_SUM_TO, /* over what was broadcast */
@@ -151,6 +155,10 @@ struct _OrtrainOpDef
   /* Of a product: the operator that computes it, with its first operand transposed, and the sums of the rows of one
    * operand at once. NULL: none. */
   const char *with_row_sums;
+  /* The operator that adds a vector to the rows of this product, and the one that then computes Gelu with tanh, and has
+   * what it is computed of as output 1; the one that computes the gradient of Gelu with tanh of this product and a value
+   * with as many elements. NULL: none. */
+  const char *with_bias, *with_bias_and_gelu, *with_gelu_gradient;
   /* The operator that computes this of the sum of input 0 and an input behind all others, and has that sum as an output
    * behind all others. NULL: none. */
   const char *of_sum;

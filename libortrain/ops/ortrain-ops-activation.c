@@ -115,20 +115,22 @@ grad_prelu (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-#define FORWARD(name, since, dtypes, flags, gradient)                                                                  \
+#define FORWARD_AS(name, since, dtypes, flags, gradient, known)                                                        \
   {                                                                                                                    \
     name, "", since, 1, 1, 1, 1, dtypes, ORTRAIN_OP_POINTWISE | (flags), 0, 0, ortrain_infer_unary, gradient, NULL,    \
-        NULL, .weight_through = 1                                                                                      \
+        NULL, .weight_through = 1, .kind = ORTRAIN_OP_KIND_##known                                                     \
   }
-#define BACKWARD(name, body)                                                                                           \
+#define FORWARD(name, since, dtypes, flags, gradient) FORWARD_AS (name, since, dtypes, flags, gradient, OTHER)
+#define BACKWARD_AS(name, body, known)                                                                                 \
   {                                                                                                                    \
     name, ORTRAIN_DOMAIN, 1, 2, 2, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_elementwise,  \
-        NULL, NULL, ".0", .expand = body                                                                               \
+        NULL, NULL, ".0", .expand = body, .kind = ORTRAIN_OP_KIND_##known                                              \
   }
+#define BACKWARD(name, body) BACKWARD_AS (name, body, OTHER)
 
 static const OrtrainOpDef ops[] = {
   FORWARD ("Relu", 7, ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPES_SIGNED, 0, grad_from_output),
-  FORWARD ("Tanh", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output),
+  FORWARD_AS ("Tanh", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_output, TANH),
   { "Sigmoid", "", 7, 1, 1, 1, 1, ORTRAIN_DTYPES_FLOAT, ORTRAIN_OP_POINTWISE, 0, 0, ortrain_infer_unary,
     grad_from_output, NULL, NULL, .scores = ORTRAIN_SCORES_SIGMOID, .weight_through = 1 },
   FORWARD ("LeakyRelu", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_leaky_relu),
@@ -140,7 +142,7 @@ static const OrtrainOpDef ops[] = {
   FORWARD ("HardSwish", 14, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input),
   FORWARD ("Softplus", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input),
   FORWARD ("Softsign", 7, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input),
-  FORWARD ("Gelu", 20, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input),
+  FORWARD_AS ("Gelu", 20, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input, GELU),
   FORWARD ("Mish", 18, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input),
   FORWARD ("Swish", 24, ORTRAIN_DTYPES_FLOAT, 0, grad_from_input),
   FORWARD ("Shrink", 9, ORTRAIN_DTYPES_FLOAT, 0, grad_shrink),
@@ -159,7 +161,7 @@ static const OrtrainOpDef ops[] = {
   BACKWARD ("HardSwishGrad", ortrain_body_hard_swish_grad),
   BACKWARD ("SoftplusGrad", ortrain_body_softplus_grad),
   BACKWARD ("SoftsignGrad", ortrain_body_softsign_grad),
-  BACKWARD ("GeluGrad", ortrain_body_gelu_grad),
+  BACKWARD_AS ("GeluGrad", ortrain_body_gelu_grad, GELU_GRADIENT),
   BACKWARD ("MishGrad", ortrain_body_mish_grad),
   BACKWARD ("SwishGrad", ortrain_body_swish_grad),
 };

@@ -112,6 +112,35 @@ infer_fused_matmul (OrtrainInferContext *ctx, GError **error)
                         ortrain_infer_get_dtype (ctx, 0), error);
 }
 
+/* Linear (x […, k], w [k, n], bias [n]) {transB} → x · w + bias; with transB, w is [n, k]. LinearGelu: Gelu with tanh of that,
+ * and that itself. LinearGeluGrad (dy […, k], w, z): the gradient of that Gelu at z, which has as many elements as the
+ * result, of dy · w. Passes make them, for devices that compute it at once; gradients are there already. */
+static gboolean
+infer_linear (OrtrainInferContext *ctx, GError **error)
+{
+  const gboolean transposed = flag (ctx->node, "transB");
+  const gint rank = ortrain_infer_get_rank (ctx, 0), w_rank = ortrain_infer_get_rank (ctx, 1);
+  const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, 0);
+  OrtrainDim dims[ORTRAIN_MAX_RANK];
+  if ((rank >= 0 && rank < 1) || (w_rank >= 0 && w_rank != 2))
+    return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_SHAPE, "inputs of rank %d and %d cannot be multiplied",
+                               rank, w_rank);
+  if (rank < 0 || w_rank < 0)
+    {
+      for (guint k = 0; k < ortrain_infer_get_n_outputs (ctx); k++)
+        ortrain_infer_set_unknown (ctx, k, dtype, rank);
+      return TRUE;
+    }
+  const OrtrainDim k = ortrain_infer_get_dim (ctx, 0, rank - 1), k_w = ortrain_infer_get_dim (ctx, 1, transposed);
+  if (ortrain_dim_is_int (k) && ortrain_dim_is_int (k_w) && k.value != k_w.value)
+    return fail_sizes (ctx, 0, 1, "inner", k, k_w, error);
+  memcpy (dims, ortrain_infer_get_dims (ctx, 0), (gsize) rank * sizeof (OrtrainDim));
+  dims[rank - 1] = ortrain_infer_get_dim (ctx, 1, !transposed);
+  for (guint i = 0; i < ortrain_infer_get_n_outputs (ctx); i++)
+    ortrain_infer_set (ctx, i, dtype, dims, rank);
+  return TRUE;
+}
+
 /* LinearGrad (x [m, k], dy [m, n]) {transW}: the gradients of the weight and of the bias of a linear layer, dW = xᵀ · dy,
  * [k, n], or with transW dyᵀ · x, [n, k]; db, the sum of the rows of dy, [n]. A pass makes it of two nodes, for devices
  * that compute both at once. */
@@ -348,6 +377,9 @@ static const OrtrainOpDef rows[] = {
     .input_roles = { "weight", "weight" },
     .flags = ORTRAIN_OP_CONTRACTS,
     .kind = ORTRAIN_OP_KIND_MATMUL,
+    .with_bias = "Linear",
+    .with_bias_and_gelu = "LinearGelu",
+    .with_gelu_gradient = "LinearGeluGrad",
     .zero_sums = ortrain_zero_sums_matmul },
   { .name = "Gemm",
     .domain = "",
@@ -365,7 +397,8 @@ static const OrtrainOpDef rows[] = {
     .channels = ORTRAIN_CHANNELS_PRODUCT,
     .input_roles = { "weight", "weight", "bias" },
     .flags = ORTRAIN_OP_CONTRACTS,
-    .kind = ORTRAIN_OP_KIND_GEMM },
+    .kind = ORTRAIN_OP_KIND_GEMM,
+    .with_bias_and_gelu = "LinearGelu" },
   { .name = "FusedMatMul",
     .domain = ORTRAIN_DOMAIN,
     .mixed = ORTRAIN_MIXED_NARROW,
@@ -382,6 +415,7 @@ static const OrtrainOpDef rows[] = {
     .kind = ORTRAIN_OP_KIND_FUSED_MATMUL,
     .zero_sums = ortrain_zero_sums_matmul,
     .with_row_sums = "LinearGrad",
+    .with_gelu_gradient = "LinearGeluGrad",
     .expand = ortrain_body_matmul },
   { .name = "LinearGrad",
     .domain = ORTRAIN_DOMAIN,
@@ -396,6 +430,45 @@ static const OrtrainOpDef rows[] = {
     .infer = infer_linear_grad,
     .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_CONTRACTS,
     .expand = ortrain_body_linear_grad },
+  { .name = "Linear",
+    .domain = ORTRAIN_DOMAIN,
+    .mixed = ORTRAIN_MIXED_NARROW,
+    .since = 1,
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .types = ".0",
+    .infer = infer_linear,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .expand = ortrain_body_linear },
+  { .name = "LinearGelu",
+    .domain = ORTRAIN_DOMAIN,
+    .mixed = ORTRAIN_MIXED_NARROW,
+    .since = 1,
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .min_outputs = 2,
+    .max_outputs = 2,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .types = ".0",
+    .infer = infer_linear,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .expand = ortrain_body_linear_gelu },
+  { .name = "LinearGeluGrad",
+    .domain = ORTRAIN_DOMAIN,
+    .mixed = ORTRAIN_MIXED_NARROW,
+    .since = 1,
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .min_outputs = 1,
+    .max_outputs = 1,
+    .dtypes = ORTRAIN_DTYPES_FLOAT,
+    .types = ".0",
+    .infer = infer_linear,
+    .flags = ORTRAIN_OP_NO_GRADIENT,
+    .expand = ortrain_body_linear_gelu_grad },
   { .name = "MatMulInteger",
     .domain = "",
     .since = 10,

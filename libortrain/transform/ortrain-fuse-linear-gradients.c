@@ -3,34 +3,26 @@
 
 #include "ops/ortrain-op-private.h"
 
-/* What a value was before views gave it another shape. */
-static OrtrainValue *
-find_origin (OrtrainValue *value)
-{
-  while (value->producer != NULL && ortrain_node_is_view (value->producer))
-    value = ortrain_node_input (value->producer, 0);
-  return value;
-}
-
-/* The node that sums all rows of `dy`, or of what it is a view of, into a vector as long as they are. */
+/* The node that sums all rows of `dy`, or of one of those that it is a view of, into a vector as long as they are. */
 static OrtrainNode *
 find_sum (OrtrainValue *dy, const OrtrainNode *product)
 {
-  OrtrainValue *candidates[] = { dy, find_origin (dy) };
-  for (guint c = 0; c < G_N_ELEMENTS (candidates); c++)
-    for (guint u = 0; u < candidates[c]->uses.n; u++)
-      {
-        OrtrainNode *node = candidates[c]->uses.items[u].node;
-        if (ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_SUM_TO || candidates[c]->uses.items[u].index != 0 ||
-            node->phase != product->phase || node->recomputes != NULL)
-          continue;
-        const OrtrainValue *sum = ortrain_node_output (node, 0);
-        const OrtrainValue *rows = candidates[c];
-        if (sum->rank == 1 && ortrain_dim_equal (sum->dims[0], dy->dims[1]) && rows->rank >= 2 &&
-            ortrain_dim_equal (rows->dims[rows->rank - 1], dy->dims[1]))
-          return node;
-      }
-  return NULL;
+  for (OrtrainValue *rows = dy;; rows = ortrain_node_input (rows->producer, 0))
+    {
+      for (guint u = 0; u < rows->uses.n; u++)
+        {
+          OrtrainNode *node = rows->uses.items[u].node;
+          if (ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_SUM_TO || rows->uses.items[u].index != 0 ||
+              node->phase != product->phase || node->recomputes != NULL)
+            continue;
+          const OrtrainValue *sum = ortrain_node_output (node, 0);
+          if (sum->rank == 1 && ortrain_dim_equal (sum->dims[0], dy->dims[1]) && rows->rank >= 2 &&
+              ortrain_dim_equal (rows->dims[rows->rank - 1], dy->dims[1]))
+            return node;
+        }
+      if (rows->producer == NULL || !ortrain_node_is_view (rows->producer))
+        return NULL;
+    }
 }
 
 static gboolean

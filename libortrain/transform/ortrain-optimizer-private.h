@@ -25,10 +25,11 @@ gboolean ortrain_recompute_cheap (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-structurally-zero-gradients.c: gradients of parameters that are zero whatever the data are become
  * zeros. Once the gradient is built; shapes may be symbolic. */
 gboolean ortrain_drop_zero_gradients (OrtrainGraph *graph, GError **error);
-/* transform/ortrain-fuse-attention.c, transform/ortrain-fuse-norm.c: what exporters write out becomes Attention,
- * LayerNormalization, RMSNormalization. Before the gradient is built; shapes may be symbolic. */
+/* transform/ortrain-fuse-attention.c, -fuse-norm.c, -fuse-gelu.c: what exporters write out becomes Attention,
+ * LayerNormalization, RMSNormalization, Gelu. Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);
+gboolean ortrain_fuse_gelu (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-pack-attention.c: attention of three parts of one value reads that value. Before the gradient is built;
  * shapes may be symbolic. */
 gboolean ortrain_pack_attention (OrtrainGraph *graph, GError **error);

@@ -8,6 +8,7 @@
 #include "transform/ortrain-fuse-classifier-private.h"
 #include "transform/ortrain-fuse-elementwise-private.h"
 #include "transform/ortrain-fuse-linear-gradients-private.h"
+#include "transform/ortrain-fuse-linear-private.h"
 #include "transform/ortrain-fuse-residuals-private.h"
 #include "transform/ortrain-specialize-private.h"
 
@@ -90,6 +91,7 @@ static const Pass symbolic_passes[] = {
   { "remove-dead", remove_dead }, /* patterns count uses */
   { "merge-equal", ortrain_merge_equal_nodes },
   { "fuse-norm", ortrain_fuse_norm },
+  { "fuse-gelu", ortrain_fuse_gelu },
   { "fuse-attention", ortrain_fuse_attention },
   { "simplify-losses", ortrain_simplify_losses },
   { "remove-dead", remove_dead },
@@ -107,9 +109,10 @@ static const Pass static_passes[] = {
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", ortrain_recompute_cheap },
-  { "fuse-residuals", .run_for = ortrain_fuse_residuals },
   { "absorb-casts", .run_for = ortrain_absorb_casts },
   { "fuse-classifier", .run_for = ortrain_fuse_classifier },
+  { "fuse-residuals", .run_for = ortrain_fuse_residuals },
+  { "fuse-linear", .run_for = ortrain_fuse_linear },
   { "fuse-linear-gradients", .run_for = ortrain_fuse_linear_gradients },
   { "remove-dead", remove_dead },
   { "fuse-elementwise", .run_for = ortrain_fuse_elementwise },

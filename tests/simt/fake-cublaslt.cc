@@ -338,7 +338,9 @@ cublasLtMatmulAlgoGetHeuristic (cublasLtHandle_t handle, cublasLtMatmulDesc_t de
 {
   *n_found = 0;
   const bool sums = desc->epilogue == CUBLASLT_EPILOGUE_BGRADA || desc->epilogue == CUBLASLT_EPILOGUE_BGRADB;
-  if (!fits (desc, a, b, c, d) || n_wanted < 1 || (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr))
+  const bool gelu = desc->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_DGELU;
+  if (!fits (desc, a, b, c, d) || n_wanted < 1 || (sums && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_SUMS") != nullptr) ||
+      (gelu && getenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   results[0].workspaceSize = std::min ((size_t) preference->workspace, WORKSPACE);

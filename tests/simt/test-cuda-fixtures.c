@@ -98,7 +98,7 @@ static void
 test_body (gconstpointer data)
 {
   const char *op_type = data;
-  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (TestModel) model = test_model_load (g_str_equal (op_type, "Linear") ? "bert" : "gpt2");
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTrainingSession) with = make_session (model, "sgd", "cuda"), without = NULL;
   ortrain_training_session_train_step (with, test_model_feeds (model, 0), &error);
@@ -126,6 +126,9 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   test_models_add ("/cuda-fixtures", test_fixture);
   g_test_add_data_func ("/cuda-fixtures/body/LinearGrad", "LinearGrad", test_body);
+  g_test_add_data_func ("/cuda-fixtures/body/Linear", "Linear", test_body);
+  g_test_add_data_func ("/cuda-fixtures/body/LinearGelu", "LinearGelu", test_body);
+  g_test_add_data_func ("/cuda-fixtures/body/LinearGeluGrad", "LinearGeluGrad", test_body);
   g_test_add_data_func ("/cuda-fixtures/body/AddLayerNormalization", "AddLayerNormalization", test_body);
   g_test_add_data_func ("/cuda-fixtures/body/AddLayerNormGrad", "AddLayerNormGrad", test_body);
   return g_test_run ();

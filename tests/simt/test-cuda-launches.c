@@ -2,6 +2,9 @@
 #include "ortrain.h"
 #include "simt/fake-cuda.h"
 
+#include "memory/ortrain-memory-plan-private.h"
+#include "memory/ortrain-planner-private.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +49,8 @@ static OrtrainValue *
 add_linear (OrtrainGraphBuilder *b, OrtrainValue *x, const char *layer, const char *what, gint64 n_in, gint64 n_out)
 {
   g_autofree char *rows = g_strconcat (layer, what, ".rows", NULL), *y = g_strconcat (layer, what, ".y", NULL);
-  g_autofree char *weight = g_strconcat (layer, what, ".weight", NULL), *bias = g_strconcat (layer, what, ".bias", NULL);
+  g_autofree char *weight = g_strconcat (layer, what, ".weight", NULL),
+                  *bias = g_strconcat (layer, what, ".bias", NULL);
   g_autofree char *shape = g_strdup_printf ("shape.%d", (int) n_in), *back = g_strdup_printf ("back.%d", (int) n_out);
   const gint64 dims[] = { n_in, n_out };
   ortrain_graph_builder_add_normal (b, weight, dims, 2, 0, 0.1);
@@ -227,8 +231,17 @@ make_feeds (guint seed)
 
 typedef struct
 {
-  char forward[TRACE_BYTES], backward[TRACE_BYTES];
+  char forward[TRACE_BYTES], backward[TRACE_BYTES], *steps;
 } Traces;
+
+static void
+traces_free (Traces *traces)
+{
+  g_free (traces->steps);
+  g_free (traces);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Traces, traces_free)
 
 static void
 begin_forward (OrtrainTrainingSession *session, OrtrainMemoryReport *report, Traces *traces)
@@ -250,6 +263,30 @@ end (OrtrainTrainingSession *session, OrtrainMemoryReport *report, Traces *trace
 }
 
 typedef OrtrainGraphBuilder *(*BuildFunc) (guint n_layers);
+
+/* Nodes, with the types and shapes of their operands. */
+static char *
+list_steps (OrtrainTrainingSession *session)
+{
+  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
+  GString *text = g_string_new (NULL);
+  guint n_steps;
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  for (guint s = 0; s < n_steps; s++)
+    {
+      const OrtrainNode *node = steps[s].node;
+      g_string_append_printf (text, "%d %s", (int) steps[s].phase, node->op_type);
+      for (guint i = 0; i < node->inputs->len + node->outputs->len; i++)
+        {
+          const OrtrainValue *value =
+              i < node->inputs->len ? node->inputs->pdata[i] : node->outputs->pdata[i - node->inputs->len];
+          g_autofree char *what = value != NULL ? ortrain_value_describe (value) : g_strdup ("-");
+          g_string_append_printf (text, "%s %s", i == node->inputs->len ? " →" : "", what);
+        }
+      g_string_append_c (text, '\n');
+    }
+  return g_string_free (text, FALSE);
+}
 
 /* The launches of a step that has been planned. Its losses are those of the host. */
 static Traces *
@@ -278,6 +315,7 @@ trace (BuildFunc build, guint n_layers, OrtrainPrecision precision)
       g_assert_true (ortrain_training_session_optimizer_step (session, &error));
       g_assert_true (ortrain_training_session_optimizer_step (host, &error));
     }
+  traces->steps = list_steps (session);
   return traces;
 }
 
@@ -291,17 +329,21 @@ count (const char *text)
 }
 
 static void
+show (const char *text)
+{
+  g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    g_test_message ("  %u: %s", i, lines[i]);
+}
+
+static guint
 compare (const char *phase, const char *two, const char *three, guint most)
 {
   const guint n = count (three) - count (two);
   g_test_message ("%s: %u launches a layer", phase, n);
   if (n > most)
-    {
-      g_auto (GStrv) lines = g_strsplit (three, "\n", -1);
-      for (guint i = 0; lines[i] != NULL; i++)
-        g_test_message ("  %u: %s", i, lines[i]);
-    }
-  if (g_getenv ("NOASSERT") == NULL) g_assert_cmpuint (n, <=, most);
+    show (three);
+  return n;
 }
 
 typedef struct
@@ -312,20 +354,26 @@ typedef struct
   guint most_forward, most_backward;
 } Case;
 
+/* GPT-2 has Gelu with tanh, which cuBLASLt computes with the product. The builder's is exact, which it cannot: a launch of
+ * its own, and one more where it is computed again for its gradient. */
 static const Case cases[] = {
-  { "/cuda-launches/layer/float32", build_plain, ORTRAIN_PRECISION_F32, 11, 15 },
-  { "/cuda-launches/layer/bfloat16", build_plain, ORTRAIN_PRECISION_BF16, 11, 17 },
-  { "/cuda-launches/exported-layer/float32", build_exported, ORTRAIN_PRECISION_F32, 8, 13 },
-  { "/cuda-launches/exported-layer/bfloat16", build_exported, ORTRAIN_PRECISION_BF16, 10, 14 },
+  { "/cuda-launches/gpt2/float32", build_exported, ORTRAIN_PRECISION_F32, 7, 13 },
+  { "/cuda-launches/gpt2/bfloat16", build_exported, ORTRAIN_PRECISION_BF16, 7, 13 },
+  { "/cuda-launches/exact-gelu/float32", build_plain, ORTRAIN_PRECISION_F32, 8, 14 },
+  { "/cuda-launches/exact-gelu/bfloat16", build_plain, ORTRAIN_PRECISION_BF16, 8, 13 },
 };
 
 static void
 test_layer (gconstpointer data)
 {
   const Case *c = data;
-  g_autofree Traces *two = trace (c->build, 2, c->precision), *three = trace (c->build, 3, c->precision);
-  compare ("forward", two->forward, three->forward, c->most_forward);
-  compare ("backward", two->backward, three->backward, c->most_backward);
+  g_autoptr (Traces) two = trace (c->build, 2, c->precision), three = trace (c->build, 3, c->precision);
+  const guint n_forward = compare ("forward", two->forward, three->forward, c->most_forward);
+  const guint n_backward = compare ("backward", two->backward, three->backward, c->most_backward);
+  if (n_forward > c->most_forward || n_backward > c->most_backward)
+    show (three->steps);
+  g_assert_cmpuint (n_forward, <=, c->most_forward);
+  g_assert_cmpuint (n_backward, <=, c->most_backward);
 }
 
 int

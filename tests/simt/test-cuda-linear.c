@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/kernel-run.h"
+#include "simt/fake-cuda.h"
 
-/* LinearGrad on the emulated device against sums in float64: the CPU has no kernel for it. */
+/* Linear, LinearGelu and LinearGrad on the emulated device against sums in float64: the CPU has no kernels for them. */
 
 typedef struct
 {
@@ -80,6 +81,138 @@ run (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, OrtrainDType res
   kernel_run_clear (&call);
 }
 
+static double
+gelu (double x)
+{
+  return 0.5 * x * (1 + tanh (sqrt (2 / G_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static void
+run_forward (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, OrtrainDType result, gboolean transposed,
+             gboolean has_gelu)
+{
+  const gint64 x_dims[] = { 1, s->m, s->k }, y_dims[] = { 1, s->m, s->n };
+  const gint64 w_dims[] = { transposed ? s->n : s->k, transposed ? s->k : s->n };
+  KernelRun call;
+  kernel_run_init (&call, "org.ortrain", has_gelu ? "LinearGelu" : "Linear");
+  call.provider = cuda;
+  if (transposed)
+    ortrain_attributes_set_int (call.attributes, "transB", 1);
+  kernel_run_add_input (&call, kernel_random (dtype, x_dims, 3, 1, 1));
+  kernel_run_add_input (&call, kernel_random (dtype, w_dims, 2, 1, 2));
+  kernel_run_add_input (&call, kernel_random (result, &s->n, 1, 1, 3));
+  kernel_run_add_output (&call, result, y_dims, 3);
+  if (has_gelu)
+    kernel_run_add_output (&call, result, y_dims, 3);
+  kernel_run (&call);
+  for (gint64 i = 0; i < s->m; i++)
+    for (gint64 j = 0; j < s->n; j++)
+      {
+        double sum = ortrain_tensor_get_scalar (call.inputs[2], j), magnitude = fabs (sum);
+        for (gint64 l = 0; l < s->k; l++)
+          {
+            const double x = ortrain_tensor_get_scalar (call.inputs[0], i * s->k + l);
+            const double w = at (call.inputs[1], transposed ? j : l, transposed ? l : j);
+            sum += x * w;
+            magnitude += fabs (x * w);
+          }
+        check (call.outputs[has_gelu ? 1 : 0], i * s->n + j, sum, magnitude, s->k);
+        if (!has_gelu)
+          continue;
+        /* of what is kept, or of what it was before it was rounded; the slope is at most 1.13 */
+        const double kept = ortrain_tensor_get_scalar (call.outputs[1], i * s->n + j);
+        const double y = ortrain_tensor_get_scalar (call.outputs[0], i * s->n + j);
+        const double unit = result == ORTRAIN_DTYPE_BFLOAT16  ? 0x1p-8
+                            : result == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11
+                                                              : 0x1p-22;
+        if (!(fabs (y - gelu (kept)) <= 2.2 * unit * fabs (kept) + 0x1p-22))
+          g_error ("Gelu of %.9g is %.9g, %.9g is right", kept, y, gelu (kept));
+      }
+  kernel_run_clear (&call);
+}
+
+static double
+gelu_slope (double x)
+{
+  const double root = sqrt (2 / G_PI), t = tanh (root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 0.134145 * x * x);
+}
+
+/* dy · w, times the slope of Gelu at z */
+static void
+run_backward (OrtrainProvider *cuda, const Shape *s, OrtrainDType dtype, OrtrainDType result, gboolean transposed)
+{
+  const gint64 dy_dims[] = { s->m, s->k }, z_dims[] = { 1, s->m, s->n }, dz_dims[] = { s->m, s->n };
+  const gint64 w_dims[] = { transposed ? s->n : s->k, transposed ? s->k : s->n };
+  KernelRun call;
+  kernel_run_init (&call, "org.ortrain", "LinearGeluGrad");
+  call.provider = cuda;
+  if (transposed)
+    ortrain_attributes_set_int (call.attributes, "transB", 1);
+  kernel_run_add_input (&call, kernel_random (dtype, dy_dims, 2, 1, 1));
+  kernel_run_add_input (&call, kernel_random (dtype, w_dims, 2, 1, 2));
+  kernel_run_add_input (&call, kernel_random (result, z_dims, 3, 1, 3));
+  kernel_run_add_output (&call, result, dz_dims, 2);
+  kernel_run (&call);
+  for (gint64 i = 0; i < s->m; i++)
+    for (gint64 j = 0; j < s->n; j++)
+      {
+        const double slope = gelu_slope (ortrain_tensor_get_scalar (call.inputs[2], i * s->n + j));
+        const double unit = result == ORTRAIN_DTYPE_BFLOAT16  ? 0x1p-8
+                            : result == ORTRAIN_DTYPE_FLOAT16 ? 0x1p-11
+                                                              : 0x1p-22;
+        double sum = 0, magnitude = 0;
+        for (gint64 l = 0; l < s->k; l++)
+          {
+            const double x = at (call.inputs[0], i, l), w = at (call.inputs[1], transposed ? j : l, transposed ? l : j);
+            sum += x * w;
+            magnitude += fabs (x * w);
+          }
+        const double found = ortrain_tensor_get_scalar (call.outputs[0], i * s->n + j);
+        /* behind the product, dy · w has been rounded before */
+        if (!(fabs (found - sum * slope) <=
+              2.2 * unit * fabs (sum) + (double) (s->k + 4) * 0x1p-23 * magnitude + 0x1p-24))
+          g_error ("element %d is %.9g, %.9g is right", (int) (i * s->n + j), found, sum * slope);
+      }
+  kernel_run_clear (&call);
+}
+
+/* With the library's Gelu, where rows are long enough for it and where it has none. */
+static void
+test_forward (void)
+{
+  static const OrtrainDType dtypes[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  static const Shape forward_shapes[] = { { 1, 1, 1 }, { 31, 33, 8 }, { 65, 5, 257 }, { 7, 3, 1024 }, { 0, 3, 8 } };
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  guint64 n_behind[2], n_behind_gradient[2];
+  g_assert_no_error (error);
+  for (guint without = 0; without < 2; without++)
+    {
+      const guint64 before = ortrain_fake_cuda_count_launches ("gelu");
+      const guint64 before_gradient = ortrain_fake_cuda_count_launches ("gelu-grad");
+      if (without)
+        g_setenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU", "1", TRUE);
+      for (guint s = 0; s < G_N_ELEMENTS (forward_shapes); s++)
+        for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+          for (guint bits = 0; bits < 8; bits++)
+            run_forward (cuda, &forward_shapes[s], dtypes[d], bits & 1 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[d], bits & 2,
+                         bits & 4);
+      for (guint s = 0; s < G_N_ELEMENTS (forward_shapes); s++)
+        for (guint d = 0; d < G_N_ELEMENTS (dtypes); d++)
+          for (guint bits = 0; bits < 4; bits++)
+            run_backward (cuda, &forward_shapes[s], dtypes[d], bits & 1 ? ORTRAIN_DTYPE_FLOAT32 : dtypes[d], bits & 2);
+      g_unsetenv ("ORTRAIN_FAKE_CUBLASLT_WITHOUT_GELU");
+      n_behind[without] = ortrain_fake_cuda_count_launches ("gelu") - before;
+      n_behind_gradient[without] = ortrain_fake_cuda_count_launches ("gelu-grad") - before_gradient;
+    }
+  g_assert_cmpuint (n_behind[0], ==, 2 * 3 * 4); /* rows of 1 and of 257 */
+  g_assert_cmpuint (n_behind[1], ==, 4 * 3 * 4);
+  g_assert_cmpuint (n_behind_gradient[0], ==, 2 * 3 * 4);
+  g_assert_cmpuint (n_behind_gradient[1], ==, 4 * 3 * 4);
+}
+
 /* With the library's sums, and where it has none. */
 static void
 test_gradients (void)
@@ -106,6 +239,7 @@ int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/cuda-linear/forward", test_forward);
   g_test_add_func ("/cuda-linear/gradients", test_gradients);
   return g_test_run ();
 }

@@ -34,8 +34,8 @@ write_parts (OrtrainGraph *graph, Form form, OrtrainValue *x, OrtrainValue **par
   static const gint64 heads[] = { 0, 0, HEADS, WIDTH }, all[] = { 0, 0, 3, HEADS, WIDTH }, perm[] = { 2, 0, 3, 1, 4 };
   if (form == LOOKUPS)
     {
-      OrtrainValue *turned = op (graph, "Transpose", op (graph, "Reshape", x, ortrain_graph_const_ints (graph, all, 5)),
-                                 NULL);
+      OrtrainValue *turned =
+          op (graph, "Transpose", op (graph, "Reshape", x, ortrain_graph_const_ints (graph, all, 5)), NULL);
       ortrain_attributes_set_ints (turned->producer->attributes, "perm", perm, 5);
       for (guint i = 0; i < 3; i++)
         parts[i] = op (graph, "Gather", turned, ortrain_graph_const_int (graph, i));
