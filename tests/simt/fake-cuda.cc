@@ -319,7 +319,8 @@ ortrain_fake_cuda_enqueue (cudaStream_t stream, const char *name, void (*run) (v
   return submit (stream, make_operation (name, run, data, n_bytes));
 }
 
-struct Grid
+/* Arguments of a kernel, which may be vectors, lie behind it. */
+struct alignas (16) Grid
 {
   dim3 grid, block;
   SimtInvoke invoke;

@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <mutex>
 #include <sys/mman.h>
 #include <vector>
 
@@ -14,16 +16,25 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
+/* The race detector: ThreadSanitizer, to which each fiber is a thread. This file is not compiled for it, and tells it what is
+ * ordered. */
+#if defined(SIMT_RACES)
 #include <sanitizer/tsan_interface.h>
-#define UNSEEN __attribute__ ((no_sanitize ("thread"), noinline)) /* by ThreadSanitizer: the scheduler's own work */
+#endif
+/* A fiber that is left for the last time would keep AddressSanitizer's marks on a stack that others get. */
+#if defined(__SANITIZE_ADDRESS__)
+#define UNMARKED __attribute__ ((no_sanitize ("address"), noinline))
 #else
-#define UNSEEN
+#define UNMARKED
 #endif
 
 #define STACK_BYTES ((size_t) 128 << 10)
 #define MAX_THREADS 1024
 #define WARP 32
+/* To the race detector, who has the stack of another is the same thread, and so behind it and all that it met at a barrier; a new
+ * thread is behind what made it. So that blocks are in no order, stacks are made before a grid, and used in turn. */
+#define RACE_STACKS 512 /* and one for each thread of a block */
+#define MAX_SHARED 64
 
 thread_local uint3 threadIdx, blockIdx;
 thread_local dim3 blockDim, gridDim;
@@ -49,6 +60,7 @@ struct Stack
 struct Fiber
 {
   State state;
+  bool has_fenced;
   uint3 index;
   unsigned mask; /* of the exchange that it waits at */
   uint64_t brought;
@@ -67,7 +79,21 @@ struct Warp
 {
   unsigned n_results;
   uint64_t results[N_RESULTS][WARP];
-  char order; /* its address stands for one */
+#if defined(SIMT_RACES)
+  struct
+  {
+    unsigned mask, n; /* exchanges that were completed */
+  } meetings[WARP];
+#endif
+};
+
+/* Addresses that stand for orders within a block, to the race detector, which forgets them when they are freed: nothing orders
+ * one block behind another. Threads meet at two in turn: who goes on early, and comes to the next one, is not ordered before
+ * those who are still to go on. */
+struct Orders
+{
+  char barriers[2], shared;
+  char meetings[MAX_THREADS / WARP][WARP][2];
 };
 
 struct SharedArray
@@ -83,7 +109,7 @@ struct Scheduler
   unsigned n;
   Fiber *current;
   Warp warps[MAX_THREADS / WARP];
-  std::vector<Stack> stacks; /* free ones */
+  std::deque<Stack> stacks; /* free ones */
   std::vector<SharedArray> shared;
   SimtInvoke invoke;
   const void *closure;
@@ -91,7 +117,9 @@ struct Scheduler
   SimtOrder order;
   uint32_t random;
   std::vector<unsigned> sequence;
-  char barrier, end, begin; /* addresses that stand for orders */
+  Orders *orders;
+  char end, begin; /* addresses that stand for orders, too */
+  unsigned n_barriers;
   void *main_fiber;
 #if defined(__x86_64__)
   void *sp;
@@ -106,7 +134,21 @@ struct Scheduler
 
 thread_local Scheduler *scheduler;
 
-/* A thread's own, for as long as it lives: streams come and go, and the number of mappings is limited. */
+/* Stacks that no stream has: streams come and go, and mapping is slow. */
+struct Pool
+{
+  std::mutex lock;
+  std::deque<Stack> stacks;
+};
+
+Pool *
+get_pool (void)
+{
+  static Pool *pool = new Pool (); /* threads may end behind everything else */
+  return pool;
+}
+
+/* A thread's own, for as long as it lives. */
 struct SchedulerOwner
 {
   Scheduler *self = nullptr;
@@ -115,13 +157,8 @@ struct SchedulerOwner
   {
     if (self == nullptr)
       return;
-    for (const Stack &stack : self->stacks)
-      {
-#if defined(__SANITIZE_THREAD__)
-        __tsan_destroy_fiber (stack.fiber);
-#endif
-        munmap (stack.memory, STACK_BYTES);
-      }
+    std::lock_guard<std::mutex> guard (get_pool ()->lock);
+    get_pool ()->stacks.insert (get_pool ()->stacks.end (), self->stacks.begin (), self->stacks.end ());
     delete self;
   }
 };
@@ -162,7 +199,7 @@ asm (".text\n"
 /* clang-format on */
 #endif
 
-UNSEEN void
+UNMARKED void
 to_scheduler (bool ends)
 {
   Scheduler *self = scheduler;
@@ -171,7 +208,7 @@ to_scheduler (bool ends)
   void *fake = nullptr;
   __sanitizer_start_switch_fiber (ends ? nullptr : &fake, self->main_stack, self->main_bytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(SIMT_RACES)
   __tsan_switch_to_fiber (self->main_fiber, __tsan_switch_to_fiber_no_sync);
 #endif
 #if defined(__x86_64__)
@@ -190,11 +227,11 @@ run_fiber (void)
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber (nullptr, &scheduler->main_stack, &scheduler->main_bytes);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(SIMT_RACES)
   __tsan_acquire (&scheduler->begin);
 #endif
   scheduler->invoke (scheduler->closure);
-#if defined(__SANITIZE_THREAD__)
+#if defined(SIMT_RACES)
   __tsan_release (&scheduler->end);
 #endif
   scheduler->current->state = DONE;
@@ -202,34 +239,44 @@ run_fiber (void)
   abort ();
 }
 
-UNSEEN void
-make_stack (Scheduler *self, Stack *stack)
+/* One that is mapped, or that another stream has left. */
+void
+add_stack (Scheduler *self)
 {
-  if (!self->stacks.empty ())
-    {
-      *stack = self->stacks.back ();
-      self->stacks.pop_back ();
-      return;
-    }
-  stack->memory =
+  Stack stack;
+  {
+    Pool *pool = get_pool ();
+    std::lock_guard<std::mutex> guard (pool->lock);
+    if (!pool->stacks.empty ())
+      {
+        self->stacks.push_back (pool->stacks.front ());
+        pool->stacks.pop_front ();
+        return;
+      }
+  }
+  stack.memory =
       (char *) mmap (nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (stack->memory == MAP_FAILED)
+  if (stack.memory == MAP_FAILED)
     abort ();
-  mprotect (stack->memory, 4096, PROT_NONE);
-  stack->fiber = nullptr;
-#if defined(__SANITIZE_THREAD__)
-  stack->fiber = __tsan_create_fiber (0);
+  mprotect (stack.memory, 4096, PROT_NONE);
+  stack.fiber = nullptr;
+#if defined(SIMT_RACES)
+  stack.fiber = __tsan_create_fiber (0);
 #endif
+  self->stacks.push_back (stack);
 }
 
-UNSEEN void
+void
 to_fiber (Scheduler *self, Fiber *fiber)
 {
   self->current = fiber;
   threadIdx = fiber->index;
   if (fiber->state == FRESH)
     {
-      make_stack (self, &fiber->stack);
+      if (self->stacks.empty ())
+        add_stack (self);
+      fiber->stack = self->stacks.front ();
+      self->stacks.pop_front ();
 #if defined(__x86_64__)
       void **top = (void **) (fiber->stack.memory + STACK_BYTES) - 2;
       *top = (void *) run_fiber; /* where the first switch returns to; the stack is then as behind a call */
@@ -246,7 +293,7 @@ to_fiber (Scheduler *self, Fiber *fiber)
   void *fake = nullptr;
   __sanitizer_start_switch_fiber (&fake, fiber->stack.memory, STACK_BYTES);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(SIMT_RACES)
   __tsan_switch_to_fiber (fiber->stack.fiber, __tsan_switch_to_fiber_no_sync);
 #endif
 #if defined(__x86_64__)
@@ -257,12 +304,26 @@ to_fiber (Scheduler *self, Fiber *fiber)
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber (fake, nullptr, nullptr);
 #endif
+#if !defined(SIMT_RACES)
   if (fiber->state == DONE)
     self->stacks.push_back (fiber->stack);
+#endif
 }
 
+#if defined(SIMT_RACES)
+/* Of lanes that exchange with this mask; all of them have come as often, or are on their way. */
+unsigned
+find_meeting (const Warp *warp, unsigned mask)
+{
+  for (unsigned i = 0; i < WARP; i++)
+    if (warp->meetings[i].mask == mask || warp->meetings[i].mask == 0)
+      return i;
+  fail ("a warp exchanges with more masks than the race detector counts");
+}
+#endif
+
 /* Whether all lanes that a waiting lane names have come. */
-UNSEEN bool
+bool
 is_complete (const Scheduler *self, unsigned first, unsigned mask)
 {
   for (unsigned lane = 0; lane < WARP; lane++)
@@ -281,7 +342,7 @@ is_complete (const Scheduler *self, unsigned first, unsigned mask)
 
 /* Lets go on who waits for an exchange that is complete. What was brought is kept apart, since a lane may be at its next
  * exchange before another has read this one's. */
-UNSEEN bool
+bool
 complete_exchanges (Scheduler *self)
 {
   bool any = false;
@@ -294,6 +355,9 @@ complete_exchanges (Scheduler *self)
         Warp *warp = &self->warps[first / WARP];
         uint64_t *result = warp->results[warp->n_results++ % N_RESULTS];
         const unsigned mask = fiber->mask;
+#if defined(SIMT_RACES)
+        warp->meetings[find_meeting (warp, mask)].n++;
+#endif
         for (unsigned other = 0; other < WARP; other++)
           if (mask >> other & 1)
             {
@@ -306,7 +370,7 @@ complete_exchanges (Scheduler *self)
   return any;
 }
 
-UNSEEN bool
+bool
 complete_barrier (Scheduler *self)
 {
   unsigned n_waiting = 0, n_done = 0;
@@ -321,17 +385,18 @@ complete_barrier (Scheduler *self)
     return false;
   for (unsigned i = 0; i < self->n; i++)
     self->fibers[i].state = READY;
+  self->n_barriers++;
   return true;
 }
 
-UNSEEN unsigned
+unsigned
 next_random (Scheduler *self)
 {
   self->random = self->random * 1664525u + 1013904223u;
   return self->random >> 8;
 }
 
-UNSEEN void
+void
 order_threads (Scheduler *self)
 {
   if (self->sequence.size () != self->n)
@@ -345,12 +410,16 @@ order_threads (Scheduler *self)
       std::swap (self->sequence[i - 1], self->sequence[next_random (self) % i]);
 }
 
-UNSEEN void
+void
 run_block (Scheduler *self)
 {
+#if defined(SIMT_RACES)
+  self->orders = (Orders *) calloc (1, sizeof *self->orders);
+#endif
   for (unsigned i = 0; i < self->n; i++)
     {
       self->fibers[i].state = FRESH;
+      self->fibers[i].has_fenced = false;
       self->fibers[i].index = { i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y };
     }
   for (;;)
@@ -370,8 +439,11 @@ run_block (Scheduler *self)
       if (!complete_barrier (self) && !moved)
         fail ("threads of a block wait for each other for ever");
     }
-#if defined(__SANITIZE_THREAD__)
+#if defined(SIMT_RACES)
   __tsan_acquire (&self->end);
+  free (self->orders);
+  for (unsigned i = 0; i < self->n; i++)
+    self->stacks.push_back (self->fibers[i].stack);
 #endif
   for (SharedArray &array : self->shared)
     free (array.memory);
@@ -385,13 +457,18 @@ simt_shared (const void *declaration, size_t n_bytes, size_t alignment)
 {
   for (const SharedArray &array : scheduler->shared)
     if (array.declaration == declaration)
-      return array.memory;
+      {
+#if defined(SIMT_RACES)
+        __tsan_acquire (&scheduler->orders->shared);
+#endif
+        return array.memory;
+      }
   void *memory = nullptr;
   if (posix_memalign (&memory, alignment < sizeof (void *) ? sizeof (void *) : alignment, n_bytes) != 0)
     abort ();
   memset (memory, 0xff, n_bytes);
-#if defined(__SANITIZE_THREAD__)
-  __tsan_release (&scheduler->begin);
+#if defined(SIMT_RACES)
+  __tsan_release (&scheduler->orders->shared);
 #endif
   scheduler->shared.push_back ({ declaration, memory, n_bytes });
   return memory;
@@ -400,17 +477,30 @@ simt_shared (const void *declaration, size_t n_bytes, size_t alignment)
 void
 simt_barrier (void)
 {
-#if defined(__SANITIZE_THREAD__)
-  __tsan_release (&scheduler->barrier);
+#if defined(SIMT_RACES)
+  char *order = &scheduler->orders->barriers[scheduler->n_barriers % 2];
+  __tsan_release (order);
 #endif
   scheduler->current->state = AT_BARRIER;
   to_scheduler (false);
-#if defined(__SANITIZE_THREAD__)
-  __tsan_acquire (&scheduler->barrier);
+#if defined(SIMT_RACES)
+  __tsan_acquire (order);
 #endif
 }
 
-UNSEEN const uint64_t *
+void
+simt_fence (void)
+{
+  scheduler->current->has_fenced = true;
+}
+
+int
+simt_has_fenced (void)
+{
+  return scheduler->current->has_fenced;
+}
+
+const uint64_t *
 simt_exchange (unsigned mask, uint64_t value)
 {
   Scheduler *self = scheduler;
@@ -418,15 +508,19 @@ simt_exchange (unsigned mask, uint64_t value)
   const unsigned at = (unsigned) (fiber - self->fibers), first = at / WARP * WARP;
   if (!(mask >> (at - first) & 1))
     fail ("a lane is not in the mask that it gives");
-#if defined(__SANITIZE_THREAD__)
-  __tsan_release (&self->warps[first / WARP].order);
+#if defined(SIMT_RACES)
+  Warp *warp = &self->warps[first / WARP];
+  const unsigned which = find_meeting (warp, mask);
+  warp->meetings[which].mask = mask;
+  char *order = &self->orders->meetings[first / WARP][which][warp->meetings[which].n % 2];
+  __tsan_release (order);
 #endif
   fiber->brought = value;
   fiber->mask = mask;
   fiber->state = AT_EXCHANGE;
   to_scheduler (false);
-#if defined(__SANITIZE_THREAD__)
-  __tsan_acquire (&self->warps[first / WARP].order);
+#if defined(SIMT_RACES)
+  __tsan_acquire (order);
 #endif
   return fiber->result;
 }
@@ -436,7 +530,10 @@ simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const
 {
   static thread_local SchedulerOwner owner;
   if (owner.self == nullptr)
-    owner.self = new Scheduler ();
+    {
+      owner.self = new Scheduler ();
+      owner.self->shared.reserve (MAX_SHARED); /* fibers add to it: that it grows would look like a race */
+    }
   Scheduler *self = scheduler = owner.self;
   self->n = block.x * block.y * block.z;
   self->invoke = invoke;
@@ -448,8 +545,10 @@ simt_run_grid (const char *name, dim3 grid, dim3 block, SimtInvoke invoke, const
   if (self->n == 0 || self->n > MAX_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 ||
       grid.z > 65535)
     fail ("the launch has no threads, or too many");
-#if defined(__SANITIZE_THREAD__)
+#if defined(SIMT_RACES)
   self->main_fiber = __tsan_get_current_fiber ();
+  while (self->stacks.size () < self->n + RACE_STACKS)
+    add_stack (self);
   __tsan_release (&self->begin);
 #endif
   blockDim = block;

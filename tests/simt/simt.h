@@ -4,8 +4,8 @@
 /* CUDA's language as host C++: the blocks of a grid run one after the other, the threads of a block as fibers, in an
  * order that is chosen at run time (see fake-cuda.h). Barriers and exchanges within a warp are points where fibers wait;
  * threads that miss one that others wait at are an error. Shared memory is allocated for each block, in its exact size, and
- * filled with NaN. Under ThreadSanitizer every fiber is a thread to it, and a barrier an order: missing barriers are
- * races. */
+ * filled with NaN. The race detector in race/ is ThreadSanitizer, to which every fiber is a thread, and a barrier or an exchange an order
+ * among those that wait at it: where one is missing there is a race. */
 
 #include <cmath>
 #include <cstdint>
@@ -51,6 +51,9 @@ extern "C"
   /* The array of a block that belongs to a declaration: the first thread that comes gets it made. */
   void *simt_shared (const void *declaration, size_t n_bytes, size_t alignment);
   void simt_barrier (void);
+  /* For the race detector: the thread has come to a fence. */
+  void simt_fence (void);
+  int simt_has_fenced (void);
   /* Waits for the lanes of the mask, and returns what each has brought: [32], of those in the mask. */
   const uint64_t *simt_exchange (unsigned mask, uint64_t value);
 }
@@ -156,10 +159,15 @@ __all_sync (unsigned mask, int predicate)
   return __ballot_sync (mask, predicate) == mask;
 }
 
+/* ThreadSanitizer knows no fences: there, additions behind one order what was written before them. */
 static inline void
 __threadfence (void)
 {
+#if defined(__SANITIZE_THREAD__)
+  simt_fence ();
+#else
   __atomic_thread_fence (__ATOMIC_SEQ_CST);
+#endif
 }
 
 static inline void
@@ -167,15 +175,28 @@ __threadfence_block (void)
 {
 }
 
+/* Puts `next` there, if what is there is still *old; else *old is what is there. */
+template <typename T>
+static inline bool
+simt_replace (T *address, T *old, T *next)
+{
+#if defined(__SANITIZE_THREAD__)
+  if (simt_has_fenced ())
+    return __atomic_compare_exchange (address, old, next, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+#endif
+  return __atomic_compare_exchange (address, old, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 /* Blocks of several streams run at the same time. */
 template <typename T>
 static inline T
 atomicAdd (T *address, T value)
 {
-  T old = *(volatile T *) address, next;
+  T old, next;
+  __atomic_load (address, &old, __ATOMIC_RELAXED);
   do
     next = old + value;
-  while (!__atomic_compare_exchange (address, &old, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  while (!simt_replace (address, &old, &next));
   return old;
 }
 
@@ -183,10 +204,11 @@ template <typename T>
 static inline T
 atomicMax (T *address, T value)
 {
-  T old = *(volatile T *) address, next;
+  T old, next;
+  __atomic_load (address, &old, __ATOMIC_RELAXED);
   do
     next = old > value ? old : value;
-  while (!__atomic_compare_exchange (address, &old, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  while (!simt_replace (address, &old, &next));
   return old;
 }
 
@@ -194,10 +216,11 @@ template <typename T>
 static inline T
 atomicMin (T *address, T value)
 {
-  T old = *(volatile T *) address, next;
+  T old, next;
+  __atomic_load (address, &old, __ATOMIC_RELAXED);
   do
     next = old < value ? old : value;
-  while (!__atomic_compare_exchange (address, &old, &next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  while (!simt_replace (address, &old, &next));
   return old;
 }
 
