@@ -4,9 +4,9 @@
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-text-private.h"
 #include "memory/ortrain-memory-plan-private.h"
-#include "memory/ortrain-segments-private.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-recompute-private.h"
+#include "transform/ortrain-segments-private.h"
 
 #include <string.h>
 
@@ -161,8 +161,7 @@ static void
 add_choices (Search *self, guint length)
 {
   g_autofree gboolean *boundary = g_new0 (gboolean, self->n_values + 1);
-  for (guint c = length - 1; c < self->cuts->len; c += length)
-    ortrain_mark_open_values (self->graph, g_array_index (self->cuts, OrtrainSegmentCut, c).node, boundary);
+  ortrain_mark_open_values (self->graph, self->cuts, length, boundary);
   g_autofree gint64 *costs = g_new (gint64, self->n_nodes + 1);
   g_autofree gboolean *last = g_new (gboolean, self->n_values + 1);
   for (guint v = 0; v < self->n_values; v++)

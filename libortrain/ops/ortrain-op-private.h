@@ -38,6 +38,7 @@ typedef enum
   ORTRAIN_OP_HOST = 1 << 12,        /* its result is known when a plan is created: it needs no kernel of a device */
   ORTRAIN_OP_UPDATES = 1 << 13,     /* reads gradients in their places, behind all that is added to them; may run as
                                         soon as nothing else reads what its outputs replace */
+  ORTRAIN_OP_ONE_PASS = 1 << 14,    /* goes over its memory once or twice: computing output 0 again is cheap */
 } OrtrainOpFlags;
 
 /* What rewrites and the patterns of fusions know an operator as. Only operators that one of them looks for have a

@@ -451,10 +451,10 @@ gradient_lrn (OrtrainGradContext *ctx, GError **error)
     .max_inputs = 4, .min_outputs = 4, .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0",                \
     .optional_inputs = 1 << 2, .infer = infer_add_layer_norm, .flags = ORTRAIN_OP_NO_GRADIENT, .expand = body }
 #define SCALE_AND_BIAS(where)                                                                                          \
-  .flags = ORTRAIN_OP_NORMALIZES, .weight_inputs = 1 << 1 | 1 << 2, .channels = where,                                 \
+  .flags = ORTRAIN_OP_NORMALIZES | ORTRAIN_OP_ONE_PASS, .weight_inputs = 1 << 1 | 1 << 2, .channels = where,                                 \
   .input_roles = { [1] = "scale", [2] = "bias" }
 #define BATCH_NORM_OPERANDS                                                                                            \
-  .flags = ORTRAIN_OP_NORMALIZES, .weight_inputs = 1 << 1 | 1 << 2, .channels = ORTRAIN_CHANNELS_SECOND,               \
+  .flags = ORTRAIN_OP_NORMALIZES | ORTRAIN_OP_ONE_PASS, .weight_inputs = 1 << 1 | 1 << 2, .channels = ORTRAIN_CHANNELS_SECOND,               \
   .statistic_inputs = 1 << 3 | 1 << 4,                                                                                 \
   .input_roles = { NULL, "scale", "bias", "running statistic", "running statistic" }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "memory/ortrain-segments-private.h"
+#include "transform/ortrain-segments-private.h"
 
 /* Between two cuts, so many times the open bytes of either are open somewhere: ripples inside of a layer are none. */
 #define PROMINENCE 1.4
@@ -68,13 +68,33 @@ ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes)
   return cuts;
 }
 
+/* Of the cuts, the first one that is not before a node. */
+static guint
+find_cut (const GArray *cuts, guint node)
+{
+  guint low = 0, high = cuts->len;
+  while (low < high)
+    {
+      const guint middle = low + (high - low) / 2;
+      if (g_array_index (cuts, OrtrainSegmentCut, middle).node < node)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+  return low;
+}
+
 void
-ortrain_mark_open_values (OrtrainGraph *graph, guint node, gboolean *open)
+ortrain_mark_open_values (OrtrainGraph *graph, const GArray *cuts, guint length, gboolean *open)
 {
   const guint n_values = graph->values->len;
   g_autofree guint *first = g_new (guint, n_values + 1), *last = g_new (guint, n_values + 1);
   find_extents (graph, first, last);
   for (guint v = 0; v < n_values; v++)
-    if (first[v] != G_MAXUINT && last[v] != G_MAXUINT && first[v] <= node && last[v] > node)
-      open[v] = TRUE;
+    {
+      if (first[v] == G_MAXUINT || last[v] == G_MAXUINT)
+        continue;
+      const guint cut = find_cut (cuts, first[v]) / length * length + length - 1;
+      open[v] = open[v] || (cut < cuts->len && g_array_index (cuts, OrtrainSegmentCut, cut).node < last[v]);
+    }
 }

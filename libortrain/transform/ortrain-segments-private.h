@@ -16,5 +16,5 @@ typedef struct
  * sorted. Returns: an array of OrtrainSegmentCut in the order of the forward pass. */
 GArray *ortrain_find_segment_cuts (OrtrainGraph *graph, const guint64 *bytes);
 
-/* Marks in `open` ([n_values]) what is open at the cut behind a node. */
-void ortrain_mark_open_values (OrtrainGraph *graph, guint node, gboolean *open);
+/* Marks in `open` ([n_values]) what is open at every `length`-th cut, beginning with the cut length - 1. */
+void ortrain_mark_open_values (OrtrainGraph *graph, const GArray *cuts, guint length, gboolean *open);
