@@ -4,6 +4,7 @@
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-text-private.h"
 #include "memory/ortrain-memory-plan-private.h"
+#include "memory/ortrain-recompute-layers-private.h"
 #include "ops/ortrain-op-private.h"
 #include "transform/ortrain-recompute-private.h"
 #include "transform/ortrain-segments-private.h"
@@ -13,12 +14,14 @@
 /* How the search goes. The forward pass is a chain of segments. For every length of the segments between which values
  * are kept, and for every exchange rate between bytes and work, a minimum cut says exactly what to keep (Lagrange
  * relaxation: nothing with less work keeps fewer bytes, nor the reverse). Between two neighbouring rates, segments change
- * over one by one, the first ones first: what they keep lives longest. That makes a list of choices, which is sorted by
+ * over one by one, the first ones first: what they keep lives longest. The same with the layers that level 1 of the
+ * recompute options finds. That makes a list of choices, which is sorted by
  * work; those that promise no less memory than a choice with less work are dropped. The first whose plan fits is it. */
 
 #define RATE_STEP 2.5       /* between neighbouring exchange rates */
 #define MAX_RATES 24        /* of bytes for work */
 #define MAX_MIXTURES 12     /* of two neighbouring choices */
+#define LEAST_SEGMENTS 4    /* with fewer, the forward pass is parted evenly */
 #define LEAST_PROGRESS 1e-3 /* that a choice promises to save, of what the cheaper ones need */
 
 typedef struct
@@ -37,8 +40,8 @@ typedef struct
   guint64 *bytes; /* [n_values]: 0 for what lives anyhow */
   guint *root;    /* [n_values]: whose bytes a view shows */
   double *work;   /* [n_nodes], -1: does not run again */
-  guint *segment; /* [n_values] */
-  guint n_segments;
+  guint *segment; /* [n_values]: of the forward pass; those in which a choice changes over one after the other */
+  guint n_segments, n_mixtures;
   GArray *cuts;
   GPtrArray *choices;
 } Search;
@@ -49,6 +52,14 @@ choice_free (gpointer data)
   Choice *choice = data;
   g_free (choice->kept);
   g_free (choice);
+}
+
+/* Nodes are marked with their positions. */
+static void
+number_nodes (Search *self)
+{
+  for (guint t = 0; t < self->n_nodes; t++)
+    ((OrtrainNode *) self->graph->nodes->pdata[t])->mark = t;
 }
 
 /* ---- What values and nodes cost ---- */
@@ -145,23 +156,21 @@ add_choice (Search *self, gboolean *kept)
   choice->promise = choice->live + most;
 }
 
-/* kept: what `from` keeps, but in the first `n` segments what `to` keeps. */
+/* kept: what `from` keeps, but in the first `n` of n_mixtures parts of the forward pass what `to` keeps. */
 static gboolean *
 mix (const Search *self, const gboolean *from, const gboolean *to, guint n)
 {
   gboolean *kept = g_memdup2 (from, self->n_values * sizeof *kept);
   for (guint v = 0; v < self->n_values; v++)
-    if (self->segment[v] < n)
+    if ((guint64) self->segment[v] * self->n_mixtures < (guint64) self->n_segments * n)
       kept[v] = to[v];
   return kept;
 }
 
-/* All choices that keep what is open at every `length`-th cut. */
+/* All choices that keep the values in `boundary` ([n_values]) in any case. */
 static void
-add_choices (Search *self, guint length)
+add_choices (Search *self, const gboolean *boundary)
 {
-  g_autofree gboolean *boundary = g_new0 (gboolean, self->n_values + 1);
-  ortrain_mark_open_values (self->graph, self->cuts, length, boundary);
   g_autofree gint64 *costs = g_new (gint64, self->n_nodes + 1);
   g_autofree gboolean *last = g_new (gboolean, self->n_values + 1);
   for (guint v = 0; v < self->n_values; v++)
@@ -175,11 +184,39 @@ add_choices (Search *self, guint length)
       ortrain_recompute_cut (self->graph, costs, boundary, kept);
       if (memcmp (kept, last, self->n_values * sizeof *kept) == 0)
         continue;
-      const guint n_mixtures = MIN (self->n_segments, MAX_MIXTURES);
-      for (guint m = 1; m <= n_mixtures; m++)
-        add_choice (self, mix (self, last, kept, (guint) ((guint64) self->n_segments * m / n_mixtures)));
+      for (guint m = 1; m <= self->n_mixtures; m++)
+        add_choice (self, mix (self, last, kept, m));
       memcpy (last, kept, self->n_values * sizeof *kept);
     }
+}
+
+/* Boundaries at every `length`-th cut, for all lengths. */
+static void
+add_segmented_choices (Search *self)
+{
+  for (guint length = 1; length <= self->cuts->len + 1; length += MAX (1, length / 2))
+    {
+      g_autofree gboolean *boundary = g_new0 (gboolean, self->n_values + 1);
+      ortrain_mark_open_values (self->graph, self->cuts, length, boundary);
+      add_choices (self, boundary);
+    }
+}
+
+/* Boundaries where layers begin, which are found by what the backward pass reads of them. */
+static void
+add_layered_choices (Search *self)
+{
+  g_autofree gboolean *boundary = g_new0 (gboolean, self->n_values + 1);
+  g_autofree gint64 *bytes = g_new (gint64, self->n_values + 1);
+  guint n_layers;
+  for (guint v = 0; v < self->n_values; v++)
+    bytes[v] = (gint64) self->bytes[v];
+  if (ortrain_recompute_layers_find (self->graph, bytes, FALSE, boundary, &n_layers))
+    {
+      number_nodes (self);
+      add_choices (self, boundary);
+    }
+  number_nodes (self);
 }
 
 static gint
@@ -213,6 +250,29 @@ drop_useless_choices (Search *self, guint64 promise)
     self->choices->pdata[--self->choices->len] = NULL;
 }
 
+/* Between cuts; a forward pass with few of them is parted evenly instead. */
+static void
+number_segments (Search *self)
+{
+  const gboolean has_cuts = self->cuts->len + 1 >= LEAST_SEGMENTS;
+  self->n_segments = has_cuts ? self->cuts->len + 1 : MAX_MIXTURES;
+  self->n_mixtures = MIN (self->n_segments, MAX_MIXTURES);
+  guint n_forward = 0;
+  for (guint t = 0; t < self->n_nodes; t++)
+    n_forward += ((OrtrainNode *) self->graph->nodes->pdata[t])->phase == ORTRAIN_PHASE_FORWARD;
+  for (guint t = 0, s = 0, n = 0; t < self->n_nodes; t++)
+    {
+      const OrtrainNode *node = self->graph->nodes->pdata[t];
+      while (has_cuts && s < self->cuts->len && t > g_array_index (self->cuts, OrtrainSegmentCut, s).node)
+        s++;
+      if (!has_cuts && node->phase == ORTRAIN_PHASE_FORWARD)
+        s = (guint) ((guint64) n++ * self->n_segments / MAX (n_forward, 1));
+      for (guint k = 0; k < node->outputs->len; k++)
+        if (node->outputs->pdata[k] != NULL)
+          self->segment[((OrtrainValue *) node->outputs->pdata[k])->id] = s;
+    }
+}
+
 static void
 search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, double flops_per_byte)
 {
@@ -222,21 +282,11 @@ search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, double 
   self->segment = g_new0 (guint, self->n_values + 1);
   self->work = g_new0 (double, self->n_nodes + 1);
   self->choices = g_ptr_array_new_with_free_func (choice_free);
-  for (guint t = 0; t < self->n_nodes; t++)
-    ((OrtrainNode *) graph->nodes->pdata[t])->mark = t;
+  number_nodes (self);
   measure_values (self, base);
   measure_nodes (self, base, flops_per_byte);
   self->cuts = ortrain_find_segment_cuts (graph, self->bytes);
-  self->n_segments = self->cuts->len + 1;
-  for (guint t = 0, s = 0; t < self->n_nodes; t++)
-    {
-      const OrtrainNode *node = graph->nodes->pdata[t];
-      while (s < self->cuts->len && t > g_array_index (self->cuts, OrtrainSegmentCut, s).node)
-        s++;
-      for (guint k = 0; k < node->outputs->len; k++)
-        if (node->outputs->pdata[k] != NULL)
-          self->segment[((OrtrainValue *) node->outputs->pdata[k])->id] = s;
-    }
+  number_segments (self);
 }
 
 static void
@@ -393,8 +443,11 @@ ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *reque
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
   gboolean ok = TRUE;
   search_init (&search, graph, base, request->provider->klass->flops_per_byte);
-  for (guint length = 1; has_backward (base) && length <= search.n_segments; length += MAX (1, length / 2))
-    add_choices (&search, length);
+  if (has_backward (base))
+    {
+      add_segmented_choices (&search);
+      add_layered_choices (&search);
+    }
   drop_useless_choices (&search, ortrain_memory_plan_get_arena_bytes (base));
   const guint n_choices = search.choices->len;
   for (guint c = 0; c < n_choices && ok && found == NULL; c++)
