@@ -13,7 +13,7 @@ import pathlib
 import subprocess
 import sys
 
-FIXTURES = {"bert": 8, "gpt2": 8, "lstm": 8, "unet": 4, "vit": 8}
+FIXTURES = {"bert": 16, "gpt2": 16, "lstm": 64, "mobilenet": 64, "unet": 32}
 COLORS = ["#1c71d8", "#c64600", "#26a269", "#a51d2d", "#613583", "#986a44", "#77767b"]
 
 
