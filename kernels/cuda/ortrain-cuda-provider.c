@@ -355,6 +355,7 @@ static const OrtrainProviderClass cuda_class = {
   .reads_host = FALSE,
   .alignment = { 256, 4096 },
   .flops_per_byte = 100,
+  .launch_bytes = 16 << 20,
   .dlpack_type = 2, /* kDLCUDA */
   .free_provider = cuda_free_provider,
   .find_kernel = ortrain_cuda_find_kernel,

@@ -26,9 +26,9 @@ static const struct
  * powers of 1000; a fraction of a byte is left out. The decimal separator is a point, whatever the locale. May be called
  * from any thread.
  *
- * |[<!-- language="Python" -->
+ * ```python
  * options = Ortrain.TrainingOptions(memory_budget=Ortrain.parse_bytes("1.5GiB"))
- * ]|
+ * ```
  *
  * Errors are %ORTRAIN_SESSION_ERROR_OPTION.
  *

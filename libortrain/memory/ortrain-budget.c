@@ -87,7 +87,7 @@ measure_values (Search *self, OrtrainMemoryPlan *base)
 
 /* The plan is of a copy, in another order: values have the same ids. */
 static void
-measure_nodes (Search *self, OrtrainMemoryPlan *base, double flops_per_byte)
+measure_nodes (Search *self, OrtrainMemoryPlan *base, const OrtrainProvider *provider)
 {
   for (guint t = 0; t < self->n_nodes; t++)
     self->work[t] = ortrain_recompute_may_run_again (self->graph->nodes->pdata[t]) ? 0 : -1;
@@ -102,7 +102,8 @@ measure_nodes (Search *self, OrtrainMemoryPlan *base, double flops_per_byte)
       const OrtrainNode *node =
           output != NULL ? ((OrtrainValue *) self->graph->values->pdata[output->id])->producer : NULL;
       if (node != NULL && self->work[node->mark] >= 0)
-        self->work[node->mark] = MAX (1, step->bytes_moved + step->flops / flops_per_byte);
+        self->work[node->mark] = MAX (1, step->bytes_moved + step->flops / provider->klass->flops_per_byte +
+                                             (double) provider->klass->launch_bytes);
     }
 }
 
@@ -274,7 +275,7 @@ number_segments (Search *self)
 }
 
 static void
-search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, double flops_per_byte)
+search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainProvider *provider)
 {
   *self = (Search){ .graph = graph, .n_nodes = graph->nodes->len, .n_values = graph->values->len };
   self->bytes = g_new0 (guint64, self->n_values + 1);
@@ -284,7 +285,7 @@ search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, double 
   self->choices = g_ptr_array_new_with_free_func (choice_free);
   number_nodes (self);
   measure_values (self, base);
-  measure_nodes (self, base, flops_per_byte);
+  measure_nodes (self, base, provider);
   self->cuts = ortrain_find_segment_cuts (graph, self->bytes);
   number_segments (self);
 }
@@ -442,7 +443,7 @@ ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *reque
   g_autoptr (OrtrainMemoryPlan) found = NULL;
   const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
   gboolean ok = TRUE;
-  search_init (&search, graph, base, request->provider->klass->flops_per_byte);
+  search_init (&search, graph, base, request->provider);
   if (has_backward (base))
     {
       add_segmented_choices (&search);

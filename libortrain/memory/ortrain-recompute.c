@@ -506,7 +506,7 @@ analyze (OrtrainGraph *graph, guint level, const char *config, const GArray *req
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
   g_autofree gboolean *cheap = g_new (gboolean, n_values + 1), *automatic = g_new (gboolean, n_values + 1);
-  ortrain_recompute_cut_cheap (graph, bytes, cheap);
+  ortrain_recompute_cut_cheap (graph, bytes, 0, cheap);
   for (guint v = 0; v < n_values; v++)
     automatic[v] = !cheap[v];
   g_autoptr (OrtrainRecomputeCandidates) chosen_anyhow = ortrain_recompute_candidates_new (graph, automatic);

@@ -33,6 +33,7 @@ typedef struct
   gboolean reads_host;        /* kernels read the host's memory, and the host reads the device's: nothing is copied */
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
   double flops_per_byte;         /* that it computes while a byte of its memory is moved: weighs the work of kernels */
+  gint64 launch_bytes;           /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */
   gint32 dlpack_type, dlpack_id; /* of its memory, as DLPack has them; type 0: none */
 
   void (*free_provider) (OrtrainProvider *self);

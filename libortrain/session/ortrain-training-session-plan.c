@@ -143,10 +143,10 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
  * with [method@TrainingSession.plan], nothing but the plan is allocated. The plan is not kept for later steps. Errors are
  * those of [method@TrainingSession.plan].
  *
- * |[<!-- language="Python" -->
+ * ```python
  * for batch in (1, 8, 64):
  *     print(batch, session.plan_batch(feeds, batch, 0).peak_bytes)
- * ]|
+ * ```
  *
  * Returns: (transfer full): the plan; %NULL on error
  */
@@ -192,9 +192,9 @@ fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guin
  * plans; about twenty are made. Errors are those of [method@TrainingSession.plan]; a model for which not even one
  * sample fits is no error.
  *
- * |[<!-- language="Python" -->
+ * ```python
  * print(session.max_batch(feeds, Ortrain.parse_bytes("8GiB")))
- * ]|
+ * ```
  *
  * Returns: the size of the batch, 0 if the budget is too small for one sample; -1 on error
  */

@@ -108,7 +108,7 @@ static const Pass gradient_passes[] = {
 static const Pass static_passes[] = {
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
-  { "recompute-cheap", ortrain_recompute_cheap },
+  { "recompute-cheap", .run_for = ortrain_recompute_cheap },
   { "absorb-casts", .run_for = ortrain_absorb_casts },
   { "fuse-classifier", .run_for = ortrain_fuse_classifier },
   { "fuse-residuals", .run_for = ortrain_fuse_residuals },
