@@ -19,8 +19,7 @@ static const struct
 /**
  * ortrain_parse_bytes:
  * @text: a number of bytes, with or without a unit: "1.5GiB", "800 MB", "65536"
- * @bytes: (out): the number of bytes
- * @error: a location for the error
+ * @error: return location for an error
  *
  * Reads a number of bytes as people write it. KiB, MiB, GiB and TiB (or K, M, G, T) are powers of 1024, kB, MB, GB and TB
  * powers of 1000; a fraction of a byte is left out. The decimal separator is a point, whatever the locale. May be called
@@ -32,13 +31,12 @@ static const struct
  *
  * Errors are %ORTRAIN_SESSION_ERROR_OPTION.
  *
- * Returns: %TRUE, or %FALSE on error
+ * Returns: the number of bytes; 0 with @error set on error
  */
-gboolean
-ortrain_parse_bytes (const char *text, guint64 *bytes, GError **error)
+guint64
+ortrain_parse_bytes (const char *text, GError **error)
 {
-  g_return_val_if_fail (text != NULL, FALSE);
-  g_return_val_if_fail (bytes != NULL, FALSE);
+  g_return_val_if_fail (text != NULL, 0);
 
   const char *unit = text + strspn (text, "0123456789.");
   char *end = NULL;
@@ -48,13 +46,10 @@ ortrain_parse_bytes (const char *text, guint64 *bytes, GError **error)
     unit++;
   for (guint i = 0; i < G_N_ELEMENTS (units) && is_number; i++)
     if (strcmp (unit, units[i].name) == 0 && number * units[i].bytes < 0x1p63)
-      {
-        *bytes = (guint64) (number * units[i].bytes);
-        return TRUE;
-      }
+      return (guint64) (number * units[i].bytes);
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
                "'%s' is no number of bytes, like 1.5GiB, 800MB or 65536", ortrain_text_show (text));
-  return FALSE;
+  return 0;
 }
 
 /**

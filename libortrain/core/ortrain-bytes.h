@@ -6,7 +6,7 @@
 G_BEGIN_DECLS
 
 ORTRAIN_AVAILABLE_IN_ALL
-gboolean ortrain_parse_bytes (const char *text, guint64 *bytes, GError **error);
+guint64 ortrain_parse_bytes (const char *text, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 char *ortrain_format_bytes (guint64 bytes);
 

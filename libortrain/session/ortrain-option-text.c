@@ -89,8 +89,14 @@ ortrain_option_set_from_text (GObject *object, const char *property, const char 
         g_value_set_uint (&value, (guint) natural);
       break;
     case G_TYPE_UINT64:
-      ok = pspec->flags & ORTRAIN_FIELD_BYTES ? ortrain_parse_bytes (text, &natural, NULL)
-                                              : g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
+      if (pspec->flags & ORTRAIN_FIELD_BYTES)
+        {
+          g_autoptr (GError) local_error = NULL;
+          natural = ortrain_parse_bytes (text, &local_error);
+          ok = local_error == NULL;
+        }
+      else
+        ok = g_ascii_string_to_unsigned (text, 10, 0, G_MAXUINT64, &natural, NULL);
       if (ok)
         g_value_set_uint64 (&value, natural);
       break;

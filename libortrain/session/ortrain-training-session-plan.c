@@ -145,7 +145,7 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
  *
  * ```python
  * for batch in (1, 8, 64):
- *     print(batch, session.plan_batch(feeds, batch, 0).peak_bytes)
+ *     print(batch, session.plan_batch({"x": x, "labels": labels}, batch, 0).peak_bytes)
  * ```
  *
  * Returns: (transfer full): the plan; %NULL on error
@@ -193,7 +193,7 @@ fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guin
  * sample fits is no error.
  *
  * ```python
- * print(session.max_batch(feeds, Ortrain.parse_bytes("8GiB")))
+ * print(session.max_batch({"x": x, "labels": labels}, Ortrain.parse_bytes("20MiB")))
  * ```
  *
  * Returns: the size of the batch, 0 if the budget is too small for one sample; -1 on error

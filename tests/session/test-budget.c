@@ -189,16 +189,14 @@ test_bytes (void)
                                      "nan", "9000000TiB", "1.5GiB ", "0x10", " 1" };
   for (guint i = 0; i < G_N_ELEMENTS (good); i++)
     {
-      guint64 bytes = 1;
       g_autoptr (GError) error = NULL;
-      g_assert_true (ortrain_parse_bytes (good[i].text, &bytes, &error));
-      g_assert_cmpuint (bytes, ==, good[i].bytes);
+      g_assert_cmpuint (ortrain_parse_bytes (good[i].text, &error), ==, good[i].bytes);
+      g_assert_no_error (error);
     }
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
     {
-      guint64 bytes = 1;
       g_autoptr (GError) error = NULL;
-      if (ortrain_parse_bytes (bad[i], &bytes, &error))
+      if (ortrain_parse_bytes (bad[i], &error) != 0 || error == NULL)
         g_error ("'%s' is taken", bad[i]);
       g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION);
     }

@@ -125,7 +125,9 @@ command_make_optimizer (const char *name, double learning_rate, GError **error)
 gboolean
 command_parse_budget (const char *text, guint64 *bytes, GError **error)
 {
-  if (ortrain_parse_bytes (text, bytes, NULL))
+  g_autoptr (GError) local_error = NULL;
+  *bytes = ortrain_parse_bytes (text, &local_error);
+  if (local_error == NULL)
     return TRUE;
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--budget is a number of bytes, like 1.5GiB, not '%s'",
                text);
