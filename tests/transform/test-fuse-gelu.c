@@ -76,7 +76,7 @@ run_form (Form form, gboolean fuses)
   static const gint64 dims[] = { 3, 17 };
   g_autoptr (GHashTable) contents = harness_contents ();
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainGraph) whole = graph = ortrain_graph_new ("g");
+  g_autoptr (OrtrainGraph) whole G_GNUC_UNUSED = graph = ortrain_graph_new ("g");
   g_autoptr (OrtrainTensor) wave = harness_wave (ORTRAIN_DTYPE_FLOAT64, dims, 2, 0.3, 3);
   g_autoptr (OrtrainTensor) wave2 = harness_wave (ORTRAIN_DTYPE_FLOAT64, dims, 2, 0.7, 2);
   OrtrainValue *x = harness_input (graph, contents, NULL, wave), *other = harness_input (graph, contents, NULL, wave2);
