@@ -4,6 +4,8 @@
 #include "ortrain-cpu-integer-cases.h"
 #include "ortrain-cpu-lanes.h"
 
+#include "common/ortrain-integer-log.h"
+
 /* Reductions over any set of axes. Neighbouring axes of one kind are merged, so that what remains is
  * a few kept and reduced dimensions and an innermost one that is either kept ([N, C] → [C]: columns) or reduced
  * ([N, C] → [N]: rows). Long reductions are split by shape alone, and the parts joined in order, in double.
@@ -507,10 +509,10 @@ reduce_integer_units (gpointer data, gint64 begin, gint64 end, guint worker)
           result = (gint64) sqrt ((double) sum);
           break;
         case FINISH_LOG:
-          result = (gint64) log ((double) (gint64) sum);
+          result = ortrain_integer_log ((double) (gint64) sum);
           break;
         case FINISH_LOG_SHIFT:
-          result = (gint64) log (real);
+          result = ortrain_integer_log (real);
           break;
         }
       gint64 to = offset_of (kept, plan->n_kept, plan->kept_size, plan->kept_out) + inner * plan->inner_out;

@@ -3,6 +3,8 @@
 #include "cuda/ortrain-cuda-divide.h"
 #include "cuda/ortrain-cuda-elements.h"
 
+#include "common/ortrain-integer-log.h"
+
 /* Reductions over any set of axes. Neighbouring axes of one kind are merged; the innermost one is then either reduced
  * ([N, C] → [N]: rows) or kept ([N, C] → [C]: columns). A thread adds in float (or double), threads are joined in double.
  * Long reductions are split by shape alone; the parts go to the workspace, and a second launch joins them in order. */
@@ -418,9 +420,9 @@ __launch_bounds__ (THREADS) integers_kernel (const void *x, void *y, const Plan 
       else if (plan.finish == FINISH_SQRT)
         result = (gint64) sqrt ((double) all.sum);
       else if (plan.finish == FINISH_LOG)
-        result = (gint64) log ((double) (gint64) all.sum);
+        result = ortrain_integer_log ((double) (gint64) all.sum);
       else if (plan.finish == FINISH_LOG_SHIFT)
-        result = (gint64) log (all.real);
+        result = ortrain_integer_log (all.real);
       if (lane == 0)
         ortrain_cuda_store_integer (y, i, plan.dtype, result);
     }

@@ -6,7 +6,7 @@
 gboolean
 ortrain_recompute_reads_again (const OrtrainNode *node, guint input)
 {
-  return !((node->op->statistic_inputs & node->op->optional_inputs) >> input & 1);
+  return input >= 32 || !((node->op->statistic_inputs & node->op->optional_inputs) >> input & 1);
 }
 
 static gboolean

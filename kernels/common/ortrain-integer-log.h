@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "core/ortrain-function-private.h"
+
+#include <glib.h>
+#include <math.h>
+
+/* The logarithm of an integer reduction, without its fraction. ONNX does not say what it is of a number that is not
+ * positive: here the smallest integer, on every device. */
+ORTRAIN_FUNCTION gint64
+ortrain_integer_log (double x)
+{
+  return x > 0 ? (gint64) log (x) : G_MININT64;
+}
