@@ -337,18 +337,33 @@ plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request, const Ortrai
   return plan;
 }
 
-/* base: the plan without any choice. */
+/* The graph with what is not kept ([n_values]) computed again. */
+static OrtrainGraph *
+apply_kept (OrtrainGraph *graph, const gboolean *kept, GError **error)
+{
+  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (graph);
+  if (!ortrain_recompute_apply (copy, kept, error))
+    return NULL;
+  ortrain_graph_remove_dead (copy);
+  return g_steal_pointer (&copy);
+}
+
+/* base: the plan that computes nothing again but what it must. */
+static OrtrainMemoryPlan *
+plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+           GError **error)
+{
+  OrtrainPlanRequest like_base = *request;
+  like_base.reference = base;
+  return plan_graph (graph, &like_base, budget, error);
+}
+
 static OrtrainMemoryPlan *
 plan_choice (OrtrainGraph *graph, const Choice *choice, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
              const OrtrainBudget *budget, GError **error)
 {
-  g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (graph);
-  if (!ortrain_recompute_apply (copy, choice->kept, error))
-    return NULL;
-  ortrain_graph_remove_dead (copy);
-  OrtrainPlanRequest like_base = *request;
-  like_base.reference = base;
-  return plan_graph (copy, &like_base, budget, error);
+  g_autoptr (OrtrainGraph) copy = apply_kept (graph, choice->kept, error);
+  return copy != NULL ? plan_like (copy, base, request, budget, error) : NULL;
 }
 
 #define MAX_NAMED 3 /* values in a message */
@@ -430,11 +445,59 @@ has_backward (const OrtrainMemoryPlan *plan)
   return plan->first_backward < plan->first_update;
 }
 
+/* ---- Levels ---- */
+
+/* The graph in which layers are computed again, or NULL without an error where there are none. */
+static OrtrainGraph *
+make_layered (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean narrow, guint *n_layers, GError **error)
+{
+  const guint n_values = graph->values->len;
+  g_autofree gint64 *bytes = g_new0 (gint64, n_values + 1);
+  g_autofree gboolean *kept = g_new (gboolean, n_values + 1);
+  for (guint v = 0; v < n_values; v++)
+    if (base->values[v].region == ORTRAIN_REGION_ARENA)
+      bytes[v] = (gint64) base->values[v].bytes;
+  return ortrain_recompute_layers_find (graph, bytes, narrow, kept, n_layers) ? apply_kept (graph, kept, error) : NULL;
+}
+
+/* Replaces graph and plan by those in which layers are computed again, where these take less memory and give the same
+ * bits. Level 2 tries what level 1 does, too: it never takes more. */
+static gboolean
+take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanRequest *request,
+            const OrtrainBudget *budget, GError **error)
+{
+  g_autoptr (OrtrainGraph) plain = g_object_ref (*graph);
+  g_autoptr (OrtrainMemoryPlan) base = g_object_ref (*plan);
+  for (guint level = 1; level <= budget->level; level++)
+    {
+      guint n_layers;
+      g_autoptr (GError) failure = NULL;
+      g_autoptr (OrtrainGraph) layered = make_layered (plain, base, level > 1, &n_layers, &failure);
+      g_autoptr (OrtrainMemoryPlan) smaller =
+          layered != NULL ? plan_like (layered, base, request, budget, &failure) : NULL;
+      if (failure != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&failure));
+          return FALSE;
+        }
+      if (smaller == NULL || !has_same_arithmetic (smaller, base) ||
+          ortrain_memory_plan_get_peak_bytes (smaller) >= ortrain_memory_plan_get_peak_bytes (*plan))
+        continue;
+      smaller->n_layers = n_layers;
+      g_set_object (graph, layered);
+      g_set_object (plan, smaller);
+    }
+  return TRUE;
+}
+
 OrtrainMemoryPlan *
-ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
+ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                             GError **error)
 {
-  g_autoptr (OrtrainMemoryPlan) base = plan_graph (graph, request, budget, error);
+  g_autoptr (OrtrainMemoryPlan) base = plan_graph (source, request, budget, error);
+  g_autoptr (OrtrainGraph) graph = g_object_ref (source);
+  if (base != NULL && budget->level > 0 && has_backward (base) && !take_level (&graph, &base, request, budget, error))
+    return NULL;
   if (base == NULL || budget->bytes == 0 || ortrain_memory_plan_get_peak_bytes (base) <= budget->bytes)
     return g_steal_pointer (&base);
 

@@ -20,6 +20,7 @@ struct _OrtrainMemoryPlan
   guint64 *inplace; /* [n_operands]: of an output, the inputs that its kernel allows it to be written over */
   guint32 *buffers; /* value->id → buffer, G_MAXUINT32 when it has none */
   guint n_buffers;
+  guint n_layers;                     /* that a recompute level computes again; 0: none */
   guint first_backward, first_update; /* where there is none: that of the next phase, or the number of steps */
 
   gsize arena_bytes, lower_bound_bytes, host_arena_bytes;

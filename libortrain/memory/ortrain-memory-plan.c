@@ -401,6 +401,12 @@ ortrain_memory_plan_peek_graph (OrtrainMemoryPlan *self)
   return self->graph;
 }
 
+guint
+ortrain_memory_plan_get_n_layers (OrtrainMemoryPlan *self)
+{
+  return self->n_layers;
+}
+
 gsize
 ortrain_memory_plan_get_live_bytes (OrtrainMemoryPlan *self, guint step)
 {

@@ -52,38 +52,6 @@ compare_buffers (gconstpointer a, gconstpointer b)
   return (x->root->output_index > y->root->output_index) - (x->root->output_index < y->root->output_index);
 }
 
-/* The scores of a linear classifier are not there whole: loss and gradients are computed of a few rows at a time. */
-static void
-leave_out_scores (Profile *self, GHashTable *by_root)
-{
-  for (guint t = 0; t < self->nodes->len; t++)
-    {
-      OrtrainNode *loss = self->nodes->pdata[t];
-      OrtrainValue *value =
-          ortrain_node_get_kind (loss) == ORTRAIN_OP_KIND_CROSS_ENTROPY ? ortrain_node_input (loss, 0) : NULL;
-      guint indices[4], n = 0;
-      gboolean is_product = FALSE;
-      for (guint depth = 0; value != NULL && depth < G_N_ELEMENTS (indices) && !is_product; depth++)
-        {
-          value = ortrain_recompute_find_root (value);
-          const OrtrainOpKind kind =
-              value->producer != NULL ? ortrain_node_get_kind (value->producer) : ORTRAIN_OP_KIND_OTHER;
-          const guint index = GPOINTER_TO_UINT (g_hash_table_lookup (by_root, value));
-          if (index > 0)
-            indices[n++] = index - 1;
-          is_product =
-              kind == ORTRAIN_OP_KIND_MATMUL || kind == ORTRAIN_OP_KIND_GEMM || kind == ORTRAIN_OP_KIND_FUSED_MATMUL;
-          /* of a bias, which has no producer */
-          OrtrainValue *first = value->producer != NULL ? ortrain_node_input (value->producer, 0) : NULL;
-          if (kind == ORTRAIN_OP_KIND_ADD && first != NULL && first->producer == NULL)
-            first = ortrain_node_input (value->producer, 1);
-          value = kind == ORTRAIN_OP_KIND_ADD ? first : NULL;
-        }
-      for (guint i = 0; i < n && is_product; i++)
-        g_array_index (self->buffers, Buffer, indices[i]).passing = 0;
-    }
-}
-
 static void
 find_buffers (Profile *self, OrtrainGraph *graph, const gint64 *bytes)
 {
@@ -127,7 +95,6 @@ find_buffers (Profile *self, OrtrainGraph *graph, const gint64 *bytes)
             }
         }
     }
-  leave_out_scores (self, by_root);
   g_array_sort (self->buffers, compare_buffers);
   for (guint b = 0; b < self->buffers->len; b++)
     {

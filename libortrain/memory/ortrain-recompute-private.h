@@ -2,18 +2,19 @@
 #pragma once
 
 #include "graph/ortrain-graph-private.h"
+#include "memory/ortrain-planner-private.h"
 #include "memory/ortrain-recompute-cluster.h"
 
-/* Recompute as a user asks for it, by levels or by plans, on a training graph whose shapes may be symbolic. */
-
-#define ORTRAIN_RECOMPUTE_MAX_LEVEL 2
+/* Recompute as a user asks for it: by plans, on a training graph whose shapes may be symbolic; and what a level has done
+ * of it, which is decided when shapes are numbers (memory/ortrain-budget-private.h). */
 
 /* What can be computed again, and what is. Immutable. */
 typedef struct
 {
   guint level;
   char *config;             /* what was asked for; NULL: nothing */
-  guint n_layers;           /* of levels above 0; 0: none were found */
+  gboolean planned;         /* there is a plan, for which a level above 0 has decided */
+  guint n_layers;           /* of that; 0: none were found */
   guint n_recomputed;       /* values that are computed again */
   GPtrArray *clusters;      /* of OrtrainRecomputeCluster, in topological order of the first of each */
   GPtrArray *opportunities; /* of OrtrainRecomputeOpportunity */
@@ -28,11 +29,11 @@ typedef struct
   char *outputs[3];              /* "[batch, seq, 768], 4 bytes each, 100% saved" … joined by line breaks */
 } OrtrainRecomputeOpportunity;
 
-/* Rewrites the graph. config: plans, or the path of a file with some, NULL for none; levels above 0 ignore it.
- * SESSION_ERROR_OPTION. */
-OrtrainRecomputeReport *ortrain_recompute_run (OrtrainGraph *graph, guint level, const char *config, GError **error);
-/* The graph is not changed. */
-OrtrainRecomputeReport *ortrain_recompute_list (OrtrainGraph *graph);
+/* Rewrites the graph as plans say. config: plans, or the path of a file with some. SESSION_ERROR_OPTION. */
+OrtrainRecomputeReport *ortrain_recompute_run (OrtrainGraph *graph, const char *config, GError **error);
+/* What could be computed again, and what of it is, at a level above 0, in a plan of the graph, or NULL before there is one.
+ * The graph is not changed. */
+OrtrainRecomputeReport *ortrain_recompute_list (OrtrainGraph *graph, guint level, OrtrainMemoryPlan *plan);
 
 OrtrainRecomputeReport *ortrain_recompute_report_ref (OrtrainRecomputeReport *self);
 void ortrain_recompute_report_unref (OrtrainRecomputeReport *self);

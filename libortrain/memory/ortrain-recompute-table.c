@@ -83,7 +83,8 @@ append_header (GString *out, const OrtrainRecomputeReport *self)
   if (self->level > 0 && self->n_layers > 0)
     g_string_append_printf (out, ", %u layers", self->n_layers);
   if (self->level > 0 && self->n_layers == 0)
-    g_string_append (out, ", but no layers were found that save something");
+    g_string_append (out, self->planned ? ", but no layers were found that save something"
+                                        : ", decided for each plan, of which there is none yet");
   g_string_append_c (out, '\n');
 }
 

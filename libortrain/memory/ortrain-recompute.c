@@ -6,7 +6,6 @@
 #include "core/ortrain-text-private.h"
 #include "memory/ortrain-recompute-candidates-private.h"
 #include "memory/ortrain-recompute-config-private.h"
-#include "memory/ortrain-recompute-layers-private.h"
 #include "transform/ortrain-recompute-private.h"
 
 #include <string.h>
@@ -470,15 +469,27 @@ choose (const GArray *requests, const OrtrainRecomputeCandidates *const *all, GE
   return TRUE;
 }
 
+/* Nothing of it is kept for the backward pass, under its own name. */
+static gboolean
+is_kept_in (OrtrainMemoryPlan *plan, const OrtrainValue *output)
+{
+  guint n_values;
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (plan, &n_values);
+  const OrtrainValue *planned = ortrain_graph_find_value (ortrain_memory_plan_peek_graph (plan), output->name);
+  const guint32 buffer = planned != NULL ? ortrain_memory_plan_find_buffer (plan, planned) : G_MAXUINT32;
+  return buffer != G_MAXUINT32 && values[values[buffer].root].category == ORTRAIN_CATEGORY_ACTIVATION;
+}
+
+/* What a level has chosen. */
 static void
-note_kept (const OrtrainRecomputeCandidates *candidates, const gboolean *kept)
+note_plan (const OrtrainRecomputeCandidates *candidates, OrtrainMemoryPlan *plan)
 {
   for (guint c = 0; c < candidates->candidates->len; c++)
     {
       OrtrainRecomputeCandidate *candidate = candidates->candidates->pdata[c];
       gboolean again = TRUE;
       for (guint k = 0; k < candidate->outputs->len; k++)
-        again = again && !kept[((OrtrainValue *) candidate->outputs->pdata[k])->id];
+        again = again && !is_kept_in (plan, candidate->outputs->pdata[k]);
       if (again)
         candidate->strategy = candidate->ways[ORTRAIN_RECOMPUTE_STRATEGY_PLAIN].cluster != NULL
                                   ? ORTRAIN_RECOMPUTE_STRATEGY_PLAIN
@@ -497,12 +508,11 @@ report_new (guint level, const char *config)
   return self;
 }
 
-/* graph: changed, all but for the choice itself where `carry_out` is not set. */
+/* graph: changed, all but for the choice itself where `carry_out` is not set. requests: NULL at levels above 0. */
 static OrtrainRecomputeReport *
-analyze (OrtrainGraph *graph, guint level, const char *config, const GArray *requests, gboolean carry_out,
-         GError **error)
+analyze (OrtrainGraph *graph, OrtrainRecomputeReport *report, const GArray *requests, OrtrainMemoryPlan *plan,
+         gboolean carry_out, GError **error)
 {
-  g_autoptr (OrtrainRecomputeReport) report = report_new (level, config);
   const guint n_values = graph->values->len;
   g_autofree gint64 *bytes = ortrain_recompute_probe_bytes (graph);
   g_autofree gboolean *cheap = g_new (gboolean, n_values + 1), *automatic = g_new (gboolean, n_values + 1);
@@ -514,59 +524,56 @@ analyze (OrtrainGraph *graph, guint level, const char *config, const GArray *req
 
   if (!ortrain_recompute_apply (graph, cheap, error))
     return NULL;
-  g_clear_pointer (&bytes, g_free);
-  bytes = ortrain_recompute_probe_bytes (graph);
   g_autoptr (OrtrainRecomputeCandidates) candidates = ortrain_recompute_candidates_new (graph, NULL);
   const OrtrainRecomputeCandidates *const all[] = { candidates, chosen_anyhow };
-  g_autofree gboolean *kept = NULL;
-  if (level > 0)
-    {
-      kept = g_new (gboolean, graph->values->len + 1);
-      if (ortrain_recompute_layers_find (graph, bytes, level > 1, kept, &report->n_layers))
-        note_kept (candidates, kept);
-      else
-        g_clear_pointer (&kept, g_free);
-    }
-  else if (!choose (requests, all, error))
+  if (requests != NULL && !choose (requests, all, error))
     return NULL;
-  else
-    kept = ortrain_recompute_candidates_find_kept (candidates);
-  add_clusters (report, candidates, level > 0 ? NULL : requests);
-  add_opportunities (report, candidates, level > 0 ? NULL : requests);
+  if (requests == NULL && plan != NULL && ortrain_memory_plan_get_n_layers (plan) > 0)
+    {
+      report->n_layers = ortrain_memory_plan_get_n_layers (plan);
+      note_plan (candidates, plan);
+    }
+  add_clusters (report, candidates, requests);
+  add_opportunities (report, candidates, requests);
   for (guint c = 0; c < candidates->candidates->len; c++)
     report->n_recomputed +=
         ((OrtrainRecomputeCandidate *) candidates->candidates->pdata[c])->strategy != ORTRAIN_RECOMPUTE_STRATEGY_NONE;
-  if (carry_out && kept != NULL && !ortrain_recompute_apply (graph, kept, error))
-    return NULL;
+  if (!carry_out)
+    return report;
+  g_autofree gboolean *kept = ortrain_recompute_candidates_find_kept (candidates);
+  return ortrain_recompute_apply (graph, kept, error) ? report : NULL;
+}
+
+OrtrainRecomputeReport *
+ortrain_recompute_list (OrtrainGraph *graph, guint level, OrtrainMemoryPlan *plan)
+{
+  g_autoptr (OrtrainGraph) clone = ortrain_graph_clone (graph);
+  g_autoptr (GArray) none = ortrain_recompute_config_parse ("", NULL);
+  g_autoptr (OrtrainRecomputeReport) report = report_new (level, NULL);
+  report->planned = plan != NULL;
+  if (analyze (clone, report, level == 0 ? none : NULL, plan, FALSE, NULL) == NULL)
+    return report_new (level, NULL);
   return g_steal_pointer (&report);
 }
 
 OrtrainRecomputeReport *
-ortrain_recompute_list (OrtrainGraph *graph)
+ortrain_recompute_run (OrtrainGraph *graph, const char *config, GError **error)
 {
-  g_autoptr (OrtrainGraph) clone = ortrain_graph_clone (graph);
-  g_autoptr (GArray) requests = ortrain_recompute_config_parse ("", NULL);
-  OrtrainRecomputeReport *report = analyze (clone, 0, NULL, requests, FALSE, NULL);
-  return report != NULL ? report : report_new (0, NULL);
-}
-
-OrtrainRecomputeReport *
-ortrain_recompute_run (OrtrainGraph *graph, guint level, const char *config, GError **error)
-{
-  g_autoptr (GArray) requests =
-      level == 0 && config != NULL ? ortrain_recompute_config_read (config, error) : g_array_new (FALSE, FALSE, 1);
+  g_autoptr (GArray) requests = ortrain_recompute_config_read (config, error);
   if (requests == NULL)
     return NULL;
   /* where nothing comes of it, the graph stays as it was */
   g_autoptr (OrtrainGraph) clone = ortrain_graph_clone (graph);
-  g_autoptr (OrtrainRecomputeReport) report =
-      analyze (clone, level, level == 0 ? config : NULL, requests, FALSE, error);
-  if (report == NULL || report->n_recomputed == 0)
+  g_autoptr (OrtrainRecomputeReport) report = report_new (0, config);
+  if (analyze (clone, report, requests, NULL, FALSE, error) == NULL)
+    return NULL;
+  if (report->n_recomputed == 0)
     return g_steal_pointer (&report);
   ortrain_recompute_report_unref (g_steal_pointer (&report));
-  report = analyze (graph, level, level == 0 ? config : NULL, requests, TRUE, error);
-  if (report != NULL)
-    ortrain_graph_remove_dead (graph);
+  report = report_new (0, config);
+  if (analyze (graph, report, requests, NULL, TRUE, error) == NULL)
+    return NULL;
+  ortrain_graph_remove_dead (graph);
   return g_steal_pointer (&report);
 }
 

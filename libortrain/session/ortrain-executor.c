@@ -453,7 +453,9 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
 static Entry *
 make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
-  const OrtrainBudget budget = { .bytes = self->config.memory_budget, .persistent = self->persistent };
+  const OrtrainBudget budget = { .bytes = self->config.memory_budget,
+                                 .level = self->config.recompute_level,
+                                 .persistent = self->persistent };
   gboolean is_guarded;
   OrtrainMemoryPlan *plan = make_plan (self, feeds, &budget, &is_guarded, error);
   if (plan == NULL)
@@ -471,7 +473,9 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 OrtrainMemoryPlan *
 ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any, GError **error)
 {
-  const OrtrainBudget within = { .bytes = budget, .any = any, .persistent = self->persistent };
+  const OrtrainBudget within = {
+    .bytes = budget, .level = self->config.recompute_level, .any = any, .persistent = self->persistent
+  };
   gboolean is_guarded;
   return check_feeds (self, feeds, NULL, error) ? make_plan (self, feeds, &within, &is_guarded, error) : NULL;
 }

@@ -297,6 +297,7 @@ ortrain_non_finite_explain (OrtrainGraph *graph, const OrtrainExecutorConfig *co
 {
   OrtrainExecutorConfig plain = *config;
   plain.arena = NULL; /* one of its own, which goes with it */
+  plain.recompute_level = 0;
   plain.memory_budget = 0;
   plain.optimize = NULL; /* nodes keep the names that the model has for them */
   plain.training = TRUE; /* outputs stay in the arena */

@@ -419,16 +419,15 @@ recompute (OrtrainTrainingGraph *self, OrtrainTrainingOptions *options, GError *
 {
   const guint level = ortrain_training_options_get_memory_opt_level (options);
   const char *config = ortrain_training_options_get_memory_opt_config (options);
-  if (level == 0 && (config == NULL || *config == '\0'))
+  if (config == NULL || *config == '\0')
     return TRUE;
-  self->recompute = ortrain_recompute_run (self->training, level, config, error);
-  if (self->recompute == NULL)
-    return FALSE;
-  if (level > 0 && self->recompute->n_layers == 0)
-    ortrain_graph_add_note (self->training, "nothing is recomputed: the model has no layers that would save something");
-  if (level > 0 && config != NULL && *config != '\0')
-    ortrain_graph_add_note (self->training, "memory-opt-config is ignored: memory-opt-level is above 0");
-  return TRUE;
+  if (level > 0) /* which is carried out by the planner */
+    {
+      ortrain_graph_add_note (self->training, "memory-opt-config is ignored: memory-opt-level is above 0");
+      return TRUE;
+    }
+  self->recompute = ortrain_recompute_run (self->training, config, error);
+  return self->recompute != NULL;
 }
 
 static gboolean

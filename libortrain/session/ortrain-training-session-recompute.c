@@ -23,7 +23,7 @@ find_sizes (OrtrainGraph *graph, OrtrainMemoryPlan *plan)
   return sizes;
 }
 
-/* What was decided when the session was created; else what could be. */
+/* What was decided when the session was created, or for the last plan; else what could be. */
 static OrtrainRecomputeReport *
 get_report (OrtrainTrainingSession *self, GHashTable **sizes)
 {
@@ -39,7 +39,9 @@ get_report (OrtrainTrainingSession *self, GHashTable **sizes)
   if (graph == NULL)
     return NULL;
   *sizes = find_sizes (graph, plan);
-  return report != NULL ? report : ortrain_recompute_list (graph);
+  return report != NULL
+             ? report
+             : ortrain_recompute_list (graph, ortrain_training_options_get_memory_opt_level (self->options), plan);
 }
 
 /**
@@ -47,7 +49,7 @@ get_report (OrtrainTrainingSession *self, GHashTable **sizes)
  * @self: a session
  *
  * Lists what the backward pass can compute again instead of keeping it, and what of it it does, the largest saving first.
- * The bytes are those of the last plan, of a training step or of [method@TrainingSession.plan]; before one there are only
+ * What a level above 0 computes again is decided for each plan; before one, nothing is listed as computed again. The bytes are those of the last plan, of a training step or of [method@TrainingSession.plan]; before one there are only
  * expressions.
  *
  * Returns: (transfer full): a list of [class@RecomputeCluster]

@@ -150,6 +150,7 @@ ortrain_training_session_get_config (OrtrainTrainingSession *self)
     .resolve = ortrain_parameter_store_resolve,
     .resolve_data = self->store,
     .optimize = ortrain_optimize_static_graph,
+    .recompute_level = ortrain_training_options_get_memory_opt_level (self->options),
     .memory_budget = ortrain_training_options_get_memory_budget (self->options),
   };
 }
@@ -570,7 +571,8 @@ ortrain_training_session_get_training_graph (OrtrainTrainingSession *self)
  * @self: a session
  *
  * Lists what was decided about losses, updates and outputs when the session was created: that a loss starts from the
- * scores before a softmax at the end of the model, which gradients are kept, which outputs are not computed, and why.
+ * scores before a softmax at the end of the model, which gradients are kept, which outputs are not computed, and why; and
+ * of the last plan, that a recompute level above 0 saves nothing.
  *
  * Returns: (transfer full) (array zero-terminated=1): one sentence each
  */
@@ -578,10 +580,15 @@ char **
 ortrain_training_session_get_notes (OrtrainTrainingSession *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   g_mutex_lock (&self->lock);
-  char **notes = self->graph != NULL ? g_strdupv (self->graph->notes) : g_new0 (char *, 1);
+  if (self->graph != NULL)
+    g_strv_builder_addv (notes, (const char **) self->graph->notes);
+  if (self->last_plan != NULL && ortrain_memory_plan_get_n_layers (self->last_plan) == 0 &&
+      ortrain_training_options_get_memory_opt_level (self->options) > 0)
+    g_strv_builder_add (notes, "nothing is recomputed: the model has no layers that would save something");
   g_mutex_unlock (&self->lock);
-  return notes;
+  return g_strv_builder_end (notes);
 }
 
 /**

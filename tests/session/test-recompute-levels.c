@@ -331,18 +331,32 @@ test_refused (void)
   g_assert_nonnull (strstr (file, "followed by '+'"));
 }
 
-/* Where it would save next to nothing, nothing is done, and a note says so. */
+/* Where it would save next to nothing, nothing is done, and a note of the session says so once there is a plan. */
 static void
 test_no_layers (void)
 {
+  g_autoptr (GError) error = NULL;
   const gint64 sizes[] = { 8, 4, CLASSES };
   g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new_mlp ("mlp", sizes, G_N_ELEMENTS (sizes), 1);
   g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, NULL);
   const Case c = { .name = "mlp", .precision = F32, .immediate = OFF };
   g_autoptr (OrtrainTrainingSession) session = make_session (model, &c, 1);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  const gint64 x_dims[] = { 3, 8 }, label_dims[] = { 3 };
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, x_dims, 2, NULL);
+  g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, label_dims, 1, NULL);
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "labels", labels);
+  g_auto (GStrv) before = ortrain_training_session_get_notes (session);
+  g_autofree char *none = g_strjoinv ("\n", before);
+  g_assert_null (strstr (none, "nothing is recomputed"));
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
+  g_assert_no_error (error);
   g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
   g_autofree char *all = g_strjoinv ("\n", notes);
   g_assert_nonnull (strstr (all, "nothing is recomputed"));
+  g_autofree char *table = ortrain_training_session_format_recompute_table (session, FALSE);
+  g_assert_nonnull (strstr (table, "OFF : level 1 (layer by layer), but no layers were found"));
 }
 
 /* Levels go before plans, and say so. */
