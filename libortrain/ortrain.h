@@ -22,6 +22,8 @@
 #include "grad/ortrain-nll-loss.h"
 #include "grad/ortrain-output-loss.h"
 #include "graph/ortrain-graph.h"
+#include "memory/ortrain-arena-statistics.h"
+#include "memory/ortrain-arena.h"
 #include "memory/ortrain-memory-block.h"
 #include "memory/ortrain-memory-plan.h"
 #include "memory/ortrain-memory-report.h"

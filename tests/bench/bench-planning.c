@@ -3,6 +3,8 @@
  *   bench-planning add|matmul|gemm N...       chains of N nodes: x + b, x · w_i, x · w_i + b_i, all of them trained
  *   bench-planning gpt LAYERS                 the builder's GPT, 768 wide with 12 heads and 50,257 tokens
  *   bench-planning FILE [BATCH [LENGTH]]      a file; cross entropy on its first output, or the loss that it has
+ *   bench-planning FILE BATCH LENGTH N [BUDGET]   the same at N lengths up to LENGTH, one after the other, as batches of
+ *                                                 varying length need them; in bytes ("1.5GiB"), what each may hold
  * A second plan is made for twice the batch, and a third for the first batch again, which has been kept. */
 #include "model/ortrain-graph-writer-private.h"
 
@@ -199,13 +201,61 @@ measure (const char *title, const Subject *subject)
   g_unlink (path);
 }
 
+/* A plan for each of n lengths: none has been seen before. */
+static void
+measure_lengths (const Subject *subject, guint n, const char *budget_text)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (subject->path, &error);
+  guint64 budget = 0;
+  if (model == NULL || (budget_text != NULL && (budget = ortrain_parse_bytes (budget_text, &error)) == 0))
+    fail (error);
+  g_autoptr (OrtrainTrainingOptions) options = make_options (model, subject);
+  ortrain_training_options_set_memory_budget (options, budget);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  if (session == NULL)
+    fail (error);
+  OrtrainGraph *training = ortrain_training_session_get_training_graph (session);
+  double first = 0, sum = 0, slowest = 0;
+  guint64 largest = 0;
+  for (guint i = 0; i <= n; i++)
+    {
+      /* the longest first, then others all over the range: 7 and n have no common divisor for the n that one gives */
+      const gint64 length = i == 0 ? subject->length : subject->length * (1 + i * 7 % n) / (n + 1);
+      g_autoptr (OrtrainTensorDict) feeds = make_feeds (training, subject->batch, MAX (length, 2));
+      gint64 start = now ();
+      g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
+      const double ms = lap (&start);
+      if (plan == NULL)
+        fail (error);
+      largest = MAX (largest, ortrain_memory_plan_get_peak_bytes (plan));
+      if (i == 0)
+        first = ms;
+      else
+        {
+          sum += ms;
+          slowest = MAX (slowest, ms);
+        }
+    }
+  g_autofree char *peak = ortrain_format_bytes (largest);
+  printf ("| lengths | first plan | mean of the others | slowest | largest peak |\n| --- | --- | --- | --- | --- |\n"
+          "| %u | %.1f | %.1f | %.1f | %s |\n",
+          n, first, sum / n, slowest, peak);
+}
+
 int
 main (int argc, char **argv)
 {
   if (argc < 2)
     {
-      fprintf (stderr, "bench-planning add|matmul|gemm N... | gpt LAYERS | FILE [BATCH [LENGTH]]\n");
+      fprintf (stderr, "bench-planning add|matmul|gemm N... | gpt LAYERS | FILE [BATCH [LENGTH [N [BUDGET]]]]\n");
       return 1;
+    }
+  if (argc > 4 && g_ascii_isdigit (*argv[4]) && g_file_test (argv[1], G_FILE_TEST_EXISTS))
+    {
+      const Subject subject = { NULL, argv[1], atoi (argv[2]), atoi (argv[3]), TRUE, FALSE };
+      measure_lengths (&subject, (guint) MAX (atoi (argv[4]), 1), argc > 5 ? argv[5] : NULL);
+      return 0;
     }
   printf (
       "| model | nodes | steps | load | check | session | plan | re-plan | kept plan | export | JSON | SVG | text |\n"

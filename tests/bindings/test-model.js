@@ -140,6 +140,16 @@ run({
         assert(cpu.total_memory > cpu.get_available_memory());
     },
 
+    'arena'() {
+        const arena = new Ortrain.Arena({device: Ortrain.Device.list().get_item(0), max_mem: 1 << 20});
+        const address = arena.allocate(1000);
+        const statistics = arena.get_statistics();
+        assert(statistics instanceof Ortrain.ArenaStatistics);
+        equal([statistics.bytes_in_use, statistics.bytes_limit].map(Number), [1024, 1 << 20]);
+        throws(Ortrain.DeviceError, Ortrain.DeviceError.NO_MEMORY, () => arena.allocate(1 << 21));
+        assert(arena.release(address));
+    },
+
     'session options from JSON'() {
         GLib.file_set_contents(path('o.json'), '{"threads": 2, "deterministic": true}');
         const options = Ortrain.SessionOptions.new_from_file(path('o.json'));

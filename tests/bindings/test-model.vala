@@ -148,10 +148,20 @@ void test_devices () throws Error {
     assert (options.get_provider () == "cpu");
 }
 
+void test_arena () throws Error {
+    var arena = new Arena ((Device) Device.list ().get_item (0));
+    var address = arena.allocate (1000);
+    ArenaStatistics statistics = arena.get_statistics ();
+    assert (statistics.bytes_in_use == 1024 && statistics.num_allocs == 1);
+    assert (arena.release (address) && !arena.release (address));
+    assert (arena.extend_strategy == ArenaExtendStrategy.NEXT_POWER_OF_TWO);
+}
+
 int main (string[] args) {
     unowned string[] rest = args;
     start (ref rest);
     Test.add_func ("/vala/model", () => works (test_model));
+    Test.add_func ("/vala/arena", () => works (test_arena));
     Test.add_func ("/vala/model-async", () => works (test_model_async));
     Test.add_func ("/vala/check-report", () => works (test_check));
     Test.add_func ("/vala/equal-parameters", () => works (test_pairs));
