@@ -54,6 +54,8 @@ def other_value(pspec, value):
 
 
 def plain(value):
+    if isinstance(value, Ortrain.Tensor):
+        return value.tolist()
     return value.unpack() if isinstance(value, GLib.Variant) else list(value) if isinstance(value, (list, tuple)) else value
 
 

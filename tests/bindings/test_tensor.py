@@ -132,7 +132,7 @@ class Arrays(unittest.TestCase):
 
     def test_repr(self):
         self.assertIn("float32", repr(Ortrain.Tensor(np.zeros((2, 3), np.float32))))
-        self.assertEqual(str(Ortrain.Tensor([1.0])), repr(Ortrain.Tensor([1.0])))
+        self.assertEqual(f"<Ortrain.Tensor {Ortrain.Tensor([1.0])}>", repr(Ortrain.Tensor([1.0])))
 
 
     def test_array_protocol(self):

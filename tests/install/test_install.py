@@ -82,6 +82,9 @@ class Places(unittest.TestCase):
                      "datadir/bash-completion/completions/ortrain", "includedir/ortrain-1.0/ortrain.h"):
             kind, rest = path.split("/", 1)
             self.assertTrue(placed(option(kind) / rest).exists(), path)
+        parts = source / "bindings" / "python" / "gi" / "overrides" / "_ortrain"
+        self.assertEqual(sorted(path.name for path in (overrides() / "_ortrain").iterdir()),
+                         sorted(path.name for path in parts.glob("*.py")))
         self.assertEqual([str(path) for path in root.glob("**/*.h") if path.name.endswith("-private.h")], [])
 
     def test_python_looks_there(self):

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The loop, its data, and the classes that users derive."""
+import collections.abc
+import functools
+import inspect
+
+from . import calls
+from .base import Ortrain, constructor, export
+from .tensors import as_dict
+
+
+@export
+class LrSchedule(Ortrain.LrSchedule):
+    pass
+
+
+@export
+class Loss(Ortrain.Loss):
+    pass
+
+
+@export
+class Optimizer(Ortrain.Optimizer):
+    pass
+
+
+@export
+class Dataset(Ortrain.Dataset):
+    """Items to train with. A class derived from it has do_get_length () and do_get_item (index), or, as PyTorch has it,
+    __len__ () and __getitem__ (index); an item is a mapping of names to arrays."""
+
+    def __len__(self):
+        return self.get_length()
+
+    def __getitem__(self, index):
+        n = len(self)
+        if not isinstance(index, int):
+            index = index.__index__()
+        if not -n <= index < n:
+            raise IndexError(f"item {index} of {n}")
+        return self.get_item(index % n)
+
+    def __bool__(self):
+        return True
+
+    def get_batch(self, indices):
+        """The items of these indices as one batch, a TensorDict."""
+        return calls.run(None, Ortrain.Dataset.get_batch, (self, indices))
+
+    def get_item(self, index):
+        """An item, a TensorDict."""
+        return calls.run(None, Ortrain.Dataset.get_item, (self, index))
+
+
+def _as_item(result):
+    if result is None:
+        raise TypeError("a dataset returns a mapping of names to arrays, not None")
+    return as_dict(result)
+
+
+def _takes_one(method):
+    """Whether it is do_get_batch (self, indices), without the number of them."""
+    try:
+        parameters = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    except (TypeError, ValueError):
+        return False
+    return len(parameters) == 2 and all(p.kind != p.VAR_POSITIONAL for p in parameters)
+
+
+def _prepare_dataset(subclass):
+    own = subclass.__dict__
+    if subclass.__module__.startswith("gi."):
+        return          # of the library: it has its own functions
+    if "__len__" in own and "do_get_length" not in own:
+        subclass.do_get_length = lambda self, length=own["__len__"]: length(self)
+    if "__getitem__" in own and not {"do_get_item", "do_get_batch"} & own.keys():
+        subclass.do_get_item = functools.wraps(own["__getitem__"])(lambda self, index, get=own["__getitem__"]: get(self, index))
+    if "do_get_batch" in own and _takes_one(own["do_get_batch"]):
+        subclass.do_get_batch = functools.wraps(own["do_get_batch"])(
+            lambda self, indices, n_indices, get=own["do_get_batch"]: get(self, indices[:n_indices]))
+
+
+calls.derivable(LrSchedule)
+calls.derivable(Loss)
+calls.derivable(Optimizer)
+calls.derivable(Dataset, _prepare_dataset, {"do_get_item": _as_item, "do_get_batch": _as_item})
+
+
+@export
+class TensorDataset(Ortrain.TensorDataset):
+    """Items in memory: TensorDataset (mapping of arrays, whose first dimension is the item; or the path of an .npz file)."""
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("only slices without a step are taken")
+            return self.slice(begin, max(begin, end))
+        return super().__getitem__(index)
+
+
+def _new_tensor_dataset(source):
+    if isinstance(source, str) or hasattr(source, "__fspath__"):
+        return Ortrain.TensorDataset.new_from_npz(str(source))
+    return Ortrain.TensorDataset.new(as_dict(source))
+
+
+constructor(TensorDataset, _new_tensor_dataset, "TensorDataset (mapping of arrays, or path of an .npz file)")
+
+
+def as_dataset(source):
+    """A dataset, or a mapping of arrays as one."""
+    return Ortrain.TensorDataset(source) if isinstance(source, collections.abc.Mapping) else source
+
+
+@export
+class DataLoader(Ortrain.DataLoader):
+    """Batches of a dataset: DataLoader (dataset, batch_size=32). Iterating gives the batches of an epoch."""
+
+    def __iter__(self):
+        following = self.next if calls.is_python(self.get_dataset()) else super().next
+        while (batch := following()) is not None:
+            yield batch
+
+    def __len__(self):
+        return self.n_batches
+
+    def next(self):
+        """The next batch, a TensorDict; None at the end of an epoch."""
+        return calls.run(None, Ortrain.DataLoader.next, (self,))
+
+
+constructor(DataLoader, lambda dataset, batch_size=32: Ortrain.DataLoader.new(as_dataset(dataset), batch_size),
+            "DataLoader (dataset, batch_size)")
+
+
+@export
+class Trainer(calls.Emitter, Ortrain.Trainer):
+    """The loop: Trainer (session, dataset). Keyword arguments are properties.
+
+    Ctrl-C in fit () and evaluate () raises KeyboardInterrupt within a step; what a handler, a dataset, or another class
+    written in Python raises ends them and is raised from them. What was trained is kept, and the session can be used.
+    """
+
+    def fit(self, cancellable=None):
+        """Trains for the epochs that the trainer is to do. Returns a TrainingHistory."""
+        return calls.run(calls.key_of(self), Ortrain.Trainer.fit, (self,), True, cancellable, self._call_python)
+
+    def evaluate(self, dataset, cancellable=None):
+        """Runs the model on a dataset. Returns (True, mean loss, metric); the metric is -1 if there is none."""
+        return calls.run(calls.key_of(self), Ortrain.Trainer.evaluate, (self, as_dataset(dataset)), True, cancellable)
+
+    def _call_python(self):
+        """From a thread: a handler behind the step that runs, so that Python's handlers of signals run, too."""
+        def once(*args):
+            Ortrain.Trainer.disconnect(self, handler)
+
+        handler = Ortrain.Trainer.connect(self, "progress", once)
+
+
+constructor(Trainer, lambda session, dataset: Ortrain.Trainer.new(session, as_dataset(dataset)), "Trainer (session, dataset)")
+
+
+@export
+class TrainingHistory(Ortrain.TrainingHistory):
+    """What a training came to: records of its epochs, and the loss of each step."""
+
+    @property
+    def losses(self):
+        """The loss of each step, a NumPy array of float64."""
+        import numpy as np
+
+        return np.frombuffer(self.get_losses().get_data() or b"", np.float64)
