@@ -18,7 +18,12 @@ typedef struct
   guint64 initial_growth_chunk_size_bytes;
   guint64 max_power_of_two_extend_bytes;
   guint64 max_dead_bytes_per_chunk;
+  gboolean shrinks; /* after a run: of a session */
 } OrtrainArenaConfig;
+
+/* Options joined by commas, as in "max_mem=2GiB,arena_extend_strategy=kSameAsRequested"; NULL: the defaults.
+ * SESSION_ERROR_OPTION for what is none. */
+gboolean ortrain_arena_config_parse (const char *text, OrtrainArenaConfig *config, GError **error);
 
 /* Of a space of an open provider. */
 OrtrainArena *ortrain_arena_new_for_provider (OrtrainProvider *provider, OrtrainMemorySpace space,

@@ -517,7 +517,8 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
       bound = MAX (bound, load[s]);
     }
   guint64 work = 0;
-  measure_loads (sorted, n, load, n_sections);
+  if (effort > 0)
+    measure_loads (sorted, n, load, n_sections);
   for (gsize i = 0; i < n; i++)
     work += (guint64) (sorted[i].last - sorted[i].first) / 4;
 
@@ -525,7 +526,12 @@ ortrain_pack_with_effort (OrtrainPackItem *items, gsize n_all, guint64 effort, g
   g_autofree gsize *trial = g_new0 (gsize, n);
   gsize best = G_MAXSIZE;
   Shelf shelf = { 0 };
-  gboolean crowded = FALSE;
+  gboolean crowded = effort == 0;
+  if (crowded)
+    {
+      qsort (sorted, n, sizeof (Item), (int (*) (gconstpointer, gconstpointer)) compare_by_start);
+      best = place_in_time (sorted, n, unit, offsets);
+    }
   for (guint k = 0; k <= G_N_ELEMENTS (orders) && best > bound && !crowded && (k == 0 || work + shelf.work < effort);
        k++)
     {

@@ -161,7 +161,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
 
 /* Gives the roots of a region their offsets. Returns its size. */
 static gsize
-pack_region (OrtrainMemoryPlan *plan, OrtrainRegion region, gsize *lower_bound)
+pack_region (OrtrainMemoryPlan *plan, OrtrainRegion region, gboolean without_search, gsize *lower_bound)
 {
   g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, plan->n_values + 1);
   g_autofree guint32 *buffers = g_new (guint32, plan->n_values + 1);
@@ -176,7 +176,8 @@ pack_region (OrtrainMemoryPlan *plan, OrtrainRegion region, gsize *lower_bound)
       };
       buffers[n++] = i;
     }
-  const gsize bytes = ortrain_pack (items, n, lower_bound);
+  const gsize bytes =
+      without_search ? ortrain_pack_with_effort (items, n, 0, lower_bound) : ortrain_pack (items, n, lower_bound);
   for (gsize k = 0; k < n; k++)
     plan->values[buffers[k]].offset = items[k].offset;
   return bytes;
@@ -187,8 +188,9 @@ ortrain_planning_pack (OrtrainPlanning *self, GError **error)
 {
   OrtrainMemoryPlan *plan = self->plan;
   gsize host_lower_bound;
-  plan->arena_bytes = pack_region (plan, ORTRAIN_REGION_ARENA, &plan->lower_bound_bytes);
-  plan->host_arena_bytes = pack_region (plan, ORTRAIN_REGION_HOST_ARENA, &host_lower_bound);
+  const gboolean without_search = self->request->without_search;
+  plan->arena_bytes = pack_region (plan, ORTRAIN_REGION_ARENA, without_search, &plan->lower_bound_bytes);
+  plan->host_arena_bytes = pack_region (plan, ORTRAIN_REGION_HOST_ARENA, without_search, &host_lower_bound);
   if (plan->arena_bytes > G_MAXSSIZE || plan->host_arena_bytes > G_MAXSSIZE)
     {
       g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID,

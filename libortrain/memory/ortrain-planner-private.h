@@ -86,6 +86,7 @@ typedef struct
   gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
   OrtrainMemoryPlan *reference;   /* sums are added up in the order of this plan of the same nodes, and by the same
                                    * kernels, as far as the memory allows; or NULL */
+  gboolean without_search;        /* values get the place that an allocator would give them, one step after the other */
 } OrtrainPlanRequest;
 
 /* graph: numbers for shapes; it is not changed, the plan is of a copy. Takes no memory but for its tables. Verified
@@ -131,7 +132,8 @@ typedef struct
   gsize offset; /* out */
 } OrtrainPackItem;
 gsize ortrain_pack (OrtrainPackItem *items, gsize n, gsize *lower_bound);
-/* The same with a chosen amount of search, in elementary operations (about 1e9 a second): same input, same answer. */
+/* The same with a chosen amount of search, in elementary operations (about 1e9 a second): same input, same answer. 0: none,
+ * each item goes to the smallest gap when its time begins. */
 gsize ortrain_pack_with_effort (OrtrainPackItem *items, gsize n, guint64 effort, gsize *lower_bound);
 
 /* memory/ortrain-packer-search.c: a packing into `capacity`, or FALSE when there is none or the effort, which is

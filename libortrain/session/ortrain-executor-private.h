@@ -50,8 +50,8 @@ gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds,
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */
 OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
-/* Grows the arena to what the plan of the last bind needs, and puts its values there; part of a run. Until then a plan
- * takes no memory, and may be larger than there is. */
+/* Puts the values of the plan of the last bind into the arena, which grows to what they need; part of a run. Until then a
+ * plan takes no memory, and may be larger than there is. */
 gboolean ortrain_executor_take_memory (OrtrainExecutor *self, GError **error);
 /* Runs the steps of a phase (inference: all are PHASE_FORWARD). Polls cancellable between steps: G_IO_ERROR_CANCELLED.
  * A fault becomes SESSION_ERROR_INDEX with node, position and value; item is then the row of the batch that it came

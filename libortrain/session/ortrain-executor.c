@@ -28,6 +28,7 @@ typedef struct
   guint64 stamp;           /* of the last use */
   gboolean is_guarded;     /* what an update has to wait for stops it on the device */
   gboolean placed;         /* constants and persistent values have their addresses */
+  guint64 moves;           /* of the arena, when its values got theirs */
 } Entry;
 
 typedef struct
@@ -96,7 +97,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
     self->config.max_plans = DEFAULT_MAX_PLANS;
   self->provider = ortrain_execution_get_provider (config->execution);
   self->config.arena =
-      config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (self->provider);
+      config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (self->provider, NULL);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->kernels = ortrain_kernel_cache_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
@@ -446,6 +447,7 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
     .cache = self->kernels,
     .keep_outputs_in_arena = self->config.training,
     .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
+    .without_search = !ortrain_step_arena_has_pattern (self->config.arena),
   };
   return ortrain_plan_within_budget (graph, &request, budget, error);
 }
@@ -639,15 +641,8 @@ ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
   if (!entry->placed && (!ortrain_program_load (entry->program, error) || !resolve_persistent (self, entry, error)))
     return FALSE;
   entry->placed = TRUE;
-  OrtrainStepArena *arena = self->config.arena;
-  if (!ortrain_step_arena_reserve (arena, ORTRAIN_MEMORY_SPACE_DEVICE,
-                                   ortrain_memory_plan_get_arena_bytes (entry->plan), error) ||
-      !ortrain_step_arena_reserve (arena, ORTRAIN_MEMORY_SPACE_HOST,
-                                   ortrain_memory_plan_get_host_arena_bytes (entry->plan), error))
-    return FALSE;
-  ortrain_program_set_arena (entry->program, ortrain_step_arena_get_address (arena, ORTRAIN_MEMORY_SPACE_DEVICE),
-                             ortrain_step_arena_get_address (arena, ORTRAIN_MEMORY_SPACE_HOST));
-  return TRUE;
+  return ortrain_step_arena_place (self->config.arena, entry->plan, entry->program, self->config.memory_budget,
+                                   &entry->moves, error);
 }
 
 /* The first step of a phase; of ORTRAIN_N_PHASES: behind the last. */

@@ -48,6 +48,7 @@ struct _OrtrainInferenceSession
   OrtrainSessionLock lock; /* of what follows; runs wait for one another */
   OrtrainExecution *execution;
   OrtrainExecutor *executor;
+  OrtrainStepArena *arena;
   gboolean ignores_declarations; /* the graph is the one without the file's declarations */
   OrtrainMemoryPlan *plan;       /* of the last run */
   gboolean data_dependent;       /* the last run needed the interpreter */
@@ -78,6 +79,7 @@ ortrain_inference_session_dispose (GObject *object)
   ortrain_session_lock_wait (&self->lock);
   self->disposed = TRUE;
   g_clear_pointer (&self->executor, ortrain_executor_free);
+  g_clear_pointer (&self->arena, ortrain_step_arena_unref);
   g_clear_pointer (&self->execution, ortrain_execution_free);
   g_clear_object (&self->plan);
   g_clear_object (&self->graph);
@@ -188,6 +190,7 @@ make_executor (OrtrainInferenceSession *self, OrtrainGraph *source, OrtrainGraph
     return NULL;
   const OrtrainExecutorConfig config = {
     .execution = self->execution,
+    .arena = self->arena,
     .optimize = optimize ? ortrain_optimize_static_graph : ortrain_complete_static_graph,
     .memory_budget = ortrain_session_options_get_memory_budget (self->options),
     .max_plans = ortrain_session_options_get_max_plans (self->options),
@@ -303,8 +306,12 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   };
   g_autoptr (OrtrainProvider) provider =
       ortrain_provider_open (ortrain_session_options_get_provider (defaults), &provider_options, error);
-  if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
+  OrtrainArenaConfig arena_config;
+  if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL ||
+      !ortrain_arena_config_parse (ortrain_session_options_get_arena_config (defaults), &arena_config, error))
     return NULL;
+  self->arena =
+      ortrain_step_arena_new (provider, ortrain_session_options_get_memory_pattern (defaults) ? NULL : &arena_config);
   self->executor = make_executor (self, source, &self->graph, error);
   return self->executor != NULL && ortrain_model_check_files (model, error) ? g_steal_pointer (&self) : NULL;
 }
@@ -451,7 +458,7 @@ static void
 print_memory (OrtrainInferenceSession *self, OrtrainMemoryPlan *plan)
 {
   OrtrainMemoryReport fields = { .step = self->n_runs, .phase = "post_forward" };
-  const gsize held = ortrain_memory_plan_get_arena_bytes (plan);
+  const gsize held = MIN (ortrain_memory_plan_get_arena_bytes (plan), ortrain_step_arena_get_size (self->arena));
   fields.allocated = ortrain_memory_plan_get_live_bytes (plan, ortrain_memory_plan_get_n_steps (plan));
   self->max_allocated = MAX (self->max_allocated, held);
   fields.max_allocated = fields.max_cached = self->max_allocated;
@@ -547,10 +554,14 @@ run_locked (OrtrainInferenceSession *self, OrtrainTensorDict *given, OrtrainTens
   self->n_runs++;
   if (self->print_memory && ortrain_executor_get_n_plans (self->executor) != n_plans)
     print_memory (self, self->plan);
-  if (bound != NULL && ortrain_tensor_dict_get_size (bound) == self->graph->outputs->len)
-    return TRUE;
-  *results = ortrain_executor_take_outputs (self->executor, error);
-  return *results != NULL;
+  ok = bound != NULL && ortrain_tensor_dict_get_size (bound) == self->graph->outputs->len;
+  if (!ok)
+    {
+      *results = ortrain_executor_take_outputs (self->executor, error);
+      ok = *results != NULL;
+    }
+  ortrain_step_arena_end_run (self->arena);
+  return ok;
 }
 
 /**
@@ -709,6 +720,35 @@ ortrain_inference_session_get_model (OrtrainInferenceSession *self)
   g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
 
   return self->model;
+}
+
+/**
+ * ortrain_inference_session_get_arena_statistics:
+ * @self: a session
+ *
+ * Gets the statistics of the arena of a session with [property@SessionOptions:memory-pattern] off. What a run uses is
+ * allocated and given back before its kernels run, in their order: none of it is in use between two runs.
+ *
+ * ```python
+ * options = Ortrain.SessionOptions(memory_pattern=False, arena_config="shrink=1")
+ * session = Ortrain.InferenceSession(Ortrain.Model("model.onnx"), options)
+ * session.run({"x": x})
+ * print(session.get_arena_statistics().num_arena_shrinkages)
+ * ```
+ *
+ * May be called from any thread.
+ *
+ * Returns: (transfer full) (nullable): the statistics; %NULL with a memory pattern, and after a dispose
+ */
+OrtrainArenaStatistics *
+ortrain_inference_session_get_arena_statistics (OrtrainInferenceSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_INFERENCE_SESSION (self), NULL);
+
+  ortrain_session_lock_wait (&self->lock);
+  OrtrainArenaStatistics *statistics = self->arena != NULL ? ortrain_step_arena_get_statistics (self->arena) : NULL;
+  ortrain_session_lock_leave (&self->lock);
+  return statistics;
 }
 
 /**

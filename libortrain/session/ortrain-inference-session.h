@@ -3,6 +3,7 @@
 
 #include <gio/gio.h>
 
+#include "memory/ortrain-arena-statistics.h"
 #include "memory/ortrain-memory-plan.h"
 #include "model/ortrain-model.h"
 #include "session/ortrain-io-binding.h"
@@ -42,6 +43,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_inference_session_make_model (OrtrainInferenceSession *self, GError **error);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainModel *ortrain_inference_session_get_model (OrtrainInferenceSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainArenaStatistics *ortrain_inference_session_get_arena_statistics (OrtrainInferenceSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryPlan *ortrain_inference_session_get_memory_plan (OrtrainInferenceSession *self);
 ORTRAIN_AVAILABLE_IN_ALL

@@ -29,6 +29,8 @@ gboolean ortrain_program_load (OrtrainProgram *self, GError **error);
 gboolean ortrain_program_hold (OrtrainProgram *self, OrtrainTensor *tensor, gpointer *address, GError **error);
 /* Puts all values of the arenas where they are now. */
 void ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_arena);
+/* The same one by one. places: [n_values], of roots in the arenas; read before this returns. */
+void ortrain_program_set_places (OrtrainProgram *self, const gpointer *places);
 /* Of a root outside of the arena, and all that share its memory. */
 void ortrain_program_set_address (OrtrainProgram *self, guint32 buffer, gpointer address);
 gpointer ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer);

@@ -296,28 +296,39 @@ ortrain_program_get_address (const OrtrainProgram *self, guint32 buffer)
 }
 
 void
+ortrain_program_set_places (OrtrainProgram *self, const gpointer *places)
+{
+  for (guint32 i = 0; i < self->n_values; i++)
+    {
+      const OrtrainPlanValue *value = &self->values[i];
+      if (value->root == i && value->bytes > 0 &&
+          (value->region == ORTRAIN_REGION_ARENA || value->region == ORTRAIN_REGION_HOST_ARENA))
+        ortrain_program_set_address (self, i, places[i]);
+    }
+  for (guint s = 0; s < self->n_steps; s++)
+    {
+      const guint32 workspace = self->steps[s].workspace;
+      if (workspace == G_MAXUINT32 || self->calls[s].workspace == self->places[workspace])
+        continue;
+      self->calls[s].workspace = self->places[workspace];
+      note_move (self, s);
+    }
+}
+
+void
 ortrain_program_set_arena (OrtrainProgram *self, gpointer arena, gpointer host_arena)
 {
   if (self->arena == arena && self->host_arena == host_arena)
     return;
   self->arena = arena;
   self->host_arena = host_arena;
+  g_autofree gpointer *places = g_new0 (gpointer, self->n_values + 1);
   for (guint32 i = 0; i < self->n_values; i++)
-    {
-      const OrtrainPlanValue *value = &self->values[i];
-      if (value->root != i || value->bytes == 0)
-        continue;
-      if (value->region == ORTRAIN_REGION_ARENA)
-        ortrain_program_set_address (self, i, (char *) arena + value->offset);
-      else if (value->region == ORTRAIN_REGION_HOST_ARENA)
-        ortrain_program_set_address (self, i, (char *) host_arena + value->offset);
-    }
-  for (guint s = 0; s < self->n_steps; s++)
-    if (self->steps[s].workspace != G_MAXUINT32)
-      {
-        self->calls[s].workspace = self->places[self->steps[s].workspace];
-        note_move (self, s);
-      }
+    if (self->values[i].region == ORTRAIN_REGION_ARENA)
+      places[i] = (char *) arena + self->values[i].offset;
+    else if (self->values[i].region == ORTRAIN_REGION_HOST_ARENA)
+      places[i] = (char *) host_arena + self->values[i].offset;
+  ortrain_program_set_places (self, places);
 }
 
 /* All calls of a segment: one by one at new addresses, else as one where the device can. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-session-options.h"
+#include "session/ortrain-session-options-class-private.h"
 
 #include "ortrain-enum-types.h"
 
@@ -21,49 +21,12 @@
  * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`;
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OPTIMIZE`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_MEMORY_PATTERN`, `ORTRAIN_ARENA_CONFIG`, `ORTRAIN_PROVIDER` or `ORTRAIN_MAX_PLANS`;
  * [method@SessionOptions.load_file] reads them from a JSON file. A session reads them when it is created; later changes
  * do not affect it. One thread at a time may use options.
  */
-struct _OrtrainSessionOptions
-{
-  GObject parent_instance;
 
-  guint threads;
-  guint64 seed;
-  gboolean deterministic;
-  gboolean optimize;
-  gboolean print_memory;
-  char *provider; /* NULL: the best there is */
-  guint max_plans;
-  char **outputs; /* NULL: all */
-  OrtrainPrecision precision;
-  guint64 device_memory_limit; /* 0: none */
-  guint64 memory_budget;       /* 0: none */
-  OrtrainConvAlgoSearch cudnn_conv_algo_search;
-  gboolean allow_tf32;
-};
-
-enum
-{
-  PROP_0,
-  PROP_THREADS,
-  PROP_SEED,
-  PROP_DETERMINISTIC,
-  PROP_OPTIMIZE,
-  PROP_PRINT_MEMORY,
-  PROP_PROVIDER,
-  PROP_MAX_PLANS,
-  PROP_OUTPUTS,
-  PROP_PRECISION,
-  PROP_DEVICE_MEMORY_LIMIT,
-  PROP_MEMORY_BUDGET,
-  PROP_CUDNN_CONV_ALGO_SEARCH,
-  PROP_ALLOW_TF32,
-  N_PROPS
-};
-
-static GParamSpec *properties[N_PROPS];
+GParamSpec *ortrain_session_options_properties[N_PROPERTIES];
 
 G_DEFINE_FINAL_TYPE (OrtrainSessionOptions, ortrain_session_options, G_TYPE_OBJECT)
 
@@ -73,6 +36,7 @@ ortrain_session_options_finalize (GObject *object)
   OrtrainSessionOptions *self = ORTRAIN_SESSION_OPTIONS (object);
 
   g_free (self->provider);
+  g_free (self->arena_config);
   g_strfreev (self->outputs);
 
   G_OBJECT_CLASS (ortrain_session_options_parent_class)->finalize (object);
@@ -110,14 +74,14 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    *
    * How many threads kernels run on; 0 for one per core that the process may use. Default: 0, from 0 to 1024.
    */
-  properties[PROP_THREADS] =
+  ortrain_session_options_properties[PROP_THREADS] =
       ortrain_field_uint ("threads", G_STRUCT_OFFSET (OrtrainSessionOptions, threads), 0, 1024, 0);
   /**
    * OrtrainSessionOptions:seed: (getter get_seed) (setter set_seed)
    *
    * What the operators that draw random numbers depend on. Default: 0.
    */
-  properties[PROP_SEED] =
+  ortrain_session_options_properties[PROP_SEED] =
       ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainSessionOptions, seed), 0, G_MAXUINT64, 0);
   /**
    * OrtrainSessionOptions:deterministic: (getter get_deterministic) (setter set_deterministic)
@@ -125,14 +89,14 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * Whether results have the same bits at any number of threads, at a small cost. From run to run they have the same
    * bits in any case. Default: %FALSE.
    */
-  properties[PROP_DETERMINISTIC] =
+  ortrain_session_options_properties[PROP_DETERMINISTIC] =
       ortrain_field_boolean ("deterministic", G_STRUCT_OFFSET (OrtrainSessionOptions, deterministic), FALSE);
   /**
    * OrtrainSessionOptions:optimize: (getter get_optimize) (setter set_optimize)
    *
    * Whether passes rewrite the graph: fusion, elimination, and so on. Default: %TRUE.
    */
-  properties[PROP_OPTIMIZE] =
+  ortrain_session_options_properties[PROP_OPTIMIZE] =
       ortrain_field_boolean ("optimize", G_STRUCT_OFFSET (OrtrainSessionOptions, optimize), TRUE);
   /**
    * OrtrainSessionOptions:print-memory: (getter get_print_memory) (setter set_print_memory)
@@ -140,7 +104,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * Whether the memory line is printed, through the log domain `Ortrain-Memory`, when a plan runs for the first time.
    * Default: %FALSE.
    */
-  properties[PROP_PRINT_MEMORY] =
+  ortrain_session_options_properties[PROP_PRINT_MEMORY] =
       ortrain_field_boolean ("print-memory", G_STRUCT_OFFSET (OrtrainSessionOptions, print_memory), FALSE);
   /**
    * OrtrainSessionOptions:provider: (getter get_provider) (setter set_provider)
@@ -148,14 +112,15 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * The name of the device that the session runs on, one of [func@Device.list]; %NULL or `auto` for the available one
    * with the highest score. Default: %NULL.
    */
-  properties[PROP_PROVIDER] = ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainSessionOptions, provider));
+  ortrain_session_options_properties[PROP_PROVIDER] =
+      ortrain_field_string ("provider", G_STRUCT_OFFSET (OrtrainSessionOptions, provider));
   /**
    * OrtrainSessionOptions:max-plans: (getter get_max_plans) (setter set_max_plans)
    *
    * How many memory plans are kept, one for each set of input shapes; the least recently used one is dropped first.
    * Default: 16, from 1 to 4096.
    */
-  properties[PROP_MAX_PLANS] =
+  ortrain_session_options_properties[PROP_MAX_PLANS] =
       ortrain_field_uint ("max-plans", G_STRUCT_OFFSET (OrtrainSessionOptions, max_plans), 1, 4096, 16);
   /**
    * OrtrainSessionOptions:outputs: (getter get_outputs) (setter set_outputs)
@@ -163,8 +128,8 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * Which outputs are computed, by name; %NULL for all. Nodes that these do not depend on are left out, and may have
    * unknown operators. Default: %NULL.
    */
-  properties[PROP_OUTPUTS] = g_param_spec_boxed ("outputs", NULL, NULL, G_TYPE_STRV,
-                                                 G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  ortrain_session_options_properties[PROP_OUTPUTS] = g_param_spec_boxed (
+      "outputs", NULL, NULL, G_TYPE_STRV, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainSessionOptions:precision: (getter get_precision) (setter set_precision)
    *
@@ -172,15 +137,15 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * 16 bits where that does no harm, from copies of the weights in that type, and sums, statistics of normalisations and
    * softmax stay in float32. Inputs and outputs are as with float32. Default: %ORTRAIN_PRECISION_F32.
    */
-  properties[PROP_PRECISION] = ortrain_field_enum ("precision", G_STRUCT_OFFSET (OrtrainSessionOptions, precision),
-                                                   ORTRAIN_TYPE_PRECISION, ORTRAIN_PRECISION_F32);
+  ortrain_session_options_properties[PROP_PRECISION] = ortrain_field_enum (
+      "precision", G_STRUCT_OFFSET (OrtrainSessionOptions, precision), ORTRAIN_TYPE_PRECISION, ORTRAIN_PRECISION_F32);
   /**
    * OrtrainSessionOptions:device-memory-limit: (getter get_device_memory_limit) (setter set_device_memory_limit)
    *
    * How many bytes of the memory of the device the session may allocate; 0 for all there are. What does not fit is
    * %ORTRAIN_DEVICE_ERROR_NO_MEMORY, which says how much was needed and how much is allowed. Default: 0.
    */
-  properties[PROP_DEVICE_MEMORY_LIMIT] =
+  ortrain_session_options_properties[PROP_DEVICE_MEMORY_LIMIT] =
       ortrain_field_bytes ("device-memory-limit", G_STRUCT_OFFSET (OrtrainSessionOptions, device_memory_limit));
   /**
    * OrtrainSessionOptions:memory-budget: (getter get_memory_budget) (setter set_memory_budget)
@@ -189,7 +154,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * (#OrtrainMemoryPlan:peak-bytes); 0 for any number. A plan that would be larger is %ORTRAIN_PLAN_ERROR_BUDGET,
    * before anything runs. Default: 0.
    */
-  properties[PROP_MEMORY_BUDGET] =
+  ortrain_session_options_properties[PROP_MEMORY_BUDGET] =
       ortrain_field_bytes ("memory-budget", G_STRUCT_OFFSET (OrtrainSessionOptions, memory_budget));
   /**
    * OrtrainSessionOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
@@ -198,7 +163,7 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * measures, so that another algorithm, with other rounding, may be chosen in another run. Default:
    * %ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC.
    */
-  properties[PROP_CUDNN_CONV_ALGO_SEARCH] =
+  ortrain_session_options_properties[PROP_CUDNN_CONV_ALGO_SEARCH] =
       ortrain_field_enum ("cudnn-conv-algo-search", G_STRUCT_OFFSET (OrtrainSessionOptions, cudnn_conv_algo_search),
                           ORTRAIN_TYPE_CONV_ALGO_SEARCH, ORTRAIN_CONV_ALGO_SEARCH_HEURISTIC);
   /**
@@ -207,9 +172,32 @@ ortrain_session_options_class_init (OrtrainSessionOptionsClass *klass)
    * Whether products and convolutions of float32 may round their operands to TF32, with 10 bits of mantissa, where the
    * device has fast units for it; other devices ignore it. Default: %FALSE.
    */
-  properties[PROP_ALLOW_TF32] =
+  ortrain_session_options_properties[PROP_ALLOW_TF32] =
       ortrain_field_boolean ("allow-tf32", G_STRUCT_OFFSET (OrtrainSessionOptions, allow_tf32), FALSE);
-  g_object_class_install_properties (object_class, N_PROPS, properties);
+  /**
+   * OrtrainSessionOptions:memory-pattern: (getter get_memory_pattern) (setter set_memory_pattern)
+   *
+   * Whether the values of a step lie in one block of memory, as the plan has packed them, which is taken once. Without it,
+   * they are allocated from an [class@Arena], by their lifetimes alone, and given back to it: nothing is packed when other
+   * shapes come, which costs less time, and as a rule more memory. It is for sessions whose shapes change all the time. The
+   * results are the same bits. Default: %TRUE.
+   */
+  ortrain_session_options_properties[PROP_MEMORY_PATTERN] =
+      ortrain_field_boolean ("memory-pattern", G_STRUCT_OFFSET (OrtrainSessionOptions, memory_pattern), TRUE);
+  /**
+   * OrtrainSessionOptions:arena-config: (getter get_arena_config) (setter set_arena_config)
+   *
+   * Options of the [class@Arena] of a session with [property@SessionOptions:memory-pattern] off: `NAME=VALUE`, joined by commas, as
+   * in `max_mem=2GiB,arena_extend_strategy=kSameAsRequested`. The names are those of ONNX Runtime, which are the
+   * properties of [class@Arena]: `arena_extend_strategy` (`kNextPowerOfTwo` or `kSameAsRequested`), `max_mem`,
+   * `initial_chunk_size_bytes`, `initial_growth_chunk_size_bytes`, `max_power_of_two_extend_bytes`,
+   * `max_dead_bytes_per_chunk`; sizes may have a unit, and -1 means the default. With `shrink=1`, what is free is given back
+   * to the device after each run. A session with an entry that is wrong is refused with
+   * %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
+   */
+  ortrain_session_options_properties[PROP_ARENA_CONFIG] =
+      ortrain_field_string ("arena-config", G_STRUCT_OFFSET (OrtrainSessionOptions, arena_config));
+  g_object_class_install_properties (object_class, N_PROPERTIES, ortrain_session_options_properties);
 }
 
 static void
@@ -226,10 +214,12 @@ ortrain_session_options_init (OrtrainSessionOptions *self)
     { "ORTRAIN_PRECISION", "precision" },
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
     { "ORTRAIN_MEMORY_BUDGET", "memory-budget" },
+    { "ORTRAIN_MEMORY_PATTERN", "memory-pattern" },
+    { "ORTRAIN_ARENA_CONFIG", "arena-config" },
     { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
     { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
   };
-  ortrain_field_init_all (self, properties, N_PROPS);
+  ortrain_field_init_all (self, ortrain_session_options_properties, N_PROPERTIES);
   ortrain_options_read_environment (G_OBJECT (self), variables, G_N_ELEMENTS (variables));
 }
 
@@ -270,7 +260,7 @@ ortrain_session_options_new_from_file (const char *path, GError **error)
  * @path: (type filename): a JSON file
  * @error: return location for a #GError
  *
- * Reads a JSON object whose members have the names of the properties, for instance `{"threads": 2, "deterministic":
+ * Reads a JSON object whose members have the names of the ortrain_session_options_properties, for instance `{"threads": 2, "deterministic":
  * true}`. If anything in it is wrong, nothing is changed.
  *
  * Returns: %FALSE with %ORTRAIN_SESSION_ERROR_OPTION or an error of [error@GLib.FileError]
@@ -356,7 +346,7 @@ ortrain_session_options_set_threads (OrtrainSessionOptions *self, guint threads)
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_uint (self, properties[PROP_THREADS], threads);
+  ortrain_field_set_uint (self, ortrain_session_options_properties[PROP_THREADS], threads);
 }
 
 /**
@@ -387,7 +377,7 @@ ortrain_session_options_set_seed (OrtrainSessionOptions *self, guint64 seed)
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_uint64 (self, properties[PROP_SEED], seed);
+  ortrain_field_set_uint64 (self, ortrain_session_options_properties[PROP_SEED], seed);
 }
 
 /**
@@ -418,7 +408,7 @@ ortrain_session_options_set_deterministic (OrtrainSessionOptions *self, gboolean
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_boolean (self, properties[PROP_DETERMINISTIC], deterministic);
+  ortrain_field_set_boolean (self, ortrain_session_options_properties[PROP_DETERMINISTIC], deterministic);
 }
 
 /**
@@ -449,7 +439,7 @@ ortrain_session_options_set_optimize (OrtrainSessionOptions *self, gboolean opti
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_boolean (self, properties[PROP_OPTIMIZE], optimize);
+  ortrain_field_set_boolean (self, ortrain_session_options_properties[PROP_OPTIMIZE], optimize);
 }
 
 /**
@@ -482,7 +472,7 @@ ortrain_session_options_set_print_memory (OrtrainSessionOptions *self, gboolean 
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_boolean (self, properties[PROP_PRINT_MEMORY], print_memory);
+  ortrain_field_set_boolean (self, ortrain_session_options_properties[PROP_PRINT_MEMORY], print_memory);
 }
 
 /**
@@ -515,7 +505,7 @@ ortrain_session_options_set_provider (OrtrainSessionOptions *self, const char *p
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_string (self, properties[PROP_PROVIDER], provider);
+  ortrain_field_set_string (self, ortrain_session_options_properties[PROP_PROVIDER], provider);
 }
 
 /**
@@ -546,7 +536,7 @@ ortrain_session_options_set_max_plans (OrtrainSessionOptions *self, guint max_pl
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_uint (self, properties[PROP_MAX_PLANS], max_plans);
+  ortrain_field_set_uint (self, ortrain_session_options_properties[PROP_MAX_PLANS], max_plans);
 }
 
 /**
@@ -577,7 +567,7 @@ ortrain_session_options_set_precision (OrtrainSessionOptions *self, OrtrainPreci
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_enum (self, properties[PROP_PRECISION], (gint) precision);
+  ortrain_field_set_enum (self, ortrain_session_options_properties[PROP_PRECISION], (gint) precision);
 }
 
 /**
@@ -612,69 +602,7 @@ ortrain_session_options_set_outputs (OrtrainSessionOptions *self, const char *co
   char **copy = g_strdupv ((char **) outputs);
   g_strfreev (self->outputs);
   self->outputs = copy;
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_OUTPUTS]);
-}
-
-/**
- * ortrain_session_options_get_device_memory_limit: (get-property device-memory-limit)
- * @self: options
- *
- * Gets how many bytes of the memory of the device the session may allocate; 0 for all there are.
- *
- * Returns: bytes, or 0
- */
-guint64
-ortrain_session_options_get_device_memory_limit (OrtrainSessionOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
-
-  return self->device_memory_limit;
-}
-
-/**
- * ortrain_session_options_set_device_memory_limit: (set-property device-memory-limit)
- * @self: options
- * @device_memory_limit: bytes, or 0
- *
- * Sets how many bytes of the memory of the device the session may allocate; 0 for all there are.
- */
-void
-ortrain_session_options_set_device_memory_limit (OrtrainSessionOptions *self, guint64 device_memory_limit)
-{
-  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
-
-  ortrain_field_set_uint64 (self, properties[PROP_DEVICE_MEMORY_LIMIT], device_memory_limit);
-}
-
-/**
- * ortrain_session_options_get_memory_budget: (get-property memory-budget)
- * @self: options
- *
- * Gets how many bytes a step of the session may hold; 0 for any number.
- *
- * Returns: bytes, or 0
- */
-guint64
-ortrain_session_options_get_memory_budget (OrtrainSessionOptions *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self), 0);
-
-  return self->memory_budget;
-}
-
-/**
- * ortrain_session_options_set_memory_budget: (set-property memory-budget)
- * @self: options
- * @memory_budget: bytes, or 0
- *
- * Sets how many bytes a step of the session may hold; 0 for any number.
- */
-void
-ortrain_session_options_set_memory_budget (OrtrainSessionOptions *self, guint64 memory_budget)
-{
-  g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
-
-  ortrain_field_set_uint64 (self, properties[PROP_MEMORY_BUDGET], memory_budget);
+  g_object_notify_by_pspec (G_OBJECT (self), ortrain_session_options_properties[PROP_OUTPUTS]);
 }
 
 /**
@@ -706,7 +634,8 @@ ortrain_session_options_set_cudnn_conv_algo_search (OrtrainSessionOptions *self,
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_enum (self, properties[PROP_CUDNN_CONV_ALGO_SEARCH], (gint) cudnn_conv_algo_search);
+  ortrain_field_set_enum (self, ortrain_session_options_properties[PROP_CUDNN_CONV_ALGO_SEARCH],
+                          (gint) cudnn_conv_algo_search);
 }
 
 /**
@@ -737,5 +666,5 @@ ortrain_session_options_set_allow_tf32 (OrtrainSessionOptions *self, gboolean al
 {
   g_return_if_fail (ORTRAIN_IS_SESSION_OPTIONS (self));
 
-  ortrain_field_set_boolean (self, properties[PROP_ALLOW_TF32], allow_tf32);
+  ortrain_field_set_boolean (self, ortrain_session_options_properties[PROP_ALLOW_TF32], allow_tf32);
 }

@@ -63,6 +63,14 @@ void ortrain_session_options_set_device_memory_limit (OrtrainSessionOptions *sel
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_memory_budget (OrtrainSessionOptions *self, guint64 memory_budget);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_session_options_get_memory_pattern (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_memory_pattern (OrtrainSessionOptions *self, gboolean memory_pattern);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_session_options_get_arena_config (OrtrainSessionOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_session_options_set_arena_config (OrtrainSessionOptions *self, const char *arena_config);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainConvAlgoSearch ortrain_session_options_get_cudnn_conv_algo_search (OrtrainSessionOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_session_options_set_cudnn_conv_algo_search (OrtrainSessionOptions *self,

@@ -23,6 +23,8 @@ struct _OrtrainTrainingOptions
   guint rank;
   guint64 device_memory_limit; /* 0: none */
   guint64 memory_budget;       /* 0: none */
+  gboolean memory_pattern;
+  char *arena_config; /* NULL: the defaults */
   OrtrainConvAlgoSearch cudnn_conv_algo_search;
   gboolean allow_tf32;
   guint memory_opt_level;
@@ -56,6 +58,8 @@ enum
   PROP_RANK,
   PROP_DEVICE_MEMORY_LIMIT,
   PROP_MEMORY_BUDGET,
+  PROP_MEMORY_PATTERN,
+  PROP_ARENA_CONFIG,
   PROP_CUDNN_CONV_ALGO_SEARCH,
   PROP_ALLOW_TF32,
   PROP_MEMORY_OPT_LEVEL,

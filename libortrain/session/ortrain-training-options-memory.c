@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What is computed again so that it need not be kept. */
+/* Where values of a step lie, and which are computed again so that they need not be kept. */
 #include "session/ortrain-training-options-class-private.h"
 
 #include "core/ortrain-field-private.h"
@@ -62,4 +62,67 @@ ortrain_training_options_set_memory_opt_config (OrtrainTrainingOptions *self, co
   g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
 
   ortrain_field_set_string (self, ortrain_training_options_properties[PROP_MEMORY_OPT_CONFIG], memory_opt_config);
+}
+
+/**
+ * ortrain_training_options_get_memory_pattern: (get-property memory-pattern)
+ * @self: options
+ *
+ * Gets whether the values of a step lie in one block of memory, as the plan has packed them.
+ *
+ * Returns: whether they do; otherwise they are allocated from an [class@Arena]
+ */
+gboolean
+ortrain_training_options_get_memory_pattern (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), TRUE);
+
+  return self->memory_pattern;
+}
+
+/**
+ * ortrain_training_options_set_memory_pattern: (set-property memory-pattern)
+ * @self: options
+ * @memory_pattern: whether they do
+ *
+ * Sets whether the values of a step lie in one block of memory, as the plan has packed them.
+ */
+void
+ortrain_training_options_set_memory_pattern (OrtrainTrainingOptions *self, gboolean memory_pattern)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_boolean (self, ortrain_training_options_properties[PROP_MEMORY_PATTERN], memory_pattern);
+}
+
+/**
+ * ortrain_training_options_get_arena_config: (get-property arena-config)
+ * @self: options
+ *
+ * Gets the options of the [class@Arena] of a session without a memory pattern.
+ *
+ * Returns: (nullable): options of the arena; %NULL for the default ones
+ */
+const char *
+ortrain_training_options_get_arena_config (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return self->arena_config;
+}
+
+/**
+ * ortrain_training_options_set_arena_config: (set-property arena-config)
+ * @self: options
+ * @arena_config: (nullable): options of the arena; %NULL for the default ones
+ *
+ * Sets the options of the [class@Arena] of a session without a memory pattern. They are checked when a session is
+ * created.
+ */
+void
+ortrain_training_options_set_arena_config (OrtrainTrainingOptions *self, const char *arena_config)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_string (self, ortrain_training_options_properties[PROP_ARENA_CONFIG], arena_config);
 }

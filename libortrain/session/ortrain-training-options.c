@@ -40,6 +40,7 @@ ortrain_training_options_finalize (GObject *object)
 
   g_free (self->provider);
   g_free (self->memory_opt_config);
+  g_free (self->arena_config);
   g_clear_object (&self->optimizer);
   g_clear_object (&self->schedule);
   g_clear_object (&self->loss_scaler);
@@ -248,6 +249,29 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
   properties[PROP_MEMORY_BUDGET] =
       ortrain_field_bytes ("memory-budget", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_budget));
   /**
+   * OrtrainTrainingOptions:memory-pattern: (getter get_memory_pattern) (setter set_memory_pattern)
+   *
+   * Whether the values of a step lie in one block of memory, as the plan has packed them, which is taken once. Without it,
+   * they are allocated from an [class@Arena], by their lifetimes alone, and given back to it: nothing is packed when other
+   * shapes come, which costs less time, and as a rule more memory. It is for sessions whose shapes change all the time. The
+   * results are the same bits. Default: %TRUE.
+   */
+  ortrain_training_options_properties[PROP_MEMORY_PATTERN] =
+      ortrain_field_boolean ("memory-pattern", G_STRUCT_OFFSET (OrtrainTrainingOptions, memory_pattern), TRUE);
+  /**
+   * OrtrainTrainingOptions:arena-config: (getter get_arena_config) (setter set_arena_config)
+   *
+   * Options of the [class@Arena] of a session with [property@TrainingOptions:memory-pattern] off: `NAME=VALUE`, joined by commas, as
+   * in `max_mem=2GiB,arena_extend_strategy=kSameAsRequested`. The names are those of ONNX Runtime, which are the
+   * properties of [class@Arena]: `arena_extend_strategy` (`kNextPowerOfTwo` or `kSameAsRequested`), `max_mem`,
+   * `initial_chunk_size_bytes`, `initial_growth_chunk_size_bytes`, `max_power_of_two_extend_bytes`,
+   * `max_dead_bytes_per_chunk`; sizes may have a unit, and -1 means the default. With `shrink=1`, what is free is given back
+   * to the device after each update and each evaluation. A session with an entry that is wrong is refused with
+   * %ORTRAIN_SESSION_ERROR_OPTION. Default: %NULL.
+   */
+  ortrain_training_options_properties[PROP_ARENA_CONFIG] =
+      ortrain_field_string ("arena-config", G_STRUCT_OFFSET (OrtrainTrainingOptions, arena_config));
+  /**
    * OrtrainTrainingOptions:cudnn-conv-algo-search: (getter get_cudnn_conv_algo_search) (setter set_cudnn_conv_algo_search)
    *
    * How the algorithm of a convolution is chosen where cuDNN computes it; other devices ignore it. An exhaustive search
@@ -374,6 +398,8 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_PRECISION", "precision" },
     { "ORTRAIN_DEVICE_MEMORY_LIMIT", "device-memory-limit" },
     { "ORTRAIN_MEMORY_BUDGET", "memory-budget" },
+    { "ORTRAIN_MEMORY_PATTERN", "memory-pattern" },
+    { "ORTRAIN_ARENA_CONFIG", "arena-config" },
     { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
     { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
     /* names that users of ONNX Runtime know; the library's own come later, and win */

@@ -127,6 +127,14 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_cudnn_conv_algo_search (OrtrainTrainingOptions *self,
                                                           OrtrainConvAlgoSearch cudnn_conv_algo_search);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_training_options_get_memory_pattern (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_memory_pattern (OrtrainTrainingOptions *self, gboolean memory_pattern);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_training_options_get_arena_config (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_arena_config (OrtrainTrainingOptions *self, const char *arena_config);
+ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_memory_opt_level (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_memory_opt_level (OrtrainTrainingOptions *self, guint memory_opt_level);

@@ -31,4 +31,5 @@ gboolean ortrain_training_session_has_handlers (OrtrainTrainingSession *self, Or
 /* OVERFLOW, PLAN_CHANGED (the session's plan goes with it), NOT_FINITE. */
 void ortrain_training_session_emit (OrtrainTrainingSession *self, OrtrainTrainingSignal signal);
 /* The memory at a phase boundary of the session's plan. transfer full */
+void ortrain_training_session_note_peak (OrtrainTrainingSession *self, OrtrainMemoryPlan *plan);
 OrtrainMemoryReport *ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrainingSignal phase);

@@ -89,15 +89,26 @@ step_of (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
   return self->n_train_steps + (phase == ORTRAIN_TRAINING_PRE_UPDATE || phase == ORTRAIN_TRAINING_POST_UPDATE ? 0 : 1);
 }
 
+/* An arena that has no memory pattern may hold less than one block with all values would. */
+void
+ortrain_training_session_note_peak (OrtrainTrainingSession *self, OrtrainMemoryPlan *plan)
+{
+  const gsize arena = ortrain_memory_plan_get_arena_bytes (plan);
+  const guint64 peak =
+      ortrain_memory_plan_get_peak_bytes (plan) - arena + MIN (arena, ortrain_step_arena_get_size (self->arena));
+  self->max_allocated = MAX (self->max_allocated, peak);
+}
+
 OrtrainMemoryReport *
 ortrain_training_session_make_report (OrtrainTrainingSession *self, OrtrainTrainingSignal phase)
 {
   OrtrainMemoryPlan *plan = self->plan;
   guint position = boundary (self, phase);
   guint64 persistent = self->store->block != NULL ? self->store->block_bytes : 0;
-  guint64 live = ortrain_memory_plan_get_live_bytes (plan, position);
-  guint64 peak = persistent + ortrain_memory_plan_get_high_water (plan, position);
-  guint64 cached = persistent + ortrain_step_arena_get_size (self->arena);
+  const guint64 held = ortrain_step_arena_get_size (self->arena);
+  guint64 live = MIN (ortrain_memory_plan_get_live_bytes (plan, position), held); /* an arena may have shrunk */
+  guint64 peak = persistent + MIN (ortrain_memory_plan_get_high_water (plan, position), held);
+  guint64 cached = persistent + held;
   OrtrainMemoryReport report = {
     .rank = ortrain_training_options_get_rank (self->options),
     .step = step_of (self, phase),

@@ -344,7 +344,7 @@ ortrain_training_session_run_train_step (OrtrainTrainingSession *self, OrtrainTe
   g_mutex_lock (&self->lock);
   self->n_train_steps++;
   g_mutex_unlock (&self->lock);
-  self->max_allocated = MAX (self->max_allocated, ortrain_memory_plan_get_peak_bytes (plan));
+  ortrain_training_session_note_peak (self, plan);
   self->last_loss = ortrain_training_session_normalize (loss);
   return self->last_loss;
 }
@@ -415,6 +415,7 @@ ortrain_training_session_run_eval_step (OrtrainTrainingSession *self, OrtrainTen
   ok = ok && ortrain_model_check_files (self->model, error);
   OrtrainTensorDict *outputs = ok ? ortrain_executor_take_outputs (executor, error) : NULL;
   ortrain_executor_release_feeds (executor);
+  ortrain_step_arena_end_run (self->arena);
   if (outputs != NULL && with_loss && !ortrain_tensor_dict_contains (outputs, "loss"))
     {
       OrtrainTensor *loss = ortrain_tensor_dict_get (outputs, self->graph->evaluation_loss_name);

@@ -34,7 +34,7 @@ static gboolean
 can_submit (OrtrainTrainingSession *self)
 {
   return self->results != NULL && !self->is_repeating && !ortrain_training_session_wants_phases (self) &&
-         !ortrain_update_set_is_custom (self->store->updates);
+         !ortrain_step_arena_shrinks (self->arena) && !ortrain_update_set_is_custom (self->store->updates);
 }
 
 gboolean
@@ -213,7 +213,7 @@ ortrain_training_session_run_train_and_update (OrtrainTrainingSession *self, Ort
           const gboolean ok = submit_step (self, feeds, error);
           self->in_step = FALSE;
           ortrain_executor_release_feeds (executor);
-          self->max_allocated = MAX (self->max_allocated, ortrain_memory_plan_get_peak_bytes (plan));
+          ortrain_training_session_note_peak (self, plan);
           return ok;
         }
       ortrain_executor_release_feeds (executor);

@@ -211,6 +211,7 @@ ortrain_training_session_run_optimizer_step (OrtrainTrainingSession *self, GErro
         ok = ortrain_training_session_refuse_parameters (self, (guint) broken, error);
     }
   self->in_step = FALSE;
+  ortrain_step_arena_end_run (self->arena);
   return ok;
 }
 

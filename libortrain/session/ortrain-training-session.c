@@ -397,7 +397,11 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   self->store = ortrain_parameter_store_new (graph, &self->rule.scaling, optimizer, self->execution, error);
   if (self->store == NULL)
     return FALSE;
-  self->arena = ortrain_step_arena_new (provider);
+  OrtrainArenaConfig arena_config;
+  if (!ortrain_arena_config_parse (ortrain_training_options_get_arena_config (options), &arena_config, error))
+    return FALSE;
+  self->arena =
+      ortrain_step_arena_new (provider, ortrain_training_options_get_memory_pattern (options) ? NULL : &arena_config);
   if (provider->klass->capture != NULL && (self->results = ortrain_step_results_new (self->execution, error)) == NULL)
     return FALSE;
   if (!provider->klass->reads_host)
@@ -666,6 +670,34 @@ ortrain_training_session_get_memory_report (OrtrainTrainingSession *self)
       self->plan != NULL ? ortrain_training_session_make_report (self, ORTRAIN_TRAINING_POST_UPDATE) : NULL;
   ortrain_training_session_leave (self);
   return report;
+}
+
+/**
+ * ortrain_training_session_get_arena_statistics:
+ * @self: a session
+ *
+ * Gets the statistics of the arena of a session with [property@TrainingOptions:memory-pattern] off. What a step uses is
+ * allocated and given back before its kernels run, in their order: none of it is in use between two calls.
+ *
+ * ```python
+ * options = Ortrain.TrainingOptions(losses=[Ortrain.CrossEntropyLoss.new("logits", "labels")], memory_pattern=False)
+ * session = Ortrain.TrainingSession.new(Ortrain.Model("model.onnx"), options)
+ * print(session.get_arena_statistics().total_allocated_bytes)
+ * ```
+ *
+ * Returns: (transfer full) (nullable): the statistics; %NULL with a memory pattern, after a dispose, and while a call runs
+ *   on another thread
+ */
+OrtrainArenaStatistics *
+ortrain_training_session_get_arena_statistics (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), NULL);
+
+  if (!ortrain_training_session_enter (self, TRUE, NULL))
+    return NULL;
+  OrtrainArenaStatistics *statistics = ortrain_step_arena_get_statistics (self->arena);
+  ortrain_training_session_leave (self);
+  return statistics;
 }
 
 /* ---- class ---- */

@@ -3,6 +3,7 @@
 
 #include <gio/gio.h>
 
+#include "memory/ortrain-arena-statistics.h"
 #include "memory/ortrain-memory-plan.h"
 #include "memory/ortrain-memory-report.h"
 #include "model/ortrain-model.h"
@@ -149,6 +150,8 @@ ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_training_session_get_loss_scale (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_training_session_get_n_overflows (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainArenaStatistics *ortrain_training_session_get_arena_statistics (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryReport *ortrain_training_session_get_memory_report (OrtrainTrainingSession *self);
 

@@ -3,6 +3,7 @@
 import os
 import unittest
 
+import numpy as np
 from gi.repository import GLib
 from ortrain_tap import Ortrain, main
 
@@ -42,6 +43,66 @@ class Arena(unittest.TestCase):
                                                 "the largest free piece 0 B: the limit is 2.00 MiB"):
             arena.allocate(3 * MIB // 2)
         arena.allocate(MIB)
+
+
+def session(**options):
+    model = Ortrain.GraphBuilder.new_gpt("gpt", 64, 32, 32, 2, 2, 1).build()
+    return Ortrain.TrainingSession.new(model, Ortrain.TrainingOptions(
+        losses=[Ortrain.CrossEntropyLoss.new("logits", "targets")], optimizer=Ortrain.AdamW(learning_rate=0.01),
+        **options))
+
+
+def feeds(length):
+    numbers = np.random.default_rng(length).integers(0, 64, (2, 4, length))
+    return {"input_ids": numbers[0], "targets": numbers[1]}
+
+
+def losses(session):
+    found = []
+    for i in range(12):
+        found.append(session.train_step(feeds(5 + i * 7 % 12 * 2)))
+        session.optimizer_step()
+    return found
+
+
+class MemoryPattern(unittest.TestCase):
+    def test_options(self):
+        for kind in Ortrain.TrainingOptions, Ortrain.SessionOptions:
+            options = kind()
+            self.assertTrue(options.get_memory_pattern())
+            options.set_memory_pattern(False)
+            options.set_arena_config("max_mem=1GiB")
+            self.assertEqual((options.props.memory_pattern, options.get_arena_config()), (False, "max_mem=1GiB"))
+
+    def test_same_results(self):
+        planned = session()
+        expected = losses(planned)
+        self.assertIsNone(planned.get_arena_statistics())
+        for config in None, "arena_extend_strategy=kSameAsRequested,shrink=1":
+            other = session(memory_pattern=False, arena_config=config)
+            self.assertEqual(losses(other), expected)
+            statistics = other.get_arena_statistics()
+            self.assertEqual(statistics.bytes_in_use, 0)
+            self.assertGreater(statistics.max_bytes_in_use, 0)
+            report = other.get_memory_report()
+            self.assertEqual(report.cached, report.allocated + report.inactive)
+            self.assertEqual(statistics.num_arena_shrinkages > 0, config is not None)
+
+    def test_limit(self):
+        small = session(memory_pattern=False, arena_config="max_mem=400KiB")
+        with self.assertRaisesRegex(GLib.Error, "The values of a step: Arena of the device .*: the limit is 400 KiB"):
+            small.train_step(feeds(32))
+        self.assertEqual(small.train_step(feeds(4)), session().train_step(feeds(4)))
+
+    def test_inference(self):
+        model = Ortrain.GraphBuilder.new_gpt("gpt", 64, 32, 32, 2, 2, 1).build()
+        options = Ortrain.SessionOptions(memory_pattern=False)
+        planned, other = Ortrain.InferenceSession(model), Ortrain.InferenceSession(model, options)
+        for length in 4, 9, 32, 4:
+            x = {"input_ids": feeds(length)["input_ids"]}
+            np.testing.assert_array_equal(other.run(x)["logits"].numpy(), planned.run(x)["logits"].numpy())
+        self.assertIsNone(planned.get_arena_statistics())
+        self.assertGreater(other.get_arena_statistics().num_allocs, 0)
 
 
 if __name__ == "__main__":

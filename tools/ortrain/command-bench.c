@@ -41,7 +41,7 @@ static ExitStatus
 run (int argc, char *argv[])
 {
   gint batch = G_MININT, seq = G_MININT, threads = 0, steps = 10, warm_up = 3;
-  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL;
+  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   double learning_rate = 1e-4;
   gboolean json = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL;
@@ -59,6 +59,9 @@ run (int argc, char *argv[])
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
       "BYTES" },
+    { "arena", 0, 0, G_OPTION_ARG_STRING, &arena,
+      "Allocate values from an arena instead of one planned block, with options such as max_mem=2GiB; may be empty",
+      "OPTIONS" },
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
@@ -109,6 +112,8 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))
     return command_fail (error);
+  if (arena != NULL)
+    command_set_arena (G_OBJECT (options), arena);
   if (deterministic)
     ortrain_training_options_set_deterministic (options, TRUE);
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))

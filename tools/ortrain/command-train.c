@@ -203,7 +203,7 @@ run (int argc, char *argv[])
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
-  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL;
+  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   gint64 seed = G_MININT64;
   double learning_rate = 1e-3, max_grad_norm = NAN;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
@@ -242,6 +242,9 @@ run (int argc, char *argv[])
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
       "BYTES" },
+    { "arena", 0, 0, G_OPTION_ARG_STRING, &arena,
+      "Allocate values from an arena instead of one planned block, with options such as max_mem=2GiB; may be empty",
+      "OPTIONS" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "memory-opt-level", 0, 0, G_OPTION_ARG_INT, &level,
       "Recompute in the backward pass: 0 what --memory-opt-config says, 1 layer by layer, 2 with compromises (0)",
@@ -302,6 +305,8 @@ run (int argc, char *argv[])
     return command_fail (error);
   if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))
     return command_fail (error);
+  if (arena != NULL)
+    command_set_arena (G_OBJECT (options), arena);
   if (seed != G_MININT64)
     ortrain_training_options_set_seed (options, (guint64) seed);
   if (deterministic)

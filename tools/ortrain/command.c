@@ -144,6 +144,12 @@ command_set_budget (GObject *options, const char *text, GError **error)
   return TRUE;
 }
 
+void
+command_set_arena (GObject *options, const char *config)
+{
+  g_object_set (options, "memory-pattern", FALSE, "arena-config", config, NULL);
+}
+
 gboolean
 command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error)
 {

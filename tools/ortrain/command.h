@@ -53,6 +53,8 @@ gboolean command_set_precision (GObject *options, const char *name, GError **err
 gboolean command_parse_budget (const char *text, guint64 *bytes, GError **error);
 /* Of training or session options. */
 gboolean command_set_budget (GObject *options, const char *text, GError **error);
+/* Of training or session options: no memory pattern, and these options of the arena. */
+void command_set_arena (GObject *options, const char *config);
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
 /* level: -1 for what the environment says; config: NULL likewise. */
 gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, const char *config, GError **error);
