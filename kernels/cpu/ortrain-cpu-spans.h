@@ -11,7 +11,7 @@
 /* Consecutive small spans are handed to one thread together, until they have this many elements. */
 #define ORTRAIN_SPAN_BATCH 32768
 
-/* Elements of 16 bits that are widened together. */
+/* Elements of 16 bits, or states in 8 bits, that are widened together: whole blocks of those. */
 #define ORTRAIN_SPAN_TILE 512
 
 typedef struct
@@ -23,6 +23,7 @@ typedef struct
   OrtrainDType copy;   /* UNDEFINED: there is none */
   guint32 copy_output; /* if there is one */
   guint32 parameter;   /* its position among all, and among the scalars */
+  gboolean in_blocks;  /* its states are in 8 bits */
 } OrtrainSpanTensor;
 
 typedef struct

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "common/ortrain-block-quantization.h"
 #include "common/ortrain-optimizer-math.h"
 #include "common/ortrain-stochastic-rounding.h"
 #include "ortrain-cpu-philox.h"
@@ -8,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Updates of many tensors in one pass, in place. What is of 16 bits is widened a tile at a time; states of such
- * parameters are float32. */
+/* Updates of many tensors in one pass, in place. What is of 16 bits is widened a tile at a time, and so are states in 8
+ * bits; other states of parameters of 16 bits are float32. */
 
 #define CHUNK 2048 /* elements that stay in the first cache */
 
@@ -56,7 +57,10 @@ prepare_tensor (OrtrainKernelSetup *setup, OrtrainSpans *layout, guint t, GError
   for (guint k = 0; k < layout->n_states; k++)
     {
       const OrtrainDType dtype = setup->inputs[in + 2 + k].dtype;
-      if (dtype != (wide ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32))
+      const OrtrainDType floating = wide ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32;
+      if (k == 0)
+        tensor->in_blocks = !wide && dtype == ORTRAIN_DTYPE_UINT8;
+      if (dtype != (tensor->in_blocks ? ORTRAIN_DTYPE_UINT8 : floating))
         return refuse (setup, "state", dtype, error);
       setup->inplace[out + 1 + k] = G_GUINT64_CONSTANT (1) << (in + 2 + k);
     }
@@ -144,6 +148,7 @@ typedef struct
 {
   void (*begin) (Coefficients *c, const Update *update, guint tensor);
   void (*f32) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n);
+  void (*blocks) (Coefficients *c, float *w, const float *g, float *s0, float *s1, gint64 n); /* of states in 8 bits */
   void (*f64) (Coefficients *c, double *w, const double *g, double *s0, double *s1, gint64 n);
   void (*end) (const Coefficients *c, const Update *update, guint span); /* NULL: the parameters have moved */
 } Rule;
@@ -202,16 +207,73 @@ typedef struct
   gboolean moves; /* and does not only sum up */
 } Work;
 
+/* ---- states in 8 bits ---- */
+
+/* Functions of their own for each form of codes: loops without a choice become vector code. x: [n_blocks * 128] */
+#define BLOCKS(form)                                                                                                   \
+  static void decode_##form (const guint8 *row, float *restrict x, gint64 n_blocks)                                    \
+  {                                                                                                                    \
+    for (gint64 b = 0; b < n_blocks; b++, row += ORTRAIN_STATE_ROW, x += ORTRAIN_STATE_BLOCK)                          \
+      {                                                                                                                \
+        const float scale = ortrain_block_get_scale (row);                                                             \
+        const guint8 *codes = row + 4;                                                                                 \
+        for (int i = 0; i < ORTRAIN_STATE_BLOCK; i++)                                                                  \
+          x[i] = scale * ortrain_block_decode_##form (codes[i]);                                                       \
+      }                                                                                                                \
+  }                                                                                                                    \
+  static void encode_##form (guint8 *restrict row, const float *restrict x, gint64 n_blocks)                           \
+  {                                                                                                                    \
+    for (gint64 b = 0; b < n_blocks; b++, row += ORTRAIN_STATE_ROW, x += ORTRAIN_STATE_BLOCK)                          \
+      {                                                                                                                \
+        guint32 most = 0;                                                                                              \
+        for (int i = 0; i < ORTRAIN_STATE_BLOCK; i++)                                                                  \
+          most = MAX (most, ortrain_block_magnitude (x[i]));                                                           \
+        const float scale = ortrain_block_scale (most), factor = ortrain_block_factor (scale);                         \
+        guint8 *codes = row + 4;                                                                                       \
+        ortrain_block_set_scale (row, scale);                                                                          \
+        for (int i = 0; i < ORTRAIN_STATE_BLOCK; i++)                                                                  \
+          codes[i] = ortrain_block_encode_##form (x[i], factor);                                                       \
+      }                                                                                                                \
+  }
+BLOCKS (signed)
+BLOCKS (unsigned)
+
+static guint8 *
+find_block (const Work *work, guint state, gint64 i)
+{
+  return (guint8 *) work->states[state] + i / ORTRAIN_STATE_BLOCK * ORTRAIN_STATE_ROW;
+}
+
+/* Elements from i on, the first of a block: to whole blocks of both states, behind the last element too. */
+static void
+decode_states (const Work *work, gint64 i, gint64 n, float *s0, float *s1)
+{
+  decode_signed (find_block (work, 0, i), s0, ORTRAIN_STATE_N_ROWS (n));
+  if (work->states[1] != NULL)
+    decode_unsigned (find_block (work, 1, i), s1, ORTRAIN_STATE_N_ROWS (n));
+}
+
+static void
+encode_states (const Work *work, gint64 i, gint64 n, const float *s0, const float *s1)
+{
+  encode_signed (find_block (work, 0, i), s0, ORTRAIN_STATE_N_ROWS (n));
+  if (work->states[1] != NULL)
+    encode_unsigned (find_block (work, 1, i), s1, ORTRAIN_STATE_N_ROWS (n));
+}
+
 static guint8
 run_floats (const Work *work, Coefficients *c)
 {
   const OrtrainSpanTensor *t = work->tensor;
+  const gboolean in_blocks = t->in_blocks;
   const gboolean narrow_w = t->dtype != ORTRAIN_DTYPE_FLOAT32, narrow_g = t->gradient != ORTRAIN_DTYPE_FLOAT32;
-  const gint64 step = narrow_w || narrow_g ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
+  const gboolean tiled = narrow_w || narrow_g || in_blocks;
+  const gint64 step = tiled ? ORTRAIN_SPAN_TILE : work->moves ? CHUNK : work->end - work->begin;
   guint8 broken = 0;
   for (gint64 i = work->begin; i < work->end; i += step)
     {
-      float w_tile[ORTRAIN_SPAN_TILE], g_tile[ORTRAIN_SPAN_TILE];
+      float w_tile[ORTRAIN_SPAN_TILE], g_tile[ORTRAIN_SPAN_TILE], s0_tile[ORTRAIN_SPAN_TILE],
+          s1_tile[ORTRAIN_SPAN_TILE];
       const gint64 n = MIN (step, work->end - i);
       guint16 *stored = (guint16 *) work->parameter + i; /* of 16 bits */
       float *w = narrow_w ? w_tile : (float *) work->parameter + i;
@@ -220,9 +282,17 @@ run_floats (const Work *work, Coefficients *c)
         ortrain_dtype_widen_n (t->dtype, w_tile, stored, n);
       if (narrow_g)
         ortrain_dtype_widen_n (t->gradient, g_tile, (const guint16 *) work->gradient + i, n);
-      work->rule->f32 (c, w, g, floats_at (work->states[0], i), floats_at (work->states[1], i), n);
+      if (in_blocks)
+        {
+          decode_states (work, i, n, s0_tile, s1_tile);
+          work->rule->blocks (c, w, g, s0_tile, s1_tile, n);
+        }
+      else
+        work->rule->f32 (c, w, g, floats_at (work->states[0], i), floats_at (work->states[1], i), n);
       if (!work->moves)
         continue;
+      if (in_blocks)
+        encode_states (work, i, n, s0_tile, s1_tile);
       if (narrow_w)
         store_narrow (work->update, t, stored, w, i, n);
       store_copy (work->update, t, w, i, n);
@@ -336,9 +406,10 @@ take_operands (const OrtrainKernelCall *call, const OrtrainSpans *layout)
       const gsize n = (gsize) layout->tensors[t].n, size = ortrain_dtype_get_size (layout->tensors[t].dtype);
       if (out[0] != in[0])
         memcpy (out[0], in[0], n * size);
+      const gsize blocks = (gsize) ORTRAIN_STATE_N_ROWS (layout->tensors[t].n) * ORTRAIN_STATE_ROW;
       for (guint k = 0; k < layout->n_states; k++)
         if (out[1 + k] != in[2 + k])
-          memcpy (out[1 + k], in[2 + k], n * MAX (size, sizeof (float)));
+          memcpy (out[1 + k], in[2 + k], layout->tensors[t].in_blocks ? blocks : n * MAX (size, sizeof (float)));
     }
 }
 
@@ -430,7 +501,7 @@ sgd_begin (Coefficients *c, const Update *update, guint index)
 SGD (f32, float)
 SGD (f64, double)
 
-static const Rule sgd_rule = { sgd_begin, sgd_f32, sgd_f64, NULL };
+static const Rule sgd_rule = { sgd_begin, sgd_f32, sgd_f32, sgd_f64, NULL };
 
 static void
 run_sgd (const OrtrainKernelCall *call)
@@ -460,7 +531,7 @@ adam_begin (Coefficients *c, const Update *update, guint index)
 ADAM (f32, float)
 ADAM (f64, double)
 
-static const Rule adam_rule = { adam_begin, adam_f32, adam_f64, NULL };
+static const Rule adam_rule = { adam_begin, adam_f32, adam_f32, adam_f64, NULL };
 
 static void
 run_adam (const OrtrainKernelCall *call)
@@ -490,7 +561,7 @@ adagrad_begin (Coefficients *c, const Update *update, guint index)
 ADAGRAD (f32, float)
 ADAGRAD (f64, double)
 
-static const Rule adagrad_rule = { adagrad_begin, adagrad_f32, adagrad_f64, NULL };
+static const Rule adagrad_rule = { adagrad_begin, adagrad_f32, NULL, adagrad_f64, NULL };
 
 static void
 run_adagrad (const OrtrainKernelCall *call)
@@ -500,7 +571,8 @@ run_adagrad (const OrtrainKernelCall *call)
 
 /* ---- LAMB ----
  * The first pass moves the moments and sums the squares of weights and directions; the second finds the directions
- * again from the moments, so that they need no memory and the gradients stay as they are. */
+ * again from the moments, so that they need no memory and the gradients stay as they are. Moments in 8 bits are moved in
+ * both passes and stored by the second alone: the directions are of what they are before they are rounded. */
 
 #define LAMB(NAME, T, SQRT)                                                                                            \
   static void lamb_first_##NAME (Coefficients *coefficients, T *restrict w, const T *restrict g, T *restrict m,        \
@@ -535,6 +607,30 @@ run_adagrad (const OrtrainKernelCall *call)
 LAMB (f32, float, sqrtf)
 LAMB (f64, double, sqrt)
 
+static void
+lamb_second_blocks (Coefficients *coefficients, float *restrict w, const float *restrict g, float *restrict m,
+                    float *restrict v, gint64 n)
+{
+  const LambPass *pass = &coefficients->lamb;
+  const OrtrainLambMath c = pass->math;
+  const float ratio = (float) pass->ratio;
+  for (gint64 i = 0; i < n; i++)
+    ortrain_lamb_element_f32 (ratio, &w[i], ortrain_lamb_direction_f32 (&c, w[i], g[i], &m[i], &v[i]));
+}
+
+/* Sums that only grow are never in 8 bits. */
+static gboolean
+prepare_adagrad (OrtrainKernelSetup *setup, GError **error)
+{
+  if (!prepare_update (setup, error))
+    return FALSE;
+  const OrtrainSpans *layout = setup->constants;
+  for (guint t = 0; t < layout->n_tensors; t++)
+    if (layout->tensors[t].in_blocks)
+      return refuse (setup, "sum", ORTRAIN_DTYPE_UINT8, error);
+  return TRUE;
+}
+
 static gboolean
 prepare_lamb (OrtrainKernelSetup *setup, GError **error)
 {
@@ -567,8 +663,8 @@ lamb_first_end (const Coefficients *c, const Update *update, guint span)
   update->partials[update->layout->n_spans + span] = c->lamb.sums[1];
 }
 
-static const Rule lamb_first_rule = { lamb_begin, lamb_first_f32, lamb_first_f64, lamb_first_end };
-static const Rule lamb_second_rule = { lamb_begin, lamb_second_f32, lamb_second_f64, NULL };
+static const Rule lamb_first_rule = { lamb_begin, lamb_first_f32, lamb_first_f32, lamb_first_f64, lamb_first_end };
+static const Rule lamb_second_rule = { lamb_begin, lamb_second_f32, lamb_second_blocks, lamb_second_f64, NULL };
 
 static void
 run_lamb_passes (const Update *update)
@@ -614,7 +710,7 @@ run_lamb (const OrtrainKernelCall *call)
 static const OrtrainKernel rows[] = {
   ROW ("SgdUpdate", prepare_update, run_sgd),
   ROW ("AdamUpdate", prepare_update, run_adam),
-  ROW ("AdagradUpdate", prepare_update, run_adagrad),
+  ROW ("AdagradUpdate", prepare_adagrad, run_adagrad),
   ROW ("LambUpdate", prepare_lamb, run_lamb),
 };
 

@@ -176,10 +176,20 @@ rounds_at_random (OrtrainBody *self)
   return FALSE;
 }
 
+/* Nor has what is kept in 8 bits: it is scaled by the largest of each block, and encoded. */
+static gboolean
+has_blocks (OrtrainBody *self)
+{
+  for (guint i = 3; i < self->node->inputs->len; i++)
+    if (ortrain_node_input (self->node, i)->dtype == ORTRAIN_DTYPE_UINT8)
+      return TRUE;
+  return FALSE;
+}
+
 static gboolean
 write_update (OrtrainBody *self, MoveFunc move)
 {
-  if (rounds_at_random (self))
+  if (rounds_at_random (self) || has_blocks (self))
     return FALSE;
   Update update = { .body = self };
   begin (self, &update);

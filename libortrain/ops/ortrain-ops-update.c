@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "ops/ortrain-body-private.h"
+#include "tensor/ortrain-update-scalars-private.h"
 
 /* What moves parameters by their gradients. scalars: [] of float64, see tensor/ortrain-update-scalars-private.h.
  * loss_scale: [] of float32, what the loss was multiplied by; gradients are divided by it. Gradients may be of any
@@ -11,7 +12,9 @@
  * …Update (scalars, norm or nothing, loss_scale or nothing, then for each tensor: parameter, gradient, state…)
  *   → for each tensor: parameter, state…; then the index of the first parameter that is left with numbers that are not
  *   finite; then the working copies. With a norm the gradients are clipped; a norm that is not finite leaves everything
- *   as it is: with a loss scale, that is an overflow. States of parameters of 16 bits are float32. Attributes:
+ *   as it is: with a loss scale, that is an overflow. States of parameters of 16 bits are float32. All states of a tensor
+ *   may be in 8 bits, but for those of float64, and Adagrad's, which only grow: uint8 in the shape that
+ *   tensor/ortrain-update-scalars-private.h says. Attributes:
  *   `parameters`, the index of each tensor among all parameters, `states`, the number of states of a tensor;
  *   `copies`, for each tensor 0 or the number of a type of 16 bits, in which the new contents of the parameter (of
  *   float32) are an output too, rounded to nearest even, also where it stays as it is; `stochastic_rounding`, 1:
@@ -29,12 +32,57 @@ infer_norm (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-/* The types of the gradient and of the working copy of tensor t, whose parameter is input `parameter`. */
+/* May be of any floating type. */
+static gboolean
+check_floating (OrtrainInferContext *ctx, guint input, const char *what, GError **error)
+{
+  const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, input);
+  if (dtype == ORTRAIN_DTYPE_UNDEFINED || ortrain_dtype_is_floating (dtype))
+    return TRUE;
+  return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                             "input %u, the %s, is %s, a floating-point type is needed", input, what,
+                             ortrain_dtype_get_name (dtype));
+}
+
+/* The states of a tensor, all of them in one form. */
+static gboolean
+check_states (OrtrainInferContext *ctx, guint parameter, guint n_states, gboolean only_grow, GError **error)
+{
+  const gint64 n = ortrain_infer_get_n_elements (ctx, parameter);
+  const OrtrainDim blocks[] = { ortrain_dim_int (ORTRAIN_STATE_N_ROWS (n)), ortrain_dim_int (ORTRAIN_STATE_ROW) };
+  const gboolean in_blocks = ortrain_infer_get_dtype (ctx, parameter + 2) == ORTRAIN_DTYPE_UINT8;
+  for (guint input = parameter + 2; input < parameter + 2 + n_states; input++)
+    {
+      if ((ortrain_infer_get_dtype (ctx, input) == ORTRAIN_DTYPE_UINT8) != in_blocks)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                                   "input %u is %s, but another state of its parameter is %s", input,
+                                   ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, input)),
+                                   ortrain_dtype_get_name (ortrain_infer_get_dtype (ctx, parameter + 2)));
+      if (!in_blocks)
+        {
+          if (!check_floating (ctx, input, "state", error) || !ortrain_infer_same_shape (ctx, input, parameter, error))
+            return FALSE;
+          continue;
+        }
+      if (only_grow || ortrain_infer_get_dtype (ctx, parameter) == ORTRAIN_DTYPE_FLOAT64)
+        return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
+                                   "input %u is uint8, but %s is never kept in 8 bits", input,
+                                   only_grow ? "a sum that only grows" : "the state of a parameter of float64");
+      if (n >= 0 && !ortrain_infer_expect (ctx, input, blocks, G_N_ELEMENTS (blocks), error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+/* Gradient and working copy of the tensor whose parameter is input `parameter`. */
 static gboolean
 check_tensor (OrtrainInferContext *ctx, guint parameter, gint64 copy, GError **error)
 {
   const OrtrainDType dtype = ortrain_infer_get_dtype (ctx, parameter);
   const OrtrainDType gradient = ortrain_infer_get_dtype (ctx, parameter + 1);
+  if (!check_floating (ctx, parameter, "parameter", error) || !check_floating (ctx, parameter + 1, "gradient", error) ||
+      !ortrain_infer_same_shape (ctx, parameter + 1, parameter, error))
+    return FALSE;
   if (gradient == ORTRAIN_DTYPE_FLOAT64 && dtype != ORTRAIN_DTYPE_FLOAT64)
     return ortrain_infer_fail (ctx, error, ORTRAIN_GRAPH_ERROR_DTYPE,
                                "input %u, the gradient, is %s, but the parameter is %s", parameter + 1,
@@ -52,8 +100,9 @@ check_tensor (OrtrainInferContext *ctx, guint parameter, gint64 copy, GError **e
   return TRUE;
 }
 
+/* only_grow: the states */
 static gboolean
-infer_update (OrtrainInferContext *ctx, GError **error)
+infer_rule (OrtrainInferContext *ctx, gboolean only_grow, GError **error)
 {
   const OrtrainAttributes *attributes = ctx->node->attributes;
   gsize n = 0, n_said = 0;
@@ -79,10 +128,7 @@ infer_update (OrtrainInferContext *ctx, GError **error)
     {
       const guint parameter = 3 + t * stride;
       const gint64 copied = n_said != 0 ? copies[t] : 0;
-      for (guint i = 1; i < stride; i++)
-        if (!ortrain_infer_same_shape (ctx, parameter + i, parameter, error))
-          return FALSE;
-      if (!check_tensor (ctx, parameter, copied, error))
+      if (!check_tensor (ctx, parameter, copied, error) || !check_states (ctx, parameter, n_states, only_grow, error))
         return FALSE;
       ortrain_infer_set_like (ctx, t * (1 + n_states), parameter);
       for (guint s = 0; s < n_states; s++)
@@ -96,6 +142,18 @@ infer_update (OrtrainInferContext *ctx, GError **error)
 }
 
 static gboolean
+infer_update (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_rule (ctx, FALSE, error);
+}
+
+static gboolean
+infer_sums (OrtrainInferContext *ctx, GError **error)
+{
+  return infer_rule (ctx, TRUE, error);
+}
+
+static gboolean
 infer_loss_scale (OrtrainInferContext *ctx, GError **error)
 {
   for (guint k = 0; k < 3; k++)
@@ -103,12 +161,12 @@ infer_loss_scale (OrtrainInferContext *ctx, GError **error)
   return TRUE;
 }
 
-#define UPDATE(op, body)                                                                                               \
+#define UPDATE(op, infer_func, body)                                                                                   \
   {                                                                                                                    \
     .name = op, .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = -1, .min_outputs = 2,             \
     .max_outputs = -1, .dtypes = ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_FLOAT64),                                            \
-    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_UPDATES, .types = ".fsf", .vector_inputs = 1, .scalar_inputs = 6,     \
-    .optional_inputs = 6, .infer = infer_update, .expand = body                                                        \
+    .flags = ORTRAIN_OP_NO_GRADIENT | ORTRAIN_OP_UPDATES, .types = ".fs*", .vector_inputs = 1, .scalar_inputs = 6,     \
+    .optional_inputs = 6, .infer = infer_func, .expand = body                                                          \
   }
 
 static const OrtrainOpDef rows[] = {
@@ -127,10 +185,10 @@ static const OrtrainOpDef rows[] = {
     .optional_inputs = 2,
     .infer = infer_norm,
     .expand = ortrain_body_gradient_norm },
-  UPDATE ("SgdUpdate", ortrain_body_sgd_update),
-  UPDATE ("AdamUpdate", ortrain_body_adam_update),
-  UPDATE ("LambUpdate", ortrain_body_lamb_update),
-  UPDATE ("AdagradUpdate", ortrain_body_adagrad_update),
+  UPDATE ("SgdUpdate", infer_update, ortrain_body_sgd_update),
+  UPDATE ("AdamUpdate", infer_update, ortrain_body_adam_update),
+  UPDATE ("LambUpdate", infer_update, ortrain_body_lamb_update),
+  UPDATE ("AdagradUpdate", infer_sums, ortrain_body_adagrad_update),
   { .name = "LossScaleUpdate",
     .domain = ORTRAIN_DOMAIN,
     .since = 1,

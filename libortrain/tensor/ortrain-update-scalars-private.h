@@ -14,6 +14,14 @@
 /* Tensors that one node may move: its inputs have a bit each in masks of 64. */
 #define ORTRAIN_UPDATE_MAX_TENSORS ((64 - 3) / (2 + ORTRAIN_UPDATE_MAX_STATES))
 
+/* A state in 8 bits: [ORTRAIN_STATE_N_ROWS (n), ORTRAIN_STATE_ROW] of uint8 for a parameter of n elements. A row is for a
+ * block of elements: a float32, little endian, the largest magnitude among them, and a code for each, which is its share
+ * of that (kernels/common/ortrain-block-quantization.h). Codes behind the last element are 0, which is zero, and so a
+ * state of zeros is a tensor of zeros. State 0 of an update has codes with a sign, state 1 codes without. */
+#define ORTRAIN_STATE_BLOCK 128
+#define ORTRAIN_STATE_ROW (4 + ORTRAIN_STATE_BLOCK)
+#define ORTRAIN_STATE_N_ROWS(n) ((n) / ORTRAIN_STATE_BLOCK + ((n) % ORTRAIN_STATE_BLOCK != 0))
+
 /* Positions in the tensor of scalars, float64. */
 enum
 {
