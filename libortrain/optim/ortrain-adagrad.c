@@ -23,7 +23,8 @@
  * options.add_loss(Ortrain.MseLoss(output="logits", target="values"))
  * ```
  *
- * The state of a parameter is `sum`, h, of its shape; float64 for parameters of float64, else float32.
+ * The state of a parameter is `sum`, h, of its shape; float64 for parameters of float64, else float32;
+ * never in 8 bits, see [property@Optimizer:state-precision].
  */
 
 struct _OrtrainAdagrad
@@ -61,6 +62,7 @@ ortrain_adagrad_describe (OrtrainOptimizer *optimizer, gpointer description)
   d->n_states = 1;
   d->state_names[0] = "sum";
   d->initial_states[0] = self->initial_accumulator;
+  d->states_only_grow = TRUE;
 }
 
 static void

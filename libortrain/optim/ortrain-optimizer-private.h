@@ -2,6 +2,7 @@
 #pragma once
 
 #include "optim/ortrain-optimizer.h"
+#include "tensor/ortrain-tensor-private.h"
 #include "tensor/ortrain-update-scalars-private.h"
 
 /* How a built-in optimizer describes itself; read again before each step, so that its properties are live. */
@@ -13,11 +14,26 @@ typedef struct
   guint n_states;
   const char *state_names[ORTRAIN_UPDATE_MAX_STATES];
   double initial_states[ORTRAIN_UPDATE_MAX_STATES];
+  gboolean states_only_grow; /* by steps that 8 bits would not show */
+  OrtrainStatePrecision state_precision;
 } OrtrainOptimizerDescription;
 
 void ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescription *description);
-/* Of the states of a parameter: numbers of 16 bits would lose what is added up. */
-OrtrainDType ortrain_optimizer_get_state_dtype (OrtrainDType parameter);
+/* Whether the optimizer can keep its state as its property says. ORTRAIN_SESSION_ERROR_OPTION */
+gboolean ortrain_optimizer_check_state_precision (OrtrainOptimizer *self, GError **error);
+
+/* What the states of a parameter are: numbers in its shape, or blocks of 8 bits (tensor/ortrain-update-scalars-private.h). */
+typedef struct
+{
+  OrtrainDType dtype; /* UINT8: blocks */
+  gint64 dims[ORTRAIN_MAX_RANK];
+  guint rank;
+  gint64 n_elements;
+} OrtrainStateForm;
+
+/* dims: [rank], with n elements */
+void ortrain_state_form_init (OrtrainStateForm *self, OrtrainStatePrecision precision, OrtrainDType parameter,
+                              const gint64 *dims, guint rank, gint64 n);
 /* The last group that a parameter belongs to, or NULL. transfer none */
 OrtrainParameterGroup *ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name);
 /* Changes whenever groups are added. */

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "optim/ortrain-optimizer-private.h"
 
+#include "ortrain-enum-types.h"
+
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
 
 #include <math.h>
+#include <string.h>
 
 /**
  * OrtrainOptimizer:
@@ -47,6 +50,7 @@
 typedef struct
 {
   double learning_rate;
+  OrtrainStatePrecision state_precision;
   GListStore *groups; /* of OrtrainParameterGroup */
 } OrtrainOptimizerPrivate;
 
@@ -56,6 +60,7 @@ enum
 {
   PROP_0,
   PROP_LEARNING_RATE,
+  PROP_STATE_PRECISION,
   PROP_GROUPS,
   N_PROPERTIES
 };
@@ -81,6 +86,9 @@ ortrain_optimizer_get_property (GObject *object, guint property_id, GValue *valu
     case PROP_LEARNING_RATE:
       g_value_set_double (value, ortrain_optimizer_get_learning_rate (self));
       break;
+    case PROP_STATE_PRECISION:
+      g_value_set_enum (value, ortrain_optimizer_get_state_precision (self));
+      break;
     case PROP_GROUPS:
       g_value_set_object (value, ortrain_optimizer_get_groups (self));
       break;
@@ -97,6 +105,9 @@ ortrain_optimizer_set_property (GObject *object, guint property_id, const GValue
     {
     case PROP_LEARNING_RATE:
       ortrain_optimizer_set_learning_rate (self, g_value_get_double (value));
+      break;
+    case PROP_STATE_PRECISION:
+      ortrain_optimizer_set_state_precision (self, (OrtrainStatePrecision) g_value_get_enum (value));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
@@ -133,6 +144,22 @@ ortrain_optimizer_class_init (OrtrainOptimizerClass *klass)
   properties[PROP_LEARNING_RATE] =
       g_param_spec_double ("learning-rate", NULL, NULL, 0.0, G_MAXDOUBLE, 1e-3,
                            G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainOptimizer:state-precision: (getter get_state_precision) (setter set_state_precision)
+   *
+   * How the state, such as moments, is kept. With %ORTRAIN_STATE_PRECISION_INT8 a number takes 8 bits, and each block of
+   * 128 numbers a float32 by which they are scaled: 1.03 bytes a number instead of 4. The numbers are rounded after each
+   * update, so training has other numerics; see `doc/memory.md` for measured losses. Parameters of fewer than 4,096
+   * elements, and those of float64, keep their state as it is without this option; [method@TrainingSession.get_notes] says
+   * which. The formats are those of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (arXiv:2110.02861).
+   *
+   * It counts when a session is created. [class@Sgd], [class@Adam], [class@AdamW] and [class@Lamb] take it. With
+   * [class@Adagrad], whose sums only grow and would stop growing in 8 bits, and with optimizers that are not the
+   * library's, creating a session fails with %ORTRAIN_SESSION_ERROR_OPTION. Default: %ORTRAIN_STATE_PRECISION_F32.
+   */
+  properties[PROP_STATE_PRECISION] =
+      g_param_spec_enum ("state-precision", NULL, NULL, ORTRAIN_TYPE_STATE_PRECISION, ORTRAIN_STATE_PRECISION_F32,
+                         G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   /**
    * OrtrainOptimizer:groups: (getter get_groups)
    *
@@ -186,6 +213,41 @@ ortrain_optimizer_set_learning_rate (OrtrainOptimizer *self, double learning_rat
     return;
   priv->learning_rate = learning_rate;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LEARNING_RATE]);
+}
+
+/**
+ * ortrain_optimizer_get_state_precision: (get-property state-precision)
+ * @self: an optimizer
+ *
+ * Gets how the state, such as moments, is kept.
+ *
+ * Returns: the precision
+ */
+OrtrainStatePrecision
+ortrain_optimizer_get_state_precision (OrtrainOptimizer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_OPTIMIZER (self), ORTRAIN_STATE_PRECISION_F32);
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  return priv->state_precision;
+}
+
+/**
+ * ortrain_optimizer_set_state_precision: (set-property state-precision)
+ * @self: an optimizer
+ * @state_precision: the precision
+ *
+ * Sets how the state, such as moments, is kept. It counts for sessions that are created later.
+ */
+void
+ortrain_optimizer_set_state_precision (OrtrainOptimizer *self, OrtrainStatePrecision state_precision)
+{
+  g_return_if_fail (ORTRAIN_IS_OPTIMIZER (self));
+  g_return_if_fail (state_precision == ORTRAIN_STATE_PRECISION_F32 || state_precision == ORTRAIN_STATE_PRECISION_INT8);
+  OrtrainOptimizerPrivate *priv = ortrain_optimizer_get_instance_private (self);
+  if (priv->state_precision == state_precision)
+    return;
+  priv->state_precision = state_precision;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_STATE_PRECISION]);
 }
 
 /**
@@ -252,14 +314,48 @@ ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name)
 void
 ortrain_optimizer_describe (OrtrainOptimizer *self, OrtrainOptimizerDescription *description)
 {
-  *description = (OrtrainOptimizerDescription){ .weight_decay = -1 };
+  *description = (OrtrainOptimizerDescription){ .weight_decay = -1,
+                                                .state_precision = ortrain_optimizer_get_state_precision (self) };
   OrtrainOptimizerClass *klass = ORTRAIN_OPTIMIZER_GET_CLASS (self);
   if (klass->describe != NULL)
     klass->describe (self, description);
 }
 
-OrtrainDType
-ortrain_optimizer_get_state_dtype (OrtrainDType parameter)
+gboolean
+ortrain_optimizer_check_state_precision (OrtrainOptimizer *self, GError **error)
 {
-  return parameter == ORTRAIN_DTYPE_FLOAT64 ? ORTRAIN_DTYPE_FLOAT64 : ORTRAIN_DTYPE_FLOAT32;
+  OrtrainOptimizerDescription description;
+  ortrain_optimizer_describe (self, &description);
+  if (description.state_precision == ORTRAIN_STATE_PRECISION_F32 ||
+      (description.op_type != NULL && !description.states_only_grow))
+    return TRUE;
+  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+               "Option 'state-precision': %s cannot keep its state in 8 bits, as %s; set it to f32",
+               G_OBJECT_TYPE_NAME (self),
+               description.op_type == NULL ? "only the library's own optimizers can"
+                                           : "its sums only grow, and would stop growing");
+  return FALSE;
+}
+
+/* Smaller parameters have the numbers that matter most, and few bytes. */
+#define MIN_BLOCKS_ELEMENTS 4096
+
+void
+ortrain_state_form_init (OrtrainStateForm *self, OrtrainStatePrecision precision, OrtrainDType parameter,
+                         const gint64 *dims, guint rank, gint64 n)
+{
+  if (precision == ORTRAIN_STATE_PRECISION_INT8 && n >= MIN_BLOCKS_ELEMENTS && parameter != ORTRAIN_DTYPE_FLOAT64)
+    {
+      *self = (OrtrainStateForm){ .dtype = ORTRAIN_DTYPE_UINT8, .rank = 2 };
+      self->dims[0] = ORTRAIN_STATE_N_ROWS (n);
+      self->dims[1] = ORTRAIN_STATE_ROW;
+      self->n_elements = self->dims[0] * self->dims[1];
+      return;
+    }
+  /* numbers of 16 bits would lose what is added up */
+  *self = (OrtrainStateForm){ .dtype = parameter == ORTRAIN_DTYPE_FLOAT64 ? parameter : ORTRAIN_DTYPE_FLOAT32,
+                              .rank = rank,
+                              .n_elements = n };
+  if (rank > 0)
+    memcpy (self->dims, dims, rank * sizeof *dims);
 }

@@ -8,6 +8,19 @@
 
 G_BEGIN_DECLS
 
+/**
+ * OrtrainStatePrecision:
+ * @ORTRAIN_STATE_PRECISION_F32: float32; float64 for parameters of float64
+ * @ORTRAIN_STATE_PRECISION_INT8: 8 bits a number, and a float32 for each block of 128 of them; numerics are other ones
+ *
+ * How the state of an optimizer is kept: [property@Optimizer:state-precision].
+ */
+typedef enum
+{
+  ORTRAIN_STATE_PRECISION_F32,  /*< nick=f32 >*/
+  ORTRAIN_STATE_PRECISION_INT8, /*< nick=int8 >*/
+} OrtrainStatePrecision;
+
 #define ORTRAIN_TYPE_OPTIMIZER (ortrain_optimizer_get_type ())
 
 ORTRAIN_AVAILABLE_IN_ALL
@@ -69,6 +82,10 @@ void ortrain_optimizer_set_learning_rate (OrtrainOptimizer *self, double learnin
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainParameterGroup *ortrain_optimizer_add_group (OrtrainOptimizer *self, const char *pattern,
                                                     double learning_rate_multiplier, double weight_decay);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainStatePrecision ortrain_optimizer_get_state_precision (OrtrainOptimizer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_optimizer_set_state_precision (OrtrainOptimizer *self, OrtrainStatePrecision state_precision);
 ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_optimizer_get_groups (OrtrainOptimizer *self);
 

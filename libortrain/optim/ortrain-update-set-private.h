@@ -17,8 +17,8 @@ typedef struct
   guint rank;
 } OrtrainUpdateParameter;
 
-OrtrainUpdateSet *ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainUpdateParameter *parameters,
-                                          guint n_parameters, GError **error);
+OrtrainUpdateSet *ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision precision,
+                                          const OrtrainUpdateParameter *parameters, guint n_parameters, GError **error);
 void ortrain_update_set_free (OrtrainUpdateSet *self);
 
 OrtrainOptimizer *ortrain_update_set_get_optimizer (OrtrainUpdateSet *self); /* transfer none */
@@ -27,8 +27,9 @@ gboolean ortrain_update_set_is_custom (OrtrainUpdateSet *self);
 guint ortrain_update_set_get_n_states (OrtrainUpdateSet *self);
 const char *ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state); /* "exp_avg" */
 gsize ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter);
-OrtrainDType ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter);
-double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self, guint state); /* of all its elements */
+const OrtrainStateForm *ortrain_update_set_get_state_form (OrtrainUpdateSet *self, guint parameter);
+double ortrain_update_set_get_initial_state (OrtrainUpdateSet *self,
+                                             guint state); /* of all its elements; of blocks 0 */
 
 /* The scalars of the next update (tensor/ortrain-update-scalars-private.h), as the optimizer's properties are now. step
  * counts from 1; factor: of the schedule, on the learning rate. NULL when the optimizer has become one that the states

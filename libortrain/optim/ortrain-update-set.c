@@ -16,6 +16,7 @@ typedef struct
   gint64 *dims;
   guint rank;
   gint64 n;
+  OrtrainStateForm state_form;
   OrtrainParameterGroup *group;        /* no reference: the optimizer keeps it; NULL */
   OrtrainTensor *parameter, *gradient; /* of a custom optimizer */
   OrtrainTensorDict *state;
@@ -35,8 +36,8 @@ struct _OrtrainUpdateSet
 };
 
 OrtrainUpdateSet *
-ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainUpdateParameter *parameters, guint n_parameters,
-                        GError **error)
+ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision precision,
+                        const OrtrainUpdateParameter *parameters, guint n_parameters, GError **error)
 {
   g_autoptr (OrtrainUpdateSet) self = g_new0 (OrtrainUpdateSet, 1);
   self->optimizer = g_object_ref (optimizer);
@@ -87,6 +88,7 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, const OrtrainUpdateParamete
                        "Parameter '%s' is too large: its bytes exceed the address space", ortrain_text_show (p->name));
           return NULL;
         }
+      ortrain_state_form_init (&entry->state_form, precision, p->dtype, p->dims, p->rank, entry->n);
     }
   return g_steal_pointer (&self);
 }
@@ -135,17 +137,17 @@ ortrain_update_set_get_state_name (OrtrainUpdateSet *self, guint state)
   return self->state_names[state];
 }
 
-OrtrainDType
-ortrain_update_set_get_state_dtype (OrtrainUpdateSet *self, guint parameter)
+const OrtrainStateForm *
+ortrain_update_set_get_state_form (OrtrainUpdateSet *self, guint parameter)
 {
-  return ortrain_optimizer_get_state_dtype (self->entries[parameter].dtype);
+  return &self->entries[parameter].state_form;
 }
 
 gsize
 ortrain_update_set_get_state_bytes (OrtrainUpdateSet *self, guint parameter)
 {
-  return (gsize) self->entries[parameter].n *
-         ortrain_dtype_get_size (ortrain_update_set_get_state_dtype (self, parameter));
+  const OrtrainStateForm *form = ortrain_update_set_get_state_form (self, parameter);
+  return (gsize) form->n_elements * ortrain_dtype_get_size (form->dtype);
 }
 
 double
@@ -212,7 +214,7 @@ ortrain_update_set_bind_parameter (OrtrainUpdateSet *self, guint parameter, gpoi
                                    gpointer const *states, GError **error)
 {
   Entry *entry = &self->entries[parameter];
-  const OrtrainDType state_dtype = ortrain_update_set_get_state_dtype (self, parameter);
+  const OrtrainStateForm *form = &entry->state_form;
   g_clear_object (&entry->parameter);
   g_clear_object (&entry->gradient);
   g_clear_object (&entry->state);
@@ -228,7 +230,7 @@ ortrain_update_set_bind_parameter (OrtrainUpdateSet *self, guint parameter, gpoi
   for (guint k = 0; k < self->n_states; k++)
     {
       g_autoptr (OrtrainTensor) state =
-          ortrain_tensor_new_for_address (state_dtype, entry->dims, entry->rank, (gsize) states[k], TRUE, NULL, error);
+          ortrain_tensor_new_for_address (form->dtype, form->dims, form->rank, (gsize) states[k], TRUE, NULL, error);
       if (state == NULL)
         return FALSE;
       ortrain_tensor_dict_set (entry->state, self->state_names[k], state);

@@ -73,7 +73,7 @@ typedef struct
 } OrtrainParameterStore;
 
 /* Lays out the block. */
-OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainLossScaling *scaling,
+OrtrainParameterStore *ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRule *rule,
                                                     OrtrainOptimizer *optimizer, OrtrainExecution *execution,
                                                     GError **error);
 void ortrain_parameter_store_free (OrtrainParameterStore *self);

@@ -159,8 +159,8 @@ lay_out (OrtrainParameterStore *self, GError **error)
 }
 
 OrtrainParameterStore *
-ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainLossScaling *scaling,
-                             OrtrainOptimizer *optimizer, OrtrainExecution *execution, GError **error)
+ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRule *rule, OrtrainOptimizer *optimizer,
+                             OrtrainExecution *execution, GError **error)
 {
   g_autoptr (OrtrainParameterStore) self = g_new0 (OrtrainParameterStore, 1);
   self->execution = execution;
@@ -172,7 +172,7 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainLossScali
   self->by_gradient = g_hash_table_new (g_str_hash, g_str_equal);
   self->by_state = g_hash_table_new (g_str_hash, g_str_equal);
   self->scalars_name = graph->scalars;
-  self->scaling = *scaling;
+  self->scaling = rule->scaling;
   self->loss_scale_name = graph->loss_scale;
   self->good_steps_name = graph->good_steps;
   self->overflows_name = graph->overflows;
@@ -196,7 +196,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainLossScali
       g_hash_table_insert (self->by_name, (gpointer) self->buffers[i].name, &self->buffers[i]);
     }
 
-  self->updates = ortrain_update_set_new (optimizer, updated, self->n_parameters, error);
+  self->updates =
+      ortrain_update_set_new (optimizer, rule->optimizer.state_precision, updated, self->n_parameters, error);
   if (self->updates == NULL)
     return NULL;
   for (guint i = 0; i < self->n_parameters; i++)
@@ -301,7 +302,7 @@ begin_states (OrtrainParameterStore *self, GError **error)
       const double initial = ortrain_update_set_get_initial_state (self->updates, k);
       for (guint i = 0; i < self->n_parameters && initial != 0; i++)
         {
-          const gboolean wide = ortrain_update_set_get_state_dtype (self->updates, i) == ORTRAIN_DTYPE_FLOAT64;
+          const gboolean wide = ortrain_update_set_get_state_form (self->updates, i)->dtype == ORTRAIN_DTYPE_FLOAT64;
           const gsize bytes = ortrain_update_set_get_state_bytes (self->updates, i);
           for (guint e = 0; wide && e < G_N_ELEMENTS (piece.doubles); e++)
             piece.doubles[e] = initial;

@@ -22,17 +22,29 @@
 #define KEY_TIES "ties"
 #define KEY_LOSS_SCALE "loss-scale"
 
+/* state -1: the contents. What they are like in the session. */
+static OrtrainStored
+view_stored (OrtrainTrainingSession *self, const OrtrainStored *list, guint i, gint state)
+{
+  OrtrainStored stored = list[i];
+  if (state < 0)
+    return stored;
+  const OrtrainStateForm *form = ortrain_update_set_get_state_form (self->store->updates, i);
+  stored.address = stored.states[state];
+  stored.dtype = form->dtype;
+  stored.dims = (gint64 *) form->dims; /* read */
+  stored.rank = form->rank;
+  return stored;
+}
+
 static OrtrainTensorDict *
-peek_section (const OrtrainStored *list, guint n, gint state, GError **error)
+peek_section (OrtrainTrainingSession *self, const OrtrainStored *list, guint n, gint state, GError **error)
 {
   g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
   for (guint i = 0; i < n; i++)
     {
-      OrtrainStored stored = list[i];
-      gpointer address = state < 0 ? stored.address : stored.states[state];
-      if (state >= 0 && stored.dtype != ORTRAIN_DTYPE_FLOAT64)
-        stored.dtype = ORTRAIN_DTYPE_FLOAT32; /* states of half types are kept in float32 */
-      g_autoptr (OrtrainTensor) tensor = ortrain_stored_peek (&stored, address, error);
+      const OrtrainStored stored = view_stored (self, list, i, state);
+      g_autoptr (OrtrainTensor) tensor = ortrain_stored_peek (&stored, stored.address, error);
       if (tensor == NULL)
         return NULL;
       ortrain_tensor_dict_set (dict, stored.name, tensor);
@@ -53,16 +65,17 @@ make_checkpoint (OrtrainTrainingSession *self, GError **error)
   if (!ortrain_training_session_take_memory (self, error))
     return NULL;
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_new ();
-  g_autoptr (OrtrainTensorDict) parameters = peek_section (store->parameters, store->n_parameters, -1, error);
+  g_autoptr (OrtrainTensorDict) parameters = peek_section (self, store->parameters, store->n_parameters, -1, error);
   g_autoptr (OrtrainTensorDict) buffers =
-      parameters != NULL ? peek_section (store->buffers, store->n_buffers, -1, error) : NULL;
+      parameters != NULL ? peek_section (self, store->buffers, store->n_buffers, -1, error) : NULL;
   if (buffers == NULL)
     return NULL;
   ortrain_checkpoint_set_tensors (checkpoint, "parameters", parameters);
   ortrain_checkpoint_set_tensors (checkpoint, "buffers", buffers);
   for (guint k = 0; k < ortrain_update_set_get_n_states (store->updates); k++)
     {
-      g_autoptr (OrtrainTensorDict) states = peek_section (store->parameters, store->n_parameters, (gint) k, error);
+      g_autoptr (OrtrainTensorDict) states =
+          peek_section (self, store->parameters, store->n_parameters, (gint) k, error);
       g_autofree char *section = state_section (self, k);
       if (states == NULL)
         return NULL;
@@ -142,8 +155,8 @@ ortrain_training_session_run_save_checkpoint (OrtrainTrainingSession *self, cons
 /* ---- loading: all is checked before anything is changed ---- */
 
 static gboolean
-check_section (OrtrainCheckpoint *checkpoint, const char *section, const OrtrainStored *list, guint n, gboolean state,
-               GError **error)
+check_section (OrtrainTrainingSession *self, OrtrainCheckpoint *checkpoint, const char *section,
+               const OrtrainStored *list, guint n, gint state, GError **error)
 {
   OrtrainTensorDict *dict = ortrain_checkpoint_get_tensors (checkpoint, section);
   guint size = dict != NULL ? ortrain_tensor_dict_get_size (dict) : 0;
@@ -164,21 +177,23 @@ check_section (OrtrainCheckpoint *checkpoint, const char *section, const Ortrain
                        ortrain_text_show (list[i].name));
           return FALSE;
         }
-      OrtrainDType dtype = list[i].dtype;
-      if (state && dtype != ORTRAIN_DTYPE_FLOAT64)
-        dtype = ORTRAIN_DTYPE_FLOAT32;
-      if (ortrain_tensor_get_dtype (tensor) != dtype || ortrain_tensor_get_rank (tensor) != list[i].rank ||
-          (list[i].rank > 0 &&
-           memcmp (ortrain_tensor_peek_dims (tensor), list[i].dims, list[i].rank * sizeof (gint64)) != 0))
+      const OrtrainStored stored = view_stored (self, list, i, state);
+      const OrtrainDType dtype = ortrain_tensor_get_dtype (tensor);
+      if (dtype != stored.dtype || ortrain_tensor_get_rank (tensor) != stored.rank ||
+          (stored.rank > 0 &&
+           memcmp (ortrain_tensor_peek_dims (tensor), stored.dims, stored.rank * sizeof (gint64)) != 0))
         {
-          g_autofree char *want = ortrain_shape_to_string (list[i].dims, list[i].rank);
+          g_autofree char *want = ortrain_shape_to_string (stored.dims, stored.rank);
+          const char *hint = state < 0 || dtype == stored.dtype    ? ""
+                             : stored.dtype == ORTRAIN_DTYPE_UINT8 ? "; create the session with state-precision f32"
+                             : dtype == ORTRAIN_DTYPE_UINT8        ? "; create the session with state-precision int8"
+                                                                   : "";
           g_autofree char *have =
               ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
           g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_MISMATCH,
-                       "Tensor '%s' in section '%s' of the checkpoint is %s %s, in the session it is %s %s",
-                       ortrain_text_show (list[i].name), ortrain_text_show (section),
-                       ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), have, ortrain_dtype_get_name (dtype),
-                       want);
+                       "Tensor '%s' in section '%s' of the checkpoint is %s %s, in the session it is %s %s%s",
+                       ortrain_text_show (list[i].name), ortrain_text_show (section), ortrain_dtype_get_name (dtype),
+                       have, ortrain_dtype_get_name (stored.dtype), want, hint);
           return FALSE;
         }
     }
@@ -278,8 +293,8 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   if (!get_uint64 (checkpoint, KEY_UPDATES, MAX_COUNT, &updates, error) ||
       !get_uint64 (checkpoint, KEY_TRAIN_STEPS, MAX_COUNT, &train_steps, error) ||
       !get_uint64 (checkpoint, KEY_SEED, G_MAXUINT64, &seed, error) ||
-      !check_section (checkpoint, "parameters", store->parameters, store->n_parameters, FALSE, error) ||
-      !check_section (checkpoint, "buffers", store->buffers, store->n_buffers, FALSE, error))
+      !check_section (self, checkpoint, "parameters", store->parameters, store->n_parameters, -1, error) ||
+      !check_section (self, checkpoint, "buffers", store->buffers, store->n_buffers, -1, error))
     return FALSE;
   GVariant *optimizer = ortrain_checkpoint_get_value (checkpoint, KEY_OPTIMIZER);
   const char *have = optimizer != NULL && g_variant_is_of_type (optimizer, G_VARIANT_TYPE_STRING)
@@ -296,7 +311,7 @@ ortrain_training_session_run_load_checkpoint (OrtrainTrainingSession *self, cons
   for (guint k = 0; k < n_states; k++)
     {
       g_autofree char *section = state_section (self, k);
-      if (!check_section (checkpoint, section, store->parameters, store->n_parameters, TRUE, error))
+      if (!check_section (self, checkpoint, section, store->parameters, store->n_parameters, (gint) k, error))
         return FALSE;
     }
   GVariant *metadata = ortrain_checkpoint_get_value (checkpoint, KEY_METADATA);

@@ -303,6 +303,7 @@ ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
       ortrain_training_options_get_immediate_updates (self->options) != ORTRAIN_IMMEDIATE_UPDATES_AUTO)
     return;
   ortrain_update_rule_init (&rule, self->options, optimizer, self->rule.scaling.is_on, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  rule.optimizer.state_precision = self->rule.optimizer.state_precision; /* which counts when a session is created */
   self->rule.undecided = FALSE;
   const char *need = find_need_of_gradients (self, &rule);
   if (need != NULL)
@@ -314,7 +315,7 @@ ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
   OrtrainParameterStore *before = self->store;
   g_autoptr (OrtrainTrainingGraph) graph = ortrain_training_graph_new_with_rule (self->graph, &rule, NULL);
   g_autoptr (OrtrainParameterStore) store =
-      graph != NULL ? ortrain_parameter_store_new (graph, &rule.scaling, optimizer, self->execution, NULL) : NULL;
+      graph != NULL ? ortrain_parameter_store_new (graph, &rule, optimizer, self->execution, NULL) : NULL;
   if (store == NULL)
     return;
   self->store = store; /* which executors look at */
@@ -372,7 +373,8 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
                                                : ortrain_adamw_new (1e-3);
   ortrain_update_rule_init (&self->rule, options, optimizer, ortrain_precision_has_fp16 (model_graph),
                             ortrain_training_options_get_immediate_updates (options));
-  if (!ortrain_precision_check (model_graph, options, &self->rule, error))
+  if (!ortrain_optimizer_check_state_precision (optimizer, error) ||
+      !ortrain_precision_check (model_graph, options, &self->rule, error))
     return FALSE;
   g_autoptr (OrtrainTrainingGraph) graph =
       ortrain_training_graph_new (model_graph, options, &self->rule, padding_rows, error);
@@ -394,7 +396,7 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
       ortrain_provider_open (ortrain_training_options_get_provider (options), &provider_options, error);
   if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL)
     return FALSE;
-  self->store = ortrain_parameter_store_new (graph, &self->rule.scaling, optimizer, self->execution, error);
+  self->store = ortrain_parameter_store_new (graph, &self->rule, optimizer, self->execution, error);
   if (self->store == NULL)
     return FALSE;
   OrtrainArenaConfig arena_config;

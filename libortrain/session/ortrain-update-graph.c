@@ -74,6 +74,15 @@ new_held (OrtrainGraph *graph, const char *name, OrtrainDType dtype, const Ortra
   return value;
 }
 
+static void
+describe_state (const OrtrainUpdateRule *rule, const OrtrainTrainedTensor *trained, const OrtrainValue *parameter,
+                OrtrainStateForm *form)
+{
+  ortrain_state_form_init (
+      form, rule->optimizer.state_precision, parameter->dtype, ortrain_tensor_peek_dims (trained->initial),
+      (guint) ortrain_tensor_get_rank (trained->initial), ortrain_tensor_get_n_elements (trained->initial));
+}
+
 /* `updated` becomes the contents of `original`. */
 static void
 mark_update (OrtrainGraph *graph, OrtrainValue *updated, OrtrainValue *original)
@@ -115,7 +124,10 @@ add_node (Building *building, GArray *members, GError **error)
       indices[t] = g_array_index (members, guint, t);
       OrtrainTrainedTensor *trained = get_trained (building, (guint) indices[t]);
       OrtrainValue *parameter = ortrain_graph_find_value (graph, trained->name);
-      const OrtrainDType dtype = ortrain_optimizer_get_state_dtype (parameter->dtype);
+      OrtrainStateForm form;
+      describe_state (building->rule, trained, parameter, &form);
+      const gboolean blocks = form.dtype == ORTRAIN_DTYPE_UINT8;
+      const OrtrainDim block_dims[] = { ortrain_dim_int (form.dims[0]), ortrain_dim_int (form.dims[1]) };
       g_ptr_array_add (inputs, parameter);
       g_ptr_array_add (inputs, ortrain_graph_find_value (graph, trained->gradient));
       if (trained->copy != NULL)
@@ -125,7 +137,8 @@ add_node (Building *building, GArray *members, GError **error)
       for (guint k = 0; k < n_states; k++)
         {
           g_autofree char *name = g_strconcat (trained->name, ".", optimizer->state_names[k], NULL);
-          OrtrainValue *state = new_held (graph, name, dtype, parameter->dims, parameter->rank);
+          OrtrainValue *state =
+              new_held (graph, name, form.dtype, blocks ? block_dims : parameter->dims, (gint) form.rank);
           trained->states[k] = g_strdup (state->name);
           g_ptr_array_add (inputs, state);
         }
@@ -233,6 +246,31 @@ choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
     }
 }
 
+/* What of the state is in 8 bits. */
+#define MAX_NAMED 8
+
+static void
+note_state_precision (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
+{
+  if (rule->optimizer.state_precision == ORTRAIN_STATE_PRECISION_F32 || rule->optimizer.n_states == 0)
+    return;
+  g_autoptr (GString) note = g_string_new ("the optimizer's state is kept in 8 bits, which changes the numerics");
+  guint n_others = 0;
+  for (guint i = 0; i < self->parameters->len; i++)
+    {
+      const OrtrainTrainedTensor *trained = &g_array_index (self->parameters, OrtrainTrainedTensor, i);
+      OrtrainStateForm form;
+      describe_state (rule, trained, ortrain_graph_find_value (self->training, trained->name), &form);
+      if (form.dtype == ORTRAIN_DTYPE_UINT8 || n_others++ >= MAX_NAMED)
+        continue;
+      g_string_append_printf (note, "%s'%s'", n_others == 1 ? ", except for small and float64 parameters: " : ", ",
+                              ortrain_text_show (trained->name));
+    }
+  if (n_others > MAX_NAMED)
+    g_string_append_printf (note, " and %u others", n_others - MAX_NAMED);
+  ortrain_graph_add_note (self->training, note->str);
+}
+
 static gboolean
 add_norm (Building *building, GError **error)
 {
@@ -284,6 +322,7 @@ ortrain_update_graph_add (OrtrainTrainingGraph *self, const OrtrainUpdateRule *r
   if (self->parameters->len == 0)
     return TRUE;
   choose_immediate (self, rule);
+  note_state_precision (self, rule);
   const OrtrainDim dims[] = { ortrain_dim_int ((gint64) ORTRAIN_UPDATE_N_SCALARS (self->parameters->len)) };
   Building building = { .self = self, .rule = rule };
   building.scalars = new_held (self->training, "update.scalars", ORTRAIN_DTYPE_FLOAT64, dims, 1);

@@ -545,6 +545,36 @@ class Optimizers(unittest.TestCase):
             self.assertEqual(cls.new(0.5).learning_rate, 0.5)
         self.assertEqual(Ortrain.AdamW().beta1, 0.9)
 
+    def test_state_precision(self):
+        """8 bits: less state, a note, training that is near to the other; refused where it would not do."""
+        rng = np.random.default_rng(1)
+        x = rng.standard_normal((64, 64)).astype(np.float32)
+        labels = np.argmax(x[:, :10], axis=1)
+        states, losses = [], []
+        for precision in (Ortrain.StatePrecision.F32, Ortrain.StatePrecision.INT8):
+            model = Ortrain.GraphBuilder.new_mlp(None, [64, 256, 10], 1).build()
+            optimizer = Ortrain.AdamW(learning_rate=1e-3)
+            self.assertEqual(optimizer.get_state_precision(), Ortrain.StatePrecision.F32)
+            optimizer.set_state_precision(precision)
+            self.assertEqual(optimizer.state_precision, precision)
+            options = Ortrain.TrainingOptions(optimizer=optimizer)
+            options.add_loss(Ortrain.CrossEntropyLoss.new(model.get_graph().get_outputs()[0].get_name(), "labels"))
+            session = Ortrain.TrainingSession.new(model, options)
+            feeds = {model.get_graph().get_inputs()[0].get_name(): x, "labels": labels}
+            for _ in range(20):
+                losses.append(session.train_step(feeds))
+                session.optimizer_step()
+            states.append(session.get_memory_report().state)
+            self.assertEqual(any("8 bits" in note for note in session.get_notes()), precision == Ortrain.StatePrecision.INT8)
+        # the first weight alone is large: 64 · 256 elements in 128 rows of 132 bytes
+        self.assertEqual(states[0] - states[1], 2 * (4 * 64 * 256 - 128 * 132))
+        self.assertLess(losses[-1], 0.7 * losses[0])
+        self.assertAlmostEqual(losses[-1], losses[19], delta=0.01)
+        with self.assertRaises(GLib.Error) as caught:
+            training_session(optimizer=Ortrain.Adagrad(state_precision=Ortrain.StatePrecision.INT8))
+        self.assertTrue(caught.exception.matches(Ortrain.session_error_quark(), Ortrain.SessionError.OPTION))
+        self.assertIn("state-precision", caught.exception.message)
+
     def test_groups(self):
         optimizer = Ortrain.Sgd(learning_rate=0.1)
         group = optimizer.add_group("*.bias", 0.0, 0.0)

@@ -161,14 +161,14 @@ fixture_end (Fixture *f, OrtrainOptimizer *optimizer)
       for (guint k = 0; trained->states != NULL && trained->states[k] != NULL; k++)
         g_hash_table_insert (f->places, trained->states[k], f->states[t][k]);
     }
-  f->set = ortrain_update_set_new (optimizer, parameters, f->n, &error);
+  f->set = ortrain_update_set_new (optimizer, ORTRAIN_STATE_PRECISION_F32, parameters, f->n, &error);
   g_assert_no_error (error);
   f->scalars = g_new0 (double, ortrain_update_set_get_n_scalars (f->set));
   g_hash_table_insert (f->places, f->graph->scalars, f->scalars);
   for (guint t = 0; t < f->n; t++)
     for (guint k = 0; k < ortrain_update_set_get_n_states (f->set); k++)
       for (gint64 i = 0; i < parameters[t].dims[0]; i++)
-        put (ortrain_update_set_get_state_dtype (f->set, t), f->states[t][k], i,
+        put (ortrain_update_set_get_state_form (f->set, t)->dtype, f->states[t][k], i,
              ortrain_update_set_get_initial_state (f->set, k));
   const OrtrainExecutorConfig config = {
     .execution = f->execution, .training = TRUE, .resolve = resolve, .resolve_data = f
