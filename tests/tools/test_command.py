@@ -217,7 +217,7 @@ class Errors(unittest.TestCase):
         self.assertIn("--data", self.fails(2, "train", "cnn.onnx"))
         for option, value in (("epochs", "0"), ("epochs", "many"), ("batch-size", "0"), ("threads", "-1"), ("seed", "-3"),
                               ("learning-rate", "nan"), ("learning-rate", "-1"), ("max-grad-norm", "-1"), ("loss", "none"),
-                              ("optimizer", "adamx"), ("schedule", "never"), ("patience", "-1"), ("immediate-updates", "never")):
+                              ("optimizer", "adamx"), ("optimizer-state", "int4"), ("schedule", "never"), ("patience", "-1"), ("immediate-updates", "never")):
             message = self.fails(2, "train", "cnn.onnx", *data, f"--{option}={value}")
             self.assertTrue(option in message or value in message, message)
         self.fails(2, "eval", "cnn.onnx", *data, "--batch-size", "0")
@@ -554,6 +554,17 @@ class Work(unittest.TestCase):
         self.assertIn("peak", out)
         self.assertIn("<svg", open(path("plan.svg")).read())
         self.assertIn("<html", open(path("plan.html")).read())
+
+    def test_optimizer_state(self):
+        ortrain("new", "mlp", "mlp-784.onnx")
+        states = [json.loads(ortrain("plan", "mlp-784.onnx", "--json", "--optimizer-state", name)[0])["persistent"]["state"]
+                  for name in ("f32", "int8")]
+        small = 2 * (1024 + 10240 + 64)     # of two biases and a matrix [10, 256], in float32
+        self.assertEqual(states, [2 * 4 * 784 * 256 + small, 2 * 784 * 256 // 128 * 132 + small])
+        self.assertIn("8 bits", ortrain("plan", "mlp-784.onnx", "--optimizer-state", "int8")[0])
+        self.assertNotIn("8 bits", ortrain("plan", "mlp-784.onnx")[0])
+        data = ("--data", "train.images,train.labels", "--optimizer", "adagrad", "--optimizer-state", "int8")
+        self.assertIn("'state-precision'", ortrain("train", "cnn.onnx", *data, status=1)[1])
 
     def test_recompute(self):
         table, _ = ortrain("plan", "cnn.onnx", "--batch", "4", "--recompute")

@@ -46,7 +46,7 @@ run (int argc, char *argv[])
   gboolean json = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL;
   g_auto (GStrv) dims = NULL, inputs = NULL;
-  g_autofree char *optimizer_name = NULL, *output = NULL, *loss_kind = NULL;
+  g_autofree char *optimizer_name = NULL, *optimizer_state = NULL, *output = NULL, *loss_kind = NULL;
   const GOptionEntry entries[] = {
     { "batch", 'b', 0, G_OPTION_ARG_INT, &batch,
       "Size of the first dimension of the inputs (64, or what the model takes)", "N" },
@@ -65,6 +65,7 @@ run (int argc, char *argv[])
     { "steps", 'n', 0, G_OPTION_ARG_INT, &steps, "Steps to time, after three that are not (10)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
+    { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &optimizer_state, "f32, int8 (f32)", "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-4)", "X" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output for the loss (the first)", "NAME" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
@@ -95,7 +96,7 @@ run (int argc, char *argv[])
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model))));
   g_autoptr (OrtrainOptimizer) optimizer =
-      command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
+      command_make_optimizer (optimizer_name, learning_rate, optimizer_state, &error);
   g_autoptr (OrtrainLoss) loss =
       optimizer != NULL ? command_make_loss (loss_kind, output, "bench.target", &error) : NULL;
   if (loss == NULL)
@@ -228,5 +229,5 @@ run (int argc, char *argv[])
 
 const Command command_bench = { "bench",
                                 "MODEL [--batch N] [--seq N] [--dim NAME=SIZE] [--input NAME=FILE.npy] [--threads N] "
-                                "[--steps N] [--optimizer NAME] [--json]",
+                                "[--steps N] [--optimizer NAME] [--optimizer-state NAME] [--json]",
                                 "Time training steps on random inputs", run };

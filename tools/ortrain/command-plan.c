@@ -66,14 +66,15 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Planned, planned_clear)
 /* The plan that `ortrain train` has with AdamW and cross entropy on the first output. budget: bytes, or 0 */
 static gboolean
 plan_model (Planned *self, const char *path, CommandSizes *sizes, const char *immediate, const char *precision,
-            guint64 budget, const Recompute *recompute, GError **error)
+            const char *state, guint64 budget, const Recompute *recompute, GError **error)
 {
   self->model = ortrain_model_new_from_file (path, error);
   if (self->model == NULL)
     return FALSE;
   const char *output = command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (self->model)));
-  g_autoptr (OrtrainOptimizer) optimizer = ortrain_adamw_new (1e-3);
-  g_autoptr (OrtrainLoss) loss = command_make_loss ("cross-entropy", output, "plan.target", error);
+  g_autoptr (OrtrainOptimizer) optimizer = command_make_optimizer (NULL, 1e-3, state, error);
+  g_autoptr (OrtrainLoss) loss =
+      optimizer != NULL ? command_make_loss ("cross-entropy", output, "plan.target", error) : NULL;
   if (loss == NULL)
     return FALSE;
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
@@ -136,7 +137,7 @@ run (int argc, char *argv[])
   g_auto (GStrv) dims = NULL;
   gboolean json = FALSE;
   g_autofree char *batch = NULL, *svg = NULL, *html = NULL, *csv = NULL, *immediate = NULL, *precision = NULL;
-  g_autofree char *graph = NULL, *budget_text = NULL, *config = NULL;
+  g_autofree char *graph = NULL, *budget_text = NULL, *config = NULL, *state = NULL;
   gint level = -1;
   guint64 budget = 0;
   const GOptionEntry entries[] = {
@@ -161,6 +162,7 @@ run (int argc, char *argv[])
       "Clusters to recompute, CLUSTER:STRATEGY:COUNT joined by commas, or a JSON file of them", "PLANS" },
     { "recompute", 0, G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK, read_form,
       "Print what can be recomputed instead of the plan, or, with details, also of which nodes", "details" },
+    { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &state, "f32, int8 (f32)", "NAME" },
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &budget_text, "What a step may hold, like 1.5GiB (any number of bytes)",
       "BYTES" },
@@ -192,7 +194,7 @@ run (int argc, char *argv[])
   if (csv != NULL)
     ok = (planned.plan = ortrain_memory_plan_new_from_csv (csv, &error)) != NULL;
   else
-    ok = plan_model (&planned, argv[1], &sizes, immediate, precision, is_table ? 0 : budget, &recompute, &error);
+    ok = plan_model (&planned, argv[1], &sizes, immediate, precision, state, is_table ? 0 : budget, &recompute, &error);
   ok = ok && (graph == NULL || write_graph (planned.model, planned.session, precision, graph, &error)) &&
        (svg == NULL || ortrain_memory_plan_save_svg (planned.plan, svg, &error)) &&
        (html == NULL || ortrain_memory_plan_save_html (planned.plan, html, &error)) &&
@@ -204,7 +206,8 @@ run (int argc, char *argv[])
 const Command command_plan = {
   "plan",
   "MODEL [--batch N[,N...]] [--budget BYTES] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] "
-  "[--precision NAME] [--memory-opt-level N] [--memory-opt-config PLANS] [--recompute[=details]] [--graph FILE] "
+  "[--precision NAME] [--optimizer-state NAME] [--memory-opt-level N] [--memory-opt-config PLANS] "
+  "[--recompute[=details]] [--graph FILE] "
   "[--svg FILE] [--html FILE] [--json] | --csv "
   "FILE",
   "Plan the memory of training a model, and draw it", run

@@ -199,7 +199,7 @@ run (int argc, char *argv[])
 {
   g_autofree char *again = make_command (argc, argv);
   g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
-                  *optimizer_name = NULL;
+                  *optimizer_name = NULL, *optimizer_state = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
@@ -225,6 +225,7 @@ run (int argc, char *argv[])
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items a step (64)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
       "NAME" },
+    { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &optimizer_state, "f32, int8 (f32)", "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-3)", "X" },
     { "schedule", 0, 0, G_OPTION_ARG_STRING, &schedule_name, "constant, linear, cosine, one-cycle (constant)", "NAME" },
     { "max-grad-norm", 0, 0, G_OPTION_ARG_DOUBLE, &max_grad_norm, "Clip gradients to this global norm (0: no)", "X" },
@@ -276,7 +277,7 @@ run (int argc, char *argv[])
 
   GError *error = NULL;
   g_autoptr (OrtrainOptimizer) optimizer =
-      command_make_optimizer (optimizer_name != NULL ? optimizer_name : "adamw", learning_rate, &error);
+      command_make_optimizer (optimizer_name, learning_rate, optimizer_state, &error);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
       optimizer != NULL ? make_schedule (schedule_name, 1, &error) : NULL;
   if (error != NULL)

@@ -102,8 +102,8 @@ command_format_bytes (guint64 bytes)
   return g_strdup_printf ("%.1f %s", value, units[unit]);
 }
 
-OrtrainOptimizer *
-command_make_optimizer (const char *name, double learning_rate, GError **error)
+static OrtrainOptimizer *
+make_optimizer (const char *name, double learning_rate, GError **error)
 {
   if (g_str_equal (name, "sgd"))
     return ortrain_sgd_new (learning_rate);
@@ -119,6 +119,23 @@ command_make_optimizer (const char *name, double learning_rate, GError **error)
     return ortrain_adagrad_new (learning_rate);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                "There is no optimizer '%s'; the optimizers are sgd, momentum, adam, adamw, lamb, adagrad", name);
+  return NULL;
+}
+
+OrtrainOptimizer *
+command_make_optimizer (const char *name, double learning_rate, const char *state, GError **error)
+{
+  static const char *const words[] = { "f32", "int8" }; /* in the order of OrtrainStatePrecision */
+  g_autoptr (OrtrainOptimizer) optimizer = make_optimizer (name != NULL ? name : "adamw", learning_rate, error);
+  if (optimizer == NULL || state == NULL)
+    return g_steal_pointer (&optimizer);
+  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
+    if (g_str_equal (state, words[i]))
+      {
+        ortrain_optimizer_set_state_precision (optimizer, (OrtrainStatePrecision) i);
+        return g_steal_pointer (&optimizer);
+      }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--optimizer-state takes f32 or int8, not '%s'", state);
   return NULL;
 }
 

@@ -45,7 +45,8 @@ char *command_format_bytes (guint64 bytes);                    /* "17.2 MiB" */
 char *command_quote (const char *const *words);
 
 /* The parts of a command line that train, eval, plan and bench share. */
-OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, GError **error);
+/* name: NULL: adamw; state: of --optimizer-state, or NULL */
+OrtrainOptimizer *command_make_optimizer (const char *name, double learning_rate, const char *state, GError **error);
 /* "on", "off", "auto". */
 /* Of training or session options. */
 gboolean command_set_precision (GObject *options, const char *name, GError **error);
