@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define MIN_TRIMMED_BYTES ((gsize) 1 << 20)
+#define MIN_TRIMMED_BYTES 65536 /* less is not worth a system call */
 
 /* ---- layout ---- */
 

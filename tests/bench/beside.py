@@ -6,8 +6,8 @@
         [--peer 'ANOTHER'] [--precision bf16] [--threads 1,2] [--rounds 3] NAME:BATCH[:SEQ]...
 
 DIR/NAME/model.onnx is what we train; each peer's command prints one JSON object with ms_best and peak_bytes. All take
-turns, so that what else the machine does falls on each; of all rounds the best is kept. Prints a table for
-doc/benchmarks.md. By hand, never as a test: a figure of time is a ratio on one machine on one day."""
+turns, so that what else the machine does falls on each; of all rounds the best is kept. The last ratio is of bytes above
+parameters and the optimizer's state, which both need. Prints a table for doc/benchmarks.md. By hand, never as a test: a figure of time is a ratio on one machine on one day."""
 import argparse
 import json
 import shlex
@@ -34,8 +34,8 @@ def main():
     parser.add_argument("--steps", default="10")
     parser.add_argument("names", nargs="+")
     args = parser.parse_args()
-    print("| model | batch | threads | ms | MB |" + " peer's ms | ratio | peer's MB | ratio |" * len(args.peer))
-    print("| --- | --- | --- | --- | --- |" + " --- | --- | --- | --- |" * len(args.peer))
+    print("| model | batch | threads | ms | MB |" + " peer's ms | ratio | peer's MB | ratio | above state |" * len(args.peer))
+    print("| --- | --- | --- | --- | --- |" + " --- | --- | --- | --- | --- |" * len(args.peer))
     for spec in args.names:
         name, batch, seq = (spec.split(":") + ["0"])[:3]
         for threads in args.threads.split(","):
@@ -47,11 +47,12 @@ def main():
                 for peer, results in zip(args.peer, peers):
                     results.append(run(shlex.split(peer.format(name=name, batch=batch, seq=seq, threads=threads, steps=args.steps))))
             a, a_bytes = best(ours, "ms_best", "resident_peak_bytes")
+            held = ours[0]["persistent_bytes"]
             shape = batch + (f" × {seq}" if seq != "0" else "")
             row = f"| {name} | {shape} | {threads} | {a:.2f} | {a_bytes / 1e6:.0f} |"
             for results in peers:
                 b, b_bytes = best(results, "ms_best", "peak_bytes")
-                row += f" {b:.2f} | {a / b:.2f} | {b_bytes / 1e6:.0f} | {a_bytes / b_bytes:.2f} |"
+                row += f" {b:.2f} | {a / b:.2f} | {b_bytes / 1e6:.0f} | {a_bytes / b_bytes:.2f} | {(a_bytes - held) / (b_bytes - held):.2f} |"
             print(row, flush=True)
 
 

@@ -10,8 +10,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Models of the size of GPT-2, whose weights are holes of a file, planned in less address space than their parameters,
- * gradients and state need, and for a step that is many times larger than that. */
+/* Models of the size of GPT-2, whose weights are a few numbers each and then holes of a file, planned in less address space than their parameters,
+ * gradients and state need, and for a step that is many times larger than that. Planning reads no weight, and a session
+ * that has copied the weights does not keep the file's pages beside them. */
 
 #define GIBIBYTE ((guint64) 1 << 30)
 #define N_TOKENS 50257
@@ -34,6 +35,7 @@ static const Size sizes[] = {
 typedef struct
 {
   Proto *graph;
+  int fd;
   guint64 offset;
   guint n_values;
 } Writer;
@@ -47,6 +49,8 @@ add_weight (Writer *writer, const char *layer, const char *name, gint64 rows, gi
   g_autofree char *offset = g_strdup_printf ("%" G_GUINT64_FORMAT, writer->offset);
   g_autofree char *length = g_strdup_printf ("%" G_GUINT64_FORMAT, n_bytes);
   proto_message (writer->graph, 5, proto_external_tensor (full, dims, "weights.bin", offset, length));
+  static const float numbers[] = { 0.25f, -0.5f, 0.125f, 1.5f };
+  g_assert_cmpint (pwrite (writer->fd, numbers, sizeof numbers, (off_t) writer->offset), ==, sizeof numbers);
   writer->offset += n_bytes;
   return full;
 }
@@ -125,7 +129,7 @@ static void
 write_model (const Size *size, const char *path, const char *data_path)
 {
   g_autoptr (GError) error = NULL;
-  Writer writer = { .graph = proto_new () };
+  Writer writer = { .graph = proto_new (), .fd = open (data_path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600) };
   g_autofree char *wte = add_weight (&writer, "wte", "weight", N_TOKENS, size->width);
   g_autofree char *wpe = add_weight (&writer, "wpe", "weight", N_POSITIONS, size->width);
   g_autofree char *tokens = add_binary (&writer, "Gather", wte, "ids");
@@ -148,9 +152,8 @@ write_model (const Size *size, const char *path, const char *data_path)
   g_assert_cmpuint (writer.offset, ==, size->n_parameters * sizeof (float));
   g_autoptr (GBytes) bytes = proto_model (writer.graph, 11, 23);
   g_assert_true (g_file_set_contents (path, g_bytes_get_data (bytes, NULL), (gssize) g_bytes_get_size (bytes), &error));
-  const int fd = open (data_path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-  g_assert_cmpint (ftruncate (fd, (off_t) writer.offset), ==, 0);
-  close (fd);
+  g_assert_cmpint (ftruncate (writer.fd, (off_t) writer.offset), ==, 0);
+  close (writer.fd);
 }
 
 static OrtrainTensorDict *
@@ -178,6 +181,30 @@ limit_address_space (guint64 n_bytes)
   g_assert_cmpint (setrlimit (RLIMIT_AS, &limit), ==, 0);
 }
 
+/* Bytes of the weights' file that this process has in memory. */
+static gsize
+count_resident (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *text = NULL;
+  gboolean is_weights = FALSE;
+  gsize kib = 0;
+  g_file_get_contents ("/proc/self/smaps", &text, NULL, &error);
+  g_assert_no_error (error);
+  g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    {
+      if (g_ascii_isxdigit (lines[i][0]) && strchr (lines[i], '-') != NULL)
+        is_weights = g_str_has_suffix (lines[i], "/weights.bin");
+      else if (is_weights && g_str_has_prefix (lines[i], "Rss:"))
+        kib += g_ascii_strtoull (lines[i] + strlen ("Rss:"), NULL, 10);
+    }
+  return kib * 1024;
+}
+
+/* The first page of a weight is looked at, to tell it from a mask, and the system reads others around it. */
+#define SMALL_PART 16
+
 static void
 plan_in_little_memory (const Size *size, const char *folder)
 {
@@ -199,6 +226,7 @@ plan_in_little_memory (const Size *size, const char *folder)
   g_autoptr (OrtrainTensorDict) feeds = make_feeds (4096, N_POSITIONS), small = make_feeds (1, 2);
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
   g_assert_no_error (error);
+  g_assert_cmpuint (count_resident (), <=, bytes / SMALL_PART);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_PARAMETER), >=, bytes);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_GRADIENT), >=, bytes);
   g_assert_cmpuint (ortrain_memory_plan_get_persistent (plan, ORTRAIN_CATEGORY_STATE), >=, 2 * bytes);
@@ -243,6 +271,32 @@ test_size (gconstpointer data)
   g_assert_true (passed);
 }
 
+/* A training step copies all weights; then those that are worth a system call are in memory once. */
+static void
+test_copied (void)
+{
+  const Size size = { "small", 2, 256, 4, 14707968 };
+  g_autoptr (GError) error = NULL;
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "model.onnx", NULL);
+  g_autofree char *data_path = g_build_filename (folder, "weights.bin", NULL);
+  write_model (&size, path, data_path);
+  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "labels");
+  ortrain_training_options_add_loss (options, loss);
+  g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensorDict) feeds = make_feeds (1, 2);
+  ortrain_training_session_train_step (session, feeds, &error);
+  g_assert_no_error (error);
+  g_test_message ("%" G_GSIZE_FORMAT " of %" G_GUINT64_FORMAT " bytes of the file are in memory", count_resident (),
+                  size.n_parameters * sizeof (float));
+  g_assert_cmpuint (count_resident (), <=, size.n_parameters * sizeof (float) / SMALL_PART);
+  test_remove_folder (folder);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -252,5 +306,6 @@ main (int argc, char **argv)
       g_autofree char *path = g_strconcat ("/planning-memory/", sizes[i].name, NULL);
       g_test_add_data_func (path, &sizes[i], test_size);
     }
+  g_test_add_func ("/planning-memory/copied", test_copied);
   return g_test_run ();
 }

@@ -74,7 +74,7 @@ run (int argc, char *argv[])
       "An input, or the target by the name 'bench.target', from a NumPy file; all of them or none", "NAME=FILE.npy" },
     { "deterministic", 0, 0, G_OPTION_ARG_NONE, &deterministic, "Same bits at any number of threads", NULL },
     { "immediate-updates", 0, 0, G_OPTION_ARG_STRING, &immediate,
-      "Move parameters in the backward pass, keep no gradients: on, off (off)", "WHEN" },
+      "Move parameters in the backward pass, keep no gradients: on, off, auto (auto)", "WHEN" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print JSON", NULL },
     { NULL },
   };
@@ -119,6 +119,8 @@ run (int argc, char *argv[])
     ortrain_training_options_set_deterministic (options, TRUE);
   if (immediate != NULL && !command_set_immediate_updates (options, immediate, &error))
     return command_fail (error);
+  if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
+    ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
   command_tie_equal (model, options, FALSE);
   CommandSizes sizes = { .batch = MAX (batch, 0), .default_batch = 64, .seq = MAX (seq, 0), .dims = dims };
   g_autoptr (OrtrainTensorDict) feeds = inputs != NULL ? ortrain_tensor_dict_new () : NULL;
@@ -181,6 +183,7 @@ run (int argc, char *argv[])
   const guint64 high = read_status ("VmHWM:"), resident = high > before ? high - before : 0;
   OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (session);
   const guint64 planned = ortrain_memory_plan_get_peak_bytes (plan);
+  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (plan);
   if (!json)
     {
       g_autofree char *planned_text = command_format_bytes (planned), *resident_text = command_format_bytes (resident);
@@ -213,6 +216,8 @@ run (int argc, char *argv[])
   json_builder_add_double_value (builder, first_ms);
   json_builder_set_member_name (builder, "planned_peak_bytes");
   json_builder_add_int_value (builder, (gint64) planned);
+  json_builder_set_member_name (builder, "persistent_bytes");
+  json_builder_add_int_value (builder, (gint64) persistent);
   json_builder_set_member_name (builder, "resident_peak_bytes");
   json_builder_add_int_value (builder, (gint64) resident);
   json_builder_set_member_name (builder, "device_bytes");
