@@ -435,7 +435,6 @@ set_budget_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *sm
     }
   append_peak (text, smallest);
   append_persistent (text, smallest);
-  g_string_append (text, ". A smaller batch needs less");
   g_set_error_literal (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET, text->str);
 }
 

@@ -86,9 +86,24 @@ make_feeds (OrtrainGraph *graph, OrtrainTensorDict *feeds, gint64 size, GError *
   return g_steal_pointer (&made);
 }
 
-static OrtrainMemoryPlan *
-plan_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guint64 budget, gboolean any,
-            GError **error)
+gint64
+ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds)
+{
+  OrtrainGraph *graph = self->graph->training;
+  OrtrainDim batch;
+  for (guint i = 0; find_batch_symbol (graph, &batch) && i < graph->inputs->len; i++)
+    {
+      const OrtrainValue *input = graph->inputs->pdata[i];
+      OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
+      if (is_fed (input) && ortrain_dim_equal (input->dims[0], batch) && tensor != NULL)
+        return ortrain_tensor_get_dim (tensor, 0);
+    }
+  return 0;
+}
+
+OrtrainMemoryPlan *
+ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch,
+                                    guint64 budget, gboolean any, GError **error)
 {
   g_autoptr (OrtrainTensorDict) made = make_feeds (self->graph->training, feeds, batch, error);
   return made != NULL ? ortrain_executor_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], made, budget, any, error)
@@ -161,7 +176,8 @@ ortrain_training_session_plan_batch (OrtrainTrainingSession *self, OrtrainTensor
   if (!ortrain_training_session_enter (self, FALSE, error))
     return NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
-  OrtrainMemoryPlan *plan = feeds != NULL ? plan_batch (self, feeds, batch, budget, FALSE, error) : NULL;
+  OrtrainMemoryPlan *plan =
+      feeds != NULL ? ortrain_training_session_try_batch (self, feeds, batch, budget, FALSE, error) : NULL;
   ortrain_training_session_leave (self);
   return plan;
 }
@@ -172,7 +188,8 @@ fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guin
       GError **error)
 {
   g_autoptr (GError) local_error = NULL;
-  g_autoptr (OrtrainMemoryPlan) plan = plan_batch (self, feeds, batch, budget, TRUE, &local_error);
+  g_autoptr (OrtrainMemoryPlan) plan =
+      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, &local_error);
   *does = plan != NULL;
   if (plan != NULL || g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
     return TRUE;

@@ -18,8 +18,11 @@ ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrai
   g_autoptr (GError) local_error = NULL;
   if (ortrain_training_session_bind_feeds (self, run, feeds, &local_error))
     return TRUE;
-  if (ortrain_feeds_check_labels (graph, feeds, error))
-    g_propagate_error (error, g_steal_pointer (&local_error));
+  if (!ortrain_feeds_check_labels (graph, feeds, error))
+    return FALSE;
+  if (run == ORTRAIN_TRAINING_RUN_TRAIN && g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
+    ortrain_training_session_explain_budget (self, feeds, local_error);
+  g_propagate_error (error, g_steal_pointer (&local_error));
   return FALSE;
 }
 

@@ -127,6 +127,31 @@ test_text (void)
   g_assert_nonnull (
       strstr (error->message, " are the least that recomputing in the backward pass reaches. Its peak is at step "));
   g_assert_nonnull (strstr (error->message, "; held from step to step: parameter "));
+  g_assert_null (strstr (error->message, "a batch of ")); /* not even one sample fits */
+  g_clear_error (&error);
+
+  /* what is said to help does, and what is switched on already is not advised */
+  g_autoptr (OrtrainTrainingSession) roomy = make_session (model, 0);
+  const gint64 batch = ortrain_tensor_get_dim (ortrain_tensor_dict_get_tensor (test_model_feeds (model, 0), 0), 0);
+  g_autoptr (OrtrainMemoryPlan) half =
+      ortrain_training_session_plan_batch (roomy, test_model_feeds (model, 0), batch / 2, 0, &error);
+  g_assert_no_error (error);
+  const guint64 budget =
+      ortrain_memory_plan_get_persistent_bytes (half) + ortrain_memory_plan_get_arena_bytes (half) / 2;
+  g_autoptr (OrtrainTrainingSession) tight = make_session (model, budget);
+  g_assert_cmpfloat (ortrain_training_session_train_step (tight, test_model_feeds (model, 0), &error), !=, 0.5);
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  g_test_message ("%s", error->message);
+  const char *way = strstr (error->message, ". Ways out: a batch of ");
+  g_assert_nonnull (way);
+  const gint64 advised = g_ascii_strtoll (way + strlen (". Ways out: a batch of "), NULL, 10);
+  g_assert_nonnull (strstr (way, "immediate-updates keeps no gradients: up to "));
+  g_assert_nonnull (strstr (way, "state-precision=int8: "));
+  g_clear_error (&error);
+  g_autoptr (OrtrainMemoryPlan) plan =
+      ortrain_training_session_plan_batch (tight, test_model_feeds (model, 0), advised, budget, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (plan), <=, budget);
 }
 
 /* The largest batch fits, and the next one does not; a plan for another batch is that of feeds with it. */

@@ -261,10 +261,16 @@ try_sizes (const Search *search, gint64 batch, gint64 seq, OrtrainMemoryPlan **p
   gsize rank = fill_output_dims (search, batch, seq, dims, &known);
   if (known)
     {
+      g_autoptr (GError) local_error = NULL;
       g_autoptr (OrtrainTensorDict) feeds = add_target (search, inputs, dims, rank, &random, NULL);
-      *plan = feeds != NULL ? ortrain_training_session_plan (search->session, feeds, NULL) : NULL;
+      *plan = feeds != NULL ? ortrain_training_session_plan (search->session, feeds, &local_error) : NULL;
       if (*plan != NULL)
         return g_steal_pointer (&feeds);
+      if (g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return NULL;
+        }
     }
   /* A forward pass says which shape the output really has, or what is wrong with the sizes. */
   g_autoptr (OrtrainTensorDict) outputs = ortrain_training_session_eval_step (search->session, inputs, error);
