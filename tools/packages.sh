@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-# What the scripts beside this file need, by the names of Debian 12's packages. Sourced, not run.
+# What the scripts beside this file need, by the names of Debian 12's packages, and how they install and configure. Sourced,
+# not run.
 
 packages_build="build-essential pkg-config meson ninja-build libglib2.0-dev libgirepository1.0-dev libprotobuf-c-dev
   protobuf-c-compiler libonnx-dev libjson-glib-dev zlib1g-dev libdnnl-dev libopenblas-pthread-dev"
@@ -19,8 +20,39 @@ install_missing () {
     command -v sudo >/dev/null || { echo "These packages are missing, and there is neither root nor sudo: ${missing[*]}" >&2; return 1; }
     run=(sudo)
   fi
-  echo "Installing ${#missing[@]} packages: ${missing[*]}"
+  echo "Installing ${#missing[@]} packages and what they need: ${missing[*]}"
+  local log status=0
+  log=$(mktemp -t ortrain-apt-XXXXXX.log) # a name of one's own: others' files are not overwritten
   "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"${TMPDIR:-/tmp}/ortrain-apt.log" 2>&1 ||
-    { tail -n 20 "${TMPDIR:-/tmp}/ortrain-apt.log" >&2; return 1; }
+  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" 2>&1 |
+    tee "$log" | show_packages
+  status=${PIPESTATUS[0]}
+  [ "$status" -eq 0 ] || tail -n 20 "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
+# On a terminal, one line that says how far apt is.
+show_packages () {
+  if [ -t 1 ]; then
+    awk '/newly installed/ { n = $3 + $1 } /^Unpacking / { u++ } /^Setting up / { s++ }
+         /^(Get|Unpacking|Setting up)/ { printf "\r  unpacked %d, set up %d of %d ", u, s, n; fflush () } END { if (n) print "" }'
+  else
+    cat >/dev/null
+  fi
+}
+
+# set_up_build FOLDER OPTION…: configured once; a folder whose configuration was interrupted is made anew.
+set_up_build () {
+  local folder=$1
+  shift
+  [ -e "$folder/build.ninja" ] && return 0
+  rm -rf "$folder"
+  meson setup "$folder" "$@" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; return 1; }
+  rm -f "$folder.log"
+}
+
+# On a terminal, one line that says how far the build is.
+build () {
+  if [ -t 1 ]; then NINJA_STATUS='[%f of %t, %e s] ' ninja -C "$@"; else ninja -C "$@" --quiet; fi
 }
