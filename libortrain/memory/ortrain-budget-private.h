@@ -3,6 +3,19 @@
 
 #include "memory/ortrain-planner-private.h"
 
+/* Plans of one graph at many shapes. What to keep of the forward pass is searched for once: what that found is tried for
+ * shapes that come later, whose graphs have values of the same names, and a few others where passes depend on sizes. */
+typedef struct _OrtrainBudgetFamily OrtrainBudgetFamily;
+
+OrtrainBudgetFamily *ortrain_budget_family_new (void);
+void ortrain_budget_family_free (OrtrainBudgetFamily *self);
+/* Forgets all choices; those that are added are of this graph. */
+void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph);
+void ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept); /* [n_values] */
+/* Transfer full: each choice, [n_values] of this graph, which the caller frees. Unknown values are kept. */
+GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
+guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began */
+
 /* What a step may hold. */
 typedef struct
 {
@@ -12,11 +25,13 @@ typedef struct
   gboolean any;             /* whether there is a plan is all that matters: those that need least are tried first */
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
                              * the graph */
+  OrtrainBudgetFamily *family; /* or NULL: with each graph the search begins anew */
 } OrtrainBudget;
 
 /* The plan of the graph at a recompute level and within a budget: of all ways to run nodes of the forward pass again in the backward pass that it
  * tries, the one with the least work whose true peak fits. The ways, and their order, do not depend on the budget: with
- * a smaller one the peak is never larger, nor the work less. The results of a step are the same bits in all of them.
+ * a smaller one the peak is never larger, nor the work less. The results of a step are the same bits in all of them. Of a
+ * family, those are tried first that another member has found, spread over all of them.
  * PLAN_ERROR_BUDGET when none fits, with what is largest. */
 OrtrainMemoryPlan *ortrain_plan_within_budget (OrtrainGraph *graph, const OrtrainPlanRequest *request,
                                                const OrtrainBudget *budget, GError **error);

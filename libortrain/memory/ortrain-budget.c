@@ -22,6 +22,7 @@
 #define MAX_RATES 24        /* of bytes for work */
 #define MAX_MIXTURES 12     /* of two neighbouring choices */
 #define LEAST_SEGMENTS 4    /* with fewer, the forward pass is parted evenly */
+#define MAX_KNOWN 12        /* choices that a family keeps: few, as those that do not fit cost time */
 #define LEAST_PROGRESS 1e-3 /* that a choice promises to save, of what the cheaper ones need */
 
 typedef struct
@@ -220,6 +221,33 @@ add_layered_choices (Search *self)
   number_nodes (self);
 }
 
+/* What another member of the family found. What cannot run again is kept, also where it did not exist there. */
+static void
+add_known_choices (Search *self, const OrtrainBudgetFamily *family)
+{
+  g_autoptr (GPtrArray) list = ortrain_budget_family_list (family, self->graph);
+  for (guint c = 0; c < list->len; c++)
+    {
+      gboolean *kept = list->pdata[c];
+      for (guint v = 0; v < self->n_values; v++)
+        {
+          const OrtrainNode *producer = ((OrtrainValue *) self->graph->values->pdata[v])->producer;
+          kept[v] = kept[v] || producer == NULL || self->work[producer->mark] < 0;
+        }
+      add_choice (self, kept);
+    }
+}
+
+/* The last, with which the least is kept, is one of them. */
+static void
+keep_choices (const Search *self, OrtrainBudgetFamily *family)
+{
+  const guint n = self->choices->len, n_kept = MIN (n, MAX_KNOWN);
+  ortrain_budget_family_begin (family, self->graph);
+  for (guint k = 0; k < n_kept; k++)
+    ortrain_budget_family_add (family, ((const Choice *) self->choices->pdata[(k + 1) * n / n_kept - 1])->kept);
+}
+
 static gint
 compare_choices (gconstpointer a, gconstpointer b)
 {
@@ -350,11 +378,12 @@ apply_kept (OrtrainGraph *graph, const gboolean *kept, GError **error)
 
 /* base: the plan that computes nothing again but what it must. */
 static OrtrainMemoryPlan *
-plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
-           GError **error)
+plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean takes_graph, const OrtrainPlanRequest *request,
+           const OrtrainBudget *budget, GError **error)
 {
   OrtrainPlanRequest like_base = *request;
   like_base.reference = base;
+  like_base.takes_graph = takes_graph;
   return plan_graph (graph, &like_base, budget, error);
 }
 
@@ -363,7 +392,7 @@ plan_choice (OrtrainGraph *graph, const Choice *choice, OrtrainMemoryPlan *base,
              const OrtrainBudget *budget, GError **error)
 {
   g_autoptr (OrtrainGraph) copy = apply_kept (graph, choice->kept, error);
-  return copy != NULL ? plan_like (copy, base, request, budget, error) : NULL;
+  return copy != NULL ? plan_like (copy, base, TRUE, request, budget, error) : NULL;
 }
 
 #define MAX_NAMED 3 /* values in a message */
@@ -473,7 +502,7 @@ take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanReq
       g_autoptr (GError) failure = NULL;
       g_autoptr (OrtrainGraph) layered = make_layered (plain, base, level > 1, &n_layers, &failure);
       g_autoptr (OrtrainMemoryPlan) smaller =
-          layered != NULL ? plan_like (layered, base, request, budget, &failure) : NULL;
+          layered != NULL ? plan_like (layered, base, FALSE, request, budget, &failure) : NULL;
       if (failure != NULL)
         {
           g_propagate_error (error, g_steal_pointer (&failure));
@@ -489,11 +518,41 @@ take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanReq
   return TRUE;
 }
 
+/* The first that fits. FALSE with an error that is none of the budget. tries_last: the last one is planned in any case,
+ * for the message. smallest: the plan with the lowest peak that was made. */
+static gboolean
+try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainMemoryPlan *base,
+             gboolean tries_last, OrtrainMemoryPlan **smallest, OrtrainMemoryPlan **found, GError **error)
+{
+  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
+  drop_useless_choices (search, ortrain_memory_plan_get_arena_bytes (base));
+  const guint n_choices = search->choices->len;
+  for (guint c = 0; c < n_choices && *found == NULL; c++)
+    {
+      const Choice *choice = search->choices->pdata[budget->any ? n_choices - 1 - c : c];
+      const gboolean is_last = c + 1 == n_choices && tries_last;
+      if (persistent + choice->live > budget->bytes && !is_last)
+        continue;
+      g_autoptr (OrtrainMemoryPlan) plan = plan_choice (search->graph, choice, base, request, budget, error);
+      if (plan == NULL)
+        return FALSE;
+      if (!has_same_arithmetic (plan, base))
+        continue;
+      if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (*smallest))
+        g_set_object (smallest, plan);
+      if (ortrain_memory_plan_get_peak_bytes (plan) <= budget->bytes)
+        *found = g_steal_pointer (&plan);
+    }
+  return TRUE;
+}
+
 OrtrainMemoryPlan *
 ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *request, const OrtrainBudget *budget,
                             GError **error)
 {
-  g_autoptr (OrtrainMemoryPlan) base = plan_graph (source, request, budget, error);
+  OrtrainPlanRequest for_base = *request;
+  for_base.takes_graph = request->takes_graph && budget->bytes == 0 && budget->level == 0;
+  g_autoptr (OrtrainMemoryPlan) base = plan_graph (source, &for_base, budget, error);
   g_autoptr (OrtrainGraph) graph = g_object_ref (source);
   if (base != NULL && budget->level > 0 && has_backward (base) && !take_level (&graph, &base, request, budget, error))
     return NULL;
@@ -503,30 +562,25 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   Search search;
   g_autoptr (OrtrainMemoryPlan) smallest = g_object_ref (base);
   g_autoptr (OrtrainMemoryPlan) found = NULL;
-  const guint64 persistent = ortrain_memory_plan_get_persistent_bytes (base);
+  OrtrainBudgetFamily *family = has_backward (base) ? budget->family : NULL;
   gboolean ok = TRUE;
   search_init (&search, graph, base, request->provider);
-  if (has_backward (base))
+  if (family != NULL)
     {
-      add_segmented_choices (&search);
-      add_layered_choices (&search);
+      add_known_choices (&search, family);
+      ok = try_choices (&search, request, budget, base, FALSE, &smallest, &found, error);
+      g_ptr_array_set_size (search.choices, 0);
     }
-  drop_useless_choices (&search, ortrain_memory_plan_get_arena_bytes (base));
-  const guint n_choices = search.choices->len;
-  for (guint c = 0; c < n_choices && ok && found == NULL; c++)
+  if (ok && found == NULL)
     {
-      const Choice *choice = search.choices->pdata[budget->any ? n_choices - 1 - c : c];
-      const gboolean is_last = c + 1 == n_choices && !budget->any; /* it is planned in any case, for the message */
-      if (persistent + choice->live > budget->bytes && !is_last)
-        continue;
-      g_autoptr (OrtrainMemoryPlan) plan = plan_choice (graph, choice, base, request, budget, error);
-      ok = plan != NULL;
-      if (!ok || !has_same_arithmetic (plan, base))
-        continue;
-      if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (smallest))
-        g_set_object (&smallest, plan);
-      if (ortrain_memory_plan_get_peak_bytes (plan) <= budget->bytes)
-        found = g_steal_pointer (&plan);
+      if (has_backward (base))
+        {
+          add_segmented_choices (&search);
+          add_layered_choices (&search);
+        }
+      ok = try_choices (&search, request, budget, base, !budget->any, &smallest, &found, error);
+      if (ok && found != NULL && family != NULL)
+        keep_choices (&search, family);
     }
   search_clear (&search);
   if (ok && found == NULL)

@@ -86,11 +86,12 @@ typedef struct
   gboolean two_streams;           /* chains of nodes that do not depend on each other run on two streams */
   OrtrainMemoryPlan *reference;   /* sums are added up in the order of this plan of the same nodes, and by the same
                                    * kernels, as far as the memory allows; or NULL */
+  gboolean takes_graph;           /* the plan is of the graph itself, which changes and is of no use to others then */
   gboolean without_search;        /* values get the place that an allocator would give them, one step after the other */
 } OrtrainPlanRequest;
 
-/* graph: numbers for shapes; it is not changed, the plan is of a copy. Takes no memory but for its tables. Verified
- * before it is returned. */
+/* graph: numbers for shapes; it is not changed, the plan is of a copy, unless it is taken. Takes no memory but for its
+ * tables. Verified before it is returned. */
 OrtrainMemoryPlan *ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error);
 
 const OrtrainPlanValue *ortrain_memory_plan_peek_values (OrtrainMemoryPlan *self, guint *n);

@@ -286,7 +286,7 @@ OrtrainMemoryPlan *
 ortrain_planner_plan (OrtrainGraph *graph, const OrtrainPlanRequest *request, GError **error)
 {
   g_autoptr (OrtrainMemoryPlan) plan = g_object_new (ORTRAIN_TYPE_MEMORY_PLAN, NULL);
-  plan->graph = ortrain_graph_clone (graph);
+  plan->graph = request->takes_graph ? g_object_ref (graph) : ortrain_graph_clone (graph);
   OrtrainPlanning self = { .graph = plan->graph, .request = request, .plan = plan };
   self.infos = g_ptr_array_new_with_free_func (ortrain_planned_node_free);
   self.edges = g_array_new (FALSE, FALSE, sizeof (OrtrainOrderEdge));

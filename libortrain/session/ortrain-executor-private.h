@@ -50,6 +50,8 @@ gboolean ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds,
 OrtrainMemoryPlan *ortrain_executor_get_plan (OrtrainExecutor *self);  /* of the last bind; transfer none */
 OrtrainProgram *ortrain_executor_peek_program (OrtrainExecutor *self); /* of the last bind, with its addresses */
 guint ortrain_executor_get_n_plans (OrtrainExecutor *self);
+/* How often what to keep was searched for, so that a budget is met. */
+guint ortrain_executor_get_n_searches (OrtrainExecutor *self);
 /* Puts the values of the plan of the last bind into the arena, which grows to what they need; part of a run. Until then a
  * plan takes no memory, and may be larger than there is. */
 gboolean ortrain_executor_take_memory (OrtrainExecutor *self, GError **error);

@@ -64,6 +64,7 @@ struct _OrtrainExecutor
   Output *outputs;
   guint n_outputs;
   OrtrainKernelCache *kernels;
+  OrtrainBudgetFamily *family; /* of the plans that are kept */
   GPtrArray *entries;
   Entry *current;
   gboolean is_staged; /* feeds of the current run are in a slot */
@@ -100,6 +101,7 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
       config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (self->provider, NULL);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->kernels = ortrain_kernel_cache_new ();
+  self->family = ortrain_budget_family_new ();
   self->key = g_array_new (FALSE, FALSE, sizeof (gint64));
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
     self->persistent[c] = -1;
@@ -148,6 +150,7 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_strfreev (self->guarded);
   g_ptr_array_unref (self->entries);
   ortrain_kernel_cache_free (self->kernels);
+  ortrain_budget_family_free (self->family);
   g_array_unref (self->key);
   ortrain_step_arena_unref (self->config.arena);
   g_object_unref (self->graph);
@@ -447,6 +450,7 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
     .cache = self->kernels,
     .keep_outputs_in_arena = self->config.training,
     .two_streams = g_strcmp0 (g_getenv ("ORTRAIN_STREAMS"), "2") == 0,
+    .takes_graph = TRUE,
     .without_search = !ortrain_step_arena_has_pattern (self->config.arena),
   };
   return ortrain_plan_within_budget (graph, &request, budget, error);
@@ -457,7 +461,8 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
   const OrtrainBudget budget = { .bytes = self->config.memory_budget,
                                  .level = self->config.recompute_level,
-                                 .persistent = self->persistent };
+                                 .persistent = self->persistent,
+                                 .family = self->family };
   gboolean is_guarded;
   OrtrainMemoryPlan *plan = make_plan (self, feeds, &budget, &is_guarded, error);
   if (plan == NULL)
@@ -556,6 +561,12 @@ guint
 ortrain_executor_get_n_plans (OrtrainExecutor *self)
 {
   return self->entries->len;
+}
+
+guint
+ortrain_executor_get_n_searches (OrtrainExecutor *self)
+{
+  return ortrain_budget_family_get_n_searches (self->family);
 }
 
 void

@@ -6,6 +6,7 @@
  *   bench-planning FILE BATCH LENGTH N [BUDGET]   the same at N lengths up to LENGTH, one after the other, as batches of
  *                                                 varying length need them; in bytes ("1.5GiB"), what each may hold
  * A second plan is made for twice the batch, and a third for the first batch again, which has been kept. */
+#include "memory/ortrain-planner-private.h"
 #include "model/ortrain-graph-writer-private.h"
 
 #include <glib/gstdio.h>
@@ -152,6 +153,25 @@ make_options (OrtrainModel *model, const Subject *subject)
   return options;
 }
 
+/* Packing alone, of the values of a plan. */
+static double
+measure_packing (OrtrainMemoryPlan *plan)
+{
+  guint n_values;
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (plan, &n_values);
+  g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, n_values + 1);
+  gsize n = 0;
+  for (guint i = 0; i < n_values; i++)
+    if (values[i].root == i && values[i].region == ORTRAIN_REGION_ARENA && values[i].bytes > 0)
+      items[n++] = (OrtrainPackItem){ .first = values[i].first,
+                                      .last = values[i].last,
+                                      .bytes = values[i].bytes,
+                                      .alignment = ORTRAIN_DEVICE_ALIGNMENT };
+  gint64 start = now ();
+  ortrain_pack (items, n, NULL);
+  return lap (&start);
+}
+
 static void
 measure (const char *title, const Subject *subject)
 {
@@ -194,9 +214,9 @@ measure (const char *title, const Subject *subject)
   const double svg_ms = lap (&start);
   g_autofree char *text = ortrain_memory_plan_to_string (plan);
   const double text_ms = lap (&start);
-  printf ("| %s | %u | %u | %.0f | %.0f | %.0f | %.1f | %.1f | %.2f | %.0f | %.0f | %.0f | %.0f |\n", title,
+  printf ("| %s | %u | %u | %.0f | %.0f | %.0f | %.1f | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f |\n", title,
           ortrain_model_get_n_nodes (model), ortrain_memory_plan_get_n_steps (plan), load, check, make, plan_ms[0],
-          plan_ms[1], plan_ms[2], export, json_ms, svg_ms, text_ms);
+          plan_ms[1], plan_ms[2], measure_packing (plan), export, json_ms, svg_ms, text_ms);
   fflush (stdout);
   g_unlink (path);
 }
@@ -257,9 +277,9 @@ main (int argc, char **argv)
       measure_lengths (&subject, (guint) MAX (atoi (argv[4]), 1), argc > 5 ? argv[5] : NULL);
       return 0;
     }
-  printf (
-      "| model | nodes | steps | load | check | session | plan | re-plan | kept plan | export | JSON | SVG | text |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  printf ("| model | nodes | steps | load | check | session | plan | re-plan | kept plan | packing | export | JSON | "
+          "SVG | text |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   const gboolean gpt = g_str_equal (argv[1], "gpt");
   if (gpt || g_str_equal (argv[1], "add") || g_str_equal (argv[1], "matmul") || g_str_equal (argv[1], "gemm"))
     for (int i = 2; i < argc; i++)

@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include <ortrain.h>
-
-#include <string.h>
+#include "text-model.h"
 
 /* Sessions without a memory pattern: values from an arena, by their lifetimes. */
 
-#define VOCABULARY 64
-#define MAX_LENGTH 32
 #define N_STEPS 24
-
-static OrtrainModel *
-make_model (void)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new_gpt ("gpt", VOCABULARY, MAX_LENGTH, 32, 3, 2, 1);
-  OrtrainModel *model = ortrain_graph_builder_build (builder, &error);
-  g_assert_no_error (error);
-  return model;
-}
 
 static OrtrainTrainingSession *
 make_session (OrtrainModel *model, const char *config, guint64 budget)
@@ -36,44 +22,11 @@ make_session (OrtrainModel *model, const char *config, guint64 budget)
   return session;
 }
 
-static OrtrainTensorDict *
-make_feeds (guint step, gint64 batch, gint64 length, gboolean with_targets)
-{
-  OrtrainTensorDict *feeds = ortrain_tensor_dict_new ();
-  const gint64 dims[] = { batch, length };
-  for (guint k = 0; k < (with_targets ? 2 : 1); k++)
-    {
-      g_autoptr (GError) error = NULL;
-      g_autofree gint64 *numbers = g_new (gint64, batch * length);
-      for (gint64 i = 0; i < batch * length; i++)
-        numbers[i] = (i * 7 + step * 13 + k * 5) % VOCABULARY;
-      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new_for_data (
-          ORTRAIN_DTYPE_INT64, dims, 2, (const guint8 *) numbers, (gsize) (batch * length) * sizeof *numbers, &error);
-      g_assert_no_error (error);
-      ortrain_tensor_dict_set (feeds, k == 0 ? "input_ids" : "targets", tensor);
-    }
-  return feeds;
-}
-
 /* All of them different, and all known after N_STEPS / 2 steps. */
 static gint64
 get_length (guint step)
 {
   return 4 + (step * 5 % (N_STEPS / 2)) * 2;
-}
-
-static gboolean
-train_step (OrtrainTrainingSession *session, guint step, gint64 batch, gint64 length, double *loss, GError **error)
-{
-  g_autoptr (OrtrainTensorDict) feeds = make_feeds (step, batch, length, TRUE);
-  GError *local_error = NULL;
-  *loss = ortrain_training_session_train_step (session, feeds, &local_error);
-  if (local_error == NULL)
-    ortrain_training_session_optimizer_step (session, &local_error);
-  if (local_error == NULL)
-    return TRUE;
-  g_propagate_error (error, local_error);
-  return FALSE;
 }
 
 /* Steps of varying length, with an evaluation of another shape between train_step and optimizer_step of some. */
@@ -83,12 +36,12 @@ train (OrtrainTrainingSession *session, double *losses)
   for (guint i = 0; i < N_STEPS; i++)
     {
       g_autoptr (GError) error = NULL;
-      g_autoptr (OrtrainTensorDict) feeds = make_feeds (i, 3, get_length (i), TRUE);
+      g_autoptr (OrtrainTensorDict) feeds = text_make_feeds (i, 3, get_length (i), TRUE);
       losses[i] = ortrain_training_session_train_step (session, feeds, &error);
       g_assert_no_error (error);
       if (i % 5 == 0)
         {
-          g_autoptr (OrtrainTensorDict) other = make_feeds (i, 2, MAX_LENGTH, FALSE);
+          g_autoptr (OrtrainTensorDict) other = text_make_feeds (i, 2, MAX_LENGTH, FALSE);
           g_autoptr (OrtrainTensorDict) outputs G_GNUC_UNUSED =
               ortrain_training_session_eval_step (session, other, &error);
           g_assert_no_error (error);
@@ -99,27 +52,13 @@ train (OrtrainTrainingSession *session, double *losses)
 }
 
 static void
-check_same_parameters (OrtrainTrainingSession *a, OrtrainTrainingSession *b)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTensorDict) first = ortrain_training_session_get_parameters (a, &error);
-  g_assert_no_error (error);
-  g_autoptr (OrtrainTensorDict) second = ortrain_training_session_get_parameters (b, &error);
-  g_assert_no_error (error);
-  g_assert_cmpuint (ortrain_tensor_dict_get_size (first), ==, ortrain_tensor_dict_get_size (second));
-  for (guint i = 0; i < ortrain_tensor_dict_get_size (first); i++)
-    g_assert_true (
-        ortrain_tensor_equal (ortrain_tensor_dict_get_tensor (first, i), ortrain_tensor_dict_get_tensor (second, i)));
-}
-
-static void
 test_same_bits (void)
 {
   static const char *const configs[] = { "", "arena_extend_strategy=kSameAsRequested",
                                          "shrink=1,initial_chunk_size_bytes=4KiB",
                                          "initial_chunk_size_bytes=256,max_dead_bytes_per_chunk=0",
                                          "arena.extend_strategy = same-as-requested , shrink = on" };
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainTrainingSession) planned = make_session (model, NULL, 0);
   double expected[N_STEPS], losses[N_STEPS];
   train (planned, expected);
@@ -129,7 +68,7 @@ test_same_bits (void)
       g_autoptr (OrtrainTrainingSession) session = make_session (model, configs[c], 0);
       train (session, losses);
       g_assert_cmpmem (losses, sizeof losses, expected, sizeof expected);
-      check_same_parameters (session, planned);
+      text_check_same_parameters (session, planned);
       g_autoptr (OrtrainArenaStatistics) statistics = ortrain_training_session_get_arena_statistics (session);
       g_assert_cmpuint (statistics->bytes_in_use, ==, 0);
       g_assert_cmpuint (statistics->num_allocs, >, 0);
@@ -148,7 +87,7 @@ test_same_bits (void)
 static void
 test_steady_state (void)
 {
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainTrainingSession) session = make_session (model, "", 0);
   double losses[N_STEPS];
   train (session, losses);
@@ -162,7 +101,7 @@ test_steady_state (void)
 static void
 test_many_shapes (void)
 {
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainTrainingSession) session = make_session (model, "", 0);
   g_autoptr (OrtrainArenaStatistics) first = NULL;
   for (guint round = 0; round < 3; round++)
@@ -171,7 +110,7 @@ test_many_shapes (void)
         {
           g_autoptr (GError) error = NULL;
           double loss;
-          train_step (session, (guint) length, 4, length, &loss, &error);
+          text_train_step (session, (guint) length, 4, length, &loss, &error);
           g_assert_no_error (error);
         }
       g_autoptr (OrtrainArenaStatistics) statistics = ortrain_training_session_get_arena_statistics (session);
@@ -187,7 +126,7 @@ static gsize
 get_arena_bytes (OrtrainTrainingSession *session, gint64 batch, gint64 length)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = make_feeds (0, batch, length, TRUE);
+  g_autoptr (OrtrainTensorDict) feeds = text_make_feeds (0, batch, length, TRUE);
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (session, feeds, &error);
   g_assert_no_error (error);
   return ortrain_memory_plan_get_arena_bytes (plan);
@@ -198,7 +137,7 @@ get_arena_bytes (OrtrainTrainingSession *session, gint64 batch, gint64 length)
 static void
 test_limit (void)
 {
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainTrainingSession) planned = make_session (model, NULL, 0);
   g_autoptr (OrtrainTrainingSession) measured = make_session (model, "", 0);
   const gsize bytes = get_arena_bytes (measured, 3, MAX_LENGTH);
@@ -212,22 +151,22 @@ test_limit (void)
         {
           g_autoptr (GError) error = NULL;
           double loss, expected;
-          g_assert_false (train_step (session, i, 8, MAX_LENGTH, &loss, &error));
+          g_assert_false (text_train_step (session, i, 8, MAX_LENGTH, &loss, &error));
           g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY);
           g_assert_nonnull (strstr (error->message, "The values of a step: Arena of the device '"));
           g_assert_nonnull (strstr (error->message, ": the limit is "));
           g_clear_error (&error);
           /* the last one needs all of it */
           const gint64 length = i + 1 < N_STEPS ? get_length (i) : MAX_LENGTH;
-          g_assert_true (train_step (session, i, 3, length, &loss, &error));
+          g_assert_true (text_train_step (session, i, 3, length, &loss, &error));
           g_assert_no_error (error);
-          g_assert_true (train_step (reference, i, 3, length, &expected, &error));
+          g_assert_true (text_train_step (reference, i, 3, length, &expected, &error));
           g_assert_true (memcmp (&loss, &expected, sizeof loss) == 0);
           g_autoptr (OrtrainArenaStatistics) statistics = ortrain_training_session_get_arena_statistics (session);
           g_assert_cmpuint (statistics->total_allocated_bytes, <=, statistics->bytes_limit);
           g_assert_cmpuint (statistics->max_total_allocated_bytes, <=, statistics->bytes_limit);
         }
-      check_same_parameters (session, reference);
+      text_check_same_parameters (session, reference);
     }
 }
 
@@ -253,11 +192,11 @@ on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, guint *n
 static void
 test_budget (void)
 {
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainTrainingSession) measured = make_session (model, "", 0);
   g_autoptr (OrtrainTrainingSession) reference = make_session (model, NULL, 0);
   g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = make_feeds (0, 6, MAX_LENGTH, TRUE);
+  g_autoptr (OrtrainTensorDict) feeds = text_make_feeds (0, 6, MAX_LENGTH, TRUE);
   g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_plan (measured, feeds, &error);
   g_assert_no_error (error);
   const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan), arena = ortrain_memory_plan_get_arena_bytes (plan);
@@ -269,23 +208,23 @@ test_budget (void)
     {
       double loss, expected;
       const gint64 length = i % 3 == 2 ? MAX_LENGTH : get_length (i);
-      g_assert_true (train_step (session, i, 6, length, &loss, &error));
+      g_assert_true (text_train_step (session, i, 6, length, &loss, &error));
       g_assert_no_error (error);
-      g_assert_true (train_step (reference, i, 6, length, &expected, &error));
+      g_assert_true (text_train_step (reference, i, 6, length, &expected, &error));
       g_assert_true (memcmp (&loss, &expected, sizeof loss) == 0);
       g_autoptr (OrtrainMemoryReport) report = ortrain_training_session_get_memory_report (session);
       check_report (session, report);
       g_assert_cmpuint (report->max_cached, <=, budget);
     }
   g_assert_cmpuint (n_phases, ==, N_STEPS);
-  check_same_parameters (session, reference);
+  text_check_same_parameters (session, reference);
 }
 
 /* The limit of the device is one for the arena. */
 static void
 test_device_limit (void)
 {
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   for (guint extra = 0; extra < 2; extra++)
     {
       g_autoptr (GError) error = NULL;
@@ -298,10 +237,10 @@ test_device_limit (void)
       double found;
       for (guint i = 0; i < 3; i++)
         {
-          g_assert_false (train_step (session, i, 64, MAX_LENGTH, &found, &error));
+          g_assert_false (text_train_step (session, i, 64, MAX_LENGTH, &found, &error));
           g_assert_error (error, ORTRAIN_DEVICE_ERROR, ORTRAIN_DEVICE_ERROR_NO_MEMORY);
           g_clear_error (&error);
-          g_assert_true (train_step (session, i, 1, 4 + i, &found, &error));
+          g_assert_true (text_train_step (session, i, 1, 4 + i, &found, &error));
           g_assert_no_error (error);
         }
     }
@@ -317,7 +256,7 @@ test_wrong_config (void)
     { "arena_extend_strategy=2", "it is kNextPowerOfTwo or kSameAsRequested" },
     { "max_mem=1GiB,bins=21", "'bins=21': the names are arena_extend_strategy, max_mem" },
   };
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
     {
       g_autoptr (GError) error = NULL;
@@ -351,7 +290,7 @@ make_inference (OrtrainModel *model, const char *config)
 static void
 test_inference (void)
 {
-  g_autoptr (OrtrainModel) model = make_model ();
+  g_autoptr (OrtrainModel) model = text_make_model ();
   g_autoptr (OrtrainInferenceSession) planned = make_inference (model, NULL);
   g_autoptr (OrtrainInferenceSession) session = make_inference (model, "initial_chunk_size_bytes=4KiB");
   g_autoptr (OrtrainInferenceSession) shrinking = make_inference (model, "shrink=1,extend-strategy=1");
@@ -359,7 +298,7 @@ test_inference (void)
   for (guint i = 0; i < 40; i++)
     {
       g_autoptr (GError) error = NULL;
-      g_autoptr (OrtrainTensorDict) feeds = make_feeds (i, 1 + i % 3, 2 + i * 11 % 31, FALSE);
+      g_autoptr (OrtrainTensorDict) feeds = text_make_feeds (i, 1 + i % 3, 2 + i * 11 % 31, FALSE);
       g_autoptr (OrtrainTensorDict) expected = ortrain_inference_session_run (planned, feeds, &error);
       g_assert_no_error (error);
       OrtrainInferenceSession *const sessions[] = { session, shrinking };

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "memory/ortrain-budget-private.h"
+
+struct _OrtrainBudgetFamily
+{
+  GHashTable *values; /* name → index in a choice */
+  guint n_searches;
+  GPtrArray *choices; /* of guint8 *: a bit for each value, whether it is kept */
+};
+
+OrtrainBudgetFamily *
+ortrain_budget_family_new (void)
+{
+  OrtrainBudgetFamily *self = g_new0 (OrtrainBudgetFamily, 1);
+  self->values = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  self->choices = g_ptr_array_new_with_free_func (g_free);
+  return self;
+}
+
+void
+ortrain_budget_family_free (OrtrainBudgetFamily *self)
+{
+  g_hash_table_unref (self->values);
+  g_ptr_array_unref (self->choices);
+  g_free (self);
+}
+
+void
+ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph)
+{
+  self->n_searches++;
+  g_hash_table_remove_all (self->values);
+  g_ptr_array_set_size (self->choices, 0);
+  for (guint v = 0; v < graph->values->len; v++)
+    g_hash_table_insert (self->values, g_strdup (((OrtrainValue *) graph->values->pdata[v])->name),
+                         GUINT_TO_POINTER (v));
+}
+
+void
+ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept)
+{
+  const guint n_values = g_hash_table_size (self->values);
+  guint8 *bits = g_new0 (guint8, n_values / 8 + 1);
+  for (guint v = 0; v < n_values; v++)
+    if (kept[v])
+      bits[v / 8] |= (guint8) (1u << v % 8);
+  g_ptr_array_add (self->choices, bits);
+}
+
+GPtrArray *
+ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph)
+{
+  const guint n_values = graph->values->len;
+  g_autofree guint32 *index = g_new (guint32, n_values + 1);
+  GPtrArray *list = g_ptr_array_new ();
+  for (guint v = 0; v < n_values; v++)
+    {
+      gpointer found;
+      const char *name = ((OrtrainValue *) graph->values->pdata[v])->name;
+      const gboolean is_known = g_hash_table_lookup_extended (self->values, name, NULL, &found);
+      index[v] = is_known ? GPOINTER_TO_UINT (found) : G_MAXUINT32;
+    }
+  for (guint c = 0; c < self->choices->len; c++)
+    {
+      const guint8 *bits = self->choices->pdata[c];
+      gboolean *kept = g_new (gboolean, n_values + 1);
+      for (guint v = 0; v < n_values; v++)
+        kept[v] = index[v] == G_MAXUINT32 || ((bits[index[v] / 8] >> index[v] % 8) & 1);
+      g_ptr_array_add (list, kept);
+    }
+  return list;
+}
+
+guint
+ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self)
+{
+  return self->n_searches;
+}
