@@ -27,6 +27,7 @@
 #include "memory/ortrain-memory-block.h"
 #include "memory/ortrain-memory-plan.h"
 #include "memory/ortrain-memory-report.h"
+#include "memory/ortrain-memory-step.h"
 #include "memory/ortrain-recompute-cluster.h"
 #include "model/ortrain-graph-builder.h"
 #include "model/ortrain-model-limits.h"

@@ -224,6 +224,7 @@ const OrtrainProviderClass ortrain_cpu_provider_class = {
   .reads_host = TRUE,
   .alignment = { 4096, 4096 },
   .flops_per_byte = 10,
+  .bytes_per_second = 2e10,
   .free_provider = cpu_free_provider,
   .find_kernel = cpu_find_kernel,
   .can_fuse = cpu_can_fuse,

@@ -356,6 +356,7 @@ static const OrtrainProviderClass cuda_class = {
   .alignment = { 256, 4096 },
   .flops_per_byte = 100,
   .launch_bytes = 16 << 20,
+  .bytes_per_second = 2e12,
   .dlpack_type = 2, /* kDLCUDA */
   .free_provider = cuda_free_provider,
   .find_kernel = ortrain_cuda_find_kernel,

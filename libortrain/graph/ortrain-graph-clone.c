@@ -10,6 +10,7 @@ ortrain_graph_clone (OrtrainGraph *self)
   copy->opset = self->opset;
   copy->parent = self->parent;
   copy->next_suffix = self->next_suffix;
+  copy->gradients_kept = self->gradients_kept;
   GHashTableIter iter;
   gpointer key, value;
   g_hash_table_iter_init (&iter, self->opsets);

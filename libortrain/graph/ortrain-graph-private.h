@@ -145,8 +145,9 @@ struct _OrtrainGraph
   GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
-  GHashTable *known_notes; /* the same, as a set; or NULL */
-  guint n_contradicted;    /* of them, counted beyond the first few that have a note */
+  const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
+  GHashTable *known_notes;    /* the same, as a set; or NULL */
+  guint n_contradicted;       /* of them, counted beyond the first few that have a note */
   OrtrainGraphEdit *edit;
   GHashTable *many_uses; /* value with many readers → the position of each in `uses`; or NULL */
   GHashTable

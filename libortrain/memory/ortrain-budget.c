@@ -103,8 +103,7 @@ measure_nodes (Search *self, OrtrainMemoryPlan *base, const OrtrainProvider *pro
       const OrtrainNode *node =
           output != NULL ? ((OrtrainValue *) self->graph->values->pdata[output->id])->producer : NULL;
       if (node != NULL && self->work[node->mark] >= 0)
-        self->work[node->mark] = MAX (1, step->bytes_moved + step->flops / provider->klass->flops_per_byte +
-                                             (double) provider->klass->launch_bytes);
+        self->work[node->mark] = MAX (1, ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved));
     }
 }
 

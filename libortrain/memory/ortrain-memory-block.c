@@ -29,6 +29,7 @@ struct _OrtrainMemoryBlock
   guint64 bytes;
   gint first;
   gint last;
+  gboolean recomputed;
 };
 
 enum
@@ -42,6 +43,7 @@ enum
   PROP_BYTES,
   PROP_FIRST,
   PROP_LAST,
+  PROP_RECOMPUTED,
   N_PROPS
 };
 
@@ -87,6 +89,9 @@ ortrain_memory_block_get_property (GObject *object, guint property_id, GValue *v
       break;
     case PROP_LAST:
       g_value_set_int (value, self->last);
+      break;
+    case PROP_RECOMPUTED:
+      g_value_set_boolean (value, self->recomputed);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, property_id, pspec);
@@ -152,6 +157,12 @@ ortrain_memory_block_class_init (OrtrainMemoryBlockClass *klass)
    * The last step that reads it; the number of steps if it is needed after them. Read-only.
    */
   properties[PROP_LAST] = g_param_spec_int ("last", NULL, NULL, -1, G_MAXINT, 0, flags);
+  /**
+   * OrtrainMemoryBlock:recomputed: (getter get_recomputed)
+   *
+   * Whether the backward pass computes it again, from what the forward pass has kept. Read-only.
+   */
+  properties[PROP_RECOMPUTED] = g_param_spec_boolean ("recomputed", NULL, NULL, FALSE, flags);
   g_object_class_install_properties (object_class, N_PROPS, properties);
 }
 
@@ -162,7 +173,7 @@ ortrain_memory_block_init (OrtrainMemoryBlock *self)
 
 OrtrainMemoryBlock *
 ortrain_memory_block_new (const char *name, const char *category, const char *region, const char *node, guint64 offset,
-                          guint64 bytes, gint first, gint last)
+                          guint64 bytes, gint first, gint last, gboolean recomputed)
 {
   OrtrainMemoryBlock *self = g_object_new (ORTRAIN_TYPE_MEMORY_BLOCK, NULL);
   self->name = g_strdup (name);
@@ -173,6 +184,7 @@ ortrain_memory_block_new (const char *name, const char *category, const char *re
   self->bytes = bytes;
   self->first = first;
   self->last = last;
+  self->recomputed = recomputed;
   return self;
 }
 
@@ -304,6 +316,22 @@ ortrain_memory_block_get_last (OrtrainMemoryBlock *self)
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_BLOCK (self), -1);
 
   return self->last;
+}
+
+/**
+ * ortrain_memory_block_get_recomputed: (get-property recomputed)
+ * @self: a block
+ *
+ * Gets whether the backward pass computes it again, from what the forward pass has kept.
+ *
+ * Returns: %TRUE if it is computed again; %FALSE for what a step computes once, and for workspaces
+ */
+gboolean
+ortrain_memory_block_get_recomputed (OrtrainMemoryBlock *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_BLOCK (self), FALSE);
+
+  return self->recomputed;
 }
 
 /**

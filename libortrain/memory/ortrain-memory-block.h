@@ -27,6 +27,8 @@ gint ortrain_memory_block_get_first (OrtrainMemoryBlock *self);
 ORTRAIN_AVAILABLE_IN_ALL
 gint ortrain_memory_block_get_last (OrtrainMemoryBlock *self);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_memory_block_get_recomputed (OrtrainMemoryBlock *self);
+ORTRAIN_AVAILABLE_IN_ALL
 char *ortrain_memory_block_to_string (OrtrainMemoryBlock *self);
 
 G_END_DECLS

@@ -29,9 +29,9 @@ struct _OrtrainMemoryPlan
   gsize *high_water; /* [n_steps + 1]: end of the highest byte of the arena that steps before it have used */
   gsize persistent[ORTRAIN_CATEGORY_OUTPUT + 1];
 
-  GPtrArray *kernels;  /* of OrtrainPreparedKernel: what the steps run */
-  GListStore *blocks;  /* made when asked for */
-  GStringChunk *names; /* of a packing alone */
+  GPtrArray *kernels;                /* of OrtrainPreparedKernel: what the steps run */
+  GListStore *blocks, *step_objects; /* made when asked for */
+  GStringChunk *names;               /* of a packing alone */
 };
 
 const char *ortrain_category_get_nick (OrtrainCategory category);
@@ -48,12 +48,35 @@ ortrain_plan_value_is_block (const OrtrainPlanValue *values, guint buffer)
 }
 
 OrtrainMemoryBlock *ortrain_memory_block_new (const char *name, const char *category, const char *region,
-                                              const char *node, guint64 offset, guint64 bytes, gint first, gint last);
+                                              const char *node, guint64 offset, guint64 bytes, gint first, gint last,
+                                              gboolean recomputed);
+OrtrainMemoryStep *ortrain_memory_step_new (const OrtrainMemoryPlan *plan, guint index, guint64 live_bytes);
 
-/* The step with the most live bytes of the arena, and how many. */
+/* What computes a value: name or operator of the node of its first step; NULL for one that exists before the steps. */
+const char *ortrain_memory_plan_get_maker (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value);
+/* Whether the backward pass computes it again. */
+gboolean ortrain_memory_plan_is_recomputed (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value);
+
 /* What the kernels of all steps together do, by their own estimates. */
 void ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, double *bytes_moved);
-guint ortrain_memory_plan_find_peak (OrtrainMemoryPlan *self, gsize *bytes);
+/* [n_steps]: bytes of the arena that are live while a step runs. */
+gsize *ortrain_memory_plan_measure_steps (const OrtrainMemoryPlan *self);
+/* The step with the most of them, and how many. */
+guint ortrain_memory_plan_find_peak (const OrtrainMemoryPlan *self, gsize *bytes);
+
+/* memory/ortrain-plan-gradients.c: gradients of parameters that take bytes for longer than one step. */
+typedef struct
+{
+  const char *parameter;
+  gsize bytes;
+  char *reason;
+} OrtrainKeptGradient;
+
+/* Of OrtrainKeptGradient, the largest first: those with a reason of their own, not that of the whole plan, and at
+ * least so many bytes. */
+GArray *ortrain_memory_plan_find_kept_gradients (const OrtrainMemoryPlan *self, gsize least);
+/* What is worth a word to people. */
+#define ORTRAIN_NOTABLE_BYTES(plan) ((plan)->arena_bytes / 100)
 /* Fills `live` and `high_water` from the tables. */
 void ortrain_memory_plan_measure (OrtrainMemoryPlan *self);
 gsize ortrain_plan_align (gsize bytes, gsize alignment);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
-#include "core/ortrain-text-private.h"
-
 /**
  * OrtrainMemoryPlan:
  *
@@ -30,7 +28,11 @@ enum
   PROP_N_STEPS,
   PROP_N_RECOMPUTED_STEPS,
   PROP_FLOPS,
+  PROP_MILLISECONDS,
+  PROP_PEAK_STEP,
+  PROP_GRADIENTS_KEPT,
   PROP_BLOCKS,
+  PROP_STEPS,
   N_PROPS
 };
 
@@ -44,6 +46,7 @@ ortrain_memory_plan_finalize (GObject *object)
   OrtrainMemoryPlan *self = ORTRAIN_MEMORY_PLAN (object);
   g_ptr_array_unref (self->kernels);
   g_clear_object (&self->blocks);
+  g_clear_object (&self->step_objects);
   g_clear_pointer (&self->names, g_string_chunk_free);
   g_free (self->values);
   g_free (self->steps);
@@ -83,6 +86,18 @@ ortrain_memory_plan_get_property (GObject *object, guint property_id, GValue *va
       break;
     case PROP_FLOPS:
       g_value_set_double (value, ortrain_memory_plan_get_flops (self));
+      break;
+    case PROP_MILLISECONDS:
+      g_value_set_double (value, ortrain_memory_plan_get_milliseconds (self));
+      break;
+    case PROP_PEAK_STEP:
+      g_value_set_uint (value, ortrain_memory_plan_get_peak_step (self));
+      break;
+    case PROP_GRADIENTS_KEPT:
+      g_value_set_string (value, ortrain_memory_plan_get_gradients_kept (self));
+      break;
+    case PROP_STEPS:
+      g_value_set_object (value, ortrain_memory_plan_get_steps (self));
       break;
     case PROP_BLOCKS:
       g_value_set_object (value, ortrain_memory_plan_get_blocks (self));
@@ -143,6 +158,32 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
    * About how many floating-point operations a step does, by the kernels' own estimates. Read-only.
    */
   properties[PROP_FLOPS] = g_param_spec_double ("flops", NULL, NULL, 0, G_MAXDOUBLE, 0, flags);
+  /**
+   * OrtrainMemoryPlan:milliseconds: (getter get_milliseconds)
+   *
+   * About how long a step takes, in milliseconds, by the kernels' own estimates of their work and the nominal speed of
+   * the device; nothing was measured. Read-only.
+   */
+  properties[PROP_MILLISECONDS] = g_param_spec_double ("milliseconds", NULL, NULL, 0, G_MAXDOUBLE, 0, flags);
+  /**
+   * OrtrainMemoryPlan:peak-step: (getter get_peak_step)
+   *
+   * The index of the step with the most live bytes of the arena, the first of several. Read-only.
+   */
+  properties[PROP_PEAK_STEP] = g_param_spec_uint ("peak-step", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainMemoryPlan:gradients-kept: (getter get_gradients_kept)
+   *
+   * Why gradients of parameters have memory of their own until the update, as an English phrase; %NULL where parameters
+   * are updated in the backward pass, and where nothing is trained. Read-only.
+   */
+  properties[PROP_GRADIENTS_KEPT] = g_param_spec_string ("gradients-kept", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainMemoryPlan:steps: (getter get_steps)
+   *
+   * The calls of kernels, in their order, as a list of [class@MemoryStep]. Read-only.
+   */
+  properties[PROP_STEPS] = g_param_spec_object ("steps", NULL, NULL, G_TYPE_LIST_MODEL, flags);
   /**
    * OrtrainMemoryPlan:blocks: (getter get_blocks)
    *
@@ -281,34 +322,62 @@ ortrain_memory_plan_measure (OrtrainMemoryPlan *self)
     }
 }
 
-guint
-ortrain_memory_plan_find_peak (OrtrainMemoryPlan *self, gsize *bytes)
+gsize *
+ortrain_memory_plan_measure_steps (const OrtrainMemoryPlan *self)
 {
-  g_autofree gsize *change = g_new0 (gsize, self->n_steps + 2);
+  gsize *live = g_new0 (gsize, self->n_steps + 2), sum = 0; /* at first what a step adds to those before it */
   for (guint i = 0; i < self->n_values; i++)
     {
       const OrtrainPlanValue *value = &self->values[i];
-      if (!ortrain_plan_value_is_block (self->values, i))
+      if (!ortrain_plan_value_is_block (self->values, i) || value->last < value->first)
         continue;
-      gsize size = ortrain_plan_align (value->bytes, self->alignment);
-      change[MAX (value->first, 0)] += size;
+      const gsize bytes = ortrain_plan_align (value->bytes, self->alignment);
+      live[MAX (value->first, 0)] += bytes;
       if (value->last < (gint32) self->n_steps)
-        change[value->last + 1] -= size;
+        live[value->last + 1] -= bytes;
     }
-  gsize live = 0, most = 0;
+  for (guint s = 0; s < self->n_steps; s++)
+    live[s] = sum += live[s];
+  return live;
+}
+
+guint
+ortrain_memory_plan_find_peak (const OrtrainMemoryPlan *self, gsize *bytes)
+{
+  g_autofree gsize *live = ortrain_memory_plan_measure_steps (self);
+  gsize most = 0;
   guint peak = 0;
   for (guint s = 0; s < self->n_steps; s++)
-    {
-      live += change[s];
-      if (live > most)
-        {
-          most = live;
-          peak = s;
-        }
-    }
+    if (live[s] > most)
+      {
+        most = live[s];
+        peak = s;
+      }
   if (bytes != NULL)
     *bytes = most;
   return peak;
+}
+
+static gboolean
+has_maker (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value)
+{
+  return self->steps != NULL && value->first >= 0 && value->first < (gint32) self->n_steps;
+}
+
+const char *
+ortrain_memory_plan_get_maker (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value)
+{
+  if (!has_maker (self, value))
+    return NULL;
+  const OrtrainNode *maker = self->steps[value->first].node;
+  return maker->name != NULL && *maker->name != '\0' ? maker->name : maker->op_type;
+}
+
+gboolean
+ortrain_memory_plan_is_recomputed (const OrtrainMemoryPlan *self, const OrtrainPlanValue *value)
+{
+  return has_maker (self, value) && value->category != ORTRAIN_CATEGORY_WORKSPACE &&
+         self->steps[value->first].recomputes >= 0;
 }
 
 const OrtrainPlanValue *
@@ -575,6 +644,91 @@ ortrain_memory_plan_get_flops (OrtrainMemoryPlan *self)
 }
 
 /**
+ * ortrain_memory_plan_get_milliseconds: (get-property milliseconds)
+ * @self: a plan
+ *
+ * Gets about how long a step takes, by the kernels' own estimates of their work and the nominal speed of the device. It is
+ * the sum over [property@MemoryPlan:steps]; nothing was measured. May be called from any thread.
+ *
+ * Returns: milliseconds
+ */
+double
+ortrain_memory_plan_get_milliseconds (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  double sum = 0;
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    sum += self->steps[s].milliseconds;
+  return sum;
+}
+
+/**
+ * ortrain_memory_plan_get_peak_step: (get-property peak-step)
+ * @self: a plan
+ *
+ * Gets the index of the step with the most live bytes of the arena, the first of several. May be called from any thread.
+ *
+ * Returns: an index into [property@MemoryPlan:steps]
+ */
+guint
+ortrain_memory_plan_get_peak_step (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  return ortrain_memory_plan_find_peak (self, NULL);
+}
+
+/**
+ * ortrain_memory_plan_get_gradients_kept: (get-property gradients-kept)
+ * @self: a plan
+ *
+ * Gets why gradients of parameters have memory of their own until the update, for instance
+ * `max-grad-norm needs all of them together`. May be called from any thread.
+ *
+ * Returns: (transfer none) (nullable): a phrase; %NULL where parameters are updated in the backward pass, and where
+ *     nothing is trained
+ */
+const char *
+ortrain_memory_plan_get_gradients_kept (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
+
+  return self->graph != NULL ? self->graph->gradients_kept : NULL;
+}
+
+/* What is made when it is asked for, of any plan. */
+static GMutex objects_lock;
+
+/**
+ * ortrain_memory_plan_get_steps: (get-property steps)
+ * @self: a plan
+ *
+ * Gets the calls of kernels, in their order: what is live while each runs, and about how long it takes. A packing alone
+ * ([ctor@MemoryPlan.new_from_csv]) has none. May be called from any thread.
+ *
+ * Returns: (transfer none): a list model of [class@MemoryStep]
+ */
+GListModel *
+ortrain_memory_plan_get_steps (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
+
+  g_mutex_lock (&objects_lock);
+  if (self->step_objects == NULL)
+    {
+      g_autofree gsize *live = ortrain_memory_plan_measure_steps (self);
+      g_autoptr (GPtrArray) steps = g_ptr_array_new_with_free_func (g_object_unref);
+      for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+        g_ptr_array_add (steps, ortrain_memory_step_new (self, s, live[s]));
+      self->step_objects = g_list_store_new (ORTRAIN_TYPE_MEMORY_STEP);
+      g_list_store_splice (self->step_objects, 0, 0, steps->pdata, steps->len);
+    }
+  g_mutex_unlock (&objects_lock);
+  return G_LIST_MODEL (self->step_objects);
+}
+
+/**
  * ortrain_memory_plan_get_blocks: (get-property blocks)
  * @self: a plan
  *
@@ -587,8 +741,7 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
 
-  static GMutex mutex;
-  g_mutex_lock (&mutex);
+  g_mutex_lock (&objects_lock);
   if (self->blocks == NULL)
     {
       GListStore *store = g_list_store_new (ORTRAIN_TYPE_MEMORY_BLOCK);
@@ -598,158 +751,14 @@ ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self)
             const OrtrainPlanValue *value = &self->values[i];
             if (value->root != i || value->bytes == 0 || (value->region == ORTRAIN_REGION_ARENA) != (pass == 0))
               continue;
-            const char *node = NULL;
-            if (self->steps != NULL && value->first >= 0 && value->first < (gint32) self->n_steps)
-              {
-                const OrtrainNode *maker = self->steps[value->first].node;
-                node = maker->name != NULL && *maker->name != '\0' ? maker->name : maker->op_type;
-              }
             g_autoptr (OrtrainMemoryBlock) block = ortrain_memory_block_new (
-                value->name, ortrain_category_get_nick (value->category), region_nick (value->region), node,
-                value->offset, value->bytes, value->first, value->last);
+                value->name, ortrain_category_get_nick (value->category), region_nick (value->region),
+                ortrain_memory_plan_get_maker (self, value), value->offset, value->bytes, value->first, value->last,
+                ortrain_memory_plan_is_recomputed (self, value));
             g_list_store_append (store, block);
           }
       self->blocks = store;
     }
-  g_mutex_unlock (&mutex);
+  g_mutex_unlock (&objects_lock);
   return G_LIST_MODEL (self->blocks);
-}
-
-static int
-compare_bytes (gconstpointer a, gconstpointer b, gpointer data)
-{
-  const OrtrainPlanValue *values = data;
-  const OrtrainPlanValue *x = &values[*(const guint32 *) a], *y = &values[*(const guint32 *) b];
-  if (x->bytes != y->bytes)
-    return x->bytes > y->bytes ? -1 : 1;
-  return *(const guint32 *) a < *(const guint32 *) b ? -1 : 1;
-}
-
-static void
-append_bytes (GString *text, gsize bytes)
-{
-  if (bytes >= (gsize) 10 << 20)
-    g_string_append_printf (text, "%.1f MiB", (double) bytes / (1 << 20));
-  else if (bytes >= 10 << 10)
-    g_string_append_printf (text, "%.1f KiB", (double) bytes / (1 << 10));
-  else
-    g_string_append_printf (text, "%" G_GSIZE_FORMAT " bytes", bytes);
-}
-
-/* What the device has no kernel for. */
-static void
-append_host (GString *text, const OrtrainMemoryPlan *self)
-{
-  g_autoptr (GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
-  g_autoptr (GString) names = g_string_new (NULL);
-  guint n = 0;
-  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
-    if (self->steps[s].stream == ORTRAIN_STREAM_HOST)
-      {
-        n++;
-        if (g_hash_table_add (seen, self->steps[s].node->op_type))
-          g_string_append_printf (names, "%s%s", names->len > 0 ? ", " : "", self->steps[s].node->op_type);
-      }
-  if (n == 0)
-    return;
-  g_string_append_printf (text, "\n  host        %u steps, which the device has no kernel for: %s; ", n,
-                          ortrain_text_show_list (names->str));
-  append_bytes (text, self->host_arena_bytes);
-}
-
-void
-ortrain_memory_plan_sum_work (const OrtrainMemoryPlan *self, double *flops, double *bytes_moved)
-{
-  *flops = *bytes_moved = 0;
-  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
-    {
-      *flops += self->steps[s].flops;
-      *bytes_moved += self->steps[s].bytes_moved;
-    }
-}
-
-/**
- * ortrain_memory_plan_to_string:
- * @self: a plan
- *
- * Summarises the plan for a terminal: peak, arena, persistent memory by category, where the peak is and what is largest
- * there.
- *
- * Returns: (transfer full): some lines, without a newline at the end
- */
-char *
-ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), NULL);
-
-  static const OrtrainCategory kept[] = { ORTRAIN_CATEGORY_PARAMETER, ORTRAIN_CATEGORY_GRADIENT, ORTRAIN_CATEGORY_STATE,
-                                          ORTRAIN_CATEGORY_BUFFER };
-  GString *text = g_string_new ("Memory plan: ");
-  append_bytes (text, ortrain_memory_plan_get_peak_bytes (self));
-  g_string_append_printf (text, " at the peak, %u steps", self->n_steps);
-  g_string_append (text, "\n  arena       ");
-  append_bytes (text, self->arena_bytes);
-  if (self->lower_bound_bytes == self->arena_bytes)
-    g_string_append (text, " (no arrangement needs less)");
-  else
-    {
-      g_string_append (text, " (no arrangement needs less than ");
-      append_bytes (text, self->lower_bound_bytes);
-      g_string_append_c (text, ')');
-    }
-  g_string_append (text, "\n  persistent  ");
-  append_bytes (text, ortrain_memory_plan_get_persistent_bytes (self));
-  const char *separator = ": ";
-  for (guint k = 0; k < G_N_ELEMENTS (kept); k++)
-    if (self->persistent[kept[k]] > 0)
-      {
-        g_string_append_printf (text, "%s%s ", separator, ortrain_category_get_nick (kept[k]));
-        append_bytes (text, self->persistent[kept[k]]);
-        separator = ", ";
-      }
-  if (self->n_steps == 0)
-    return g_string_free (text, FALSE);
-  append_host (text, self);
-
-  double flops, bytes_moved;
-  ortrain_memory_plan_sum_work (self, &flops, &bytes_moved);
-  if (bytes_moved > 0)
-    {
-      g_string_append_printf (text, "\n  work        about %.3g flop, ", flops);
-      append_bytes (text, (gsize) MIN (bytes_moved, 1e18));
-      g_string_append (text, " moved");
-    }
-
-  gsize most;
-  guint peak = ortrain_memory_plan_find_peak (self, &most);
-  g_string_append_printf (text, "\n  peak        at step %u of %u", peak, self->n_steps);
-  if (self->steps != NULL)
-    {
-      g_autofree char *node = ortrain_node_describe (self->steps[peak].node);
-      g_string_append_printf (text, ", %s, %s", node, phase_names[self->steps[peak].phase]);
-    }
-  g_string_append (text, ": ");
-  append_bytes (text, most);
-  g_string_append (text, " live");
-
-  g_autoptr (GArray) buffers = g_array_new (FALSE, FALSE, sizeof (guint32));
-  for (guint32 i = 0; i < self->n_values; i++)
-    if (ortrain_plan_value_is_block (self->values, i) && self->values[i].first <= (gint32) peak &&
-        self->values[i].last >= (gint32) peak)
-      g_array_append_val (buffers, i);
-  g_array_sort_with_data (buffers, compare_bytes, self->values);
-  for (guint i = 0; i < MIN (buffers->len, 5); i++)
-    {
-      const OrtrainPlanValue *value = &self->values[g_array_index (buffers, guint32, i)];
-      g_string_append (text, "\n    ");
-      append_bytes (text, value->bytes);
-      g_autofree char *name = ortrain_text_quote (value->name);
-      g_string_append_printf (text, "  %s %s", ortrain_category_get_nick (value->category), name);
-      if (value->value != NULL)
-        {
-          g_autofree char *shape = ortrain_dims_to_string (value->value->dims, value->value->rank);
-          g_string_append_printf (text, " %s", shape);
-        }
-    }
-  return g_string_free (text, FALSE);
 }

@@ -4,6 +4,7 @@
 #include <gio/gio.h>
 
 #include "memory/ortrain-memory-block.h"
+#include "memory/ortrain-memory-step.h"
 
 G_BEGIN_DECLS
 
@@ -29,6 +30,14 @@ ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_memory_plan_get_n_recomputed_steps (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_memory_plan_get_flops (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_memory_plan_get_milliseconds (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_memory_plan_get_peak_step (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_memory_plan_get_gradients_kept (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
+GListModel *ortrain_memory_plan_get_steps (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_memory_plan_get_blocks (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL

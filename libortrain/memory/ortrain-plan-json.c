@@ -28,7 +28,7 @@ add_number (JsonBuilder *builder, const char *name, double number)
 }
 
 static void
-add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlanStep *step)
+add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlanStep *step, guint64 live_bytes)
 {
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "node");
@@ -41,6 +41,8 @@ add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlan
   json_builder_add_string_value (builder, ortrain_plan_stream_get_name (step->stream));
   add_number (builder, "flops", step->flops);
   add_number (builder, "bytes_moved", step->bytes_moved);
+  add_number (builder, "milliseconds", step->milliseconds);
+  add_bytes (builder, "live_bytes", live_bytes);
   if (step->n_waits > 0)
     {
       json_builder_set_member_name (builder, "waits");
@@ -52,18 +54,74 @@ add_step (JsonBuilder *builder, const OrtrainMemoryPlan *plan, const OrtrainPlan
   json_builder_end_object (builder);
 }
 
+static void
+add_peak (JsonBuilder *builder, const OrtrainMemoryPlan *self)
+{
+  gsize bytes;
+  const guint step = ortrain_memory_plan_find_peak (self, &bytes);
+  json_builder_set_member_name (builder, "peak");
+  json_builder_begin_object (builder);
+  add_bytes (builder, "step", step);
+  add_bytes (builder, "live_bytes", bytes);
+  if (self->steps != NULL && step < self->n_steps)
+    {
+      const OrtrainNode *node = self->steps[step].node;
+      json_builder_set_member_name (builder, "node");
+      add_name (builder, node->name);
+      json_builder_set_member_name (builder, "operator");
+      add_name (builder, node->op_type);
+      json_builder_set_member_name (builder, "phase");
+      json_builder_add_string_value (builder, ortrain_phase_get_name (self->steps[step].phase));
+    }
+  json_builder_end_object (builder);
+}
+
+/* Why gradients take memory of their own. */
+static void
+add_gradients (JsonBuilder *builder, OrtrainMemoryPlan *self)
+{
+  const char *reason = ortrain_memory_plan_get_gradients_kept (self);
+  g_autoptr (GArray) kept = ortrain_memory_plan_find_kept_gradients (self, 1);
+  json_builder_set_member_name (builder, "gradients");
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "kept_because");
+  if (reason != NULL)
+    json_builder_add_string_value (builder, reason);
+  else
+    json_builder_add_null_value (builder);
+  json_builder_set_member_name (builder, "parameters");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < kept->len; i++)
+    {
+      const OrtrainKeptGradient *gradient = &g_array_index (kept, OrtrainKeptGradient, i);
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "parameter");
+      add_name (builder, gradient->parameter);
+      add_bytes (builder, "bytes", gradient->bytes);
+      json_builder_set_member_name (builder, "because");
+      json_builder_add_string_value (builder, gradient->reason);
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+}
+
 /**
  * ortrain_memory_plan_to_json:
  * @self: a plan
  *
  * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `lower_bound_bytes`,
- * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops` and `bytes_moved` (of
- * all steps), `persistent` (bytes by category), `blocks` (a list of objects with `name`, `category`, `offset`, `bytes`,
- * `first` and `last`: the blocks of the arena), `recompute`, and `steps` (in the order of submission: `node`,
- * `operator`, `phase`, `stream`, `flops`, `bytes_moved` and, of other streams, the steps that it `waits` for).
+ * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops`, `bytes_moved` and
+ * `milliseconds` (of all steps), `peak` (`step`, `live_bytes` and, of a model, `node`, `operator` and `phase`), `gradients`
+ * (`kept_because`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
+ * one step for a reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list
+ * of objects with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the
+ * arena), `recompute`, and `steps` (in the order of submission: `node`, `operator`, `phase`, `stream`, `flops`,
+ * `bytes_moved`, `milliseconds`, `live_bytes` and, of other streams, the steps that it `waits` for).
  *
  * `flops` and `bytes_moved` are estimates that kernels give of their work: floating-point operations, 0 for a kernel
- * that only moves data, and bytes read plus written.
+ * that only moves data, and bytes read plus written. `milliseconds` follow from them and the nominal speed of the device.
+ * `ortrain plan --compare` reads such files.
  *
  * Returns: (transfer full): JSON text
  */
@@ -86,6 +144,9 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   ortrain_memory_plan_sum_work (self, &flops, &bytes_moved);
   add_number (builder, "flops", flops);
   add_number (builder, "bytes_moved", bytes_moved);
+  add_number (builder, "milliseconds", ortrain_memory_plan_get_milliseconds (self));
+  add_peak (builder, self);
+  add_gradients (builder, self);
   json_builder_set_member_name (builder, "persistent");
   json_builder_begin_object (builder);
   for (guint c = 0; c < G_N_ELEMENTS (self->persistent); c++)
@@ -110,6 +171,13 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
       json_builder_add_int_value (builder, value->first);
       json_builder_set_member_name (builder, "last");
       json_builder_add_int_value (builder, value->last);
+      if (ortrain_memory_plan_get_maker (self, value) != NULL)
+        {
+          json_builder_set_member_name (builder, "node");
+          add_name (builder, ortrain_memory_plan_get_maker (self, value));
+        }
+      json_builder_set_member_name (builder, "recomputed");
+      json_builder_add_boolean_value (builder, ortrain_memory_plan_is_recomputed (self, value));
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);
@@ -128,8 +196,9 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   json_builder_end_array (builder);
   json_builder_set_member_name (builder, "steps");
   json_builder_begin_array (builder);
+  g_autofree gsize *live = ortrain_memory_plan_measure_steps (self);
   for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
-    add_step (builder, self, &self->steps[s]);
+    add_step (builder, self, &self->steps[s], live[s]);
   json_builder_end_array (builder);
   json_builder_end_object (builder);
 

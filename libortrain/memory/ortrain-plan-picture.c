@@ -133,30 +133,16 @@ append_blocks (GString *text, OrtrainMemoryPlan *self, const GArray *buffers, do
 static void
 append_live_line (GString *text, OrtrainMemoryPlan *self, double per_step, double per_byte)
 {
-  g_autofree gsize *change = g_new0 (gsize, self->n_steps + 2);
-  for (guint i = 0; i < self->n_values; i++)
-    {
-      const OrtrainPlanValue *value = &self->values[i];
-      if (!ortrain_plan_value_is_block (self->values, i) || value->last < value->first)
-        continue;
-      gsize bytes = ortrain_plan_align (value->bytes, self->alignment);
-      change[MAX (value->first, 0)] += bytes;
-      if (value->last < (gint32) self->n_steps)
-        change[value->last + 1] -= bytes;
-    }
+  g_autofree gsize *live = ortrain_memory_plan_measure_steps (self);
   /* Of more steps than there are quarters of a pixel, several share a column, which shows the most of them. */
   const guint per_column = (self->n_steps + 4 * WIDTH - 1) / (4 * WIDTH);
-  gsize live = 0;
   g_string_append (text, "<path id=\"live\" fill=\"none\" stroke=\"#1e1e1e\" stroke-width=\"1.4\" d=\"M");
   for (guint s = 0; s < self->n_steps; s += per_column)
     {
       const guint end = MIN (s + per_column, self->n_steps);
       gsize most = 0;
       for (guint i = s; i < end; i++)
-        {
-          live += change[i];
-          most = MAX (most, live);
-        }
+        most = MAX (most, live[i]);
       double y = TOP + HEIGHT - (double) most * per_byte;
       append_number (text, LEFT + s * per_step);
       g_string_append_c (text, ' ');
@@ -327,49 +313,4 @@ ortrain_memory_plan_save_svg (OrtrainMemoryPlan *self, const char *path, GError 
 
   g_autofree char *text = ortrain_memory_plan_to_svg (self);
   return ortrain_file_write_text (path, text, error);
-}
-
-/**
- * ortrain_memory_plan_save_html:
- * @self: a plan
- * @path: (type filename): where to write
- * @error: return location for a #GError
- *
- * Writes an HTML page with the picture, the summary, and details of the block under the pointer.
- *
- * Returns: %FALSE with an error of [error@Gio.IOErrorEnum]
- */
-gboolean
-ortrain_memory_plan_save_html (OrtrainMemoryPlan *self, const char *path, GError **error)
-{
-  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), FALSE);
-  g_return_val_if_fail (path != NULL, FALSE);
-
-  static const char head[] =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Memory plan</title>\n<style>\n"
-      "body { font-family: Cantarell, 'DejaVu Sans', sans-serif; margin: 1.5em; color: #1e1e1e; background: #fff }\n"
-      "svg { max-width: 100%; height: auto }\n"
-      "#blocks rect:hover, #blocks rect.chosen { stroke: #1e1e1e; stroke-width: 1.5 }\n"
-      "#chosen { min-height: 4.2em; white-space: pre-line; padding: .6em 1em; background: #f6f5f4; border-radius: 8px "
-      "}\n"
-      "pre { background: #f6f5f4; padding: 1em; border-radius: 8px; overflow-x: auto }\n"
-      "</style>\n</head>\n<body>\n";
-  static const char script[] = "<script>\n"
-                               "const chosen = document.getElementById('chosen');\n"
-                               "let last = null;\n"
-                               "document.getElementById('blocks').addEventListener('mouseover', event => {\n"
-                               "  const rect = event.target.closest('rect');\n"
-                               "  if (!rect) return;\n"
-                               "  last?.classList.remove('chosen');\n"
-                               "  rect.classList.add('chosen');\n"
-                               "  last = rect;\n"
-                               "  chosen.textContent = rect.querySelector('title').textContent;\n"
-                               "});\n"
-                               "</script>\n";
-  g_autofree char *svg = ortrain_memory_plan_to_svg (self);
-  g_autofree char *summary = ortrain_memory_plan_to_string (self);
-  g_autofree char *escaped = g_markup_escape_text (summary, -1);
-  g_autofree char *page = g_strconcat (head, svg, "<div id=\"chosen\">Point at a block to see what it is.</div>\n<pre>",
-                                       escaped, "</pre>\n", script, "</body>\n</html>\n", NULL);
-  return ortrain_file_write_text (path, page, error);
 }

@@ -34,6 +34,13 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer
                                                                           : ORTRAIN_CATEGORY_TEMPORARY;
 }
 
+static double
+estimate_milliseconds (const OrtrainProvider *provider, const OrtrainPlanStep *step)
+{
+  const double per_second = provider->klass->bytes_per_second;
+  return per_second > 0 ? 1e3 * ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved) / per_second : 0;
+}
+
 void
 ortrain_planning_make_tables (OrtrainPlanning *self)
 {
@@ -95,6 +102,7 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->constants = info->kernel->constants;
       step->flops = info->kernel->flops;
       step->bytes_moved = info->kernel->bytes_moved;
+      step->milliseconds = estimate_milliseconds (node->on_host ? self->request->host : self->request->provider, step);
       if (node->phase >= ORTRAIN_PHASE_BACKWARD)
         plan->first_backward = MIN (plan->first_backward, (guint) s);
       if (node->phase >= ORTRAIN_PHASE_UPDATE)

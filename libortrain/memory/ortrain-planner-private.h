@@ -75,6 +75,7 @@ typedef struct
   guint64 gradients; /* bit k: output k is a gradient in its persistent place: added when the step block says so */
   gconstpointer constants;
   double flops, bytes_moved;
+  double milliseconds; /* about, by the two; 0: not known */
 } OrtrainPlanStep;
 
 typedef struct

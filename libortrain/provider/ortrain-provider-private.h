@@ -34,6 +34,7 @@ typedef struct
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
   double flops_per_byte;         /* that it computes while a byte of its memory is moved: weighs the work of kernels */
   gint64 launch_bytes;           /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */
+  double bytes_per_second;       /* of its memory, about: for estimates of time that people read; 0: not known */
   gint32 dlpack_type, dlpack_id; /* of its memory, as DLPack has them; type 0: none */
 
   void (*free_provider) (OrtrainProvider *self);
@@ -111,6 +112,9 @@ void ortrain_provider_unref (OrtrainProvider *self);
  * options.memory_limit. */
 gpointer ortrain_provider_allocate (OrtrainProvider *self, OrtrainMemorySpace space, gsize n_bytes, GError **error);
 void ortrain_provider_free_memory (OrtrainProvider *self, OrtrainMemorySpace space, gpointer address, gsize n_bytes);
+
+/* The work of one run of a kernel, as bytes of the device's memory that could be moved in the same time. */
+double ortrain_provider_weigh_work (const OrtrainProvider *self, double flops, double bytes_moved);
 
 /* Chooses the kernel for a set of operands: NULL and PLAN_ERROR_NO_KERNEL (with operator and types) when there is none.
  */

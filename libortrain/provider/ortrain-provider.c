@@ -17,6 +17,12 @@ ortrain_provider_unref (OrtrainProvider *self)
     self->klass->free_provider (self);
 }
 
+double
+ortrain_provider_weigh_work (const OrtrainProvider *self, double flops, double bytes_moved)
+{
+  return bytes_moved + flops / self->klass->flops_per_byte + (double) self->klass->launch_bytes;
+}
+
 const OrtrainKernel *
 ortrain_provider_find (const OrtrainProvider *self, const char *domain, const char *op_type,
                        const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs,

@@ -309,6 +309,7 @@ ortrain_training_session_decide_updates (OrtrainTrainingSession *self)
   if (need != NULL)
     {
       add_note (self, need);
+      self->graph->training->gradients_kept = need;
       return;
     }
   OrtrainExecutor *executors[ORTRAIN_N_TRAINING_RUNS] = { NULL };

@@ -222,6 +222,15 @@ add_phase (Building *building, OrtrainPhase phase, const char *name, char **brok
   return TRUE;
 }
 
+/* Why gradients wait for the update; NULL: they do not. */
+static const char *
+find_reason (const OrtrainUpdateRule *rule)
+{
+  if (rule->immediate || rule->kept_because != NULL)
+    return rule->kept_because;
+  return rule->undecided ? "steps of your own may read them, as immediate-updates is auto" : "immediate-updates is off";
+}
+
 /* Which parameters move at once. The gradient of rows of padding is put to zero behind the backward pass. */
 static void
 choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
@@ -239,6 +248,7 @@ choose_immediate (OrtrainTrainingGraph *self, const OrtrainUpdateRule *rule)
           ortrain_graph_add_note (self->training, note);
         }
     }
+  self->training->gradients_kept = find_reason (rule);
   if (rule->kept_because != NULL)
     {
       g_autofree char *note = g_strconcat (ORTRAIN_GRADIENTS_KEPT, rule->kept_because, NULL);

@@ -241,6 +241,9 @@ run({
         assert(plan instanceof Ortrain.MemoryPlan);
         const blocks = [...plan.blocks];
         assert(blocks.length > 3 && blocks.every(block => block instanceof Ortrain.MemoryBlock && block.first <= block.last));
+        const steps = [...plan.steps];
+        assert(steps.length === plan.n_steps && steps.every(step => step instanceof Ortrain.MemoryStep && step.milliseconds > 0));
+        equal(Math.max(...steps.map(step => Number(step.live_bytes))), Number(steps[plan.peak_step].live_bytes));
         const weight = blocks.find(block => block.name === 'fc.weight');
         equal([Number(weight.bytes), weight.category], [48, 'parameter']);
         equal(JSON.parse(plan.to_json()).peak_bytes, Number(plan.peak_bytes));

@@ -266,6 +266,8 @@ void test_memory () throws Error {
         var block = (MemoryBlock) plan.blocks.get_item (i);
         found |= block.name == "fc.weight" && block.bytes == 48 && block.category == "parameter";
     }
+    assert (plan.steps.get_n_items () == plan.n_steps && plan.gradients_kept != null);
+    assert (((MemoryStep) plan.steps.get_item (plan.peak_step)).live_bytes == plan.lower_bound_bytes);
     assert (found && "<svg" in plan.to_svg () && "peak_bytes" in plan.to_json ());
     plan.save_html (path ("plan.html"));
     var rows = session.get_recompute_clusters ();

@@ -28,7 +28,8 @@ def whole_objects():
         "InferenceSession": inference, "IoBinding": inference.bind(), "DataLoader": Ortrain.DataLoader(data, 2), "Tensor": tensor,
         "Storage": tensor.storage, "TensorDict": Ortrain.TensorDict(batch()), "TensorDataset": data, "Dataset": data,
         "Value": graph.find_value("x"), "Node": graph.get_nodes()[0], "MemoryPlan": session.memory_plan,
-        "MemoryBlock": session.memory_plan.blocks[0], "CheckReport": model.check(), "Checkpoint": Ortrain.Checkpoint.new(),
+        "MemoryBlock": session.memory_plan.blocks[0], "MemoryStep": session.memory_plan.steps[0],
+        "CheckReport": model.check(), "Checkpoint": Ortrain.Checkpoint.new(),
         "GraphBuilder": Ortrain.GraphBuilder.new("x"), "Optimizer": Ortrain.Sgd(), "Loss": Ortrain.MseLoss.new("a", "b"),
     }
 

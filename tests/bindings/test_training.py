@@ -437,6 +437,76 @@ class Plans(unittest.TestCase):
         self.assertIn("fc.weight", str(block))
         self.assertIn("peak", str(plan))
 
+    def test_steps(self):
+        """What there is to draw: the curve of live bytes follows from the blocks, the time from the steps."""
+        plan = training_session().plan(batch())
+        steps = list(plan.steps)
+        self.assertEqual(len(steps), plan.n_steps)
+        for index, step in enumerate(steps):
+            self.assertIsInstance(step, Ortrain.MemoryStep)
+            blocks = [block for block in plan.blocks if block.region == "arena" and block.first <= index <= block.last]
+            self.assertEqual(step.get_live_bytes(), sum((block.bytes + 63) // 64 * 64 for block in blocks), index)
+            self.assertGreater(step.get_milliseconds(), 0)
+            self.assertGreaterEqual(step.get_flops(), 0)
+            self.assertGreater(step.get_bytes_moved(), 0)
+            self.assertTrue(step.get_node() and step.get_operator())
+            self.assertEqual((step.get_stream(), step.get_recomputes()), ("compute", -1))
+        self.assertAlmostEqual(sum(step.milliseconds for step in steps), plan.get_milliseconds())
+        self.assertEqual(plan.get_peak_step(), max(range(len(steps)), key=lambda s: (steps[s].live_bytes, -s)))
+        self.assertEqual([step.get_phase() for step in steps], sorted((step.phase for step in steps), key=["forward", "backward", "update"].index))
+        self.assertIs(plan.get_steps()[0], steps[0])
+        block = next(block for block in plan.blocks if block.region == "arena" and block.first > 0)
+        self.assertEqual(steps[block.first].node, block.node)
+        self.assertFalse(any(block.get_recomputed() for block in plan.blocks))
+
+    def test_gradients(self):
+        """A plan says why gradients take memory of their own."""
+        def reason(**properties):
+            return training_session(**properties).plan(batch()).get_gradients_kept()
+
+        on = {"immediate_updates": Ortrain.ImmediateUpdates.ON}
+        self.assertIn("auto", reason())
+        self.assertIn("off", reason(immediate_updates=Ortrain.ImmediateUpdates.OFF))
+        self.assertIn("max-grad-norm", reason(max_grad_norm=1.0, **on))
+        self.assertIn("accumulated", reason(accumulation_steps=2, **on))
+        self.assertIn("scaled", reason(loss_scaler=Ortrain.LossScaler(), **on))
+        plan = training_session(max_grad_norm=1.0, **on).plan(batch())
+        self.assertIn("kept until the update: " + plan.gradients_kept, str(plan))
+        self.assertEqual(json.loads(plan.to_json())["gradients"], {"kept_because": plan.gradients_kept, "parameters": []})
+        plan = training_session(**on).plan(batch())
+        self.assertIsNone(plan.gradients_kept)
+        self.assertNotIn("gradient", str(plan))
+        self.assertEqual(json.loads(plan.to_json())["gradients"]["kept_because"], None)
+
+    def test_gradients_of_a_trainer(self):
+        """What a Trainer decides is in the plans that it makes."""
+        def train(session):
+            data = Ortrain.TensorDataset({"x": np.zeros((4, 4), np.float32), "labels": np.zeros(4, np.int64)})
+            Ortrain.Trainer(session, data).fit()
+            return session.memory_plan.gradients_kept
+
+        self.assertIsNone(train(training_session()))
+        watched = training_session()
+        watched.connect("post-backward", lambda *_: None)
+        self.assertIn("handler", train(watched))
+        self.assertIn("max-grad-norm", train(training_session(max_grad_norm=1.0)))
+
+    def test_shared_gradients(self):
+        """A parameter at both ends of the model: its gradient waits for the second one."""
+        builder = Ortrain.GraphBuilder.new("tied")
+        x = builder.add_input("x", Ortrain.DType.FLOAT32, "batch,8")
+        weight = builder.add_normal("weight", [8, 8], 0.0, 0.5)
+        hidden = builder.relu(builder.binary("MatMul", x, weight))
+        builder.add_output(builder.binary("MatMul", hidden, weight), "logits")
+        options = Ortrain.TrainingOptions(immediate_updates=Ortrain.ImmediateUpdates.ON)
+        options.add_loss(Ortrain.CrossEntropyLoss.new("logits", "labels"))
+        session = Ortrain.TrainingSession(builder.build(), options)
+        plan = session.plan({"x": np.zeros((4, 8), np.float32), "labels": np.zeros(4, np.int64)})
+        [shared] = json.loads(plan.to_json())["gradients"]["parameters"]
+        self.assertEqual((shared["parameter"], shared["bytes"]), ("weight", 256))
+        self.assertIn("2 steps add to it", shared["because"])
+        self.assertIn("256 bytes of weight: 2 steps add to it", str(plan))
+
     def test_recompute(self):
         session = training_session()
         session.plan(batch())
@@ -459,6 +529,15 @@ class Plans(unittest.TestCase):
         self.assertEqual([again.train_step(batch()), again.optimizer_step()], [session.train_step(batch()), session.optimizer_step()])
         same = next(r for r in again.get_recompute_clusters() if r.configuration == row.configuration and not r.automatic)
         self.assertEqual((same.enabled, same.request_count, same.n_recomputed), (True, -1, row.frequency))
+        plan = again.memory_plan
+        runs_again = [index for index, step in enumerate(plan.steps) if step.recomputes >= 0]
+        self.assertEqual(len(runs_again), plan.n_recomputed_steps)
+        self.assertGreater(len(runs_again), 0)
+        for index in runs_again:
+            self.assertEqual(plan.steps[plan.steps[index].recomputes].operator, plan.steps[index].operator)
+            self.assertLess(plan.steps[index].recomputes, index)
+        again_blocks = {block.first for block in plan.blocks if block.recomputed}
+        self.assertTrue(again_blocks and again_blocks <= set(runs_again))
         with self.assertRaises(GLib.Error) as caught:
             training_session(memory_opt_config="Nothing+:1:-1")
         self.assertIn(row.id, caught.exception.message)

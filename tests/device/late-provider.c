@@ -594,6 +594,7 @@ static const OrtrainProviderClass late_class = {
   .reads_host = FALSE,
   .alignment = { PAGE, PAGE },
   .flops_per_byte = 10,
+  .bytes_per_second = 2e10,
   .dlpack_type = DLPACK_EXTENSION,
   .free_provider = late_free_provider,
   .find_kernel = late_find_kernel,
