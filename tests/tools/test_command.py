@@ -501,8 +501,10 @@ class Json(unittest.TestCase):
         self.assertLess(plan["peak_bytes"], kept["peak_bytes"])
         clips = {"ORTRAIN_MAX_GRAD_NORM": "1"}
         self.assertEqual(strict(ortrain("plan", "cnn.onnx", "--batch", "4", "--json", variables=clips)[0])["peak_bytes"], kept["peak_bytes"])
-        self.assertIn("Note: gradients are kept until the update: max-grad-norm", ortrain("plan", "cnn.onnx", variables=clips)[0])
-        self.assertNotIn("gradients are kept", ortrain("plan", "cnn.onnx")[0])
+        text = ortrain("plan", "cnn.onnx", variables=clips)[0]
+        self.assertRegex(text, r"(?m)^  gradients   kept until the update: max-grad-norm")
+        self.assertEqual(text.count("max-grad-norm"), 1)
+        self.assertNotIn("kept until the update", ortrain("plan", "cnn.onnx")[0])
         for key in ("ms_median", "ms_best", "planned_peak_bytes", "resident_peak_bytes"):
             self.assertGreater(bench[key], 0)
         self.assertEqual(len(bench["losses"]), 5)
@@ -565,6 +567,67 @@ class Work(unittest.TestCase):
         self.assertNotIn("8 bits", ortrain("plan", "mlp-784.onnx")[0])
         data = ("--data", "train.images,train.labels", "--optimizer", "adagrad", "--optimizer-state", "int8")
         self.assertIn("'state-precision'", ortrain("train", "cnn.onnx", *data, status=1)[1])
+
+    def test_compare(self):
+        """Two plans beside each other: models with options, or files."""
+        small, _ = ortrain("plan", "cnn.onnx", "--batch", "4", "--json")
+        with open(path("small.json"), "w") as file:
+            file.write(small)
+        pair = "small.json", "cnn.onnx --batch 8 --immediate-updates off"
+        text, err = ortrain("plan", "--compare", *pair)
+        self.assertEqual(err, "")
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        found = json.loads(ortrain("plan", "--compare", *pair, "--json")[0])
+        small, large = json.loads(small), json.loads(ortrain("plan", "cnn.onnx", "--batch", "8", "--immediate-updates", "off", "--json")[0])
+        for side, plan in (("a", small), ("b", large)):
+            for key in ("peak_bytes", "arena_bytes", "lower_bound_bytes", "persistent_bytes", "n_steps", "flops", "bytes_moved", "milliseconds", "peak"):
+                self.assertEqual(found[side][key], plan[key], key)
+            self.assertEqual({key: value for key, value in found[side]["persistent"].items() if value},
+                             {key: value for key, value in plan["persistent"].items() if key != "constant"})
+            kept = [block["bytes"] for block in plan["blocks"] if block["category"] == "activation"]
+            self.assertEqual((found[side]["kept_activation_bytes"], found[side]["n_kept_activations"]), (sum(kept), len(kept)))
+            self.assertEqual(found[side]["n_recomputed_steps"], len(plan["recompute"]))
+            self.assertEqual(found[side]["recomputed_flops"], sum(plan["steps"][again["step"]]["flops"] for again in plan["recompute"]))
+            live = sum(block["bytes"] for block in plan["blocks"] if block["first"] <= plan["peak"]["step"] <= block["last"])
+            self.assertEqual(sum(each[f"{side}_bytes"] for each in found["live_at_peaks"]), live)
+        self.assertEqual(found["change"]["peak_bytes"], large["peak_bytes"] - small["peak_bytes"])
+        self.assertEqual(found["change"]["persistent"]["gradient"], large["persistent"]["gradient"])
+        self.assertEqual((found["a"]["gradients_kept_because"], found["b"]["gradients_kept_because"]), (None, "immediate-updates is off"))
+        self.assertIn("B  kept until the update: immediate-updates is off", text)
+        self.assertRegex(text, r"(?m)^  +gradient +0 B +[\d.]+ KiB +\+[\d.]+ KiB$")
+        self.assertRegex(text, rf"(?m)^  A  .* live at step {small['peak']['step']} of {small['n_steps']}, {small['peak']['phase']}$")
+
+        same, _ = ortrain("plan", "--compare", "cnn.onnx", "cnn.onnx", "--batch", "4")      # for both
+        self.assertNotRegex(same, r"(?<!e)[+-]\d")
+        self.assertIn("It is at the same node.", same)
+        self.assertEqual(same, ortrain("plan", "--compare", "cnn.onnx", "cnn.onnx", "--batch=4")[0])
+        row = next(row for row in json.loads(ortrain("plan", "cnn.onnx", "--recompute", "--json")[0])["clusters"] if not row["automatic"])
+        again = json.loads(ortrain("plan", "--compare", "cnn.onnx", f"cnn.onnx --memory-opt-config '{row['configuration']}'", "--json")[0])
+        self.assertGreater(again["change"]["n_recomputed_steps"], 0)
+        self.assertGreater(again["change"]["n_steps"], 0)
+        shutil.copy(path("cnn.onnx"), path("two words.onnx"))
+        ortrain("plan", "--compare", "two words.onnx", "'two words.onnx' --batch 2")
+
+        def fails(status, *words):
+            out, err = ortrain("plan", "--compare", *words, status=status)
+            self.assertEqual((out, err[:9]), ("", "ortrain: "))
+            return err
+
+        for words in (["cnn.onnx"], ["cnn.onnx", "cnn.onnx", "cnn.onnx"], ["cnn.onnx", "cnn.onnx", "--svg", "x.svg"],
+                      ["cnn.onnx", "cnn.onnx --batch 1,2"], ["cnn.onnx", "cnn.onnx other.onnx"], ["cnn.onnx", "cnn.onnx --batch x"]):
+            fails(2, *words)
+        self.assertIn("'cnn.onnx --bach 4': Unknown option --bach", fails(2, "cnn.onnx --bach 4", "cnn.onnx"))
+        self.assertIn("takes no options", fails(2, "small.json --batch 4", "cnn.onnx"))
+        self.assertIn("no.onnx", fails(1, "cnn.onnx", "no.onnx"))
+        self.assertIn("no.json", fails(1, "cnn.onnx", "no.json"))
+        for wrong, member in (({"a": 1}, "peak_bytes"), (small | {"blocks": [1]}, "blocks"), (small | {"flops": "x"}, "flops"),
+                              (small | {"peak_bytes": -1}, "peak_bytes"), (small | {"peak": {"step": 1.5, "live_bytes": 1}}, "step"), ([], "peak_bytes")):
+            with open(path("wrong.json"), "w") as file:
+                json.dump(wrong, file)
+            self.assertIn(f"its member '{member}' is missing or wrong", fails(1, "wrong.json", "cnn.onnx"))
+        with open(path("wrong.json"), "w") as file:
+            file.write("[")
+        self.assertIn("wrong.json", fails(1, "cnn.onnx", "wrong.json"))
 
     def test_recompute(self):
         table, _ = ortrain("plan", "cnn.onnx", "--batch", "4", "--recompute")
