@@ -30,7 +30,7 @@ source = here.parent.parent / "tools" / "ortrain"
 folder = tempfile.mkdtemp(prefix="ortrain-command-")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
 environment = {name: value for name, value in os.environ.items() if not name.startswith("ORTRAIN_")}
-environment |= {"PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+environment |= {"PATH": os.path.dirname(program) + ":" + os.environ["PATH"], "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 environment.pop("G_MESSAGES_DEBUG", None)
 
 
@@ -822,6 +822,69 @@ class Terminal:
         text = self.read()
         os.close(self.master)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), text
+
+
+def show(text):
+    """The lines on the screen of a terminal that is high enough, with what programs write to draw over them."""
+    lines, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[\d*[A-Z]|[\r\n]|[^\x1b\r\n]+", text):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif part == "\x1b[K":
+            lines[row] = lines[row][:column]
+        elif part == "\x1b[J":
+            del lines[row + 1:]
+            lines[row] = lines[row][:column]
+        elif part.startswith("\x1b"):
+            assert part[-1] == "A" and int(part[2:-1]) <= row, part
+            row -= int(part[2:-1])
+        else:
+            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + len(part):]
+            column += len(part)
+    return lines
+
+
+class Memory(unittest.TestCase):
+    phases = ["pre_forward", "post_forward", "pre_backward", "post_backward", "pre_update", "post_update"]
+    words = [*TRAIN, "--epochs", "30", "--batch-size", "4", "--memory"]
+
+    def test_terminal(self):
+        """A table in its place, however fast the steps are, below the epochs."""
+        try:
+            for end in os.openpty():
+                os.close(end)
+        except OSError as error:
+            self.skipTest(f"no terminal is to be had: {error}")
+        begin = time.monotonic()
+        status, text = Terminal(*self.words).wait()
+        seconds = time.monotonic() - begin
+        self.assertEqual(status, 0, text)
+        lines = [line.rstrip() for line in show(text)]
+        at = lines.index(next(line for line in lines if line.startswith("step 3840, ")))
+        self.assertEqual(lines[at].split(), ["step", "3840,", "KiB", "live", "peak", "held", "param", "grad", "state", "activ.", "other"])
+        self.assertEqual([re.match(r"epoch (\d+): ", line)[1] for line in lines[at - 30:at]], [str(n) for n in range(1, 31)])
+        self.assertRegex(lines[at + 7], r"^30 epochs in ")
+        for phase, line in zip(self.phases, lines[at + 1:at + 7], strict=True):
+            self.assertEqual(len(line), len(lines[at]), line)
+            self.assertLess(len(line), 80)
+            self.assertEqual(line[:15].strip("> "), phase)
+            live, peak, held, *parts = (float(number) for number in line[15:].split())
+            self.assertTrue(live <= peak <= held, line)
+            self.assertAlmostEqual(sum(parts), live, delta=0.3)
+            self.assertEqual(parts[3] > 0, phase in ("post_forward", "pre_backward"), line)     # activations
+        self.assertEqual(sum("pre_forward" in line for line in lines), 1)
+        self.assertLess(text.count("pre_forward"), 2 * 30 + 9 * seconds + 2)    # of 3,840 steps
+
+    def test_no_terminal(self):
+        """The memory line, for steps below 10 and powers of two, and nothing that draws."""
+        out, _ = ortrain(*self.words)
+        self.assertNotIn("\x1b", out)
+        found = re.findall(r"(?m)^rank-0 step (\d+) memory \(MiB\) \| phase: (\w+) \| allocated: ", out)
+        steps = [*range(1, 10), 16, 32, 64, 128, 256, 512, 1024, 2048]
+        self.assertEqual(found, [(str(step), phase) for step in steps for phase in self.phases])
 
 
 LONG = [*TRAIN, "--epochs", "40", "--validation", "test.images,test.labels"]

@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include "core/ortrain-text-private.h"
+#include "memory-view.h"
 #include "progress-bar.h"
 
 #include <errno.h>
@@ -16,17 +17,34 @@ typedef struct
   GMainLoop *loop;
   GCancellable *cancellable;
   ProgressBar bar;
+  MemoryView memory; /* above the bar */
   OrtrainTrainingHistory *history;
   GError *error;
 } Run;
+
+/* Before and after lines that stay. */
+static void
+hide_progress (Run *run)
+{
+  progress_bar_clear (&run->bar);
+  memory_view_hide (&run->memory);
+}
+
+static void
+show_progress (Run *run)
+{
+  fflush (stdout);
+  memory_view_show (&run->memory);
+}
 
 static gboolean
 on_interrupt (gpointer data)
 {
   Run *run = data;
   signal (SIGINT, SIG_DFL); /* a second Ctrl-C ends the program at once, whatever it is at */
-  progress_bar_clear (&run->bar);
+  hide_progress (run);
   g_print ("Stopping; once more stops at once …\n");
+  show_progress (run);
   g_cancellable_cancel (run->cancellable);
   return G_SOURCE_REMOVE;
 }
@@ -42,8 +60,9 @@ static void
 on_not_finite (OrtrainTrainingSession *session, gpointer data)
 {
   Run *run = data;
-  progress_bar_clear (&run->bar);
+  hide_progress (run);
   g_printerr ("ortrain: The loss is not finite; training continues because of ORTRAIN_STOP_ON_NAN=0\n");
+  show_progress (run);
   g_signal_handlers_disconnect_by_func (session, on_not_finite, data); /* once is enough */
 }
 
@@ -64,7 +83,7 @@ static void
 on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer data)
 {
   Run *run = data;
-  progress_bar_clear (&run->bar);
+  hide_progress (run);
   double metric = ortrain_epoch_record_get_metric (record), loss = ortrain_epoch_record_get_validation_loss (record);
   g_autofree char *text = format_loss (ortrain_epoch_record_get_loss (record));
   g_print ("epoch %u: loss %s", ortrain_epoch_record_get_epoch (record), text);
@@ -76,18 +95,14 @@ on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer da
   if (isfinite (metric) && metric >= 0)
     g_print (", accuracy %.2f %%", 100.0 * metric);
   g_print (", %.1f s\n", ortrain_epoch_record_get_seconds (record));
+  show_progress (run);
 }
 
-/* The memory line, at each phase of steps below 10 and of powers of two. */
 static void
 on_phase (OrtrainTrainingSession *session, OrtrainMemoryReport *report, gpointer data)
 {
   Run *run = data;
-  if (report->step >= 10 && (report->step & (report->step - 1)) != 0)
-    return;
-  g_autofree char *line = ortrain_memory_report_to_string (report);
-  progress_bar_clear (&run->bar);
-  g_print ("%s\n", line);
+  memory_view_update (&run->memory, report);
 }
 
 static void
@@ -393,6 +408,7 @@ run (int argc, char *argv[])
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   Run state = { .loop = loop, .cancellable = cancellable };
   progress_bar_init (&state.bar);
+  memory_view_init (&state.memory);
   g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
   g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch_ended), &state);
   static const char *const phases[] = { "pre-forward",   "post-forward", "pre-backward",
@@ -405,6 +421,7 @@ run (int argc, char *argv[])
   ortrain_trainer_fit_async (trainer, cancellable, on_done, &state);
   g_main_loop_run (loop);
   progress_bar_clear (&state.bar);
+  memory_view_clear (&state.memory);
 
   if (g_error_matches (state.error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     {
