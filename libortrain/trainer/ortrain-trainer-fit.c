@@ -1,187 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "trainer/ortrain-trainer-private.h"
+#include "trainer/ortrain-fit-private.h"
 
-#include "checkpoint/ortrain-checkpoint.h"
-#include "core/ortrain-text-private.h"
-#include "session/ortrain-training-session-private.h"
 #include "trainer/ortrain-evaluation-private.h"
 #include "trainer/ortrain-training-history-private.h"
 
 #include <math.h>
 
-/* What a checkpoint keeps of a training beside the session: enough to go on in the middle of an epoch. */
-#define KEY_LOADER "trainer.loader"
-#define KEY_EPOCH "trainer.epoch"
-#define KEY_BEST "trainer.best-loss"
-#define KEY_WAITED "trainer.waited"
-#define KEY_SUM "trainer.loss-sum"
-#define KEY_SUMMED "trainer.loss-terms"
-#define KEY_TRAINED "trainer.trained" /* the epoch lacks nothing but its validation */
-
-/* A step that was submitted, and of which the loss is not known yet. */
-typedef struct
-{
-  OrtrainTensorDict *batch;
-  GVariant *before; /* the loader's state in front of it */
-  guint slot;
-  double learning_rate; /* behind it */
-} Ahead;
-
-#define MAX_AHEAD ORTRAIN_N_STEP_RESULTS
-
-typedef struct
-{
-  OrtrainDataLoader *loader;
-  OrtrainTrainingHistory *history;
-  GTimer *timer;
-  guint epoch;     /* from 0 */
-  guint64 step;    /* in the epoch */
-  guint n_waiting; /* steps since the last update */
-  double sum;      /* of the losses of the epoch */
-  guint64 n_summed;
-  double last_loss, last_metric;
-  double best_loss;
-  guint waited;           /* epochs without a lesser loss */
-  gboolean trained;       /* the steps of the epoch are done, its validation is not */
-  double learning_rate;   /* behind the last step */
-  Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
-  guint n_ahead;
-} Fit;
-
 static void
-keep_number (OrtrainTrainer *self, const char *key, double number)
-{
-  char text[G_ASCII_DTOSTR_BUF_SIZE]; /* the same bits when read again */
-  ortrain_training_session_set_metadata (self->session, key, g_ascii_dtostr (text, sizeof text, number));
-}
-
-/* The number of a file, which may say anything; left as it is if the file says nothing. */
-static gboolean
-read_number (GVariant *metadata, const char *key, double *number, GError **error)
-{
-  const char *text;
-  char *end;
-  if (!g_variant_lookup (metadata, key, "&s", &text))
-    return TRUE;
-  *number = g_ascii_strtod (text, &end);
-  if (end != text && *end == '\0')
-    return TRUE;
-  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "Checkpoint value '%s' is '%s', not a number", ortrain_text_show (key), ortrain_text_show (text));
-  return FALSE;
-}
-
-static gboolean
-read_count (GVariant *metadata, const char *key, guint64 most, guint64 *count, GError **error)
-{
-  double number = 0;
-  *count = 0;
-  if (!read_number (metadata, key, &number, error))
-    return FALSE;
-  if (number >= 0 && number <= (double) most && number == floor (number))
-    {
-      *count = (guint64) number;
-      return TRUE;
-    }
-  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "Checkpoint value '%s' is %g, not an integer from 0 to %" G_GUINT64_FORMAT, ortrain_text_show (key),
-               number, most);
-  return FALSE;
-}
-
-/* A loss. Where training stops at one that is not finite, no checkpoint has such a one. */
-static gboolean
-read_loss (GVariant *metadata, const char *key, gboolean may_be_none, gboolean stops, double *loss, GError **error)
-{
-  if (!read_number (metadata, key, loss, error))
-    return FALSE;
-  if (!stops || isfinite (*loss) || (may_be_none && isnan (*loss)))
-    return TRUE;
-  g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "Checkpoint value '%s' is %g, not a finite number", ortrain_text_show (key), *loss);
-  return FALSE;
-}
-
-static gboolean
-save_checkpoint (OrtrainTrainer *self, Fit *fit, GError **error)
-{
-  if (self->checkpoint_dir == NULL)
-    return TRUE;
-  if (!ortrain_training_session_run_check_finite (self->session, error))
-    {
-      g_prefix_error (error, "No checkpoint was saved: ");
-      return FALSE;
-    }
-  g_autoptr (GVariant) state = ortrain_data_loader_get_state (fit->loader);
-  g_autofree char *loader = g_variant_print (state, TRUE);
-  ortrain_training_session_set_metadata (self->session, KEY_LOADER, loader);
-  keep_number (self, KEY_EPOCH, fit->epoch);
-  keep_number (self, KEY_WAITED, fit->waited);
-  keep_number (self, KEY_BEST, fit->best_loss);
-  keep_number (self, KEY_SUM, fit->sum);
-  keep_number (self, KEY_SUMMED, (double) fit->n_summed);
-  keep_number (self, KEY_TRAINED, fit->trained);
-  if (!ortrain_training_session_run_save_checkpoint (self->session, self->checkpoint_dir, NULL, error))
-    return FALSE;
-  ortrain_trainer_emit (self, ORTRAIN_TRAINER_EVENT, g_file_new_for_path (self->checkpoint_dir), g_object_unref);
-  return TRUE;
-}
-
-typedef struct
-{
-  OrtrainTrainer *self;
-  Fit *fit;
-} Resumption;
-
-/* Reads what the trainer kept, before the session is changed. */
-static gboolean
-read_metadata (GVariant *metadata, gpointer data, GError **error)
-{
-  const Resumption *resumption = data;
-  Fit *fit = resumption->fit;
-  const gboolean stops = ortrain_training_options_get_stop_on_nan (resumption->self->session->options);
-  const char *loader;
-  if (metadata == NULL || !g_variant_lookup (metadata, KEY_LOADER, "&s", &loader))
-    return TRUE; /* saved by hand: parameters only */
-  guint64 epoch, waited, trained;
-  double best_loss = NAN, sum = 0;
-  if (!read_count (metadata, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
-      !read_count (metadata, KEY_WAITED, G_MAXINT32, &waited, error) ||
-      !read_count (metadata, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
-      !read_count (metadata, KEY_TRAINED, 1, &trained, error) ||
-      !read_loss (metadata, KEY_BEST, TRUE, stops, &best_loss, error) ||
-      !read_loss (metadata, KEY_SUM, FALSE, stops, &sum, error))
-    return FALSE;
-  g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
-  if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
-    {
-      g_prefix_error (error, "Checkpoint value '" KEY_LOADER "': ");
-      return FALSE;
-    }
-  fit->best_loss = best_loss;
-  fit->sum = sum;
-  fit->epoch = (guint) epoch;
-  fit->waited = (guint) waited;
-  fit->trained = trained == 1;
-  guint64 position = 0;
-  if (g_variant_lookup (state, "position", "t", &position))
-    fit->step = (position + ortrain_data_loader_get_batch_size (fit->loader) - 1) /
-                ortrain_data_loader_get_batch_size (fit->loader);
-  return TRUE;
-}
-
-static gboolean
-resume (OrtrainTrainer *self, Fit *fit, GError **error)
-{
-  Resumption resumption = { self, fit };
-  if (!self->resume || self->checkpoint_dir == NULL || !ortrain_checkpoint_exists (self->checkpoint_dir))
-    return TRUE;
-  return ortrain_training_session_run_load_checkpoint (self->session, self->checkpoint_dir, read_metadata, &resumption,
-                                                       error);
-}
-
-static void
-emit_progress (OrtrainTrainer *self, Fit *fit)
+emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
 {
   if (!ortrain_trainer_wants_progress (self))
     return;
@@ -205,7 +31,7 @@ emit_progress (OrtrainTrainer *self, Fit *fit)
 
 /* A loss of the epoch. */
 static void
-count_loss (Fit *fit, double loss)
+count_loss (OrtrainFit *fit, double loss)
 {
   fit->step++;
   fit->last_loss = loss;
@@ -217,7 +43,8 @@ count_loss (Fit *fit, double loss)
 
 /* Why an update of these gradients was refused: the step is run again, which it cannot with parameters that are broken. */
 static void
-propagate_update_error (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error, GError *local_error)
+propagate_update_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError **error,
+                        GError *local_error)
 {
   if (batch == NULL || !g_error_matches (local_error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_NOT_FINITE) ||
       !ortrain_training_session_run_check_finite (self->session, NULL))
@@ -231,7 +58,7 @@ propagate_update_error (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch
 
 /* batch: of the last step; NULL at the end of an epoch */
 static gboolean
-update (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error)
+update (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError **error)
 {
   g_autoptr (GError) local_error = NULL;
   const gboolean epoch_ends = batch == NULL;
@@ -243,19 +70,35 @@ update (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error
       return FALSE;
     }
   if (self->checkpoint_steps > 0 && !epoch_ends && self->session->n_updates % self->checkpoint_steps == 0)
-    return save_checkpoint (self, fit, error);
+    return ortrain_fit_save_checkpoint (self, fit, error);
   return TRUE;
 }
 
 /* Cancelling between two updates leaves a checkpoint to go on from. */
 static gboolean
-is_cancelled (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
+is_cancelled (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GError **error)
 {
   if (!g_cancellable_is_cancelled (cancellable))
     return FALSE;
-  if (save_checkpoint (self, fit, error))
+  if (ortrain_fit_save_checkpoint (self, fit, error))
     g_cancellable_set_error_if_cancelled (cancellable, error);
   return TRUE;
+}
+
+/* Whether to end here, between two updates, because a handler or another thread has asked for it. An epoch whose steps are
+ * done is ended as always. */
+static gboolean
+is_stopped (OrtrainTrainer *self, OrtrainFit *fit)
+{
+  return g_atomic_int_get (&self->stop_asked) && fit->step > 0 &&
+         fit->step < ortrain_data_loader_get_n_batches (fit->loader);
+}
+
+static gboolean
+stop_in_epoch (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
+{
+  fit->stopped = TRUE;
+  return ortrain_fit_save_checkpoint (self, fit, error);
 }
 
 /* ---- steps that are submitted ahead ---- */
@@ -268,7 +111,7 @@ ahead_clear (Ahead *ahead)
 }
 
 static void
-forget_ahead (Fit *fit)
+forget_ahead (OrtrainFit *fit)
 {
   for (guint i = 0; i < fit->n_ahead; i++)
     ahead_clear (&fit->ahead[i]);
@@ -277,7 +120,8 @@ forget_ahead (Fit *fit)
 
 /* The error of a step, which may be one before that of the loader's last batch. */
 static void
-propagate_step_error (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GError **error, GError *local_error)
+propagate_step_error (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GError **error,
+                      GError *local_error)
 {
   g_autoptr (OrtrainTensorDict) again = NULL;
   if (self->session->failed_behind && fit->n_ahead > 0)
@@ -296,7 +140,7 @@ propagate_step_error (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, 
 /* Counts steps until n are left of which the loss is not known. quietly: the progress of the last of them is left to the
  * caller. */
 static gboolean
-settle (OrtrainTrainer *self, Fit *fit, guint n, gboolean quietly, GError **error)
+settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError **error)
 {
   while (fit->n_ahead > n)
     {
@@ -328,7 +172,7 @@ calls_between_steps (OrtrainTrainer *self)
 
 /* A step whose loss is read when the next one is submitted, unless something depends on it. */
 static gboolean
-submit_step (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GVariant *before, GError **error)
+submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GVariant *before, GError **error)
 {
   OrtrainTrainingSession *session = self->session;
   g_autoptr (GError) local_error = NULL;
@@ -360,7 +204,7 @@ submit_step (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GVariant 
   const guint n_ahead = saves || calls_between_steps (self) ? 0 : 1;
   if (fit->n_ahead > n_ahead && !settle (self, fit, n_ahead, n_ahead == 0, error))
     return FALSE;
-  if (saves && !save_checkpoint (self, fit, error))
+  if (saves && !ortrain_fit_save_checkpoint (self, fit, error))
     return FALSE;
   if (fit->n_ahead == 0)
     emit_progress (self, fit);
@@ -369,7 +213,7 @@ submit_step (OrtrainTrainer *self, Fit *fit, OrtrainTensorDict *batch, GVariant 
 
 /* Steps with an update each, on a device that computes by itself. */
 static gboolean
-run_epoch_ahead (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
+run_epoch_ahead (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GError **error)
 {
   while (ortrain_training_session_can_submit_steps (self->session))
     {
@@ -379,6 +223,8 @@ run_epoch_ahead (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GErr
             is_cancelled (self, fit, cancellable, error);
           return FALSE;
         }
+      if (is_stopped (self, fit))
+        return settle (self, fit, 0, FALSE, error) && stop_in_epoch (self, fit, error);
       g_autoptr (GError) local_error = NULL;
       g_autoptr (GVariant) before = ortrain_data_loader_get_state (fit->loader);
       g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
@@ -399,16 +245,18 @@ run_epoch_ahead (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GErr
 }
 
 static gboolean
-run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **error)
+run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GError **error)
 {
   guint n_accumulated = ortrain_training_options_get_accumulation_steps (self->session->options);
   if (n_accumulated == 1 && !run_epoch_ahead (self, fit, cancellable, error))
     return FALSE;
-  while (!fit->trained)
+  while (!fit->trained && !fit->stopped)
     {
       gboolean first = fit->n_waiting == 0;
       if (first && is_cancelled (self, fit, cancellable, error))
         return FALSE;
+      if (first && is_stopped (self, fit))
+        return stop_in_epoch (self, fit, error);
       g_autoptr (GError) local_error = NULL;
       g_autoptr (GVariant) before = first && cancellable != NULL ? ortrain_data_loader_get_state (fit->loader) : NULL;
       g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (fit->loader, &local_error);
@@ -438,6 +286,8 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
       fit->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
       emit_progress (self, fit);
     }
+  if (fit->stopped)
+    return TRUE;
   if (fit->n_waiting > 0 && !update (self, fit, NULL, error))
     return FALSE;
   fit->trained = TRUE;
@@ -445,13 +295,14 @@ run_epoch (OrtrainTrainer *self, Fit *fit, GCancellable *cancellable, GError **e
 }
 
 static gboolean
-ends_early (OrtrainTrainer *self, Fit *fit)
+ends_early (OrtrainTrainer *self, OrtrainFit *fit)
 {
   return self->patience > 0 && fit->waited >= self->patience && fit->epoch < self->epochs;
 }
 
 static gboolean
-end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellable, gboolean *stop, GError **error)
+end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *cancellable, gboolean *stop,
+           GError **error)
 {
   g_autoptr (OrtrainEpochRecord) record = g_object_new (ORTRAIN_TYPE_EPOCH_RECORD, NULL);
   g_autoptr (GError) local_error = NULL;
@@ -478,7 +329,8 @@ end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellab
     ortrain_lr_schedule_observe (schedule, watched);
   record->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
   record->seconds = g_timer_elapsed (fit->timer, NULL) - began;
-  if (isnan (fit->best_loss) || watched < fit->best_loss)
+  const gboolean best = isnan (fit->best_loss) || watched < fit->best_loss;
+  if (best)
     {
       fit->best_loss = watched;
       fit->waited = 0;
@@ -490,18 +342,21 @@ end_epoch (OrtrainTrainer *self, Fit *fit, double began, GCancellable *cancellab
   fit->sum = 0;
   fit->n_summed = 0;
   fit->trained = FALSE;
+  if (best && !ortrain_fit_keep_best (self, fit, error))
+    return FALSE;
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_EVENT, g_object_ref (record), g_object_unref);
-  *stop = ends_early (self, fit);
-  gboolean due =
-      self->checkpoint_epochs > 0 && (fit->epoch % self->checkpoint_epochs == 0 || *stop || fit->epoch == self->epochs);
-  return !due || save_checkpoint (self, fit, error);
+  const gboolean asked = g_atomic_int_get (&self->stop_asked) && fit->epoch < self->epochs;
+  *stop = ends_early (self, fit) || asked;
+  gboolean due = asked || (self->checkpoint_epochs > 0 &&
+                           (fit->epoch % self->checkpoint_epochs == 0 || *stop || fit->epoch == self->epochs));
+  return !due || ortrain_fit_save_checkpoint (self, fit, error);
 }
 
 /* The claim on the session is held by this thread. */
 static OrtrainTrainingHistory *
 run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
 {
-  Fit fit = { .last_loss = NAN, .last_metric = -1, .best_loss = NAN };
+  OrtrainFit fit = { .last_loss = NAN, .last_metric = -1, .best_loss = NAN };
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (self->dataset, self->batch_size);
   g_autoptr (OrtrainTrainingHistory) history = g_object_new (ORTRAIN_TYPE_TRAINING_HISTORY, NULL);
   g_autoptr (GTimer) timer = g_timer_new ();
@@ -517,15 +372,18 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   if (!ok)
     return NULL;
   ortrain_training_session_decide_updates (self->session);
-  ok = resume (self, &fit, error);
+  ok = ortrain_fit_resume (self, &fit, error);
   stop = ok && ends_early (self, &fit);
   while (ok && !stop && fit.epoch < self->epochs)
     {
       double began = g_timer_elapsed (timer, NULL);
       ok = (fit.trained || run_epoch (self, &fit, cancellable, error)) &&
-           end_epoch (self, &fit, began, cancellable, &stop, error);
+           (fit.stopped || end_epoch (self, &fit, began, cancellable, &stop, error));
+      stop = stop || fit.stopped;
     }
   forget_ahead (&fit);
+  ok = ok && ortrain_fit_restore_best (self, &fit, error);
+  g_clear_object (&fit.best_state);
   history->stopped_early = stop;
   history->seconds = g_timer_elapsed (timer, NULL);
   return ok ? g_steal_pointer (&history) : NULL;
@@ -549,7 +407,8 @@ check_made (OrtrainTrainer *self, GError **error)
  * @cancellable: (nullable): a cancellable, looked at between updates
  * @error: return location for an error
  *
- * Trains, and blocks until it is done. Updates are immediate where nothing needs the gradients, unless
+ * Trains, and blocks until it is done. With a [property@Trainer:patience], the session has the parameters of the best
+ * epoch then, unless [property@Trainer:restore-best] says otherwise. Updates are immediate where nothing needs the gradients, unless
  * [property@TrainingOptions:immediate-updates] says otherwise.
  *
  * Errors are %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
@@ -566,6 +425,7 @@ ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **e
 
   if (!check_made (self, error) || !ortrain_training_session_claim (self->session, error))
     return NULL;
+  g_atomic_int_set (&self->stop_asked, FALSE);
   ortrain_training_session_adopt (self->session);
   OrtrainTrainingHistory *history = run_fit (self, cancellable, error);
   ortrain_training_session_leave (self->session);
@@ -580,7 +440,7 @@ start (OrtrainTrainer *self, GTask *task, GTaskThreadFunc func)
   g_task_set_check_cancellable (task, FALSE); /* work that was done before the cancellation is reported as done */
   if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
     g_task_return_error (task, error);
-  else if (!ortrain_worker_run (self->session->worker, task, func, &error))
+  else if (g_atomic_int_set (&self->stop_asked, FALSE), !ortrain_worker_run (self->session->worker, task, func, &error))
     {
       ortrain_training_session_leave (self->session);
       g_task_return_error (task, error);

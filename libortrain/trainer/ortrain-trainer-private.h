@@ -18,6 +18,8 @@ struct _OrtrainTrainer
   guint checkpoint_epochs;
   gboolean resume;
   guint patience;
+  gboolean restore_best;
+  gint stop_asked; /* atomic */
   OrtrainTrainingSession *session;
   OrtrainDataset *dataset;
   OrtrainSignalQueue *signal_queue;

@@ -22,7 +22,8 @@
  *
  * The session is busy for others while its trainer works. Cancelling ends the loop between two updates, with
  * %G_IO_ERROR_CANCELLED; if there is a folder for checkpoints, one is saved first. With [property@Trainer:resume],
- * training goes on from there to the same bits, records of epochs included, as if it had never stopped.
+ * training goes on from there to the same bits, records of epochs included, as if it had never stopped; in batches of
+ * another size, if that was changed. A handler ends the loop without an error by [method@Trainer.stop].
  *
  * The metric is the accuracy on the validation data, of models that are trained with a cross entropy. Signals arrive on
  * the main context that was the thread's default when the trainer was created; those of [method@Trainer.fit] come
@@ -44,6 +45,7 @@ enum
   PROP_CHECKPOINT_EPOCHS,
   PROP_RESUME,
   PROP_PATIENCE,
+  PROP_RESTORE_BEST,
   N_PROPERTIES
 };
 
@@ -161,6 +163,10 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * OrtrainTrainer:checkpoint-dir: (getter get_checkpoint_dir) (setter set_checkpoint_dir)
    *
    * The folder in which checkpoints are saved; %NULL for no checkpoints. Default: %NULL.
+   *
+   * The folder itself is the last checkpoint, from which [property@Trainer:resume] goes on. With validation data or a
+   * [property@Trainer:patience], the folder `best` in it is that of the epoch with the smallest loss, a checkpoint of
+   * its own.
    */
   properties[PROP_CHECKPOINT_DIR] =
       ortrain_field_string ("checkpoint-dir", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_dir));
@@ -197,6 +203,16 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    */
   properties[PROP_PATIENCE] =
       ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainTrainer, patience), 0, G_MAXUINT, 0);
+
+  /**
+   * OrtrainTrainer:restore-best: (getter get_restore_best) (setter set_restore_best)
+   *
+   * Whether a training with a [property@Trainer:patience] ends with the parameters and buffers of its best epoch, that
+   * of the smallest loss, instead of the last; they are kept in the memory of the host meanwhile. Checkpoints, from
+   * which training may go on, are not affected. Default: %TRUE.
+   */
+  properties[PROP_RESTORE_BEST] =
+      ortrain_field_boolean ("restore-best", G_STRUCT_OFFSET (OrtrainTrainer, restore_best), TRUE);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 
   /**
@@ -223,7 +239,7 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * @self: the trainer
    * @path: (type filename): the folder
    *
-   * Emitted when a checkpoint is on disk.
+   * Emitted when the last checkpoint is on disk.
    */
   signals[CHECKPOINT_SAVED] = g_signal_new ("checkpoint-saved", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL,
                                             NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
@@ -588,6 +604,63 @@ ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience)
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
 
   ortrain_field_set_uint (self, properties[PROP_PATIENCE], patience);
+}
+
+/**
+ * ortrain_trainer_get_restore_best: (get-property restore-best)
+ * @self: the object
+ *
+ * Gets whether a training with a [property@Trainer:patience] ends with the parameters of its best epoch.
+ *
+ * Returns: the value
+ */
+gboolean
+ortrain_trainer_get_restore_best (OrtrainTrainer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
+  return self->restore_best;
+}
+
+/**
+ * ortrain_trainer_set_restore_best: (set-property restore-best)
+ * @self: the object
+ * @restore_best: the new value
+ *
+ * Sets whether a training with a [property@Trainer:patience] ends with the parameters of its best epoch.
+ */
+void
+ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+
+  ortrain_field_set_boolean (self, properties[PROP_RESTORE_BEST], restore_best);
+}
+
+/**
+ * ortrain_trainer_stop:
+ * @self: a trainer
+ *
+ * Ends the training that runs behind its current update, as if it were complete: [method@Trainer.fit] returns the
+ * results so far, of which [property@TrainingHistory:stopped-early] is set. Handlers of signals may call it, and so may
+ * any thread. If there is a folder for checkpoints, one is saved, from which training can go on. Nothing happens if no
+ * training runs.
+ *
+ * ```python
+ * def stop(trainer, progress):
+ *     if progress.seconds > 60:
+ *         trainer.stop()
+ *
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3)
+ * trainer.connect("progress", stop)
+ * history = trainer.fit()
+ * ```
+ */
+void
+ortrain_trainer_stop (OrtrainTrainer *self)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+
+  g_atomic_int_set (&self->stop_asked, TRUE);
 }
 
 /**

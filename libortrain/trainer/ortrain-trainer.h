@@ -72,11 +72,18 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience);
 
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_trainer_get_restore_best (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best);
+
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTrainingSession *ortrain_trainer_get_session (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainDataset *ortrain_trainer_get_dataset (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTrainingHistory *ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_stop (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_fit_async (OrtrainTrainer *self, GCancellable *cancellable, GAsyncReadyCallback callback,
                                 gpointer user_data);

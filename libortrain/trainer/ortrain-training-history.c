@@ -103,7 +103,8 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:stopped-early: (getter get_stopped_early)
    *
-   * Whether training ended because the loss had stopped falling, see [property@Trainer:patience]. Read-only.
+   * Whether training ended because the loss had stopped falling, see [property@Trainer:patience], or because
+   * [method@Trainer.stop] was called. Read-only.
    */
   properties[PROP_STOPPED_EARLY] = ortrain_field_at (g_param_spec_boolean ("stopped-early", NULL, NULL, FALSE, flags),
                                                      G_STRUCT_OFFSET (OrtrainTrainingHistory, stopped_early));
@@ -189,7 +190,8 @@ ortrain_training_history_get_n_steps (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_stopped_early: (get-property stopped-early)
  * @self: the object
  *
- * Gets whether training ended because the loss had stopped falling, see [property@Trainer:patience].
+ * Gets whether training ended because the loss had stopped falling, see [property@Trainer:patience], or because
+ * [method@Trainer.stop] was called.
  *
  * Returns: the value
  */

@@ -926,6 +926,18 @@ class Trainers(unittest.TestCase):
         return Ortrain.Trainer(training_session(optimizer=Ortrain.Adam(learning_rate=0.05)), dataset(), epochs=3, batch_size=16,
                                **properties)
 
+    def test_stop(self):
+        """A handler ends training; with patience, the best parameters are those that remain."""
+        trainer = self.make(patience=5)
+        self.assertTrue(trainer.get_restore_best())
+        trainer.set_restore_best(False)
+        self.assertFalse(trainer.restore_best)
+        trainer.restore_best = True
+        trainer.connect("epoch-ended", lambda trainer, record: trainer.stop())
+        history = trainer.fit()
+        self.assertTrue(history.stopped_early)
+        self.assertEqual(history.n_epochs, 1)
+
     def test_fit(self):
         trainer, seen, epochs = self.make(validation=dataset(32)), [], []
         self.assertEqual(trainer.get_dataset().get_length(), 64)

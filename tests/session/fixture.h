@@ -253,3 +253,33 @@ test_assert_same_bits (OrtrainTensorDict *a, OrtrainTensorDict *b)
         g_error ("'%s' has other bits", name);
     }
 }
+
+/* All batches of the fixture as one dataset of 64 items. */
+static inline OrtrainDataset *
+test_model_make_dataset (TestModel *model)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) all = ortrain_tensor_dict_new ();
+  OrtrainTensorDict *first = test_model_feeds (model, 0);
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (first); i++)
+    {
+      const char *name = ortrain_tensor_dict_get_name (first, i);
+      OrtrainTensor *part = ortrain_tensor_dict_get_tensor (first, i);
+      gsize rank = ortrain_tensor_get_rank (part), bytes = ortrain_tensor_get_n_bytes (part);
+      gint64 dims[8];
+      for (gsize k = 0; k < rank; k++)
+        dims[k] = ortrain_tensor_get_dim (part, k);
+      dims[0] *= model->feeds->len;
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (ortrain_tensor_get_dtype (part), dims, rank, &error);
+      g_assert_no_error (error);
+      for (guint b = 0; b < model->feeds->len; b++)
+        memcpy (
+            (guint8 *) ortrain_tensor_get_address (tensor) + b * bytes,
+            (gconstpointer) ortrain_tensor_get_address (ortrain_tensor_dict_get (test_model_feeds (model, b), name)),
+            bytes);
+      ortrain_tensor_dict_set (all, name, tensor);
+    }
+  OrtrainDataset *dataset = ortrain_tensor_dataset_new (all, &error);
+  g_assert_no_error (error);
+  return dataset;
+}

@@ -6,36 +6,6 @@
 
 #include <glib/gstdio.h>
 
-/* All batches of the fixture as one dataset of 64 items. */
-static OrtrainDataset *
-make_dataset (TestModel *model)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (OrtrainTensorDict) all = ortrain_tensor_dict_new ();
-  OrtrainTensorDict *first = test_model_feeds (model, 0);
-  for (guint i = 0; i < ortrain_tensor_dict_get_size (first); i++)
-    {
-      const char *name = ortrain_tensor_dict_get_name (first, i);
-      OrtrainTensor *part = ortrain_tensor_dict_get_tensor (first, i);
-      gsize rank = ortrain_tensor_get_rank (part), bytes = ortrain_tensor_get_n_bytes (part);
-      gint64 dims[8];
-      for (gsize k = 0; k < rank; k++)
-        dims[k] = ortrain_tensor_get_dim (part, k);
-      dims[0] *= model->feeds->len;
-      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_new (ortrain_tensor_get_dtype (part), dims, rank, &error);
-      g_assert_no_error (error);
-      for (guint b = 0; b < model->feeds->len; b++)
-        memcpy (
-            (guint8 *) ortrain_tensor_get_address (tensor) + b * bytes,
-            (gconstpointer) ortrain_tensor_get_address (ortrain_tensor_dict_get (test_model_feeds (model, b), name)),
-            bytes);
-      ortrain_tensor_dict_set (all, name, tensor);
-    }
-  OrtrainDataset *dataset = ortrain_tensor_dataset_new (all, &error);
-  g_assert_no_error (error);
-  return dataset;
-}
-
 typedef struct
 {
   GThread *thread;
@@ -89,7 +59,7 @@ test_fit (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
   Watch watch = { 0 };
   g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
@@ -117,7 +87,7 @@ test_early_end (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
   ortrain_optimizer_set_learning_rate (
       ortrain_training_options_get_optimizer (ortrain_training_session_get_options (session)), 0.0);
@@ -237,7 +207,7 @@ test_resume (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("cnn");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
 
   g_autofree char *whole_path = g_build_filename (folder, "whole", NULL);
@@ -312,7 +282,7 @@ test_resume_early_end (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
   for (guint i = 0; i < 2; i++)
     {
@@ -337,7 +307,7 @@ test_checkpoint_epochs (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autofree char *folder = g_dir_make_tmp ("ortrain-XXXXXX", &error);
   const struct
   {
@@ -383,7 +353,7 @@ test_async (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
   Watch watch = { 0 };
   g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
@@ -421,7 +391,7 @@ test_slow_owner (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
   Watch watch = { 0 };
   g_autoptr (OrtrainTrainer) trainer = make_trainer (session, dataset, &watch);
@@ -455,7 +425,7 @@ test_evaluate_async (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autoptr (OrtrainTrainingSession) session = test_model_make_session (model, "sgd");
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   double expected[2], found[2];
@@ -510,7 +480,7 @@ test_accumulation (void)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   OrtrainTensorDict *states[2];
   /* Four batches of 16 averaged are one batch of 64. */
   for (guint i = 0; i < 2; i++)
@@ -574,7 +544,7 @@ test_decided (gconstpointer name)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TestModel) model = test_model_load (name);
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
   g_assert_cmpint (ortrain_training_options_get_immediate_updates (options), ==, ORTRAIN_IMMEDIATE_UPDATES_AUTO);
   g_autoptr (OrtrainTrainingSession) kept = make_session (model, options, ORTRAIN_IMMEDIATE_UPDATES_OFF);
@@ -622,7 +592,7 @@ test_not_decided (void)
 {
   static const char *const reasons[] = { "max-grad-norm", "accumulated", "signal", "signal", "was used before", NULL };
   g_autoptr (TestModel) model = test_model_load ("mlp");
-  g_autoptr (OrtrainDataset) dataset = make_dataset (model);
+  g_autoptr (OrtrainDataset) dataset = test_model_make_dataset (model);
   for (guint i = 0; i < G_N_ELEMENTS (reasons); i++)
     {
       g_autoptr (GError) error = NULL;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "data/ortrain-data-loader.h"
+#include "session/ortrain-training-session-private.h"
+#include "trainer/ortrain-trainer-private.h"
+
+/* A step that was submitted, and of which the loss is not known yet. */
+typedef struct
+{
+  OrtrainTensorDict *batch;
+  GVariant *before; /* the loader's state in front of it */
+  guint slot;
+  double learning_rate; /* behind it */
+} Ahead;
+
+#define MAX_AHEAD ORTRAIN_N_STEP_RESULTS
+
+typedef struct
+{
+  OrtrainDataLoader *loader;
+  OrtrainTrainingHistory *history;
+  GTimer *timer;
+  guint epoch;     /* from 0 */
+  guint64 step;    /* in the epoch */
+  guint n_waiting; /* steps since the last update */
+  double sum;      /* of the losses of the epoch */
+  guint64 n_summed;
+  double last_loss, last_metric;
+  double best_loss;
+  OrtrainTensorDict *best_state; /* parameters and buffers of the epoch with it; NULL: not kept */
+  gboolean best_is_saved;
+  gboolean stopped;       /* in the middle of an epoch, by request */
+  guint waited;           /* epochs without a lesser loss */
+  gboolean trained;       /* the steps of the epoch are done, its validation is not */
+  double learning_rate;   /* behind the last step */
+  Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
+  guint n_ahead;
+} OrtrainFit;
+
+/* Saves where the training is, for ortrain_fit_resume(). */
+gboolean ortrain_fit_save_checkpoint (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
+/* Goes on from the last checkpoint, where that is wanted and there is one. */
+gboolean ortrain_fit_resume (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
+/* Called after an epoch that is the best so far: keeps its state, and saves it, as the properties say. */
+gboolean ortrain_fit_keep_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
+/* Called when training has ended: gives the session the best state back, unless it is the last one. */
+gboolean ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
