@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gradients/update-cases.h"
+#include "ops/block-update.h"
 #include "simt/cuda-kernel-check.h"
 
 #define RATES "z[17]{1,2,0.7,1,0.8,0.9,1e-4,1,0,0,0,0.1,0.01,0.2,0,0.3,0.02}"
@@ -30,10 +31,71 @@ test_updates (void)
   cuda_check_end ();
 }
 
+/* States in 8 bits: against the model of the CPU's test, and the same bits in any order of threads. */
+static void
+test_blocks (void)
+{
+  static const char *const orders[] = { "forward", "reverse", "shuffled" };
+  static const gint64 sizes[] = { 1, 127, 129, 1025, 16385, 40001 };
+  static const OrtrainDType types[] = { ORTRAIN_DTYPE_FLOAT32, ORTRAIN_DTYPE_BFLOAT16, ORTRAIN_DTYPE_FLOAT16 };
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint r = 0; r < G_N_ELEMENTS (block_rules); r++)
+    for (guint s = 0; s < G_N_ELEMENTS (sizes); s++)
+      for (guint p = 0; p < G_N_ELEMENTS (types); p++)
+        {
+          Case test = { .rule = &block_rules[r], .parameter = types[p], .gradient = types[s % 3], .n = sizes[s] };
+          KernelRun runs[G_N_ELEMENTS (orders)];
+          test.copy = p == 0 ? ORTRAIN_DTYPE_FLOAT16 : ORTRAIN_DTYPE_UNDEFINED;
+          test.norm = s % 2 ? 3 : 0;
+          test.provider = cuda;
+          for (guint o = 0; o < G_N_ELEMENTS (orders); o++)
+            {
+              g_setenv ("ORTRAIN_SIMT_ORDER", orders[o], TRUE);
+              if (o == 0)
+                check_case (&test);
+              run_case (&runs[o], &test);
+              for (guint k = 0; k < runs[o].n_outputs; k++)
+                kernel_assert_same_bits (runs[o].outputs[k], runs[0].outputs[k], orders[o]);
+            }
+          for (guint o = 0; o < G_N_ELEMENTS (orders); o++)
+            kernel_run_clear (&runs[o]);
+        }
+}
+
+/* A step that is left out changes no bit, and what is never in 8 bits is refused. */
+static void
+test_blocks_left (void)
+{
+  g_autoptr (GError) error = NULL;
+  const OrtrainProviderOptions options = { .n_threads = 1 };
+  g_autoptr (OrtrainProvider) cuda = ortrain_provider_open ("cuda", &options, &error);
+  g_assert_no_error (error);
+  for (guint r = 0; r < G_N_ELEMENTS (block_rules); r++)
+    {
+      Case test = { .rule = &block_rules[r], .parameter = ORTRAIN_DTYPE_FLOAT32, .gradient = ORTRAIN_DTYPE_FLOAT32 };
+      KernelRun run;
+      test.n = 20001;
+      test.norm = NAN;
+      test.apart = TRUE;
+      test.provider = cuda;
+      run_case (&run, &test);
+      kernel_assert_same_bits (run.outputs[0], run.inputs[3], "parameter");
+      for (guint k = 0; k < block_rules[r].n_states; k++)
+        kernel_assert_same_bits (run.outputs[1 + k], run.inputs[5 + k], "state");
+      kernel_run_clear (&run);
+    }
+  check_refused (cuda);
+}
+
 int
 main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-update/kernels", test_updates);
+  g_test_add_func ("/cuda-update/blocks", test_blocks);
+  g_test_add_func ("/cuda-update/blocks-left", test_blocks_left);
   return g_test_run ();
 }
