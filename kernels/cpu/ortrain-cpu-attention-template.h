@@ -14,12 +14,12 @@ R (range_units) (gpointer data, gint64 begin, gint64 end, guint worker)
       gint64 b = u / plan->n_blocks / plan->mask_heads;
       gint64 row = block * plan->block, rows = MIN (plan->block, plan->n_queries - row);
       gint64 first = plan->n_keys, last = 0;
-      if (plan->mask_row == 0)
+      if (plan->mask.row == 0)
         rows = MIN (rows, 1);
       for (gint64 r = row; r < row + rows; r++)
         {
-          gint64 at = b * plan->mask_batch + h * plan->mask_head + r * plan->mask_row, lo = 0, hi = plan->n_keys;
-          if (plan->mask_kind == MASK_BOOL)
+          gint64 at = b * plan->mask.batch + h * plan->mask.head + r * plan->mask.row, lo = 0, hi = plan->n_keys;
+          if (plan->mask.kind == MASK_BOOL)
             {
               const guint8 *mask = (const guint8 *) run->mask.data + at;
               while (hi > 0 && !mask[hi - 1])
@@ -48,39 +48,48 @@ R (range_units) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* x [n]: scores of one row for the keys from `first` on; adds its mask. */
+/* x [n]: scores of one row for the keys from `first` on; adds the mask's (or the bias's) row. */
 static inline void
-R (add_mask) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *restrict x, gint64 n)
+R (add_mask) (const AttentionPlan *plan, const AttentionMask *self, const OrtrainRows *rows, gint64 b, gint64 h,
+              gint64 row, gint64 first, REAL *restrict x, gint64 n)
 {
-  const AttentionPlan *plan = run->plan;
-  gint64 at = b * plan->mask_batch + h * plan->mask_head + row * plan->mask_row + first * plan->mask_key;
-  if (plan->mask_kind == MASK_BOOL)
+  gint64 at = b * self->batch + h * self->head + row * self->row + first * self->key;
+  if (self->kind == MASK_BOOL)
     {
-      const guint8 *restrict mask = (const guint8 *) run->mask.data + at;
+      const guint8 *restrict mask = (const guint8 *) rows->data + at;
       REAL masked = (REAL) plan->masked_value;
-      if (plan->mask_key)
+      if (self->key)
         for (gint64 j = 0; j < n; j++)
           x[j] += mask[j] ? 0 : masked;
       else if (!*mask)
         for (gint64 j = 0; j < n; j++)
           x[j] += masked;
     }
-  else if (plan->mask_kind == MASK_ADD)
+  else if (self->kind == MASK_ADD)
     {
       OrtrainRowsBuffer buffer;
-      const gint64 step = plan->mask_key ? ortrain_rows_get_step (&plan->types, n) : 1;
-      const REAL same = plan->mask_key ? 0 : R (ortrain_rows_get) (&run->mask, at);
+      const gint64 step = self->key ? ortrain_rows_get_step (&plan->types, n) : 1;
+      const REAL same = self->key ? 0 : R (ortrain_rows_get) (rows, at);
       ortrain_rows_buffer_init (&buffer);
-      for (gint64 i = 0; plan->mask_key && i < n; i += step)
+      for (gint64 i = 0; self->key && i < n; i += step)
         {
           const gint64 size = MIN (step, n - i);
-          const REAL *restrict mask = R (ortrain_rows_read) (&run->mask, at + i, size, &buffer);
+          const REAL *restrict mask = R (ortrain_rows_read) (rows, at + i, size, &buffer);
           for (gint64 j = 0; j < size; j++)
             x[i + j] += mask[j];
         }
-      for (gint64 j = 0; !plan->mask_key && j < n; j++)
+      for (gint64 j = 0; !self->key && j < n; j++)
         x[j] += same;
     }
+}
+
+static inline void
+R (add_masks) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, gint64 n)
+{
+  const AttentionPlan *plan = run->plan;
+  if (plan->bias.kind != MASK_NONE)
+    R (add_mask) (plan, &plan->bias, &run->bias, b, h, row, first, x, n);
+  R (add_mask) (plan, &plan->mask, &run->mask, b, h, row, first, x, n);
 }
 
 /* Whether row's mask lets nothing through. */
@@ -88,12 +97,12 @@ static gboolean
 R (is_blind) (const AttentionRun *run, gint64 b, gint64 h, gint64 row)
 {
   const AttentionPlan *plan = run->plan;
-  const gint64 at = b * plan->mask_batch + h * plan->mask_head + row * plan->mask_row;
+  const gint64 at = b * plan->mask.batch + h * plan->mask.head + row * plan->mask.row;
   for (gint64 j = 0; j < plan->n_keys; j++)
     {
-      gint64 i = at + j * plan->mask_key;
-      if (plan->mask_kind == MASK_NONE || (plan->mask_kind == MASK_BOOL && ((const guint8 *) run->mask.data)[i]) ||
-          (plan->mask_kind == MASK_ADD && !(R (ortrain_rows_get) (&run->mask, i) == -INFINITY)))
+      gint64 i = at + j * plan->mask.key;
+      if (plan->mask.kind == MASK_NONE || (plan->mask.kind == MASK_BOOL && ((const guint8 *) run->mask.data)[i]) ||
+          (plan->mask.kind == MASK_ADD && !(R (ortrain_rows_get) (&run->mask, i) == -INFINITY)))
         return FALSE;
     }
   return TRUE;
@@ -107,7 +116,7 @@ R (find_range) (const AttentionRun *run, gint64 b, gint64 h, gint64 block, gint6
   *last = plan->n_keys;
   if (plan->has_ranges)
     {
-      gint64 u = ((plan->mask_batch ? b : 0) * plan->mask_heads + (plan->mask_head ? h : 0)) * plan->n_blocks + block;
+      gint64 u = ((plan->mask.batch ? b : 0) * plan->mask_heads + (plan->mask.head ? h : 0)) * plan->n_blocks + block;
       *first = run->ranges[2 * u];
       *last = run->ranges[2 * u + 1];
     }
@@ -176,7 +185,7 @@ static inline double
 R (softmax_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, gint64 keys)
 {
   const AttentionPlan *plan = run->plan;
-  R (add_mask) (run, b, h, row, first, x, keys);
+  R (add_masks) (run, b, h, row, first, x, keys);
   REAL top = R (ortrain_lane_max) (x, keys);
   double sum = 0;
   for (gint64 j = 0; j < keys; j += 512)
@@ -243,10 +252,11 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* One row: scores x [keys] become probabilities again, their gradient dx that of the scores (NULL: not wanted). */
+/* One row: scores x [keys] become probabilities again, their gradient dx that of the products q·k (NULL: not wanted).
+ * dbias: where the gradients of the slice of the bias are summed, or NULL. */
 static inline void
 R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, REAL *dx,
-                      gint64 keys)
+                      gint64 keys, REAL *dbias)
 {
   const AttentionPlan *plan = run->plan;
   const REAL lse = R (ortrain_rows_get) (&run->lse, (b * plan->heads + h) * plan->n_queries + row);
@@ -257,27 +267,40 @@ R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, g
         memset (dx, 0, (gsize) keys * sizeof (REAL));
       return;
     }
-  R (add_mask) (run, b, h, row, first, x, keys);
+  R (add_masks) (run, b, h, row, first, x, keys);
   ORTRAIN_INDEPENDENT
   for (gint64 j = 0; j < keys; j++)
     x[j] = EXP (x[j] - lse);
   if (!dx)
     return;
   REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = (REAL) plan->scale;
-  ORTRAIN_INDEPENDENT
+  if (dbias == NULL)
+    {
+      ORTRAIN_INDEPENDENT
+      for (gint64 j = 0; j < keys; j++)
+        dx[j] = x[j] * (dx[j] - dot) * scale;
+      return;
+    }
+  REAL *restrict db = dbias + row * plan->bias.row + first * plan->bias.key;
   for (gint64 j = 0; j < keys; j++)
-    dx[j] = x[j] * (dx[j] - dot) * scale;
+    dx[j] = x[j] * (dx[j] - dot);
+  if (plan->bias.key)
+    for (gint64 j = 0; j < keys; j++)
+      db[j] += dx[j];
+  else
+    *db += (REAL) R (ortrain_lane_sum) (dx, keys, 0);
+  for (gint64 j = 0; j < keys; j++)
+    dx[j] *= scale;
 }
 
-/* One head: blocks of queries in order, so that dk and dv add up in order, in float32 where they have 16 bits.
- * Probabilities are made again from lse. */
+/* Heads u of [batch, heads]: in each, blocks of queries in order, so that dk and dv add up in order, in float32 where
+ * they have 16 bits. Probabilities are made again from lse. */
 static void
-R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
+R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint worker, REAL *dbias)
 {
-  const AttentionRun *run = data;
   const AttentionPlan *plan = run->plan;
   REAL *p = (REAL *) run->scratch + (gsize) worker * plan->scratch_elements;
-  REAL *dp = run->dq.data || run->dk.data ? p + (gsize) plan->block * (gsize) plan->n_keys : NULL;
+  REAL *dp = run->dq.data || run->dk.data || dbias ? p + (gsize) plan->block * (gsize) plan->n_keys : NULL;
   for (gint64 u = begin; u < end; u++)
     {
       const gint64 h = u % plan->heads, b = u / plan->heads, q_at = base_of (&plan->q, b, h);
@@ -305,7 +328,7 @@ R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
                     keys);
             }
           for (gint64 r = 0; r < rows; r++)
-            R (softmax_grad_row) (run, b, h, row + r, first, p + r * keys, dp ? dp + r * keys : NULL, keys);
+            R (softmax_grad_row) (run, b, h, row + r, first, p + r * keys, dp ? dp + r * keys : NULL, keys, dbias);
           if (dv.rows)
             GEMM (TRUE, FALSE, keys, plan->v.width, rows, 1, p, keys, dy.rows, dy.pitch, 1, dv.rows + first * dv.pitch,
                   dv.pitch);
@@ -327,5 +350,49 @@ R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
         }
       R (close_tile) (&dk, &run->dk, &plan->k, k_at);
       R (close_tile) (&dv, &run->dv, &plan->v, v_at);
+    }
+}
+
+static void
+R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  R (backward_heads) (data, begin, end, worker, NULL);
+}
+
+/* One part of the heads that read the same slice of the bias, in order. */
+static void
+R (bias_units) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const AttentionRun *run = data;
+  const AttentionPlan *plan = run->plan;
+  const AttentionMask *bias = &plan->bias;
+  for (gint64 u = begin; u < end; u++)
+    {
+      const gint64 slice = u / plan->parts, part = u % plan->parts;
+      REAL *sums = run->sums ? (REAL *) run->sums + part * plan->slices * plan->slice_elements : run->dbias.data;
+      sums += slice * plan->slice_elements;
+      if (run->sums || !run->accumulates)
+        memset (sums, 0, (gsize) plan->slice_elements * sizeof (REAL));
+      for (gint64 m = part * plan->members / plan->parts; m < (part + 1) * plan->members / plan->parts; m++)
+        {
+          const gint64 first = bias->batch ? (bias->head ? slice : slice * plan->heads) : bias->head ? slice : 0;
+          const gint64 head = first + (bias->head ? m * plan->heads : m);
+          R (backward_heads) (run, head, head + 1, worker, sums);
+        }
+    }
+}
+
+static void
+R (sum_parts) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  const AttentionRun *run = data;
+  const AttentionPlan *plan = run->plan;
+  const gint64 n = plan->slices * plan->slice_elements;
+  for (gint64 i = begin; i < end; i++)
+    {
+      REAL sum = 0;
+      for (gint64 part = 0; part < plan->parts; part++)
+        sum += ((const REAL *) run->sums)[part * n + i];
+      R (ortrain_rows_put) (&run->dbias, i, sum, run->accumulates);
     }
 }

@@ -4,15 +4,17 @@
 #include "ortrain-cpu-lanes.h"
 #include "ortrain-cpu-rows.h"
 
-/* Scaled dot product attention, softmax (scale · q·kᵀ + mask) · v, in blocks of queries: the scores of a block stay in
- * the cache and are never written to memory. The forward pass keeps one number per row (lse), the backward pass makes
+/* Scaled dot product attention, softmax (scale · q·kᵀ + mask + bias) · v, in blocks of queries: the scores of a block stay
+ * in the cache and are never written to memory. The forward pass keeps one number per row (lse), the backward pass makes
  * the probabilities again from it. Keys that a block cannot see (causal masks, padding) are not computed. Operands are
  * [batch, heads, length, width], or [batch, length, heads, width] where `packed` says so: rows then lie further apart,
  * and the transposes around attention are not needed. Every operand has a type of its own; of 16 bits are widened the
- * queries of a block and a tile of keys, and the gradients of keys and values are summed in float32 for a head. */
+ * queries of a block and a tile of keys, and the gradients of keys and values are summed in float32 for a head. The
+ * gradient of the bias is summed in its own shape: over what it is broadcast along, always in the same order. */
 
 #define MASKED -1e30       /* what is added to a score that must not count */
 #define ATTENTION_TILE 512 /* keys that are widened at once */
+#define BIAS_UNITS 8       /* units of work, at least, where the gradient of a bias is summed */
 
 typedef enum
 {
@@ -20,6 +22,13 @@ typedef enum
   MASK_BOOL, /* FALSE: masked_value is added */
   MASK_ADD,
 } MaskKind;
+
+/* What is added to scores: [batch, heads, queries, keys], or 1 in place of any of these. */
+typedef struct
+{
+  MaskKind kind;
+  gint64 batch, head, row, key; /* strides, 0 where it is the same for all */
+} AttentionMask;
 
 typedef struct
 {
@@ -41,10 +50,13 @@ typedef struct
     GUARD_NAN,  /* a row of NaN becomes zeros */
     GUARD_BLIND /* a row whose mask lets nothing through does */
   } guard;
-  MaskKind mask_kind;
-  gint64 mask_batch, mask_head, mask_row, mask_key; /* strides, 0 where the mask is the same for all */
+  AttentionMask mask, bias;
   gint64 mask_batches, mask_heads;
   gboolean has_ranges;
+  /* Gradients of the bias: of one slice of it (batch, head) in one unit, or in `parts`, whose sums are added up. */
+  gboolean has_dbias;
+  gint64 slices, slice_elements, members, parts; /* members: pairs of batch and head with the same slice */
+  gsize sums_offset; /* of parts [parts, slices, slice_elements]; 0: straight to the output */
   gint64 block, n_blocks, tile;
   gsize dq_buffer, dk_buffer, dv_buffer;
   gsize scratch_elements, scratch_offset; /* per thread */
@@ -53,10 +65,11 @@ typedef struct
 typedef struct
 {
   const AttentionPlan *plan;
-  OrtrainRows q, k, v, mask, dy;
-  OrtrainRows y, lse, dq, dk, dv;
+  OrtrainRows q, k, v, mask, bias, dy;
+  OrtrainRows y, lse, dq, dk, dv, dbias;
   gint32 *ranges; /* [mask_batches, mask_heads, n_blocks, 2] */
-  gpointer scratch;
+  gpointer scratch, sums;
+  gboolean accumulates; /* dbias */
 } AttentionRun;
 
 static inline gint64
@@ -98,13 +111,13 @@ describe (AttentionOperand *self, const OrtrainOperand *operand, gboolean packed
 }
 
 static gboolean
-describe_mask (AttentionPlan *plan, const OrtrainOperand *q, const OrtrainOperand *mask)
+describe_mask (const AttentionPlan *plan, AttentionMask *self, const OrtrainOperand *q, const OrtrainOperand *mask)
 {
   const gint64 full[] = { plan->batch, plan->heads, plan->n_queries, plan->n_keys };
-  gint64 *strides[] = { &plan->mask_batch, &plan->mask_head, &plan->mask_row, &plan->mask_key }, step = 1;
+  gint64 *strides[] = { &self->batch, &self->head, &self->row, &self->key }, step = 1;
   if (mask->rank > 4 || (mask->dtype != ORTRAIN_DTYPE_BOOL && !ortrain_rows_fit (mask, q)))
     return FALSE;
-  plan->mask_kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? MASK_BOOL : MASK_ADD;
+  self->kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? MASK_BOOL : MASK_ADD;
   for (guint i = 0; i < mask->rank; i++)
     {
       guint d = mask->rank - 1 - i;
@@ -113,10 +126,27 @@ describe_mask (AttentionPlan *plan, const OrtrainOperand *q, const OrtrainOperan
       *strides[3 - i] = mask->dims[d] == 1 ? 0 : step;
       step *= mask->dims[d];
     }
-  plan->mask_batches = plan->mask_batch ? plan->batch : 1;
-  plan->mask_heads = plan->mask_head ? plan->heads : 1;
-  plan->has_ranges = plan->mask_key != 0 && (plan->mask_kind == MASK_ADD || plan->masked_value <= MASKED);
   return TRUE;
+}
+
+/* dbias: or NULL, if it is not wanted. */
+static void
+plan_bias_gradient (AttentionPlan *plan, const OrtrainOperand *dbias, OrtrainKernelSetup *setup)
+{
+  const AttentionMask *bias = &plan->bias;
+  if (dbias == NULL || dbias->dtype == ORTRAIN_DTYPE_UNDEFINED || bias->kind == MASK_NONE)
+    return;
+  plan->has_dbias = TRUE;
+  plan->slices = (bias->batch ? plan->batch : 1) * (bias->head ? plan->heads : 1);
+  plan->slice_elements = (bias->row ? plan->n_queries : 1) * (bias->key ? plan->n_keys : 1);
+  plan->members = (bias->batch ? 1 : plan->batch) * (bias->head ? 1 : plan->heads);
+  plan->parts = CLAMP (BIAS_UNITS / MAX (1, plan->slices), 1, MAX (1, plan->members));
+  if (plan->parts > 1 || dbias->dtype != plan->dtype)
+    {
+      plan->sums_offset = (setup->workspace_bytes + 63) & ~(gsize) 63;
+      setup->workspace_bytes = plan->sums_offset + (gsize) (plan->parts * plan->slices * plan->slice_elements) *
+                                                       ortrain_dtype_get_size (plan->dtype);
+    }
 }
 
 /* Part i of [batch, length, 3, heads, width]. */
@@ -158,12 +188,21 @@ reserve_tiles (AttentionPlan *plan, const OrtrainOperand *const *operands, gbool
   reserve (plan, &plan->dv_buffer, out[plan->is_packed ? 0 : 2], plan->n_keys, plan->v.width);
 }
 
-/* q, k, v, all the same operand where it is packed, and the mask or NULL; matrices: how many blocks of scores a thread
- * holds. */
-static gboolean
-build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainOperand *mask,
-            guint matrices, GError **error)
+/* NULL: there is none. */
+static const OrtrainOperand *
+get_optional (const OrtrainOperand *operands, guint n, guint i)
 {
+  return n > i && operands[i].dtype != ORTRAIN_DTYPE_UNDEFINED ? &operands[i] : NULL;
+}
+
+/* q, k, v, all the same operand where it is packed; first: the number of the mask, behind which there may be a bias;
+ * matrices: how many blocks of scores a thread holds. */
+static gboolean
+build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint first, guint matrices,
+            GError **error)
+{
+  const OrtrainOperand *mask = get_optional (setup->inputs, setup->n_inputs, first);
+  const OrtrainOperand *bias = get_optional (setup->inputs, setup->n_inputs, first + 1);
   AttentionPlan *plan = g_new0 (AttentionPlan, 1);
   AttentionOperand *sides[] = { &plan->q, &plan->k, &plan->v };
   gint64 packed = ortrain_attributes_get_int (setup->attributes, "packed", 0), heads[3] = { 0 }, length[3] = { 0 };
@@ -197,13 +236,18 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, co
   plan->scale = ortrain_attributes_get_float (setup->attributes, "scale", 1);
   plan->masked_value = ortrain_attributes_get_float (setup->attributes, "masked_value", -INFINITY);
   plan->guard = ortrain_attributes_get_int (setup->attributes, "guard", GUARD_NONE);
-  if (fits && mask != NULL && mask->dtype != ORTRAIN_DTYPE_UNDEFINED)
-    fits = describe_mask (plan, operands[0], mask);
+  if (fits && mask != NULL)
+    fits = describe_mask (plan, &plan->mask, operands[0], mask);
+  if (fits && bias != NULL)
+    fits = bias->dtype != ORTRAIN_DTYPE_BOOL && describe_mask (plan, &plan->bias, operands[0], bias);
+  plan->mask_batches = plan->mask.batch ? plan->batch : 1;
+  plan->mask_heads = plan->mask.head ? plan->heads : 1;
+  plan->has_ranges = plan->mask.key != 0 && (plan->mask.kind == MASK_ADD || plan->masked_value <= MASKED);
   if (!fits)
     {
       g_clear_pointer (&setup->constants, g_free);
       g_set_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_NO_KERNEL,
-                   "%s: the shapes of q, k, v and mask do not fit each other", setup->op_type);
+                   "%s: the shapes of q, k, v, mask and bias do not fit each other", setup->op_type);
       return FALSE;
     }
   plan->y.width = plan->v.width;
@@ -246,12 +290,12 @@ clear_operand (const AttentionPlan *plan, const OrtrainRows *rows, const Attenti
     memset (rows->data, 0, (gsize) (plan->batch * shape->batch_step) * ortrain_dtype_get_size (rows->dtype));
 }
 
-/* Attention (q, k, v[, mask]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+/* Attention (q, k, v[, mask, bias]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
 static gboolean
 attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->inputs[2] };
-  return build_plan (setup, operands, setup->n_inputs > 3 ? &setup->inputs[3] : NULL, 1, error);
+  return build_plan (setup, operands, 3, 1, error);
 }
 
 /* PackedAttention (qkv[, mask]) */
@@ -259,7 +303,7 @@ static gboolean
 packed_attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *qkv = &setup->inputs[0], *operands[] = { qkv, qkv, qkv };
-  return build_plan (setup, operands, setup->n_inputs > 1 ? &setup->inputs[1] : NULL, 1, error);
+  return build_plan (setup, operands, 1, 1, error);
 }
 
 static void
@@ -272,6 +316,8 @@ attention_run (const OrtrainKernelCall *call)
   run.k = ortrain_rows_input (&plan->types, call, is_packed ? 0 : 1);
   run.v = ortrain_rows_input (&plan->types, call, is_packed ? 0 : 2);
   run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 3);
+  if (plan->bias.kind != MASK_NONE)
+    run.bias = ortrain_rows_input (&plan->types, call, 4);
   run.y = ortrain_rows_output (&plan->types, call, 0);
   run.lse = ortrain_rows_output (&plan->types, call, 1);
   if (plan->n_keys == 0 || plan->n_queries == 0)
@@ -285,12 +331,16 @@ attention_run (const OrtrainKernelCall *call)
   ortrain_parallel_for (ortrain_cpu_get_pool (call), heads * plan->n_blocks, grain, CALL (plan, forward_units), &run);
 }
 
-/* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+/* AttentionGrad (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
 static gboolean
 attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
-  return build_plan (setup, operands, setup->n_inputs > 5 ? &setup->inputs[5] : NULL, 2, error);
+  if (!build_plan (setup, operands, 5, 2, error))
+    return FALSE;
+  plan_bias_gradient (setup->constants, get_optional (setup->outputs, setup->n_outputs, 3), setup);
+  setup->can_accumulate = 1 << 3;
+  return TRUE;
 }
 
 /* PackedAttentionGrad (dy, qkv, y, lse[, mask]) → dqkv */
@@ -298,7 +348,7 @@ static gboolean
 packed_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *qkv = &setup->inputs[1], *operands[] = { qkv, qkv, qkv };
-  return build_plan (setup, operands, setup->n_inputs > 4 ? &setup->inputs[4] : NULL, 2, error);
+  return build_plan (setup, operands, 4, 2, error);
 }
 
 static void
@@ -313,18 +363,36 @@ attention_grad_run (const OrtrainKernelCall *call)
   run.v = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 3);
   run.lse = ortrain_rows_input (&plan->types, call, is_packed ? 3 : 4);
   run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 4 : 5);
+  if (plan->bias.kind != MASK_NONE)
+    run.bias = ortrain_rows_input (&plan->types, call, 6);
   run.dq = ortrain_rows_output (&plan->types, call, 0);
   run.dk = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 1);
   run.dv = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 2);
+  if (plan->has_dbias)
+    run.dbias = ortrain_rows_output (&plan->types, call, 3);
+  run.accumulates = (ortrain_kernel_get_accumulate (call) >> 3 & 1) != 0;
+  run.sums = plan->sums_offset > 0 ? (guint8 *) call->workspace + plan->sums_offset : NULL;
   if (plan->n_keys == 0 || plan->n_queries == 0)
     {
+      if (run.dbias.data != NULL && !run.accumulates)
+        memset (run.dbias.data, 0,
+                (gsize) (plan->slices * plan->slice_elements) * ortrain_dtype_get_size (run.dbias.dtype));
       clear_operand (plan, &run.dq, &plan->q);
       clear_operand (plan, &run.dk, &plan->k);
       clear_operand (plan, &run.dv, &plan->v);
       return;
     }
   start_run (call, &run);
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
+  if (!plan->has_dbias)
+    {
+      ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units),
+                            &run);
+      return;
+    }
+  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->slices * plan->parts, 1, CALL (plan, bias_units), &run);
+  if (run.sums != NULL)
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->slices * plan->slice_elements, 4096,
+                          CALL (plan, sum_parts), &run);
 }
 
 #define ROWS(name, prefix, run)                                                                                        \

@@ -574,17 +574,30 @@ run_packed_attention_grad (const OrtrainKernelCall *call)
   run_backward_or_plain (call, 3, 4, gradients);
 }
 
-#define ROW(name, prepare_row, run_row)                                                                                \
+/* Attention with a bias runs as its body. */
+static gboolean
+takes_attention (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
+{
+  return n_inputs <= 4 || inputs[4].dtype == ORTRAIN_DTYPE_UNDEFINED;
+}
+
+static gboolean
+takes_attention_grad (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
+{
+  return n_inputs <= 6 || inputs[6].dtype == ORTRAIN_DTYPE_UNDEFINED;
+}
+
+#define ROW(name, prepare_row, run_row, takes_row)                                                                     \
   {                                                                                                                    \
     .op_type = name, .domain = "org.ortrain", .dtypes = ORTRAIN_DTYPES_MIXED, .prepare = prepare_row, .run = run_row,  \
-    .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                                               \
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED, .takes = takes_row                                                           \
   }
 
 /* float64 is left to the host. */
 static const OrtrainKernel rows[] = {
-  ROW ("Attention", prepare_attention, run_attention),
-  ROW ("AttentionGrad", prepare_attention_grad, run_attention_grad),
-  ROW ("PackedAttention", prepare_packed_attention, run_attention),
-  ROW ("PackedAttentionGrad", prepare_packed_attention_grad, run_packed_attention_grad),
+  ROW ("Attention", prepare_attention, run_attention, takes_attention),
+  ROW ("AttentionGrad", prepare_attention_grad, run_attention_grad, takes_attention_grad),
+  ROW ("PackedAttention", prepare_packed_attention, run_attention, NULL),
+  ROW ("PackedAttentionGrad", prepare_packed_attention_grad, run_packed_attention_grad, NULL),
 };
 ORTRAIN_CUDA_TABLE (attention, rows);

@@ -123,12 +123,14 @@ unpack (OrtrainBody *self, OrtrainValue *x, guint bit)
   return ortrain_body_int (self, "packed", 0) >> bit & 1 ? ortrain_body_transpose (self, x, swap_middle, 4) : x;
 }
 
-/* scale · q·kᵀ + mask */
+/* scale · q·kᵀ + bias + mask */
 static OrtrainValue *
-write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *mask)
+write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *mask, OrtrainValue *bias)
 {
   OrtrainValue *scores = OP2 ("MatMul", q, ortrain_body_transpose (self, k, swap_last, 4));
   scores = MUL (scores, NUMBER (scores, ortrain_body_float (self, "scale", 1)));
+  if (bias != NULL)
+    scores = ADD (scores, bias);
   if (mask == NULL)
     return scores;
   if (mask->dtype == ORTRAIN_DTYPE_BOOL)
@@ -139,9 +141,10 @@ write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue 
 /* q, k, v: [batch, heads, length, width]; returns y, and sets output 1, log Σ e^scores. guard: 1, rows that come out as NaN
  * are zeros, and infinite in output 1; 2, those of them whose mask lets nothing through. */
 static OrtrainValue *
-write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *v, OrtrainValue *mask)
+write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *v, OrtrainValue *mask,
+                 OrtrainValue *bias)
 {
-  OrtrainValue *scores = write_scores (self, q, k, mask);
+  OrtrainValue *scores = write_scores (self, q, k, mask, bias);
   OrtrainValue *p = ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL);
   OrtrainValue *lse = NULL, *guarded = NULL;
   const gint64 guard = ortrain_body_int (self, "guard", 0);
@@ -172,53 +175,64 @@ write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainVal
   return y;
 }
 
-/* (q, k, v[, mask]) → (y, log Σ e^scores) */
+/* (q, k, v[, mask, bias]) → (y, log Σ e^scores) */
 gboolean
 ortrain_body_attention (OrtrainBody *self)
 {
   OrtrainValue *q = unpack (self, ortrain_body_input (self, 0), 0), *k = unpack (self, ortrain_body_input (self, 1), 1);
   OrtrainValue *v = unpack (self, ortrain_body_input (self, 2), 2);
-  ortrain_body_set (self, 0, unpack (self, write_attention (self, q, k, v, ortrain_body_input (self, 3)), 3));
+  OrtrainValue *mask = ortrain_body_input (self, 3), *bias = ortrain_body_input (self, 4);
+  ortrain_body_set (self, 0, unpack (self, write_attention (self, q, k, v, mask, bias), 3));
   return TRUE;
 }
 
-/* dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale; all [batch, heads, length, width], as are the gradients that are wanted. */
+/* dp = dy·vᵀ, ds = p · (dp - Σ p·dp) · scale; all [batch, heads, length, width], as are the gradients of q, k and v that
+ * are wanted; the fourth, of the bias, is in its shape. */
 static void
 write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *qkv, OrtrainValue *lse,
-                      OrtrainValue *mask, const gboolean *wanted, OrtrainValue **gradients)
+                      OrtrainValue *mask, OrtrainValue *bias, const gboolean *wanted, OrtrainValue **gradients)
 {
   static const gint64 last = -1;
   OrtrainValue *q = qkv[0], *k = qkv[1], *v = qkv[2];
-  OrtrainValue *scores = write_scores (self, q, k, mask);
+  OrtrainValue *scores = write_scores (self, q, k, mask, bias);
   OrtrainValue *p = OP1 ("Exp", SUB (scores, OP2 ("Unsqueeze", lse, ortrain_body_ints (self, &last, 1))));
   if (wanted[2])
     gradients[2] = OP2 ("MatMul", ortrain_body_transpose (self, p, swap_last, 4), dy);
-  if (!wanted[0] && !wanted[1])
+  if (!wanted[0] && !wanted[1] && !wanted[3])
     return;
   OrtrainValue *dp = OP2 ("MatMul", dy, ortrain_body_transpose (self, v, swap_last, 4));
   OrtrainValue *dot = ortrain_body_reduce (self, "ReduceSum", MUL (p, dp), 1u << 3, TRUE);
-  OrtrainValue *ds = MUL (MUL (p, SUB (dp, dot)), NUMBER (p, ortrain_body_float (self, "scale", 1)));
+  OrtrainValue *ds = MUL (p, SUB (dp, dot));
+  if (wanted[3])
+    {
+      gint64 dims[ORTRAIN_MAX_RANK];
+      gradients[3] = ortrain_body_sum_to (self, ds, ortrain_body_dims (bias, dims), bias->rank);
+    }
+  ds = MUL (ds, NUMBER (p, ortrain_body_float (self, "scale", 1)));
   if (wanted[0])
     gradients[0] = OP2 ("MatMul", ds, k);
   if (wanted[1])
     gradients[1] = OP2 ("MatMul", ortrain_body_transpose (self, ds, swap_last, 4), q);
 }
 
-/* (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+/* (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
 gboolean
 ortrain_body_attention_grad (OrtrainBody *self)
 {
-  OrtrainValue *dy = unpack (self, ortrain_body_input (self, 0), 3), *qkv[3], *gradients[3] = { NULL };
-  gboolean wanted[3];
+  OrtrainValue *dy = unpack (self, ortrain_body_input (self, 0), 3), *qkv[3], *gradients[4] = { NULL };
+  gboolean wanted[4] = { FALSE, FALSE, FALSE, ortrain_body_wants (self, 3) };
   for (guint i = 0; i < 3; i++)
     {
       qkv[i] = unpack (self, ortrain_body_input (self, 1 + i), i);
       wanted[i] = ortrain_body_wants (self, i);
     }
-  write_attention_grad (self, dy, qkv, ortrain_body_input (self, 4), ortrain_body_input (self, 5), wanted, gradients);
+  write_attention_grad (self, dy, qkv, ortrain_body_input (self, 4), ortrain_body_input (self, 5),
+                        ortrain_body_input (self, 6), wanted, gradients);
   for (guint i = 0; i < 3; i++)
     if (wanted[i])
       ortrain_body_set (self, i, unpack (self, gradients[i], i));
+  if (wanted[3])
+    ortrain_body_set (self, 3, gradients[3]);
   return TRUE;
 }
 
@@ -238,7 +252,7 @@ ortrain_body_packed_attention (OrtrainBody *self)
 {
   OrtrainValue *qkv = ortrain_body_input (self, 0);
   OrtrainValue *q = get_part (self, qkv, 0), *k = get_part (self, qkv, 1), *v = get_part (self, qkv, 2);
-  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1));
+  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1), NULL);
   ortrain_body_set (self, 0, ortrain_body_transpose (self, y, swap_middle, 4));
   return TRUE;
 }
@@ -247,13 +261,14 @@ ortrain_body_packed_attention (OrtrainBody *self)
 gboolean
 ortrain_body_packed_attention_grad (OrtrainBody *self)
 {
-  static const gboolean all[] = { TRUE, TRUE, TRUE };
+  static const gboolean all[] = { TRUE, TRUE, TRUE, FALSE };
   static const gint64 axis = 2;
-  OrtrainValue *parts[3], *gradients[3] = { NULL };
+  OrtrainValue *parts[3], *gradients[4] = { NULL };
   OrtrainValue *dy = ortrain_body_transpose (self, ortrain_body_input (self, 0), swap_middle, 4);
   for (guint i = 0; i < 3; i++)
     parts[i] = get_part (self, ortrain_body_input (self, 1), i);
-  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4), all, gradients);
+  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4), NULL, all,
+                        gradients);
   for (guint i = 0; i < 3; i++)
     gradients[i] = OP2 ("Unsqueeze", ortrain_body_transpose (self, gradients[i], swap_middle, 4),
                         ortrain_body_ints (self, &axis, 1));

@@ -5,13 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-/* softmax (scale · q·kᵀ + mask)·v, as exporters write it, becomes one Attention node, whose scores are never in memory.
- * The transposes between [batch, length, heads, width] and [batch, heads, length, width] around it become bits of its
- * `packed` attribute. Runs before the gradient is built; a mask through which a gradient would flow is left alone. */
+/* softmax (scale · q·kᵀ + mask + bias)·v, as exporters write it, becomes one Attention node, whose scores are never in
+ * memory. The transposes between [batch, length, heads, width] and [batch, heads, length, width] around it become bits of
+ * its `packed` attribute. Runs before the gradient is built: what a gradient may flow through is the bias. */
+
+#define MAX_ADDENDS 4
 
 typedef struct
 {
-  OrtrainValue *q, *k, *v, *mask, *output;
+  OrtrainValue *q, *k, *v, *mask, *bias, *output;
   OrtrainNode *last; /* the product with v */
   double scale, masked_value;
   gint64 packed;
@@ -205,34 +207,107 @@ set_mask (Match *match, OrtrainValue *mask)
     }
 }
 
+/* The product in a sum, and what is added to it. */
+typedef struct
+{
+  OrtrainNode *product;
+  double scale;
+  OrtrainValue *addends[MAX_ADDENDS];
+  guint n_addends;
+} Sum;
+
+/* From a sum in the shape of the scores down to the product: through additions and factors. */
+static gboolean
+find_product (OrtrainValue *scores, Sum *sum)
+{
+  for (;;)
+    {
+      double scale = 1;
+      OrtrainNode *add = ortrain_value_get_producer_of_kind (scores, ORTRAIN_OP_KIND_ADD);
+      sum->product = ortrain_value_get_producer_of_kind (peel_scale (scores, &scale), ORTRAIN_OP_KIND_MATMUL);
+      sum->scale = scale;
+      if (sum->product != NULL || add == NULL || sum->n_addends == MAX_ADDENDS)
+        return sum->product != NULL;
+      /* the one that is the product, else the one that is a sum */
+      gint next = -1;
+      for (gint i = 0; i < 2; i++)
+        {
+          OrtrainValue *value = ortrain_node_input (add, (guint) i), *other = ortrain_node_input (add, (guint) (1 - i));
+          double factor = 1;
+          if (!ortrain_value_same_shape (value, scores) || other->rank < 0 || other->rank > 4)
+            continue;
+          if (ortrain_value_get_producer_of_kind (peel_scale (value, &factor), ORTRAIN_OP_KIND_MATMUL) != NULL)
+            {
+              next = i;
+              break;
+            }
+          if (ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_ADD) != NULL)
+            next = i;
+        }
+      if (next < 0)
+        return FALSE;
+      sum->addends[sum->n_addends++] = ortrain_node_input (add, (guint) (1 - next));
+      scores = ortrain_node_input (add, (guint) next);
+    }
+}
+
+/* An addend that is itself a sum, of two that are both smaller, is two addends. */
+static void
+split_addends (Sum *sum)
+{
+  for (guint i = 0; i < sum->n_addends && sum->n_addends < MAX_ADDENDS; i++)
+    {
+      OrtrainValue *addend = sum->addends[i];
+      const OrtrainNode *add = ortrain_value_get_producer_of_kind (addend, ORTRAIN_OP_KIND_ADD);
+      if (add == NULL || ortrain_value_same_shape (addend, ortrain_node_input (add, 0)) ||
+          ortrain_value_same_shape (addend, ortrain_node_input (add, 1)))
+        continue;
+      sum->addends[i--] = ortrain_node_input (add, 0);
+      sum->addends[sum->n_addends++] = ortrain_node_input (add, 1);
+    }
+}
+
+/* What needs no gradient is the mask, and the rest the bias; without a rest, a second mask. */
+static gboolean
+set_addends (OrtrainGraph *graph, Sum *sum, Match *match)
+{
+  OrtrainValue *bias = NULL, *mask = NULL;
+  split_addends (sum);
+  for (guint i = 0; i < sum->n_addends; i++)
+    {
+      OrtrainValue *addend = sum->addends[i];
+      const gboolean floating = addend->dtype == ORTRAIN_DTYPE_UNDEFINED || ortrain_dtype_is_floating (addend->dtype);
+      OrtrainValue **slot = carries_gradient (addend, 0) ? &bias : &mask;
+      if (!floating)
+        return FALSE;
+      if (slot == &mask && mask != NULL && bias == NULL && i + 1 == sum->n_addends)
+        slot = &bias;
+      if (*slot != NULL)
+        {
+          OrtrainValue *operands[] = { *slot, addend };
+          addend = ortrain_upgrade_insert (graph, match->last, "Add", operands, 2, NULL);
+          if (!ortrain_ops_infer_node (addend->producer, NULL))
+            return FALSE;
+        }
+      *slot = addend;
+    }
+  if (mask != NULL)
+    set_mask (match, mask);
+  match->bias = bias;
+  return TRUE;
+}
+
 /* From the input of softmax down to q and k. */
 static gboolean
 match_scores (OrtrainGraph *graph, OrtrainValue *scores, Match *match)
 {
-  OrtrainNode *add = ortrain_value_get_producer_of_kind (scores, ORTRAIN_OP_KIND_ADD), *product = NULL;
-  for (guint i = 0; i < (add != NULL ? 2 : 1) && product == NULL; i++)
-    {
-      OrtrainValue *value = add != NULL ? ortrain_node_input (add, i) : scores;
-      double scale = 1;
-      product = ortrain_value_get_producer_of_kind (peel_scale (value, &scale), ORTRAIN_OP_KIND_MATMUL);
-      if (product == NULL)
-        continue;
-      match->scale = scale;
-      if (add == NULL)
-        break;
-      OrtrainValue *mask = ortrain_node_input (add, 1 - i);
-      if (mask->rank < 0 || mask->rank > 4 || !ortrain_value_same_shape (value, scores) || carries_gradient (mask, 0))
-        {
-          product = NULL;
-          continue;
-        }
-      set_mask (match, mask);
-    }
-  if (product == NULL || ortrain_node_output (product, 0)->rank != 4)
+  Sum sum = { NULL };
+  if (!find_product (scores, &sum) || ortrain_node_output (sum.product, 0)->rank != 4)
     return FALSE;
-  OrtrainValue *q = ortrain_node_input (product, 0), *k = ortrain_node_input (product, 1);
-  if (q->rank != 4 || k->rank != 4 || !same_dims (q, 0, k, 0, 2))
+  OrtrainValue *q = ortrain_node_input (sum.product, 0), *k = ortrain_node_input (sum.product, 1);
+  if (q->rank != 4 || k->rank != 4 || !same_dims (q, 0, k, 0, 2) || !set_addends (graph, &sum, match))
     return FALSE;
+  match->scale = sum.scale;
   match->q = unpack (peel_scale (q, &match->scale), 1, &match->packed);
   match->k = find_keys (graph, k, match->last, match);
   return match->k != NULL;
@@ -284,9 +359,13 @@ match_values (OrtrainNode *softmax, Match *match)
 static gboolean
 replace (OrtrainGraph *graph, const Match *match, GError **error)
 {
-  OrtrainValue *operands[] = { match->q, match->k, match->v, match->mask };
-  OrtrainNode *node = ortrain_graph_insert_node (graph, match->last, ORTRAIN_DOMAIN, "Attention", match->last->name,
-                                                 operands, match->mask != NULL ? 4 : 3, 1);
+  OrtrainValue *operands[] = { match->q, match->k, match->v, match->mask, match->bias };
+  OrtrainNode *node =
+      ortrain_graph_insert_node (graph, match->last, ORTRAIN_DOMAIN, "Attention", match->last->name, operands,
+                                 match->bias != NULL   ? 5
+                                 : match->mask != NULL ? 4
+                                                       : 3,
+                                 1);
   ortrain_attributes_set_float (node->attributes, "scale", match->scale);
   ortrain_attributes_set_int (node->attributes, "packed", match->packed);
   if (match->mask != NULL && match->mask->dtype == ORTRAIN_DTYPE_BOOL)

@@ -32,6 +32,8 @@ static const OrtrainGradientCase more[] = {
     "org.ortrain" },
   { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];f[3,5]", "scale=0.5f guard=2", 2, "org.ortrain" },
   { "Attention", "f[2,3,2,4];f[2,5,2,4];f[2,5,2,3]", "packed=15", 2, "org.ortrain" },
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];b[3,5]{1,1,1,0,0,0,0,0,0,0,1,1,0,1,1};f[2,1,5]",
+    "scale=0.5f guard=2", 2, "org.ortrain" },
   { "PackedAttention", "f[2,5,3,2,4];f[5,5]", "scale=0.5f guard=2", 2, "org.ortrain" },
   { "BatchNormTrain", "f[3,2,2];f[2];f[2];d[2]{0.1,0.2};d[2]{1,1.5}", "momentum=0.7f", 5, "org.ortrain" },
   { "MaxPoolTrain", "f[1,2,5,4]", "kernel_shape=[3,2] strides=[2,2] pads=[1,1,1,0]", 2, "org.ortrain" },

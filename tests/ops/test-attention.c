@@ -123,11 +123,98 @@ test_blind_rows (void)
     }
 }
 
+static OrtrainValue *
+apply (OrtrainGraph *graph, const char *op_type, OrtrainValue *a, OrtrainValue *b)
+{
+  OrtrainValue *inputs[] = { a, b };
+  return ortrain_node_output (ortrain_graph_new_node (graph, "", op_type, NULL, inputs, b != NULL ? 2 : 1, 1), 0);
+}
+
+/* The gradients of q, k, v and a bias in that shape, in one operator or in single ones. */
+static void
+differentiate_bias (gboolean fused, const gint64 *bias_dims, gboolean causal, guint n_threads, OrtrainTensor **results)
+{
+  static const gint64 shapes[3][4] = { { 3, 2, 150, 4 }, { 3, 2, 170, 4 }, { 3, 2, 170, 5 } }, swap[] = { 0, 1, 3, 2 };
+  const gint64 mask_dims[] = { 150, 170 }, y_dims[] = { 3, 2, 150, 5 };
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  g_autoptr (GError) error = NULL;
+  OrtrainValue *operands[5] = { NULL }, *gradients[4], *y;
+  for (int i = 0; i < 3; i++)
+    {
+      g_autoptr (OrtrainTensor) tensor = harness_wave (ORTRAIN_DTYPE_FLOAT64, shapes[i], 4, 0.31 + 0.2 * i, 1);
+      operands[i] = harness_input (graph, contents, NULL, tensor);
+    }
+  g_autoptr (OrtrainTensor) bias = harness_wave (ORTRAIN_DTYPE_FLOAT64, bias_dims, 4, 0.17, 1);
+  operands[4] = harness_input (graph, contents, "bias", bias);
+  if (causal)
+    {
+      g_autofree double *values = g_new (double, 150 * 170);
+      for (int i = 0; i < 150 * 170; i++)
+        values[i] = i % 170 <= i / 170 ? 0 : -1e38;
+      g_autoptr (OrtrainTensor) mask = harness_tensor (ORTRAIN_DTYPE_FLOAT64, values, mask_dims, 2);
+      operands[3] = harness_input (graph, contents, "mask", mask);
+    }
+  if (fused)
+    y = ortrain_node_output (ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "Attention", NULL, operands, 5, 1), 0);
+  else
+    {
+      OrtrainValue *turned = apply (graph, "Transpose", operands[1], NULL);
+      ortrain_attributes_set_ints (turned->producer->attributes, "perm", swap, 4);
+      OrtrainValue *scores = apply (graph, "Add", apply (graph, "MatMul", operands[0], turned), operands[4]);
+      if (causal)
+        scores = apply (graph, "Add", scores, operands[3]);
+      y = apply (graph, "MatMul", apply (graph, "Softmax", scores, NULL), operands[2]);
+    }
+  g_autoptr (OrtrainTensor) weights = harness_cosine (y_dims, 4, 0.9);
+  OrtrainValue *loss = harness_weighted_sum (graph, y, weights);
+  OrtrainValue *wanted[] = { operands[0], operands[1], operands[2], operands[4] };
+  gboolean ok = ortrain_gradient_build (graph, loss, wanted, 4, gradients, &error);
+  g_assert_no_error (error);
+  g_assert_true (ok);
+  g_autoptr (OrtrainProvider) provider = new_cpu (n_threads);
+  OrtrainHostContext context;
+  init_context (&context, provider);
+  harness_run (graph, contents, &context);
+  for (int i = 0; i < 4; i++)
+    results[i] = g_object_ref (g_hash_table_lookup (contents, gradients[i]));
+}
+
+/* Of a bias that is broadcast along nothing, batches, heads, both, queries and keys: in its own shape, the same bits on
+ * any number of threads. */
+static void
+test_bias_gradient (void)
+{
+  static const gint64 dims[][4] = { { 3, 2, 150, 170 }, { 1, 2, 150, 170 }, { 3, 1, 150, 170 },
+                                    { 1, 1, 150, 170 }, { 1, 2, 1, 170 },   { 1, 2, 150, 1 } };
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (dims); i++)
+    {
+      OrtrainTensor *results[3][4];
+      differentiate_bias (FALSE, dims[i / 2], i % 2, 1, results[0]);
+      differentiate_bias (TRUE, dims[i / 2], i % 2, 1, results[1]);
+      differentiate_bias (TRUE, dims[i / 2], i % 2, 3, results[2]);
+      for (int k = 0; k < 4; k++)
+        {
+          const gint64 n = ortrain_tensor_get_n_elements (results[0][k]);
+          g_assert_cmpint (n, ==, ortrain_tensor_get_n_elements (results[1][k]));
+          g_assert_cmpmem (ortrain_tensor_peek (results[1][k]), (gsize) n * sizeof (double),
+                           ortrain_tensor_peek (results[2][k]), (gsize) n * sizeof (double));
+          for (gint64 j = 0; j < n; j++)
+            g_assert_cmpfloat (
+                fabs (ortrain_tensor_get_scalar (results[0][k], j) - ortrain_tensor_get_scalar (results[1][k], j)), <=,
+                1e-12);
+          for (int r = 0; r < 3; r++)
+            g_object_unref (results[r][k]);
+        }
+    }
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/ops/attention/against-pytorch", test_against_pytorch);
   g_test_add_func ("/ops/attention/blind-rows", test_blind_rows);
+  g_test_add_func ("/ops/attention/bias-gradient", test_bias_gradient);
   return g_test_run ();
 }

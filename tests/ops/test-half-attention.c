@@ -19,6 +19,7 @@ typedef struct
   gint64 batch, heads, queries, keys, width, value_width;
   gboolean packed;
   Mask mask;
+  gint64 bias_batch, bias_heads; /* of [bias_batch, bias_heads, queries, keys]; 0: there is no bias */
 } Shape;
 
 static HalfOperand
@@ -57,10 +58,15 @@ check (const Shape *shape, gboolean grad, guint absent)
       mask.fixed = ORTRAIN_DTYPE_BOOL;
       mask.contents = causal;
     }
-  const HalfOperand forward[] = { q, k, v, mask }, backward[] = { y, q, k, v, lse, mask };
-  const HalfOperand outputs[] = { y, lse }, gradients[] = { q, k, v };
-  self.n_inputs = (grad ? 6 : 4) - (shape->mask == NO_MASK ? 1 : 0);
-  self.n_outputs = grad ? 3 : 2;
+  const HalfOperand bias = {
+    .rank = 4, .dims = { shape->bias_batch, shape->bias_heads, shape->queries, shape->keys }, .lo = -2, .hi = 2
+  };
+  const gboolean has_bias = shape->bias_batch > 0;
+  mask.absent = shape->mask == NO_MASK;
+  const HalfOperand forward[] = { q, k, v, mask, bias }, backward[] = { y, q, k, v, lse, mask, bias };
+  const HalfOperand outputs[] = { y, lse }, gradients[] = { q, k, v, bias };
+  self.n_inputs = (grad ? 6 : 4) + (has_bias ? 1 : shape->mask == NO_MASK ? -1 : 0);
+  self.n_outputs = grad ? (has_bias ? 4 : 3) : 2;
   memcpy (self.inputs, grad ? backward : forward, self.n_inputs * sizeof (HalfOperand));
   memcpy (self.outputs, grad ? gradients : outputs, self.n_outputs * sizeof (HalfOperand));
   for (guint i = 0; i < 3; i++)
@@ -74,11 +80,12 @@ check (const Shape *shape, gboolean grad, guint absent)
 }
 
 static const Shape shapes[] = {
-  { 1, 1, 1, 1, 1, 1, FALSE, NO_MASK },     { 2, 3, 7, 31, 8, 8, FALSE, ADDED },
-  { 2, 3, 33, 33, 16, 24, TRUE, NO_MASK },  { 1, 2, 300, 300, 16, 16, TRUE, CAUSAL },
-  { 1, 40, 150, 150, 8, 8, TRUE, CAUSAL },  { 1, 2, 40, 1000, 8, 16, FALSE, ADDED },
-  { 1, 1, 33, 1500, 16, 8, TRUE, NO_MASK }, { 1, 1, 1100, 1100, 8, 8, FALSE, CAUSAL },
-  { 1, 2, 7, 31, 8, 8, TRUE, PER_QUERY },
+  { 1, 1, 1, 1, 1, 1, FALSE, NO_MASK },        { 2, 3, 7, 31, 8, 8, FALSE, ADDED },
+  { 2, 3, 33, 33, 16, 24, TRUE, NO_MASK },     { 1, 2, 300, 300, 16, 16, TRUE, CAUSAL },
+  { 1, 40, 150, 150, 8, 8, TRUE, CAUSAL },     { 1, 2, 40, 1000, 8, 16, FALSE, ADDED },
+  { 1, 1, 33, 1500, 16, 8, TRUE, NO_MASK },    { 1, 1, 1100, 1100, 8, 8, FALSE, CAUSAL },
+  { 1, 2, 7, 31, 8, 8, TRUE, PER_QUERY },      { 3, 2, 33, 150, 8, 8, TRUE, NO_MASK, 1, 2 },
+  { 2, 9, 40, 31, 8, 8, FALSE, CAUSAL, 1, 9 }, { 2, 3, 7, 31, 8, 8, FALSE, ADDED, 2, 1 },
 };
 
 static void
