@@ -58,7 +58,10 @@ R (add_mask) (const AttentionPlan *plan, const AttentionMask *self, const Ortrai
     {
       const guint8 *restrict mask = (const guint8 *) rows->data + at;
       REAL masked = (REAL) plan->masked_value;
-      if (self->key)
+      if (plan->fills)
+        for (gint64 j = 0; j < n; j++)
+          x[j] = mask[j * self->key] ? x[j] : masked;
+      else if (self->key)
         for (gint64 j = 0; j < n; j++)
           x[j] += mask[j] ? 0 : masked;
       else if (!*mask)
@@ -180,22 +183,50 @@ R (close_tile) (const R (Tile) * self, const OrtrainRows *operand, const Attenti
                            (const float *) self->rows + r * self->pitch);
 }
 
+/* Where heads that share something sum its gradients: NULL, or of one slice. */
+typedef struct
+{
+  REAL *dbias, *positions[N_POSITIONS]; /* positions [positions, width] */
+  gint64 pitch[N_POSITIONS];
+} R (Shared);
+
+#include "ortrain-cpu-attention-positions-template.h"
+
+/* x [n] become exponentials, against the largest, and a factor makes probabilities of them. Returns the logarithm of their
+ * sum without that factor. */
+static inline double
+R (exponentiate) (REAL *x, gint64 n, double *sum)
+{
+  REAL top = R (ortrain_lane_max) (x, n);
+  *sum = 0;
+  for (gint64 j = 0; j < n; j += 512)
+    {
+      gint64 size = MIN (512, n - j);
+      ORTRAIN_INDEPENDENT
+      for (gint64 i = j; i < j + size; i++)
+        x[i] = EXP (x[i] - top);
+      *sum += R (ortrain_lane_sum) (x + j, size, 0);
+    }
+  return top + log (*sum);
+}
+
+static void
+R (soften) (REAL *x, gint64 n)
+{
+  double sum;
+  R (exponentiate) (x, n, &sum);
+  for (gint64 j = 0; j < n; j++)
+    x[j] *= (REAL) (1 / sum);
+}
+
 /* x [keys]: the scores of one row become probabilities; returns the logarithm of the sum of their exponentials. */
 static inline double
 R (softmax_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, gint64 keys)
 {
   const AttentionPlan *plan = run->plan;
+  double sum;
   R (add_masks) (run, b, h, row, first, x, keys);
-  REAL top = R (ortrain_lane_max) (x, keys);
-  double sum = 0;
-  for (gint64 j = 0; j < keys; j += 512)
-    {
-      gint64 n = MIN (512, keys - j);
-      ORTRAIN_INDEPENDENT
-      for (gint64 i = j; i < j + n; i++)
-        x[i] = EXP (x[i] - top);
-      sum += R (ortrain_lane_sum) (x + j, n, 0);
-    }
+  const double lse = R (exponentiate) (x, keys, &sum);
   REAL scale = (REAL) (1 / sum);
   if (isnan (sum) && (plan->guard == GUARD_NAN || (plan->guard == GUARD_BLIND && R (is_blind) (run, b, h, row))))
     {
@@ -204,7 +235,7 @@ R (softmax_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64
     }
   for (gint64 j = 0; j < keys; j++)
     x[j] *= scale;
-  return top + log (sum);
+  return lse;
 }
 
 /* One query block of one head: scores [rows, keys] live in the worker's scratch memory only, and so does what is widened,
@@ -216,6 +247,8 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   const AttentionPlan *plan = run->plan;
   REAL *p = (REAL *) run->scratch + (gsize) worker * plan->scratch_elements;
   R (Tile) k = { 0 }, v = { 0 };
+  R (Positions) of_keys, of_queries;
+  gint64 head = -1; /* whose products with positions there are */
   for (gint64 u = begin; u < end; u++)
     {
       gint64 block = u % plan->n_blocks, h = u / plan->n_blocks % plan->heads, b = u / plan->n_blocks / plan->heads;
@@ -232,6 +265,16 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
           R (read_tile) (&k, &run->k, &plan->k, base_of (&plan->k, b, h), lo, n, p + plan->k.buffer);
           GEMM (FALSE, TRUE, rows, n, plan->q.width, (REAL) plan->scale, q.rows, q.pitch, k.rows, k.pitch, 0,
                 p + lo - first, keys);
+        }
+      if (plan->is_relative)
+        {
+          if (u / plan->n_blocks != head)
+            {
+              R (start_positions) (run, b, h, p, &of_keys, &of_queries);
+              head = u / plan->n_blocks;
+              k = (R (Tile)){ 0 }; /* its place was used */
+            }
+          R (add_positions) (run, &of_keys, &of_queries, &q, first, last, p);
         }
       for (gint64 r = 0; r < rows; r++)
         {
@@ -252,7 +295,8 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
     }
 }
 
-/* One row: scores x [keys] become probabilities again, their gradient dx that of the products q·k (NULL: not wanted).
+/* One row: scores x [keys] become probabilities again, their gradient dx that of the products q·k, and with positions that
+ * of the scores (NULL: not wanted).
  * dbias: where the gradients of the slice of the bias are summed, or NULL. */
 static inline void
 R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, REAL *dx,
@@ -268,17 +312,29 @@ R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, g
       return;
     }
   R (add_masks) (run, b, h, row, first, x, keys);
-  ORTRAIN_INDEPENDENT
-  for (gint64 j = 0; j < keys; j++)
-    x[j] = EXP (x[j] - lse);
+  if (lse < (REAL) MASKED) /* all is masked: the number of keys was lost in it */
+    R (soften) (x, keys);
+  else
+    {
+      ORTRAIN_INDEPENDENT
+      for (gint64 j = 0; j < keys; j++)
+        x[j] = EXP (x[j] - lse);
+    }
   if (!dx)
     return;
-  REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = (REAL) plan->scale;
+  REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = plan->is_relative ? 1 : (REAL) plan->scale;
   if (dbias == NULL)
     {
       ORTRAIN_INDEPENDENT
       for (gint64 j = 0; j < keys; j++)
         dx[j] = x[j] * (dx[j] - dot) * scale;
+      if (plan->fills) /* what was replaced has no gradient */
+        {
+          const gint64 at = b * plan->mask.batch + h * plan->mask.head + row * plan->mask.row + first * plan->mask.key;
+          const guint8 *restrict mask = (const guint8 *) run->mask.data + at;
+          for (gint64 j = 0; j < keys; j++)
+            dx[j] = mask[j * plan->mask.key] ? dx[j] : 0;
+        }
       return;
     }
   REAL *restrict db = dbias + row * plan->bias.row + first * plan->bias.key;
@@ -296,11 +352,14 @@ R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, g
 /* Heads u of [batch, heads]: in each, blocks of queries in order, so that dk and dv add up in order, in float32 where
  * they have 16 bits. Probabilities are made again from lse. */
 static void
-R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint worker, REAL *dbias)
+R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint worker, const R (Shared) * shared)
 {
   const AttentionPlan *plan = run->plan;
   REAL *p = (REAL *) run->scratch + (gsize) worker * plan->scratch_elements;
-  REAL *dp = run->dq.data || run->dk.data || dbias ? p + (gsize) plan->block * (gsize) plan->n_keys : NULL;
+  REAL *dbias = shared ? shared->dbias : NULL;
+  REAL *dp = run->dq.data || run->dk.data || shared ? p + (gsize) plan->block * (gsize) plan->n_keys : NULL;
+  const REAL scale = plan->is_relative ? (REAL) plan->scale : 1;
+  R (Positions) of_keys, of_queries;
   for (gint64 u = begin; u < end; u++)
     {
       const gint64 h = u % plan->heads, b = u / plan->heads, q_at = base_of (&plan->q, b, h);
@@ -308,6 +367,10 @@ R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint wor
       R (Tile) q = { 0 }, k = { 0 }, v = { 0 }, dy = { 0 };
       R (Tile) dk = R (open_tile) (&run->dk, &plan->k, k_at, 0, plan->n_keys, p + plan->dk_buffer, TRUE);
       R (Tile) dv = R (open_tile) (&run->dv, &plan->v, v_at, 0, plan->n_keys, p + plan->dv_buffer, TRUE);
+      if (plan->is_relative)
+        R (start_positions) (run, b, h, p, &of_keys, &of_queries);
+      if (plan->is_relative && dp)
+        R (start_position_gradients) (run, &of_queries);
       for (gint64 block = 0; block < plan->n_blocks; block++)
         {
           gint64 row = block * plan->block, rows = MIN (plan->block, plan->n_queries - row), first, last;
@@ -327,6 +390,8 @@ R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint wor
               GEMM (FALSE, TRUE, rows, n, plan->v.width, 1, dy.rows, dy.pitch, v.rows, v.pitch, 0, dp + lo - first,
                     keys);
             }
+          if (plan->is_relative)
+            R (add_positions) (run, &of_keys, &of_queries, &q, first, last, p);
           for (gint64 r = 0; r < rows; r++)
             R (softmax_grad_row) (run, b, h, row + r, first, p + r * keys, dp ? dp + r * keys : NULL, keys, dbias);
           if (dv.rows)
@@ -339,15 +404,23 @@ R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint wor
                 {
                   const gint64 lo = MAX (first, t), n = MIN (last, t + plan->tile) - lo;
                   R (read_tile) (&k, &run->k, &plan->k, k_at, lo, n, p + plan->k.buffer);
-                  GEMM (FALSE, FALSE, rows, plan->q.width, n, 1, dp + lo - first, keys, k.rows, k.pitch, t > start,
+                  GEMM (FALSE, FALSE, rows, plan->q.width, n, scale, dp + lo - first, keys, k.rows, k.pitch, t > start,
                         dq.rows, dq.pitch);
                 }
+              if (plan->is_relative)
+                R (add_key_gradients) (run, &of_keys, &q, first, last, dp, &dq, shared);
               R (close_tile) (&dq, &run->dq, &plan->q, q_at);
             }
+          else if (plan->is_relative && shared)
+            R (add_key_gradients) (run, &of_keys, &q, first, last, dp, NULL, shared);
           if (dk.rows)
-            GEMM (TRUE, FALSE, keys, plan->k.width, rows, 1, dp, keys, q.rows, q.pitch, 1, dk.rows + first * dk.pitch,
-                  dk.pitch);
+            GEMM (TRUE, FALSE, keys, plan->k.width, rows, scale, dp, keys, q.rows, q.pitch, 1,
+                  dk.rows + first * dk.pitch, dk.pitch);
+          if (plan->is_relative && dp)
+            R (add_query_gradients) (run, &of_queries, row, rows, first, last, dp);
         }
+      if (plan->is_relative && dp)
+        R (finish_position_gradients) (run, b, h, p, &of_queries, &dk, shared);
       R (close_tile) (&dk, &run->dk, &plan->k, k_at);
       R (close_tile) (&dv, &run->dv, &plan->v, v_at);
     }
@@ -359,25 +432,55 @@ R (backward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
   R (backward_heads) (data, begin, end, worker, NULL);
 }
 
-/* One part of the heads that read the same slice of the bias, in order. */
+/* Zeros for the sums of a part of a slice, unless they are added to what the output holds. */
+static R (Shared) R (open_shared) (const AttentionRun *run, gint64 slice, gint64 part)
+{
+  const AttentionPlan *plan = run->plan;
+  R (Shared) self = { NULL };
+  if (plan->has_dbias)
+    {
+      self.dbias = run->sums ? (REAL *) run->sums + part * plan->slices * plan->slice_elements : run->dbias.data;
+      self.dbias += slice * plan->slice_elements;
+      if (run->sums || !(run->accumulates >> 3 & 1))
+        memset (self.dbias, 0, (gsize) plan->slice_elements * sizeof (REAL));
+    }
+  for (guint i = 0; i < N_POSITIONS; i++)
+    {
+      const AttentionPositions *positions = &plan->positions[i];
+      const AttentionOperand *side = &positions->side;
+      if (!positions->has_gradient)
+        continue;
+      self.pitch[i] = side->pitch;
+      self.positions[i] = (REAL *) run->dpositions[i].data + slice * side->head_step;
+      if (positions->sums_offset > 0)
+        {
+          self.pitch[i] = side->width;
+          self.positions[i] = (REAL *) ((guint8 *) run->call->workspace + positions->sums_offset) +
+                              (part * plan->heads + slice) * positions->positions * side->width;
+        }
+      for (gint64 r = 0; r < positions->positions && (positions->sums_offset > 0 || !(run->accumulates >> (3 + i) & 1));
+           r++)
+        memset (self.positions[i] + r * self.pitch[i], 0, (gsize) side->width * sizeof (REAL));
+    }
+  return self;
+}
+
+/* One part of the heads that read the same slice, in order. */
 static void
-R (bias_units) (gpointer data, gint64 begin, gint64 end, guint worker)
+R (shared_units) (gpointer data, gint64 begin, gint64 end, guint worker)
 {
   const AttentionRun *run = data;
   const AttentionPlan *plan = run->plan;
-  const AttentionMask *bias = &plan->bias;
+  const gboolean by_batch = plan->has_dbias && plan->bias.batch, by_head = !plan->has_dbias || plan->bias.head;
   for (gint64 u = begin; u < end; u++)
     {
       const gint64 slice = u / plan->parts, part = u % plan->parts;
-      REAL *sums = run->sums ? (REAL *) run->sums + part * plan->slices * plan->slice_elements : run->dbias.data;
-      sums += slice * plan->slice_elements;
-      if (run->sums || !run->accumulates)
-        memset (sums, 0, (gsize) plan->slice_elements * sizeof (REAL));
+      const R (Shared) shared = R (open_shared) (run, slice, part);
       for (gint64 m = part * plan->members / plan->parts; m < (part + 1) * plan->members / plan->parts; m++)
         {
-          const gint64 first = bias->batch ? (bias->head ? slice : slice * plan->heads) : bias->head ? slice : 0;
-          const gint64 head = first + (bias->head ? m * plan->heads : m);
-          R (backward_heads) (run, head, head + 1, worker, sums);
+          const gint64 first = by_batch && !by_head ? slice * plan->heads : slice;
+          const gint64 head = first + (by_head ? m * plan->heads : m);
+          R (backward_heads) (run, head, head + 1, worker, &shared);
         }
     }
 }
@@ -393,6 +496,39 @@ R (sum_parts) (gpointer data, gint64 begin, gint64 end, guint worker)
       REAL sum = 0;
       for (gint64 part = 0; part < plan->parts; part++)
         sum += ((const REAL *) run->sums)[part * n + i];
-      R (ortrain_rows_put) (&run->dbias, i, sum, run->accumulates);
+      R (ortrain_rows_put) (&run->dbias, i, sum, run->accumulates >> 3 & 1);
     }
+}
+
+/* Rows of [heads, positions]. */
+static void
+R (sum_positions) (const AttentionRun *run, guint i, gint64 begin, gint64 end)
+{
+  const AttentionPlan *plan = run->plan;
+  const AttentionPositions *self = &plan->positions[i];
+  const REAL *sums = (const REAL *) ((const guint8 *) run->call->workspace + self->sums_offset);
+  const gint64 width = self->side.width, n = plan->heads * self->positions * width;
+  for (gint64 row = begin; row < end; row++)
+    {
+      const gint64 at = row / self->positions * self->side.head_step + row % self->positions * self->side.pitch;
+      for (gint64 c = 0; c < width; c++)
+        {
+          REAL sum = 0;
+          for (gint64 part = 0; part < plan->parts; part++)
+            sum += sums[part * n + row * width + c];
+          R (ortrain_rows_put) (&run->dpositions[i], at + c, sum, run->accumulates >> (3 + i) & 1);
+        }
+    }
+}
+
+static void
+R (sum_position_keys) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  R (sum_positions) (data, POSITION_KEYS, begin, end);
+}
+
+static void
+R (sum_position_queries) (gpointer data, gint64 begin, gint64 end, guint worker)
+{
+  R (sum_positions) (data, POSITION_QUERIES, begin, end);
 }

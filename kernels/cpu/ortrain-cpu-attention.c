@@ -10,11 +10,15 @@
  * [batch, heads, length, width], or [batch, length, heads, width] where `packed` says so: rows then lie further apart,
  * and the transposes around attention are not needed. Every operand has a type of its own; of 16 bits are widened the
  * queries of a block and a tile of keys, and the gradients of keys and values are summed in float32 for a head. The
- * gradient of the bias is summed in its own shape: over what it is broadcast along, always in the same order. */
+ * gradient of the bias is summed in its own shape: over what it is broadcast along, always in the same order.
+ *
+ * Relative attention has two terms more, as DeBERTa defines them: key_scale · q·position_keysᵀ, of which each score reads
+ * the column that key_index says, and query_scale · k·position_queriesᵀ, likewise. Their products are [block, positions]
+ * and [keys, positions]; scores are gathered from them in the cache, and gradients added to them there. */
 
 #define MASKED -1e30       /* what is added to a score that must not count */
 #define ATTENTION_TILE 512 /* keys that are widened at once */
-#define BIAS_UNITS 8       /* units of work, at least, where the gradient of a bias is summed */
+#define SHARED_UNITS 8     /* units of work, at least, where gradients are summed over batch or heads */
 
 typedef enum
 {
@@ -36,6 +40,27 @@ typedef struct
   gsize buffer;                                      /* of what is widened, in a thread's scratch memory */
 } AttentionOperand;
 
+/* Keys or queries of positions, [1, heads, positions, width], and the index [queries, keys] of the position that a score
+ * reads. A compact index depends on the difference alone: entry key - query + queries - 1. */
+typedef struct
+{
+  gboolean used, compact, is_64, of_keys; /* of_keys: the index is [keys, queries], or counts the other way */
+  AttentionOperand side;
+  gint64 positions, first, n; /* the index names only those of [first, first + n) */
+  double scale;
+  gsize table_offset;             /* gint32 [queries + keys - 1], in the workspace: a compact index, less `first` */
+  gsize row, products, dproducts; /* in a thread's scratch memory */
+  gboolean has_gradient;
+  gsize sums_offset; /* of parts [parts, heads, positions, width]; 0: straight to the output */
+} AttentionPositions;
+
+enum
+{
+  POSITION_KEYS,    /* content to position */
+  POSITION_QUERIES, /* position to content */
+  N_POSITIONS
+};
+
 typedef struct
 {
   OrtrainDType dtype;
@@ -51,10 +76,14 @@ typedef struct
     GUARD_BLIND /* a row whose mask lets nothing through does */
   } guard;
   AttentionMask mask, bias;
+  gboolean fills; /* a bool mask replaces scores instead of adding to them */
+  gboolean is_relative;
+  AttentionPositions positions[N_POSITIONS];
   gint64 mask_batches, mask_heads;
   gboolean has_ranges;
-  /* Gradients of the bias: of one slice of it (batch, head) in one unit, or in `parts`, whose sums are added up. */
-  gboolean has_dbias;
+  /* Gradients of what heads share: of one slice (batch, head) of it in one unit, or in `parts`, whose sums are added
+   * up. */
+  gboolean has_shared, has_dbias;
   gint64 slices, slice_elements, members, parts; /* members: pairs of batch and head with the same slice */
   gsize sums_offset; /* of parts [parts, slices, slice_elements]; 0: straight to the output */
   gint64 block, n_blocks, tile;
@@ -67,15 +96,42 @@ typedef struct
   const AttentionPlan *plan;
   OrtrainRows q, k, v, mask, bias, dy;
   OrtrainRows y, lse, dq, dk, dv, dbias;
+  OrtrainRows positions[N_POSITIONS], dpositions[N_POSITIONS];
+  gconstpointer indices[N_POSITIONS];
+  const OrtrainKernelCall *call;
   gint32 *ranges; /* [mask_batches, mask_heads, n_blocks, 2] */
   gpointer scratch, sums;
-  gboolean accumulates; /* dbias */
+  guint64 accumulates; /* bit k: output k */
 } AttentionRun;
 
 static inline gint64
 base_of (const AttentionOperand *operand, gint64 b, gint64 h)
 {
   return operand->start + b * operand->batch_step + h * operand->head_step;
+}
+
+static inline gint64
+get_index (const AttentionRun *run, const AttentionPositions *self, gint64 i)
+{
+  const gconstpointer indices = run->indices[self - run->plan->positions];
+  const gint64 index = self->is_64 ? ((const gint64 *) indices)[i] : ((const gint32 *) indices)[i];
+  const gint64 place = index < 0 ? index + self->positions : index;
+  if (G_LIKELY (place >= self->first && place < self->first + self->n))
+    return place - self->first;
+  ortrain_kernel_fault (run->call, ORTRAIN_FAULT_INDEX, i, index, self->positions);
+  return 0;
+}
+
+/* The positions, less `first`, that the scores of a row read, by key. scratch: [keys]. */
+static inline const gint32 *
+get_index_row (const AttentionRun *run, const AttentionPositions *self, gint64 row, gint32 *scratch)
+{
+  const AttentionPlan *plan = run->plan;
+  if (self->compact)
+    return (const gint32 *) ((const guint8 *) run->call->workspace + self->table_offset) + plan->n_queries - 1 - row;
+  for (gint64 j = 0; j < plan->n_keys; j++)
+    scratch[j] = (gint32) get_index (run, self, self->of_keys ? j * plan->n_queries + row : row * plan->n_keys + j);
+  return scratch;
 }
 
 #define REAL float
@@ -129,23 +185,133 @@ describe_mask (const AttentionPlan *plan, AttentionMask *self, const OrtrainOper
   return TRUE;
 }
 
+/* Sums over what shares a slice need room where they are made in parts, or in another type. Returns its offset, or 0. */
+static gsize
+reserve_sums (const AttentionPlan *plan, const OrtrainOperand *gradient, gint64 n_elements, OrtrainKernelSetup *setup)
+{
+  const gsize offset = (setup->workspace_bytes + 63) & ~(gsize) 63;
+  if (plan->parts == 1 && gradient->dtype == plan->dtype)
+    return 0;
+  setup->workspace_bytes = offset + (gsize) (plan->parts * n_elements) * ortrain_dtype_get_size (plan->dtype);
+  return offset;
+}
+
 /* dbias: or NULL, if it is not wanted. */
 static void
 plan_bias_gradient (AttentionPlan *plan, const OrtrainOperand *dbias, OrtrainKernelSetup *setup)
 {
   const AttentionMask *bias = &plan->bias;
-  if (dbias == NULL || dbias->dtype == ORTRAIN_DTYPE_UNDEFINED || bias->kind == MASK_NONE)
+  if (dbias == NULL || bias->kind == MASK_NONE)
     return;
-  plan->has_dbias = TRUE;
+  plan->has_shared = plan->has_dbias = TRUE;
   plan->slices = (bias->batch ? plan->batch : 1) * (bias->head ? plan->heads : 1);
   plan->slice_elements = (bias->row ? plan->n_queries : 1) * (bias->key ? plan->n_keys : 1);
   plan->members = (bias->batch ? 1 : plan->batch) * (bias->head ? 1 : plan->heads);
-  plan->parts = CLAMP (BIAS_UNITS / MAX (1, plan->slices), 1, MAX (1, plan->members));
-  if (plan->parts > 1 || dbias->dtype != plan->dtype)
+  plan->parts = CLAMP (SHARED_UNITS / MAX (1, plan->slices), 1, MAX (1, plan->members));
+  plan->sums_offset = reserve_sums (plan, dbias, plan->slices * plan->slice_elements, setup);
+}
+
+/* gradients: those of both operands of positions, NULL where not wanted. */
+static void
+plan_position_gradients (AttentionPlan *plan, const OrtrainOperand *const *gradients, OrtrainKernelSetup *setup)
+{
+  plan->slices = plan->heads;
+  plan->members = plan->batch;
+  plan->parts = CLAMP (SHARED_UNITS / MAX (1, plan->heads), 1, MAX (1, plan->batch));
+  for (guint i = 0; i < N_POSITIONS; i++)
     {
-      plan->sums_offset = (setup->workspace_bytes + 63) & ~(gsize) 63;
-      setup->workspace_bytes = plan->sums_offset + (gsize) (plan->parts * plan->slices * plan->slice_elements) *
-                                                       ortrain_dtype_get_size (plan->dtype);
+      AttentionPositions *self = &plan->positions[i];
+      if (!self->used || gradients[i] == NULL)
+        continue;
+      plan->has_shared = self->has_gradient = TRUE;
+      self->sums_offset = reserve_sums (plan, gradients[i], plan->heads * self->positions * self->side.width, setup);
+    }
+}
+
+/* Room for rows of an operand, if it has 16 bits. */
+static void
+reserve (AttentionPlan *plan, gsize *buffer, OrtrainDType dtype, gint64 rows, gint64 width)
+{
+  *buffer = plan->scratch_elements;
+  if (ortrain_dtype_is_half (dtype))
+    plan->scratch_elements += ((gsize) rows * (gsize) width + 15) & ~(gsize) 15;
+}
+
+/* Which positions the index names, if it is known. */
+static void
+find_positions (AttentionPositions *self, const OrtrainOperand *index)
+{
+  gint64 lo = self->positions, hi = 0;
+  self->n = self->positions;
+  for (gint64 i = 0; i < index->n_elements && index->constant != NULL; i++)
+    {
+      const gint64 k = self->is_64 ? ((const gint64 *) index->constant)[i] : ((const gint32 *) index->constant)[i];
+      const gint64 place = k < 0 ? k + self->positions : k;
+      if (place < 0 || place >= self->positions)
+        return;
+      lo = MIN (lo, place);
+      hi = MAX (hi, place + 1);
+    }
+  if (lo < hi)
+    {
+      self->first = lo;
+      self->n = hi - lo;
+    }
+}
+
+/* operand: [1, heads, positions, width], in either order; index: [queries + keys - 1], or the matrix. */
+static gboolean
+describe_positions (const AttentionPlan *plan, AttentionPositions *self, const OrtrainOperand *q,
+                    const OrtrainOperand *operand, const OrtrainOperand *index, gboolean packed)
+{
+  const gint64 rows = self->of_keys ? plan->n_keys : plan->n_queries;
+  const gint64 columns = self->of_keys ? plan->n_queries : plan->n_keys;
+  gint64 heads;
+  if (operand == NULL && index == NULL)
+    return TRUE;
+  if (operand == NULL || index == NULL || operand->rank != 4 || operand->dims[0] != 1 ||
+      !ortrain_rows_fit (operand, q) || index->rank < 1)
+    return FALSE;
+  describe (&self->side, operand, packed, &heads, &self->positions);
+  self->used = TRUE;
+  self->is_64 = index->dtype == ORTRAIN_DTYPE_INT64;
+  self->compact = index->rank == 1;
+  if (heads != plan->heads || self->side.width != plan->q.width || self->positions < 1 || self->positions > G_MAXINT32)
+    return FALSE;
+  if (self->compact ? index->n_elements != MAX (0, rows + columns - 1)
+                    : index->n_elements != rows * columns || index->dims[index->rank - 1] != columns)
+    return FALSE;
+  find_positions (self, index);
+  return TRUE;
+}
+
+/* Room for the products, and for what the call keeps of the index. */
+static void
+reserve_positions (AttentionPlan *plan, const OrtrainOperand *const *operands, gboolean grad)
+{
+  for (guint i = 0; i < N_POSITIONS; i++)
+    {
+      AttentionPositions *self = &plan->positions[i];
+      const gint64 rows = i == POSITION_KEYS ? plan->block : plan->n_keys;
+      const gsize n = ((gsize) rows * (gsize) self->n + 15) & ~(gsize) 15;
+      if (!self->used)
+        continue;
+      self->row = plan->scratch_elements;
+      if (!self->compact)
+        plan->scratch_elements += ((gsize) plan->n_keys + 15) & ~(gsize) 15;
+      self->products = self->dproducts = plan->scratch_elements;
+      plan->scratch_elements += n;
+      if (grad && i == POSITION_QUERIES)
+        {
+          self->dproducts = plan->scratch_elements;
+          plan->scratch_elements += n;
+        }
+      reserve (plan, &self->side.buffer, operands[i]->dtype, self->n, self->side.width);
+      if (self->compact)
+        {
+          self->table_offset = plan->scratch_offset;
+          plan->scratch_offset += ((gsize) (plan->n_queries + plan->n_keys) * sizeof (gint32) + 63) & ~(gsize) 63;
+        }
     }
 }
 
@@ -160,15 +326,6 @@ describe_part (AttentionOperand *self, const OrtrainOperand *packed, gint64 i, g
   self->pitch = 3 * *heads * self->width;
   self->head_step = self->width;
   self->batch_step = *length * self->pitch;
-}
-
-/* Room for rows of an operand, if it has 16 bits. */
-static void
-reserve (AttentionPlan *plan, gsize *buffer, OrtrainDType dtype, gint64 rows, gint64 width)
-{
-  *buffer = plan->scratch_elements;
-  if (ortrain_dtype_is_half (dtype))
-    plan->scratch_elements += ((gsize) rows * (gsize) width + 15) & ~(gsize) 15;
 }
 
 static void
@@ -196,13 +353,14 @@ get_optional (const OrtrainOperand *operands, guint n, guint i)
 }
 
 /* q, k, v, all the same operand where it is packed; first: the number of the mask, behind which there may be a bias;
- * matrices: how many blocks of scores a thread holds. */
+ * positions: that of the keys of positions, behind which are their queries and both indices, or 0; matrices: how many
+ * blocks of scores a thread holds. */
 static gboolean
-build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint first, guint matrices,
-            GError **error)
+build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint first, guint positions,
+            guint matrices, GError **error)
 {
   const OrtrainOperand *mask = get_optional (setup->inputs, setup->n_inputs, first);
-  const OrtrainOperand *bias = get_optional (setup->inputs, setup->n_inputs, first + 1);
+  const OrtrainOperand *bias = get_optional (setup->inputs, setup->n_inputs, first + 1), *of_positions[N_POSITIONS];
   AttentionPlan *plan = g_new0 (AttentionPlan, 1);
   AttentionOperand *sides[] = { &plan->q, &plan->k, &plan->v };
   gint64 packed = ortrain_attributes_get_int (setup->attributes, "packed", 0), heads[3] = { 0 }, length[3] = { 0 };
@@ -240,6 +398,18 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, gu
     fits = describe_mask (plan, &plan->mask, operands[0], mask);
   if (fits && bias != NULL)
     fits = bias->dtype != ORTRAIN_DTYPE_BOOL && describe_mask (plan, &plan->bias, operands[0], bias);
+  plan->is_relative = positions > 0;
+  for (guint i = 0; i < N_POSITIONS && plan->is_relative; i++)
+    {
+      of_positions[i] = get_optional (setup->inputs, setup->n_inputs, positions + i);
+      plan->positions[i].of_keys = i == POSITION_QUERIES;
+      plan->positions[i].scale =
+          ortrain_attributes_get_float (setup->attributes, i == POSITION_KEYS ? "key_scale" : "query_scale", 1);
+      fits = fits && describe_positions (plan, &plan->positions[i], operands[0], of_positions[i],
+                                         get_optional (setup->inputs, setup->n_inputs, positions + N_POSITIONS + i),
+                                         packed >> (4 + i) & 1);
+    }
+  plan->fills = plan->mask.kind == MASK_BOOL && ortrain_attributes_get_int (setup->attributes, "fill", 0) != 0;
   plan->mask_batches = plan->mask.batch ? plan->batch : 1;
   plan->mask_heads = plan->mask.head ? plan->heads : 1;
   plan->has_ranges = plan->mask.key != 0 && (plan->mask.kind == MASK_ADD || plan->masked_value <= MASKED);
@@ -265,9 +435,14 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, gu
   if (plan->has_ranges)
     plan->scratch_offset =
         ((gsize) (plan->mask_batches * plan->mask_heads * plan->n_blocks) * 2 * sizeof (gint32) + 63) & ~(gsize) 63;
+  reserve_positions (plan, of_positions, matrices > 1);
   setup->workspace_bytes = plan->scratch_offset + plan->scratch_elements * size * ortrain_cpu_get_n_threads (setup);
   setup->flops = 2.0 * (double) (plan->batch * plan->heads) * (double) plan->n_queries * (double) plan->n_keys *
                  (double) (plan->q.width + plan->v.width) * (matrices == 1 ? 1 : 2.5);
+  for (guint i = 0; i < N_POSITIONS; i++)
+    setup->flops += 2.0 * (double) (plan->batch * plan->heads) *
+                    (double) (i == POSITION_KEYS ? plan->n_queries : plan->n_keys) * (double) plan->positions[i].n *
+                    (double) plan->q.width * (matrices == 1 ? 1 : 3);
   return TRUE;
 }
 
@@ -277,6 +452,14 @@ start_run (const OrtrainKernelCall *call, AttentionRun *run)
   const AttentionPlan *plan = run->plan;
   run->ranges = call->workspace;
   run->scratch = (guint8 *) call->workspace + plan->scratch_offset;
+  for (guint i = 0; i < N_POSITIONS; i++)
+    {
+      const AttentionPositions *self = &plan->positions[i];
+      gint32 *table = (gint32 *) ((guint8 *) call->workspace + self->table_offset);
+      const gint64 n = plan->n_queries + plan->n_keys - 1;
+      for (gint64 d = 0; d < n && self->compact; d++)
+        table[d] = (gint32) get_index (run, self, self->of_keys ? n - 1 - d : d);
+    }
   if (plan->has_ranges)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->mask_batches * plan->mask_heads * plan->n_blocks, 4,
                           CALL (plan, range_units), run);
@@ -295,7 +478,7 @@ static gboolean
 attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->inputs[2] };
-  return build_plan (setup, operands, 3, 1, error);
+  return build_plan (setup, operands, 3, 0, 1, error);
 }
 
 /* PackedAttention (qkv[, mask]) */
@@ -303,7 +486,29 @@ static gboolean
 packed_attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *qkv = &setup->inputs[0], *operands[] = { qkv, qkv, qkv };
-  return build_plan (setup, operands, 1, 1, error);
+  return build_plan (setup, operands, 1, 0, 1, error);
+}
+
+/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask]) {scale, key_scale,
+ * query_scale, packed, masked_value, fill} → (y, lse) */
+static gboolean
+relative_attention_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *operands[] = { &setup->inputs[0], &setup->inputs[1], &setup->inputs[2] };
+  return build_plan (setup, operands, 7, 3, 1, error);
+}
+
+/* first: the number of the keys of positions. */
+static void
+find_position_operands (AttentionRun *run, const OrtrainKernelCall *call, guint first)
+{
+  const AttentionPlan *plan = run->plan;
+  for (guint i = 0; i < N_POSITIONS; i++)
+    if (plan->positions[i].used)
+      {
+        run->positions[i] = ortrain_rows_input (&plan->types, call, first + i);
+        run->indices[i] = call->inputs[first + N_POSITIONS + i];
+      }
 }
 
 static void
@@ -311,11 +516,13 @@ attention_run (const OrtrainKernelCall *call)
 {
   const AttentionPlan *plan = call->constants;
   const gboolean is_packed = plan->is_packed;
-  AttentionRun run = { .plan = plan };
+  AttentionRun run = { .plan = plan, .call = call };
   run.q = ortrain_rows_input (&plan->types, call, 0);
   run.k = ortrain_rows_input (&plan->types, call, is_packed ? 0 : 1);
   run.v = ortrain_rows_input (&plan->types, call, is_packed ? 0 : 2);
-  run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 3);
+  if (plan->mask.kind != MASK_NONE)
+    run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 1 : plan->is_relative ? 7 : 3);
+  find_position_operands (&run, call, 3);
   if (plan->bias.kind != MASK_NONE)
     run.bias = ortrain_rows_input (&plan->types, call, 4);
   run.y = ortrain_rows_output (&plan->types, call, 0);
@@ -326,8 +533,10 @@ attention_run (const OrtrainKernelCall *call)
       return;
     }
   start_run (call, &run);
-  /* blocks of one head share what is widened of its keys and values, where there are heads enough for all threads */
-  const gint64 heads = plan->batch * plan->heads, grain = plan->types.narrow && heads >= 32 ? plan->n_blocks : 1;
+  /* blocks of one head share what is widened of its keys and values, where there are heads enough for all threads, and
+   * its products with positions */
+  const gint64 heads = plan->batch * plan->heads;
+  const gint64 grain = plan->is_relative || (plan->types.narrow && heads >= 32) ? plan->n_blocks : 1;
   ortrain_parallel_for (ortrain_cpu_get_pool (call), heads * plan->n_blocks, grain, CALL (plan, forward_units), &run);
 }
 
@@ -336,7 +545,7 @@ static gboolean
 attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
-  if (!build_plan (setup, operands, 5, 2, error))
+  if (!build_plan (setup, operands, 5, 0, 2, error))
     return FALSE;
   plan_bias_gradient (setup->constants, get_optional (setup->outputs, setup->n_outputs, 3), setup);
   setup->can_accumulate = 1 << 3;
@@ -348,7 +557,37 @@ static gboolean
 packed_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *qkv = &setup->inputs[1], *operands[] = { qkv, qkv, qkv };
-  return build_plan (setup, operands, 4, 2, error);
+  return build_plan (setup, operands, 4, 0, 2, error);
+}
+
+/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask]) → (dq, dk, dv,
+ * dposition_keys, dposition_queries) */
+static gboolean
+relative_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
+{
+  const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
+  const OrtrainOperand *gradients[] = { get_optional (setup->outputs, setup->n_outputs, 3),
+                                        get_optional (setup->outputs, setup->n_outputs, 4) };
+  if (!build_plan (setup, operands, 9, 5, 2, error))
+    return FALSE;
+  plan_position_gradients (setup->constants, gradients, setup);
+  setup->can_accumulate = 3 << 3;
+  return TRUE;
+}
+
+static void
+run_shared (const OrtrainKernelCall *call, AttentionRun *run)
+{
+  const AttentionPlan *plan = run->plan;
+  OrtrainThreadPool *pool = ortrain_cpu_get_pool (call);
+  ortrain_parallel_for (pool, plan->slices * plan->parts, 1, CALL (plan, shared_units), run);
+  if (run->sums != NULL)
+    ortrain_parallel_for (pool, plan->slices * plan->slice_elements, 4096, CALL (plan, sum_parts), run);
+  for (guint i = 0; i < N_POSITIONS; i++)
+    if (plan->positions[i].sums_offset > 0)
+      ortrain_parallel_for (pool, plan->heads * plan->positions[i].positions, 64,
+                            i == POSITION_KEYS ? CALL (plan, sum_position_keys) : CALL (plan, sum_position_queries),
+                            run);
 }
 
 static void
@@ -356,13 +595,15 @@ attention_grad_run (const OrtrainKernelCall *call)
 {
   const AttentionPlan *plan = call->constants;
   const gboolean is_packed = plan->is_packed;
-  AttentionRun run = { .plan = plan };
+  AttentionRun run = { .plan = plan, .call = call };
   run.dy = ortrain_rows_input (&plan->types, call, 0);
   run.q = ortrain_rows_input (&plan->types, call, 1);
   run.k = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 2);
   run.v = ortrain_rows_input (&plan->types, call, is_packed ? 1 : 3);
   run.lse = ortrain_rows_input (&plan->types, call, is_packed ? 3 : 4);
-  run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 4 : 5);
+  if (plan->mask.kind != MASK_NONE)
+    run.mask = ortrain_rows_input (&plan->types, call, is_packed ? 4 : plan->is_relative ? 9 : 5);
+  find_position_operands (&run, call, 5);
   if (plan->bias.kind != MASK_NONE)
     run.bias = ortrain_rows_input (&plan->types, call, 6);
   run.dq = ortrain_rows_output (&plan->types, call, 0);
@@ -370,11 +611,18 @@ attention_grad_run (const OrtrainKernelCall *call)
   run.dv = ortrain_rows_output (&plan->types, call, is_packed ? 0 : 2);
   if (plan->has_dbias)
     run.dbias = ortrain_rows_output (&plan->types, call, 3);
-  run.accumulates = (ortrain_kernel_get_accumulate (call) >> 3 & 1) != 0;
+  for (guint i = 0; i < N_POSITIONS; i++)
+    if (plan->positions[i].has_gradient)
+      run.dpositions[i] = ortrain_rows_output (&plan->types, call, 3 + i);
+  run.accumulates = ortrain_kernel_get_accumulate (call);
   run.sums = plan->sums_offset > 0 ? (guint8 *) call->workspace + plan->sums_offset : NULL;
   if (plan->n_keys == 0 || plan->n_queries == 0)
     {
-      if (run.dbias.data != NULL && !run.accumulates)
+      for (guint i = 0; i < N_POSITIONS; i++)
+        if (run.dpositions[i].data != NULL && !(run.accumulates >> (3 + i) & 1))
+          memset (run.dpositions[i].data, 0,
+                  (gsize) plan->positions[i].side.batch_step * ortrain_dtype_get_size (run.dpositions[i].dtype));
+      if (run.dbias.data != NULL && !(run.accumulates >> 3 & 1))
         memset (run.dbias.data, 0,
                 (gsize) (plan->slices * plan->slice_elements) * ortrain_dtype_get_size (run.dbias.dtype));
       clear_operand (plan, &run.dq, &plan->q);
@@ -383,16 +631,10 @@ attention_grad_run (const OrtrainKernelCall *call)
       return;
     }
   start_run (call, &run);
-  if (!plan->has_dbias)
-    {
-      ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units),
-                            &run);
-      return;
-    }
-  ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->slices * plan->parts, 1, CALL (plan, bias_units), &run);
-  if (run.sums != NULL)
-    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->slices * plan->slice_elements, 4096,
-                          CALL (plan, sum_parts), &run);
+  if (plan->has_shared)
+    run_shared (call, &run);
+  else
+    ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->batch * plan->heads, 1, CALL (plan, backward_units), &run);
 }
 
 #define ROWS(name, prefix, run)                                                                                        \
@@ -406,5 +648,7 @@ static const OrtrainKernel kernels[] = {
   ROWS ("AttentionGrad", attention_grad, attention_grad_run),
   ROWS ("PackedAttention", packed_attention, attention_run),
   ROWS ("PackedAttentionGrad", packed_attention_grad, attention_grad_run),
+  ROWS ("RelativeAttention", relative_attention, attention_run),
+  ROWS ("RelativeAttentionGrad", relative_attention_grad, attention_grad_run),
 };
 ORTRAIN_KERNEL_TABLE (attention, kernels);

@@ -10,7 +10,7 @@
  * are float64. */
 
 #define ORTRAIN_ROWS_TILE 4096 /* elements of the largest piece */
-#define ORTRAIN_ROWS_MAX_OPERANDS 8
+#define ORTRAIN_ROWS_MAX_OPERANDS 10
 
 typedef struct
 {

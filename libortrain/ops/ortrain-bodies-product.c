@@ -195,7 +195,12 @@ write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *
   static const gint64 last = -1;
   OrtrainValue *q = qkv[0], *k = qkv[1], *v = qkv[2];
   OrtrainValue *scores = write_scores (self, q, k, mask, bias);
-  OrtrainValue *p = OP1 ("Exp", SUB (scores, OP2 ("Unsqueeze", lse, ortrain_body_ints (self, &last, 1))));
+  lse = OP2 ("Unsqueeze", lse, ortrain_body_ints (self, &last, 1));
+  /* where all is masked, the number of keys was lost in it */
+  OrtrainValue *p =
+      WHERE (OP2 ("Less", lse, NUMBER (lse, -1e30)),
+             ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL),
+             OP1 ("Exp", SUB (scores, lse)));
   if (wanted[2])
     gradients[2] = OP2 ("MatMul", ortrain_body_transpose (self, p, swap_last, 4), dy);
   if (!wanted[0] && !wanted[1] && !wanted[3])

@@ -97,6 +97,8 @@ gboolean ortrain_body_attention (OrtrainBody *self);
 gboolean ortrain_body_attention_grad (OrtrainBody *self);
 gboolean ortrain_body_packed_attention (OrtrainBody *self);
 gboolean ortrain_body_packed_attention_grad (OrtrainBody *self);
+gboolean ortrain_body_relative_attention (OrtrainBody *self);
+gboolean ortrain_body_relative_attention_grad (OrtrainBody *self);
 
 gboolean ortrain_body_softmax_grad (OrtrainBody *self);
 gboolean ortrain_body_log_softmax_grad (OrtrainBody *self);

@@ -75,6 +75,9 @@ typedef enum
   ORTRAIN_OP_KIND_FUSED_MATMUL, /* with transposes and a factor */
   ORTRAIN_OP_KIND_GEMM,
   ORTRAIN_OP_KIND_EQUAL,
+  ORTRAIN_OP_KIND_TILE,
+  ORTRAIN_OP_KIND_NOT,
+  ORTRAIN_OP_KIND_GATHER_ELEMENTS,
   ORTRAIN_OP_KIND_LOOKUP, /* slices of input 0 along `axis`, at the indices in input 1 */
   ORTRAIN_OP_KIND_CROSS_ENTROPY,
   ORTRAIN_OP_KIND_CROSS_ENTROPY_GRADIENT,
@@ -137,10 +140,13 @@ struct _OrtrainOpDef
   const char *types;
   OrtrainScores scores;
   /* What operands must be, beside its type. Bit i: input i … */
-  guint32 vector_inputs;   /* … has rank 1 (or 0, as exporters write a single number) */
-  guint32 scalar_inputs;   /* … has one element */
-  guint32 shaped_inputs;   /* … has the shape of input 0 */
-  guint32 optional_inputs; /* … may be left out before others; those from min_inputs on may anyway */
+  guint32 vector_inputs;     /* … has rank 1 (or 0, as exporters write a single number) */
+  guint32 scalar_inputs;     /* … has one element */
+  guint32 shaped_inputs;     /* … has the shape of input 0 */
+  guint32 optional_inputs;   /* … may be left out before others; those from min_inputs on may anyway */
+  guint32 open_inputs;       /* … is a mask, which may be left out where all its elements are true, or zero */
+  guint32 difference_inputs; /* … is a matrix of indices, or a vector where element [i, j] is a function of j - i: its
+                                element j - i + rows - 1 */
 
   /* What operands are that come from the file and not from data: what training changes follows from these fields. */
   guint32 weight_inputs;  /* bit i: input i is a weight */

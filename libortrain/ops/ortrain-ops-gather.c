@@ -406,6 +406,7 @@ static const OrtrainOpDef rows[] = {
     .input_roles = { "table" },
     .kind = ORTRAIN_OP_KIND_LOOKUP },
   { .name = "GatherElements",
+    .kind = ORTRAIN_OP_KIND_GATHER_ELEMENTS,
     .domain = "",
     .mixed = ORTRAIN_MIXED_FOLLOW,
     .since = 11,

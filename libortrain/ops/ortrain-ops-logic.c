@@ -200,7 +200,7 @@ static const OrtrainOpDef ops[] = {
   COMPARE ("And", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
   COMPARE ("Or", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
   COMPARE ("Xor", 7, ORTRAIN_DTYPES_BOOL, ORTRAIN_OP_COMMUTATIVE, ortrain_infer_compare),
-  TEST ("Not", 7, ORTRAIN_DTYPES_BOOL, .kind = ORTRAIN_OP_KIND_OTHER),
+  TEST ("Not", 7, ORTRAIN_DTYPES_BOOL, .kind = ORTRAIN_OP_KIND_NOT),
   TEST ("IsNaN", 9, ORTRAIN_DTYPES_FLOAT, .kind = ORTRAIN_OP_KIND_IS_NAN),
   TEST ("IsInf", 10, ORTRAIN_DTYPES_FLOAT, .kind = ORTRAIN_OP_KIND_OTHER),
   { "Where",

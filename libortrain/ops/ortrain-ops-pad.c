@@ -343,7 +343,7 @@ static const OrtrainOpDef rows[] = {
  .vector_inputs = 0xa, .scalar_inputs = 4, .types = ".l0i", .infer = infer_pad, .gradient = grad_pad, .upgrade = upgrade_pad, .weight_through = 1,
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [2] = "fill value" } },
   { .name = "PadGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (3, 4), .shape_inputs = 0xe, .no_grad_inputs = 0xe, .vector_inputs = 0xe, .types = ".lli", .infer = infer_from_shape, .expand = ortrain_body_pad_grad },
-  { .name = "Tile", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .flags = ORTRAIN_OP_VIEW_IF_SAME, .types = ".l", .infer = infer_tile,
+  { .name = "Tile", .domain = "", .kind = ORTRAIN_OP_KIND_TILE, .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .flags = ORTRAIN_OP_VIEW_IF_SAME, .types = ".l", .infer = infer_tile,
     .gradient = grad_tile, .weight_through = 1, .channels = ORTRAIN_CHANNELS_ALIGNED },
   { .name = "TileGrad", .domain = ORTRAIN_DOMAIN, .since = 1, ARITY (2, 2), .shape_inputs = 2, .no_grad_inputs = 2, .vector_inputs = 2, .types = ".l", .infer = infer_from_shape,
     .zero_sums = ortrain_zero_sums_tile_grad, .expand = ortrain_body_tile_grad },

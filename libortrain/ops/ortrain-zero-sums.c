@@ -274,6 +274,23 @@ ortrain_zero_sums_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
     set (sums, dk, (ortrain_attributes_get_int (node->attributes, "packed", 0) & 2) ? 1u << 1 : 1u << 2, FALSE);
 }
 
+/* What is added to all keys of positions changes all scores of a row alike; to keys, if they are not multiplied with
+ * positions. */
+void
+ortrain_zero_sums_relative_attention_grad (OrtrainZeroSums *sums, OrtrainNode *node)
+{
+  const gint64 packed = ortrain_attributes_get_int (node->attributes, "packed", 0);
+  const OrtrainValue *dk = ortrain_node_output (node, 1), *dpositions = ortrain_node_output (node, 3);
+  /* what a mask replaces does not change, which shows unless its probability is zero */
+  if (ortrain_node_input (node, 9) != NULL && ortrain_attributes_get_int (node->attributes, "fill", 0) != 0 &&
+      ortrain_attributes_get_float (node->attributes, "masked_value", 0) > -1e30)
+    return;
+  if (dpositions != NULL && dpositions->rank == 4)
+    set (sums, dpositions, packed >> 4 & 1 ? 1u << 1 : 1u << 2, FALSE);
+  if (dk != NULL && dk->rank == 4 && ortrain_node_input (node, 6) == NULL)
+    set (sums, dk, packed >> 1 & 1 ? 1u << 1 : 1u << 2, FALSE);
+}
+
 /* normalized: the axes that the input is normalized over; of_bias: those that the bias is broadcast along. */
 static void
 normalization (OrtrainZeroSums *sums, OrtrainNode *node, guint32 normalized, guint32 of_bias)

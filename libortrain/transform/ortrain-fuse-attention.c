@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "ops/ortrain-op-private.h"
+#include "transform/ortrain-fuse-attention-private.h"
 #include "transform/ortrain-optimizer-private.h"
 
 #include <math.h>
@@ -20,68 +20,6 @@ typedef struct
   gboolean guard;
 } Match;
 
-/* A scalar that is not trained. */
-static gboolean
-get_scalar (OrtrainValue *value, double *scalar)
-{
-  if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER ||
-      ortrain_tensor_get_n_elements (value->tensor) != 1)
-    return FALSE;
-  *scalar = ortrain_tensor_get_scalar (value->tensor, 0);
-  return TRUE;
-}
-
-static gboolean
-is_scalar (OrtrainValue *value, double expected)
-{
-  double scalar;
-  return get_scalar (value, &scalar) && scalar == expected;
-}
-
-/* The one reader of a value that nobody else sees. */
-static OrtrainNode *
-only_use (OrtrainValue *value)
-{
-  if (value == NULL || value->is_output || value->uses.n != 1)
-    return NULL;
-  return value->uses.items[0].node;
-}
-
-/* Takes multiplications with (and divisions by) scalars off a value. */
-static OrtrainValue *
-peel_scale (OrtrainValue *value, double *scale)
-{
-  for (;;)
-    {
-      double factor;
-      OrtrainNode *mul = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_MULTIPLY),
-                  *div = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_DIVIDE);
-      if (mul != NULL && get_scalar (ortrain_node_input (mul, 1), &factor) &&
-          ortrain_value_same_shape (value, ortrain_node_input (mul, 0)))
-        value = ortrain_node_input (mul, 0);
-      else if (mul != NULL && get_scalar (ortrain_node_input (mul, 0), &factor) &&
-               ortrain_value_same_shape (value, ortrain_node_input (mul, 1)))
-        value = ortrain_node_input (mul, 1);
-      else if (div != NULL && get_scalar (ortrain_node_input (div, 1), &factor) && factor != 0 &&
-               ortrain_value_same_shape (value, ortrain_node_input (div, 0)))
-        {
-          value = ortrain_node_input (div, 0);
-          factor = 1 / factor;
-        }
-      else
-        return value;
-      *scale *= factor;
-    }
-}
-
-static gboolean
-has_perm (OrtrainNode *transpose, const gint64 *perm, gsize n)
-{
-  gsize n_found = 0;
-  const gint64 *found = ortrain_attributes_get_ints (transpose->attributes, "perm", &n_found);
-  return found != NULL && n_found == n && memcmp (found, perm, n * sizeof (gint64)) == 0;
-}
-
 static const gint64 swap_middle[] = { 0, 2, 1, 3 };
 
 /* [batch, heads, length, width] that is the transpose of something packed. */
@@ -89,19 +27,10 @@ static OrtrainValue *
 unpack (OrtrainValue *value, gint64 bit, gint64 *packed)
 {
   OrtrainNode *transpose = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_TRANSPOSE);
-  if (transpose == NULL || !has_perm (transpose, swap_middle, 4))
+  if (transpose == NULL || !ortrain_pattern_has_perm (transpose, swap_middle, 4))
     return value;
   *packed |= bit;
   return ortrain_node_input (transpose, 0);
-}
-
-static gboolean
-same_dims (const OrtrainValue *a, guint first, const OrtrainValue *b, guint other, guint n)
-{
-  for (guint i = 0; i < n; i++)
-    if (!ortrain_dim_equal (a->dims[first + i], b->dims[other + i]))
-      return FALSE;
-  return TRUE;
 }
 
 /* Reshape (Transpose (Reshape (k), [0, 2, 1])), with the leading axes of k merged in between: k with its last two axes
@@ -115,14 +44,14 @@ swapped_through_reshapes (OrtrainValue *value)
       outer != NULL ? ortrain_value_get_producer_of_kind (ortrain_node_input (outer, 0), ORTRAIN_OP_KIND_TRANSPOSE)
                     : NULL;
   OrtrainNode *inner =
-      transpose != NULL && has_perm (transpose, swap, 3)
+      transpose != NULL && ortrain_pattern_has_perm (transpose, swap, 3)
           ? ortrain_value_get_producer_of_kind (ortrain_node_input (transpose, 0), ORTRAIN_OP_KIND_RESHAPE)
           : NULL;
   if (inner == NULL)
     return NULL;
   OrtrainValue *k = ortrain_node_input (inner, 0), *merged = ortrain_node_output (inner, 0);
-  if (k->rank != 4 || merged->rank != 3 || value->rank != 4 || !same_dims (k, 2, merged, 1, 2) ||
-      !same_dims (k, 0, value, 0, 2) || !ortrain_dim_equal (k->dims[2], value->dims[3]) ||
+  if (k->rank != 4 || merged->rank != 3 || value->rank != 4 || !ortrain_pattern_same_dims (k, 2, merged, 1, 2) ||
+      !ortrain_pattern_same_dims (k, 0, value, 0, 2) || !ortrain_dim_equal (k->dims[2], value->dims[3]) ||
       !ortrain_dim_equal (k->dims[3], value->dims[2]))
     return NULL;
   return k;
@@ -132,10 +61,10 @@ swapped_through_reshapes (OrtrainValue *value)
 static OrtrainValue *
 find_keys (OrtrainGraph *graph, OrtrainValue *value, OrtrainNode *before, Match *match)
 {
-  value = peel_scale (value, &match->scale);
+  value = ortrain_pattern_peel_scale (value, &match->scale);
   OrtrainValue *k = swapped_through_reshapes (value);
   if (k != NULL)
-    return unpack (peel_scale (k, &match->scale), 2, &match->packed);
+    return unpack (ortrain_pattern_peel_scale (k, &match->scale), 2, &match->packed);
   gint64 perm[4] = { 0, 1, 3, 2 };
   OrtrainNode *transpose = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_TRANSPOSE);
   gsize n = 0;
@@ -150,11 +79,11 @@ find_keys (OrtrainGraph *graph, OrtrainValue *value, OrtrainNode *before, Match 
       if (memcmp (perm, swap_middle, sizeof perm) == 0)
         {
           match->packed |= 2;
-          return peel_scale (value, &match->scale);
+          return ortrain_pattern_peel_scale (value, &match->scale);
         }
       static const gint64 same[] = { 0, 1, 2, 3 };
       if (memcmp (perm, same, sizeof perm) == 0)
-        return unpack (peel_scale (value, &match->scale), 2, &match->packed);
+        return unpack (ortrain_pattern_peel_scale (value, &match->scale), 2, &match->packed);
     }
   OrtrainAttributes *attributes = ortrain_attributes_new ();
   ortrain_attributes_set_ints (attributes, "perm", perm, 4);
@@ -198,8 +127,8 @@ set_mask (Match *match, OrtrainValue *mask)
   OrtrainNode *where = ortrain_value_get_producer_of_kind (mask, ORTRAIN_OP_KIND_WHERE);
   double masked;
   match->mask = mask;
-  if (where != NULL && is_scalar (ortrain_node_input (where, 1), 0) &&
-      get_scalar (ortrain_node_input (where, 2), &masked) &&
+  if (where != NULL && ortrain_pattern_is_scalar (ortrain_node_input (where, 1), 0) &&
+      ortrain_pattern_get_scalar (ortrain_node_input (where, 2), &masked) &&
       ortrain_value_same_shape (mask, ortrain_node_input (where, 0)))
     {
       match->mask = ortrain_node_input (where, 0);
@@ -224,7 +153,8 @@ find_product (OrtrainValue *scores, Sum *sum)
     {
       double scale = 1;
       OrtrainNode *add = ortrain_value_get_producer_of_kind (scores, ORTRAIN_OP_KIND_ADD);
-      sum->product = ortrain_value_get_producer_of_kind (peel_scale (scores, &scale), ORTRAIN_OP_KIND_MATMUL);
+      sum->product =
+          ortrain_value_get_producer_of_kind (ortrain_pattern_peel_scale (scores, &scale), ORTRAIN_OP_KIND_MATMUL);
       sum->scale = scale;
       if (sum->product != NULL || add == NULL || sum->n_addends == MAX_ADDENDS)
         return sum->product != NULL;
@@ -236,7 +166,8 @@ find_product (OrtrainValue *scores, Sum *sum)
           double factor = 1;
           if (!ortrain_value_same_shape (value, scores) || other->rank < 0 || other->rank > 4)
             continue;
-          if (ortrain_value_get_producer_of_kind (peel_scale (value, &factor), ORTRAIN_OP_KIND_MATMUL) != NULL)
+          if (ortrain_value_get_producer_of_kind (ortrain_pattern_peel_scale (value, &factor),
+                                                  ORTRAIN_OP_KIND_MATMUL) != NULL)
             {
               next = i;
               break;
@@ -305,10 +236,10 @@ match_scores (OrtrainGraph *graph, OrtrainValue *scores, Match *match)
   if (!find_product (scores, &sum) || ortrain_node_output (sum.product, 0)->rank != 4)
     return FALSE;
   OrtrainValue *q = ortrain_node_input (sum.product, 0), *k = ortrain_node_input (sum.product, 1);
-  if (q->rank != 4 || k->rank != 4 || !same_dims (q, 0, k, 0, 2) || !set_addends (graph, &sum, match))
+  if (q->rank != 4 || k->rank != 4 || !ortrain_pattern_same_dims (q, 0, k, 0, 2) || !set_addends (graph, &sum, match))
     return FALSE;
   match->scale = sum.scale;
-  match->q = unpack (peel_scale (q, &match->scale), 1, &match->packed);
+  match->q = unpack (ortrain_pattern_peel_scale (q, &match->scale), 1, &match->packed);
   match->k = find_keys (graph, k, match->last, match);
   return match->k != NULL;
 }
@@ -329,26 +260,26 @@ match_values (OrtrainNode *softmax, Match *match)
           else if (ortrain_node_get_kind (user) == ORTRAIN_OP_KIND_WHERE)
             where = user;
         }
-      if (is_nan == NULL || where == NULL || only_use (ortrain_node_output (is_nan, 0)) != where ||
+      if (is_nan == NULL || where == NULL || ortrain_pattern_only_use (ortrain_node_output (is_nan, 0)) != where ||
           ortrain_node_input (where, 0) != ortrain_node_output (is_nan, 0) ||
-          !is_scalar (ortrain_node_input (where, 1), 0) || ortrain_node_input (where, 2) != p)
+          !ortrain_pattern_is_scalar (ortrain_node_input (where, 1), 0) || ortrain_node_input (where, 2) != p)
         return FALSE;
       match->guard = TRUE;
       p = ortrain_node_output (where, 0);
     }
-  OrtrainNode *product = only_use (p);
+  OrtrainNode *product = ortrain_pattern_only_use (p);
   if (product == NULL || ortrain_node_get_kind (product) != ORTRAIN_OP_KIND_MATMUL ||
       ortrain_node_input (product, 0) != p)
     return FALSE;
   OrtrainValue *v = ortrain_node_input (product, 1);
-  if (v == p || v->rank != 4 || p->rank != 4 || !same_dims (p, 0, v, 0, 2))
+  if (v == p || v->rank != 4 || p->rank != 4 || !ortrain_pattern_same_dims (p, 0, v, 0, 2))
     return FALSE;
   match->last = product;
   match->v = unpack (v, 4, &match->packed);
   match->output = ortrain_node_output (product, 0);
-  OrtrainNode *transpose = only_use (match->output);
+  OrtrainNode *transpose = ortrain_pattern_only_use (match->output);
   if (transpose != NULL && ortrain_node_get_kind (transpose) == ORTRAIN_OP_KIND_TRANSPOSE &&
-      has_perm (transpose, swap_middle, 4))
+      ortrain_pattern_has_perm (transpose, swap_middle, 4))
     {
       match->packed |= 8;
       match->output = ortrain_node_output (transpose, 0);
@@ -391,7 +322,7 @@ ortrain_fuse_attention (OrtrainGraph *graph, GError **error)
       OrtrainValue *scores = ortrain_node_input (node, 0);
       gint64 axis = ortrain_attributes_get_int (node->attributes, "axis", -1);
       Match match = { .scale = 1, .masked_value = -INFINITY };
-      if (scores == NULL || scores->rank != 4 || (axis != -1 && axis != 3) || only_use (scores) != node)
+      if (scores == NULL || scores->rank != 4 || (axis != -1 && axis != 3) || ortrain_pattern_only_use (scores) != node)
         continue;
       if (match_values (node, &match) && match_scores (graph, scores, &match) && !replace (graph, &match, error))
         return FALSE;

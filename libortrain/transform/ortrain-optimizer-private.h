@@ -28,6 +28,8 @@ gboolean ortrain_drop_zero_gradients (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-fuse-attention.c, -fuse-norm.c, -fuse-gelu.c: what exporters write out becomes Attention,
  * LayerNormalization, RMSNormalization, Gelu. Before the gradient is built; shapes may be symbolic. */
 gboolean ortrain_fuse_attention (OrtrainGraph *graph, GError **error);
+gboolean ortrain_fuse_relative_attention (OrtrainGraph *graph, GError **error);
+gboolean ortrain_compact_constants (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_norm (OrtrainGraph *graph, GError **error);
 gboolean ortrain_fuse_gelu (OrtrainGraph *graph, GError **error);
 /* transform/ortrain-pack-attention.c: attention of three parts of one value reads that value. Before the gradient is built;

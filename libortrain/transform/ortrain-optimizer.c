@@ -93,6 +93,7 @@ static const Pass symbolic_passes[] = {
   { "fuse-norm", ortrain_fuse_norm },
   { "fuse-gelu", ortrain_fuse_gelu },
   { "fuse-attention", ortrain_fuse_attention },
+  { "fuse-relative-attention", ortrain_fuse_relative_attention },
   { "simplify-losses", ortrain_simplify_losses },
   { "remove-dead", remove_dead },
   { "pack-attention", ortrain_pack_attention },
@@ -106,6 +107,7 @@ static const Pass gradient_passes[] = {
 };
 
 static const Pass static_passes[] = {
+  { "compact-constants", ortrain_compact_constants },
   { "fold-transposes", ortrain_fold_transposes },
   { "merge-equal", ortrain_merge_equal_nodes },
   { "recompute-cheap", .run_for = ortrain_recompute_cheap },

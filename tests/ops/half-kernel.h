@@ -13,7 +13,7 @@
  * Inputs are numbers that all three types hold, so that every mixture of types has the same inputs. What has 16 bits is
  * to be what the float32 kernel gives, rounded once. */
 
-#define HALF_MAX_OPERANDS 8
+#define HALF_MAX_OPERANDS 10
 
 typedef struct
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "op-harness.h"
 
+#include "transform/ortrain-evaluate-private.h"
+#include "transform/ortrain-expand-private.h"
+
 /* Attention against PyTorch's scaled_dot_product_attention in float64: several query blocks, keys that some of them
  * cannot see, and all four packings. The numbers are PyTorch's on the same sines. */
 
@@ -209,6 +212,155 @@ test_bias_gradient (void)
     }
 }
 
+typedef struct
+{
+  gboolean compact, packed;
+  enum
+  {
+    NO_MASK,
+    FILLED, /* of which one row lets nothing through, and others the first keys alone */
+  } mask;
+  guint absent; /* bit k: the k-th operand of positions */
+} RelativeCase;
+
+/* Whether the kernel runs a node, or its body. */
+static gboolean
+has_kernel (const OrtrainNode *node, gpointer data)
+{
+  return !g_str_has_prefix (node->op_type, "RelativeAttention");
+}
+
+/* y, and the gradients of q, k, v and of the keys and queries of positions. */
+static void
+run_relative (const RelativeCase *test, gboolean expanded, guint n_threads, OrtrainTensor **results)
+{
+  enum
+  {
+    BATCH = 3,
+    HEADS = 2,
+    QUERIES = 150,
+    KEYS = 170,
+    POSITIONS = 40
+  };
+  static const gint64 shapes[5][4] = {
+    { BATCH, HEADS, QUERIES, 4 }, { BATCH, HEADS, KEYS, 4 },  { BATCH, HEADS, KEYS, 5 },
+    { 1, HEADS, POSITIONS, 4 },   { 1, HEADS, POSITIONS, 4 },
+  };
+  static const gint64 matrices[2][2] = { { QUERIES, KEYS }, { KEYS, QUERIES } };
+  const gint64 y_dims[] = { BATCH, HEADS, QUERIES, 5 }, mask_dims[] = { BATCH, 1, QUERIES, KEYS };
+  const gint64 n_differences = QUERIES + KEYS - 1;
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  g_autoptr (GError) error = NULL;
+  OrtrainValue *operands[8] = { NULL }, *gradients[5], *wanted[5];
+  guint n_wanted = 0;
+  for (guint i = 0; i < 5; i++)
+    if (i < 3 || !(test->absent >> (i - 3) & 1))
+      {
+        g_autoptr (OrtrainTensor) plain = harness_wave (ORTRAIN_DTYPE_FLOAT64, shapes[i], 4, 0.31 + 0.2 * i, 1);
+        g_autoptr (OrtrainTensor) tensor = test->packed ? pack (plain) : g_object_ref (plain);
+        operands[i] = wanted[n_wanted++] = harness_input (graph, contents, NULL, tensor);
+      }
+  for (guint i = 0; i < 2; i++)
+    {
+      const gint64 rows = matrices[i][0], columns = matrices[i][1];
+      g_autoptr (OrtrainTensor) index = ortrain_tensor_new (
+          ORTRAIN_DTYPE_INT64, test->compact ? &n_differences : matrices[i], test->compact ? 1 : 2, &error);
+      gint64 *values = ortrain_tensor_peek_writable (index);
+      for (gint64 d = 0; d < n_differences && test->compact; d++)
+        values[d] = CLAMP (rows + 9 - d, 3, POSITIONS - 4 - (gint64) i);
+      for (gint64 at = 0; at < rows * columns && !test->compact; at++)
+        values[at] = at * (7 + 4 * (gint64) i) % POSITIONS;
+      if (!(test->absent >> i & 1))
+        operands[5 + i] = harness_input (graph, contents, NULL, index);
+    }
+  if (test->mask == FILLED)
+    {
+      g_autofree double *values = g_new (double, BATCH *QUERIES *KEYS);
+      for (gint64 i = 0; i < BATCH * QUERIES * KEYS; i++)
+        values[i] = i / KEYS % QUERIES != 17 && (i % KEYS < 60 || i / KEYS / QUERIES == 1);
+      g_autoptr (OrtrainTensor) mask = harness_tensor (ORTRAIN_DTYPE_BOOL, values, mask_dims, 4);
+      operands[7] = harness_input (graph, contents, "mask", mask);
+    }
+  OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "RelativeAttention", NULL, operands,
+                                              test->mask != NO_MASK ? 8 : 7, 1);
+  ortrain_attributes_set_float (node->attributes, "scale", 0.6);
+  ortrain_attributes_set_float (node->attributes, "key_scale", 0.8);
+  ortrain_attributes_set_float (node->attributes, "query_scale", 0.3);
+  ortrain_attributes_set_float (node->attributes, "masked_value", -3.4e38);
+  ortrain_attributes_set_int (node->attributes, "fill", 1);
+  ortrain_attributes_set_int (node->attributes, "packed", test->packed ? 63 : 0);
+  g_autoptr (OrtrainTensor) plain_weights = harness_cosine (y_dims, 4, 0.9);
+  g_autoptr (OrtrainTensor) weights = test->packed ? pack (plain_weights) : g_object_ref (plain_weights);
+  OrtrainValue *y = ortrain_node_output (node, 0), *loss = harness_weighted_sum (graph, y, weights);
+  gboolean ok = ortrain_gradient_build (graph, loss, wanted, n_wanted, gradients, &error);
+  g_assert_no_error (error);
+  g_assert_true (ok);
+  ortrain_graph_mark_output (graph, y, TRUE);
+  ok = !expanded || ortrain_expand_nodes (graph, has_kernel, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_true (ok);
+  g_autoptr (OrtrainProvider) provider = new_cpu (n_threads);
+  OrtrainHostContext context;
+  init_context (&context, provider);
+  harness_run (graph, contents, &context);
+  for (guint i = 0; i < graph->outputs->len; i++)
+    results[i] = g_object_ref (g_hash_table_lookup (contents, graph->outputs->pdata[i]));
+}
+
+/* Several blocks of queries, beside the body in single operators, and on several threads. */
+static void
+test_relative (void)
+{
+  static const RelativeCase cases[] = {
+    { TRUE, FALSE, NO_MASK, 0 }, { FALSE, FALSE, NO_MASK, 0 }, { TRUE, TRUE, FILLED, 0 },
+    { FALSE, TRUE, FILLED, 1 },  { TRUE, FALSE, FILLED, 2 },
+  };
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      OrtrainTensor *results[3][6] = { { NULL } };
+      run_relative (&cases[i], TRUE, 1, results[0]);
+      run_relative (&cases[i], FALSE, 1, results[1]);
+      run_relative (&cases[i], FALSE, 3, results[2]);
+      for (guint k = 0; k < 6 && results[0][k] != NULL; k++)
+        {
+          const gint64 n = ortrain_tensor_get_n_elements (results[0][k]);
+          g_assert_cmpmem (ortrain_tensor_peek (results[1][k]), (gsize) n * sizeof (double),
+                           ortrain_tensor_peek (results[2][k]), (gsize) n * sizeof (double));
+          for (gint64 j = 0; j < n; j++)
+            g_assert_cmpfloat (
+                fabs (ortrain_tensor_get_scalar (results[0][k], j) - ortrain_tensor_get_scalar (results[1][k], j)), <=,
+                1e-11);
+          for (int r = 0; r < 3; r++)
+            g_clear_object (&results[r][k]);
+        }
+    }
+}
+
+/* Indices that no position has are reported, and nothing is read there. */
+static void
+test_relative_range (void)
+{
+  const gint64 dims[] = { 1, 1, 2, 3 }, index_dims[] = { 3 };
+  const double outside[] = { 0, 5, 1 };
+  g_autoptr (OrtrainGraph) graph = ortrain_graph_new ("g");
+  g_autoptr (GHashTable) contents = harness_contents ();
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensor) q = harness_wave (ORTRAIN_DTYPE_FLOAT32, dims, 4, 0.7, 1);
+  g_autoptr (OrtrainTensor) index = harness_tensor (ORTRAIN_DTYPE_INT64, outside, index_dims, 1);
+  OrtrainValue *x = harness_input (graph, contents, "q", q);
+  OrtrainValue *operands[] = { x, x, x, x, NULL, harness_input (graph, contents, "index", index), NULL };
+  OrtrainNode *node = ortrain_graph_new_node (graph, ORTRAIN_DOMAIN, "RelativeAttention", NULL, operands, 7, 1);
+  g_autoptr (OrtrainProvider) provider = new_cpu (1);
+  OrtrainHostContext context;
+  OrtrainTensor *inputs[] = { q, q, q, q, NULL, index, NULL }, *outputs[1];
+  init_context (&context, provider);
+  g_assert_true (ortrain_ops_bind (graph, &error) && ortrain_ops_infer (graph, &error));
+  g_assert_false (ortrain_evaluate_node (node, inputs, outputs, &context, &error));
+  g_assert_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_INDEX);
+  g_assert_nonnull (strstr (error->message, "RelativeAttention"));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -216,5 +368,7 @@ main (int argc, char **argv)
   g_test_add_func ("/ops/attention/against-pytorch", test_against_pytorch);
   g_test_add_func ("/ops/attention/blind-rows", test_blind_rows);
   g_test_add_func ("/ops/attention/bias-gradient", test_bias_gradient);
+  g_test_add_func ("/ops/attention/relative", test_relative);
+  g_test_add_func ("/ops/attention/relative-range", test_relative_range);
   return g_test_run ();
 }

@@ -104,6 +104,67 @@ test_absent (void)
     check (&shape, TRUE, absent);
 }
 
+/* With positions, whose index depends on the difference of places (clamped), and as a matrix, which does not. */
+static void
+check_relative (gint64 queries, gint64 keys, gboolean packed, gboolean compact, gboolean grad)
+{
+  enum
+  {
+    POSITIONS = 24
+  };
+  const Shape shape = { 2, 3, queries, keys, 8, 16, packed, NO_MASK };
+  HalfCase self = { .op_type = grad ? "RelativeAttentionGrad" : "RelativeAttention", .domain = ORTRAIN_DOMAIN };
+  g_autoptr (OrtrainAttributes) attributes = ortrain_attributes_new ();
+  const gint64 n = compact ? queries + keys - 1 : queries * keys;
+  g_autofree gint64 *of_keys = g_new (gint64, n), *of_queries = g_new (gint64, n);
+  for (gint64 i = 0; i < n; i++)
+    {
+      of_keys[i] = compact ? CLAMP (queries + 8 - i, 0, POSITIONS - 1) : i * 7 % POSITIONS;
+      of_queries[i] = compact ? CLAMP (keys + 3 - i, 2, POSITIONS - 2) : i * 5 % POSITIONS - POSITIONS / 2;
+    }
+  const HalfOperand q = operand (&shape, queries, 8, 1), k = operand (&shape, keys, 8, 1);
+  const HalfOperand v = operand (&shape, keys, 16, 1), y = operand (&shape, queries, 16, 1);
+  const HalfOperand lse = { .rank = 3, .dims = { 2, 3, queries }, .lo = 4, .hi = 6 };
+  HalfOperand positions = operand (&shape, POSITIONS, 8, 1), key_index = { .fixed = ORTRAIN_DTYPE_INT64 };
+  positions.dims[0] = 1;
+  key_index.rank = compact ? 1 : 2;
+  key_index.dims[0] = compact ? n : queries;
+  key_index.dims[1] = keys;
+  HalfOperand query_index = key_index;
+  if (!compact)
+    {
+      query_index.dims[0] = keys;
+      query_index.dims[1] = queries;
+    }
+  key_index.contents = of_keys;
+  query_index.contents = of_queries;
+  ortrain_attributes_set_float (attributes, "scale", 0.25f);
+  ortrain_attributes_set_float (attributes, "key_scale", 0.5f);
+  ortrain_attributes_set_float (attributes, "query_scale", 0.125f);
+  ortrain_attributes_set_int (attributes, "packed", packed ? 63 : 0);
+  self.attributes = attributes;
+  const HalfOperand forward[] = { q, k, v, positions, positions, key_index, query_index };
+  const HalfOperand backward[] = { y, q, k, v, lse, positions, positions, key_index, query_index };
+  const HalfOperand outputs[] = { y, lse }, gradients[] = { q, k, v, positions, positions };
+  self.n_inputs = grad ? 9 : 7;
+  self.n_outputs = grad ? 5 : 2;
+  memcpy (self.inputs, grad ? backward : forward, self.n_inputs * sizeof (HalfOperand));
+  memcpy (self.outputs, grad ? gradients : outputs, self.n_outputs * sizeof (HalfOperand));
+  self.sums = 31;
+  self.slack = (double) MAX (keys, queries) * 4 * 0x1p-24;
+  half_check (&self);
+}
+
+static void
+test_relative (gconstpointer grad)
+{
+  for (guint i = 0; i < 4; i++)
+    {
+      check_relative (7, 31, i & 1, i & 2, GPOINTER_TO_INT (grad));
+      check_relative (150, 600, i & 1, i & 2, GPOINTER_TO_INT (grad));
+    }
+}
+
 /* What is widened is a block of queries and a tile of keys; gradients of keys and values are float32 for one head. */
 static void
 test_workspace (void)
@@ -136,6 +197,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/half-attention/Attention", GINT_TO_POINTER (0), test_shapes);
   g_test_add_data_func ("/half-attention/AttentionGrad", GINT_TO_POINTER (1), test_shapes);
+  g_test_add_data_func ("/half-attention/RelativeAttention", GINT_TO_POINTER (0), test_relative);
+  g_test_add_data_func ("/half-attention/RelativeAttentionGrad", GINT_TO_POINTER (1), test_relative);
   g_test_add_func ("/half-attention/absent", test_absent);
   g_test_add_func ("/half-attention/workspace", test_workspace);
   return g_test_run ();

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "ops/ortrain-op-private.h"
+
+#include <string.h>
+
+/* What the patterns of attention are recognized by. */
+
+/* A scalar that is not trained. */
+static inline gboolean
+ortrain_pattern_get_scalar (OrtrainValue *value, double *scalar)
+{
+  if (value == NULL || value->tensor == NULL || value->role == ORTRAIN_ROLE_PARAMETER ||
+      ortrain_tensor_get_n_elements (value->tensor) != 1)
+    return FALSE;
+  *scalar = ortrain_tensor_get_scalar (value->tensor, 0);
+  return TRUE;
+}
+
+static inline gboolean
+ortrain_pattern_is_scalar (OrtrainValue *value, double expected)
+{
+  double scalar;
+  return ortrain_pattern_get_scalar (value, &scalar) && scalar == expected;
+}
+
+/* The one reader of a value that nobody else sees. */
+static inline OrtrainNode *
+ortrain_pattern_only_use (OrtrainValue *value)
+{
+  if (value == NULL || value->is_output || value->uses.n != 1)
+    return NULL;
+  return value->uses.items[0].node;
+}
+
+/* Takes multiplications with (and divisions by) scalars off a value. */
+static inline OrtrainValue *
+ortrain_pattern_peel_scale (OrtrainValue *value, double *scale)
+{
+  for (;;)
+    {
+      double factor;
+      OrtrainNode *mul = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_MULTIPLY),
+                  *div = ortrain_value_get_producer_of_kind (value, ORTRAIN_OP_KIND_DIVIDE);
+      if (mul != NULL && ortrain_pattern_get_scalar (ortrain_node_input (mul, 1), &factor) &&
+          ortrain_value_same_shape (value, ortrain_node_input (mul, 0)))
+        value = ortrain_node_input (mul, 0);
+      else if (mul != NULL && ortrain_pattern_get_scalar (ortrain_node_input (mul, 0), &factor) &&
+               ortrain_value_same_shape (value, ortrain_node_input (mul, 1)))
+        value = ortrain_node_input (mul, 1);
+      else if (div != NULL && ortrain_pattern_get_scalar (ortrain_node_input (div, 1), &factor) && factor != 0 &&
+               ortrain_value_same_shape (value, ortrain_node_input (div, 0)))
+        {
+          value = ortrain_node_input (div, 0);
+          factor = 1 / factor;
+        }
+      else
+        return value;
+      *scale *= factor;
+    }
+}
+
+static inline gboolean
+ortrain_pattern_has_perm (OrtrainNode *transpose, const gint64 *perm, gsize n)
+{
+  gsize n_found = 0;
+  const gint64 *found = ortrain_attributes_get_ints (transpose->attributes, "perm", &n_found);
+  return found != NULL && n_found == n && memcmp (found, perm, n * sizeof (gint64)) == 0;
+}
+
+static inline gboolean
+ortrain_pattern_same_dims (const OrtrainValue *a, guint first, const OrtrainValue *b, guint other, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    if (!ortrain_dim_equal (a->dims[first + i], b->dims[other + i]))
+      return FALSE;
+  return TRUE;
+}
