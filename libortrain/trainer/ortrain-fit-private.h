@@ -4,6 +4,7 @@
 #include "data/ortrain-data-loader.h"
 #include "session/ortrain-training-session-private.h"
 #include "trainer/ortrain-trainer-private.h"
+#include "trainer/ortrain-training-log-private.h"
 
 /* A step that was submitted, and of which the loss is not known yet. */
 typedef struct
@@ -36,6 +37,7 @@ typedef struct
   double learning_rate;   /* behind the last step */
   Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
   guint n_ahead;
+  GPtrArray *logs; /* of OrtrainTrainingLog * */
 } OrtrainFit;
 
 /* Saves where the training is, for ortrain_fit_resume(). */
@@ -46,3 +48,8 @@ gboolean ortrain_fit_resume (OrtrainTrainer *self, OrtrainFit *fit, GError **err
 gboolean ortrain_fit_keep_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
 /* Called when training has ended: gives the session the best state back, unless it is the last one. */
 gboolean ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
+/* Opens the files of the trainer's property; closing them is freeing fit->logs. */
+gboolean ortrain_fit_open_logs (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
+/* Writes the last step, or the epoch of a record, which has just ended. */
+gboolean ortrain_fit_log_step (OrtrainFit *fit, GError **error);
+gboolean ortrain_fit_log_epoch (OrtrainFit *fit, OrtrainEpochRecord *record, GError **error);

@@ -157,6 +157,8 @@ settle (OrtrainTrainer *self, OrtrainFit *fit, guint n, gboolean quietly, GError
       count_loss (fit, self->session->submitted[first.slot].loss);
       fit->learning_rate = first.learning_rate;
       ahead_clear (&first);
+      if (!ortrain_fit_log_step (fit, error))
+        return FALSE;
       if (fit->n_ahead > n || !quietly)
         emit_progress (self, fit);
     }
@@ -190,6 +192,8 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
         return FALSE;
       count_loss (fit, session->last_loss);
       fit->learning_rate = learning_rate;
+      if (!ortrain_fit_log_step (fit, error))
+        return FALSE;
     }
   else
     fit->ahead[fit->n_ahead++] = (Ahead){
@@ -284,6 +288,8 @@ run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GEr
       if (fit->n_waiting >= n_accumulated && !update (self, fit, batch, error))
         return FALSE;
       fit->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
+      if (!ortrain_fit_log_step (fit, error))
+        return FALSE;
       emit_progress (self, fit);
     }
   if (fit->stopped)
@@ -342,7 +348,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   fit->sum = 0;
   fit->n_summed = 0;
   fit->trained = FALSE;
-  if (best && !ortrain_fit_keep_best (self, fit, error))
+  if (!ortrain_fit_log_epoch (fit, record, error) || (best && !ortrain_fit_keep_best (self, fit, error)))
     return FALSE;
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_EVENT, g_object_ref (record), g_object_unref);
   const gboolean asked = g_atomic_int_get (&self->stop_asked) && fit->epoch < self->epochs;
@@ -350,6 +356,16 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   gboolean due = asked || (self->checkpoint_epochs > 0 &&
                            (fit->epoch % self->checkpoint_epochs == 0 || *stop || fit->epoch == self->epochs));
   return !due || ortrain_fit_save_checkpoint (self, fit, error);
+}
+
+/* Before anything is changed. */
+static gboolean
+check_logs (OrtrainTrainer *self, GError **error)
+{
+  for (guint i = 0; self->logs != NULL && self->logs[i] != NULL; i++)
+    if (!ortrain_training_log_check_path (self->logs[i], error))
+      return FALSE;
+  return TRUE;
 }
 
 /* The claim on the session is held by this thread. */
@@ -372,7 +388,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   if (!ok)
     return NULL;
   ortrain_training_session_decide_updates (self->session);
-  ok = ortrain_fit_resume (self, &fit, error);
+  ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
   stop = ok && ends_early (self, &fit);
   while (ok && !stop && fit.epoch < self->epochs)
     {
@@ -382,6 +398,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
       stop = stop || fit.stopped;
     }
   forget_ahead (&fit);
+  g_clear_pointer (&fit.logs, g_ptr_array_unref);
   ok = ok && ortrain_fit_restore_best (self, &fit, error);
   g_clear_object (&fit.best_state);
   history->stopped_early = stop;
@@ -413,7 +430,7 @@ check_made (OrtrainTrainer *self, GError **error)
  *
  * Errors are %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
  * [method@TrainingSession.optimizer_step] and, with a folder for checkpoints, those of [error@CheckpointError] and
- * [error@Gio.IOErrorEnum]. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE name the item of the
+ * [error@Gio.IOErrorEnum], the latter of logs, too. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE name the item of the
  * dataset, where one is to blame.
  *
  * Returns: (transfer full): the results; %NULL on error

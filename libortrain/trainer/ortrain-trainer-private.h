@@ -19,6 +19,7 @@ struct _OrtrainTrainer
   gboolean resume;
   guint patience;
   gboolean restore_best;
+  char **logs;
   gint stop_asked; /* atomic */
   OrtrainTrainingSession *session;
   OrtrainDataset *dataset;

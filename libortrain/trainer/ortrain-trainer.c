@@ -46,6 +46,7 @@ enum
   PROP_RESUME,
   PROP_PATIENCE,
   PROP_RESTORE_BEST,
+  PROP_LOGS,
   N_PROPERTIES
 };
 
@@ -98,6 +99,7 @@ ortrain_trainer_finalize (GObject *object)
   OrtrainTrainer *self = ORTRAIN_TRAINER (object);
 
   g_clear_pointer (&self->checkpoint_dir, g_free);
+  g_clear_pointer (&self->logs, g_strfreev);
   g_clear_object (&self->validation);
   g_clear_object (&self->session);
   g_clear_object (&self->dataset);
@@ -107,13 +109,31 @@ ortrain_trainer_finalize (GObject *object)
 }
 
 static void
+ortrain_trainer_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
+{
+  if (property_id == PROP_LOGS)
+    g_value_set_boxed (value, ORTRAIN_TRAINER (object)->logs);
+  else
+    ortrain_field_get_property (object, property_id, value, pspec);
+}
+
+static void
+ortrain_trainer_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
+{
+  if (property_id == PROP_LOGS)
+    ortrain_trainer_set_logs (ORTRAIN_TRAINER (object), g_value_get_boxed (value));
+  else
+    ortrain_field_set_property (object, property_id, value, pspec);
+}
+
+static void
 ortrain_trainer_class_init (OrtrainTrainerClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
   object_class->finalize = ortrain_trainer_finalize;
-  object_class->get_property = ortrain_field_get_property;
-  object_class->set_property = ortrain_field_set_property;
+  object_class->get_property = ortrain_trainer_get_property;
+  object_class->set_property = ortrain_trainer_set_property;
 
   /**
    * OrtrainTrainer:epochs: (getter get_epochs) (setter set_epochs)
@@ -213,6 +233,17 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    */
   properties[PROP_RESTORE_BEST] =
       ortrain_field_boolean ("restore-best", G_STRUCT_OFFSET (OrtrainTrainer, restore_best), TRUE);
+
+  /**
+   * OrtrainTrainer:logs: (getter get_logs) (setter set_logs)
+   *
+   * The files to which the loss and the learning rate of each step, and the results of each epoch, are written. The name
+   * says in which form: `run.csv`, `run.jsonl` (JSON lines), or, for TensorBoard, a folder, which exists or ends with a
+   * slash. A file that exists is replaced, unless training is resumed: then what was logged behind the checkpoint is.
+   * Each entry is complete or absent, whenever the process ends. Default: %NULL, none.
+   */
+  properties[PROP_LOGS] = g_param_spec_boxed ("logs", NULL, NULL, G_TYPE_STRV,
+                                              G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 
   /**
@@ -634,6 +665,46 @@ ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best)
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
 
   ortrain_field_set_boolean (self, properties[PROP_RESTORE_BEST], restore_best);
+}
+
+/**
+ * ortrain_trainer_get_logs: (get-property logs)
+ * @self: the object
+ *
+ * Gets the files to which steps and epochs are written.
+ *
+ * Returns: (transfer none) (nullable) (array zero-terminated=1): the paths
+ */
+const char *const *
+ortrain_trainer_get_logs (OrtrainTrainer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), NULL);
+  return (const char *const *) self->logs;
+}
+
+/**
+ * ortrain_trainer_set_logs: (set-property logs)
+ * @self: the object
+ * @logs: (nullable) (array zero-terminated=1): the paths, see [property@Trainer:logs]
+ *
+ * Sets the files to which steps and epochs are written. [method@Trainer.fit] fails with %G_IO_ERROR_INVALID_FILENAME if
+ * a name does not say in which form.
+ *
+ * ```python
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=3)
+ * trainer.set_logs(["run.csv", "runs/first/"])
+ * trainer.fit()
+ * ```
+ */
+void
+ortrain_trainer_set_logs (OrtrainTrainer *self, const char *const *logs)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+
+  char **copy = g_strdupv ((char **) logs);
+  g_strfreev (self->logs);
+  self->logs = copy;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LOGS]);
 }
 
 /**

@@ -77,6 +77,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best);
 
 ORTRAIN_AVAILABLE_IN_ALL
+const char *const *ortrain_trainer_get_logs (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_logs (OrtrainTrainer *self, const char *const *logs);
+
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTrainingSession *ortrain_trainer_get_session (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainDataset *ortrain_trainer_get_dataset (OrtrainTrainer *self);

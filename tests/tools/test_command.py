@@ -281,6 +281,17 @@ class Errors(unittest.TestCase):
         out, err = ortrain(*train, "--data", "good.npz", "--checkpoint", "of-adamw", "--resume", "--optimizer", "sgd", status=1)
         self.assertIn("OrtrainAdamW", err)
 
+    def test_logs(self):
+        """The same entries in each form; a name without one is found before anything is trained."""
+        ortrain(*TRAIN, "--export", "logged.onnx", "--log", "run.csv", "--log", "run.jsonl", "--log", "runs/")
+        rows = pathlib.Path(path("run.csv")).read_text().splitlines()
+        lines = [json.loads(line) for line in pathlib.Path(path("run.jsonl")).read_text().splitlines()]
+        self.assertEqual([row.split(",")[:3] for row in rows[1:]], [[item["event"], str(item["epoch"]), str(item["step"])] for item in lines])
+        self.assertEqual(lines[-1]["event"], "epoch")
+        self.assertGreater(len(lines), 16)
+        self.assertEqual(len(os.listdir(path("runs"))), 1)
+        self.assertIn("run.txt", self.fails(1, *TRAIN, "--export", "logged.onnx", "--log", "run.txt"))
+
     def test_not_finite(self):
         away = [*TRAIN, "--optimizer", "sgd", "--learning-rate", "1e30"]
         ortrain(*TRAIN, "--export", "kept.onnx", "--checkpoint", "kept")

@@ -216,7 +216,7 @@ run (int argc, char *argv[])
   g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
                   *optimizer_name = NULL, *optimizer_state = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
-  g_auto (GStrv) trainable = NULL, frozen = NULL;
+  g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   gint64 seed = G_MININT64;
@@ -250,6 +250,8 @@ run (int argc, char *argv[])
       "Save the state here after each epoch, and on Ctrl-C (on Ctrl-C only, to MODEL.checkpoint)", "DIR" },
     { "resume", 0, 0, G_OPTION_ARG_NONE, &resume, "Go on from the checkpoint, if there is one", NULL },
     { "export", 0, 0, G_OPTION_ARG_FILENAME, &export, "Write the trained model", "OUT.onnx" },
+    { "log", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &logs,
+      "Write steps and epochs to a table, JSON lines, or a folder for TensorBoard", "FILE.csv|FILE.jsonl|DIR/" },
     { "memory", 0, 0, G_OPTION_ARG_NONE, &memory, "Print where the memory is at each phase", NULL },
     { "patience", 0, 0, G_OPTION_ARG_INT, &patience, "Stop after so many epochs that brought nothing (0: never)", "N" },
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
@@ -396,6 +398,7 @@ run (int argc, char *argv[])
   ortrain_trainer_set_checkpoint_dir (trainer, checkpoint);
   ortrain_trainer_set_checkpoint_epochs (trainer, asked || resume ? 1 : 0);
   ortrain_trainer_set_resume (trainer, resume);
+  ortrain_trainer_set_logs (trainer, (const char *const *) logs);
   if (resume && ortrain_checkpoint_exists (checkpoint))
     g_print ("Going on from %s\n", checkpoint);
 

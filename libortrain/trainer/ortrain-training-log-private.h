@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+
+/* A file to which a training writes what it comes to, in one of three forms; doc/logs.md describes them. An entry is one
+ * write: a process that is killed leaves complete entries. */
+typedef struct _OrtrainTrainingLog OrtrainTrainingLog;
+
+typedef enum
+{
+  ORTRAIN_LOG_LOSS,
+  ORTRAIN_LOG_LEARNING_RATE,
+  ORTRAIN_LOG_VALIDATION_LOSS,
+  ORTRAIN_LOG_ACCURACY,
+  ORTRAIN_LOG_SECONDS,
+  ORTRAIN_N_LOG_COLUMNS
+} OrtrainLogColumn;
+
+typedef struct
+{
+  gboolean ends_epoch;
+  guint epoch;   /* from 1 */
+  guint64 step;  /* in the training, from 1 */
+  guint present; /* a bit for each column */
+  double columns[ORTRAIN_N_LOG_COLUMNS];
+} OrtrainLogEntry;
+
+/* Whether a path says in which form to write: G_IO_ERROR_INVALID_FILENAME if not. */
+gboolean ortrain_training_log_check_path (const char *path, GError **error);
+/* last_step: entries behind it go, since training is resumed there; 0: all that is in the file goes. */
+OrtrainTrainingLog *ortrain_training_log_new (const char *path, guint64 last_step, GError **error);
+gboolean ortrain_training_log_write (OrtrainTrainingLog *self, const OrtrainLogEntry *entry, GError **error);
+void ortrain_training_log_free (OrtrainTrainingLog *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (OrtrainTrainingLog, ortrain_training_log_free)
+
+/* ---- TensorBoard's event files ---- */
+
+/* Appends a record: the version that a file begins with, that training starts behind a step, scalars of a step. */
+void ortrain_events_append_version (GByteArray *bytes);
+void ortrain_events_append_start (GByteArray *bytes, guint64 step);
+void ortrain_events_append_scalars (GByteArray *bytes, guint64 step, const char *const *tags, const double *values,
+                                    guint n);
+/* The length of the complete records that some contents begin with. */
+gsize ortrain_events_get_complete (const guint8 *bytes, gsize n_bytes);
