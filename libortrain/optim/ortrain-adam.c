@@ -25,7 +25,7 @@
  * ```
  *
  * The state of a parameter is `exp_avg`, m, and `exp_avg_sq`, v, of its shape; float64 for parameters of float64, else
- * float32.
+ * float32, or both in blocks of 8 bits with [property@Optimizer:state-precision].
  */
 
 struct _OrtrainAdam

@@ -149,7 +149,8 @@ ortrain_optimizer_class_init (OrtrainOptimizerClass *klass)
    *
    * How the state, such as moments, is kept. With %ORTRAIN_STATE_PRECISION_INT8 a number takes 8 bits, and each block of
    * 128 numbers a float32 by which they are scaled: 1.03 bytes a number instead of 4. The numbers are rounded after each
-   * update, so training has other numerics; see `doc/memory.md` for measured losses. Parameters of fewer than 4,096
+   * update, so training has other numerics: after 300 steps, losses of three small models were within 0.02 of those with
+   * float32, and within 0.18 when the batches came in another order; `doc/memory.md` has all of them. Parameters of fewer than 4,096
    * elements, and those of float64, keep their state as it is without this option; [method@TrainingSession.get_notes] says
    * which. The formats are those of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (arXiv:2110.02861).
    *

@@ -25,8 +25,8 @@
  * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule)
  * ```
  *
- * The state of a parameter is `momentum_buffer`, v, of its shape; float64 for parameters of float64, else float32. A
- * session keeps it only if [property@Sgd:momentum] was not 0 when the session was created: setting it later fails with
+ * The state of a parameter is `momentum_buffer`, v, of its shape; float64 for parameters of float64, else float32,
+ * or blocks of 8 bits with [property@Optimizer:state-precision]. A session keeps it only if [property@Sgd:momentum] was not 0 when the session was created: setting it later fails with
  * %ORTRAIN_SESSION_ERROR_STATE at the next update.
  */
 
