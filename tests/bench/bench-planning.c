@@ -212,7 +212,7 @@ measure (const char *title, const Subject *subject)
   const double json_ms = lap (&start);
   g_autofree char *svg G_GNUC_UNUSED = ortrain_memory_plan_to_svg (plan);
   const double svg_ms = lap (&start);
-  g_autofree char *text = ortrain_memory_plan_to_string (plan);
+  g_autofree char *text G_GNUC_UNUSED = ortrain_memory_plan_to_string (plan);
   const double text_ms = lap (&start);
   printf ("| %s | %u | %u | %.0f | %.0f | %.0f | %.1f | %.1f | %.2f | %.1f | %.0f | %.0f | %.0f | %.0f |\n", title,
           ortrain_model_get_n_nodes (model), ortrain_memory_plan_get_n_steps (plan), load, check, make, plan_ms[0],

@@ -138,7 +138,6 @@ static void
 test_limit (void)
 {
   g_autoptr (OrtrainModel) model = text_make_model ();
-  g_autoptr (OrtrainTrainingSession) planned = make_session (model, NULL, 0);
   g_autoptr (OrtrainTrainingSession) measured = make_session (model, "", 0);
   const gsize bytes = get_arena_bytes (measured, 3, MAX_LENGTH);
   for (guint strategy = 0; strategy < 2; strategy++)

@@ -372,6 +372,14 @@ class Errors(unittest.TestCase):
         ortrain("info", "none.onnx")
         self.assertIn("no output", ortrain("check", "none.onnx", status=1)[0])
 
+    def test_arena(self):
+        """Values from an arena: the same losses; a limit that is kept; an option that there is not."""
+        bench = ("bench", "cnn.onnx", "--batch", "4", "--steps", "2", "--threads", "1")
+        losses = {ortrain(*bench, *more)[0].split(", loss ")[1] for more in ((), ("--arena=",), ("--arena=shrink=1",))}
+        self.assertEqual(len(losses), 1)
+        self.assertIn("the limit is 1.00 KiB", self.fails(1, *bench, "--arena", "max_mem=1KiB"))
+        self.assertIn("'bins=1': the names are", self.fails(1, *bench, "--arena", "bins=1"))
+
     def test_unknown_branch(self):
         """An operator that is not known stands where the loss does not need it: the commands do what the library does."""
         save("branch.onnx", [node(b"MatMul", [b"x", b"w"], b"y"), node(b"Mystery", [b"x"], b"z", b"com.example")], [tensor(b"w", 6, 3)],
