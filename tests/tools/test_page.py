@@ -114,8 +114,10 @@ class Script(unittest.TestCase):
             if name in block["name"]:
                 self.assertIn(index, found)
         self.assertEqual(self.run_script("plan.blocks.filter(b => matches(plan, b, ['no such name'])).length"), 0)
-        by_operator = self.run_script("plan.blocks.filter(b => matches(plan, b, ['conv', 'grad'])).map(b => plan.steps[b.first].operator)")
-        self.assertIn("ConvGradInput", by_operator)
+        both = self.run_script("plan.blocks.filter(b => matches(plan, b, ['conv', 'grad'])).map(b => [b.name, plan.steps[b.first].node, plan.steps[b.first].operator])")
+        self.assertIn("ConvGradInput", [operator for _, _, operator in both])
+        for names in both:
+            self.assertTrue("conv" in " ".join(names).lower() and "grad" in " ".join(names).lower(), names)
 
     def test_words(self):
         self.assertEqual(self.run_script("[0, 1023, 1024, 1280 * 1024, 123456789].map(formatBytes)"),
