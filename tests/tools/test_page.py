@@ -134,7 +134,7 @@ class Script(unittest.TestCase):
 class Browser(unittest.TestCase):
     """What a person does: the page as chromium shows it."""
 
-    def act(self, code, hash=""):
+    def act(self, code, hash="", page=None):
         """Runs code in the page, and gives the object that it leaves in `result`; errors of the page fail."""
         script = f"""<script>
         const result = {{}}, errors = [], get = id => document.getElementById(id), over = get('over');
@@ -151,7 +151,7 @@ class Browser(unittest.TestCase):
         element.textContent = JSON.stringify({{...result, errors}});
         document.body.append(element);
         </script></body>"""
-        pathlib.Path(path("act.html")).write_text(page.replace("</body>", script))
+        pathlib.Path(path("act.html")).write_text((page or globals()["page"]).replace("</body>", script))
         done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + path("profile"), "--window-size=1300,1100",
                                "--virtual-time-budget=3000", "--dump-dom", "file://" + path("act.html") + hash], capture_output=True, text=True, timeout=120)
         found = re.search(r'<div id="result">(.*?)</div>', done.stdout, re.S)
@@ -218,6 +218,26 @@ class Browser(unittest.TestCase):
           at('pointerup', {where});
           result.rest = document.querySelectorAll('tr.chosen').length;""")
         self.assertEqual(result, {"chosen": block["name"], "address": f"#block={plan['blocks'].index(block)}", "rest": 0})
+
+    def test_spaces(self):
+        """Beside a device that does not read the host's memory, the host may have an arena of its own: one of both is shown."""
+        text = re.search(r'id="data">(.*?)</script>', page, re.S)[1]
+        data = json.loads(text)
+        data["spaces"].append({"name": "arena of the host", "bytes": 4096})
+        data["blocks"].append(["on the host", 0, 1, 64, 1000, 3, 5, 0])
+        result = self.act("""
+          const names = () => [...get('rows').children].map(row => row.children[0].innerText);
+          result.select = !get('space').hidden;
+          result.host = names();
+          result.chips = [...get('chips').children].map(chip => chip.innerText);
+          get('space').value = '0';
+          get('space').dispatchEvent(new Event('change'));
+          result.device = names().includes('on the host');
+          result.many = names().length;""", "#space=1", page.replace(text, json.dumps(data).replace("<", "\\u003c")))
+        self.assertEqual((result["select"], result["host"], result["device"]), (True, ["on the host"], False))
+        self.assertEqual(len(result["chips"]), 1)
+        self.assertEqual(result["many"], min(len(plan["blocks"]), 60))
+        self.assertEqual(self.act("result.select = !get('space').hidden;"), {"select": False})
 
     def test_enlarge(self):
         result = self.act(f"""
