@@ -7,6 +7,7 @@ ortrain_graph_clone (OrtrainGraph *self)
   OrtrainGraph *copy = ortrain_graph_new (self->name);
   ortrain_dim_space_unref (copy->dims);
   copy->dims = ortrain_dim_space_ref (self->dims);
+  copy->labels = self->labels != NULL ? g_ptr_array_ref (self->labels) : NULL;
   copy->opset = self->opset;
   copy->parent = self->parent;
   copy->next_suffix = self->next_suffix;
@@ -31,6 +32,7 @@ ortrain_graph_clone (OrtrainGraph *self)
       clone->role = source->role;
       clone->on_host = source->on_host;
       clone->relies_on_declaration = source->relies_on_declaration;
+      clone->scoped_name = source->scoped_name;
       values[i] = clone;
     }
   for (guint i = 0; i < self->values->len; i++)
@@ -67,6 +69,7 @@ ortrain_graph_clone (OrtrainGraph *self)
       ortrain_attributes_free (clone->attributes);
       clone->attributes = ortrain_attributes_copy (source->attributes);
       g_set_object (&clone->body, source->body);
+      clone->scope = source->scope;
       clone->op = source->op;
       clone->phase = source->phase;
       clone->on_host = source->on_host;

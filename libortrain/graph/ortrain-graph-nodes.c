@@ -96,6 +96,8 @@ ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *
   ortrain_node_set_name (node, name);
   ortrain_node_set_operator (node, domain, op_type);
   node->number = self->next_number++;
+  if (before != NULL)
+    node->scope = before->scope;
   for (guint i = 0; i < n_inputs; i++)
     ortrain_node_set_input (node, i, inputs[i]);
   if (self->edit != NULL)

@@ -86,7 +86,8 @@ struct _OrtrainValue
                                       what is computed once shapes are numbers */
   gint rank;                       /* -1: unknown */
   guint output_index;
-  OrtrainDim *dims; /* [rank] */
+  guint32 scoped_name; /* position in graph->labels: what an initializer was called in the exported program */
+  OrtrainDim *dims;    /* [rank] */
 
   OrtrainNode *producer; /* no reference */
   OrtrainUses uses;
@@ -122,6 +123,7 @@ struct _OrtrainNode
   guint mark;              /* scratch for passes */
   guint on_host : 1;       /* runs on the host, beside a device that has no kernel for it */
   guint is_update : 1;     /* of the body of an operator with the flag ORTRAIN_OP_UPDATES */
+  guint scope : 30;        /* position in graph->labels: the module of the exported program that it is in */
   guint32 link_index;      /* while the graph is edited: its link in the list of nodes */
 };
 
@@ -144,6 +146,8 @@ struct _OrtrainGraph
   gint64 opset;         /* of domain ""; 23 once upgraded */
   GHashTable *opsets;   /* domain → GINT_TO_POINTER (version), as the file says */
   OrtrainGraph *parent; /* of a subgraph: the graph whose values it may capture; no reference */
+  GPtrArray *labels;    /* of char *: what a file says of nodes and values beside their names; the first is NULL. Shared
+                           by clones and subgraphs; or NULL */
   GPtrArray *notes;     /* of char *, for people: declarations that inference contradicts, what a loss found; or NULL */
   const char *gradients_kept; /* why gradients of parameters wait for the update phase; static, NULL: they do not */
   GHashTable *known_notes;    /* the same, as a set; or NULL */
@@ -158,7 +162,7 @@ struct _OrtrainGraph
 OrtrainValue *ortrain_graph_new_value (OrtrainGraph *self, const char *name);
 OrtrainNode *ortrain_graph_new_node (OrtrainGraph *self, const char *domain, const char *op_type, const char *name,
                                      OrtrainValue *const *inputs, guint n_inputs, guint n_outputs);
-/* Before another node of the graph. */
+/* Before another node of the graph, in the scope of that. */
 OrtrainNode *ortrain_graph_insert_node (OrtrainGraph *self, OrtrainNode *before, const char *domain,
                                         const char *op_type, const char *name, OrtrainValue *const *inputs,
                                         guint n_inputs, guint n_outputs);
@@ -230,6 +234,12 @@ guint *ortrain_graph_find_first_marked (OrtrainGraph *self, const gboolean *mark
 guint ortrain_graph_remove_dead (OrtrainGraph *self);   /* nodes and values that no output needs; inputs and
                                                          parameters stay; returns the number of nodes */
 OrtrainGraph *ortrain_graph_clone (OrtrainGraph *self); /* tensors are shared */
+
+static inline const char *
+ortrain_graph_get_label (const OrtrainGraph *graph, guint position)
+{
+  return graph != NULL && graph->labels != NULL ? graph->labels->pdata[position] : NULL;
+}
 
 /* NULL where absent, and beyond the end. Functions, not macros: their arguments are calls often enough. */
 static inline OrtrainValue *

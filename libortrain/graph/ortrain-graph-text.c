@@ -107,8 +107,12 @@ ortrain_graph_to_string (OrtrainGraph *self)
   g_string_append (string, ")\n");
   for (guint i = 0; i < self->initializers->len; i++)
     {
-      g_autofree char *text = describe (self->initializers->pdata[i], legend);
-      g_string_append_printf (string, "  initializer %s\n", text);
+      const OrtrainValue *value = self->initializers->pdata[i];
+      g_autofree char *text = describe (value, legend);
+      const char *scoped = ortrain_graph_get_label (self, value->scoped_name);
+      scoped = g_strcmp0 (scoped, value->name) != 0 ? scoped : NULL;
+      g_string_append_printf (string, "  initializer %s%s%s%s\n", text, scoped != NULL ? " (" : "",
+                              ortrain_text_show (scoped), scoped != NULL ? ")" : "");
     }
   for (guint i = 0; i < self->values->len; i++)
     if (((OrtrainValue *) self->values->pdata[i])->kind == ORTRAIN_VALUE_HELD)
@@ -138,6 +142,8 @@ ortrain_graph_to_string (OrtrainGraph *self)
       append_attributes (string, node->attributes);
       if (node->name[0] != '\0')
         g_string_append_printf (string, "  '%s'", ortrain_text_show (node->name));
+      if (node->scope > 0 && node->phase == ORTRAIN_PHASE_FORWARD)
+        g_string_append_printf (string, "  in %s", ortrain_text_show (ortrain_graph_get_label (self, node->scope)));
       g_string_append_c (string, '\n');
     }
   g_string_append (string, "  return ");

@@ -123,6 +123,7 @@ ortrain_graph_finalize (GObject *object)
   ortrain_dim_space_unref (self->dims);
   g_clear_pointer (&self->known_notes, g_hash_table_unref);
   g_clear_pointer (&self->notes, g_ptr_array_unref);
+  g_clear_pointer (&self->labels, g_ptr_array_unref);
   g_free (self->name);
   G_OBJECT_CLASS (ortrain_graph_parent_class)->finalize (object);
 }

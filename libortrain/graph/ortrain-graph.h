@@ -68,6 +68,8 @@ const char *ortrain_node_get_op_type (OrtrainNode *self);
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_node_get_domain (OrtrainNode *self);
 ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_node_get_scope (OrtrainNode *self);
+ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_node_get_n_inputs (OrtrainNode *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_node_get_n_outputs (OrtrainNode *self);

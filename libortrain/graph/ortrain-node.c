@@ -27,6 +27,7 @@ enum
   PROP_NAME,
   PROP_OP_TYPE,
   PROP_DOMAIN,
+  PROP_SCOPE,
   N_PROPS
 };
 
@@ -46,6 +47,9 @@ ortrain_node_get_property (GObject *object, guint id, GValue *value, GParamSpec 
       break;
     case PROP_DOMAIN:
       g_value_set_string (value, self->domain);
+      break;
+    case PROP_SCOPE:
+      g_value_set_string (value, ortrain_graph_get_label (self->graph, self->scope));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -114,6 +118,13 @@ ortrain_node_class_init (OrtrainNodeClass *klass)
    * The operator set that the operator is from; empty for ONNX's own. Read-only.
    */
   props[PROP_DOMAIN] = g_param_spec_string ("domain", NULL, NULL, NULL, flags);
+  /**
+   * OrtrainNode:scope: (getter get_scope)
+   *
+   * The path of the module that the node is in, in the program that the model was exported from, for example
+   * `encoder.layer.0.query`; %NULL if the file does not say. PyTorch's exporters write it. Read-only.
+   */
+  props[PROP_SCOPE] = g_param_spec_string ("scope", NULL, NULL, NULL, flags);
   g_object_class_install_properties (object_class, N_PROPS, props);
 }
 
@@ -169,6 +180,22 @@ ortrain_node_get_domain (OrtrainNode *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_NODE (self), NULL);
   return self->domain;
+}
+
+/**
+ * ortrain_node_get_scope:
+ * @self: a node
+ *
+ * Gets the path of the module that the node is in, in the program that the model was exported from, for example
+ * `encoder.layer.0.query`. PyTorch's exporters write it.
+ *
+ * Returns: (transfer none) (nullable): the path, with dots; %NULL if the file does not say
+ */
+const char *
+ortrain_node_get_scope (OrtrainNode *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_NODE (self), NULL);
+  return ortrain_graph_get_label (self->graph, self->scope);
 }
 
 /**

@@ -55,6 +55,8 @@ struct _OrtrainReaderState
   GHashTable *tables;         /* those of them whose slices an operator looks up */
   GHashTable *outputs;        /* names of the outermost graph's outputs */
   gsize n_leading_identities; /* nodes of the outermost graph that stand before all others */
+  GPtrArray *labels;          /* of the graphs, see OrtrainGraph; with the position of each: */
+  GHashTable *label_positions;
   guint64 n_nodes, n_inlined;
 };
 
@@ -119,6 +121,10 @@ const OrtrainReaderFunction *ortrain_reader_find_function (OrtrainReaderState *s
  * the call does not give it, and neither does the function. */
 const Ortrain__Ox__AttributeProto *ortrain_reader_follow_reference (const char *name, OrtrainReaderScope **scope);
 void ortrain_reader_function_free (gpointer data);
+
+/* model/ortrain-scope-reader.c */
+/* The module that a node is in, and what its initializers are called there, if the file says so. */
+void ortrain_reader_read_scope (OrtrainReaderState *state, const Ortrain__Ox__NodeProto *proto, OrtrainNode *node);
 
 /* model/ortrain-attribute-reader.c */
 gboolean ortrain_reader_read_attributes (OrtrainReaderState *state, OrtrainReaderScope *scope,

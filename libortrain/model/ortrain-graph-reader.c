@@ -171,6 +171,7 @@ read_node (OrtrainReaderState *state, OrtrainReaderScope *scope, const Ortrain__
                                          ortrain_text_show (node->output[i]), owner);
         }
     }
+  ortrain_reader_read_scope (state, node, created);
   return ortrain_reader_read_attributes (state, scope, node, created->attributes, error);
 }
 
@@ -300,6 +301,7 @@ read_graph (OrtrainReaderState *state, OrtrainReaderScope *outer, const Ortrain_
     .n_defined = G_MAXUINT,
   };
 
+  graph->labels = g_ptr_array_ref (state->labels);
   if (outer != NULL)
     {
       scope.call = outer->call;
@@ -341,6 +343,8 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
   g_autoptr (GHashTable) uses = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) tables = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr (GHashTable) outputs = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GHashTable) label_positions = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr (GPtrArray) labels = g_ptr_array_new_with_free_func (g_free);
   g_autoptr (GStringChunk) strings = g_string_chunk_new (4096);
   g_autoptr (OrtrainProtoParts) parts =
       ortrain_proto_parts_new (self->tensors->scan, g_bytes_get_size (self->tensors->file));
@@ -351,9 +355,12 @@ ortrain_graph_reader_read (OrtrainGraphReader *self, GError **error)
                                .functions = functions,
                                .uses = uses,
                                .tables = tables,
-                               .outputs = outputs };
+                               .outputs = outputs,
+                               .labels = labels,
+                               .label_positions = label_positions };
   const Ortrain__Ox__GraphProto *graph = self->proto->graph;
 
+  g_ptr_array_add (labels, NULL);
   self->notes = g_ptr_array_new_with_free_func (g_free);
   self->origins = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, origin_free);
   if (graph == NULL)

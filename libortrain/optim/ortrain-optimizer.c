@@ -254,7 +254,8 @@ ortrain_optimizer_set_state_precision (OrtrainOptimizer *self, OrtrainStatePreci
 /**
  * ortrain_optimizer_add_group:
  * @self: an optimizer
- * @pattern: a name, or a glob pattern such as `*.bias`
+ * @pattern: a name, a scoped name ([property@ParameterInfo:scoped-name]), the path of a module, or a glob pattern for
+ * these such as `*.bias`; one that matches no parameter that is trained is an error of the session
  * @learning_rate_multiplier: the factor on the learning rate, not negative; 0 leaves the parameters unchanged
  * @weight_decay: the weight decay; -1 for that of the optimizer
  *
@@ -300,13 +301,13 @@ ortrain_optimizer_get_n_groups (OrtrainOptimizer *self)
 }
 
 OrtrainParameterGroup *
-ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name)
+ortrain_optimizer_find_group (OrtrainOptimizer *self, const char *name, const char *scoped_name)
 {
   GListModel *groups = ortrain_optimizer_get_groups (self);
   for (guint i = g_list_model_get_n_items (groups); i > 0; i--)
     {
       g_autoptr (OrtrainParameterGroup) group = g_list_model_get_item (groups, i - 1);
-      if (ortrain_parameter_group_matches (group, name))
+      if (ortrain_parameter_group_fits (group, name, scoped_name))
         return group; /* the list keeps it */
     }
   return NULL;

@@ -2,6 +2,8 @@
 #include "optim/ortrain-parameter-group.h"
 
 #include "core/ortrain-field-private.h"
+#include "graph/ortrain-scoped-name-private.h"
+#include "optim/ortrain-optimizer-private.h"
 
 /**
  * OrtrainParameterGroup:
@@ -90,7 +92,8 @@ ortrain_parameter_group_init (OrtrainParameterGroup *self)
  * ortrain_parameter_group_new:
  * @pattern: a name, or a glob pattern: `*` stands for any characters, `?` for one
  *
- * Creates a group of the parameters whose names match @pattern. An optimizer knows it only through
+ * Creates a group of the parameters whose names, scoped names ([property@ParameterInfo:scoped-name]) or modules match
+ * @pattern. An optimizer knows it only through
  * [method@Optimizer.add_group].
  *
  * Returns: (transfer full): the new object
@@ -195,7 +198,11 @@ ortrain_parameter_group_matches (OrtrainParameterGroup *self, const char *name)
 {
   g_return_val_if_fail (ORTRAIN_IS_PARAMETER_GROUP (self), FALSE);
   g_return_val_if_fail (name != NULL, FALSE);
-  if (self->pattern == NULL)
-    return FALSE;
-  return g_str_equal (self->pattern, name) || g_pattern_spec_match_string (self->spec, name);
+  return ortrain_parameter_group_fits (self, name, NULL);
+}
+
+gboolean
+ortrain_parameter_group_fits (OrtrainParameterGroup *self, const char *name, const char *scoped_name)
+{
+  return self->pattern != NULL && ortrain_scoped_name_matches (self->pattern, self->spec, name, scoped_name);
 }

@@ -15,6 +15,7 @@ typedef struct
   OrtrainDType dtype;
   const gint64 *dims;
   guint rank;
+  const char *scoped_name; /* or NULL */
 } OrtrainUpdateParameter;
 
 OrtrainUpdateSet *ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision precision,

@@ -11,7 +11,7 @@
 
 typedef struct
 {
-  char *name;
+  char *name, *scoped_name;
   OrtrainDType dtype;
   gint64 *dims;
   guint rank;
@@ -34,6 +34,33 @@ struct _OrtrainUpdateSet
   double initial_states[ORTRAIN_UPDATE_MAX_STATES];
   double *scalars;
 };
+
+/* Each parameter belongs to the last of the groups that fit it; each group fits one at least. */
+static gboolean
+assign_groups (OrtrainUpdateSet *self, GError **error)
+{
+  GListModel *groups = ortrain_optimizer_get_groups (self->optimizer);
+  const guint n_groups = g_list_model_get_n_items (groups);
+  for (guint g = 0; g < n_groups; g++)
+    {
+      g_autoptr (OrtrainParameterGroup) group = g_list_model_get_item (groups, g);
+      gboolean fits = FALSE;
+      for (guint i = 0; i < self->n && !fits; i++)
+        fits = ortrain_parameter_group_fits (group, self->entries[i].name, self->entries[i].scoped_name);
+      if (!fits)
+        {
+          g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
+                       "Parameter group '%s': no parameter that is trained matches it",
+                       ortrain_text_show (ortrain_parameter_group_get_pattern (group)));
+          return FALSE;
+        }
+    }
+  for (guint i = 0; i < self->n; i++)
+    self->entries[i].group =
+        ortrain_optimizer_find_group (self->optimizer, self->entries[i].name, self->entries[i].scoped_name);
+  self->n_groups_seen = n_groups;
+  return TRUE;
+}
 
 OrtrainUpdateSet *
 ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision precision,
@@ -72,6 +99,7 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision preci
       const OrtrainUpdateParameter *p = &parameters[i];
       Entry *entry = &self->entries[i];
       entry->name = g_strdup (p->name);
+      entry->scoped_name = g_strdup (p->scoped_name);
       entry->rank = p->rank;
       entry->dims = g_memdup2 (p->dims, p->rank * sizeof (gint64));
       entry->dtype = p->dtype;
@@ -90,6 +118,8 @@ ortrain_update_set_new (OrtrainOptimizer *optimizer, OrtrainStatePrecision preci
         }
       ortrain_state_form_init (&entry->state_form, precision, p->dtype, p->dims, p->rank, entry->n);
     }
+  if (!assign_groups (self, error))
+    return NULL;
   return g_steal_pointer (&self);
 }
 
@@ -101,6 +131,7 @@ ortrain_update_set_free (OrtrainUpdateSet *self)
   for (guint i = 0; i < self->n; i++)
     {
       g_free (self->entries[i].name);
+      g_free (self->entries[i].scoped_name);
       g_free (self->entries[i].dims);
       g_clear_object (&self->entries[i].parameter);
       g_clear_object (&self->entries[i].gradient);
@@ -172,13 +203,8 @@ const double *
 ortrain_update_set_fill_scalars (OrtrainUpdateSet *self, guint64 step, double factor, double gradient_scale,
                                  double max_norm, GError **error)
 {
-  const guint n_groups = ortrain_optimizer_get_n_groups (self->optimizer);
-  if (n_groups != self->n_groups_seen)
-    {
-      for (guint i = 0; i < self->n; i++)
-        self->entries[i].group = ortrain_optimizer_find_group (self->optimizer, self->entries[i].name);
-      self->n_groups_seen = n_groups;
-    }
+  if (ortrain_optimizer_get_n_groups (self->optimizer) != self->n_groups_seen && !assign_groups (self, error))
+    return NULL;
 
   OrtrainOptimizerDescription description;
   ortrain_optimizer_describe (self->optimizer, &description);

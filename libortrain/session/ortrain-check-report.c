@@ -5,6 +5,7 @@
 #include "core/ortrain-text-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-scores-private.h"
+#include "graph/ortrain-scoped-name-private.h"
 #include "model/ortrain-model-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
@@ -186,8 +187,9 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
       g_autofree char *reason =
           is_not_differentiable ? g_strdup_printf ("%s, but no output has a gradient with respect to it", role->reason)
                                 : NULL;
-      g_autoptr (OrtrainParameterInfo) info = ortrain_parameter_info_new (
-          role->value->name, role->value->tensor, is_trained, reason != NULL ? reason : role->reason);
+      g_autoptr (OrtrainParameterInfo) info =
+          ortrain_parameter_info_new (role->value->name, ortrain_scoped_name_of (role->value), role->value->tensor,
+                                      is_trained, reason != NULL ? reason : role->reason);
       g_list_store_append (G_LIST_STORE (self->parameters), info);
       self->n_trainable += is_trained;
       n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;

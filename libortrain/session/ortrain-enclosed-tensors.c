@@ -3,6 +3,7 @@
 
 #include "core/ortrain-dtype-private.h"
 #include "graph/ortrain-graph-private.h"
+#include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-parameter-info-private.h"
@@ -65,7 +66,8 @@ add (Listing *listing, const OrtrainValue *value, OrtrainTensor *tensor)
     reason = g_strdup_printf ("inside %s, which is decided by data", value->enclosure);
   else
     reason = g_strdup_printf ("inside %s%s", value->enclosure, listing->is_whole ? ", which is never taken" : "");
-  g_autoptr (OrtrainParameterInfo) info = ortrain_parameter_info_new (value->name, tensor, FALSE, reason);
+  g_autoptr (OrtrainParameterInfo) info =
+      ortrain_parameter_info_new (value->name, ortrain_scoped_name_of (value), tensor, FALSE, reason);
   g_list_store_append (listing->list, info);
 }
 

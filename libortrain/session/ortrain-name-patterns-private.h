@@ -9,10 +9,12 @@ typedef struct
 {
   const char *const *patterns; /* [n]; NULL where the list is */
   guint n;
-  guint *first;       /* [n]: the position of the first pattern of the same text */
-  GHashTable *text;   /* pattern → position + 1, with wildcards or without */
-  GArray *globs;      /* of OrtrainNameGlob: those with wildcards, each once */
-  GArray *found;      /* of guint */
+  guint *first;     /* [n]: the position of the first pattern of the same text */
+  GHashTable *text; /* pattern → position + 1, with wildcards or without */
+  GArray *globs;    /* of OrtrainNameGlob: those with wildcards, each once */
+  GArray *found;    /* of guint */
+  guint *seen;      /* [n]: the look-up that found it last */
+  guint n_lookups;
   guint64 n_compared; /* names with compiled patterns, so far */
 } OrtrainNamePatterns;
 
@@ -21,6 +23,8 @@ void ortrain_name_patterns_init (OrtrainNamePatterns *self, const char *const *p
 void ortrain_name_patterns_clear (OrtrainNamePatterns *self);
 /* Positions of the patterns that fit, each text at its first position alone. Valid until the next call. */
 const GArray *ortrain_name_patterns_match (OrtrainNamePatterns *self, const char *name);
+/* The same of those that fit the name, the scoped name, or the module of a tensor. scoped_name: or NULL */
+const GArray *ortrain_name_patterns_match_scoped (OrtrainNamePatterns *self, const char *name, const char *scoped_name);
 /* The position of the pattern that is this very text, wildcards or not; -1: there is none. */
 gint ortrain_name_patterns_find (const OrtrainNamePatterns *self, const char *text);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-name-patterns-private.h"
 
+#include "graph/ortrain-scoped-name-private.h"
+
 #include <string.h>
 
 typedef struct
@@ -31,6 +33,7 @@ ortrain_name_patterns_init (OrtrainNamePatterns *self, const char *const *patter
   self->text = g_hash_table_new (g_str_hash, g_str_equal);
   self->globs = g_array_new (FALSE, FALSE, sizeof (OrtrainNameGlob));
   self->found = g_array_new (FALSE, FALSE, sizeof (guint));
+  self->seen = g_new0 (guint, self->n + 1);
   g_array_set_clear_func (self->globs, clear_glob);
   for (guint i = 0; i < self->n; i++)
     {
@@ -54,6 +57,7 @@ ortrain_name_patterns_clear (OrtrainNamePatterns *self)
   g_clear_pointer (&self->text, g_hash_table_unref);
   g_clear_pointer (&self->globs, g_array_unref);
   g_clear_pointer (&self->found, g_array_unref);
+  g_clear_pointer (&self->seen, g_free);
 }
 
 gint
@@ -62,19 +66,46 @@ ortrain_name_patterns_find (const OrtrainNamePatterns *self, const char *text)
   return (gint) GPOINTER_TO_UINT (g_hash_table_lookup (self->text, text)) - 1;
 }
 
-const GArray *
-ortrain_name_patterns_match (OrtrainNamePatterns *self, const char *name)
+static void
+collect (OrtrainNamePatterns *self, guint position)
 {
-  g_array_set_size (self->found, 0);
+  if (self->seen[position] == self->n_lookups)
+    return;
+  self->seen[position] = self->n_lookups;
+  g_array_append_val (self->found, position);
+}
+
+static void
+collect_all (OrtrainNamePatterns *self, const char *name)
+{
   const gint same = ortrain_name_patterns_find (self, name);
   if (same >= 0 && !is_glob (name))
-    g_array_append_val (self->found, same);
+    collect (self, (guint) same);
   for (guint g = 0; g < self->globs->len; g++)
     {
       const OrtrainNameGlob *glob = &g_array_index (self->globs, OrtrainNameGlob, g);
       if (g_pattern_spec_match_string (glob->spec, name))
-        g_array_append_val (self->found, glob->position);
+        collect (self, glob->position);
     }
   self->n_compared += self->globs->len;
+}
+
+const GArray *
+ortrain_name_patterns_match (OrtrainNamePatterns *self, const char *name)
+{
+  return ortrain_name_patterns_match_scoped (self, name, NULL);
+}
+
+const GArray *
+ortrain_name_patterns_match_scoped (OrtrainNamePatterns *self, const char *name, const char *scoped_name)
+{
+  g_autofree char *module = ortrain_scoped_name_dup_module (scoped_name);
+  g_array_set_size (self->found, 0);
+  self->n_lookups++;
+  collect_all (self, name);
+  if (scoped_name != NULL && !g_str_equal (scoped_name, name))
+    collect_all (self, scoped_name);
+  if (module != NULL)
+    collect_all (self, module);
   return self->found;
 }

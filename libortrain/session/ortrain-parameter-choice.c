@@ -2,6 +2,7 @@
 #include "session/ortrain-parameter-choice-private.h"
 
 #include "core/ortrain-text-private.h"
+#include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-parameter-roles-private.h"
 #include "session/ortrain-name-patterns-private.h"
@@ -64,9 +65,11 @@ choice_clear (Choice *self)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 
 static gboolean
-names_exactly (Choice *self, const char *name)
+names_exactly (Choice *self, const OrtrainValue *value)
 {
-  const gint position = ortrain_name_patterns_find (&self->patterns, name);
+  gint position = ortrain_name_patterns_find (&self->patterns, value->name);
+  if (position < 0 && value->scoped_name > 0)
+    position = ortrain_name_patterns_find (&self->patterns, ortrain_scoped_name_of (value));
   if (position >= 0)
     self->used[position] = TRUE;
   return position >= 0;
@@ -78,7 +81,9 @@ find_patterns_of_weights (Choice *self, const GArray *roles)
   for (guint r = 0; r < roles->len; r++)
     {
       const OrtrainParameterRole *role = &g_array_index (roles, OrtrainParameterRole, r);
-      const GArray *found = role->is_weight ? ortrain_name_patterns_match (&self->patterns, role->value->name) : NULL;
+      const GArray *found = role->is_weight ? ortrain_name_patterns_match_scoped (&self->patterns, role->value->name,
+                                                                                  ortrain_scoped_name_of (role->value))
+                                            : NULL;
       for (guint k = 0; found != NULL && k < found->len; k++)
         self->fits_weight[g_array_index (found, guint, k)] = TRUE;
     }
@@ -86,10 +91,11 @@ find_patterns_of_weights (Choice *self, const GArray *roles)
 
 /* constant: why a tensor that is no weight is none; or NULL if it cannot be trained. why: because of this, or NULL */
 static gboolean
-fits (Choice *self, const char *name, gboolean is_weight, const char *constant, const char *why)
+fits (Choice *self, const OrtrainValue *value, gboolean is_weight, const char *constant, const char *why)
 {
   gboolean any = FALSE;
-  const GArray *found = ortrain_name_patterns_match (&self->patterns, name);
+  const GArray *found =
+      ortrain_name_patterns_match_scoped (&self->patterns, value->name, ortrain_scoped_name_of (value));
   for (guint k = 0; k < found->len; k++)
     {
       const guint i = g_array_index (found, guint, k);
@@ -97,7 +103,7 @@ fits (Choice *self, const char *name, gboolean is_weight, const char *constant, 
         any = self->used[i] = TRUE;
       else if (self->fits_constant->pdata[i] == NULL)
         self->fits_constant->pdata[i] = g_strdup_printf (
-            "'%s', which %s%s%s", ortrain_text_show (name), constant != NULL ? constant : "cannot be trained",
+            "'%s', which %s%s%s", ortrain_text_show (value->name), constant != NULL ? constant : "cannot be trained",
             constant == NULL && why != NULL ? ": " : "", constant == NULL && why != NULL ? why : "");
     }
   return any;
@@ -166,11 +172,11 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
       if (trainable.patterns.patterns != NULL)
         {
           /* A pattern chooses among the weights, if it fits one; a name is meant, whatever it names. */
-          const gboolean exact = names_exactly (&trainable, value->name);
+          const gboolean exact = names_exactly (&trainable, value);
           g_autofree char *refusal = find_refusal (value);
           const gboolean possible = role != NULL && refusal == NULL && !role->is_statistic &&
                                     g_hash_table_contains (differentiable, value->name);
-          const gboolean fitting = fits (&trainable, value->name, is_weight, possible ? role->reason : NULL, refusal);
+          const gboolean fitting = fits (&trainable, value, is_weight, possible ? role->reason : NULL, refusal);
           const char *why = exact ? refusal : NULL;
           /* such as a statistic of batch normalisation */
           if (exact && why == NULL && role != NULL && !is_weight &&
@@ -181,8 +187,8 @@ ortrain_parameter_choice_apply (OrtrainGraph *graph, GHashTable *differentiable,
                                     ortrain_text_show (value->name), why);
           chosen = exact || (fitting && (chosen || (!is_weight && possible)));
         }
-      const gboolean named_frozen = names_exactly (&frozen, value->name);
-      if (fits (&frozen, value->name, TRUE, NULL, NULL) || named_frozen)
+      const gboolean named_frozen = names_exactly (&frozen, value);
+      if (fits (&frozen, value, TRUE, NULL, NULL) || named_frozen)
         chosen = FALSE;
       if (!chosen)
         continue;

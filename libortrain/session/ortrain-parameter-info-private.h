@@ -4,5 +4,5 @@
 #include "session/ortrain-parameter-info.h"
 #include "tensor/ortrain-tensor.h"
 
-OrtrainParameterInfo *ortrain_parameter_info_new (const char *name, OrtrainTensor *tensor, gboolean trained,
-                                                  const char *reason);
+OrtrainParameterInfo *ortrain_parameter_info_new (const char *name, const char *scoped_name, OrtrainTensor *tensor,
+                                                  gboolean trained, const char *reason);

@@ -25,6 +25,7 @@ struct _OrtrainParameterInfo
   GObject parent_instance;
 
   char *name;
+  char *scoped_name;
   OrtrainDType dtype;
   char *shape;
   guint64 n_elements;
@@ -38,6 +39,7 @@ enum
 {
   PROP_0,
   PROP_NAME,
+  PROP_SCOPED_NAME,
   PROP_DTYPE,
   PROP_SHAPE,
   PROP_N_ELEMENTS,
@@ -49,12 +51,14 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 OrtrainParameterInfo *
-ortrain_parameter_info_new (const char *name, OrtrainTensor *tensor, gboolean trained, const char *reason)
+ortrain_parameter_info_new (const char *name, const char *scoped_name, OrtrainTensor *tensor, gboolean trained,
+                            const char *reason)
 {
   OrtrainParameterInfo *self = g_object_new (ORTRAIN_TYPE_PARAMETER_INFO, NULL);
   gsize rank;
   const gint64 *dims = ortrain_tensor_get_dims (tensor, &rank);
   self->name = g_strdup (name);
+  self->scoped_name = g_strcmp0 (name, scoped_name) != 0 ? g_strdup (scoped_name) : NULL;
   self->dtype = ortrain_tensor_get_dtype (tensor);
   self->shape = ortrain_shape_to_string (dims, rank);
   self->n_elements = (guint64) ortrain_tensor_get_n_elements (tensor);
@@ -69,6 +73,7 @@ ortrain_parameter_info_finalize (GObject *object)
   OrtrainParameterInfo *self = ORTRAIN_PARAMETER_INFO (object);
 
   g_free (self->name);
+  g_free (self->scoped_name);
   g_free (self->shape);
   g_free (self->reason);
 
@@ -91,6 +96,16 @@ ortrain_parameter_info_class_init (OrtrainParameterInfoClass *klass)
    */
   properties[PROP_NAME] = ortrain_field_at (g_param_spec_string ("name", NULL, NULL, NULL, flags),
                                             G_STRUCT_OFFSET (OrtrainParameterInfo, name));
+  /**
+   * OrtrainParameterInfo:scoped-name: (getter get_scoped_name)
+   *
+   * What it was called in the program that the model was exported from, if that is another name: the path of its
+   * module, and the parameter's name in it, `encoder.layer.0.query.weight` for `val_57`. %NULL if the file does not say.
+   * Patterns match either name, or the path of the module. PyTorch stores the weight of a Linear layer transposed.
+   * Read-only.
+   */
+  properties[PROP_SCOPED_NAME] = ortrain_field_at (g_param_spec_string ("scoped-name", NULL, NULL, NULL, flags),
+                                                   G_STRUCT_OFFSET (OrtrainParameterInfo, scoped_name));
   /**
    * OrtrainParameterInfo:dtype: (getter get_dtype)
    *
@@ -149,6 +164,22 @@ ortrain_parameter_info_get_name (OrtrainParameterInfo *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
   return self->name;
+}
+
+/**
+ * ortrain_parameter_info_get_scoped_name: (get-property scoped-name)
+ * @self: the object
+ *
+ * Gets what it was called in the program that the model was exported from, if that is another name than in the file:
+ * `encoder.layer.0.query.weight`.
+ *
+ * Returns: (transfer none) (nullable): the value
+ */
+const char *
+ortrain_parameter_info_get_scoped_name (OrtrainParameterInfo *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
+  return self->scoped_name;
 }
 
 /**
@@ -230,7 +261,7 @@ ortrain_parameter_info_get_reason (OrtrainParameterInfo *self)
  * ortrain_parameter_info_to_string:
  * @self: the object
  *
- * Prints the tensor in one line: name, type, shape, whether it is trained, and why.
+ * Prints the tensor in one line: name, scoped name, type, shape, whether it is trained, and why.
  *
  * Returns: (transfer full): the line
  */
@@ -238,6 +269,9 @@ char *
 ortrain_parameter_info_to_string (OrtrainParameterInfo *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_PARAMETER_INFO (self), NULL);
-  return g_strdup_printf ("%s: %s %s, %s: %s", ortrain_text_show (self->name), ortrain_dtype_get_name (self->dtype),
-                          self->shape, self->trained ? "trained" : "not trained", self->reason);
+  const gboolean scoped = self->scoped_name != NULL;
+  return g_strdup_printf ("%s%s%s%s: %s %s, %s: %s", ortrain_text_show (self->name), scoped ? " (" : "",
+                          ortrain_text_show (self->scoped_name), scoped ? ")" : "",
+                          ortrain_dtype_get_name (self->dtype), self->shape, self->trained ? "trained" : "not trained",
+                          self->reason);
 }

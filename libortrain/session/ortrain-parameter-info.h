@@ -16,6 +16,8 @@ G_DECLARE_FINAL_TYPE (OrtrainParameterInfo, ortrain_parameter_info, ORTRAIN, PAR
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_parameter_info_get_name (OrtrainParameterInfo *self);
 ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_parameter_info_get_scoped_name (OrtrainParameterInfo *self);
+ORTRAIN_AVAILABLE_IN_ALL
 OrtrainDType ortrain_parameter_info_get_dtype (OrtrainParameterInfo *self);
 ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_parameter_info_get_shape (OrtrainParameterInfo *self);

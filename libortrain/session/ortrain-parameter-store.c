@@ -184,7 +184,8 @@ ortrain_parameter_store_new (OrtrainTrainingGraph *graph, const OrtrainUpdateRul
       describe (self, stored, &g_array_index (graph->parameters, OrtrainTrainedTensor, i));
       if (!measure (stored, error))
         return NULL;
-      updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank };
+      updated[i] = (OrtrainUpdateParameter){ stored->name, stored->dtype, stored->dims, stored->rank,
+                                             g_array_index (graph->parameters, OrtrainTrainedTensor, i).scoped_name };
       g_hash_table_insert (self->by_name, (gpointer) stored->name, stored);
       g_hash_table_insert (self->by_gradient, (gpointer) stored->gradient_name, stored);
     }

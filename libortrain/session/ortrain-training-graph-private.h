@@ -12,6 +12,7 @@
 typedef struct
 {
   char *name;
+  char *scoped_name;      /* or NULL */
   OrtrainTensor *initial; /* contents in the file */
   OrtrainDType dtype;     /* in the session; the file's may have 16 bits, or more than this */
   char *copy;             /* name of its copy in 16 bits, which operators read; NULL: there is none */

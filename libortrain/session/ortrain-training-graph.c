@@ -4,6 +4,7 @@
 #include "core/ortrain-text-private.h"
 #include "grad/ortrain-gradient-private.h"
 #include "grad/ortrain-loss-private.h"
+#include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-parameter-choice-private.h"
@@ -51,7 +52,7 @@ insert_form (OrtrainGraph *graph, OrtrainNode *node, const char *domain, const c
 static OrtrainValue *
 find_weight (OrtrainGraph *graph, const char *name, GError **error)
 {
-  OrtrainValue *value = ortrain_graph_find_value (graph, name);
+  OrtrainValue *value = ortrain_scoped_name_find_initializer (graph, name);
   if (is_weight (value))
     return value;
   g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_OPTION,
@@ -75,12 +76,8 @@ same_bytes_transposed (OrtrainTensor *a, OrtrainTensor *b)
 /* The second follows the first: its uses read the first, transposed if the shapes say so, or, where they do not say
  * (square), if the contents do. */
 static gboolean
-apply_tie (OrtrainGraph *graph, const char *first_name, const char *second_name, gboolean *transposed, GError **error)
+apply_tie (OrtrainGraph *graph, OrtrainValue *first, OrtrainValue *second, gboolean *transposed, GError **error)
 {
-  OrtrainValue *first = find_weight (graph, first_name, error);
-  OrtrainValue *second = first != NULL ? find_weight (graph, second_name, error) : NULL;
-  if (second == NULL)
-    return FALSE;
   const gint64 *a = ortrain_tensor_peek_dims (first->tensor), *b = ortrain_tensor_peek_dims (second->tensor);
   gsize rank = ortrain_tensor_get_rank (first->tensor);
   gboolean same = first->dtype == second->dtype && rank == ortrain_tensor_get_rank (second->tensor);
@@ -273,7 +270,9 @@ static gint64
 find_padding_row (const OrtrainValue *value, OrtrainTrainingOptions *options, GHashTable *padding_rows)
 {
   gint64 row;
-  if (!ortrain_training_options_get_padding_row (options, value->name, &row))
+  if (!ortrain_training_options_get_padding_row (options, value->name, &row) &&
+      (value->scoped_name == 0 ||
+       !ortrain_training_options_get_padding_row (options, ortrain_scoped_name_of (value), &row)))
     row = GPOINTER_TO_INT (g_hash_table_lookup (padding_rows, value->name)) - 1;
   if (row < 0 || value->uses.n != 1 || value->is_output || value->rank < 1)
     return -1;
@@ -291,7 +290,7 @@ check_padding_rows (OrtrainGraph *graph, OrtrainTrainingOptions *options, GError
   g_auto (GStrv) names = ortrain_training_options_list_padding_rows (options);
   for (guint i = 0; names[i] != NULL; i++)
     {
-      OrtrainValue *value = ortrain_graph_find_value (graph, names[i]);
+      OrtrainValue *value = ortrain_scoped_name_find_initializer (graph, names[i]);
       gint64 row = -1, n_rows;
       ortrain_training_options_get_padding_row (options, names[i], &row);
       if (!is_weight (value))
@@ -320,6 +319,7 @@ trained_tensor_clear (gpointer data)
 {
   OrtrainTrainedTensor *tensor = data;
   g_free (tensor->name);
+  g_free (tensor->scoped_name);
   g_clear_object (&tensor->initial);
   g_free (tensor->gradient);
   g_free (tensor->copy);
@@ -526,12 +526,17 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   for (guint i = 0; i < ortrain_training_options_get_n_ties (options); i++)
     {
       OrtrainTrainingTie tie = { 0 };
-      const char *second;
-      const char *first = ortrain_training_options_get_tie (options, i, &second);
+      const char *second_name;
+      const char *first_name = ortrain_training_options_get_tie (options, i, &second_name);
+      OrtrainValue *first = find_weight (base, first_name, error);
+      OrtrainValue *second = first != NULL ? find_weight (base, second_name, error) : NULL;
+      if (second == NULL)
+        return NULL;
+      g_autofree char *first_in_file = g_strdup (first->name), *second_in_file = g_strdup (second->name);
       if (!apply_tie (base, first, second, &tie.transposed, error))
         return NULL;
-      tie.first = g_strdup (first);
-      tie.second = g_strdup (second);
+      tie.first = g_steal_pointer (&first_in_file);
+      tie.second = g_steal_pointer (&second_in_file);
       g_array_append_val (self->ties, tie);
     }
 
@@ -554,6 +559,7 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
       if (value->role == ORTRAIN_ROLE_PARAMETER || value->role == ORTRAIN_ROLE_BUFFER)
         {
           tensor.name = g_strdup (value->name);
+          tensor.scoped_name = g_strdup (ortrain_scoped_name_of (value));
           tensor.initial = g_object_ref (value->tensor);
           tensor.dtype =
               has_masters (options) && ortrain_dtype_is_half (value->dtype) && value->role == ORTRAIN_ROLE_PARAMETER
@@ -614,6 +620,7 @@ copy_tensors (GArray *to, GArray *from)
       const OrtrainTrainedTensor *tensor = &g_array_index (from, OrtrainTrainedTensor, i);
       const OrtrainTrainedTensor copy = {
         .name = g_strdup (tensor->name),
+        .scoped_name = g_strdup (tensor->scoped_name),
         .initial = g_object_ref (tensor->initial),
         .dtype = tensor->dtype,
         .copy = g_strdup (tensor->copy),

@@ -114,7 +114,8 @@ ortrain_training_options_set_loss_scaler (OrtrainTrainingOptions *self, OrtrainL
 /**
  * ortrain_training_options_set_node_precision:
  * @self: options
- * @pattern: a glob pattern (`*` any characters, `?` one) for names of nodes, or for types of operators such as `Softmax`
+ * @pattern: a glob pattern (`*` any characters, `?` one) for names of nodes, for scopes
+ * ([property@Node:scope]), or for types of operators such as `Softmax`
  * @precision: %ORTRAIN_PRECISION_F32, or the precision of the session
  *
  * Overrules in which type nodes are computed. It matters with [property@TrainingOptions:precision] other than

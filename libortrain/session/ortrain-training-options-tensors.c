@@ -31,6 +31,9 @@ ortrain_training_options_get_trainable (OrtrainTrainingOptions *self)
  * what stands where an operator has a weight, and what scales or shifts channels that a weight computed. Constants of
  * formulas (one number, an epsilon, a mask, a limit, an exponent, an initial state) are not.
  *
+ * Patterns match the name of a tensor, its scoped name ([property@ParameterInfo:scoped-name]:
+ * `encoder.layer.0.query.weight` for `val_57`), or the path of its module, `encoder.layer.0.query`.
+ *
  * A pattern chooses among the weights; if it fits none, among the constants. A name overrules: it trains a constant
  * too, if its type is floating and the loss depends on it. [method@CheckReport.get_parameters] lists which is which,
  * and why. A pattern that fits nothing that can be trained is an error when a session is created.
@@ -68,8 +71,8 @@ ortrain_training_options_get_frozen (OrtrainTrainingOptions *self)
  * @patterns: (nullable) (array zero-terminated=1): names, or glob patterns (`*` any characters, `?` one); %NULL for
  * none
  *
- * Sets which tensors of the model are not trained. What is frozen is not trained, whatever
- * [property@TrainingOptions:trainable] says.
+ * Sets which tensors of the model are not trained, by patterns as in [method@TrainingOptions.set_trainable]. What is
+ * frozen is not trained, whatever [property@TrainingOptions:trainable] says.
  */
 void
 ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *const *patterns)
@@ -85,7 +88,7 @@ ortrain_training_options_set_frozen (OrtrainTrainingOptions *self, const char *c
 /**
  * ortrain_training_options_set_padding_row:
  * @self: options
- * @name: the name of an initializer that is looked up by Gather, and nothing else
+ * @name: the name, or the scoped name, of an initializer that is looked up by Gather, and nothing else
  * @row: the row that is not trained; -1 if all are
  *
  * Sets the row of an embedding that stands for padding and has no gradient: `padding_idx` of PyTorch's Embedding. Files
@@ -132,8 +135,8 @@ ortrain_training_options_list_padding_rows (OrtrainTrainingOptions *self)
 /**
  * ortrain_training_options_tie:
  * @self: options
- * @first: the name of an initializer
- * @second: the name of an initializer of the same shape, or of the transposed one
+ * @first: the name, or the scoped name ([property@ParameterInfo:scoped-name]), of an initializer
+ * @second: that of an initializer of the same shape, or of the transposed one
  *
  * Trains a parameter that a file stores twice as one: the second initializer follows the first, transposed where the
  * shapes say so.

@@ -286,3 +286,21 @@ ortrain_training_session_export (OrtrainTrainingSession *self, const char *path,
   ortrain_training_session_leave (self);
   return ok;
 }
+
+/**
+ * ortrain_training_session_get_n_parameters:
+ * @self: a session
+ *
+ * Counts the elements of the tensors that are trained; those of tied tensors once.
+ *
+ * Returns: their number; 0 if the session was not created by its constructor
+ */
+guint64
+ortrain_training_session_get_n_parameters (OrtrainTrainingSession *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_SESSION (self), 0);
+  guint64 n = 0;
+  for (guint i = 0; self->store != NULL && i < self->store->n_parameters; i++)
+    n += (guint64) self->store->parameters[i].n_elements;
+  return n;
+}

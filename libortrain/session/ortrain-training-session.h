@@ -154,5 +154,7 @@ ORTRAIN_AVAILABLE_IN_ALL
 OrtrainArenaStatistics *ortrain_training_session_get_arena_statistics (OrtrainTrainingSession *self);
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainMemoryReport *ortrain_training_session_get_memory_report (OrtrainTrainingSession *self);
+ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_training_session_get_n_parameters (OrtrainTrainingSession *self);
 
 G_END_DECLS

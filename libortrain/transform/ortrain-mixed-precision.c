@@ -221,7 +221,9 @@ get_rule (Rewrite *self, const OrtrainNode *node, gboolean *overridden)
   *overridden = FALSE;
   for (guint i = 0; i < request->n_overrides; i++)
     if (g_pattern_match_simple (request->overrides[i].pattern, node->op_type) ||
-        (node->name[0] != '\0' && g_pattern_match_simple (request->overrides[i].pattern, node->name)))
+        (node->name[0] != '\0' && g_pattern_match_simple (request->overrides[i].pattern, node->name)) ||
+        (node->scope > 0 &&
+         g_pattern_match_simple (request->overrides[i].pattern, ortrain_graph_get_label (node->graph, node->scope))))
       {
         rule = request->overrides[i].rule;
         self->used[i] = *overridden = TRUE;
@@ -345,7 +347,7 @@ check_overrides (const Rewrite *self, GError **error)
     if (!self->used[i])
       {
         g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_ATTRIBUTE,
-                     "No node has a name or an operator that matches '%s', for which a precision is set",
+                     "No node has a name, a scope or an operator that matches '%s', for which a precision is set",
                      ortrain_text_show (self->request->overrides[i].pattern));
         return FALSE;
       }

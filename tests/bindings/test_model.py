@@ -146,6 +146,26 @@ class Checks(unittest.TestCase):
         self.assertEqual(info.to_string(), "scale: float32 [1], not trained: one number: operand of Mul 'scaled'")
         self.assertIn("constants of one number, not trained: 1", str(report))
 
+    def test_scoped_names(self):
+        """What PyTorch calls a weight whose name its exporter made up."""
+        fixture = pathlib.Path(__file__).resolve().parent.parent / "data" / "fixtures" / "distilbert" / "model.onnx"
+        model = Ortrain.Model(fixture)
+        scope = "model.distilbert.transformer.layer.0.attention.q_lin"
+        info = next(p for p in model.check().parameters if p.name == "val_80")
+        self.assertEqual((info.scoped_name, info.get_scoped_name()), (scope + ".weight", scope + ".weight"))
+        node = model.get_graph().find_node("node_MatMul_79")
+        self.assertEqual((node.scope, node.get_scope()), (scope, scope))
+        options = Ortrain.TrainingOptions(losses=[Ortrain.OutputLoss(output=model.get_graph().get_outputs()[0].name)])
+        options.set_trainable([scope])
+        options.optimizer = Ortrain.AdamW()
+        options.optimizer.add_group(scope + ".bias", 1.0, 0.0)
+        session = Ortrain.TrainingSession(model, options)
+        self.assertEqual(session.get_n_parameters(), 48 * 48 + 48)
+        options.optimizer.add_group("nothing.*", 1.0, 0.0)
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.TrainingSession(model, options)
+        self.assertIn("nothing.*", caught.exception.message)
+
     def test_every_diagnostic_at_once(self):
         graph = Ortrain.Graph.new("g")
         graph.add_input("x", Ortrain.DType.FLOAT32, [2, 3])

@@ -47,8 +47,10 @@ print_parameters (GListModel *parameters)
           n_left_out++;
           continue;
         }
-      g_print ("%-11s %12" G_GUINT64_FORMAT "  %s %s %s: %s\n", trained ? "trained" : "not trained", n,
-               ortrain_text_show (ortrain_parameter_info_get_name (info)),
+      const char *scoped = ortrain_parameter_info_get_scoped_name (info);
+      g_print ("%-11s %12" G_GUINT64_FORMAT "  %s%s%s%s %s %s: %s\n", trained ? "trained" : "not trained", n,
+               ortrain_text_show (ortrain_parameter_info_get_name (info)), scoped != NULL ? " (" : "",
+               ortrain_text_show (scoped), scoped != NULL ? ")" : "",
                ortrain_dtype_get_name (ortrain_parameter_info_get_dtype (info)),
                ortrain_parameter_info_get_shape (info), ortrain_parameter_info_get_reason (info));
     }

@@ -209,6 +209,19 @@ fail_training (GError *error, const char *export, const char *checkpoint)
   return status;
 }
 
+static void
+print_summary (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size)
+{
+  const guint64 n_items = ortrain_dataset_get_length (dataset),
+                n_parameters = ortrain_training_session_get_n_parameters (session);
+  guint threads = ortrain_training_options_get_threads (ortrain_training_session_get_options (session));
+  threads = threads > 0 ? threads : g_get_num_processors ();
+  g_print ("Training %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " parameters on %" G_GUINT64_FORMAT
+           " items in batches of %u, with %u thread%s\n",
+           n_parameters, ortrain_model_get_n_parameters (ortrain_training_session_get_model (session)), n_items,
+           batch_size, threads, threads == 1 ? "" : "s");
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
@@ -387,6 +400,8 @@ run (int argc, char *argv[])
   g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
   for (guint i = 0; notes[i] != NULL; i++)
     g_print ("Note: %s\n", notes[i]);
+
+  print_summary (session, dataset, (guint) batch_size);
 
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   ortrain_trainer_set_epochs (trainer, (guint) epochs);

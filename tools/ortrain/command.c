@@ -365,6 +365,11 @@ command_add_parameters (JsonBuilder *builder, GListModel *parameters)
       json_builder_begin_object (builder);
       json_builder_set_member_name (builder, "name");
       json_builder_add_string_value (builder, ortrain_parameter_info_get_name (info));
+      if (ortrain_parameter_info_get_scoped_name (info) != NULL)
+        {
+          json_builder_set_member_name (builder, "scoped_name");
+          json_builder_add_string_value (builder, ortrain_parameter_info_get_scoped_name (info));
+        }
       json_builder_set_member_name (builder, "type");
       json_builder_add_string_value (builder, ortrain_dtype_get_name (ortrain_parameter_info_get_dtype (info)));
       json_builder_set_member_name (builder, "shape");
