@@ -72,6 +72,8 @@ intern_name (const char *name)
 static void
 release_name (char *name)
 {
+  if (name == NULL) /* of a node that no graph made */
+    return;
   g_mutex_lock (&names_lock);
   g_ref_string_release (name);
   g_mutex_unlock (&names_lock);

@@ -302,7 +302,7 @@ ortrain_diagnostic_to_string (OrtrainDiagnostic *self)
         g_string_append_printf (text, " '%s'", ortrain_text_show (self->node));
       g_string_append (text, ": ");
     }
-  g_string_append (text, self->reason);
+  g_string_append (text, self->reason != NULL ? self->reason : "");
   if (self->hint != NULL && *self->hint != '\0')
     g_string_append_printf (text, "; %s", self->hint);
   return g_string_free (text, FALSE);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 import os
+import pathlib
 import unittest
 
 import numpy as np
@@ -155,7 +156,7 @@ class Checks(unittest.TestCase):
         self.assertEqual((info.scoped_name, info.get_scoped_name()), (scope + ".weight", scope + ".weight"))
         node = model.get_graph().find_node("node_MatMul_79")
         self.assertEqual((node.scope, node.get_scope()), (scope, scope))
-        options = Ortrain.TrainingOptions(losses=[Ortrain.OutputLoss(output=model.get_graph().get_outputs()[0].name)])
+        options = Ortrain.TrainingOptions(losses=[Ortrain.MseLoss.new(model.get_graph().get_outputs()[0].name, "t")])
         options.set_trainable([scope])
         options.optimizer = Ortrain.AdamW()
         options.optimizer.add_group(scope + ".bias", 1.0, 0.0)

@@ -5,6 +5,7 @@ from gi.overrides import override
 
 Ortrain = get_introspection_module("Ortrain")
 exported = {}
+constructors = {}     # class → the function behind its call syntax
 
 
 def export(cls):
@@ -18,15 +19,11 @@ def swallow(self, *args, **kwargs):
     """The __init__ of what came whole from the library."""
 
 
-def constructor(cls, new, doc):
-    """Routes the call syntax to the function that makes whole objects. Keyword arguments become properties afterwards."""
+def constructor(cls):
+    """Decorates the function that the call syntax is routed to, which makes whole objects. Its own parameters come first;
+    other keyword arguments become properties afterwards."""
+    def decorate(new):
+        constructors[cls] = new
+        return new
 
-    def __new__(subtype, *args, **kwargs):
-        self = new(*args)
-        for name, value in kwargs.items():
-            setattr(self.props, name, value)
-        return self
-
-    __new__.__doc__ = doc
-    cls.__new__, cls.__init__ = __new__, swallow
-    return cls
+    return decorate

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Models, sessions and what they are made with."""
-from . import calls
+import os
+
+from . import calls, values
 from .base import Ortrain, constructor, export
 from .tensors import as_dict, as_tensor
 
@@ -17,22 +19,39 @@ class _Context:
 
 @export
 class Model(Ortrain.Model):
-    def __str__(self):
-        return self.to_string()
+    """An ONNX model, of a file."""
 
 
-constructor(Model, lambda path: Ortrain.Model.new_from_file(str(path)), "Model (path): an ONNX file.")
+@constructor(Model)
+def _new_model(path):
+    return Ortrain.Model.new_from_file(os.fspath(path))
 
 
 @export
 class TrainingOptions(Ortrain.TrainingOptions):
+    """What a session trains, and how. losses: a list of Ortrain.Loss; add_loss () adds one more."""
+
     def __init__(self, losses=(), **kwargs):
-        Ortrain.TrainingOptions.__init__(self, **kwargs)
+        if isinstance(losses, Ortrain.Loss):
+            losses = [losses]
+        for loss in losses:
+            if not isinstance(loss, Ortrain.Loss):
+                raise TypeError(f"losses needs a list of Ortrain.Loss, but there is {loss!r} in it")
+        Ortrain.TrainingOptions.__init__(self, **{
+            name: values.convert("TrainingOptions", values.find_property(TrainingOptions, name), value)
+            for name, value in kwargs.items()})
         for loss in losses:
             self.add_loss(loss)
 
 
+def _check(name, value, cls):
+    if not isinstance(value, cls):
+        raise TypeError(f"{name} needs an Ortrain.{cls.__name__}, not {value!r}")
+
+
 def _new_session(model, options):
+    _check("model", model, Ortrain.Model)
+    _check("options", options, Ortrain.TrainingOptions)
     schedule = options.get_schedule()
     parts = [options.get_optimizer(), *options.get_losses()]
     while schedule is not None:
@@ -52,7 +71,7 @@ _optimizer_step = _base.optimizer_step
 
 @export
 class TrainingSession(_Context, calls.Emitter, Ortrain.TrainingSession):
-    """Trains a model: TrainingSession (model, options).
+    """Trains a model.
 
     What a handler of its signals raises ends the call that emitted it, and is raised from it. As a context manager, the
     session gives its memory back at the end.
@@ -107,20 +126,22 @@ class TrainingSession(_Context, calls.Emitter, Ortrain.TrainingSession):
         return _base.set_state(self, as_dict(state))
 
 
-constructor(TrainingSession, _new_session, "TrainingSession (model, options)")
+constructor(TrainingSession)(_new_session)
 
 
 @export
 class InferenceSession(_Context, Ortrain.InferenceSession):
-    """Runs a model: InferenceSession (model, options=None). As a context manager, it gives its memory back at the end."""
+    """Runs a model. As a context manager, it gives its memory back at the end."""
 
     def run(self, feeds):
         """Runs the model on feeds, a mapping of names to arrays. Returns a TensorDict of its outputs."""
         return Ortrain.InferenceSession.run(self, as_dict(feeds))
 
 
-constructor(InferenceSession, lambda model, options=None: Ortrain.InferenceSession.new(model, options),
-            "InferenceSession (model[, options])")
+@constructor(InferenceSession)
+def _new_inference_session(model, options=None):
+    _check("model", model, Ortrain.Model)
+    return Ortrain.InferenceSession.new(model, options)
 
 
 @export

@@ -4,7 +4,7 @@ array that a tensor sees is kept alive by the tensor."""
 import collections.abc
 import operator
 
-from . import dlpack, pickles
+from . import dlpack, pickles, values
 from .base import Ortrain, export, swallow
 
 _TYPESTR = {
@@ -29,19 +29,20 @@ class _Holder:
         }
 
 
+@values.converts(Ortrain.Tensor)
 def as_tensor(value):
     """A tensor for anything that NumPy makes an array of."""
     return value if isinstance(value, Ortrain.Tensor) else Tensor.from_numpy(value)
 
 
-def as_dict(values):
+def as_dict(arrays):
     """A TensorDict for a mapping of names to anything that NumPy makes an array of."""
-    if values is None or isinstance(values, Ortrain.TensorDict):
-        return values
-    if not isinstance(values, collections.abc.Mapping):
-        raise TypeError(f"a mapping of names to arrays is needed, not {type(values).__name__}")
+    if arrays is None or isinstance(arrays, Ortrain.TensorDict):
+        return arrays
+    if not isinstance(arrays, collections.abc.Mapping):
+        raise TypeError(f"a mapping of names to arrays is needed, not {type(arrays).__name__}")
     result = Ortrain.TensorDict.new()
-    for name, value in values.items():
+    for name, value in arrays.items():
         if not isinstance(name, str):
             raise TypeError(f"names of tensors are strings, not {type(name).__name__}: {name!r}")
         result.set(name, as_tensor(value))
@@ -307,11 +308,9 @@ class TensorDict(Ortrain.TensorDict):
         """A list of (name, tensor)."""
         return list(zip(self.get_names(), self.values()))
 
-    def update(self, *others, **more):
+    def update(self, other=(), /, **more):
         """Sets what a mapping, or an iterable of pairs, has, and then the keyword arguments."""
-        if len(others) > 1:
-            raise TypeError(f"update takes one mapping, not {len(others)}")
-        for name, value in dict(*others, **more).items():
+        for name, value in dict(other, **more).items():
             self[name] = value
 
     def setdefault(self, name, default):

@@ -4,24 +4,24 @@ import collections.abc
 import functools
 import inspect
 
-from . import calls
+from . import calls, values
 from .base import Ortrain, constructor, export
 from .tensors import as_dict
 
 
 @export
 class LrSchedule(Ortrain.LrSchedule):
-    pass
+    """A factor on the learning rate; a class derived from it has do_evaluate (step), which returns (True, factor)."""
 
 
 @export
 class Loss(Ortrain.Loss):
-    pass
+    """What is minimized; a class derived from it has do_build (graph, output), which returns (True, value)."""
 
 
 @export
 class Optimizer(Ortrain.Optimizer):
-    pass
+    """Moves parameters; a class derived from it has do_update (name, parameter, gradient, …), which returns True."""
 
 
 @export
@@ -88,7 +88,7 @@ calls.derivable(Dataset, _prepare_dataset, {"do_get_item": _as_item, "do_get_bat
 
 @export
 class TensorDataset(Ortrain.TensorDataset):
-    """Items in memory: TensorDataset (mapping of arrays, whose first dimension is the item; or the path of an .npz file)."""
+    """Items in memory: of a mapping of arrays, whose first dimension is the item, or of the path of an .npz file."""
 
     def __getitem__(self, index):
         if isinstance(index, slice):
@@ -99,23 +99,26 @@ class TensorDataset(Ortrain.TensorDataset):
         return super().__getitem__(index)
 
 
+@constructor(TensorDataset)
 def _new_tensor_dataset(source):
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return Ortrain.TensorDataset.new_from_npz(str(source))
     return Ortrain.TensorDataset.new(as_dict(source))
 
 
-constructor(TensorDataset, _new_tensor_dataset, "TensorDataset (mapping of arrays, or path of an .npz file)")
-
-
+@values.converts(Ortrain.Dataset)
 def as_dataset(source):
     """A dataset, or a mapping of arrays as one."""
-    return Ortrain.TensorDataset(source) if isinstance(source, collections.abc.Mapping) else source
+    if isinstance(source, collections.abc.Mapping) and not isinstance(source, Ortrain.Dataset):
+        source = TensorDataset(source)
+    if not isinstance(source, Ortrain.Dataset):
+        raise TypeError(f"dataset needs an Ortrain.Dataset, or a mapping of names to arrays, not {source!r}")
+    return source
 
 
 @export
 class DataLoader(Ortrain.DataLoader):
-    """Batches of a dataset: DataLoader (dataset, batch_size=32). Iterating gives the batches of an epoch."""
+    """Batches of a dataset. Iterating gives the batches of an epoch."""
 
     def __iter__(self):
         following = self.next if calls.is_python(self.get_dataset()) else super().next
@@ -130,13 +133,15 @@ class DataLoader(Ortrain.DataLoader):
         return calls.run(None, Ortrain.DataLoader.next, (self,))
 
 
-constructor(DataLoader, lambda dataset, batch_size=32: Ortrain.DataLoader.new(as_dataset(dataset), batch_size),
-            "DataLoader (dataset, batch_size)")
+@constructor(DataLoader)
+def _new_loader(dataset, batch_size=32):
+    batch_size = values.convert("DataLoader", values.find_property(DataLoader, "batch_size"), batch_size)
+    return Ortrain.DataLoader.new(as_dataset(dataset), batch_size)
 
 
 @export
 class Trainer(calls.Emitter, Ortrain.Trainer):
-    """The loop: Trainer (session, dataset). Keyword arguments are properties.
+    """The loop: epochs over a dataset, which may be a mapping of arrays.
 
     Ctrl-C in fit () and evaluate () raises KeyboardInterrupt within a step; what a handler, a dataset, or another class
     written in Python raises ends them and is raised from them. What was trained is kept, and the session can be used.
@@ -158,7 +163,11 @@ class Trainer(calls.Emitter, Ortrain.Trainer):
         handler = Ortrain.Trainer.connect(self, "progress", once)
 
 
-constructor(Trainer, lambda session, dataset: Ortrain.Trainer.new(session, as_dataset(dataset)), "Trainer (session, dataset)")
+@constructor(Trainer)
+def _new_trainer(session, dataset):
+    if not isinstance(session, Ortrain.TrainingSession):
+        raise TypeError(f"session needs an Ortrain.TrainingSession, not {session!r}")
+    return Ortrain.Trainer.new(session, as_dataset(dataset))
 
 
 @export
