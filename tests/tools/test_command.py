@@ -306,6 +306,7 @@ class Errors(unittest.TestCase):
         out, err = ortrain(*away, "--export", "kept.onnx", status=1, variables={"ORTRAIN_STOP_ON_NAN": "0"})
         self.assertEqual(len(re.findall("ORTRAIN_STOP_ON_NAN=0", err)), 1)
         self.assertRegex(out, r"(?m)^1 epoch in .* last loss -?(nan|inf)$")
+        self.assertRegex(out, r"(?m)^Trained \d+ of \d+ parameters on \d+ items in batches of \d+, with \d+ threads?$")
         self.assertIn("kept.onnx was not written.\n", err)
         self.assertEqual(open(path("kept.onnx"), "rb").read(), good[0])
 

@@ -216,7 +216,7 @@ print_summary (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint b
                 n_parameters = ortrain_training_session_get_n_parameters (session);
   guint threads = ortrain_training_options_get_threads (ortrain_training_session_get_options (session));
   threads = threads > 0 ? threads : g_get_num_processors ();
-  g_print ("Training %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " parameters on %" G_GUINT64_FORMAT
+  g_print ("Trained %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " parameters on %" G_GUINT64_FORMAT
            " items in batches of %u, with %u thread%s\n",
            n_parameters, ortrain_model_get_n_parameters (ortrain_training_session_get_model (session)), n_items,
            batch_size, threads, threads == 1 ? "" : "s");
@@ -401,8 +401,6 @@ run (int argc, char *argv[])
   for (guint i = 0; notes[i] != NULL; i++)
     g_print ("Note: %s\n", notes[i]);
 
-  print_summary (session, dataset, (guint) batch_size);
-
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   ortrain_trainer_set_epochs (trainer, (guint) epochs);
   ortrain_trainer_set_batch_size (trainer, (guint) batch_size);
@@ -462,6 +460,7 @@ run (int argc, char *argv[])
       guint n = ortrain_training_history_get_n_epochs (history);
       g_print ("%u epoch%s in %.1f s, last loss %s\n", n, n == 1 ? "" : "s",
                ortrain_training_history_get_seconds (history), last);
+      print_summary (session, dataset, (guint) batch_size);
     }
   if (export != NULL)
     {
