@@ -204,7 +204,6 @@ run({
     'misuse'() {
         const session = trainingSession();
         throws(Ortrain.SessionError, Ortrain.SessionError.STATE, () => session.optimizer_step());
-        throws(Ortrain.SessionError, Ortrain.SessionError.NOT_INITIALIZED, () => new Ortrain.TrainingSession().train_step(batch()));
         const options = new Ortrain.TrainingOptions();
         options.set_trainable(['nothing.*']);
         options.add_loss(Ortrain.CrossEntropyLoss.new('logits', 'labels'));
@@ -499,6 +498,38 @@ run({
         const records = [...history.epochs];
         assert(records.length === 3 && records[2].loss < records[0].loss);
         assert(`${history}`.length > 0);
+    },
+
+    'constructors take what they need as an object'() {
+        const {x} = batch(48), labels = Ortrain.Tensor.from(Array.from({length: 48}, (_, i) => i % 3), [48], Ortrain.DType.INT64);
+        const options = new Ortrain.TrainingOptions({optimizer: new Ortrain.Sgd({learning_rate: 0.1})});
+        options.add_loss(new Ortrain.CrossEntropyLoss({output: 'logits', target: 'labels'}));
+        linearModel().save(path('constructed.onnx'));
+        const model = new Ortrain.Model({path: path('constructed.onnx')});
+        const session = new Ortrain.TrainingSession({model, options});
+        const data = new Ortrain.TensorDataset({tensors: {x, labels}});
+        equal(Number(data.get_length()), 48);
+        const trainer = new Ortrain.Trainer({session, dataset: {x, labels}, validation: data, epochs: 2, batch_size: 16});
+        assert(trainer instanceof Ortrain.Trainer && trainer.get_session() === session);
+        equal([trainer.epochs, trainer.batch_size], [2, 16]);
+        equal([trainer.fit(null).n_epochs, Number(session.step)], [2, 6]);
+        equal([...new Ortrain.DataLoader({dataset: data, batch_size: 20, drop_last: true})].length, 2);
+        equal(new Ortrain.InferenceSession({model}).run({x}).get('logits').shape, [48, 3]);
+        for (const [wrong, word] of [
+            [() => new Ortrain.Trainer({session}), 'dataset'], [() => new Ortrain.Trainer(), 'session'],
+            [() => new Ortrain.TrainingSession(), 'model'],
+            [() => new Ortrain.Trainer({session, dataset: data, epoch: 2}), 'epoch'], [() => new Ortrain.Model('file'), 'path'],
+        ]) {
+            let message = '';
+            try {
+                wrong();
+            } catch (error) {
+                assert(error instanceof TypeError, `${error}`);
+                message = error.message;
+            }
+            assert(message.includes(word), message);
+        }
+        throws(GLib.FileError, GLib.FileError.NOENT, () => new Ortrain.Model({path: path('nothing.onnx')}));
     },
 
     async 'trainer, awaited, with progress on this thread'() {

@@ -77,6 +77,11 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.type("README.md", {"batches": [batch(), batch(seed=1)], "print": lambda *values: None}), 1)
         self.assertTrue(Ortrain.Model("trained.onnx").check().trainable)
 
+    def test_python(self):
+        printed = []
+        self.assertEqual(self.type("doc/python.md", {"print": lambda *values: printed.append(values)}), 4)
+        self.assertEqual(str(printed[-1][0]), "enough")
+
     def test_examples(self):
         """What the reference shows in Python runs: the examples of a class in order, in a folder and with names of their own."""
         examples = {}

@@ -109,6 +109,46 @@ function _init() {
         'train_and_update_async', 'eval_step_async', 'set_parameters', 'set_state');
     feeding(Ortrain.InferenceSession.prototype, 'run', 'run_async');
 
+    // new Ortrain.Trainer ({session, dataset, epochs: 3}): what a function of the library needs to make a whole object comes
+    // under the names of its arguments; everything else is a property.
+    function constructible(name, required, make) {
+        Ortrain[name].prototype._init = function (given = {}) {
+            if (given === null || typeof given !== 'object' || given instanceof Ortrain[name])
+                throw new TypeError(`new Ortrain.${name} () takes an object: {${required.join(', ')}, …}`);
+            const values = {...given};
+            for (const argument of required) {
+                if (values[argument] === undefined || values[argument] === null)
+                    throw new TypeError(`new Ortrain.${name} ({${required.join(', ')}, …}) lacks ${argument}`);
+            }
+            const self = make(values);
+            for (const property in values) {
+                if (!(property in self))
+                    throw new TypeError(`Ortrain.${name} has no property ${property}`);
+                self[property] = values[property];
+            }
+            return self;
+        };
+    }
+    function take(values, argument, fallback = null) {
+        const value = values[argument];
+        delete values[argument];
+        return value === undefined ? fallback : value;
+    }
+    // A dataset, or a plain object of tensors as one.
+    function toDataset(value) {
+        return value instanceof Ortrain.Dataset ? value : Ortrain.TensorDataset.new(toDict(value));
+    }
+    constructible('Model', ['path'], values => Ortrain.Model.new_from_file(take(values, 'path')));
+    constructible('TrainingSession', ['model', 'options'],
+        values => Ortrain.TrainingSession.new(take(values, 'model'), take(values, 'options')));
+    constructible('InferenceSession', ['model'],
+        values => Ortrain.InferenceSession.new(take(values, 'model'), take(values, 'options')));
+    constructible('TensorDataset', ['tensors'], values => Ortrain.TensorDataset.new(toDict(take(values, 'tensors'))));
+    constructible('DataLoader', ['dataset'],
+        values => Ortrain.DataLoader.new(toDataset(take(values, 'dataset')), take(values, 'batch_size', 32)));
+    constructible('Trainer', ['session', 'dataset'],
+        values => Ortrain.Trainer.new(take(values, 'session'), toDataset(take(values, 'dataset'))));
+
     for (const name of ['MemoryReport', 'MemoryPlan', 'CheckReport', 'TrainingHistory', 'Model', 'Graph']) {
         if (Ortrain[name]) {
             Ortrain[name].prototype.toString = function () {
