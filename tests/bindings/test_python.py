@@ -192,6 +192,22 @@ class Descriptions(unittest.TestCase):
         self.assertIn("Constructors", Gio.Cancellable.__doc__)      # that of others is as it was
 
 
+class WithoutTheOverride(unittest.TestCase):
+    CODE = ("import gi, importlib.util as util; gi.require_version('Ortrain', '1.0'); from gi.repository import Ortrain\n"
+            "try: print(Ortrain.Tensor, Ortrain.AdamW(1e-3), util.find_spec('gi.overrides.Ortrain') is not None)\n"
+            "except TypeError as error: print(error, util.find_spec('gi.overrides.Ortrain') is not None)\n")
+
+    def run_code(self, **environment):
+        done = subprocess.run([sys.executable, "-c", self.CODE], capture_output=True, text=True, env=environment, timeout=60)
+        return done.stdout.strip().endswith("True"), done.stderr
+
+    def test_it_says_so(self):
+        """Once, where PyGObject is used and the override is not found; a machine may have it installed."""
+        self.assertEqual(self.run_code(**os.environ), (True, ""))
+        found, said = self.run_code(**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
+        self.assertEqual(said.count("Python does not find gi/overrides/Ortrain.py"), 0 if found else 1, said)
+
+
 class TensorsAsArrays(unittest.TestCase):
     def test_numbers(self):
         tensor = Ortrain.Tensor(np.float32([[1, 2, 3], [4, 5, 6]]))
