@@ -517,7 +517,9 @@ take_level (OrtrainGraph **graph, OrtrainMemoryPlan **plan, const OrtrainPlanReq
   return TRUE;
 }
 
-/* The first that fits. FALSE with an error that is none of the budget. tries_last: the last one is planned in any case,
+#define MAX_TRIED_LAST 16 /* choices that promise to need least: workspaces decide which of them does */
+
+/* The first that fits. FALSE with an error that is none of the budget. tries_last: the last ones are planned in any case,
  * for the message. smallest: the plan with the lowest peak that was made. */
 static gboolean
 try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBudget *budget, OrtrainMemoryPlan *base,
@@ -529,7 +531,7 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
   for (guint c = 0; c < n_choices && *found == NULL; c++)
     {
       const Choice *choice = search->choices->pdata[budget->any ? n_choices - 1 - c : c];
-      const gboolean is_last = c + 1 == n_choices && tries_last;
+      const gboolean is_last = tries_last && c + MAX_TRIED_LAST >= n_choices;
       if (persistent + choice->live > budget->bytes && !is_last)
         continue;
       g_autoptr (OrtrainMemoryPlan) plan = plan_choice (search->graph, choice, base, request, budget, error);
