@@ -13,4 +13,6 @@ struct _OrtrainEpochRecord
   double metric;
   double learning_rate;
   double seconds;
+  char **value_names; /* of metrics; NULL: none */
+  double *values;
 };

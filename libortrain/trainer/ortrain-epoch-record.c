@@ -3,6 +3,8 @@
 
 #include "core/ortrain-field-private.h"
 
+#include <math.h>
+
 /**
  * OrtrainEpochRecord:
  *
@@ -35,11 +37,21 @@ enum
 static GParamSpec *properties[N_PROPERTIES];
 
 static void
+ortrain_epoch_record_finalize (GObject *object)
+{
+  OrtrainEpochRecord *self = ORTRAIN_EPOCH_RECORD (object);
+  g_strfreev (self->value_names);
+  g_free (self->values);
+  G_OBJECT_CLASS (ortrain_epoch_record_parent_class)->finalize (object);
+}
+
+static void
 ortrain_epoch_record_class_init (OrtrainEpochRecordClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
+  object_class->finalize = ortrain_epoch_record_finalize;
   object_class->get_property = ortrain_field_get_property;
 
   /**
@@ -185,4 +197,39 @@ ortrain_epoch_record_get_seconds (OrtrainEpochRecord *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), 0);
   return self->seconds;
+}
+
+/**
+ * ortrain_epoch_record_get_value_names:
+ * @self: a record
+ *
+ * Gets the names of the metrics that were computed, see [method@Trainer.add_metric].
+ *
+ * Returns: (transfer full) (array zero-terminated=1): the names
+ */
+char **
+ortrain_epoch_record_get_value_names (OrtrainEpochRecord *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), NULL);
+  return self->value_names != NULL ? g_strdupv (self->value_names) : g_new0 (char *, 1);
+}
+
+/**
+ * ortrain_epoch_record_get_value:
+ * @self: a record
+ * @name: the name of a metric
+ *
+ * Gets the value of a metric on the validation data.
+ *
+ * Returns: the value; not a number if no such metric was computed
+ */
+double
+ortrain_epoch_record_get_value (OrtrainEpochRecord *self, const char *name)
+{
+  g_return_val_if_fail (ORTRAIN_IS_EPOCH_RECORD (self), NAN);
+  g_return_val_if_fail (name != NULL, NAN);
+  for (guint i = 0; self->value_names != NULL && self->value_names[i] != NULL; i++)
+    if (g_str_equal (self->value_names[i], name))
+      return self->values[i];
+  return NAN;
 }

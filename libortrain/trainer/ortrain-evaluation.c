@@ -4,6 +4,7 @@
 #include "grad/ortrain-cross-entropy-loss.h"
 #include "grad/ortrain-nll-loss.h"
 #include "session/ortrain-training-session-private.h"
+#include "trainer/ortrain-metric.h"
 
 #include <math.h>
 
@@ -42,6 +43,18 @@ count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainT
   return TRUE;
 }
 
+static gboolean
+update_metrics (GListModel *metrics, OrtrainTensorDict *outputs, OrtrainTensorDict *batch, GError **error)
+{
+  for (guint i = 0; i < g_list_model_get_n_items (metrics); i++)
+    {
+      g_autoptr (OrtrainMetric) metric = g_list_model_get_item (metrics, i);
+      if (!ortrain_metric_update (metric, outputs, batch, error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 static gint64
 count_items (OrtrainTensorDict *batch)
 {
@@ -66,13 +79,18 @@ ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader
 
 gboolean
 ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
-                          GCancellable *cancellable, double *loss, double *metric, GError **error)
+                          GListModel *metrics, GCancellable *cancellable, double *loss, double *metric, GError **error)
 {
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, batch_size);
   double sum = 0;
   guint64 n_items = 0, n_right = 0, n_answers = 0;
   gboolean any_loss = FALSE;
   ortrain_data_loader_set_shuffle (loader, FALSE);
+  for (guint i = 0; i < g_list_model_get_n_items (metrics); i++)
+    {
+      g_autoptr (OrtrainMetric) each = g_list_model_get_item (metrics, i);
+      ortrain_metric_reset (each);
+    }
   for (;;)
     {
       g_autoptr (GError) local_error = NULL;
@@ -93,7 +111,8 @@ ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *datas
           ortrain_evaluation_propagate (session, loader, NULL, error, g_steal_pointer (&local_error));
           return FALSE;
         }
-      if (!count_right (session, batch, outputs, &n_right, &n_answers, error))
+      if (!count_right (session, batch, outputs, &n_right, &n_answers, error) ||
+          !update_metrics (metrics, outputs, batch, error))
         return FALSE;
       OrtrainTensor *value = ortrain_tensor_dict_get (outputs, "loss");
       gint64 n = count_items (batch);

@@ -2,6 +2,7 @@
 #include "trainer/ortrain-fit-private.h"
 
 #include "trainer/ortrain-epoch-record-private.h"
+#include "trainer/ortrain-metric-private.h"
 
 #include <math.h>
 
@@ -16,9 +17,17 @@ gboolean
 ortrain_fit_open_logs (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {
   fit->logs = g_ptr_array_new_with_free_func ((GDestroyNotify) ortrain_training_log_free);
+  g_autoptr (GPtrArray) names = g_ptr_array_new ();
+  for (guint i = 0; self->validation != NULL && i < g_list_model_get_n_items (self->metrics); i++)
+    {
+      g_autoptr (OrtrainMetric) metric = g_list_model_get_item (self->metrics, i);
+      g_ptr_array_add (names, (gpointer) ortrain_metric_get_title (metric));
+    }
+  g_ptr_array_add (names, NULL);
   for (guint i = 0; self->logs != NULL && self->logs[i] != NULL; i++)
     {
-      OrtrainTrainingLog *log = ortrain_training_log_new (self->logs[i], get_step (fit), error);
+      OrtrainTrainingLog *log =
+          ortrain_training_log_new (self->logs[i], get_step (fit), (const char *const *) names->pdata, error);
       if (log == NULL)
         return FALSE;
       g_ptr_array_add (fit->logs, log);
@@ -56,6 +65,7 @@ ortrain_fit_log_epoch (OrtrainFit *fit, OrtrainEpochRecord *record, GError **err
     .step = record->epoch * ortrain_data_loader_get_n_batches (fit->loader),
     .present = 1u << ORTRAIN_LOG_LOSS | 1u << ORTRAIN_LOG_LEARNING_RATE | 1u << ORTRAIN_LOG_SECONDS,
     .columns = { record->loss, record->learning_rate, record->validation_loss, record->metric, record->seconds },
+    .values = record->values,
   };
   if (!isnan (record->validation_loss))
     entry.present |= 1u << ORTRAIN_LOG_VALIDATION_LOSS;

@@ -2,6 +2,7 @@
 #include "trainer/ortrain-fit-private.h"
 
 #include "trainer/ortrain-evaluation-private.h"
+#include "trainer/ortrain-metric-private.h"
 #include "trainer/ortrain-training-history-private.h"
 
 #include <math.h>
@@ -307,6 +308,22 @@ ends_early (OrtrainTrainer *self, OrtrainFit *fit)
 }
 
 static gboolean
+compute_metrics (OrtrainTrainer *self, OrtrainEpochRecord *record, GError **error)
+{
+  const guint n = g_list_model_get_n_items (self->metrics);
+  record->value_names = g_new0 (char *, n + 1);
+  record->values = g_new0 (double, n);
+  for (guint i = 0; i < n; i++)
+    {
+      g_autoptr (OrtrainMetric) metric = g_list_model_get_item (self->metrics, i);
+      record->value_names[i] = g_strdup (ortrain_metric_get_title (metric));
+      if (!ortrain_metric_compute (metric, &record->values[i], error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
 end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *cancellable, gboolean *stop,
            GError **error)
 {
@@ -320,13 +337,15 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
       !ortrain_training_session_run_check_finite (self->session, error))
     return FALSE;
   if (self->validation != NULL &&
-      !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, cancellable,
+      !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, self->metrics, cancellable,
                                  &record->validation_loss, &record->metric, &local_error))
     {
       if (!g_cancellable_is_cancelled (cancellable) || !is_cancelled (self, fit, cancellable, error))
         g_propagate_error (error, g_steal_pointer (&local_error));
       return FALSE;
     }
+  if (self->validation != NULL && !compute_metrics (self, record, error))
+    return FALSE;
   g_list_store_append (G_LIST_STORE (fit->history->epochs), record);
   fit->last_metric = record->metric;
   double watched = isnan (record->validation_loss) ? record->loss : record->validation_loss;
@@ -527,7 +546,8 @@ ortrain_trainer_fit_finish (OrtrainTrainer *self, GAsyncResult *result, GError *
  * @metric: (out) (optional): the accuracy, -1 if no loss is a cross entropy
  * @error: return location for an error
  *
- * Evaluates the model on some data, in batches of the size that the trainer uses, and blocks until that is done. Errors
+ * Evaluates the model on some data, in batches of the size that the trainer uses, and blocks until that is done; metrics
+ * that were added to the trainer have their values then, see [method@Metric.compute]. Errors
  * are %G_IO_ERROR_CANCELLED, those of the dataset, and those of [method@TrainingSession.eval_step].
  *
  * Returns: %FALSE on error
@@ -542,7 +562,8 @@ ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancel
   double a = NAN, b = -1;
   if (!check_made (self, error) || !ortrain_training_session_enter (self->session, FALSE, error))
     return FALSE;
-  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, cancellable, &a, &b, error);
+  gboolean ok =
+      ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->metrics, cancellable, &a, &b, error);
   ortrain_training_session_leave (self->session);
   if (loss != NULL)
     *loss = isnan (a) ? NAN : a;
@@ -558,8 +579,8 @@ evaluate_in_thread (GTask *task, gpointer source, gpointer dataset, GCancellable
   GError *error = NULL;
   double *found = g_new (double, 2);
   ortrain_training_session_adopt (self->session);
-  gboolean ok =
-      ortrain_evaluate_dataset (self->session, dataset, self->batch_size, cancellable, &found[0], &found[1], &error);
+  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->metrics, cancellable,
+                                          &found[0], &found[1], &error);
   ortrain_training_session_leave (self->session);
   if (ok)
     g_task_return_pointer (task, found, g_free);

@@ -20,7 +20,8 @@ struct _OrtrainTrainer
   guint patience;
   gboolean restore_best;
   char **logs;
-  gint stop_asked; /* atomic */
+  GListModel *metrics; /* of OrtrainMetric */
+  gint stop_asked;     /* atomic */
   OrtrainTrainingSession *session;
   OrtrainDataset *dataset;
   OrtrainSignalQueue *signal_queue;

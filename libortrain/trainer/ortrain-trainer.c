@@ -25,7 +25,8 @@
  * training goes on from there to the same bits, records of epochs included, as if it had never stopped; in batches of
  * another size, if that was changed. A handler ends the loop without an error by [method@Trainer.stop].
  *
- * The metric is the accuracy on the validation data, of models that are trained with a cross entropy. Signals arrive on
+ * The metric of a record is the accuracy on the validation data, of models that are trained with a cross entropy;
+ * [method@Trainer.add_metric] has others computed. Signals arrive on
  * the main context that was the thread's default when the trainer was created; those of [method@Trainer.fit] come
  * during the call. The properties must not be changed while training runs.
  */
@@ -101,6 +102,7 @@ ortrain_trainer_finalize (GObject *object)
   g_clear_pointer (&self->checkpoint_dir, g_free);
   g_clear_pointer (&self->logs, g_strfreev);
   g_clear_object (&self->validation);
+  g_clear_object (&self->metrics);
   g_clear_object (&self->session);
   g_clear_object (&self->dataset);
   ortrain_signal_queue_unref (self->signal_queue);
@@ -280,6 +282,7 @@ static void
 ortrain_trainer_init (OrtrainTrainer *self)
 {
   ortrain_field_init_all (self, properties, N_PROPERTIES);
+  self->metrics = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_METRIC));
   self->signal_queue = ortrain_signal_queue_new (deliver, G_MAXUINT); /* the ends of epochs are counted on */
 }
 

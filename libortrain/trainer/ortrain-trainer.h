@@ -3,6 +3,7 @@
 
 #include "data/ortrain-dataset.h"
 #include "session/ortrain-training-session.h"
+#include "trainer/ortrain-metric.h"
 #include "trainer/ortrain-progress.h"
 #include "trainer/ortrain-training-history.h"
 
@@ -80,6 +81,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 const char *const *ortrain_trainer_get_logs (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_logs (OrtrainTrainer *self, const char *const *logs);
+
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_add_metric (OrtrainTrainer *self, OrtrainMetric *metric);
+ORTRAIN_AVAILABLE_IN_ALL
+GListModel *ortrain_trainer_get_metrics (OrtrainTrainer *self);
 
 ORTRAIN_AVAILABLE_IN_ALL
 OrtrainTrainingSession *ortrain_trainer_get_session (OrtrainTrainer *self);

@@ -360,6 +360,8 @@ ortrain_training_history_to_string (OrtrainTrainingHistory *self)
         g_string_append_printf (text, "  validation loss %.4f", record->validation_loss);
       if (record->metric >= 0)
         g_string_append_printf (text, "  accuracy %.2f %%", 100 * record->metric);
+      for (guint k = 0; record->value_names != NULL && record->value_names[k] != NULL; k++)
+        g_string_append_printf (text, "  %s %.4f", record->value_names[k], record->values[k]);
       g_string_append_printf (text, "  %.1f s\n", record->seconds);
     }
   g_string_append_printf (text, "%" G_GUINT64_FORMAT " steps in %.1f s%s", self->n_steps, self->seconds,

@@ -24,12 +24,15 @@ typedef struct
   guint64 step;  /* in the training, from 1 */
   guint present; /* a bit for each column */
   double columns[ORTRAIN_N_LOG_COLUMNS];
+  const double *values; /* of the log's metrics, at the end of an epoch; or NULL */
 } OrtrainLogEntry;
 
 /* Whether a path says in which form to write: G_IO_ERROR_INVALID_FILENAME if not. */
 gboolean ortrain_training_log_check_path (const char *path, GError **error);
 /* last_step: entries behind it go, since training is resumed there; 0: all that is in the file goes. */
-OrtrainTrainingLog *ortrain_training_log_new (const char *path, guint64 last_step, GError **error);
+/* names: of metrics, further columns */
+OrtrainTrainingLog *ortrain_training_log_new (const char *path, guint64 last_step, const char *const *names,
+                                              GError **error);
 gboolean ortrain_training_log_write (OrtrainTrainingLog *self, const OrtrainLogEntry *entry, GError **error);
 void ortrain_training_log_free (OrtrainTrainingLog *self);
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <json-glib/json-glib.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ struct _OrtrainTrainingLog
   int fd;
   gint64 end;
   GByteArray *entry; /* used again and again */
+  char **names;      /* of metrics */
 };
 
 static const char *const column_names[] = { "loss", "learning_rate", "validation_loss", "accuracy", "seconds" };
@@ -170,6 +172,36 @@ open_in_folder (OrtrainTrainingLog *self, const char *folder, GError **error)
   return TRUE;
 }
 
+static void
+append_text (GByteArray *bytes, const char *text)
+{
+  g_byte_array_append (bytes, (const guint8 *) text, (guint) strlen (text));
+}
+
+/* A cell of a table; the name of a metric may be anything. */
+static void
+append_cell (GByteArray *bytes, const char *name)
+{
+  if (strpbrk (name, ",\"\r\n") == NULL)
+    {
+      append_text (bytes, name);
+      return;
+    }
+  g_auto (GStrv) parts = g_strsplit (name, "\"", -1);
+  g_autofree char *doubled = g_strjoinv ("\"\"", parts);
+  append_text (bytes, "\"");
+  append_text (bytes, doubled);
+  append_text (bytes, "\"");
+}
+
+static void
+append_member (GByteArray *bytes, const char *name)
+{
+  g_autoptr (JsonNode) node = json_node_init_string (json_node_alloc (), name);
+  g_autofree char *text = json_to_string (node, FALSE);
+  append_text (bytes, text);
+}
+
 static gboolean
 write_head (OrtrainTrainingLog *self, guint64 last_step, GError **error)
 {
@@ -185,14 +217,19 @@ write_head (OrtrainTrainingLog *self, guint64 last_step, GError **error)
     {
       g_autofree char *names = g_strjoin (",", "event,epoch,step", column_names[0], column_names[1], column_names[2],
                                           column_names[3], column_names[4], NULL);
-      g_byte_array_append (self->entry, (const guint8 *) names, (guint) strlen (names));
-      g_byte_array_append (self->entry, (const guint8 *) "\n", 1);
+      append_text (self->entry, names);
+      for (guint i = 0; self->names[i] != NULL; i++)
+        {
+          append_text (self->entry, ",");
+          append_cell (self->entry, self->names[i]);
+        }
+      append_text (self->entry, "\n");
     }
   return self->entry->len == 0 || append (self, self->entry->data, self->entry->len, error);
 }
 
 OrtrainTrainingLog *
-ortrain_training_log_new (const char *path, guint64 last_step, GError **error)
+ortrain_training_log_new (const char *path, guint64 last_step, const char *const *names, GError **error)
 {
   if (!ortrain_training_log_check_path (path, error))
     return NULL;
@@ -200,6 +237,7 @@ ortrain_training_log_new (const char *path, guint64 last_step, GError **error)
   self->form = get_form (path);
   self->fd = -1;
   self->entry = g_byte_array_new ();
+  self->names = g_strdupv ((char **) names);
   if (is_folder (path))
     {
       if (!open_in_folder (self, path, error))
@@ -220,14 +258,9 @@ ortrain_training_log_free (OrtrainTrainingLog *self)
   if (self->fd >= 0)
     close (self->fd);
   g_byte_array_unref (self->entry);
+  g_strfreev (self->names);
   g_free (self->path);
   g_free (self);
-}
-
-static void
-append_text (GByteArray *bytes, const char *text)
-{
-  g_byte_array_append (bytes, (const guint8 *) text, (guint) strlen (text));
 }
 
 static void
@@ -241,8 +274,9 @@ append_number (GByteArray *bytes, double number, gboolean json)
 }
 
 static void
-append_line (GByteArray *bytes, const OrtrainLogEntry *entry, gboolean json)
+append_line (OrtrainTrainingLog *self, const OrtrainLogEntry *entry, gboolean json)
 {
+  GByteArray *bytes = self->entry;
   char begin[128];
   g_snprintf (begin, sizeof begin,
               json ? "{\"event\":\"%s\",\"epoch\":%u,\"step\":%" G_GUINT64_FORMAT : "%s,%u,%" G_GUINT64_FORMAT,
@@ -259,11 +293,24 @@ append_line (GByteArray *bytes, const OrtrainLogEntry *entry, gboolean json)
       if (present)
         append_number (bytes, entry->columns[i], json);
     }
+  for (guint i = 0; self->names[i] != NULL; i++)
+    {
+      if (json && entry->values == NULL)
+        continue;
+      append_text (bytes, ",");
+      if (json)
+        {
+          append_member (bytes, self->names[i]);
+          append_text (bytes, ":");
+        }
+      if (entry->values != NULL)
+        append_number (bytes, entry->values[i], json);
+    }
   append_text (bytes, json ? "}\n" : "\n");
 }
 
 static void
-append_scalars (GByteArray *bytes, const OrtrainLogEntry *entry)
+append_scalars (OrtrainTrainingLog *self, const OrtrainLogEntry *entry)
 {
   const char *const *all = entry->ends_epoch ? epoch_tags : step_tags;
   const char *tags[ORTRAIN_N_LOG_COLUMNS];
@@ -275,7 +322,13 @@ append_scalars (GByteArray *bytes, const OrtrainLogEntry *entry)
         tags[n] = all[i];
         values[n++] = entry->columns[i];
       }
-  ortrain_events_append_scalars (bytes, entry->step, tags, values, n);
+  ortrain_events_append_scalars (self->entry, entry->step, tags, values, n);
+  for (guint i = 0; entry->values != NULL && self->names[i] != NULL; i++)
+    {
+      g_autofree char *tag = g_strconcat ("validation/", self->names[i], NULL);
+      const char *const only[] = { tag };
+      ortrain_events_append_scalars (self->entry, entry->step, only, &entry->values[i], 1);
+    }
 }
 
 gboolean
@@ -283,8 +336,8 @@ ortrain_training_log_write (OrtrainTrainingLog *self, const OrtrainLogEntry *ent
 {
   g_byte_array_set_size (self->entry, 0);
   if (self->form == FORM_EVENTS)
-    append_scalars (self->entry, entry);
+    append_scalars (self, entry);
   else
-    append_line (self->entry, entry, self->form == FORM_JSON);
+    append_line (self, entry, self->form == FORM_JSON);
   return append (self, self->entry->data, self->entry->len, error);
 }

@@ -43,6 +43,22 @@ const Halves = GObject.registerClass(class Halves extends Ortrain.LrSchedule {
     }
 });
 
+const Largest = GObject.registerClass(class Largest extends Ortrain.Metric {
+    vfunc_reset() {
+        this.largest = -Infinity;
+    }
+
+    vfunc_update(outputs, _batch) {
+        equal(thread(), mainThread);
+        this.largest = Math.max(this.largest, outputs.get('logits').get_scalar(0));
+        return true;
+    }
+
+    vfunc_compute() {
+        return [true, -Math.abs(this.largest)];
+    }
+});
+
 const Broken = GObject.registerClass(class Broken extends Ortrain.LrSchedule {
     vfunc_evaluate(step) {
         if (Number(step) === 1)
@@ -530,6 +546,22 @@ run({
             assert(message.includes(word), message);
         }
         throws(GLib.FileError, GLib.FileError.NOENT, () => new Ortrain.Model({path: path('nothing.onnx')}));
+    },
+
+    async 'metrics, of the library and in JavaScript'() {
+        const trainer = Ortrain.Trainer.new(trainingSession(), dataset());
+        const own = new Largest({name: 'largest'});
+        const f1 = Ortrain.ClassificationMetric.new(Ortrain.ClassificationMeasure.F1, Ortrain.Average.MACRO, 'logits', 'labels');
+        assert(f1 instanceof Ortrain.Metric);
+        trainer.validation = dataset();
+        trainer.add_metric(own);
+        trainer.add_metric(f1);
+        const [record] = [...(await trainer.fit_async(null)).epochs];
+        equal(record.get_value_names(), ['largest', 'macro_f1']);
+        equal([record.get_value('largest'), record.get_value('macro_f1')], [own.compute()[1], f1.compute()[1]]);
+        assert(record.get_value('largest') < 0 && record.get_value('macro_f1') > 0);
+        equal(f1.get_confusion_matrix().get_dim(0), 3);
+        equal(Ortrain.RegressionMetric.new(Ortrain.RegressionMeasure.R2, 'y', 't').name, 'r2');
     },
 
     async 'trainer, awaited, with progress on this thread'() {

@@ -13,6 +13,41 @@ class Halves : LrSchedule {
     }
 }
 
+class Batches : Ortrain.Metric {
+    int n;
+
+    public Batches () {
+        Object (name: "batches");
+    }
+
+    public override void reset () {
+        n = 0;
+    }
+
+    public override bool update (TensorDict outputs, TensorDict batch) throws Error {
+        n++;
+        return true;
+    }
+
+    public override bool compute (out double value) throws Error {
+        value = n;
+        return true;
+    }
+}
+
+void test_metrics () throws Error {
+    var trainer = new Trainer (training_session (), new TensorDataset (batch ()));
+    trainer.validation = new TensorDataset (batch ());
+    var accuracy = new ClassificationMetric.accuracy (2, "logits", "labels");
+    trainer.add_metric (new Batches ());
+    trainer.add_metric (accuracy);
+    var record = (EpochRecord) trainer.fit (null).epochs.get_item (0);
+    assert (record.get_value ("batches") == 1 && record.get_value ("top2_accuracy") > 0);
+    assert (((ClassificationMetric) accuracy).get_confusion_matrix ().get_dim (1) == 3);
+    var r2 = new RegressionMetric (RegressionMeasure.R2, "y", "t");
+    assert (r2.name == "r2");
+}
+
 void test_steps () throws Error {
     var session = training_session ();
     var phases = "";
@@ -489,6 +524,7 @@ int main (string[] args) {
     Test.add_func ("/vala/losses", () => works (test_losses));
     Test.add_func ("/vala/options", () => works (test_options));
     Test.add_func ("/vala/persistence", () => works (test_persistence));
+    Test.add_func ("/vala/metrics", () => works (test_metrics));
     Test.add_func ("/vala/trainer", () => works (test_trainer));
     return run ();
 }

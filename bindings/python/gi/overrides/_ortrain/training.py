@@ -15,6 +15,11 @@ class LrSchedule(Ortrain.LrSchedule):
 
 
 @export
+class Metric(Ortrain.Metric):
+    pass
+
+
+@export
 class Loss(Ortrain.Loss):
     """What is minimized; a class derived from it has do_build (graph, output), which returns (True, value)."""
 
@@ -81,6 +86,7 @@ def _prepare_dataset(subclass):
 
 
 calls.derivable(LrSchedule)
+calls.derivable(Metric)
 calls.derivable(Loss)
 calls.derivable(Optimizer)
 calls.derivable(Dataset, _prepare_dataset, {"do_get_item": _as_item, "do_get_batch": _as_item})

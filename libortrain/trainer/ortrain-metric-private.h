@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "trainer/ortrain-metric.h"
+
+/* The name, or, if there is none, that of the class. */
+const char *ortrain_metric_get_title (OrtrainMetric *self);
+/* An output of the model, as float64, and what it should be, as `dtype`, on the host. */
+gboolean ortrain_metric_take (OrtrainMetric *self, OrtrainTensorDict *outputs, const char *output,
+                              OrtrainTensorDict *batch, const char *target, OrtrainDType dtype, OrtrainTensor **values,
+                              OrtrainTensor **wanted, GError **error);
