@@ -217,7 +217,8 @@ class Errors(unittest.TestCase):
         self.assertIn("--data", self.fails(2, "train", "cnn.onnx"))
         for option, value in (("epochs", "0"), ("epochs", "many"), ("batch-size", "0"), ("threads", "-1"), ("seed", "-3"),
                               ("learning-rate", "nan"), ("learning-rate", "-1"), ("max-grad-norm", "-1"), ("loss", "none"),
-                              ("optimizer", "adamx"), ("optimizer-state", "int4"), ("schedule", "never"), ("patience", "-1"), ("immediate-updates", "never")):
+                              ("optimizer", "adamx"), ("optimizer-state", "int4"), ("schedule", "never"), ("patience", "-1"), ("weight-decay", "-1"), ("momentum", "0.9"), ("accumulation-steps", "-1"), ("label-smoothing", "2"),
+                              ("warm-up", "-2"), ("validation-split", "1"), ("immediate-updates", "never")):
             message = self.fails(2, "train", "cnn.onnx", *data, f"--{option}={value}")
             self.assertTrue(option in message or value in message, message)
         self.fails(2, "eval", "cnn.onnx", *data, "--batch-size", "0")
@@ -291,6 +292,26 @@ class Errors(unittest.TestCase):
         self.assertGreater(len(lines), 16)
         self.assertEqual(len(os.listdir(path("runs"))), 1)
         self.assertIn("run.txt", self.fails(1, *TRAIN, "--export", "logged.onnx", "--log", "run.txt"))
+
+    def test_recipe(self):
+        """Flags of optimizer, loss and loop do what the properties do."""
+        def last(*words):
+            ortrain(*TRAIN, "--export", "recipe.onnx", "--optimizer", "sgd", "--log", "recipe.jsonl", *words)
+            return [json.loads(line) for line in pathlib.Path(path("recipe.jsonl")).read_text().splitlines()]
+
+        plain, rates = last(), lambda found: [item["learning_rate"] for item in found if item["event"] == "step"]
+        for words in (("--weight-decay", "0.5"), ("--momentum", "0.9"), ("--accumulation-steps", "4"), ("--label-smoothing", "0.2"),
+                      ("--warm-up", "8")):
+            self.assertNotEqual(last(*words)[-1]["loss"], plain[-1]["loss"], words)
+        warm = rates(last("--warm-up", "8", "--learning-rate", "0.01"))
+        self.assertEqual([round(rate / 0.01, 6) for rate in warm[:9]], [n / 8 for n in range(1, 9)] + [1])
+        slow = rates(last("--warm-up", "8", "--learning-rate", "0.01", "--accumulation-steps", "4"))
+        self.assertEqual([round(rate / 0.01, 6) for rate in slow[:8]], [0] * 3 + [0.125] * 4 + [0.25])
+        held = last("--validation-split", "0.25")
+        self.assertIn("validation_loss", held[-1])
+        self.assertEqual(held[-1]["step"] * 4, plain[-1]["step"] * 3)
+        self.assertIn("nothing to measure on", self.fails(1, *TRAIN, "--validation-split", "0.0001"))
+        self.assertIn("one-cycle", self.fails(2, *TRAIN, "--schedule", "one-cycle", "--warm-up", "8"))
 
     def test_not_finite(self):
         away = [*TRAIN, "--optimizer", "sgd", "--learning-rate", "1e30"]

@@ -20,6 +20,9 @@ typedef struct
   MemoryView memory; /* above the bar */
   OrtrainTrainingHistory *history;
   GError *error;
+  double n_items;        /* of all epochs */
+  double first_fraction; /* that was done before */
+  gboolean began;
 } Run;
 
 /* Before and after lines that stay. */
@@ -73,9 +76,16 @@ on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
   g_autofree char *metric =
       progress->metric >= 0 ? g_strdup_printf ("  accuracy %.2f %%", 100.0 * progress->metric) : g_strdup ("");
   g_autofree char *loss = format_loss (progress->mean_loss);
+  if (!run->began) /* the first step may be one of a training that goes on */
+    run->first_fraction = progress->fraction;
+  run->began = TRUE;
+  const double done = progress->fraction - run->first_fraction;
+  const double left = done > 0 ? progress->seconds / done * (1.0 - progress->fraction) : 0;
   g_autofree char *text = g_strdup_printf (
-      "epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %s%s  %.0f s", progress->epoch,
-      progress->n_epochs, progress->step, progress->n_steps, loss, metric, progress->seconds);
+      "epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT
+      "  loss %s%s  %.0f s, %.0f s left  %.4g items/s  rate %.3g",
+      progress->epoch, progress->n_epochs, progress->step, progress->n_steps, loss, metric, progress->seconds, left,
+      progress->seconds > 0 ? done * run->n_items / progress->seconds : 0, progress->learning_rate);
   progress_bar_update (&run->bar, progress->fraction, text, FALSE);
 }
 
@@ -113,11 +123,61 @@ on_done (GObject *source, GAsyncResult *result, gpointer data)
   g_main_loop_quit (run->loop);
 }
 
+/* A property that an optimizer or a loss may have. NaN: not given. */
+static gboolean
+set_number (gpointer object, const char *property, double number, GError **error)
+{
+  if (isnan (number))
+    return TRUE;
+  GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (object), property);
+  g_auto (GValue) value = G_VALUE_INIT;
+  g_value_init (&value, G_TYPE_DOUBLE);
+  g_value_set_double (&value, number);
+  if (pspec != NULL && isfinite (number) && !g_param_value_validate (pspec, &value))
+    {
+      g_object_set_property (object, property, &value);
+      return TRUE;
+    }
+  if (pspec == NULL)
+    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s is nothing that %s has", property,
+                 G_OBJECT_TYPE_NAME (object) + strlen ("Ortrain"));
+  else
+    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s cannot be %g", property, number);
+  return FALSE;
+}
+
+/* The last part of the data, to measure on, and the rest, to train with. */
+static gboolean
+split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
+{
+  const guint64 n = ortrain_dataset_get_length (*dataset), kept = n - (guint64) ((double) n * fraction);
+  if (!ORTRAIN_IS_TENSOR_DATASET (*dataset) || kept == 0 || kept == n)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
+                   "--validation-split %g of %" G_GUINT64_FORMAT " items leaves nothing to %s", fraction, n,
+                   kept == 0 ? "train with" : "measure on");
+      return FALSE;
+    }
+  OrtrainTensorDataset *all = ORTRAIN_TENSOR_DATASET (*dataset);
+  g_autoptr (OrtrainDataset) first = ortrain_tensor_dataset_slice (all, 0, kept, error);
+  if (first == NULL)
+    return FALSE;
+  *held_out = ortrain_tensor_dataset_slice (all, kept, n, error);
+  if (*held_out == NULL)
+    return FALSE;
+  g_set_object (dataset, first);
+  return TRUE;
+}
+
+/* warm_up: steps; -1: what the schedule has by itself */
 static OrtrainLrSchedule *
-make_schedule (const char *name, guint64 n_steps, GError **error)
+make_schedule (const char *name, guint64 n_steps, gint64 warm_up, GError **error)
 {
   if (name == NULL || g_str_equal (name, "constant"))
-    return ortrain_constant_schedule_new (1.0);
+    {
+      g_autoptr (OrtrainLrSchedule) constant = ortrain_constant_schedule_new (1.0);
+      return warm_up > 0 ? ortrain_warm_up_schedule_new ((guint64) warm_up, constant) : g_steal_pointer (&constant);
+    }
   /* a twentieth of the steps to warm up */
   g_autoptr (OrtrainLrSchedule) after = NULL;
   if (g_str_equal (name, "linear"))
@@ -125,7 +185,7 @@ make_schedule (const char *name, guint64 n_steps, GError **error)
   else if (g_str_equal (name, "cosine"))
     after = ortrain_cosine_schedule_new (n_steps);
   if (after != NULL)
-    return ortrain_warm_up_schedule_new (n_steps / 20, after);
+    return ortrain_warm_up_schedule_new (warm_up >= 0 ? (guint64) warm_up : n_steps / 20, after);
   if (g_str_equal (name, "one-cycle"))
     return ortrain_one_cycle_schedule_new (n_steps);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
@@ -233,13 +293,18 @@ run (int argc, char *argv[])
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   gint64 seed = G_MININT64;
-  double learning_rate = 1e-3, max_grad_norm = NAN;
+  double learning_rate = 1e-3, max_grad_norm = NAN, weight_decay = NAN, momentum = NAN, label_smoothing = NAN;
+  double validation_split = 0;
+  gint accumulation = 0;
+  gint64 warm_up = -1;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL, *config = NULL;
   gint level = -1;
   const GOptionEntry entries[] = {
     { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
     { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
+    { "validation-split", 0, 0, G_OPTION_ARG_DOUBLE, &validation_split,
+      "The last part of the data to measure on instead, such as 0.1 (0)", "X" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
@@ -256,6 +321,12 @@ run (int argc, char *argv[])
     { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &optimizer_state, "f32, int8 (f32)", "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-3)", "X" },
     { "schedule", 0, 0, G_OPTION_ARG_STRING, &schedule_name, "constant, linear, cosine, one-cycle (constant)", "NAME" },
+    { "warm-up", 0, 0, G_OPTION_ARG_INT64, &warm_up,
+      "Updates in which the learning rate rises from 0 (a twentieth of all for linear and cosine, else 0)", "N" },
+    { "weight-decay", 0, 0, G_OPTION_ARG_DOUBLE, &weight_decay, "Weight decay (0.01 for adamw, else 0)", "X" },
+    { "momentum", 0, 0, G_OPTION_ARG_DOUBLE, &momentum, "Momentum of sgd (0; of momentum, 0.9)", "X" },
+    { "accumulation-steps", 0, 0, G_OPTION_ARG_INT, &accumulation, "Batches for an update (1)", "N" },
+    { "label-smoothing", 0, 0, G_OPTION_ARG_DOUBLE, &label_smoothing, "Label smoothing of a cross entropy (0)", "X" },
     { "max-grad-norm", 0, 0, G_OPTION_ARG_DOUBLE, &max_grad_norm, "Clip gradients to this global norm (0: no)", "X" },
     { "trainable", 0, 0, G_OPTION_ARG_STRING_ARRAY, &trainable, "Train only these initializers", "PATTERN" },
     { "frozen", 0, 0, G_OPTION_ARG_STRING_ARRAY, &frozen, "Do not train these initializers", "PATTERN" },
@@ -296,6 +367,12 @@ run (int argc, char *argv[])
                           "--epochs and --batch-size are at least 1, --threads and --patience at least 0");
   if (!isfinite (learning_rate) || learning_rate < 0 || isinf (max_grad_norm) || max_grad_norm < 0)
     return command_usage (&command_train, "--learning-rate and --max-grad-norm are numbers of at least 0");
+  if (!(validation_split >= 0 && validation_split < 1) || (validation_split > 0 && validation != NULL))
+    return command_usage (&command_train, "--validation-split is from 0 to 1, without --validation");
+  if (accumulation < 0 || warm_up < -1)
+    return command_usage (&command_train, "--accumulation-steps and --warm-up are at least 0");
+  if (warm_up >= 0 && g_strcmp0 (schedule_name, "one-cycle") == 0)
+    return command_usage (&command_train, "--warm-up does not go with --schedule one-cycle, which has its own");
   if (seed < 0 && seed != G_MININT64)
     return command_usage (&command_train, "--seed is at least 0");
   const gboolean asked = checkpoint != NULL;
@@ -309,8 +386,9 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainOptimizer) optimizer =
       command_make_optimizer (optimizer_name, learning_rate, optimizer_state, &error);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
-      optimizer != NULL ? make_schedule (schedule_name, 1, &error) : NULL;
-  if (error != NULL)
+      optimizer != NULL ? make_schedule (schedule_name, 1, warm_up, &error) : NULL;
+  if (error != NULL || !set_number (optimizer, "weight-decay", weight_decay, &error) ||
+      !set_number (optimizer, "momentum", momentum, &error))
     return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
@@ -319,9 +397,11 @@ run (int argc, char *argv[])
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model))));
   g_autoptr (OrtrainLoss) loss =
       command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
-  if (loss == NULL)
+  if (loss == NULL || !set_number (loss, "label-smoothing", label_smoothing, &error))
     return command_fail (error);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  if (accumulation > 0)
+    ortrain_training_options_set_accumulation_steps (options, (guint) accumulation);
   ortrain_training_options_set_optimizer (options, optimizer);
   ortrain_training_options_add_loss (options, loss);
   command_tie_equal (model, options, TRUE);
@@ -379,6 +459,8 @@ run (int argc, char *argv[])
       g_set_error (&error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s has no items", data);
       return command_fail (error);
     }
+  if (validation_split > 0 && !split (&dataset, &held_out, validation_split, &error))
+    return command_fail (error);
   /* what would fail after hours of training fails now */
   if (export != NULL && !check_writable (export, &error))
     return command_fail (error);
@@ -392,8 +474,10 @@ run (int argc, char *argv[])
       !ortrain_csv_format_save_classes (format, kept_classes, &error))
     return command_fail (error);
   const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
+  const guint n_together = ortrain_training_options_get_accumulation_steps (options);
+  const guint64 n_updates = (n_batches + n_together - 1) / n_together;
 
-  g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_batches * (guint) epochs, &error);
+  g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_updates * (guint) epochs, warm_up, &error);
   if (error != NULL)
     return command_fail (error);
   ortrain_training_options_set_schedule (options, schedule);
@@ -423,6 +507,7 @@ run (int argc, char *argv[])
   g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   Run state = { .loop = loop, .cancellable = cancellable };
+  state.n_items = (double) ortrain_dataset_get_length (dataset) * epochs;
   progress_bar_init (&state.bar);
   memory_view_init (&state.memory);
   g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
