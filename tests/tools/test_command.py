@@ -310,6 +310,15 @@ class Errors(unittest.TestCase):
         held = last("--validation-split", "0.25")
         self.assertIn("validation_loss", held[-1])
         self.assertEqual(held[-1]["step"] * 4, plain[-1]["step"] * 3)
+        train = ["train", "cnn.onnx", "--data", "train.images,train.labels", "--batch-size", "32", "--threads", "1", "--export",
+                 "recipe.onnx", "--log", "recipe.jsonl", "--options", "recipe.json"]
+        pathlib.Path(path("recipe.json")).write_text(json.dumps({
+            "optimizer": {"type": "sgd", "learning_rate": 0.25}, "losses": [{"type": "cross-entropy", "output": "logits", "target": "labels"}]}))
+        for words, rate in (((), 0.25), (("--learning-rate", "0.5"), 0.5), (("--optimizer", "sgd"), 1e-3)):
+            ortrain(*train, *words)
+            self.assertEqual(json.loads(pathlib.Path(path("recipe.jsonl")).read_text().splitlines()[-1])["learning_rate"], rate)
+        self.assertIn("--loss", self.fails(2, *train, "--loss", "mse"))
+        self.assertIn("absent.json", self.fails(1, *train[:-1], "absent.json"))
         self.assertIn("nothing to measure on", self.fails(1, *TRAIN, "--validation-split", "0.0001"))
         self.assertIn("one-cycle", self.fails(2, *TRAIN, "--schedule", "one-cycle", "--warm-up", "8"))
 

@@ -146,6 +146,21 @@ set_number (gpointer object, const char *property, double number, GError **error
   return FALSE;
 }
 
+#define NOT_GIVEN (-G_MAXDOUBLE) /* no learning rate; -1 and nan are wrong ones */
+
+/* That of a file of options, unless another one is given. from: NULL: no file */
+static OrtrainOptimizer *
+choose_optimizer (OrtrainTrainingOptions *from, const char *name, double learning_rate, const char *state,
+                  GError **error)
+{
+  OrtrainOptimizer *kept = from != NULL ? ortrain_training_options_get_optimizer (from) : NULL;
+  if (kept == NULL || name != NULL || state != NULL)
+    return command_make_optimizer (name, learning_rate < 0 ? 1e-3 : learning_rate, state, error);
+  if (learning_rate >= 0)
+    ortrain_optimizer_set_learning_rate (kept, learning_rate);
+  return g_object_ref (kept);
+}
+
 /* The last part of the data, to measure on, and the rest, to train with. */
 static gboolean
 split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
@@ -293,9 +308,10 @@ run (int argc, char *argv[])
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   gint64 seed = G_MININT64;
-  double learning_rate = 1e-3, max_grad_norm = NAN, weight_decay = NAN, momentum = NAN, label_smoothing = NAN;
+  double learning_rate = NOT_GIVEN, max_grad_norm = NAN, weight_decay = NAN, momentum = NAN, label_smoothing = NAN;
   double validation_split = 0;
   gint accumulation = 0;
+  g_autofree char *options_path = NULL;
   gint64 warm_up = -1;
   gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL, *config = NULL;
@@ -314,6 +330,8 @@ run (int argc, char *argv[])
       "Classes of a table, by their numbers (those of --data, sorted)", "FILE.json" },
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
       "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
+    { "options", 0, 0, G_OPTION_ARG_FILENAME, &options_path, "Options of training; what else is given here counts more",
+      "FILE.json" },
     { "epochs", 0, 0, G_OPTION_ARG_INT, &epochs, "Passes over the data (1)", "N" },
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items a step (64)", "N" },
     { "optimizer", 0, 0, G_OPTION_ARG_STRING, &optimizer_name, "sgd, momentum, adam, adamw, lamb, adagrad (adamw)",
@@ -365,7 +383,8 @@ run (int argc, char *argv[])
   if (epochs < 1 || batch_size < 1 || threads < 0 || patience < 0)
     return command_usage (&command_train,
                           "--epochs and --batch-size are at least 1, --threads and --patience at least 0");
-  if (!isfinite (learning_rate) || learning_rate < 0 || isinf (max_grad_norm) || max_grad_norm < 0)
+  if (!isfinite (learning_rate) || (learning_rate < 0 && learning_rate > NOT_GIVEN) || isinf (max_grad_norm) ||
+      max_grad_norm < 0)
     return command_usage (&command_train, "--learning-rate and --max-grad-norm are numbers of at least 0");
   if (!(validation_split >= 0 && validation_split < 1) || (validation_split > 0 && validation != NULL))
     return command_usage (&command_train, "--validation-split is from 0 to 1, without --validation");
@@ -383,8 +402,13 @@ run (int argc, char *argv[])
     target = g_strdup ("labels");
 
   GError *error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = options_path != NULL
+                                                   ? ortrain_training_options_new_from_file (options_path, &error)
+                                                   : ortrain_training_options_new ();
+  if (options == NULL)
+    return command_fail (error);
   g_autoptr (OrtrainOptimizer) optimizer =
-      command_make_optimizer (optimizer_name, learning_rate, optimizer_state, &error);
+      choose_optimizer (options_path != NULL ? options : NULL, optimizer_name, learning_rate, optimizer_state, &error);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
       optimizer != NULL ? make_schedule (schedule_name, 1, warm_up, &error) : NULL;
   if (error != NULL || !set_number (optimizer, "weight-decay", weight_decay, &error) ||
@@ -393,17 +417,29 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
     return command_fail (error);
+  const gboolean given_output = output != NULL;
   if (output == NULL)
     output = g_strdup (command_first_name (ortrain_graph_get_outputs (ortrain_model_get_file_graph (model))));
+  GListModel *losses = ortrain_training_options_get_losses (options);
+  const guint n_losses = g_list_model_get_n_items (losses);
+  if (n_losses > 1 || (n_losses > 0 && (loss_kind != NULL || given_output || given_target != NULL)))
+    return command_usage (&command_train, "%s has losses; --loss, --output and --target do not go with that%s",
+                          options_path, n_losses > 1 ? ", nor does more than one loss" : "");
   g_autoptr (OrtrainLoss) loss =
-      command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
+      n_losses > 0 ? g_list_model_get_item (losses, 0)
+                   : command_make_loss (loss_kind != NULL ? loss_kind : "cross-entropy", output, target, &error);
   if (loss == NULL || !set_number (loss, "label-smoothing", label_smoothing, &error))
     return command_fail (error);
-  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  if (n_losses == 0)
+    ortrain_training_options_add_loss (options, loss);
+  else if (ortrain_loss_get_target (loss) != NULL)
+    {
+      g_free (target);
+      target = g_strdup (ortrain_loss_get_target (loss));
+    }
   if (accumulation > 0)
     ortrain_training_options_set_accumulation_steps (options, (guint) accumulation);
   ortrain_training_options_set_optimizer (options, optimizer);
-  ortrain_training_options_add_loss (options, loss);
   command_tie_equal (model, options, TRUE);
   /* what is not given stays as the environment has it */
   if (!isnan (max_grad_norm))
@@ -480,7 +516,8 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_updates * (guint) epochs, warm_up, &error);
   if (error != NULL)
     return command_fail (error);
-  ortrain_training_options_set_schedule (options, schedule);
+  if (ortrain_training_options_get_schedule (options) == NULL || schedule_name != NULL || warm_up >= 0)
+    ortrain_training_options_set_schedule (options, schedule);
   g_auto (GStrv) notes = ortrain_training_session_get_notes (session);
   for (guint i = 0; notes[i] != NULL; i++)
     g_print ("Note: %s\n", notes[i]);
