@@ -63,6 +63,7 @@ typedef struct
   GArray *barred_items; /* of Barred */
   guint64 effort;
   gboolean exhausted;
+  gboolean by_preference; /* of the sections that the most preferred item reaches over, not of all */
 } Search;
 
 /* How much there is to undo. */
@@ -248,6 +249,7 @@ place (Search *self, gsize members, gsize n, guint32 i, gsize others, gboolean *
 static gint32
 choose_section (Search *self, gsize members, gsize n, gint32 first, gint32 last, gsize floor, gsize *slack)
 {
+  const OrtrainPackItem *preferred = NULL;
   for (gint32 s = first; s <= last; s++)
     self->outlook[s] = (Outlook){ .start = G_MAXSIZE };
   for (gsize k = 0; k < n; k++)
@@ -257,6 +259,8 @@ choose_section (Search *self, gsize members, gsize n, gint32 first, gint32 last,
       const gboolean barred = is_barred (self, i);
       const gsize start = MAX (barred ? self->bounds[i] : self->lowest[i], floor);
       const gboolean is_candidate = !barred && start == floor;
+      if (is_candidate && preferred == NULL && self->by_preference)
+        preferred = item;
       for (gint64 s = item->first; s <= item->last; s++)
         {
           self->outlook[s].start = MIN (self->outlook[s].start, start);
@@ -276,7 +280,7 @@ choose_section (Search *self, gsize members, gsize n, gint32 first, gint32 last,
           blame_section (self, members, n, s);
           return -1;
         }
-      if (outlook->n_candidates == 0)
+      if (outlook->n_candidates == 0 || (preferred != NULL && !covers (preferred, s)))
         continue;
       const gsize left = self->capacity - floor - self->rest[s];
       const gsize n_branches = outlook->n_candidates + (left > 0);
@@ -506,15 +510,17 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
 
   /* No order is best for all, and a good one finds a packing soon or hardly ever: each gets a turn that grows, and
    * between these, short ones with its keys bent a little, always in the same way, and every other time more for items
-   * that there was no room for in turns before. */
+   * that there was no room for in turns before. Before each turn, a short one decides on what is preferred most: where
+   * there is room to spare, that finds a packing at once. */
   gboolean found = FALSE, impossible = FALSE;
   guint64 state = 1;
   for (guint round = 0; !found && !impossible && *effort > 0; round++)
     {
-      const guint cycle = round / G_N_ELEMENTS (preferences);
+      const guint cycle = round / 2 / G_N_ELEMENTS (preferences);
       const gboolean plain = cycle % 4 == 0;
-      const guint8 *preference = preferences[round % G_N_ELEMENTS (preferences)];
-      const guint64 turn = plain ? TURN << MIN (cycle / 4, 12) : TURN;
+      const guint8 *preference = preferences[round / 2 % G_N_ELEMENTS (preferences)];
+      const gboolean by_preference = round % 2 == 0;
+      const guint64 turn = (plain ? TURN << MIN (cycle / 4, 12) : TURN) / (by_preference ? 8 : 1);
       const double lesson = cycle % 2 == 0 ? 0 : draw (&state);
       for (gsize i = 0; i < n; i++)
         {
@@ -543,6 +549,7 @@ ortrain_pack_search (OrtrainPackItem *items, gsize n, gsize n_sections, gsize ca
       g_array_set_size (search.covered, 0);
       g_array_set_size (search.barred_items, 0);
       search.pool_used = 0;
+      search.by_preference = by_preference;
       search.exhausted = FALSE;
       guint64 given = MIN (turn, *effort);
       search.effort = given;

@@ -148,34 +148,51 @@ test_many (void)
   g_assert_cmpuint (peak, <=, bound + bound / 10);
 }
 
+static OrtrainPackItem *
+read_items (const char *folder, const char *name, gsize *n)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *path = g_test_build_filename (G_TEST_DIST, "data", folder, name, NULL);
+  g_autofree char *text = NULL;
+  g_file_get_contents (path, &text, NULL, &error);
+  g_assert_no_error (error);
+  g_auto (GStrv) lines = g_strsplit (g_strstrip (text), "\n", -1);
+  *n = g_strv_length (lines) - 1;
+  OrtrainPackItem *items = g_new0 (OrtrainPackItem, *n);
+  for (gsize i = 0; i < *n; i++)
+    {
+      g_auto (GStrv) fields = g_strsplit (lines[i + 1], ",", -1);
+      items[i] = (OrtrainPackItem){ g_ascii_strtoll (fields[1], NULL, 10), g_ascii_strtoll (fields[2], NULL, 10) - 1,
+                                    (gsize) g_ascii_strtoull (fields[3], NULL, 10), 1, 0 };
+    }
+  return items;
+}
+
 /* Instances that no greedy order packs; see tests/data/minimalloc. */
 static void
 test_hard (void)
 {
-  for (const char *const *name =
-           (const char *const[]){ "A.csv", "B.csv", "C.csv", "D.csv", "E.csv", "F.csv", "G.csv", NULL };
-       *name != NULL; name++)
+  static const char *const names[] = { "A.csv", "B.csv", "C.csv", "D.csv", "E.csv", "F.csv", "G.csv", NULL };
+  for (const char *const *name = names; *name != NULL; name++)
     {
-      g_autoptr (GError) error = NULL;
-      g_autofree char *path = g_test_build_filename (G_TEST_DIST, "data", "minimalloc", *name, NULL);
-      g_autofree char *text = NULL;
-      g_file_get_contents (path, &text, NULL, &error);
-      g_assert_no_error (error);
-      g_auto (GStrv) lines = g_strsplit (g_strstrip (text), "\n", -1);
-      const gsize n = g_strv_length (lines) - 1;
-      g_autofree OrtrainPackItem *items = g_new0 (OrtrainPackItem, n);
-      for (gsize i = 0; i < n; i++)
-        {
-          g_auto (GStrv) fields = g_strsplit (lines[i + 1], ",", -1);
-          items[i] =
-              (OrtrainPackItem){ g_ascii_strtoll (fields[1], NULL, 10), g_ascii_strtoll (fields[2], NULL, 10) - 1,
-                                 (gsize) g_ascii_strtoull (fields[3], NULL, 10), 1, 0 };
-        }
-      gsize bound;
+      gsize n, bound;
+      g_autofree OrtrainPackItem *items = read_items ("minimalloc", *name, &n);
       gsize peak = ortrain_pack_with_effort (items, n, 1000000000, &bound);
       check_packing (items, n, peak, bound);
       g_assert_cmpuint (peak, <=, 1048576);
     }
+}
+
+/* A training step of a small GPT-2 with a batch of one: easy once what is preferred is placed first, hard for a search
+ * that begins where there are the fewest ways on. With the effort that plans are made with. */
+static void
+test_training_step (void)
+{
+  gsize n, bound;
+  g_autofree OrtrainPackItem *items = read_items ("packing", "gpt2-step.csv", &n);
+  gsize peak = ortrain_pack (items, n, &bound);
+  check_packing (items, n, peak, bound);
+  g_assert_cmpuint (peak, ==, bound);
 }
 
 static void
@@ -256,6 +273,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/packer/exact", test_exact);
   g_test_add_func ("/packer/many", test_many);
   g_test_add_func ("/packer/hard", test_hard);
+  g_test_add_func ("/packer/training-step", test_training_step);
   g_test_add_func ("/packer/csv", test_csv);
   g_test_add_func ("/packer/nothing", test_nothing);
   g_test_add_func ("/memory-report/line", test_report);
