@@ -104,6 +104,12 @@ on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer da
     }
   if (isfinite (metric) && metric >= 0)
     g_print (", accuracy %.2f %%", 100.0 * metric);
+  OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (ortrain_trainer_get_session (trainer));
+  if (plan != NULL)
+    {
+      g_autofree char *peak = command_format_bytes (ortrain_memory_plan_get_peak_bytes (plan));
+      g_print (", memory %s", peak);
+    }
   g_print (", %.1f s\n", ortrain_epoch_record_get_seconds (record));
   show_progress (run);
 }
