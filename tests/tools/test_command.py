@@ -532,6 +532,15 @@ class Json(unittest.TestCase):
         self.assertEqual(sum(tensor["elements"] for tensor in tensors), info["parameters"])
         self.assertEqual([value["name"] for value in info["inputs"] + info["outputs"]], ["image", "logits"])
         self.assertGreater(info["parameters"], 100)
+        words = [*TRAIN, "--export", "json.onnx", "--json", "--epochs", "2", "--validation-split", "0.25", "--log", "json.jsonl"]
+        out, err = ortrain(*words)
+        result = strict(out)
+        lines = [json.loads(line) for line in pathlib.Path(path("json.jsonl")).read_text().splitlines()]
+        wanted = [{name: item[name] for name in item if name not in ("event", "step")} for item in lines if item["event"] == "epoch"]
+        self.assertEqual(result["epochs"], wanted)
+        self.assertEqual((result["steps"], result["stopped_early"]), (len(lines) - 2, False))
+        self.assertEqual(result["best_loss"], min(item["validation_loss"] for item in wanted))
+        self.assertIn("Trained model: json.onnx", err)
         plan = strict(ortrain("plan", "cnn.onnx", "--batch", "4", "--json")[0])
         for key in ("arena_bytes", "lower_bound_bytes", "persistent_bytes", "peak_bytes", "recompute"):
             self.assertIn(key, plan)

@@ -291,6 +291,58 @@ fail_training (GError *error, const char *export, const char *checkpoint)
 }
 
 static void
+print_error (const char *text)
+{
+  g_printerr ("%s", text);
+}
+
+static void
+add_number (JsonBuilder *builder, const char *name, double number)
+{
+  json_builder_set_member_name (builder, name);
+  command_add_number (builder, number);
+}
+
+/* The results, one object; in "epochs", one for each. */
+static void
+print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history)
+{
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  GListModel *epochs = ortrain_training_history_get_epochs (history);
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "trained_parameters");
+  json_builder_add_int_value (builder, (gint64) ortrain_training_session_get_n_parameters (session));
+  json_builder_set_member_name (builder, "steps");
+  json_builder_add_int_value (builder, (gint64) ortrain_training_history_get_n_steps (history));
+  json_builder_set_member_name (builder, "stopped_early");
+  json_builder_add_boolean_value (builder, ortrain_training_history_get_stopped_early (history));
+  json_builder_set_member_name (builder, "best_epoch");
+  json_builder_add_int_value (builder, ortrain_training_history_get_best_epoch (history));
+  add_number (builder, "best_loss", ortrain_training_history_get_best_loss (history));
+  add_number (builder, "seconds", ortrain_training_history_get_seconds (history));
+  json_builder_set_member_name (builder, "epochs");
+  json_builder_begin_array (builder);
+  for (guint i = 0; i < g_list_model_get_n_items (epochs); i++)
+    {
+      g_autoptr (OrtrainEpochRecord) record = g_list_model_get_item (epochs, i);
+      const double accuracy = ortrain_epoch_record_get_metric (record);
+      json_builder_begin_object (builder);
+      json_builder_set_member_name (builder, "epoch");
+      json_builder_add_int_value (builder, ortrain_epoch_record_get_epoch (record));
+      add_number (builder, "loss", ortrain_epoch_record_get_loss (record));
+      add_number (builder, "validation_loss", ortrain_epoch_record_get_validation_loss (record));
+      add_number (builder, "accuracy", accuracy >= 0 ? accuracy : NAN);
+      add_number (builder, "learning_rate", ortrain_epoch_record_get_learning_rate (record));
+      add_number (builder, "seconds", ortrain_epoch_record_get_seconds (record));
+      json_builder_end_object (builder);
+    }
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+  g_set_print_handler (NULL);
+  command_print_json (builder);
+}
+
+static void
 print_summary (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size)
 {
   const guint64 n_items = ortrain_dataset_get_length (dataset),
@@ -319,7 +371,7 @@ run (int argc, char *argv[])
   gint accumulation = 0;
   g_autofree char *options_path = NULL;
   gint64 warm_up = -1;
-  gboolean resume = FALSE, memory = FALSE, deterministic = FALSE;
+  gboolean resume = FALSE, json = FALSE, memory = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL, *config = NULL;
   gint level = -1;
   const GOptionEntry entries[] = {
@@ -360,6 +412,7 @@ run (int argc, char *argv[])
     { "export", 0, 0, G_OPTION_ARG_FILENAME, &export, "Write the trained model", "OUT.onnx" },
     { "log", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &logs,
       "Write steps and epochs to a table, JSON lines, or a folder for TensorBoard", "FILE.csv|FILE.jsonl|DIR/" },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print the results as JSON, all else on the standard error", NULL },
     { "memory", 0, 0, G_OPTION_ARG_NONE, &memory, "Print where the memory is at each phase", NULL },
     { "patience", 0, 0, G_OPTION_ARG_INT, &patience, "Stop after so many epochs that brought nothing (0: never)", "N" },
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
@@ -398,6 +451,10 @@ run (int argc, char *argv[])
     return command_usage (&command_train, "--accumulation-steps and --warm-up are at least 0");
   if (warm_up >= 0 && g_strcmp0 (schedule_name, "one-cycle") == 0)
     return command_usage (&command_train, "--warm-up does not go with --schedule one-cycle, which has its own");
+  if (json && memory)
+    return command_usage (&command_train, "--memory does not go with --json");
+  if (json)
+    g_set_print_handler (print_error);
   if (seed < 0 && seed != G_MININT64)
     return command_usage (&command_train, "--seed is at least 0");
   const gboolean asked = checkpoint != NULL;
@@ -553,7 +610,8 @@ run (int argc, char *argv[])
   state.n_items = (double) ortrain_dataset_get_length (dataset) * epochs;
   progress_bar_init (&state.bar);
   memory_view_init (&state.memory);
-  g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
+  if (!json)
+    g_signal_connect (trainer, "progress", G_CALLBACK (on_progress), &state);
   g_signal_connect (trainer, "epoch-ended", G_CALLBACK (on_epoch_ended), &state);
   static const char *const phases[] = { "pre-forward",   "post-forward", "pre-backward",
                                         "post-backward", "pre-update",   "post-update" };
@@ -605,6 +663,8 @@ run (int argc, char *argv[])
           g_print ("Its classes: %s\n", beside);
         }
     }
+  if (json)
+    print_json (session, history);
   return EXIT_OK;
 }
 
