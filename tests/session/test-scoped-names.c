@@ -162,7 +162,7 @@ test_groups (void)
   ortrain_optimizer_add_group (optimizer, "*", 0, 0);
   ortrain_optimizer_add_group (optimizer, LAYER ".q_lin.weight", 1, 0);
   ortrain_training_options_set_optimizer (options, optimizer);
-  g_autoptr (OrtrainTrainingSession) session = new_session (model, options, &error);
+  g_autoptr (OrtrainTrainingSession) session G_GNUC_UNUSED = new_session (model, options, &error);
   g_assert_no_error (error);
 
   /* what matches nothing */

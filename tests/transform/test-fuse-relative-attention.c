@@ -133,7 +133,7 @@ count_blocks (const char *name, const char *disabled, guint64 divisor)
   double losses[N_STEPS];
   guint n = 0;
   g_autoptr (OrtrainTrainingSession) session = make_session (name, disabled);
-  g_autoptr (OrtrainTensorDict) parameters = train (session, FALSE, losses);
+  g_autoptr (OrtrainTensorDict) parameters G_GNUC_UNUSED = train (session, FALSE, losses);
   GListModel *blocks = ortrain_memory_plan_get_blocks (ortrain_training_session_get_memory_plan (session));
   for (guint i = 0; i < g_list_model_get_n_items (blocks); i++)
     {
