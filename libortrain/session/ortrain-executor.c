@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "session/ortrain-executor-private.h"
+#include "session/ortrain-executor-parts-private.h"
 
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
-#include "memory/ortrain-budget-private.h"
 #include "tensor/ortrain-tensor-private.h"
 #include "transform/ortrain-insert-copies-private.h"
 #include "transform/ortrain-insert-guards-private.h"
@@ -12,71 +11,12 @@
 #include <string.h>
 
 #define DEFAULT_MAX_PLANS 16
-#define DIGEST_WORDS 4       /* SHA-256 */
 #define MAX_KEY_CONTENTS 256 /* bytes of an input that stand in a key as they are; of longer ones it is the digest */
-
-/* One plan with its program, and where feeds and outputs go. */
-typedef struct
-{
-  gint64 *key;
-  guint n_key;
-  OrtrainMemoryPlan *plan;
-  OrtrainProgram *program;
-  guint32 *input_buffers;  /* beside the executor's inputs; G_MAXUINT32: not needed by any step */
-  guint32 *output_buffers; /* beside its outputs */
-  gboolean *owns;          /* [n_outputs]: the output's tensor is where the steps write it */
-  guint64 stamp;           /* of the last use */
-  gboolean is_guarded;     /* what an update has to wait for stops it on the device */
-  gboolean placed;         /* constants and persistent values have their addresses */
-  guint64 moves;           /* of the arena, when its values got theirs */
-} Entry;
-
-typedef struct
-{
-  char *name;
-  OrtrainDType dtype;
-  gboolean is_shape_input;
-  OrtrainTensor *fed;  /* held until the next bind */
-  GChecksum *checksum; /* of contents that are too long for a key; created when first needed */
-  guint8 *read;        /* contents that were copied from a device, for the key */
-  gsize n_read;
-  guint8 *contents; /* those of the last digest, as comparing is many times faster; NULL: none */
-  gsize n_contents;
-  gint64 digest[DIGEST_WORDS];
-} Input;
-
-typedef struct
-{
-  char *name;
-  OrtrainRole role;
-  OrtrainTensor *bound; /* the caller's, or NULL */
-  OrtrainTensor *fresh; /* created for the next or by the last run */
-} Output;
-
-struct _OrtrainExecutor
-{
-  OrtrainGraph *graph;
-  OrtrainExecutorConfig config;
-  char **guarded;
-  OrtrainProvider *provider; /* of the execution */
-  Input *inputs;
-  guint n_inputs;
-  Output *outputs;
-  guint n_outputs;
-  OrtrainKernelCache *kernels;
-  OrtrainBudgetFamily *family; /* of the plans that are kept */
-  GPtrArray *entries;
-  Entry *current;
-  gboolean is_staged; /* feeds of the current run are in a slot */
-  GArray *key;        /* of gint64: scratch */
-  guint64 clock;
-  gssize persistent[ORTRAIN_CATEGORY_OUTPUT + 1]; /* -1: not told */
-};
 
 static void
 entry_free (gpointer data)
 {
-  Entry *entry = data;
+  OrtrainExecutorEntry *entry = data;
   g_clear_pointer (&entry->program, ortrain_program_free);
   g_clear_object (&entry->plan);
   g_free (entry->key);
@@ -107,23 +47,23 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
     self->persistent[c] = -1;
 
   g_autoptr (GHashTable) shape_inputs = ortrain_specialize_find_shape_inputs (graph);
-  self->inputs = g_new0 (Input, graph->inputs->len + 1);
+  self->inputs = g_new0 (OrtrainExecutorInput, graph->inputs->len + 1);
   for (guint i = 0; i < graph->inputs->len; i++)
     {
       const OrtrainValue *value = graph->inputs->pdata[i];
       if (value->kind != ORTRAIN_VALUE_INPUT)
         continue;
-      self->inputs[self->n_inputs++] = (Input){
+      self->inputs[self->n_inputs++] = (OrtrainExecutorInput){
         .name = g_strdup (value->name),
         .dtype = value->dtype,
         .is_shape_input = g_hash_table_contains (shape_inputs, value),
       };
     }
-  self->outputs = g_new0 (Output, graph->outputs->len + 1);
+  self->outputs = g_new0 (OrtrainExecutorOutput, graph->outputs->len + 1);
   for (guint k = 0; k < graph->outputs->len; k++)
     {
       const OrtrainValue *value = graph->outputs->pdata[k];
-      self->outputs[self->n_outputs++] = (Output){ .name = g_strdup (value->name), .role = value->role };
+      self->outputs[self->n_outputs++] = (OrtrainExecutorOutput){ .name = g_strdup (value->name), .role = value->role };
     }
   return self;
 }
@@ -157,12 +97,6 @@ ortrain_executor_free (OrtrainExecutor *self)
   g_free (self);
 }
 
-static gboolean
-is_output_for_user (const Output *output)
-{
-  return output->role != ORTRAIN_ROLE_GRADIENT && output->role != ORTRAIN_ROLE_UPDATE;
-}
-
 /* Whether steps on the session's device may read or write a tensor of the caller where it is. What is not aligned as they
  * want it is copied, by a step. */
 static gboolean
@@ -173,8 +107,9 @@ is_on_device (OrtrainTensor *tensor)
 }
 
 /* Contents are on the host, or on the session's own device. */
-static gboolean
-check_device (const OrtrainExecutor *self, const char *what, const char *name, OrtrainTensor *tensor, GError **error)
+gboolean
+ortrain_executor_check_device (const OrtrainExecutor *self, const char *what, const char *name, OrtrainTensor *tensor,
+                               GError **error)
 {
   const OrtrainTensorDevice *device = ortrain_tensor_peek_device (tensor);
   if (device == NULL || g_str_equal (device->name, self->provider->klass->name))
@@ -195,7 +130,7 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
   guint n_found = 0;
   for (guint i = 0; i < self->n_inputs; i++)
     {
-      const Input *input = &self->inputs[i];
+      const OrtrainExecutorInput *input = &self->inputs[i];
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
       if (tensor == NULL)
         {
@@ -217,7 +152,7 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
                        "Input '%s': the tensor's memory was released", ortrain_text_show (input->name));
           return FALSE;
         }
-      if (!check_device (self, "Input", input->name, tensor, error))
+      if (!ortrain_executor_check_device (self, "Input", input->name, tensor, error))
         return FALSE;
       n_found++;
     }
@@ -245,7 +180,7 @@ check_feeds (OrtrainExecutor *self, OrtrainTensorDict *feeds, const char *const 
 
 /* Nothing is computed or allocated while the contents stay the same. */
 static const gint64 *
-get_digest (Input *input, gconstpointer contents, gsize n_bytes)
+get_digest (OrtrainExecutorInput *input, gconstpointer contents, gsize n_bytes)
 {
   if (input->contents != NULL && input->n_contents == n_bytes && memcmp (input->contents, contents, n_bytes) == 0)
     return input->digest;
@@ -269,7 +204,7 @@ get_digest (Input *input, gconstpointer contents, gsize n_bytes)
 
 /* Contents for the host; nothing is allocated while the size stays the same. */
 static gconstpointer
-get_contents (Input *input, OrtrainTensor *tensor, gsize n_bytes, GError **error)
+get_contents (OrtrainExecutorInput *input, OrtrainTensor *tensor, gsize n_bytes, GError **error)
 {
   if (ortrain_tensor_peek_device (tensor) == NULL)
     return ortrain_tensor_peek (tensor);
@@ -297,7 +232,7 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   g_array_set_size (self->key, 0);
   for (guint i = 0; i < self->n_inputs; i++)
     {
-      Input *input = &self->inputs[i];
+      OrtrainExecutorInput *input = &self->inputs[i];
       OrtrainTensor *tensor = ortrain_tensor_dict_get (feeds, input->name);
       gint64 head[3] = { ortrain_tensor_get_dtype (tensor), is_on_device (tensor),
                          (gint64) ortrain_tensor_get_rank (tensor) };
@@ -312,7 +247,7 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
         return FALSE;
       if (n_bytes > MAX_KEY_CONTENTS)
         {
-          g_array_append_vals (self->key, get_digest (input, contents, n_bytes), DIGEST_WORDS);
+          g_array_append_vals (self->key, get_digest (input, contents, n_bytes), ORTRAIN_EXECUTOR_DIGEST_WORDS);
           continue;
         }
       memcpy (words, contents, n_bytes);
@@ -325,7 +260,7 @@ make_key (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 }
 
 static gboolean
-key_matches (const OrtrainExecutor *self, const Entry *entry)
+key_matches (const OrtrainExecutor *self, const OrtrainExecutorEntry *entry)
 {
   return entry->n_key == self->key->len &&
          (entry->n_key == 0 || memcmp (entry->key, self->key->data, entry->n_key * sizeof (gint64)) == 0);
@@ -334,7 +269,7 @@ key_matches (const OrtrainExecutor *self, const Entry *entry)
 /* ---- Plans ---- */
 
 static gboolean
-resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
+resolve_persistent (OrtrainExecutor *self, OrtrainExecutorEntry *entry, GError **error)
 {
   guint n;
   const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, &n);
@@ -364,7 +299,7 @@ resolve_persistent (OrtrainExecutor *self, Entry *entry, GError **error)
 }
 
 static void
-find_buffers (OrtrainExecutor *self, Entry *entry)
+find_buffers (OrtrainExecutor *self, OrtrainExecutorEntry *entry)
 {
   OrtrainGraph *graph = ortrain_memory_plan_peek_graph (entry->plan);
   guint n_values;
@@ -456,7 +391,7 @@ make_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, const OrtrainBudget 
   return ortrain_plan_within_budget (graph, &request, budget, error);
 }
 
-static Entry *
+static OrtrainExecutorEntry *
 make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
   const OrtrainBudget budget = { .bytes = self->config.memory_budget,
@@ -467,7 +402,7 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
   OrtrainMemoryPlan *plan = make_plan (self, feeds, &budget, &is_guarded, error);
   if (plan == NULL)
     return NULL;
-  Entry *entry = g_new0 (Entry, 1);
+  OrtrainExecutorEntry *entry = g_new0 (OrtrainExecutorEntry, 1);
   entry->plan = plan;
   entry->is_guarded = is_guarded;
   entry->program = ortrain_program_new (plan, self->config.execution);
@@ -487,7 +422,7 @@ ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 
   return check_feeds (self, feeds, NULL, error) ? make_plan (self, feeds, &within, &is_guarded, error) : NULL;
 }
 
-static Entry *
+static OrtrainExecutorEntry *
 find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
   if (self->current != NULL && key_matches (self, self->current))
@@ -496,14 +431,15 @@ find_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
     if (key_matches (self, self->entries->pdata[e]))
       return self->entries->pdata[e];
 
-  Entry *entry = make_entry (self, feeds, error);
+  OrtrainExecutorEntry *entry = make_entry (self, feeds, error);
   if (entry == NULL)
     return NULL;
   if (self->entries->len >= self->config.max_plans)
     {
       guint oldest = 0;
       for (guint e = 1; e < self->entries->len; e++)
-        if (((Entry *) self->entries->pdata[e])->stamp < ((Entry *) self->entries->pdata[oldest])->stamp)
+        if (((OrtrainExecutorEntry *) self->entries->pdata[e])->stamp <
+            ((OrtrainExecutorEntry *) self->entries->pdata[oldest])->stamp)
           oldest = e;
       if (self->entries->pdata[oldest] == self->current)
         self->current = NULL;
@@ -519,7 +455,7 @@ ortrain_executor_bind (OrtrainExecutor *self, OrtrainTensorDict *feeds, const ch
 {
   if (!check_feeds (self, feeds, ignore, error) || !make_key (self, feeds, error))
     return FALSE;
-  Entry *entry = find_entry (self, feeds, error);
+  OrtrainExecutorEntry *entry = find_entry (self, feeds, error);
   if (entry == NULL)
     return FALSE;
   entry->stamp = ++self->clock;
@@ -574,81 +510,15 @@ ortrain_executor_set_persistent (OrtrainExecutor *self, OrtrainCategory category
 {
   self->persistent[category] = (gssize) bytes;
   for (guint e = 0; e < self->entries->len; e++)
-    ortrain_memory_plan_set_persistent (((Entry *) self->entries->pdata[e])->plan, category, bytes);
+    ortrain_memory_plan_set_persistent (((OrtrainExecutorEntry *) self->entries->pdata[e])->plan, category, bytes);
 }
 
 /* ---- Running ---- */
 
-static OrtrainTensor *
-new_output_tensor (const OrtrainPlanValue *value, GError **error)
-{
-  gint64 dims[ORTRAIN_MAX_RANK];
-  ortrain_value_get_static_dims (value->value, dims);
-  OrtrainTensor *tensor =
-      ortrain_tensor_new_uninitialized (value->value->dtype, dims, (gsize) value->value->rank, error);
-  if (tensor == NULL)
-    g_prefix_error (error, "Output '%s': ", ortrain_text_show (value->value->name));
-  return tensor;
-}
-
-static gboolean
-output_fits (const OrtrainPlanValue *value, const char *name, OrtrainTensor *tensor, GError **error)
-{
-  gint64 dims[ORTRAIN_MAX_RANK];
-  gsize rank = (gsize) value->value->rank;
-  ortrain_value_get_static_dims (value->value, dims);
-  gboolean same = ortrain_tensor_get_dtype (tensor) == value->value->dtype &&
-                  ortrain_tensor_get_rank (tensor) == rank &&
-                  (rank == 0 || memcmp (dims, ortrain_tensor_peek_dims (tensor), rank * sizeof (gint64)) == 0);
-  if (!same)
-    {
-      g_autofree char *wanted = ortrain_shape_to_string (dims, rank);
-      g_autofree char *found =
-          ortrain_shape_to_string (ortrain_tensor_peek_dims (tensor), ortrain_tensor_get_rank (tensor));
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED,
-                   "Output '%s' is %s %s, the tensor bound to it is %s %s", ortrain_text_show (name),
-                   ortrain_dtype_get_name (value->value->dtype), wanted,
-                   ortrain_dtype_get_name (ortrain_tensor_get_dtype (tensor)), found);
-      return FALSE;
-    }
-  if (ortrain_tensor_get_n_bytes (tensor) > 0 && !ortrain_tensor_get_writable (tensor))
-    {
-      g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_RELEASED,
-                   "Output '%s': the tensor bound to it was released, or may not be written", ortrain_text_show (name));
-      return FALSE;
-    }
-  return TRUE;
-}
-
-static gboolean
-place_outputs (OrtrainExecutor *self, GError **error)
-{
-  Entry *entry = self->current;
-  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
-  for (guint k = 0; k < self->n_outputs; k++)
-    {
-      Output *output = &self->outputs[k];
-      guint32 buffer = entry->output_buffers[k];
-      if (buffer == G_MAXUINT32 || !is_output_for_user (output))
-        continue;
-      if (output->bound != NULL && !output_fits (&values[buffer], output->name, output->bound, error))
-        return FALSE;
-      if (!entry->owns[k])
-        continue;
-      if (output->bound == NULL && output->fresh == NULL &&
-          (output->fresh = new_output_tensor (&values[buffer], error)) == NULL)
-        return FALSE;
-      OrtrainTensor *tensor = output->bound != NULL ? output->bound : output->fresh;
-      if (values[buffer].bytes > 0)
-        ortrain_program_set_address (entry->program, values[buffer].root, ortrain_tensor_peek_device_address (tensor));
-    }
-  return TRUE;
-}
-
 gboolean
 ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
 {
-  Entry *entry = self->current;
+  OrtrainExecutorEntry *entry = self->current;
   if (!entry->placed && (!ortrain_program_load (entry->program, error) || !resolve_persistent (self, entry, error)))
     return FALSE;
   entry->placed = TRUE;
@@ -658,7 +528,7 @@ ortrain_executor_take_memory (OrtrainExecutor *self, GError **error)
 
 /* The first step of a phase; of ORTRAIN_N_PHASES: behind the last. */
 static guint
-get_first_step (const Entry *entry, guint phase)
+get_first_step (const OrtrainExecutorEntry *entry, guint phase)
 {
   switch (phase)
     {
@@ -744,8 +614,8 @@ prepare_run (OrtrainExecutor *self, OrtrainPhase phase, GError **error)
     }
   if (!ortrain_executor_take_memory (self, error))
     return FALSE;
-  return phase != ORTRAIN_PHASE_FORWARD ||
-         (place_outputs (self, error) && (self->config.feed_slots == NULL || stage_feeds (self, error)));
+  return phase != ORTRAIN_PHASE_FORWARD || (ortrain_executor_place_outputs (self, error) &&
+                                            (self->config.feed_slots == NULL || stage_feeds (self, error)));
 }
 
 /* Behind what was submitted. */
@@ -807,7 +677,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
 {
   if (!prepare_run (self, phase, error))
     return FALSE;
-  Entry *entry = self->current;
+  OrtrainExecutorEntry *entry = self->current;
   self->is_staged = FALSE; /* the run waits for the copies */
   if (!ortrain_execution_begin (self->config.execution, step, error) ||
       !ortrain_program_run (entry->program, get_first_step (entry, phase), get_first_step (entry, phase + 1),
@@ -820,7 +690,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
   gboolean copied = FALSE;
   for (guint k = 0; k < self->n_outputs; k++)
     {
-      Output *output = &self->outputs[k];
+      OrtrainExecutorOutput *output = &self->outputs[k];
       guint32 buffer = entry->output_buffers[k];
       if (buffer == G_MAXUINT32 || output->bound == NULL || entry->owns[k])
         continue;
@@ -831,93 +701,4 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
       copied = TRUE;
     }
   return !copied || ortrain_execution_wait (self->config.execution, NULL, error);
-}
-
-OrtrainTensorDict *
-ortrain_executor_take_outputs (OrtrainExecutor *self, GError **error)
-{
-  Entry *entry = self->current;
-  if (entry == NULL)
-    {
-      g_set_error_literal (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "Nothing has been run");
-      return NULL;
-    }
-  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (entry->plan, NULL);
-  g_autoptr (OrtrainTensorDict) dict = ortrain_tensor_dict_new ();
-  for (guint k = 0; k < self->n_outputs; k++)
-    {
-      Output *output = &self->outputs[k];
-      guint32 buffer = entry->output_buffers[k];
-      if (buffer == G_MAXUINT32 || !is_output_for_user (output))
-        continue;
-      g_autoptr (OrtrainTensor) tensor = NULL;
-      if (output->bound != NULL)
-        tensor = g_object_ref (output->bound);
-      else if (entry->owns[k])
-        tensor = g_steal_pointer (&output->fresh);
-      if (tensor == NULL)
-        {
-          tensor = new_output_tensor (&values[buffer], error);
-          if (tensor == NULL || !ortrain_execution_read (self->config.execution, ortrain_tensor_peek_writable (tensor),
-                                                         ortrain_program_get_address (entry->program, buffer),
-                                                         values[buffer].bytes, error))
-            return NULL;
-        }
-      ortrain_tensor_dict_set (dict, output->name, tensor);
-    }
-  if (!ortrain_execution_wait (self->config.execution, NULL, error))
-    return NULL;
-  return g_steal_pointer (&dict);
-}
-
-gboolean
-ortrain_executor_bind_output (OrtrainExecutor *self, const char *name, OrtrainTensor *tensor, GError **error)
-{
-  for (guint k = 0; k < self->n_outputs; k++)
-    {
-      Output *output = &self->outputs[k];
-      if (!g_str_equal (output->name, name) || !is_output_for_user (output))
-        continue;
-      if (tensor != NULL && !check_device (self, "Output", name, tensor, error))
-        return FALSE;
-      g_set_object (&output->bound, tensor);
-      return TRUE;
-    }
-  g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_FEED, "The session has no output '%s'",
-               ortrain_text_show (name));
-  return FALSE;
-}
-
-void
-ortrain_executor_clear_outputs (OrtrainExecutor *self)
-{
-  for (guint k = 0; k < self->n_outputs; k++)
-    g_clear_object (&self->outputs[k].bound);
-}
-
-gboolean
-ortrain_executor_submit_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
-                              GError **error)
-{
-  const Entry *entry = self->current;
-  guint32 buffer = G_MAXUINT32;
-  if (entry != NULL)
-    buffer = ortrain_memory_plan_find_buffer (
-        entry->plan, ortrain_graph_find_value (ortrain_memory_plan_peek_graph (entry->plan), value_name));
-  gconstpointer address = buffer != G_MAXUINT32 ? ortrain_program_get_address (entry->program, buffer) : NULL;
-  if (address == NULL || ortrain_memory_plan_peek_values (entry->plan, NULL)[buffer].bytes != n_bytes)
-    {
-      g_set_error (error, ORTRAIN_SESSION_ERROR, ORTRAIN_SESSION_ERROR_STATE, "The plan does not compute '%s'",
-                   ortrain_text_show (value_name));
-      return FALSE;
-    }
-  return ortrain_execution_read (self->config.execution, destination, address, n_bytes, error);
-}
-
-gboolean
-ortrain_executor_read (OrtrainExecutor *self, const char *value_name, gpointer destination, gsize n_bytes,
-                       GError **error)
-{
-  return ortrain_executor_submit_read (self, value_name, destination, n_bytes, error) &&
-         ortrain_execution_wait (self->config.execution, NULL, error);
 }

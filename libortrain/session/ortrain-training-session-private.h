@@ -106,6 +106,10 @@ void ortrain_training_session_adopt (OrtrainTrainingSession *self);
 /* Keeps what others ask for without the claim. */
 void ortrain_training_session_note_scaler (OrtrainTrainingSession *self, const OrtrainScalerState *state);
 /* Takes the memory for parameters, gradients, state and buffers, unless that has been done. Before contents are needed. */
+/* One for each run over the graphs, [ORTRAIN_N_TRAINING_RUNS]; on an error all are NULL. */
+gboolean ortrain_training_session_make_executors (OrtrainTrainingSession *self, OrtrainTrainingGraph *graph,
+                                                  OrtrainExecutor **executors, GError **error);
+void ortrain_training_session_free_executors (OrtrainExecutor **executors);
 gboolean ortrain_training_session_take_memory (OrtrainTrainingSession *self, GError **error);
 /* For a caller who runs the steps and reads no gradients: makes updates immediate where the options leave that open and
  * nothing stands against it, which is noted otherwise. */
