@@ -10,7 +10,7 @@
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
     attention_bias_kernel (OrtrainCudaAttention attention, gint64 bias_batch, gint64 bias_heads, const void *mask,
-                           void *bias, OrtrainDType bias_dtype, guint8 *open, gint32 *queries, gint32 *keys)
+                           void *bias, OrtrainDType bias_dtype, guint8 *sights, gint32 *queries, gint32 *keys)
 {
   const gint64 n_rows = bias_batch * bias_heads * attention.n_queries, lane = threadIdx.x % ORTRAIN_CUDA_WARP;
   const float lowest = bias_dtype == ORTRAIN_DTYPE_FLOAT16 ? -65504.0f : -1e30f;
@@ -25,7 +25,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
       const gint64 row = r % attention.n_queries, head = r / attention.n_queries % bias_heads;
       const gint64 batch = r / attention.n_queries / bias_heads;
       const gint64 at = batch * attention.mask_batch + head * attention.mask_head + row * attention.mask_row;
-      bool is_open = false;
+      bool is_open = false, is_seen = false;
       for (gint64 key = lane; key < attention.n_keys; key += ORTRAIN_CUDA_WARP)
         {
           const gint64 i = at + key * attention.mask_key;
@@ -35,17 +35,19 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
           else
             value = ortrain_load_any (mask, i, attention.mask_dtype);
           is_open = is_open || !(value == -INFINITY);
+          is_seen = is_seen || !(value < ORTRAIN_CUDA_ATTENTION_LOST);
           ortrain_store_any (bias, r * attention.n_keys + key, bias_dtype, value < lowest ? lowest : value);
         }
-      const bool any = __any_sync (ORTRAIN_CUDA_ALL, is_open) != 0;
+      const bool any_open = __any_sync (ORTRAIN_CUDA_ALL, is_open) != 0;
+      const bool any_seen = __any_sync (ORTRAIN_CUDA_ALL, is_seen) != 0;
       if (lane == 0)
-        open[r] = any;
+        sights[r] = any_seen ? ORTRAIN_CUDA_SIGHT_OPEN : any_open ? ORTRAIN_CUDA_SIGHT_BLIND : ORTRAIN_CUDA_SIGHT_NONE;
     }
 }
 
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
-    attention_guard_kernel (OrtrainCudaAttention attention, gint64 bias_batch, gint64 bias_heads, const guint8 *open,
+    attention_guard_kernel (OrtrainCudaAttention attention, gint64 bias_batch, gint64 bias_heads, const guint8 *sights,
                             void *y, float *lse)
 {
   const gint64 n_rows = attention.batch * attention.heads * attention.n_queries, lane = threadIdx.x % ORTRAIN_CUDA_WARP;
@@ -57,7 +59,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
       const gint64 of_mask =
           ((bias_batch > 1 ? batch : 0) * bias_heads + (bias_heads > 1 ? head : 0)) * attention.n_queries + row;
       const float before = lse[r];
-      const bool is_open = open[of_mask] != 0, nan = before != before;
+      const bool is_open = sights[of_mask] != ORTRAIN_CUDA_SIGHT_NONE, nan = before != before;
       if (is_open && !(nan && attention.guard == ORTRAIN_CUDA_GUARD_NAN))
         continue;
       const float value = attention.guard != ORTRAIN_CUDA_GUARD_NONE ? 0.0f : NAN;
@@ -73,20 +75,20 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
 void
 ortrain_cuda_attention_write_bias (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
                                    gint64 bias_batch, gint64 bias_heads, const void *mask, void *bias,
-                                   OrtrainDType bias_dtype, guint8 *open, gint32 *queries, gint32 *keys)
+                                   OrtrainDType bias_dtype, guint8 *sights, gint32 *queries, gint32 *keys)
 {
   const gint64 n_rows = bias_batch * bias_heads * attention->n_queries;
   ortrain_cuda_launch (call, "attention-bias", ortrain_cuda_grid (call, n_rows, ORTRAIN_CUDA_BLOCK / ORTRAIN_CUDA_WARP),
                        ORTRAIN_CUDA_BLOCK, attention_bias_kernel, *attention, bias_batch, bias_heads, mask, bias,
-                       bias_dtype, open, queries, keys);
+                       bias_dtype, sights, queries, keys);
 }
 
 void
 ortrain_cuda_attention_guard (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention, gint64 bias_batch,
-                              gint64 bias_heads, const guint8 *open, void *y, float *lse)
+                              gint64 bias_heads, const guint8 *sights, void *y, float *lse)
 {
   const gint64 n_rows = attention->batch * attention->heads * attention->n_queries;
   ortrain_cuda_launch (call, "attention-guard",
                        ortrain_cuda_grid (call, n_rows, ORTRAIN_CUDA_BLOCK / ORTRAIN_CUDA_WARP), ORTRAIN_CUDA_BLOCK,
-                       attention_guard_kernel, *attention, bias_batch, bias_heads, open, y, lse);
+                       attention_guard_kernel, *attention, bias_batch, bias_heads, sights, y, lse);
 }

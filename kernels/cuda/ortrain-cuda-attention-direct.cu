@@ -255,6 +255,35 @@ soften (const OrtrainCudaAttention &attention, const void *mask, const Place &pl
     }
 }
 
+/* Whether it is so in any thread of the block. scratch: [THREADS / 32], shared. */
+static __device__ bool
+any_thread (bool is, float *scratch)
+{
+  const bool in_warp = __any_sync (ORTRAIN_CUDA_ALL, is) != 0;
+  if (threadIdx.x % ORTRAIN_CUDA_WARP == 0)
+    scratch[threadIdx.x / ORTRAIN_CUDA_WARP] = in_warp;
+  __syncthreads ();
+  bool all = false;
+  for (int i = 0; i < THREADS / ORTRAIN_CUDA_WARP; i++)
+    all = all || scratch[i] != 0;
+  return all;
+}
+
+/* Whether none of the rows [first, end) is to be computed. scratch: [THREADS / 32], shared. */
+static __device__ bool
+is_skipped (const OrtrainCudaAttention &attention, const Place &place, gint64 first, gint64 end, float *scratch)
+{
+  if (attention.rows == NULL)
+    return false;
+  const guint8 *rows = attention.rows + place.batch * attention.rows_batch + place.head * attention.rows_head;
+  bool is_blind = false;
+  for (gint64 row = first + threadIdx.x; row < end && row < attention.n_queries; row += THREADS)
+    is_blind = is_blind || rows[row] == ORTRAIN_CUDA_SIGHT_BLIND;
+  is_blind = any_thread (is_blind, scratch);
+  __syncthreads ();
+  return !is_blind;
+}
+
 static __global__ void
 __launch_bounds__ (THREADS) attention_forward_kernel (OrtrainCudaAttention attention, const void *q, const void *k,
                                                       const void *v, const void *mask, void *y, void *lse)
@@ -269,6 +298,8 @@ __launch_bounds__ (THREADS) attention_forward_kernel (OrtrainCudaAttention atten
   bool open[4] = { false };
   for (int i = 0; i < 4; i++)
     top[i] = -INFINITY;
+  if (is_skipped (attention, place, place.first, place.first + TILE, turned))
+    return;
   load_turned<TILE> (own, q, attention.q, q_base, place.first, attention.n_queries, 0);
   for (gint64 key = 0; key < end; key += SIDE)
     {
@@ -303,31 +334,84 @@ __launch_bounds__ (THREADS) attention_forward_kernel (OrtrainCudaAttention atten
   store_product (y, attention.y, place.base (attention.y), place.first, attention.n_queries, place.column, o, factor);
 }
 
-/* The probability again, from the score and the row's lse; 0 of a guarded row. */
+/* A probability is e^(score - shift) · factor; 0 of a guarded row. */
 static __device__ float
 find_probability (const OrtrainCudaAttention &attention, const void *mask, const Place &place, gint64 row, gint64 key,
-                  float score, float lse)
+                  float score, float shift, float factor)
 {
   bool open = false;
-  if (!is_seen (attention, row, key) || lse == INFINITY)
+  if (!is_seen (attention, row, key) || factor == 0)
     return 0;
-  return expf (score * attention.scale + read_mask (attention, mask, place, row, key, &open) - lse);
+  return expf (score * attention.scale + read_mask (attention, mask, place, row, key, &open) - shift) * factor;
 }
 
-static __device__ float
-read_lse (const OrtrainCudaAttention &attention, const Place &place, const void *lse, gint64 row)
+static __device__ gint64
+number_row (const OrtrainCudaAttention &attention, const Place &place, gint64 row)
 {
-  return row < attention.n_queries
-             ? ortrain_load_any (lse, (place.batch * attention.heads + place.head) * attention.n_queries + row,
-                                 attention.lse_dtype)
-             : INFINITY;
+  return (place.batch * attention.heads + place.head) * attention.n_queries + row;
 }
 
-/* The first pass over the keys makes dots: the sum of p · dp of a row; the second one dq. */
+/* Of a thread's rows. A row of large negative numbers alone has lost the number of its keys in lse; returns whether there
+ * is one. */
+static __device__ bool
+read_statistics (const OrtrainCudaAttention &attention, const Place &place, const void *lse, float (&shift)[4],
+                 float (&factor)[4], bool (&lost)[4])
+{
+  bool any = false;
+  for (int i = 0; i < 4; i++)
+    {
+      const gint64 row = place.first + my_row () + i;
+      const float value = row < attention.n_queries
+                              ? ortrain_load_any (lse, number_row (attention, place, row), attention.lse_dtype)
+                              : INFINITY;
+      lost[i] = value < ORTRAIN_CUDA_ATTENTION_LOST;
+      any = any || lost[i];
+      shift[i] = lost[i] ? -INFINITY : value;
+      factor[i] = lost[i] || value == INFINITY ? 0.0f : 1.0f;
+    }
+  return any;
+}
+
+/* The largest score of a row that lost its lse, and the sum of exponentials against it: one step over keys. */
+static __device__ void
+find_again (const OrtrainCudaAttention &attention, const void *mask, const Place &place, gint64 key,
+            const float (&s)[4][4], const bool (&lost)[4], float (&shift)[4], float (&sum)[4])
+{
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    {
+      const gint64 row = place.first + my_row () + i;
+      float most = lost[i] ? shift[i] : -INFINITY, x[4], added = 0;
+      bool open = false;
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        {
+          x[j] =
+              is_seen (attention, row, key + my_column () + j)
+                  ? s[i][j] * attention.scale + read_mask (attention, mask, place, row, key + my_column () + j, &open)
+                  : -INFINITY;
+          most = OrtrainMax::combine (most, x[j]);
+        }
+      most = row_max (most);
+      const bool none = most == -INFINITY;
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        added += none ? 0.0f : expf (x[j] - most);
+      added = row_sum (added);
+      if (!lost[i])
+        continue;
+      sum[i] = sum[i] * (none ? 1.0f : expf (shift[i] - most)) + added;
+      shift[i] = most;
+    }
+}
+
+/* The first pass over the keys makes dots: the sum of p · dp of a row; the second one dq. Before them comes one for rows
+ * that have lost their lse. rows: what the kernel of keys and values asks for. */
 static __global__ void
 __launch_bounds__ (THREADS)
     attention_queries_kernel (OrtrainCudaAttention attention, OrtrainDType dq_dtype, const void *dy, const void *q,
-                              const void *k, const void *v, const void *lse, const void *mask, void *dq, float *dots)
+                              const void *k, const void *v, const void *lse, const void *mask, void *dq,
+                              OrtrainCudaAttentionRow *rows)
 {
   ORTRAIN_CUDA_SHARED (Quad, q_quads, CHUNK * TILE / 4);
   ORTRAIN_CUDA_SHARED (Quad, dy_quads, CHUNK * TILE / 4);
@@ -337,18 +421,26 @@ __launch_bounds__ (THREADS)
   float *turned = (float *) turned_quads;
   const Place place (attention, attention.n_queries, attention.q.width);
   const gint64 end = find_end (attention, place.first), n = attention.n_queries;
-  float s[4][4], dp[4][4], o[4][8] = { { 0 } }, dot[4] = { 0 }, row_lse[4];
-  for (int i = 0; i < 4; i++)
-    row_lse[i] = read_lse (attention, place, lse, place.first + my_row () + i);
+  float s[4][4], dp[4][4], o[4][8] = { { 0 } }, dot[4] = { 0 }, shift[4], factor[4];
+  bool lost[4];
+  if (is_skipped (attention, place, 0, n, turned))
+    return;
+  const bool any_lost = any_thread (read_statistics (attention, place, lse, shift, factor, lost), turned);
   load_turned<TILE> (own, q, attention.q, place.base (attention.q), place.first, n, 0);
   load_turned<TILE> (own_dy, dy, attention.y, place.base (attention.y), place.first, n, 0);
-  for (int pass = 0; pass < (dq != NULL ? 2 : 1); pass++)
+#pragma unroll 1
+  for (int pass = any_lost ? -1 : 0; pass < (dq != NULL ? 2 : 1); pass++)
     {
 #pragma unroll 1
       for (gint64 key = 0; key < end; key += SIDE)
         {
           make_scores (s, own, side, q, attention.q, place.base (attention.q), place.first, n, k, attention.k,
                        place.base (attention.k), key, attention.n_keys);
+          if (pass < 0)
+            {
+              find_again (attention, mask, place, key, s, lost, shift, factor);
+              continue;
+            }
           make_scores (dp, own_dy, side, dy, attention.y, place.base (attention.y), place.first, n, v, attention.v,
                        place.base (attention.v), key, attention.n_keys);
 #pragma unroll
@@ -357,7 +449,7 @@ __launch_bounds__ (THREADS)
             for (int j = 0; j < 4; j++)
               {
                 const float p = find_probability (attention, mask, place, place.first + my_row () + i,
-                                                  key + my_column () + j, s[i][j], row_lse[i]);
+                                                  key + my_column () + j, s[i][j], shift[i], factor[i]);
                 if (pass == 0)
                   dot[i] += p == 0 ? 0.0f : p * dp[i][j];
                 else
@@ -372,27 +464,31 @@ __launch_bounds__ (THREADS)
           add_product (o, turned, side);
         }
 #pragma unroll
-      for (int i = 0; i < 4 && pass == 0; i++)
+      for (int i = 0; i < 4; i++)
         {
           const gint64 row = place.first + my_row () + i;
+          if (pass < 0 && lost[i])
+            factor[i] = 1 / factor[i];
+          if (pass != 0)
+            continue;
           dot[i] = row_sum (dot[i]);
           if (my_column () == 0 && place.column == 0 && row < n)
-            dots[(place.batch * attention.heads + place.head) * n + row] = dot[i];
+            rows[number_row (attention, place, row)] = OrtrainCudaAttentionRow{ shift[i], factor[i], dot[i] };
         }
     }
   if (dq == NULL)
     return;
-  const float factor[4] = { attention.scale, attention.scale, attention.scale, attention.scale };
+  const float scale[4] = { attention.scale, attention.scale, attention.scale, attention.scale };
   OrtrainCudaAttentionSide to = attention.q;
   to.dtype = dq_dtype;
-  store_product (dq, to, place.base (to), place.first, n, place.column, o, factor);
+  store_product (dq, to, place.base (to), place.first, n, place.column, o, scale);
 }
 
 static __global__ void
 __launch_bounds__ (THREADS)
     attention_keys_kernel (OrtrainCudaAttention attention, OrtrainDType dk_dtype, OrtrainDType dv_dtype, const void *dy,
-                           const void *q, const void *k, const void *v, const void *lse, const void *mask,
-                           const float *dots, void *dk, void *dv)
+                           const void *q, const void *k, const void *v, const void *mask,
+                           const OrtrainCudaAttentionRow *rows, void *dk, void *dv)
 {
   ORTRAIN_CUDA_SHARED (Quad, k_quads, CHUNK * TILE / 4);
   ORTRAIN_CUDA_SHARED (Quad, v_quads, CHUNK * TILE / 4);
@@ -405,6 +501,8 @@ __launch_bounds__ (THREADS)
   const gint64 n = attention.n_queries, n_keys = attention.n_keys;
   const gint64 before = attention.mask_kind == ORTRAIN_CUDA_MASK_CAUSAL ? place.first - attention.diagonal : 0;
   float s[4][4], dp[4][4], o_k[4][8] = { { 0 } }, o_v[4][8] = { { 0 } };
+  if (is_skipped (attention, place, 0, n, turned))
+    return;
   load_turned<TILE> (own_k, k, attention.k, place.base (attention.k), place.first, n_keys, 0);
   load_turned<TILE> (own_v, v, attention.v, place.base (attention.v), place.first, n_keys, 0);
 #pragma unroll 1
@@ -418,13 +516,15 @@ __launch_bounds__ (THREADS)
       for (int j = 0; j < 4; j++)
         {
           const gint64 query = row + my_column () + j;
-          const float row_lse = read_lse (attention, place, lse, query);
-          const float dot = query < n ? dots[(place.batch * attention.heads + place.head) * n + query] : 0.0f;
+          OrtrainCudaAttentionRow own_row = { 0, 0, 0 };
+          if (query < n)
+            own_row = rows[number_row (attention, place, query)];
 #pragma unroll
           for (int i = 0; i < 4; i++)
             {
-              s[i][j] = find_probability (attention, mask, place, query, place.first + my_row () + i, s[i][j], row_lse);
-              dp[i][j] = s[i][j] == 0 ? 0.0f : s[i][j] * (dp[i][j] - dot);
+              s[i][j] = find_probability (attention, mask, place, query, place.first + my_row () + i, s[i][j],
+                                          own_row.shift, own_row.factor);
+              dp[i][j] = s[i][j] == 0 ? 0.0f : s[i][j] * (dp[i][j] - own_row.dot);
             }
         }
       __syncthreads ();
@@ -467,16 +567,17 @@ ortrain_cuda_attention_forward (const OrtrainKernelCall *call, const OrtrainCuda
 void
 ortrain_cuda_attention_backward (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
                                  const OrtrainDType *dtypes, const void *dy, const void *q, const void *k,
-                                 const void *v, const void *lse, const void *mask, void *const *gradients, float *dots)
+                                 const void *v, const void *lse, const void *mask, void *const *gradients,
+                                 OrtrainCudaAttentionRow *rows)
 {
   const gint64 width = attention->k.width > attention->v.width ? attention->k.width : attention->v.width;
-  /* dots are asked for by the second kernel */
+  /* rows are asked for by the second kernel */
   if (gradients[0] != NULL || gradients[1] != NULL || gradients[2] != NULL)
     ortrain_cuda_launch (call, "attention-queries", count_blocks (attention, attention->n_queries, attention->q.width),
                          THREADS, attention_queries_kernel, *attention, dtypes[0], dy, q, k, v, lse, mask, gradients[0],
-                         dots);
+                         rows);
   if (gradients[1] != NULL || gradients[2] != NULL)
     ortrain_cuda_launch (call, "attention-keys", count_blocks (attention, attention->n_keys, width), THREADS,
-                         attention_keys_kernel, *attention, dtypes[1], dtypes[2], dy, q, k, v, lse, mask, dots,
-                         gradients[1], gradients[2]);
+                         attention_keys_kernel, *attention, dtypes[1], dtypes[2], dy, q, k, v, mask, rows, gradients[1],
+                         gradients[2]);
 }

@@ -31,7 +31,7 @@ typedef struct
   OrtrainDnnAttentionShape shape;
   OrtrainDnnAttentionTensors forward_tensors, backward_tensors;
   /* in the workspace */
-  gsize bias, open, lengths, stats, y, dots, sums, unwanted[3];
+  gsize bias, sights, lengths, stats, y, rows, sums, unwanted[3];
 } AttentionConstants;
 
 static void
@@ -252,7 +252,7 @@ reserve_bias (OrtrainKernelSetup *setup, AttentionConstants *constants)
     return;
   constants->bias =
       reserve (setup, n_rows * (gsize) attention->n_keys * ortrain_cuda_library->dtype_get_size (shape->bias_dtype));
-  constants->open = reserve (setup, n_rows);
+  constants->sights = reserve (setup, n_rows);
   constants->lengths = reserve (setup, find_keys (attention) * 2);
 }
 
@@ -307,7 +307,7 @@ write_bias (const OrtrainKernelCall *call, const void *mask)
   guint8 *workspace = call->workspace;
   if (shape->has_bias)
     ortrain_cuda_attention_write_bias (call, &constants->attention, shape->bias_batch, shape->bias_heads, mask,
-                                       workspace + constants->bias, shape->bias_dtype, workspace + constants->open,
+                                       workspace + constants->bias, shape->bias_dtype, workspace + constants->sights,
                                        (gint32 *) (workspace + constants->lengths),
                                        (gint32 *) (workspace + constants->lengths + find_keys (&constants->attention)));
 }
@@ -342,6 +342,23 @@ get_mask (const OrtrainKernelCall *call, guint index)
   return call->n_inputs > index ? call->inputs[index] : NULL;
 }
 
+/* For the plain kernels behind those of cuDNN, to whose gradients the number of keys of a blind row is lost. FALSE: no row
+ * can be blind. */
+static gboolean
+find_blind (const OrtrainKernelCall *call, OrtrainCudaAttention *attention)
+{
+  const AttentionConstants *constants = call->constants;
+  const OrtrainDnnAttentionShape *shape = &constants->shape;
+  *attention = constants->attention;
+  attention->lse_dtype = ORTRAIN_DTYPE_FLOAT32;
+  attention->rows = (const guint8 *) call->workspace + constants->sights;
+  attention->rows_head = shape->bias_heads > 1 ? attention->n_queries : 0;
+  attention->rows_batch = shape->bias_batch > 1 ? shape->bias_heads * attention->n_queries : 0;
+  return shape->has_bias && (attention->mask_kind == ORTRAIN_CUDA_MASK_ADD ||
+                             (attention->mask_kind == ORTRAIN_CUDA_MASK_BOOL && isfinite (attention->masked_value) &&
+                              attention->masked_value < ORTRAIN_CUDA_ATTENTION_LOST));
+}
+
 /* FALSE: cuDNN could not make it ready. */
 static gboolean
 run_forward (const OrtrainKernelCall *call, const void *q, const void *k, const void *v, void *y, void *stats)
@@ -368,6 +385,7 @@ run_backward (const OrtrainKernelCall *call, guint lse, guint mask, void *const 
   void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
   const void *q = get_operand (call, 1, 0), *k = get_operand (call, 1, 1), *v = get_operand (call, 1, 2);
   const int results[] = { tensors->dq, tensors->dk, tensors->dv };
+  OrtrainCudaAttention blind;
   write_bias (call, get_mask (call, mask));
   if (!constants->is_packed && !run_forward (call, q, k, v, workspace + constants->y, workspace + constants->stats))
     return FALSE;
@@ -377,13 +395,19 @@ run_backward (const OrtrainKernelCall *call, guint lse, guint mask, void *const 
   addresses[tensors->v] = (void *) v;
   addresses[tensors->stats] = (void *) call->inputs[lse];
   addresses[tensors->y] = constants->is_packed ? (void *) call->inputs[2] : workspace + constants->y;
-  addresses[tensors->dots] = workspace + constants->dots;
+  addresses[tensors->dots] = workspace + constants->rows; /* [rows], float32 */
   if (tensors->sums >= 0)
     addresses[tensors->sums] = workspace + constants->sums;
   for (guint k = 0; k < 3; k++)
     addresses[results[k]] = gradients[k] != NULL ? gradients[k] : workspace + constants->unwanted[k];
   place_bias (call, tensors, addresses);
-  return ortrain_dnn_run (constants->backward, call, addresses, call->workspace);
+  if (!ortrain_dnn_run (constants->backward, call, addresses, call->workspace))
+    return FALSE;
+  if (find_blind (call, &blind))
+    ortrain_cuda_attention_backward (call, &blind, constants->gradients, call->inputs[0], q, k, v, call->inputs[lse],
+                                     get_mask (call, mask), gradients,
+                                     (OrtrainCudaAttentionRow *) (workspace + constants->rows));
+  return TRUE;
 }
 
 /* ---- the operators ---- */
@@ -451,6 +475,7 @@ run_attention (const OrtrainKernelCall *call)
   const void *mask = get_mask (call, constants->is_packed ? 1 : 3);
   void *lse = call->n_outputs > 1 ? call->outputs[1] : NULL;
   guint8 *workspace = call->workspace;
+  OrtrainCudaAttention blind;
   if (clear_outputs (call, 1))
     return;
   if (constants->forward != NULL)
@@ -459,9 +484,11 @@ run_attention (const OrtrainKernelCall *call)
       write_bias (call, mask);
       if (run_forward (call, q, k, v, call->outputs[0], stats))
         {
+          if (find_blind (call, &blind))
+            ortrain_cuda_attention_forward (call, &blind, q, k, v, mask, call->outputs[0], stats);
           if (shape->has_bias)
             ortrain_cuda_attention_guard (call, &constants->attention, shape->bias_batch, shape->bias_heads,
-                                          workspace + constants->open, call->outputs[0], stats);
+                                          workspace + constants->sights, call->outputs[0], stats);
           return;
         }
     }
@@ -517,7 +544,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
         if (k >= setup->n_outputs || setup->outputs[k].dtype == ORTRAIN_DTYPE_UNDEFINED)
           constants->unwanted[k] = reserve (setup, setup->inputs[1 + k].n_bytes);
     }
-  constants->dots = reserve (setup, n_rows);
+  constants->rows = reserve (setup, (gsize) setup->inputs[lse].n_elements * sizeof (OrtrainCudaAttentionRow));
   return TRUE;
 }
 
@@ -531,7 +558,7 @@ run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, voi
   ortrain_cuda_attention_backward (call, &constants->attention, constants->gradients, call->inputs[0],
                                    get_operand (call, 1, 0), get_operand (call, 1, 1), get_operand (call, 1, 2),
                                    call->inputs[lse], get_mask (call, mask), gradients,
-                                   (float *) ((guint8 *) call->workspace + constants->dots));
+                                   (OrtrainCudaAttentionRow *) ((guint8 *) call->workspace + constants->rows));
 }
 
 /* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */

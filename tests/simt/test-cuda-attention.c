@@ -33,6 +33,15 @@ static const OrtrainGradientCase large_cases[] = {
   { "Attention", "f[2,1,31,129];f[2,1,31,129];f[2,1,31,3];c[2,1,1,31]", "scale=0.1f", OURS },
 };
 
+/* Rows in which all is masked by a finite number: equal probabilities. */
+static const OrtrainGradientCase blind_cases[] = {
+  { "Attention", "f[1,2,3,4];f[1,2,5,4];f[1,2,5,3];b[3,5]{1,0,1,1,0,0,0,0,0,0,1,1,1,0,0}", "masked_value=-3.4e38f",
+    OURS },
+  { "Attention", "f[2,1,2,4];f[2,1,35,4];f[2,1,35,4];b[2,1,1,1]{1,0}", "masked_value=-1e38f scale=0.7f", OURS },
+  { "Attention", "f[2,1,2,4];f[2,1,3,4];f[2,1,3,4];d[2,1,1,3]{0,0.5,-1e36,-1e36,-1e38,-1e36}", "scale=0.7f", OURS },
+  { "PackedAttention", "f[2,3,3,1,4];b[2,1,1,3]{0,0,0,1,1,0}", "masked_value=-3.4e38f", OURS },
+};
+
 static const char *const operators[] = { "Attention", "AttentionGrad", "PackedAttention", "PackedAttentionGrad", NULL };
 static const char *const unpacked[] = { "Attention", "AttentionGrad", NULL };
 
@@ -41,6 +50,7 @@ test_small (void)
 {
   cuda_check_begin (operators);
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
+  cuda_check_cases (blind_cases, G_N_ELEMENTS (blind_cases), TRUE);
   cuda_check_end ();
 }
 
@@ -93,7 +103,10 @@ static const OrtrainGradientCase library_cases[] = {
   { "Attention", "f[2,2,2,8];f[2,2,3,8];f[2,2,3,8];c[2,2,3]", "scale=0.7f", OURS },
   { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "guard=1", OURS },
   { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "guard=2", OURS },
+  { "Attention", "f[2,1,2,8];f[2,1,3,8];f[2,1,3,8];b[2,1,1,3]{0,1,1,0,0,0}", "masked_value=-3.4e38f", OURS },
+  { "Attention", "f[2,2,3,8];f[2,2,3,8];f[2,2,3,8];b[3,3]{1,1,0,0,0,0,1,1,1}", "masked_value=-1e38f packed=0", OURS },
   { "PackedAttention", "f[2,33,3,2,16]", "scale=0.25f", OURS },
+  { "PackedAttention", "f[2,3,3,1,8];b[2,1,1,3]{0,0,0,1,1,0}", "masked_value=-3.4e38f", OURS },
   { "PackedAttention", "f[2,3,3,2,8];b[3,3]{1,0,0,1,1,0,1,1,1}", "scale=0.35f guard=1", OURS },
   { "PackedAttention", "f[2,3,3,1,8];d[2,1,1,3]{0,0.5,-1,0,0,-1e38}", "scale=0.7f", OURS },
 };
