@@ -24,16 +24,16 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK)
     {
       const gint64 row = r % attention.n_queries, head = r / attention.n_queries % bias_heads;
       const gint64 batch = r / attention.n_queries / bias_heads;
-      const gint64 at = batch * attention.mask_batch + head * attention.mask_head + row * attention.mask_row;
+      const gint64 at = batch * attention.mask.batch + head * attention.mask.head + row * attention.mask.row;
       bool is_open = false, is_seen = false;
       for (gint64 key = lane; key < attention.n_keys; key += ORTRAIN_CUDA_WARP)
         {
-          const gint64 i = at + key * attention.mask_key;
+          const gint64 i = at + key * attention.mask.key;
           float value;
-          if (attention.mask_dtype == ORTRAIN_DTYPE_BOOL)
+          if (attention.mask.dtype == ORTRAIN_DTYPE_BOOL)
             value = ((const guint8 *) mask)[i] ? 0.0f : attention.masked_value;
           else
-            value = ortrain_load_any (mask, i, attention.mask_dtype);
+            value = ortrain_load_any (mask, i, attention.mask.dtype);
           is_open = is_open || !(value == -INFINITY);
           is_seen = is_seen || !(value < ORTRAIN_CUDA_ATTENTION_LOST);
           ortrain_store_any (bias, r * attention.n_keys + key, bias_dtype, value < lowest ? lowest : value);

@@ -29,6 +29,13 @@ typedef enum
   ORTRAIN_CUDA_GUARD_BLIND, /* a row whose mask lets nothing through does */
 } OrtrainCudaGuard;
 
+/* What is added to scores, [batch, heads, queries, keys] or 1 in place of any of these: steps, 0 where it is the same. */
+typedef struct
+{
+  gint64 batch, head, row, key;
+  OrtrainDType dtype;
+} OrtrainCudaAttentionAddend;
+
 typedef struct
 {
   gint64 batch, heads, n_queries, n_keys;
@@ -36,8 +43,10 @@ typedef struct
   float scale, masked_value;
   OrtrainCudaGuard guard;
   OrtrainCudaMaskKind mask_kind;
-  gint64 mask_batch, mask_head, mask_row, mask_key, diagonal; /* steps, 0 where the mask is the same for all */
-  OrtrainDType mask_dtype, lse_dtype;
+  OrtrainCudaAttentionAddend mask, bias;
+  gboolean fills; /* a mask of booleans replaces scores, of relative attention, instead of adding to them */
+  gint64 diagonal;
+  OrtrainDType lse_dtype;
   const guint8 *rows; /* NULL, or an OrtrainCudaAttentionSight of each row: what has no blind one is left alone */
   gint64 rows_batch, rows_head; /* steps */
 } OrtrainCudaAttention;
@@ -59,14 +68,41 @@ typedef struct
   float shift, factor, dot;
 } OrtrainCudaAttentionRow;
 
+/* Operands, in the memory of the device; NULL: absent. */
+typedef struct
+{
+  const void *q, *k, *v, *mask, *bias;
+  const void *dy, *lse; /* in the backward pass */
+} OrtrainCudaAttentionInputs;
+
+/* From q, k and v, all the same where it is packed; mask and bias: or NULL. */
+gboolean ortrain_cuda_attention_describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands,
+                                          const OrtrainOperand *mask, const OrtrainOperand *bias,
+                                          OrtrainCudaAttention *attention, GError **error);
+/* How [batch, heads, length, width] lies, or packed [batch, length, heads, width]. */
+void ortrain_cuda_attention_describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand,
+                                           gboolean packed, gint64 *heads, gint64 *length);
+
 /* Plain kernels, without tensor cores. y and lse, which may be NULL, are written. */
 void ortrain_cuda_attention_forward (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
-                                     const void *q, const void *k, const void *v, const void *mask, void *y, void *lse);
+                                     const OrtrainCudaAttentionInputs *in, void *y, void *lse);
 /* dq, dk and dv may be NULL, and have types of their own. rows: [batch, heads, queries], of the workspace. */
 void ortrain_cuda_attention_backward (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
-                                      const OrtrainDType *dtypes, const void *dy, const void *q, const void *k,
-                                      const void *v, const void *lse, const void *mask, void *const *gradients,
-                                      OrtrainCudaAttentionRow *rows);
+                                      const OrtrainCudaAttentionInputs *in, const OrtrainDType *dtypes,
+                                      void *const *gradients, OrtrainCudaAttentionRow *rows);
+
+/* The gradient of the bias, with what the backward pass left in rows. */
+typedef struct
+{
+  OrtrainDType dtype;
+  gint64 n_elements, slices, members; /* members: pairs of batch and head that share a slice */
+  gint64 row_tiles, key_tiles, parts; /* sums: [parts, n_elements], float32, if there are several */
+} OrtrainCudaBiasGradient;
+void ortrain_cuda_bias_gradient_plan (OrtrainCudaBiasGradient *self, const OrtrainCudaAttention *attention,
+                                      OrtrainDType dtype, gint64 n_elements);
+void ortrain_cuda_attention_bias_gradient (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                           const OrtrainCudaAttentionInputs *in, const OrtrainCudaBiasGradient *plan,
+                                           const OrtrainCudaAttentionRow *rows, float *sums, void *dbias, guint output);
 
 /* Around cuDNN's kernels, which take no mask of booleans and no row that sees nothing: the mask as numbers that are
  * finite, bias [bias_batch, bias_heads, queries, keys]; what is let through, sights [bias_batch, bias_heads, queries], of

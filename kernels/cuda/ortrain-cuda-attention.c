@@ -22,10 +22,11 @@
 typedef struct
 {
   OrtrainCudaAttention attention, again; /* again: writes y to the workspace */
-  gboolean is_packed;                    /* q, k and v are parts of one operand, and their gradients are */
-  gsize part_bytes;                      /* from one part to the next, in the operand */
-  OrtrainDType gradients[3];             /* types of dq, dk and dv */
-  gsize n_bytes[3];                      /* of the outputs */
+  OrtrainCudaBiasGradient dbias;
+  gboolean is_packed;        /* q, k and v are parts of one operand, and their gradients are */
+  gsize part_bytes;          /* from one part to the next, in the operand */
+  OrtrainDType gradients[3]; /* types of dq, dk and dv */
+  gsize n_bytes[3];          /* of the outputs */
 
   OrtrainDnnPlan *forward, *backward; /* NULL: plain kernels */
   OrtrainDnnAttentionShape shape;
@@ -34,9 +35,9 @@ typedef struct
   gsize bias, sights, lengths, stats, y, rows, sums, unwanted[3];
 } AttentionConstants;
 
-static void
-describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand, gboolean packed, gint64 *heads,
-               gint64 *length)
+void
+ortrain_cuda_attention_describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand, gboolean packed,
+                                      gint64 *heads, gint64 *length)
 {
   *heads = operand->dims[packed ? 2 : 1];
   *length = operand->dims[packed ? 1 : 2];
@@ -61,25 +62,37 @@ describe_part (OrtrainCudaAttentionSide *side, const OrtrainOperand *packed, gin
 }
 
 static gboolean
-describe_mask (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
+describe_addend (const OrtrainCudaAttention *attention, OrtrainCudaAttentionAddend *addend,
+                 const OrtrainOperand *operand)
 {
   const gint64 full[] = { attention->batch, attention->heads, attention->n_queries, attention->n_keys };
-  gint64 *steps[] = { &attention->mask_batch, &attention->mask_head, &attention->mask_row, &attention->mask_key };
+  gint64 *steps[] = { &addend->batch, &addend->head, &addend->row, &addend->key };
   gint64 step = 1;
-  if (mask->rank > 4 ||
-      (mask->dtype != ORTRAIN_DTYPE_BOOL && !(ORTRAIN_DTYPE_BIT (mask->dtype) & ORTRAIN_DTYPES_MIXED)))
+  if (operand->rank > 4)
     return FALSE;
-  attention->mask_kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? ORTRAIN_CUDA_MASK_BOOL : ORTRAIN_CUDA_MASK_ADD;
-  attention->mask_dtype = mask->dtype;
-  for (guint i = 0; i < mask->rank; i++)
+  addend->dtype = operand->dtype;
+  for (guint i = 0; i < operand->rank; i++)
     {
-      const guint d = mask->rank - 1 - i;
-      if (mask->dims[d] != 1 && mask->dims[d] != full[3 - i])
+      const guint d = operand->rank - 1 - i;
+      if (operand->dims[d] != 1 && operand->dims[d] != full[3 - i])
         return FALSE;
-      *steps[3 - i] = mask->dims[d] == 1 ? 0 : step;
-      step *= mask->dims[d];
+      *steps[3 - i] = operand->dims[d] == 1 ? 0 : step;
+      step *= operand->dims[d];
     }
   return TRUE;
+}
+
+static gboolean
+describe_addends (OrtrainCudaAttention *attention, const OrtrainOperand *mask, const OrtrainOperand *bias)
+{
+  if (bias != NULL && !((ORTRAIN_DTYPE_BIT (bias->dtype) & ORTRAIN_DTYPES_MIXED) &&
+                        describe_addend (attention, &attention->bias, bias)))
+    return FALSE;
+  if (mask == NULL)
+    return TRUE;
+  attention->mask_kind = mask->dtype == ORTRAIN_DTYPE_BOOL ? ORTRAIN_CUDA_MASK_BOOL : ORTRAIN_CUDA_MASK_ADD;
+  return (mask->dtype == ORTRAIN_DTYPE_BOOL || (ORTRAIN_DTYPE_BIT (mask->dtype) & ORTRAIN_DTYPES_MIXED)) &&
+         describe_addend (attention, &attention->mask, mask);
 }
 
 /* 0: the key counts as it is; -1: it does not count; 1: something else */
@@ -107,7 +120,7 @@ find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
   const gint64 rows = attention->n_queries, keys = attention->n_keys, n = rows * keys;
   const gint64 slices = n > 0 ? mask->n_elements / n : 0;
   gint64 seen = 0;
-  if (mask->constant == NULL || attention->mask_row == 0 || attention->mask_key == 0 || slices < 1 ||
+  if (mask->constant == NULL || attention->mask.row == 0 || attention->mask.key == 0 || slices < 1 ||
       mask->n_elements != slices * n)
     return;
   const gsize size = mask->n_bytes / (gsize) slices;
@@ -126,10 +139,10 @@ find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
   attention->diagonal = seen - 1;
 }
 
-/* operands: q, k, v, all the same where it is packed; mask: or NULL */
-static gboolean
-describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, const OrtrainOperand *mask,
-          OrtrainCudaAttention *attention, GError **error)
+gboolean
+ortrain_cuda_attention_describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands,
+                                 const OrtrainOperand *mask, const OrtrainOperand *bias,
+                                 OrtrainCudaAttention *attention, GError **error)
 {
   const gboolean is_packed = operands[1] == operands[0];
   const gint64 packed = is_packed ? 15 : ORTRAIN_CUDA_INT (setup, "packed", 0);
@@ -151,16 +164,16 @@ describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, cons
     if (is_packed)
       describe_part (sides[i], operands[i], &heads[i], &length[i]);
     else
-      describe_side (sides[i], operands[i], packed >> i & 1, &heads[i], &length[i]);
+      ortrain_cuda_attention_describe_side (sides[i], operands[i], packed >> i & 1, &heads[i], &length[i]);
   attention->batch = operands[0]->dims[0];
   attention->heads = heads[0];
   attention->n_queries = length[0];
   attention->n_keys = length[1];
   if (heads[1] != heads[0] || heads[2] != heads[0] || length[2] != length[1] ||
       attention->k.width != attention->q.width || operands[1]->dims[0] != attention->batch ||
-      operands[2]->dims[0] != attention->batch ||
-      (mask != NULL && mask->dtype != ORTRAIN_DTYPE_UNDEFINED && !describe_mask (attention, mask)))
-    return ortrain_cuda_refuse (setup, error, "the shapes of q, k, v and mask do not fit each other");
+      operands[2]->dims[0] != attention->batch || !describe_addends (attention, mask, bias))
+    return ortrain_cuda_refuse (setup, error, "the shapes of q, k, v, mask and bias do not fit each other");
+  attention->fills = attention->mask_kind == ORTRAIN_CUDA_MASK_BOOL && ORTRAIN_CUDA_INT (setup, "fill", 0) != 0;
   attention->y.width = attention->v.width;
   attention->y.pitch = packed & 8 ? attention->heads * attention->y.width : attention->y.width;
   attention->y.head_step = packed & 8 ? attention->y.width : attention->n_queries * attention->y.width;
@@ -208,7 +221,8 @@ static gboolean
 is_eligible (const OrtrainCudaAttention *attention)
 {
   const OrtrainDType dtype = attention->q.dtype;
-  return (dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16) && attention->k.dtype == dtype &&
+  return attention->bias.dtype == ORTRAIN_DTYPE_UNDEFINED &&
+         (dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16) && attention->k.dtype == dtype &&
          attention->v.dtype == dtype && attention->y.dtype == dtype &&
          (attention->lse_dtype == ORTRAIN_DTYPE_UNDEFINED || attention->lse_dtype == ORTRAIN_DTYPE_FLOAT32) &&
          attention->q.width % 8 == 0 && attention->v.width % 8 == 0 && attention->q.width > 0 &&
@@ -229,9 +243,9 @@ describe_bias (AttentionConstants *constants)
     return;
   attention->mask_kind = ORTRAIN_CUDA_MASK_NONE;
   shape->has_bias = TRUE;
-  shape->bias_batch = attention->mask_batch != 0 ? attention->batch : 1;
-  shape->bias_heads = attention->mask_head != 0 ? attention->heads : 1;
-  shape->bias_dtype = attention->mask_dtype == ORTRAIN_DTYPE_FLOAT32 ? ORTRAIN_DTYPE_FLOAT32 : attention->q.dtype;
+  shape->bias_batch = attention->mask.batch != 0 ? attention->batch : 1;
+  shape->bias_heads = attention->mask.head != 0 ? attention->heads : 1;
+  shape->bias_dtype = attention->mask.dtype == ORTRAIN_DTYPE_FLOAT32 ? ORTRAIN_DTYPE_FLOAT32 : attention->q.dtype;
   shape->has_lengths = attention->n_keys % 128 != 0;
 }
 
@@ -337,9 +351,21 @@ get_operand (const OrtrainKernelCall *call, guint first, guint i)
 
 /* NULL: there is none. */
 static const void *
-get_mask (const OrtrainKernelCall *call, guint index)
+get_optional (const OrtrainKernelCall *call, guint index)
 {
   return call->n_inputs > index ? call->inputs[index] : NULL;
+}
+
+/* q: number of an input; so is the mask. */
+static OrtrainCudaAttentionInputs
+get_inputs (const OrtrainKernelCall *call, guint q, guint mask)
+{
+  const OrtrainCudaAttentionInputs in = { .q = get_operand (call, q, 0),
+                                          .k = get_operand (call, q, 1),
+                                          .v = get_operand (call, q, 2),
+                                          .mask = get_optional (call, mask),
+                                          .bias = get_optional (call, mask + 1) };
+  return in;
 }
 
 /* For the plain kernels behind those of cuDNN, to whose gradients the number of keys of a blind row is lost. FALSE: no row
@@ -361,39 +387,37 @@ find_blind (const OrtrainKernelCall *call, OrtrainCudaAttention *attention)
 
 /* FALSE: cuDNN could not make it ready. */
 static gboolean
-run_forward (const OrtrainKernelCall *call, const void *q, const void *k, const void *v, void *y, void *stats)
+run_forward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, void *y, void *stats)
 {
   const AttentionConstants *constants = call->constants;
   const OrtrainDnnAttentionTensors *tensors = &constants->forward_tensors;
   void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
-  addresses[tensors->q] = (void *) q;
-  addresses[tensors->k] = (void *) k;
-  addresses[tensors->v] = (void *) v;
+  addresses[tensors->q] = (void *) in->q;
+  addresses[tensors->k] = (void *) in->k;
+  addresses[tensors->v] = (void *) in->v;
   addresses[tensors->y] = y;
   addresses[tensors->stats] = stats;
   place_bias (call, tensors, addresses);
   return ortrain_dnn_run (constants->forward, call, addresses, call->workspace);
 }
 
-/* lse: number of an input; so is the mask. */
 static gboolean
-run_backward (const OrtrainKernelCall *call, guint lse, guint mask, void *const *gradients)
+run_backward (const OrtrainKernelCall *call, const OrtrainCudaAttentionInputs *in, void *const *gradients)
 {
   const AttentionConstants *constants = call->constants;
   const OrtrainDnnAttentionTensors *tensors = &constants->backward_tensors;
   guint8 *workspace = call->workspace;
   void *addresses[ORTRAIN_DNN_MAX_TENSORS] = { NULL };
-  const void *q = get_operand (call, 1, 0), *k = get_operand (call, 1, 1), *v = get_operand (call, 1, 2);
   const int results[] = { tensors->dq, tensors->dk, tensors->dv };
   OrtrainCudaAttention blind;
-  write_bias (call, get_mask (call, mask));
-  if (!constants->is_packed && !run_forward (call, q, k, v, workspace + constants->y, workspace + constants->stats))
+  write_bias (call, in->mask);
+  if (!constants->is_packed && !run_forward (call, in, workspace + constants->y, workspace + constants->stats))
     return FALSE;
-  addresses[tensors->dy] = (void *) call->inputs[0];
-  addresses[tensors->q] = (void *) q;
-  addresses[tensors->k] = (void *) k;
-  addresses[tensors->v] = (void *) v;
-  addresses[tensors->stats] = (void *) call->inputs[lse];
+  addresses[tensors->dy] = (void *) in->dy;
+  addresses[tensors->q] = (void *) in->q;
+  addresses[tensors->k] = (void *) in->k;
+  addresses[tensors->v] = (void *) in->v;
+  addresses[tensors->stats] = (void *) in->lse;
   addresses[tensors->y] = constants->is_packed ? (void *) call->inputs[2] : workspace + constants->y;
   addresses[tensors->dots] = workspace + constants->rows; /* [rows], float32 */
   if (tensors->sums >= 0)
@@ -404,8 +428,7 @@ run_backward (const OrtrainKernelCall *call, guint lse, guint mask, void *const 
   if (!ortrain_dnn_run (constants->backward, call, addresses, call->workspace))
     return FALSE;
   if (find_blind (call, &blind))
-    ortrain_cuda_attention_backward (call, &blind, constants->gradients, call->inputs[0], q, k, v, call->inputs[lse],
-                                     get_mask (call, mask), gradients,
+    ortrain_cuda_attention_backward (call, &blind, in, constants->gradients, gradients,
                                      (OrtrainCudaAttentionRow *) (workspace + constants->rows));
   return TRUE;
 }
@@ -420,17 +443,26 @@ clear_outputs (const OrtrainKernelCall *call, guint n)
   const OrtrainCudaAttention *attention = &constants->attention;
   if (attention->n_keys > 0 && attention->n_queries > 0 && attention->batch > 0 && attention->heads > 0)
     return FALSE;
-  for (guint k = 0; k < n; k++)
+  for (guint k = 0; k < MIN (n, 3); k++)
     if (call->outputs[k] != NULL && constants->n_bytes[k] > 0)
       cudaMemsetAsync (call->outputs[k], 0, constants->n_bytes[k], ortrain_cuda_get_stream (call)->stream);
   return TRUE;
+}
+
+/* NULL: there is none. */
+static const OrtrainOperand *
+find_optional (const OrtrainKernelSetup *setup, guint index)
+{
+  return setup->n_inputs > index && setup->inputs[index].dtype != ORTRAIN_DTYPE_UNDEFINED ? &setup->inputs[index]
+                                                                                          : NULL;
 }
 
 static gboolean
 prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, guint mask, GError **error)
 {
   OrtrainCudaAttention attention;
-  if (!describe (setup, operands, setup->n_inputs > mask ? &setup->inputs[mask] : NULL, &attention, error))
+  if (!ortrain_cuda_attention_describe (setup, operands, find_optional (setup, mask), find_optional (setup, mask + 1),
+                                        &attention, error))
     return FALSE;
   attention.y.dtype = setup->outputs[0].dtype;
   attention.lse_dtype = setup->n_outputs > 1 ? setup->outputs[1].dtype : ORTRAIN_DTYPE_UNDEFINED;
@@ -450,7 +482,7 @@ prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operand
   return TRUE;
 }
 
-/* Attention (q, k, v[, mask]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+/* Attention (q, k, v[, mask, bias]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
 static gboolean
 prepare_attention (OrtrainKernelSetup *setup, GError **error)
 {
@@ -471,8 +503,7 @@ run_attention (const OrtrainKernelCall *call)
 {
   const AttentionConstants *constants = call->constants;
   const OrtrainDnnAttentionShape *shape = &constants->shape;
-  const void *q = get_operand (call, 0, 0), *k = get_operand (call, 0, 1), *v = get_operand (call, 0, 2);
-  const void *mask = get_mask (call, constants->is_packed ? 1 : 3);
+  const OrtrainCudaAttentionInputs in = get_inputs (call, 0, constants->is_packed ? 1 : 3);
   void *lse = call->n_outputs > 1 ? call->outputs[1] : NULL;
   guint8 *workspace = call->workspace;
   OrtrainCudaAttention blind;
@@ -481,18 +512,18 @@ run_attention (const OrtrainKernelCall *call)
   if (constants->forward != NULL)
     {
       void *stats = lse != NULL ? lse : workspace + constants->stats;
-      write_bias (call, mask);
-      if (run_forward (call, q, k, v, call->outputs[0], stats))
+      write_bias (call, in.mask);
+      if (run_forward (call, &in, call->outputs[0], stats))
         {
           if (find_blind (call, &blind))
-            ortrain_cuda_attention_forward (call, &blind, q, k, v, mask, call->outputs[0], stats);
+            ortrain_cuda_attention_forward (call, &blind, &in, call->outputs[0], stats);
           if (shape->has_bias)
             ortrain_cuda_attention_guard (call, &constants->attention, shape->bias_batch, shape->bias_heads,
                                           workspace + constants->sights, call->outputs[0], stats);
           return;
         }
     }
-  ortrain_cuda_attention_forward (call, &constants->attention, q, k, v, mask, call->outputs[0], lse);
+  ortrain_cuda_attention_forward (call, &constants->attention, &in, call->outputs[0], lse);
 }
 
 /* lse: number of an input; so is the mask. */
@@ -501,7 +532,8 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
                   GError **error)
 {
   OrtrainCudaAttention attention;
-  if (!describe (setup, operands, setup->n_inputs > mask ? &setup->inputs[mask] : NULL, &attention, error))
+  if (!ortrain_cuda_attention_describe (setup, operands, find_optional (setup, mask), find_optional (setup, mask + 1),
+                                        &attention, error))
     return FALSE;
   attention.y.dtype = setup->inputs[0].dtype;
   attention.lse_dtype = setup->inputs[lse].dtype;
@@ -548,25 +580,40 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
   return TRUE;
 }
 
+/* lse: number of an input; so is the mask. dbias: or NULL. */
 static void
-run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, void *const *gradients)
+run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, void *const *gradients, void *dbias)
 {
   const AttentionConstants *constants = call->constants;
-  if (clear_outputs (call, call->n_outputs) ||
-      (constants->backward != NULL && run_backward (call, lse, mask, gradients)))
-    return;
-  ortrain_cuda_attention_backward (call, &constants->attention, constants->gradients, call->inputs[0],
-                                   get_operand (call, 1, 0), get_operand (call, 1, 1), get_operand (call, 1, 2),
-                                   call->inputs[lse], get_mask (call, mask), gradients,
-                                   (OrtrainCudaAttentionRow *) ((guint8 *) call->workspace + constants->rows));
+  guint8 *workspace = call->workspace;
+  OrtrainCudaAttentionRow *rows = (OrtrainCudaAttentionRow *) (workspace + constants->rows);
+  OrtrainCudaAttentionInputs in = get_inputs (call, 1, mask);
+  const gboolean is_empty = clear_outputs (call, call->n_outputs);
+  in.dy = call->inputs[0];
+  in.lse = call->inputs[lse];
+  if (!is_empty && !(constants->backward != NULL && run_backward (call, &in, gradients)))
+    ortrain_cuda_attention_backward (call, &constants->attention, &in, constants->gradients, gradients, rows);
+  if (dbias != NULL)
+    ortrain_cuda_attention_bias_gradient (call, &constants->attention, &in, &constants->dbias, rows,
+                                          (float *) (workspace + constants->sums), dbias, 3);
 }
 
-/* AttentionGrad (dy, q, k, v, lse[, mask]) → (dq, dk, dv) */
+/* AttentionGrad (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
 static gboolean
 prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
 {
   const OrtrainOperand *operands[] = { &setup->inputs[1], &setup->inputs[2], &setup->inputs[3] };
-  return prepare_backward (setup, operands, 4, 5, error);
+  if (!prepare_backward (setup, operands, 4, 5, error))
+    return FALSE;
+  AttentionConstants *constants = setup->constants;
+  setup->can_accumulate = 1 << 3;
+  if (setup->n_outputs <= 3 || setup->outputs[3].dtype == ORTRAIN_DTYPE_UNDEFINED)
+    return TRUE;
+  ortrain_cuda_bias_gradient_plan (&constants->dbias, &constants->attention, setup->outputs[3].dtype,
+                                   setup->outputs[3].n_elements);
+  if (constants->dbias.parts > 1)
+    constants->sums = reserve (setup, (gsize) (constants->dbias.parts * constants->dbias.n_elements) * sizeof (float));
+  return TRUE;
 }
 
 static void
@@ -575,7 +622,7 @@ run_attention_grad (const OrtrainKernelCall *call)
   void *gradients[3] = { NULL };
   for (guint k = 0; k < call->n_outputs && k < 3; k++)
     gradients[k] = call->outputs[k];
-  run_backward_or_plain (call, 4, 5, gradients);
+  run_backward_or_plain (call, 4, 5, gradients, call->n_outputs > 3 ? call->outputs[3] : NULL);
 }
 
 /* PackedAttentionGrad (dy, qkv, y, lse[, mask]) → dqkv */
@@ -598,33 +645,20 @@ run_packed_attention_grad (const OrtrainKernelCall *call)
   void *gradients[3];
   for (guint k = 0; k < 3; k++)
     gradients[k] = (guint8 *) call->outputs[0] + k * part_bytes;
-  run_backward_or_plain (call, 3, 4, gradients);
+  run_backward_or_plain (call, 3, 4, gradients, NULL);
 }
 
-/* Attention with a bias runs as its body. */
-static gboolean
-takes_attention (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
-{
-  return n_inputs <= 4 || inputs[4].dtype == ORTRAIN_DTYPE_UNDEFINED;
-}
-
-static gboolean
-takes_attention_grad (const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
-{
-  return n_inputs <= 6 || inputs[6].dtype == ORTRAIN_DTYPE_UNDEFINED;
-}
-
-#define ROW(name, prepare_row, run_row, takes_row)                                                                     \
+#define ROW(name, prepare_row, run_row)                                                                                \
   {                                                                                                                    \
     .op_type = name, .domain = "org.ortrain", .dtypes = ORTRAIN_DTYPES_MIXED, .prepare = prepare_row, .run = run_row,  \
-    .mixed_dtypes = ORTRAIN_DTYPES_MIXED, .takes = takes_row                                                           \
+    .mixed_dtypes = ORTRAIN_DTYPES_MIXED                                                                               \
   }
 
 /* float64 is left to the host. */
 static const OrtrainKernel rows[] = {
-  ROW ("Attention", prepare_attention, run_attention, takes_attention),
-  ROW ("AttentionGrad", prepare_attention_grad, run_attention_grad, takes_attention_grad),
-  ROW ("PackedAttention", prepare_packed_attention, run_attention, NULL),
-  ROW ("PackedAttentionGrad", prepare_packed_attention_grad, run_packed_attention_grad, NULL),
+  ROW ("Attention", prepare_attention, run_attention),
+  ROW ("AttentionGrad", prepare_attention_grad, run_attention_grad),
+  ROW ("PackedAttention", prepare_packed_attention, run_attention),
+  ROW ("PackedAttentionGrad", prepare_packed_attention_grad, run_packed_attention_grad),
 };
 ORTRAIN_CUDA_TABLE (attention, rows);

@@ -42,6 +42,28 @@ static const OrtrainGradientCase blind_cases[] = {
   { "PackedAttention", "f[2,3,3,1,4];b[2,1,1,3]{0,0,0,1,1,0}", "masked_value=-3.4e38f", OURS },
 };
 
+/* A bias that is broadcast along nothing, batches, heads, queries, keys, all but one. */
+static const OrtrainGradientCase bias_cases[] = {
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];_;f[2,2,3,5]", "scale=0.5f", OURS },
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];_;f[2,3,5]", "scale=0.5f", OURS },
+  { "Attention", "f[2,3,2,4];f[2,5,2,4];f[2,5,2,3];b[2,1,1,5]{1,0,1,0,1,0,0,0,0,0};f[1,2,3,5]", "packed=15 guard=1",
+    OURS },
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];c[3,5];f[2,1,3,5]", "scale=0.5f", OURS },
+  { "Attention", "f[3,2,3,4];f[3,2,5,4];f[3,2,5,3];_;f[3,5]", "scale=0.5f", OURS },
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];_;f[2,1,1,5]", "scale=0.5f", OURS },
+  { "Attention", "f[2,2,3,4];f[2,2,3,4];f[2,2,3,4];b[3,3]{1,0,0,1,1,0,1,1,1};f[2,3,1]", "scale=0.5f", OURS },
+  { "Attention", "f[2,2,3,8];f[2,2,3,8];f[2,2,3,8];_;f[1]", "scale=0.5f", OURS },
+  { "Attention", "f[1,2,3,4];f[1,2,5,4];f[1,2,5,3];b[3,1]{1,0,1};f[2,3,5]", "masked_value=-3.4e38f", OURS },
+};
+
+/* More than a tile of queries, of keys. */
+static const OrtrainGradientCase large_bias_cases[] = {
+  { "Attention", "f[1,1,65,3];f[1,1,33,3];f[1,1,33,2];_;f[65,33]", "scale=0.35f", OURS },
+  { "Attention", "f[1,66,2,3];f[1,34,2,3];f[1,34,2,2];_;f[66,1]", "scale=0.35f packed=7", OURS },
+  { "Attention", "f[2,1,66,3];f[2,1,34,3];f[2,1,34,2];_;f[34]", "scale=0.35f", OURS },
+  { "Attention", "f[1,1,7,65];f[1,1,9,65];f[1,1,9,66];_;f[7,9]", "scale=0.125f", OURS },
+};
+
 static const char *const operators[] = { "Attention", "AttentionGrad", "PackedAttention", "PackedAttentionGrad", NULL };
 static const char *const unpacked[] = { "Attention", "AttentionGrad", NULL };
 
@@ -51,6 +73,15 @@ test_small (void)
   cuda_check_begin (operators);
   cuda_check_cases (cases, G_N_ELEMENTS (cases), TRUE);
   cuda_check_cases (blind_cases, G_N_ELEMENTS (blind_cases), TRUE);
+  cuda_check_end ();
+}
+
+static void
+test_bias (void)
+{
+  cuda_check_begin (unpacked);
+  cuda_check_cases (bias_cases, G_N_ELEMENTS (bias_cases), TRUE);
+  cuda_check_cases (large_bias_cases, G_N_ELEMENTS (large_bias_cases), TRUE);
   cuda_check_end ();
 }
 
@@ -267,6 +298,7 @@ main (int argc, char *argv[])
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-attention/small", test_small);
+  g_test_add_func ("/cuda-attention/bias", test_bias);
   g_test_add_func ("/cuda-attention/large", test_large);
   g_test_add_func ("/cuda-attention/causal", test_causal);
   g_test_add_func ("/cuda-attention/library", test_library);
