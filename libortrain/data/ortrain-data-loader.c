@@ -2,8 +2,10 @@
 #include "data/ortrain-data-loader.h"
 
 #include "core/ortrain-errors.h"
-#include "core/ortrain-philox-private.h"
+#include "core/ortrain-field-private.h"
 #include "core/ortrain-text-private.h"
+#include "data/ortrain-item-order-private.h"
+#include "data/ortrain-prefetcher-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 /**
@@ -26,6 +28,10 @@
  *
  * The memory of a batch is reused once nobody holds the batch, or anything of it, any more. [class@Trainer] has a
  * loader of its own. One thread at a time may use a loader; the epoch advances without a notification.
+ *
+ * While a batch is in use, the next one is read by a thread of the loader's own: see [property@DataLoader:prefetch].
+ * What is changed in the dataset meanwhile takes effect after as many batches, or at once after
+ * [method@DataLoader.reset].
  */
 
 struct _OrtrainDataLoader
@@ -39,12 +45,9 @@ struct _OrtrainDataLoader
   guint64 epoch;
   guint64 position; /* items of this epoch that were given out */
 
-  /* the order of one epoch: a permutation of the items */
-  guint32 *order;
-  guint64 order_length;
-  guint64 order_seed;
-  guint64 order_epoch;
-
+  guint prefetch;
+  OrtrainPrefetcher *prefetcher; /* NULL: not needed yet */
+  OrtrainItemOrder order;
   guint64 *indices; /* of one batch */
   gsize n_indices;
   gsize n_in_batch; /* of the last one */
@@ -62,25 +65,23 @@ enum
   PROP_DROP_LAST,
   PROP_EPOCH,
   PROP_N_BATCHES,
+  PROP_PREFETCH,
   N_PROPERTIES,
 };
 
 static GParamSpec *properties[N_PROPERTIES];
 
-/* Whoever trains holds one batch, whoever prefetches another. */
+/* Whoever trains holds one or two batches; those that are read ahead come on top. */
 #define MAX_POOLED 4
-
-/* The word that separates shuffling from the other users of random numbers with the same seed. */
-#define SHUFFLE_NODE 0x73687566u
 
 static void
 ortrain_data_loader_dispose (GObject *object)
 {
   OrtrainDataLoader *self = ORTRAIN_DATA_LOADER (object);
+  g_clear_pointer (&self->prefetcher, ortrain_prefetcher_free);
   g_ptr_array_set_size (self->pool, 0);
   g_clear_object (&self->dataset);
-  g_clear_pointer (&self->order, g_free);
-  self->order_length = 0;
+  ortrain_item_order_clear (&self->order);
   G_OBJECT_CLASS (ortrain_data_loader_parent_class)->dispose (object);
 }
 
@@ -96,33 +97,10 @@ ortrain_data_loader_finalize (GObject *object)
 static void
 ortrain_data_loader_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
 {
-  OrtrainDataLoader *self = ORTRAIN_DATA_LOADER (object);
-  switch (id)
-    {
-    case PROP_DATASET:
-      g_value_set_object (value, self->dataset);
-      break;
-    case PROP_BATCH_SIZE:
-      g_value_set_uint (value, self->batch_size);
-      break;
-    case PROP_SHUFFLE:
-      g_value_set_boolean (value, self->shuffle);
-      break;
-    case PROP_SEED:
-      g_value_set_uint64 (value, self->seed);
-      break;
-    case PROP_DROP_LAST:
-      g_value_set_boolean (value, self->drop_last);
-      break;
-    case PROP_EPOCH:
-      g_value_set_uint64 (value, self->epoch);
-      break;
-    case PROP_N_BATCHES:
-      g_value_set_uint64 (value, ortrain_data_loader_get_n_batches (self));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
+  if (id == PROP_N_BATCHES)
+    g_value_set_uint64 (value, ortrain_data_loader_get_n_batches (ORTRAIN_DATA_LOADER (object)));
+  else
+    ortrain_field_get_property (object, id, value, pspec);
 }
 
 static void
@@ -149,6 +127,9 @@ ortrain_data_loader_set_property (GObject *object, guint id, const GValue *value
     case PROP_EPOCH:
       ortrain_data_loader_set_epoch (self, g_value_get_uint64 (value));
       break;
+    case PROP_PREFETCH:
+      ortrain_data_loader_set_prefetch (self, g_value_get_uint (value));
+      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
     }
@@ -169,8 +150,9 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
    *
    * The dataset that the items are taken from. Construct-only.
    */
-  properties[PROP_DATASET] = g_param_spec_object ("dataset", NULL, NULL, ORTRAIN_TYPE_DATASET,
-                                                  flags | G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY);
+  properties[PROP_DATASET] = ortrain_field_at (g_param_spec_object ("dataset", NULL, NULL, ORTRAIN_TYPE_DATASET,
+                                                                    flags | G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY),
+                                               G_STRUCT_OFFSET (OrtrainDataLoader, dataset));
 
   /**
    * OrtrainDataLoader:batch-size: (getter get_batch_size) (setter set_batch_size)
@@ -178,35 +160,37 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
    * How many items a batch has; the last one of an epoch may have fewer. Default: 1, at least 1.
    */
   properties[PROP_BATCH_SIZE] =
-      g_param_spec_uint ("batch-size", NULL, NULL, 1, G_MAXUINT, 1, flags | G_PARAM_READWRITE);
+      ortrain_field_uint ("batch-size", G_STRUCT_OFFSET (OrtrainDataLoader, batch_size), 1, G_MAXUINT, 1);
 
   /**
    * OrtrainDataLoader:shuffle: (getter get_shuffle) (setter set_shuffle)
    *
    * Whether each epoch has the items in an order of its own. Default: %FALSE.
    */
-  properties[PROP_SHUFFLE] = g_param_spec_boolean ("shuffle", NULL, NULL, FALSE, flags | G_PARAM_READWRITE);
+  properties[PROP_SHUFFLE] = ortrain_field_boolean ("shuffle", G_STRUCT_OFFSET (OrtrainDataLoader, shuffle), FALSE);
 
   /**
    * OrtrainDataLoader:seed: (getter get_seed) (setter set_seed)
    *
    * What the orders of shuffled epochs depend on: the same seed gives the same orders. Default: 0.
    */
-  properties[PROP_SEED] = g_param_spec_uint64 ("seed", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READWRITE);
+  properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainDataLoader, seed), 0, G_MAXUINT64, 0);
 
   /**
    * OrtrainDataLoader:drop-last: (getter get_drop_last) (setter set_drop_last)
    *
    * Whether a last batch that is smaller than the others is left out. Default: %FALSE.
    */
-  properties[PROP_DROP_LAST] = g_param_spec_boolean ("drop-last", NULL, NULL, FALSE, flags | G_PARAM_READWRITE);
+  properties[PROP_DROP_LAST] =
+      ortrain_field_boolean ("drop-last", G_STRUCT_OFFSET (OrtrainDataLoader, drop_last), FALSE);
 
   /**
    * OrtrainDataLoader:epoch: (getter get_epoch) (setter set_epoch)
    *
    * The number of the current epoch, counted from 0. Setting it goes to the beginning of that epoch. Default: 0.
    */
-  properties[PROP_EPOCH] = g_param_spec_uint64 ("epoch", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READWRITE);
+  properties[PROP_EPOCH] =
+      ortrain_field_uint64 ("epoch", G_STRUCT_OFFSET (OrtrainDataLoader, epoch), 0, G_MAXUINT64, 0);
 
   /**
    * OrtrainDataLoader:n-batches: (getter get_n_batches)
@@ -216,13 +200,22 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   properties[PROP_N_BATCHES] =
       g_param_spec_uint64 ("n-batches", NULL, NULL, 0, G_MAXUINT64, 0, flags | G_PARAM_READABLE);
 
+  /**
+   * OrtrainDataLoader:prefetch: (getter get_prefetch) (setter set_prefetch)
+   *
+   * How many batches of the epoch are read ahead, on a thread of the loader's own, while the last one is in use. It takes
+   * the memory of as many batches, and changes neither their order nor their contents. A dataset of which
+   * [method@Dataset.is_thread_safe] is false is read by the caller's thread all the same. Default: 2, from 0 to 64.
+   */
+  properties[PROP_PREFETCH] = ortrain_field_uint ("prefetch", G_STRUCT_OFFSET (OrtrainDataLoader, prefetch), 0, 64, 2);
+
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
 static void
 ortrain_data_loader_init (OrtrainDataLoader *self)
 {
-  self->batch_size = 1;
+  ortrain_field_init_all (self, properties, N_PROPERTIES);
   self->pool = g_ptr_array_new_with_free_func (g_object_unref);
 }
 
@@ -243,59 +236,17 @@ ortrain_data_loader_new (OrtrainDataset *dataset, guint batch_size)
   return g_object_new (ORTRAIN_TYPE_DATA_LOADER, "dataset", dataset, "batch-size", batch_size, NULL);
 }
 
-/* A number below `limit`, all equally likely (Lemire's method). */
-static guint32
-random_below (const OrtrainPhiloxKey *key, guint64 *counter, guint32 limit)
-{
-  for (;;)
-    {
-      guint32 words[4];
-      ortrain_philox (key, *counter >> 2, words);
-      guint64 product = (guint64) words[(*counter)++ & 3] * limit;
-      if ((guint32) product >= (guint32) -limit % limit)
-        return (guint32) (product >> 32);
-    }
-}
-
 static gboolean
-ensure_order (OrtrainDataLoader *self, guint64 length, GError **error)
+is_watched (OrtrainTensorDict *batch)
 {
-  if (self->order != NULL && self->order_length == length && self->order_seed == self->seed &&
-      self->order_epoch == self->epoch)
-    return TRUE;
-  if (length > G_MAXUINT32)
+  static gsize ids[2] = { 0, 0 };
+  if (g_once_init_enter (&ids[0]))
     {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "Cannot shuffle %" G_GUINT64_FORMAT " items, the limit is %u; unset shuffle, or slice the dataset",
-                   length, G_MAXUINT32);
-      return FALSE;
+      ids[1] = g_signal_lookup ("notify", G_TYPE_OBJECT);
+      g_once_init_leave (&ids[0], g_signal_lookup ("items-changed", G_TYPE_LIST_MODEL));
     }
-  if (self->order == NULL || self->order_length != length)
-    {
-      g_clear_pointer (&self->order, g_free);
-      self->order = g_try_new (guint32, length);
-      if (self->order == NULL)
-        {
-          g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                       "Cannot allocate memory for the order of %" G_GUINT64_FORMAT " items", length);
-          return FALSE;
-        }
-    }
-  /* Epochs above 2^32 go into the key, too. */
-  OrtrainPhiloxKey key = { self->seed ^ (self->epoch >> 32 << 32), (guint32) self->epoch, SHUFFLE_NODE };
-  guint64 counter = 0;
-  for (guint64 i = 0; i < length; i++)
-    self->order[i] = (guint32) i;
-  for (guint64 i = length; i > 1; i--)
-    {
-      guint32 j = random_below (&key, &counter, (guint32) i), was = self->order[i - 1];
-      self->order[i - 1] = self->order[j];
-      self->order[j] = was;
-    }
-  self->order_length = length;
-  self->order_seed = self->seed;
-  self->order_epoch = self->epoch;
-  return TRUE;
+  return g_signal_has_handler_pending (batch, (guint) ids[0], 0, TRUE) ||
+         g_signal_has_handler_pending (batch, (guint) ids[1], 0, TRUE);
 }
 
 /* A batch that nobody holds any more, or a new one. */
@@ -305,17 +256,81 @@ take_batch (OrtrainDataLoader *self)
   for (guint i = 0; i < self->pool->len; i++)
     {
       OrtrainTensorDict *batch = self->pool->pdata[i];
-      gboolean free = g_atomic_int_get ((int *) &G_OBJECT (batch)->ref_count) == 1;
+      /* One that somebody still watches is not written to, and not by another thread. */
+      gboolean free = g_atomic_int_get ((int *) &G_OBJECT (batch)->ref_count) == 1 && !is_watched (batch);
       for (guint t = 0; free && t < ortrain_tensor_dict_get_size (batch); t++)
         free = ortrain_tensor_is_exclusive (ortrain_tensor_dict_get_tensor (batch, t));
       if (free)
         return g_object_ref (batch);
     }
   OrtrainTensorDict *batch = ortrain_tensor_dict_new ();
-  if (self->pool->len >= MAX_POOLED)
+  if (self->pool->len >= MAX_POOLED + self->prefetch)
     g_ptr_array_remove_index (self->pool, 0);
   g_ptr_array_add (self->pool, g_object_ref (batch));
   return batch;
+}
+
+/* Of the batch that begins at this position; 0: there is none. */
+static gsize
+count_items (OrtrainDataLoader *self, guint64 length, guint64 position)
+{
+  const gsize n = (gsize) MIN (position < length ? length - position : 0, self->batch_size);
+  return n < self->batch_size && self->drop_last ? 0 : n;
+}
+
+static gboolean
+choose_items (OrtrainDataLoader *self, const OrtrainBatchPlace *place, guint64 *indices, GError **error)
+{
+  if (self->shuffle && !ortrain_item_order_ensure (&self->order, place->length, self->seed, place->epoch, error))
+    return FALSE;
+  for (gsize i = 0; i < place->n; i++)
+    indices[i] = self->shuffle ? self->order.items[place->position + i] : place->position + i;
+  return TRUE;
+}
+
+static OrtrainTensorDict *
+read_batch (OrtrainDataLoader *self, const OrtrainBatchPlace *place, GError **error)
+{
+  if (!choose_items (self, place, self->indices, error))
+    return NULL;
+  g_autoptr (OrtrainTensorDict) batch = take_batch (self);
+  if (!ortrain_dataset_fill_epoch_batch (self->dataset, place->epoch, self->indices, place->n, batch, error))
+    return NULL;
+  return g_steal_pointer (&batch);
+}
+
+/* Submits the batches behind the one that was returned, up to the end of the epoch: nobody knows whether there will be
+ * another one. */
+static void
+read_ahead (OrtrainDataLoader *self, guint64 length)
+{
+  if (self->prefetch == 0 || !ortrain_dataset_is_thread_safe (self->dataset))
+    return;
+  if (self->prefetcher != NULL && ortrain_prefetcher_is_forked (self->prefetcher))
+    g_clear_pointer (&self->prefetcher, ortrain_prefetcher_free);
+  if (self->prefetcher == NULL)
+    self->prefetcher = ortrain_prefetcher_new (self->dataset, self->prefetch);
+  /* all batches but the last one of an epoch are full */
+  guint n_ahead = ortrain_prefetcher_get_n_submitted (self->prefetcher);
+  for (; n_ahead < self->prefetch; n_ahead++)
+    {
+      const guint64 position = self->position + (guint64) n_ahead * self->batch_size;
+      const OrtrainBatchPlace place = { self->epoch, position, length, count_items (self, length, position) };
+      guint64 *indices = place.n > 0 ? ortrain_prefetcher_get_indices (self->prefetcher, place.n) : NULL;
+      if (indices == NULL || !choose_items (self, &place, indices, NULL))
+        return;
+      g_autoptr (OrtrainTensorDict) batch = take_batch (self);
+      if (!ortrain_prefetcher_submit (self->prefetcher, &place, batch))
+        return;
+    }
+}
+
+/* For whatever changes which batches come next. */
+static void
+forget_ahead (OrtrainDataLoader *self)
+{
+  if (self->prefetcher != NULL)
+    ortrain_prefetcher_flush (self->prefetcher);
 }
 
 /**
@@ -344,9 +359,8 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "The dataset has no items");
       return NULL;
     }
-  guint64 left = self->position < length ? length - self->position : 0;
-  gsize n = (gsize) MIN (left, self->batch_size);
-  if (n == 0 || (n < self->batch_size && self->drop_last))
+  OrtrainBatchPlace place = { self->epoch, self->position, length, count_items (self, length, self->position) };
+  if (place.n == 0)
     {
       if (self->position == 0)
         {
@@ -356,32 +370,40 @@ ortrain_data_loader_next (OrtrainDataLoader *self, GError **error)
                        length, self->batch_size);
           return NULL;
         }
+      forget_ahead (self);
       self->epoch++;
       self->position = 0;
       return NULL;
     }
-  if (self->shuffle && !ensure_order (self, length, error))
-    return NULL;
-  if (self->n_indices < n)
+  if (self->n_indices < place.n)
     {
       g_free (self->indices);
-      self->indices = g_try_new (guint64, n);
-      self->n_indices = self->indices != NULL ? n : 0;
+      self->indices = g_try_new (guint64, place.n);
+      self->n_indices = self->indices != NULL ? place.n : 0;
       if (self->indices == NULL)
         {
           g_set_error (error, ORTRAIN_TENSOR_ERROR, ORTRAIN_TENSOR_ERROR_NO_MEMORY,
-                       "Cannot allocate memory for the indices of a batch of %" G_GSIZE_FORMAT " items", n);
+                       "Cannot allocate memory for the indices of a batch of %" G_GSIZE_FORMAT " items", place.n);
           return NULL;
         }
     }
-  for (gsize i = 0; i < n; i++)
-    self->indices[i] = self->shuffle ? self->order[self->position + i] : self->position + i;
-
-  g_autoptr (OrtrainTensorDict) batch = take_batch (self);
-  if (!ortrain_dataset_fill_batch (self->dataset, self->indices, n, batch, error))
-    return NULL;
-  self->position += n;
-  self->n_in_batch = n;
+  g_autoptr (GError) local_error = NULL;
+  g_autoptr (OrtrainTensorDict) batch =
+      self->prefetcher != NULL ? ortrain_prefetcher_take (self->prefetcher, &place, self->indices, &local_error) : NULL;
+  if (batch == NULL)
+    {
+      forget_ahead (self); /* what comes after an error, or is of another place */
+      if (local_error == NULL)
+        batch = read_batch (self, &place, &local_error);
+    }
+  if (batch == NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
+    }
+  self->position += place.n;
+  self->n_in_batch = place.n;
+  read_ahead (self, length);
   return g_steal_pointer (&batch);
 }
 
@@ -405,12 +427,13 @@ ortrain_data_loader_get_item_index (OrtrainDataLoader *self, guint row)
  * ortrain_data_loader_reset:
  * @self: a loader
  *
- * Goes back to the beginning of the current epoch.
+ * Goes back to the beginning of the current epoch. Batches that were read ahead are dropped.
  */
 void
 ortrain_data_loader_reset (OrtrainDataLoader *self)
 {
   g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  forget_ahead (self);
   self->position = 0;
 }
 
@@ -458,6 +481,7 @@ ortrain_data_loader_set_batch_size (OrtrainDataLoader *self, guint batch_size)
   g_return_if_fail (batch_size > 0);
   if (self->batch_size == batch_size)
     return;
+  forget_ahead (self);
   self->batch_size = batch_size;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_BATCH_SIZE]);
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_N_BATCHES]);
@@ -492,6 +516,7 @@ ortrain_data_loader_set_shuffle (OrtrainDataLoader *self, gboolean shuffle)
   shuffle = !!shuffle;
   if (self->shuffle == shuffle)
     return;
+  forget_ahead (self);
   self->shuffle = shuffle;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SHUFFLE]);
 }
@@ -525,6 +550,7 @@ ortrain_data_loader_set_seed (OrtrainDataLoader *self, guint64 seed)
   g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
   if (self->seed == seed)
     return;
+  forget_ahead (self);
   self->seed = seed;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_SEED]);
 }
@@ -558,6 +584,7 @@ ortrain_data_loader_set_drop_last (OrtrainDataLoader *self, gboolean drop_last)
   drop_last = !!drop_last;
   if (self->drop_last == drop_last)
     return;
+  forget_ahead (self);
   self->drop_last = drop_last;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_DROP_LAST]);
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_N_BATCHES]);
@@ -589,6 +616,7 @@ void
 ortrain_data_loader_set_epoch (OrtrainDataLoader *self, guint64 epoch)
 {
   g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  forget_ahead (self);
   self->position = 0;
   if (self->epoch == epoch)
     return;
@@ -610,6 +638,40 @@ ortrain_data_loader_get_n_batches (OrtrainDataLoader *self)
   g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), 0);
   guint64 length = self->dataset != NULL ? ortrain_dataset_get_length (self->dataset) : 0;
   return length / self->batch_size + (length % self->batch_size != 0 && !self->drop_last);
+}
+
+/**
+ * ortrain_data_loader_get_prefetch: (get-property prefetch)
+ * @self: a loader
+ *
+ * Gets how many batches of the epoch are read ahead.
+ *
+ * Returns: the number
+ */
+guint
+ortrain_data_loader_get_prefetch (OrtrainDataLoader *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATA_LOADER (self), 0);
+  return self->prefetch;
+}
+
+/**
+ * ortrain_data_loader_set_prefetch: (set-property prefetch)
+ * @self: a loader
+ * @prefetch: the number of batches, from 0 to 64
+ *
+ * Sets how many batches of the epoch are read ahead. With 0 each batch is read when it is asked for.
+ */
+void
+ortrain_data_loader_set_prefetch (OrtrainDataLoader *self, guint prefetch)
+{
+  g_return_if_fail (ORTRAIN_IS_DATA_LOADER (self));
+  g_return_if_fail (prefetch <= 64);
+  if (self->prefetch == prefetch)
+    return;
+  g_clear_pointer (&self->prefetcher, ortrain_prefetcher_free);
+  self->prefetch = prefetch;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_PREFETCH]);
 }
 
 /**

@@ -44,6 +44,10 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_data_loader_set_epoch (OrtrainDataLoader *self, guint64 epoch);
 ORTRAIN_AVAILABLE_IN_ALL
 guint64 ortrain_data_loader_get_n_batches (OrtrainDataLoader *self);
+ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_data_loader_get_prefetch (OrtrainDataLoader *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_data_loader_set_prefetch (OrtrainDataLoader *self, guint prefetch);
 
 ORTRAIN_AVAILABLE_IN_ALL
 GVariant *ortrain_data_loader_get_state (OrtrainDataLoader *self);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "data/ortrain-dataset.h"
+#include "data/ortrain-dataset-private.h"
 
 #include "core/ortrain-dispatch-private.h"
 #include "core/ortrain-errors.h"
@@ -32,10 +32,17 @@
  * ```
  *
  * One thread at a time may use a dataset. A [class@Trainer] that trains asynchronously reads the library's own datasets
- * on a thread of its own; the methods of others run on the main context in which training was started.
+ * on a thread of its own; the methods of others run on the main context in which training was started. A
+ * [class@DataLoader] reads those of which [method@Dataset.is_thread_safe] is true ahead, on a thread of its own.
  */
 
-G_DEFINE_TYPE (OrtrainDataset, ortrain_dataset, G_TYPE_OBJECT)
+typedef struct
+{
+  gboolean thread_safe;
+  OrtrainDatasetSnapshot snapshot;
+} OrtrainDatasetPrivate;
+
+G_DEFINE_TYPE_WITH_PRIVATE (OrtrainDataset, ortrain_dataset, G_TYPE_OBJECT)
 
 /* Languages with exceptions may return nothing without an error: that is one, too. */
 static void
@@ -59,10 +66,11 @@ static OrtrainTensorDict *
 default_get_item (OrtrainDataset *self, guint64 index, GError **error)
 {
   OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
-  if (klass->get_batch == default_get_batch && klass->fill_batch == NULL)
+  if (klass->get_batch == default_get_batch && klass->fill_batch == NULL && klass->fill_epoch_batch == NULL)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s implements neither get_item nor get_batch nor fill_batch", G_OBJECT_TYPE_NAME (self));
+                   "%s implements none of get_item, get_batch, fill_batch, fill_epoch_batch",
+                   G_OBJECT_TYPE_NAME (self));
       return NULL;
     }
   g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (self, &index, 1, error);
@@ -138,7 +146,8 @@ static OrtrainTensorDict *
 default_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, GError **error)
 {
   g_autoptr (OrtrainTensorDict) batch = ortrain_tensor_dict_new ();
-  if (ORTRAIN_DATASET_GET_CLASS (self)->fill_batch != NULL)
+  OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
+  if (klass->fill_batch != NULL || klass->fill_epoch_batch != NULL)
     {
       if (!ortrain_dataset_fill_batch (self, indices, n_indices, batch, error))
         return NULL;
@@ -173,6 +182,7 @@ typedef struct
   const guint64 *indices;
   gsize n_indices;
   OrtrainTensorDict *batch;
+  guint64 epoch;
   guint64 length;
   gboolean filled;
   GError **error;
@@ -203,7 +213,8 @@ static void
 fill_batch_in_context (gpointer data)
 {
   ContextCall *call = data;
-  call->filled = ortrain_dataset_fill_batch (call->self, call->indices, call->n_indices, call->batch, call->error);
+  call->filled = ortrain_dataset_fill_epoch_batch (call->self, call->epoch, call->indices, call->n_indices, call->batch,
+                                                   call->error);
 }
 
 /**
@@ -322,25 +333,51 @@ gboolean
 ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
                             GError **error)
 {
+  return ortrain_dataset_fill_epoch_batch (self, 0, indices, n_indices, batch, error);
+}
+
+/**
+ * ortrain_dataset_fill_epoch_batch:
+ * @self: a dataset
+ * @epoch: the number of the epoch, counted from 0
+ * @indices: (array length=n_indices): the numbers of the items
+ * @n_indices: how many
+ * @batch: the tensors to write to, or to replace
+ * @error: return location for an error
+ *
+ * Reads several items as [method@Dataset.fill_batch] does, as they are in one epoch: random transforms of a
+ * [class@TransformedDataset] differ from epoch to epoch. Other methods read the items as in epoch 0. It fails as
+ * [method@Dataset.get_batch] does.
+ *
+ * Returns: %FALSE on error
+ */
+gboolean
+ortrain_dataset_fill_epoch_batch (OrtrainDataset *self, guint64 epoch, const guint64 *indices, gsize n_indices,
+                                  OrtrainTensorDict *batch, GError **error)
+{
   g_return_val_if_fail (ORTRAIN_IS_DATASET (self), FALSE);
   g_return_val_if_fail (indices != NULL || n_indices == 0, FALSE);
   g_return_val_if_fail (ORTRAIN_IS_TENSOR_DICT (batch), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   if (ortrain_dispatch_is_needed (self))
     {
-      ContextCall call = { .self = self, .indices = indices, .n_indices = n_indices, .batch = batch, .error = error };
+      ContextCall call = {
+        .self = self, .epoch = epoch, .indices = indices, .n_indices = n_indices, .batch = batch, .error = error
+      };
       ortrain_dispatch_call (fill_batch_in_context, &call);
       return call.filled;
     }
   OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
-  if (klass->fill_batch != NULL)
+  if (klass->fill_batch != NULL || klass->fill_epoch_batch != NULL)
     {
       for (gsize i = 0; i < n_indices; i++)
         if (!check_index (self, indices[i], error))
           return FALSE;
-      gboolean filled = klass->fill_batch (self, indices, n_indices, batch, error);
+      gboolean filled = klass->fill_epoch_batch != NULL
+                            ? klass->fill_epoch_batch (self, epoch, indices, n_indices, batch, error)
+                            : klass->fill_batch (self, indices, n_indices, batch, error);
       if (!filled)
-        ensure_error (self, "fill_batch", error);
+        ensure_error (self, klass->fill_epoch_batch != NULL ? "fill_epoch_batch" : "fill_batch", error);
       return filled;
     }
   g_autoptr (OrtrainTensorDict) made = ortrain_dataset_get_batch (self, indices, n_indices, error);
@@ -349,4 +386,53 @@ ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize 
   for (guint i = 0; i < ortrain_tensor_dict_get_size (made); i++)
     ortrain_tensor_dict_set (batch, ortrain_tensor_dict_get_name (made, i), ortrain_tensor_dict_get_tensor (made, i));
   return TRUE;
+}
+
+/**
+ * ortrain_dataset_is_thread_safe:
+ * @self: a dataset
+ *
+ * Gets whether items may be read by several threads at once, as [property@DataLoader:prefetch] needs it. The library's
+ * own datasets are, as long as what they are made of is: a class that was written in Python or JavaScript never is.
+ *
+ * Returns: %TRUE if they may
+ */
+gboolean
+ortrain_dataset_is_thread_safe (OrtrainDataset *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_DATASET (self), FALSE);
+  OrtrainDatasetPrivate *priv = ortrain_dataset_get_instance_private (self);
+  return priv->thread_safe;
+}
+
+/**
+ * ortrain_dataset_set_thread_safe: (skip)
+ * @self: a dataset
+ * @thread_safe: whether its methods may be called by several threads at once
+ *
+ * For classes written in C, whose instances call this when they are created. The default is %FALSE: then items are read
+ * by the thread only that calls the loader.
+ */
+void
+ortrain_dataset_set_thread_safe (OrtrainDataset *self, gboolean thread_safe)
+{
+  g_return_if_fail (ORTRAIN_IS_DATASET (self));
+  OrtrainDatasetPrivate *priv = ortrain_dataset_get_instance_private (self);
+  priv->thread_safe = thread_safe;
+}
+
+void
+ortrain_dataset_set_snapshot (OrtrainDataset *self, OrtrainDatasetSnapshot snapshot)
+{
+  OrtrainDatasetPrivate *priv = ortrain_dataset_get_instance_private (self);
+  priv->snapshot = snapshot;
+}
+
+OrtrainDataset *
+ortrain_dataset_snapshot (OrtrainDataset *self)
+{
+  OrtrainDatasetPrivate *priv = ortrain_dataset_get_instance_private (self);
+  if (!priv->thread_safe)
+    return NULL;
+  return priv->snapshot != NULL ? priv->snapshot (self) : g_object_ref (self);
 }

@@ -17,6 +17,7 @@ G_DECLARE_DERIVABLE_TYPE (OrtrainDataset, ortrain_dataset, ORTRAIN, DATASET, GOb
  * @get_item: reads one item, without a dimension for the batch
  * @get_batch: reads several items, stacked
  * @fill_batch: reads several items, stacked, into tensors that may exist already
+ * @fill_epoch_batch: the same, for items that differ from epoch to epoch
  *
  * The class structure of [class@Dataset]. A subclass implements `get_length` and one of the others.
  */
@@ -76,6 +77,22 @@ struct _OrtrainDatasetClass
   gboolean (*fill_batch) (OrtrainDataset *self, const guint64 *indices, gsize n_indices, OrtrainTensorDict *batch,
                           GError **error);
 
+  /**
+   * OrtrainDataset::fill_epoch_batch:
+   * @self: a dataset
+   * @epoch: the number of the epoch, counted from 0
+   * @indices: (array length=n_indices): the numbers of the items
+   * @n_indices: how many
+   * @batch: the tensors to write to, or to replace
+   * @error: return location for an error
+   *
+   * Reads several items as `fill_batch` does, in whose place it is called, for items that differ from epoch to epoch.
+   *
+   * Returns: %FALSE on error
+   */
+  gboolean (*fill_epoch_batch) (OrtrainDataset *self, guint64 epoch, const guint64 *indices, gsize n_indices,
+                                OrtrainTensorDict *batch, GError **error);
+
   /*< private >*/
   gpointer reserved[8];
 };
@@ -90,5 +107,13 @@ OrtrainTensorDict *ortrain_dataset_get_batch (OrtrainDataset *self, const guint6
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_dataset_fill_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices,
                                      OrtrainTensorDict *batch, GError **error);
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_dataset_fill_epoch_batch (OrtrainDataset *self, guint64 epoch, const guint64 *indices, gsize n_indices,
+                                           OrtrainTensorDict *batch, GError **error);
+
+ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_dataset_is_thread_safe (OrtrainDataset *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_dataset_set_thread_safe (OrtrainDataset *self, gboolean thread_safe);
 
 G_END_DECLS

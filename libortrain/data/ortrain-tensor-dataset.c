@@ -4,6 +4,7 @@
 #include "core/ortrain-dtype-private.h"
 #include "core/ortrain-errors.h"
 #include "core/ortrain-text-private.h"
+#include "data/ortrain-dataset-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@
  * trainer = Ortrain.Trainer(session, training, validation=validation, batch_size=2)
  * ```
  *
- * One thread at a time may use a dataset.
+ * Several threads may read items at once, while none changes the dataset.
  */
 
 typedef struct
@@ -111,6 +112,25 @@ ortrain_tensor_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indic
   return TRUE;
 }
 
+static OrtrainDataset *
+ortrain_tensor_dataset_snapshot (OrtrainDataset *dataset)
+{
+  OrtrainTensorDataset *self = ORTRAIN_TENSOR_DATASET (dataset);
+  g_autoptr (OrtrainTensorDict) tensors = ortrain_tensor_dict_new ();
+  guint n = self->tensors != NULL ? ortrain_tensor_dict_get_size (self->tensors) : 0;
+  for (guint i = 0; i < n; i++)
+    {
+      g_autoptr (OrtrainTensor) tensor = ortrain_tensor_snapshot (ortrain_tensor_dict_get_tensor (self->tensors, i));
+      if (tensor == NULL)
+        return NULL;
+      ortrain_tensor_dict_set (tensors, ortrain_tensor_dict_get_name (self->tensors, i), tensor);
+    }
+  OrtrainDataset *snapshot = n > 0 ? ortrain_tensor_dataset_new (tensors, NULL) : NULL;
+  if (snapshot != NULL)
+    memcpy (ORTRAIN_TENSOR_DATASET (snapshot)->conversions, self->conversions, n * sizeof (Conversion));
+  return snapshot;
+}
+
 static void
 ortrain_tensor_dataset_dispose (GObject *object)
 {
@@ -164,6 +184,8 @@ ortrain_tensor_dataset_class_init (OrtrainTensorDatasetClass *klass)
 static void
 ortrain_tensor_dataset_init (OrtrainTensorDataset *self)
 {
+  ortrain_dataset_set_thread_safe (ORTRAIN_DATASET (self), TRUE);
+  ortrain_dataset_set_snapshot (ORTRAIN_DATASET (self), ortrain_tensor_dataset_snapshot);
 }
 
 /**

@@ -5,6 +5,7 @@
 #include "core/ortrain-errors.h"
 #include "core/ortrain-mapped-file-private.h"
 #include "core/ortrain-text-private.h"
+#include "data/ortrain-dataset-private.h"
 #include "tensor/ortrain-tensor-private.h"
 
 #include <string.h>
@@ -23,7 +24,7 @@
  * print(dataset.get_length(), item["input_ids"].numpy()[:3], item["labels"].numpy()[:3])
  * ```
  *
- * One thread at a time may use a dataset.
+ * Several threads may read items at once.
  */
 
 struct _OrtrainTokenDataset
@@ -74,6 +75,16 @@ ortrain_token_dataset_fill_batch (OrtrainDataset *dataset, const guint64 *indice
   return ortrain_tensor_check_file (self->tokens, error);
 }
 
+static OrtrainDataset *
+ortrain_token_dataset_snapshot (OrtrainDataset *dataset)
+{
+  OrtrainTokenDataset *self = ORTRAIN_TOKEN_DATASET (dataset);
+  g_autoptr (OrtrainTensor) tokens = self->tokens != NULL ? ortrain_tensor_snapshot (self->tokens) : NULL;
+  if (tokens == NULL)
+    return NULL;
+  return ortrain_token_dataset_new (tokens, self->sequence_length, self->names[0], self->names[1], NULL);
+}
+
 static void
 ortrain_token_dataset_dispose (GObject *object)
 {
@@ -105,6 +116,8 @@ static void
 ortrain_token_dataset_init (OrtrainTokenDataset *self)
 {
   self->sequence_length = 1;
+  ortrain_dataset_set_thread_safe (ORTRAIN_DATASET (self), TRUE);
+  ortrain_dataset_set_snapshot (ORTRAIN_DATASET (self), ortrain_token_dataset_snapshot);
 }
 
 /**

@@ -33,6 +33,8 @@ gint64 *ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n);
 OrtrainTensor *ortrain_tensor_new_uninitialized (OrtrainDType dtype, const gint64 *dims, gsize n_dims, GError **error);
 /* Whether nobody else holds the tensor, its storage, or anything that was handed out of it. */
 gboolean ortrain_tensor_is_exclusive (OrtrainTensor *self);
+/* Another tensor in the same memory, of the host, which stays when this one is released; NULL if there is none. */
+OrtrainTensor *ortrain_tensor_snapshot (OrtrainTensor *self);
 /* Real numbers and booleans: what can be converted. */
 gboolean ortrain_dtype_is_convertible (OrtrainDType dtype);
 /* As ortrain_tensor_cast; each element is multiplied with scale on the way (in double precision) unless that is 1. */

@@ -454,6 +454,15 @@ ortrain_tensor_is_exclusive (OrtrainTensor *self)
          self->storage->memory != NULL && ortrain_memory_is_exclusive (self->storage->memory);
 }
 
+OrtrainTensor *
+ortrain_tensor_snapshot (OrtrainTensor *self)
+{
+  if (is_released (self) || ortrain_tensor_peek_device (self) != NULL)
+    return NULL;
+  g_autoptr (GBytes) bytes = ortrain_storage_dup_bytes (self->storage, self->offset, self->n_bytes);
+  return ortrain_tensor_new_for_bytes (self->dtype, self->dims, self->rank, bytes, NULL);
+}
+
 gint64 *
 ortrain_tensor_dup_ints (OrtrainTensor *self, gsize *n)
 {

@@ -8,8 +8,8 @@
  * accuracy of the first cross entropy among the losses, -1 if there is none. metrics: of OrtrainMetric, counted anew. The caller holds the claim on the session.
  */
 gboolean ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
-                                   GListModel *metrics, GCancellable *cancellable, double *loss, double *metric,
-                                   GError **error);
+                                   guint prefetch, GListModel *metrics, GCancellable *cancellable, double *loss,
+                                   double *metric, GError **error);
 
 /* Propagates the error of a step on the loader's last batch: with the reason, if it is not NULL, and the number that the
  * item to blame has in the dataset, if the session found one. error: taken */

@@ -78,7 +78,7 @@ ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader
 }
 
 gboolean
-ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size,
+ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *dataset, guint batch_size, guint prefetch,
                           GListModel *metrics, GCancellable *cancellable, double *loss, double *metric, GError **error)
 {
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, batch_size);
@@ -86,6 +86,7 @@ ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDataset *datas
   guint64 n_items = 0, n_right = 0, n_answers = 0;
   gboolean any_loss = FALSE;
   ortrain_data_loader_set_shuffle (loader, FALSE);
+  ortrain_data_loader_set_prefetch (loader, prefetch);
   for (guint i = 0; i < g_list_model_get_n_items (metrics); i++)
     {
       g_autoptr (OrtrainMetric) each = g_list_model_get_item (metrics, i);

@@ -337,8 +337,8 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
       !ortrain_training_session_run_check_finite (self->session, error))
     return FALSE;
   if (self->validation != NULL &&
-      !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, self->metrics, cancellable,
-                                 &record->validation_loss, &record->metric, &local_error))
+      !ortrain_evaluate_dataset (self->session, self->validation, self->batch_size, self->prefetch, self->metrics,
+                                 cancellable, &record->validation_loss, &record->metric, &local_error))
     {
       if (!g_cancellable_is_cancelled (cancellable) || !is_cancelled (self, fit, cancellable, error))
         g_propagate_error (error, g_steal_pointer (&local_error));
@@ -399,6 +399,7 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   ortrain_data_loader_set_shuffle (loader, self->shuffle);
   ortrain_data_loader_set_seed (loader, self->seed);
   ortrain_data_loader_set_drop_last (loader, self->drop_last);
+  ortrain_data_loader_set_prefetch (loader, self->prefetch);
   fit.loader = loader;
   fit.history = history;
   fit.timer = timer;
@@ -562,8 +563,8 @@ ortrain_trainer_evaluate (OrtrainTrainer *self, OrtrainDataset *dataset, GCancel
   double a = NAN, b = -1;
   if (!check_made (self, error) || !ortrain_training_session_enter (self->session, FALSE, error))
     return FALSE;
-  gboolean ok =
-      ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->metrics, cancellable, &a, &b, error);
+  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->prefetch, self->metrics,
+                                          cancellable, &a, &b, error);
   ortrain_training_session_leave (self->session);
   if (loss != NULL)
     *loss = isnan (a) ? NAN : a;
@@ -579,8 +580,8 @@ evaluate_in_thread (GTask *task, gpointer source, gpointer dataset, GCancellable
   GError *error = NULL;
   double *found = g_new (double, 2);
   ortrain_training_session_adopt (self->session);
-  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->metrics, cancellable,
-                                          &found[0], &found[1], &error);
+  gboolean ok = ortrain_evaluate_dataset (self->session, dataset, self->batch_size, self->prefetch, self->metrics,
+                                          cancellable, &found[0], &found[1], &error);
   ortrain_training_session_leave (self->session);
   if (ok)
     g_task_return_pointer (task, found, g_free);

@@ -12,6 +12,7 @@ struct _OrtrainTrainer
   gboolean shuffle;
   gboolean drop_last;
   guint64 seed;
+  guint prefetch;
   OrtrainDataset *validation;
   char *checkpoint_dir;
   guint checkpoint_steps;

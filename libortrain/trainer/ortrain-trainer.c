@@ -40,6 +40,7 @@ enum
   PROP_SHUFFLE,
   PROP_DROP_LAST,
   PROP_SEED,
+  PROP_PREFETCH,
   PROP_VALIDATION,
   PROP_CHECKPOINT_DIR,
   PROP_CHECKPOINT_STEPS,
@@ -172,6 +173,13 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * What the orders of the items depend on. Default: 0.
    */
   properties[PROP_SEED] = ortrain_field_uint64 ("seed", G_STRUCT_OFFSET (OrtrainTrainer, seed), 0, G_MAXUINT64, 0);
+
+  /**
+   * OrtrainTrainer:prefetch: (getter get_prefetch) (setter set_prefetch)
+   *
+   * How many batches are read ahead, as [property@DataLoader:prefetch] says. Default: 2, from 0 to 64.
+   */
+  properties[PROP_PREFETCH] = ortrain_field_uint ("prefetch", G_STRUCT_OFFSET (OrtrainTrainer, prefetch), 0, 64, 2);
 
   /**
    * OrtrainTrainer:validation: (getter get_validation) (setter set_validation)
@@ -333,7 +341,6 @@ void
 ortrain_trainer_set_epochs (OrtrainTrainer *self, guint epochs)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_uint (self, properties[PROP_EPOCHS], epochs);
 }
 
@@ -363,7 +370,6 @@ void
 ortrain_trainer_set_batch_size (OrtrainTrainer *self, guint batch_size)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_uint (self, properties[PROP_BATCH_SIZE], batch_size);
 }
 
@@ -393,8 +399,36 @@ void
 ortrain_trainer_set_shuffle (OrtrainTrainer *self, gboolean shuffle)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_boolean (self, properties[PROP_SHUFFLE], shuffle);
+}
+
+/**
+ * ortrain_trainer_get_prefetch: (get-property prefetch)
+ * @self: the object
+ *
+ * Gets how many batches are read ahead.
+ *
+ * Returns: the number
+ */
+guint
+ortrain_trainer_get_prefetch (OrtrainTrainer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), 0);
+  return self->prefetch;
+}
+
+/**
+ * ortrain_trainer_set_prefetch: (set-property prefetch)
+ * @self: the object
+ * @prefetch: the number of batches, from 0 to 64
+ *
+ * Sets how many batches are read ahead.
+ */
+void
+ortrain_trainer_set_prefetch (OrtrainTrainer *self, guint prefetch)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+  ortrain_field_set_uint (self, properties[PROP_PREFETCH], prefetch);
 }
 
 /**
@@ -423,7 +457,6 @@ void
 ortrain_trainer_set_drop_last (OrtrainTrainer *self, gboolean drop_last)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_boolean (self, properties[PROP_DROP_LAST], drop_last);
 }
 
@@ -453,7 +486,6 @@ void
 ortrain_trainer_set_seed (OrtrainTrainer *self, guint64 seed)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_uint64 (self, properties[PROP_SEED], seed);
 }
 
@@ -483,7 +515,6 @@ void
 ortrain_trainer_set_validation (OrtrainTrainer *self, OrtrainDataset *validation)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_object (self, properties[PROP_VALIDATION], validation);
 }
 
@@ -513,7 +544,6 @@ void
 ortrain_trainer_set_checkpoint_dir (OrtrainTrainer *self, const char *checkpoint_dir)
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
   ortrain_field_set_string (self, properties[PROP_CHECKPOINT_DIR], checkpoint_dir);
 }
 

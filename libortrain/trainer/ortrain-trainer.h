@@ -33,6 +33,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_shuffle (OrtrainTrainer *self, gboolean shuffle);
 
 ORTRAIN_AVAILABLE_IN_ALL
+guint ortrain_trainer_get_prefetch (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_prefetch (OrtrainTrainer *self, guint prefetch);
+
+ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_trainer_get_drop_last (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_drop_last (OrtrainTrainer *self, gboolean drop_last);

@@ -171,6 +171,52 @@ class Loaders(unittest.TestCase):
             other.set_state(GLib.Variant("a{sv}", {}))
 
 
+    def test_prefetch(self):
+        orders = []
+        for prefetch in (0, 1, 3):
+            loader = self.make(shuffle=True, seed=3, prefetch=prefetch)
+            self.assertEqual(loader.get_prefetch(), prefetch)
+            orders.append([x for epoch in range(3) for batch in loader for x in batch["x"].numpy().tolist()])
+        self.assertEqual(len(orders[0]), 30)
+        self.assertEqual(orders[0], orders[1])
+        self.assertEqual(orders[0], orders[2])
+        loader.set_prefetch(2)
+        self.assertEqual(loader.prefetch, 2)
+        with self.assertRaises(ValueError):
+            loader.prefetch = 65
+
+    def test_prefetch_in_training(self):
+        rng = np.random.default_rng(0)
+        data = {"x": rng.standard_normal((50, 4)).astype(np.float32), "labels": rng.integers(0, 3, 50)}
+        losses = []
+        for prefetch in (0, 1, 5):
+            trainer = Ortrain.Trainer(training_session(), data, batch_size=8, epochs=3, validation=data, prefetch=prefetch)
+            self.assertEqual(trainer.get_prefetch(), prefetch)
+            losses.append(trainer.fit().losses.tolist())
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(losses[0], losses[2])
+        trainer.set_prefetch(3)
+        self.assertEqual(trainer.prefetch, 3)
+
+    def test_prefetch_in_python(self):
+        """What is written in Python is called by the thread that calls the loader, in the order of the batches."""
+        threads = []
+
+        class Items(Ortrain.Dataset):
+            def __len__(self):
+                return 10
+
+            def __getitem__(self, index):
+                threads.append((index, threading.get_ident()))
+                return {"x": np.float32(index)}
+
+        items = Items()
+        self.assertFalse(items.is_thread_safe())
+        self.assertTrue(Ortrain.TensorDataset({"x": np.arange(10)}).is_thread_safe())
+        loader = Ortrain.DataLoader(items, 4)
+        loader.next()
+        self.assertEqual(threads, [(i, threading.get_ident()) for i in range(4)])
+
     def test_reset(self):
         loader = self.make()
         first = loader.next()["x"].numpy().tolist()
@@ -188,6 +234,23 @@ class Loaders(unittest.TestCase):
         self.assertEqual(batch["x"].numpy().tolist(), [2])
         with self.assertRaises(GLib.Error):
             dataset.fill_batch([10], batch)
+        self.assertTrue(dataset.fill_epoch_batch(3, [5], batch))
+        self.assertEqual(batch["x"].numpy().tolist(), [5])
+
+    def test_epochs(self):
+        class Items(Ortrain.Dataset):
+            def do_get_length(self):
+                return 4
+
+            def do_fill_epoch_batch(self, epoch, indices, n_indices, batch):
+                batch["x"] = Ortrain.Tensor(np.array([100 * epoch + i for i in indices[:n_indices]]))
+                return True
+
+        loader = Ortrain.DataLoader(Items(), 3)
+        loader.epoch = 2
+        self.assertEqual([x["x"].numpy().tolist() for _ in range(2) for x in loader],
+                         [[200, 201, 202], [203], [300, 301, 302], [303]])
+        self.assertEqual(int(Items().get_item(3)["x"]), 3)
 
     def test_conversion(self):
         dataset = Ortrain.TensorDataset({"x": np.uint8([[0, 51], [102, 255]])})
