@@ -10,6 +10,8 @@
 
 /* From now on this thread works for the owner of `context` (NULL: for itself). */
 void ortrain_dispatch_set_context (GMainContext *context);
+/* Whether this thread works for another one. */
+gboolean ortrain_dispatch_has_context (void);
 /* Whether methods of `object` are to be called through ortrain_dispatch_call(). */
 gboolean ortrain_dispatch_is_needed (gpointer object);
 void ortrain_dispatch_call (void (*func) (gpointer data), gpointer data);

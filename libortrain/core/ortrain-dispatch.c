@@ -19,9 +19,15 @@ ortrain_dispatch_set_context (GMainContext *context)
 }
 
 gboolean
+ortrain_dispatch_has_context (void)
+{
+  return g_private_get (&owner) != NULL;
+}
+
+gboolean
 ortrain_dispatch_is_needed (gpointer object)
 {
-  return g_private_get (&owner) != NULL && !g_str_has_prefix (G_OBJECT_TYPE_NAME (object), "Ortrain");
+  return ortrain_dispatch_has_context () && !g_str_has_prefix (G_OBJECT_TYPE_NAME (object), "Ortrain");
 }
 
 static gboolean

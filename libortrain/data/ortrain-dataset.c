@@ -62,20 +62,10 @@ default_get_length (OrtrainDataset *self)
   return 0;
 }
 
+/* The only item of a batch. */
 static OrtrainTensorDict *
-default_get_item (OrtrainDataset *self, guint64 index, GError **error)
+take_first (OrtrainTensorDict *batch, GError **error)
 {
-  OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
-  if (klass->get_batch == default_get_batch && klass->fill_batch == NULL && klass->fill_epoch_batch == NULL)
-    {
-      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
-                   "%s implements none of get_item, get_batch, fill_batch, fill_epoch_batch",
-                   G_OBJECT_TYPE_NAME (self));
-      return NULL;
-    }
-  g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (self, &index, 1, error);
-  if (batch == NULL)
-    return NULL;
   g_autoptr (OrtrainTensorDict) item = ortrain_tensor_dict_new ();
   for (guint i = 0; i < ortrain_tensor_dict_get_size (batch); i++)
     {
@@ -91,10 +81,48 @@ default_get_item (OrtrainDataset *self, guint64 index, GError **error)
   return g_steal_pointer (&item);
 }
 
-/* Adds row `row` of n to the stacked tensors; the first item decides names, types and shapes. */
-static gboolean
-stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize n, guint64 index, GError **error)
+static OrtrainTensorDict *
+default_get_item (OrtrainDataset *self, guint64 index, GError **error)
 {
+  OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
+  if (klass->get_batch == default_get_batch && klass->fill_batch == NULL && klass->fill_epoch_batch == NULL)
+    {
+      g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_INVALID,
+                   "%s implements none of get_item, get_batch, fill_batch, fill_epoch_batch",
+                   G_OBJECT_TYPE_NAME (self));
+      return NULL;
+    }
+  g_autoptr (OrtrainTensorDict) batch = ortrain_dataset_get_batch (self, &index, 1, error);
+  return batch != NULL ? take_first (batch, error) : NULL;
+}
+
+/* The tensor for n items like this one: the one that the batch has, if it fits, or else a new one. */
+static gboolean
+prepare_stack (OrtrainTensorDict *batch, const char *name, OrtrainTensor *item, gsize n, GError **error)
+{
+  gint64 dims[ORTRAIN_MAX_RANK + 1] = { (gint64) n };
+  const gsize rank = ortrain_tensor_get_rank (item) + 1;
+  const OrtrainDType dtype = ortrain_tensor_get_dtype (item);
+  memcpy (dims + 1, ortrain_tensor_peek_dims (item), (rank - 1) * sizeof *dims);
+  OrtrainTensor *old = ortrain_tensor_dict_get (batch, name);
+  if (old != NULL && ortrain_tensor_get_dtype (old) == dtype && ortrain_tensor_get_rank (old) == rank &&
+      memcmp (ortrain_tensor_peek_dims (old), dims, rank * sizeof *dims) == 0 &&
+      ortrain_tensor_peek_writable (old) != NULL)
+    return TRUE;
+  g_autoptr (OrtrainTensor) made = ortrain_tensor_new_uninitialized (dtype, dims, rank, error);
+  if (made == NULL)
+    return FALSE;
+  ortrain_tensor_dict_set (batch, name, made);
+  return TRUE;
+}
+
+gboolean
+ortrain_dataset_stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize n, guint64 index,
+                            GError **error)
+{
+  for (guint i = ortrain_tensor_dict_get_size (batch); row == 0 && i > 0; i--)
+    if (!ortrain_tensor_dict_contains (item, ortrain_tensor_dict_get_name (batch, i - 1)))
+      ortrain_tensor_dict_remove (batch, ortrain_tensor_dict_get_name (batch, i - 1));
   if (row > 0 && ortrain_tensor_dict_get_size (item) != ortrain_tensor_dict_get_size (batch))
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_MISMATCH,
@@ -111,16 +139,8 @@ stack_item (OrtrainTensorDict *batch, OrtrainTensorDict *item, gsize row, gsize 
       gconstpointer data = ortrain_tensor_peek_checked (source, error);
       if (data == NULL)
         return FALSE;
-      if (row == 0)
-        {
-          gint64 stacked[ORTRAIN_MAX_RANK + 1] = { (gint64) n };
-          memcpy (stacked + 1, dims, rank * sizeof *dims);
-          g_autoptr (OrtrainTensor) destination =
-              ortrain_tensor_new_uninitialized (ortrain_tensor_get_dtype (source), stacked, rank + 1, error);
-          if (destination == NULL)
-            return FALSE;
-          ortrain_tensor_dict_set (batch, name, destination);
-        }
+      if (row == 0 && !prepare_stack (batch, name, source, n, error))
+        return FALSE;
       OrtrainTensor *destination = ortrain_tensor_dict_get (batch, name);
       if (destination == NULL || ortrain_tensor_get_dtype (destination) != ortrain_tensor_get_dtype (source) ||
           ortrain_tensor_get_rank (destination) != rank + 1 ||
@@ -156,7 +176,7 @@ default_get_batch (OrtrainDataset *self, const guint64 *indices, gsize n_indices
   for (gsize i = 0; i < n_indices; i++)
     {
       g_autoptr (OrtrainTensorDict) item = ortrain_dataset_get_item (self, indices[i], error);
-      if (item == NULL || !stack_item (batch, item, i, n_indices, indices[i], error))
+      if (item == NULL || !ortrain_dataset_stack_item (batch, item, i, n_indices, indices[i], error))
         return NULL;
     }
   return g_steal_pointer (&batch);
@@ -419,6 +439,27 @@ ortrain_dataset_set_thread_safe (OrtrainDataset *self, gboolean thread_safe)
   g_return_if_fail (ORTRAIN_IS_DATASET (self));
   OrtrainDatasetPrivate *priv = ortrain_dataset_get_instance_private (self);
   priv->thread_safe = thread_safe;
+}
+
+OrtrainTensorDict *
+ortrain_dataset_get_epoch_item (OrtrainDataset *self, guint64 epoch, guint64 index, GError **error)
+{
+  OrtrainDatasetClass *klass = ORTRAIN_DATASET_GET_CLASS (self);
+  g_autoptr (OrtrainTensorDict) read = NULL, item = NULL;
+  if (klass->fill_batch != NULL || klass->fill_epoch_batch != NULL)
+    {
+      read = ortrain_tensor_dict_new ();
+      if (!ortrain_dataset_fill_epoch_batch (self, epoch, &index, 1, read, error))
+        return NULL;
+      return take_first (read, error);
+    }
+  read = ortrain_dataset_get_item (self, index, error);
+  if (read == NULL)
+    return NULL;
+  item = ortrain_tensor_dict_new (); /* the dataset may have kept its own */
+  for (guint i = 0; i < ortrain_tensor_dict_get_size (read); i++)
+    ortrain_tensor_dict_set (item, ortrain_tensor_dict_get_name (read, i), ortrain_tensor_dict_get_tensor (read, i));
+  return g_steal_pointer (&item);
 }
 
 void

@@ -127,6 +127,69 @@ run({
         equal(Number(dataset.slice(2, 5).get_length()), 3);
     },
 
+    'prefetch and epochs'() {
+        const x = Ortrain.Tensor.from(Float32Array.from({length: 20}, (_, i) => i), [10, 2]);
+        const data = new Ortrain.TensorDataset({tensors: {x}});
+        equal([data.is_thread_safe(), new Squares().is_thread_safe()], [true, false]);
+        const [without, ahead] = [0, 3].map(prefetch => {
+            const loader = new Ortrain.DataLoader({dataset: data, batch_size: 3, shuffle: true, prefetch});
+            equal(loader.get_prefetch(), prefetch);
+            return [...loader, ...loader].map(firsts);
+        });
+        equal(ahead, without);
+        const batch = Ortrain.TensorDict.new();
+        equal(data.fill_epoch_batch(1, [4, 2], batch), true);
+        equal(firsts(batch), [8, 4]);
+    },
+
+    'transforms'() {
+        const image = Ortrain.Tensor.from(Float32Array.from({length: 96}, (_, i) => i), [2, 1, 6, 8]);
+        const data = new Ortrain.TensorDataset({tensors: {image}});
+        const seeds = [];
+        const dataset = new Ortrain.TransformedDataset({dataset: data, seed: 3, transforms: [
+            new Ortrain.CenterCrop({width: 4, height: 2}), new Ortrain.Normalize({mean: [1], std: [2]}),
+            (item, seed) => {
+                seeds.push(seed);
+                return {y: item.get('image')};
+            },
+            item => item.set('z', item.get('y')),
+        ]});
+        equal(dataset.transforms.get_item(1).get_mean(), [1]);
+        const item = dataset.get_item(1);
+        equal(item.get_names(), ['y', 'z']);
+        equal(item.get('z').shape, [1, 2, 4]);
+        equal([...item.get('y').toTypedArray()].slice(0, 2), [(48 + 18 - 1) / 2, (48 + 19 - 1) / 2]);
+        equal([...new Ortrain.DataLoader({dataset, batch_size: 2})][0].get('y').shape, [2, 1, 2, 4]);
+        equal([dataset.is_thread_safe(), dataset.transforms.get_n_items(), Number(dataset.seed)], [false, 4, 3]);
+        equal([seeds[0] === seeds[2], seeds[1] !== seeds[2], seeds.every(Number.isSafeInteger)], [true, true, true]);
+        equal(Ortrain.Resize.new_for_shorter_side(3).apply(data.get_item(0), 0), true);
+        let said = '';
+        try {
+            new Ortrain.TransformedDataset({dataset: data, transforms: [() => {
+                throw new Error('no item');
+            }]}).get_item(0);
+        } catch (error) {
+            said = error.message;
+        }
+        equal(said, 'Item 0, OrtrainFunctionTransform: no item');
+
+        const pair = Ortrain.TensorDict.from({a: Ortrain.Tensor.from(new Uint8Array([0, 51]), [1, 1, 2])});
+        const random = [new Ortrain.RandomCrop({width: 2, height: 1, padding: 0}),
+            new Ortrain.RandomHorizontalFlip({probability: 1, input: 'a'}), new Ortrain.ToFloat(),
+            new Ortrain.FunctionTransform({function: changed => changed.set('b', changed.get('a'))})];
+        equal(random.map(transform => transform.is_thread_safe()), [true, true, true, false]);
+        equal(random.map(transform => transform instanceof Ortrain.Transform && transform.apply(pair, 5)), [true, true, true, true]);
+        equal([random[0].padding, random[1].get_input(), random[1] instanceof Ortrain.ImageTransform], [0, 'a', true]);
+        equal([...pair.get('b').toTypedArray()].map(x => x.toFixed(3)), ['0.200', '0.000']);
+        const Negate = GObject.registerClass(class Negate extends Ortrain.Transform {
+            vfunc_apply(changed, seed) {
+                changed.set('x', Ortrain.Tensor.from([seed]));
+                return true;
+            }
+        });
+        equal(firsts(Ortrain.TransformedDataset.new(new Squares(), [new Negate()]).get_batch([1]))[0] >= 0, true);
+    },
+
     'tokens'() {
         const tokens = Ortrain.Tensor.from(BigInt64Array.from({length: 13}, (_, i) => BigInt(i)));
         const dataset = Ortrain.TokenDataset.new(tokens, 4, 'input_ids', 'labels');

@@ -96,6 +96,51 @@ void test_dataset () throws Error {
     assert (tokens.get_length () == 2 && tokens.get_item (1)["labels"].get_scalar (1) == 4);
 }
 
+class AddOne : Transform {
+    public override bool apply (TensorDict item, uint64 seed) throws Error {
+        item["x"] = new Tensor.floats ({}, { (float) item["x"].get_scalar (0) + 1 });
+        return true;
+    }
+}
+
+void test_transforms () throws Error {
+    var data = new TensorDataset (batch (10));
+    var loader = new DataLoader (data, 4);
+    loader.prefetch = 3;
+    assert (loader.prefetch == 3 && data.is_thread_safe () && !new Squares ().is_thread_safe ());
+    assert (loader.next ()["x"].equal (new DataLoader (data, 4).next ()["x"]));
+
+    var seeds = new uint64[0];
+    var first = new FunctionTransform ((item, seed) => {
+        seeds += seed;
+        item["x"] = new Tensor.floats ({}, { (float) item["x"].get_scalar (0) });
+        return true;
+    });
+    var dataset = new TransformedDataset (data, { first, new AddOne (), new AddOne () });
+    assert (dataset.get_item (3)["x"].get_scalar (0) == (float) data.get_item (3)["x"].get_scalar (0) + 1 + 1);
+    assert (seeds.length == 1 && dataset.transforms.get_n_items () == 3 && dataset.dataset == data);
+    var refused = new TransformedDataset (data, { new FunctionTransform ((item, seed) => {
+        throw new DataError.INVALID ("No");
+    }) });
+    assert (fails (() => refused.get_item (2)) is DataError.INVALID);
+
+    var image = new TensorDict ();
+    image["image"] = new Tensor.floats ({ 1, 2, 2 }, { 1, 2, 3, 4 });
+    var crop = new CenterCrop (1, 2);
+    crop.apply (image, 0);
+    var normalize = new Normalize ({ 1 }, { 2 });
+    assert (normalize.get_mean ()[0] == 1 && crop.height == 2);
+    normalize.apply (image, 0);
+    assert (image["image"].get_dim (2) == 1 && image["image"].get_scalar (1) == 1);
+    var resize = new Resize.for_shorter_side (2);
+    var flip = new RandomHorizontalFlip (1);
+    assert (resize.shorter_side == 2 && flip.probability == 1 && resize.apply (image, 0) && flip.apply (image, 0));
+    ImageTransform halve = new ToFloat (0.5);
+    halve.input = "image";
+    halve.apply (image, 0);
+    assert (image["image"].get_dim (1) == 4 && image["image"].get_scalar (7) == 0.5 && new RandomCrop (2, 2, 1).padding == 1);
+}
+
 void test_checkpoint () throws Error {
     assert (fails (() => Checkpoint.load (path ("nothing"))) is CheckpointError.NOT_FOUND);
     var checkpoint = new Checkpoint ();
@@ -114,6 +159,7 @@ int main (string[] args) {
     Test.add_func ("/vala/storage", () => works (test_storage));
     Test.add_func ("/vala/tensor-dict", () => works (test_dict));
     Test.add_func ("/vala/dataset", () => works (test_dataset));
+    Test.add_func ("/vala/transforms", () => works (test_transforms));
     Test.add_func ("/vala/checkpoint", () => works (test_checkpoint));
     return run ();
 }

@@ -261,6 +261,165 @@ class Loaders(unittest.TestCase):
         self.assertIn("y", caught.exception.message)
 
 
+def pictures(n=10, seed=0):
+    rng = np.random.default_rng(seed)
+    return {"image": rng.random((n, 3, 6, 8)).astype(np.float32), "labels": np.arange(n)}
+
+
+class Transforms(unittest.TestCase):
+    def apply(self, transform, image, seed=0):
+        item = Ortrain.TensorDict({"image": image})
+        self.assertTrue(transform.apply(item, seed))
+        return item["image"].numpy()
+
+    def test_images(self):
+        image = pictures()["image"][0]
+        crop = Ortrain.CenterCrop(4, 2)
+        self.assertEqual((crop.get_width(), crop.get_height(), crop.width), (4, 2, 4))
+        np.testing.assert_array_equal(self.apply(crop, image), image[:, 2:4, 2:6])
+        np.testing.assert_array_equal(self.apply(Ortrain.CenterCrop.new(4, 2), image), image[:, 2:4, 2:6])
+        crop = Ortrain.RandomCrop.new(5, 3, 1)
+        self.assertEqual((crop.get_width(), crop.get_height(), crop.get_padding()), (5, 3, 1))
+        padded = np.pad(image, ((0, 0), (1, 1), (1, 1)))
+        found = {(y, x) for seed in range(200) for y in range(6) for x in range(6)
+                 if np.array_equal(self.apply(crop, image, seed), padded[:, y:y + 3, x:x + 5])}
+        self.assertEqual(len(found), 36)
+        flip = Ortrain.RandomHorizontalFlip(probability=1)
+        self.assertEqual(flip.get_probability(), 1)
+        np.testing.assert_array_equal(self.apply(flip, image), image[:, :, ::-1])
+        np.testing.assert_array_equal(self.apply(Ortrain.RandomHorizontalFlip.new(0), image), image)
+        normalize = Ortrain.Normalize([0.5, 0.4, 0.3], [0.1, 0.2, 0.3])
+        self.assertEqual((normalize.get_mean(), normalize.get_std()), ([0.5, 0.4, 0.3], [0.1, 0.2, 0.3]))
+        np.testing.assert_allclose(self.apply(normalize, image),
+                                   (image - np.float32([[[0.5]], [[0.4]], [[0.3]]])) / np.float32([[[0.1]], [[0.2]], [[0.3]]]), rtol=1e-5)
+        self.assertEqual(Ortrain.Normalize(0.5, 0.25).get_mean(), [0.5])
+        self.assertEqual(Ortrain.Normalize.new([0.5], [0.25]).get_std(), [0.25])
+        resize = Ortrain.Resize.new(4, 3)
+        self.assertEqual((resize.get_width(), resize.get_height(), resize.get_shorter_side()), (4, 3, 0))
+        self.assertEqual(self.apply(resize, image).shape, (3, 3, 4))
+        self.assertEqual(self.apply(Ortrain.Resize.new_for_shorter_side(12), image).shape, (3, 12, 16))
+        self.assertEqual(self.apply(Ortrain.Resize(shorter_side=3), image).shape, (3, 3, 4))
+        to_float = Ortrain.ToFloat.new(0.5)
+        self.assertEqual((to_float.get_scale(), Ortrain.ToFloat().scale), (0.5, 1 / 255))
+        np.testing.assert_array_equal(self.apply(to_float, np.uint8([[[3]]])), [[[1.5]]])
+        two = Ortrain.TensorDict({"a": image, "b": image})
+        crop = Ortrain.CenterCrop(2, 2, input="b")
+        self.assertIsInstance(crop, Ortrain.ImageTransform)
+        self.assertEqual((crop.get_input(), crop.is_thread_safe()), ("b", True))
+        crop.apply(two)
+        self.assertEqual((two["a"].shape, two["b"].shape), ((3, 6, 8), (3, 2, 2)))
+        crop.set_input("a")
+        crop.apply(two)
+        self.assertEqual(two["a"].shape, (3, 2, 2))
+
+    def test_functions(self):
+        """A mapping, nothing, another set of names; with and without the seed."""
+        source = Ortrain.TensorDataset(pictures())
+        seen = []
+
+        def change(item):
+            item["labels"] = item["labels"].numpy() + 100
+
+        def note(item, seed):
+            seen.append((int(item["labels"]), seed))
+            return {"x": item["image"].numpy().sum(axis=0), "labels": item["labels"]}
+
+        function = Ortrain.FunctionTransform(note)
+        dataset = Ortrain.TransformedDataset(source, [change, function, lambda item: {**item, "y": np.zeros(2)}], seed=4)
+        self.assertEqual((dataset.get_dataset(), list(dataset.get_transforms())[1], dataset.get_seed()), (source, function, 4))
+        self.assertFalse(dataset.is_thread_safe() or function.is_thread_safe())
+        batch = next(iter(Ortrain.DataLoader(dataset, 3)))
+        self.assertEqual({name: batch[name].shape for name in batch}, {"labels": (3,), "x": (3, 6, 8), "y": (3, 2)})
+        self.assertEqual(batch["labels"].numpy().tolist(), [100, 101, 102])
+        self.assertEqual(int(source[0]["labels"]), 0)
+        first, seen[:] = list(seen), []
+        dataset[0], dataset[1], dataset[2]
+        self.assertEqual(seen, first)
+        self.assertTrue(all(0 <= seed < 2 ** 53 for _, seed in seen))
+        dataset.set_seed(5)
+        seen.clear()
+        dataset[0]
+        self.assertNotEqual(seen, first[:1])
+        raw = Ortrain.FunctionTransform.new(lambda item, seed, *data: item.remove("labels"))
+        self.assertEqual(Ortrain.TransformedDataset.new(source, [raw])[0].get_names(), ["image"])
+
+    def test_errors(self):
+        def broken(item):
+            if int(item["labels"]) == 4:
+                raise KeyError("no four")
+
+        source = Ortrain.TensorDataset(pictures())
+        loader = Ortrain.DataLoader(Ortrain.TransformedDataset(source, broken), 3)
+        loader.next()
+        with self.assertRaises(KeyError) as caught:
+            loader.next()
+        self.assertEqual(caught.exception.args, ("no four",))
+        with self.assertRaises(TypeError):
+            Ortrain.DataLoader(Ortrain.TransformedDataset(source, [lambda item: 3]), 3).next()
+        for wrong in (lambda: Ortrain.TransformedDataset(source, [3]), lambda: Ortrain.FunctionTransform("f"),
+                      lambda: Ortrain.TransformedDataset(source, 3)):
+            self.assertRaises(TypeError, wrong)
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.Normalize([0.5], [0])
+        self.assertTrue(caught.exception.matches(Ortrain.data_error_quark(), Ortrain.DataError.INVALID))
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.TransformedDataset(source, [Ortrain.RandomCrop(9, 9)])[3]
+        self.assertIn("Item 3, OrtrainRandomCrop: A part of 9 x 9", caught.exception.message)
+
+    def test_classes(self):
+        class Add(Ortrain.Transform):
+            def do_apply(self, item, seed):
+                item["labels"] = item["labels"].numpy() + 1000
+                return True
+
+        dataset = Ortrain.TransformedDataset(pictures(), [Add(), Add()])
+        self.assertEqual(int(dataset[3]["labels"]), 2003)
+        self.assertFalse(dataset.is_thread_safe())
+        self.assertTrue(Ortrain.TransformedDataset(pictures(), []).is_thread_safe())
+
+    def test_sequences(self):
+        """Lists of mappings, and whatever else has items."""
+        class Items:
+            def __len__(self):
+                return 7
+
+            def __getitem__(self, index):
+                return {"x": np.float32([index, 1, 2, 3]), "labels": index % 3}
+
+        for source in (Items(), [Items()[i] for i in range(7)]):
+            batches = list(Ortrain.DataLoader(source, 4))
+            self.assertEqual([batch["labels"].numpy().tolist() for batch in batches], [[0, 1, 2, 0], [1, 2, 0]])
+            history = Ortrain.Trainer(training_session(), source, batch_size=4).fit()
+            self.assertEqual(len(history.losses), 2)
+        kept = [{"x": np.float32([1])}]
+        self.assertEqual(Ortrain.TransformedDataset(kept, lambda item: {"x": item["x"].numpy() + 1})[0]["x"].numpy(), 2)
+        self.assertEqual(kept[0]["x"], 1)
+        with self.assertRaises(TypeError):
+            Ortrain.DataLoader("text")
+
+    def test_resume(self):
+        """A training that goes on in the middle of an epoch sees the items that it would have seen."""
+        rng = np.random.default_rng(0)
+        data = {"image": rng.random((40, 1, 2, 2)).astype(np.float32), "labels": rng.integers(0, 3, 40)}
+
+        def flat(item, seed):
+            noise = np.random.default_rng(seed).normal(0, 0.1, 4)
+            return {"x": (item["image"].numpy().ravel() + noise).astype(np.float32), "labels": item["labels"]}
+
+        dataset = Ortrain.TransformedDataset(data, [Ortrain.RandomCrop(2, 2, 1), Ortrain.RandomHorizontalFlip(), flat], seed=2)
+        whole = training_session()
+        Ortrain.Trainer(whole, dataset, batch_size=8, epochs=3).fit()
+        where, parts = os.path.join(folder, "resumed"), training_session()
+        options = dict(batch_size=8, checkpoint_dir=where, checkpoint_steps=1, restore_best=False)
+        trainer = Ortrain.Trainer(parts, dataset, epochs=3, **options)
+        trainer.connect("progress", lambda trainer, progress: progress.epoch == 2 and progress.step == 3 and trainer.stop())
+        trainer.fit()
+        parts = training_session()
+        Ortrain.Trainer(parts, dataset, epochs=3, resume=True, **options).fit()
+        for name, value in whole.get_parameters().items():
+            np.testing.assert_array_equal(value.numpy(), parts.get_parameters()[name].numpy())
+
+
 class Checkpoints(unittest.TestCase):
     def test_round(self):
         path = os.path.join(folder, "checkpoint")

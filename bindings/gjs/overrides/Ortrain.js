@@ -138,6 +138,27 @@ function _init() {
     function toDataset(value) {
         return value instanceof Ortrain.Dataset ? value : Ortrain.TensorDataset.new(toDict(value));
     }
+    // A transform, or a function (item, seed) as one: it returns an object of tensors, or nothing if it changed the item.
+    function toTransform(value) {
+        if (value instanceof Ortrain.Transform)
+            return value;
+        if (typeof value !== 'function')
+            throw new TypeError('a transform is an Ortrain.Transform or a function');
+        return Ortrain.FunctionTransform.new((item, seed) => {
+            const result = toDict(value(item, seed));
+            if (result === null || result === undefined || result === item)
+                return true;
+            for (const name of item.get_names().filter(name => !result.contains(name)))
+                item.remove(name);
+            for (const name of result.get_names())
+                item.set(name, result.get(name));
+            return true;
+        });
+    }
+    constructible('FunctionTransform', ['function'], values => toTransform(take(values, 'function')));
+    constructible('TransformedDataset', ['dataset', 'transforms'], values => Ortrain.TransformedDataset.new(
+        toDataset(take(values, 'dataset')), take(values, 'transforms').map(toTransform)));
+    constructible('Normalize', ['mean', 'std'], values => Ortrain.Normalize.new(take(values, 'mean'), take(values, 'std')));
     constructible('Model', ['path'], values => Ortrain.Model.new_from_file(take(values, 'path')));
     constructible('TrainingSession', ['model', 'options'],
         values => Ortrain.TrainingSession.new(take(values, 'model'), take(values, 'options')));

@@ -92,6 +92,99 @@ calls.derivable(Optimizer)
 calls.derivable(Dataset, _prepare_dataset, {"do_get_item": _as_item, "do_get_batch": _as_item})
 
 
+class _Sequence(Dataset):
+    """What has __len__ () and __getitem__ (index), as PyTorch's datasets do."""
+    __module__ = "ortrain"      # a class of its own; those of gi.overrides stand for the library's
+
+    def __init__(self, source):
+        super().__init__()
+        self.source = source
+
+    def do_get_length(self):
+        return len(self.source)
+
+    def do_get_item(self, index):
+        return self.source[index]
+
+
+@export
+class Transform(Ortrain.Transform):
+    """Changes an item of a dataset; a class derived from it has do_apply (item, seed), which returns True."""
+
+    def apply(self, item, seed=0):
+        """Changes an item, a TensorDict."""
+        return calls.run(None, Ortrain.Transform.apply, (self, item, seed))
+
+
+calls.derivable(Transform)
+
+
+@export
+class FunctionTransform(Ortrain.FunctionTransform):
+    """A transform that calls a function of an item, and of a seed if it has a second parameter. The function returns a
+    mapping of names to arrays, or None if it has changed the item."""
+
+
+def _takes_seed(function):
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    empty, kinds = inspect.Parameter.empty, (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.default is empty for p in parameters) >= 2
+
+
+@constructor(FunctionTransform)
+def _new_function_transform(function):
+    if not callable(function):
+        raise TypeError(f"function needs something that can be called, not {function!r}")
+    takes_seed = _takes_seed(function)
+
+    def call(item, seed, *data):
+        result = as_dict(function(item, seed) if takes_seed else function(item))
+        if result is not None and result is not item:
+            for name in [name for name in item if name not in result]:
+                item.remove(name)
+            for name in result:
+                item.set(name, result.get(name))
+        return True
+
+    vfunc = next(info for info in Ortrain.Transform.__info__.get_vfuncs() if info.get_name() == "apply")
+    return Ortrain.FunctionTransform.new(calls.translated(call, vfunc))
+
+
+def as_transform(value):
+    """A transform, or a function as one."""
+    if isinstance(value, Ortrain.Transform):
+        return value
+    if not callable(value):
+        raise TypeError(f"a transform is an Ortrain.Transform or a function, not {value!r}")
+    return _new_function_transform(value)
+
+
+@export
+class TransformedDataset(Ortrain.TransformedDataset):
+    """The items of another dataset, each changed by transforms, which may be functions."""
+
+
+@constructor(TransformedDataset)
+def _new_transformed_dataset(dataset, transforms):
+    if isinstance(transforms, Ortrain.Transform) or callable(transforms):
+        transforms = [transforms]
+    return Ortrain.TransformedDataset.new(as_dataset(dataset), [as_transform(value) for value in transforms])
+
+
+@export
+class Normalize(Ortrain.Normalize):
+    """Subtracts the mean of each channel, or one mean of all, and divides by the standard deviation."""
+
+
+@constructor(Normalize)
+def _new_normalize(mean, std):
+    numbers = [[float(value)] if isinstance(value, (int, float)) else [float(x) for x in value] for value in (mean, std)]
+    return Ortrain.Normalize.new(*numbers)
+
+
 @export
 class TensorDataset(Ortrain.TensorDataset):
     """Items in memory: of a mapping of arrays, whose first dimension is the item, or of the path of an .npz file."""
@@ -114,12 +207,18 @@ def _new_tensor_dataset(source):
 
 @values.converts(Ortrain.Dataset)
 def as_dataset(source):
-    """A dataset, or a mapping of arrays as one."""
-    if isinstance(source, collections.abc.Mapping) and not isinstance(source, Ortrain.Dataset):
-        source = TensorDataset(source)
-    if not isinstance(source, Ortrain.Dataset):
-        raise TypeError(f"dataset needs an Ortrain.Dataset, or a mapping of names to arrays, not {source!r}")
-    return source
+    """A dataset; or a mapping of arrays, or what has __len__ () and __getitem__ (index), as one."""
+    if isinstance(source, Ortrain.Dataset):
+        return source
+    if isinstance(source, collections.abc.Mapping):
+        return TensorDataset(source)
+    listed = isinstance(source, collections.abc.Sequence)
+    if listed and source and isinstance(source[0], (collections.abc.Mapping, Ortrain.TensorDict)):
+        return _Sequence(source)
+    if not listed and hasattr(source, "__len__") and hasattr(source, "__getitem__"):
+        return _Sequence(source)
+    raise TypeError("dataset needs an Ortrain.Dataset, a mapping of names to arrays, or a sequence of such "
+                    f"mappings, not {source!r}")
 
 
 @export
@@ -127,7 +226,8 @@ class DataLoader(Ortrain.DataLoader):
     """Batches of a dataset. Iterating gives the batches of an epoch."""
 
     def __iter__(self):
-        following = self.next if calls.is_python(self.get_dataset()) else super().next
+        dataset = self.get_dataset()
+        following = super().next if dataset is not None and dataset.is_thread_safe() else self.next
         while (batch := following()) is not None:
             yield batch
 
