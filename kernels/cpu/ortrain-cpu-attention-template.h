@@ -219,6 +219,33 @@ R (soften) (REAL *x, gint64 n)
     x[j] *= (REAL) (1 / sum);
 }
 
+/* Factors of a row's probabilities, [keys]: 0, or what makes up for those. */
+static inline const REAL *
+R (draw_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *p, gint64 keys)
+{
+  const AttentionPlan *plan = run->plan;
+  REAL *restrict factors = p + plan->dropout.factors;
+  const REAL kept = (REAL) run->kept;
+  const gint64 begin = ((b * plan->heads + h) * plan->n_queries + row) * plan->n_keys + first;
+  for (gint64 i = begin - begin % 4; i < begin + keys; i += ORTRAIN_CPU_PHILOX_WORDS)
+    {
+      guint32 words[ORTRAIN_CPU_PHILOX_WORDS];
+      const gint64 from = MAX (i, begin), to = MIN (i + ORTRAIN_CPU_PHILOX_WORDS, begin + keys);
+      ortrain_cpu_philox_draw (&run->key, (guint64) i / 4, words);
+      for (gint64 j = from; j < to; j++)
+        factors[j - begin] = (words[j - i] >> 8) >= run->threshold ? kept : 0;
+    }
+  return factors;
+}
+
+static inline void
+R (drop) (REAL *restrict x, const REAL *restrict factors, gint64 n)
+{
+  ORTRAIN_INDEPENDENT
+  for (gint64 j = 0; j < n; j++)
+    x[j] = factors[j] > 0 ? x[j] * factors[j] : 0;
+}
+
 /* x [keys]: the scores of one row become probabilities; returns the logarithm of the sum of their exponentials. */
 static inline double
 R (softmax_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, gint64 keys)
@@ -279,6 +306,8 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
       for (gint64 r = 0; r < rows; r++)
         {
           double lse = R (softmax_row) (run, b, h, row + r, first, p + r * keys, keys);
+          if (run->drops)
+            R (drop) (p + r * keys, R (draw_row) (run, b, h, row + r, first, p, keys), keys);
           if (run->lse.data)
             R (ortrain_rows_put) (&run->lse, (b * plan->heads + h) * plan->n_queries + row + r, lse, FALSE);
         }
@@ -297,10 +326,11 @@ R (forward_units) (gpointer data, gint64 begin, gint64 end, guint worker)
 
 /* One row: scores x [keys] become probabilities again, their gradient dx that of the products q·k, and with positions that
  * of the scores (NULL: not wanted).
- * dbias: where the gradients of the slice of the bias are summed, or NULL. */
+ * dbias: where the gradients of the slice of the bias are summed, or NULL. factors: what dx is dropped by, or
+ * NULL. */
 static inline void
 R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, gint64 first, REAL *x, REAL *dx,
-                      gint64 keys, REAL *dbias)
+                      gint64 keys, REAL *dbias, const REAL *factors)
 {
   const AttentionPlan *plan = run->plan;
   const REAL lse = R (ortrain_rows_get) (&run->lse, (b * plan->heads + h) * plan->n_queries + row);
@@ -322,6 +352,8 @@ R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, g
     }
   if (!dx)
     return;
+  if (factors != NULL)
+    R (drop) (dx, factors, keys);
   REAL dot = (REAL) R (ortrain_lane_dot) (x, dx, keys, 0), scale = plan->is_relative ? 1 : (REAL) plan->scale;
   if (dbias == NULL)
     {
@@ -393,7 +425,13 @@ R (backward_heads) (const AttentionRun *run, gint64 begin, gint64 end, guint wor
           if (plan->is_relative)
             R (add_positions) (run, &of_keys, &of_queries, &q, first, last, p);
           for (gint64 r = 0; r < rows; r++)
-            R (softmax_grad_row) (run, b, h, row + r, first, p + r * keys, dp ? dp + r * keys : NULL, keys, dbias);
+            {
+              const REAL *factors = run->drops ? R (draw_row) (run, b, h, row + r, first, p, keys) : NULL;
+              R (softmax_grad_row)
+              (run, b, h, row + r, first, p + r * keys, dp ? dp + r * keys : NULL, keys, dbias, factors);
+              if (factors != NULL)
+                R (drop) (p + r * keys, factors, keys);
+            }
           if (dv.rows)
             GEMM (TRUE, FALSE, keys, plan->v.width, rows, 1, p, keys, dy.rows, dy.pitch, 1, dv.rows + first * dv.pitch,
                   dv.pitch);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cpu/ortrain-cpu-device-private.h"
+#include "ortrain-cpu-elements.h"
 #include "ortrain-cpu-gemm.h"
 #include "ortrain-cpu-lanes.h"
+#include "ortrain-cpu-philox.h"
 #include "ortrain-cpu-rows.h"
 
 /* Scaled dot product attention, softmax (scale · q·kᵀ + mask + bias) · v, in blocks of queries: the scores of a block stay
@@ -61,6 +63,16 @@ enum
   N_POSITIONS
 };
 
+/* What Dropout does to probabilities, counted in the order of [batch, heads, queries, keys]. */
+typedef struct
+{
+  gboolean used, has_node;
+  guint input; /* the ratio; behind it is `training` */
+  guint32 node;
+  OrtrainDType dtype; /* of the ratio */
+  gsize factors;      /* of one row, in a thread's scratch memory */
+} AttentionDropout;
+
 typedef struct
 {
   OrtrainDType dtype;
@@ -79,6 +91,7 @@ typedef struct
   gboolean fills; /* a bool mask replaces scores instead of adding to them */
   gboolean is_relative;
   AttentionPositions positions[N_POSITIONS];
+  AttentionDropout dropout;
   gint64 mask_batches, mask_heads;
   gboolean has_ranges;
   /* Gradients of what heads share: of one slice (batch, head) of it in one unit, or in `parts`, whose sums are added
@@ -101,6 +114,10 @@ typedef struct
   const OrtrainKernelCall *call;
   gint32 *ranges; /* [mask_batches, mask_heads, n_blocks, 2] */
   gpointer scratch, sums;
+  gboolean drops;
+  OrtrainPhiloxKey key;
+  guint32 threshold;   /* what is drawn below it is dropped */
+  double kept;         /* factor of what is not */
   guint64 accumulates; /* bit k: output k */
 } AttentionRun;
 
@@ -352,6 +369,45 @@ get_optional (const OrtrainOperand *operands, guint n, guint i)
   return n > i && operands[i].dtype != ORTRAIN_DTYPE_UNDEFINED ? &operands[i] : NULL;
 }
 
+/* input: the number of the ratio. */
+static void
+plan_dropout (AttentionPlan *plan, OrtrainKernelSetup *setup, guint input)
+{
+  AttentionDropout *self = &plan->dropout;
+  const OrtrainOperand *ratio = get_optional (setup->inputs, setup->n_inputs, input);
+  self->used = get_optional (setup->inputs, setup->n_inputs, input + 1) != NULL;
+  self->input = input;
+  self->dtype = ratio != NULL ? ratio->dtype : ORTRAIN_DTYPE_UNDEFINED;
+  self->has_node = ortrain_attributes_has (setup->attributes, "forward_node");
+  self->node = (guint32) ortrain_attributes_get_int (setup->attributes, "forward_node", 0);
+  self->factors = plan->scratch_elements;
+  if (self->used)
+    plan->scratch_elements += ((gsize) plan->n_keys + 15) & ~(gsize) 15;
+}
+
+/* FALSE: the ratio is none. */
+static gboolean
+start_dropout (const OrtrainKernelCall *call, AttentionRun *run)
+{
+  const AttentionDropout *self = &run->plan->dropout;
+  double ratio = 0.5;
+  if (!self->used || !*(const guint8 *) call->inputs[self->input + 1])
+    return TRUE;
+  if (self->dtype != ORTRAIN_DTYPE_UNDEFINED)
+    ratio = ortrain_elements_load_real (self->dtype, call->inputs[self->input], 0);
+  if (!(ratio >= 0 && ratio < 1))
+    {
+      ortrain_kernel_fault_number (call, self->input, ratio);
+      return FALSE;
+    }
+  run->drops = ratio > 0;
+  run->key = (OrtrainPhiloxKey){ call->context->step->seed, call->context->step->step,
+                                 self->has_node ? self->node : call->node_number };
+  run->threshold = (guint32) ceil (ratio * 0x1p24);
+  run->kept = 1 / (1 - ratio);
+  return TRUE;
+}
+
 /* q, k, v, all the same operand where it is packed; first: the number of the mask, behind which there may be a bias;
  * positions: that of the keys of positions, behind which are their queries and both indices, or 0; matrices: how many
  * blocks of scores a thread holds. */
@@ -360,7 +416,8 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, gu
             guint matrices, GError **error)
 {
   const OrtrainOperand *mask = get_optional (setup->inputs, setup->n_inputs, first);
-  const OrtrainOperand *bias = get_optional (setup->inputs, setup->n_inputs, first + 1), *of_positions[N_POSITIONS];
+  const OrtrainOperand *bias = positions == 0 ? get_optional (setup->inputs, setup->n_inputs, first + 1) : NULL;
+  const OrtrainOperand *of_positions[N_POSITIONS];
   AttentionPlan *plan = g_new0 (AttentionPlan, 1);
   AttentionOperand *sides[] = { &plan->q, &plan->k, &plan->v };
   gint64 packed = ortrain_attributes_get_int (setup->attributes, "packed", 0), heads[3] = { 0 }, length[3] = { 0 };
@@ -436,6 +493,7 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, gu
     plan->scratch_offset =
         ((gsize) (plan->mask_batches * plan->mask_heads * plan->n_blocks) * 2 * sizeof (gint32) + 63) & ~(gsize) 63;
   reserve_positions (plan, of_positions, matrices > 1);
+  plan_dropout (plan, setup, first + (positions > 0 ? 1 : 2));
   setup->workspace_bytes = plan->scratch_offset + plan->scratch_elements * size * ortrain_cpu_get_n_threads (setup);
   setup->flops = 2.0 * (double) (plan->batch * plan->heads) * (double) plan->n_queries * (double) plan->n_keys *
                  (double) (plan->q.width + plan->v.width) * (matrices == 1 ? 1 : 2.5);
@@ -446,10 +504,13 @@ build_plan (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands, gu
   return TRUE;
 }
 
-static void
+/* FALSE: with a fault. */
+static gboolean
 start_run (const OrtrainKernelCall *call, AttentionRun *run)
 {
   const AttentionPlan *plan = run->plan;
+  if (!start_dropout (call, run))
+    return FALSE;
   run->ranges = call->workspace;
   run->scratch = (guint8 *) call->workspace + plan->scratch_offset;
   for (guint i = 0; i < N_POSITIONS; i++)
@@ -463,6 +524,7 @@ start_run (const OrtrainKernelCall *call, AttentionRun *run)
   if (plan->has_ranges)
     ortrain_parallel_for (ortrain_cpu_get_pool (call), plan->mask_batches * plan->mask_heads * plan->n_blocks, 4,
                           CALL (plan, range_units), run);
+  return TRUE;
 }
 
 /* Without keys or queries. */
@@ -473,7 +535,8 @@ clear_operand (const AttentionPlan *plan, const OrtrainRows *rows, const Attenti
     memset (rows->data, 0, (gsize) (plan->batch * shape->batch_step) * ortrain_dtype_get_size (rows->dtype));
 }
 
-/* Attention (q, k, v[, mask, bias]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+/* Attention (q, k, v[, mask, bias, ratio, training]) {scale, packed, masked_value, guard, forward_node} → (y, lse [batch,
+ * heads, queries]) */
 static gboolean
 attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -489,8 +552,8 @@ packed_attention_prepare (OrtrainKernelSetup *setup, GError **error)
   return build_plan (setup, operands, 1, 0, 1, error);
 }
 
-/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask]) {scale, key_scale,
- * query_scale, packed, masked_value, fill} → (y, lse) */
+/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) {scale,
+ * key_scale, query_scale, packed, masked_value, fill, forward_node} → (y, lse) */
 static gboolean
 relative_attention_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -532,7 +595,8 @@ attention_run (const OrtrainKernelCall *call)
       clear_operand (plan, &run.y, &plan->y);
       return;
     }
-  start_run (call, &run);
+  if (!start_run (call, &run))
+    return;
   /* blocks of one head share what is widened of its keys and values, where there are heads enough for all threads, and
    * its products with positions */
   const gint64 heads = plan->batch * plan->heads;
@@ -540,7 +604,7 @@ attention_run (const OrtrainKernelCall *call)
   ortrain_parallel_for (ortrain_cpu_get_pool (call), heads * plan->n_blocks, grain, CALL (plan, forward_units), &run);
 }
 
-/* AttentionGrad (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
+/* AttentionGrad (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
 static gboolean
 attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -560,8 +624,8 @@ packed_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
   return build_plan (setup, operands, 4, 0, 2, error);
 }
 
-/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask]) → (dq, dk, dv,
- * dposition_keys, dposition_queries) */
+/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio, training])
+ * → (dq, dk, dv, dposition_keys, dposition_queries) */
 static gboolean
 relative_attention_grad_prepare (OrtrainKernelSetup *setup, GError **error)
 {
@@ -630,7 +694,8 @@ attention_grad_run (const OrtrainKernelCall *call)
       clear_operand (plan, &run.dv, &plan->v);
       return;
     }
-  start_run (call, &run);
+  if (!start_run (call, &run))
+    return;
   if (plan->has_shared)
     run_shared (call, &run);
   else

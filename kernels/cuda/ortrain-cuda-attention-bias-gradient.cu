@@ -18,6 +18,7 @@ add_rows (float x, float *scratch) /* scratch: [THREADS], shared; of a column: a
 }
 
 /* sums: of this part, or NULL, and dbias is written. */
+template <Form FORM>
 static __global__ void
 __launch_bounds__ (THREADS)
     attention_bias_gradient_kernel (OrtrainCudaAttention attention, OrtrainCudaAttentionInputs in,
@@ -38,6 +39,7 @@ __launch_bounds__ (THREADS)
   const gint64 slice_heads = bias.head != 0 ? attention.heads : 1;
   const gint64 last_row = bias.row != 0 ? first_row + 1 : attention.n_queries;
   const gint64 last_key = bias.key != 0 ? first_key + 1 : attention.n_keys;
+  const Dropout<FORM> dropout (attention, in);
   float s[4][4], dp[4][4], sum[4][4] = { { 0 } };
   for (gint64 m = part * plan.members / plan.parts; m < (part + 1) * plan.members / plan.parts; m++)
     {
@@ -62,13 +64,14 @@ __launch_bounds__ (THREADS)
                   OrtrainCudaAttentionRow statistics = { 0, 0, 0 };
                   if (query < attention.n_queries)
                     statistics = rows[number_row (attention, place, query)];
+                  drop_row (attention, place, dropout, query, key + my_column (), dp[i]);
 #pragma unroll
                   for (int j = 0; j < 4; j++)
                     {
                       bool open;
-                      const float p = find_probability<FORM_BIAS> (attention, in, place, query, key + my_column () + j,
-                                                                   s[i][j], statistics.shift, statistics.factor, &open);
-                      sum[i][j] += find_gradient<FORM_BIAS> (attention, p, dp[i][j], statistics.dot, open);
+                      const float p = find_probability<FORM> (attention, in, place, query, key + my_column () + j,
+                                                              s[i][j], statistics.shift, statistics.factor, &open);
+                      sum[i][j] += find_gradient<FORM> (attention, p, dp[i][j], statistics.dot, open);
                     }
                 }
             }
@@ -140,7 +143,9 @@ ortrain_cuda_attention_bias_gradient (const OrtrainKernelCall *call, const Ortra
   const gint64 n_blocks = plan->parts * plan->slices * plan->row_tiles * plan->key_tiles;
   if (n_blocks <= 0)
     return;
-  ortrain_cuda_launch (call, "attention-bias-gradient", (unsigned) n_blocks, THREADS, attention_bias_gradient_kernel,
+  ortrain_cuda_launch (call, "attention-bias-gradient", (unsigned) n_blocks, THREADS,
+                       attention->dropout.is_used ? attention_bias_gradient_kernel<FORM_DROPOUT>
+                                                  : attention_bias_gradient_kernel<FORM_BIAS>,
                        *attention, *in, *plan, rows, plan->parts > 1 ? sums : (float *) NULL, dbias,
                        ortrain_cuda_get_accumulate (call, output));
   if (plan->parts > 1)

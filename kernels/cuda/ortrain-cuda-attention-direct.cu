@@ -30,6 +30,7 @@ __launch_bounds__ (THREADS)
   const gint64 end = find_end (attention, place.first), q_base = place.base (attention.q);
   float s[4][4], o[4][8] = { { 0 } };
   Softmax softmax;
+  const Dropout<FORM> dropout (attention, in);
   if (is_skipped (attention, place, place.first, place.first + TILE, turned))
     return;
   load_turned<TILE> (own, in.q, attention.q, q_base, queries, 0);
@@ -38,7 +39,7 @@ __launch_bounds__ (THREADS)
       const Rows keys = { key, attention.n_keys };
       make_scores<true> (s, own, side, in.q, attention.q, q_base, queries, in.k, attention.k, place.base (attention.k),
                          keys);
-      soften<FORM> (attention, in, place, key, s, &softmax, o);
+      soften<FORM> (attention, in, place, key, dropout, s, &softmax, o);
       __syncthreads ();
       store_turned (turned, s);
       load_rows<SIDE> (side, in.v, attention.v, place.base (attention.v), keys, place.column);
@@ -66,6 +67,7 @@ __launch_bounds__ (THREADS) attention_queries_kernel (OrtrainCudaAttention atten
   const Rows queries = { place.first, n };
   float s[4][4], dp[4][4], o[4][8] = { { 0 } };
   Statistics statistics (attention, place, in.lse);
+  const Dropout<FORM> dropout (attention, in);
   if (is_skipped (attention, place, 0, n, turned))
     return;
   const bool any_lost = any_thread (statistics.any_lost (), turned);
@@ -87,7 +89,7 @@ __launch_bounds__ (THREADS) attention_queries_kernel (OrtrainCudaAttention atten
             }
           make_scores<true> (dp, own_dy, side, in.dy, attention.y, place.base (attention.y), queries, in.v, attention.v,
                              place.base (attention.v), keys);
-          differentiate<FORM> (attention, in, place, key, pass, s, dp, &statistics);
+          differentiate<FORM> (attention, in, place, key, pass, dropout, s, dp, &statistics);
           if (pass == 0)
             continue;
           __syncthreads ();
@@ -119,6 +121,7 @@ __launch_bounds__ (THREADS)
   const gint64 n = attention.n_queries, n_keys = attention.n_keys;
   const gint64 before = attention.mask_kind == ORTRAIN_CUDA_MASK_CAUSAL ? place.first - attention.diagonal : 0;
   const Rows keys = { place.first, n_keys };
+  const Dropout<FORM> dropout (attention, in);
   float s[4][4], dp[4][4], o_k[4][8] = { { 0 } }, o_v[4][8] = { { 0 } };
   if (is_skipped (attention, place, 0, n, turned))
     return;
@@ -132,7 +135,7 @@ __launch_bounds__ (THREADS)
                          place.base (attention.q), queries);
       make_scores<true> (dp, own_v, side, in.v, attention.v, place.base (attention.v), keys, in.dy, attention.y,
                          place.base (attention.y), queries);
-      differentiate_keys<FORM> (attention, in, place, row, rows, s, dp);
+      differentiate_keys<FORM> (attention, in, place, row, rows, dropout, s, dp);
       __syncthreads ();
       store_turned (turned, s);
       load_rows<SIDE> (side, in.dy, attention.y, place.base (attention.y), queries, place.column);
@@ -163,8 +166,9 @@ void
 ortrain_cuda_attention_forward (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
                                 const OrtrainCudaAttentionInputs *in, void *y, void *lse)
 {
-  (attention->bias.dtype != ORTRAIN_DTYPE_UNDEFINED ? launch_forward<FORM_BIAS>
-                                                    : launch_forward<FORM_PLAIN>) (call, attention, in, y, lse);
+  (attention->dropout.is_used                         ? launch_forward<FORM_DROPOUT>
+   : attention->bias.dtype != ORTRAIN_DTYPE_UNDEFINED ? launch_forward<FORM_BIAS>
+                                                      : launch_forward<FORM_PLAIN>) (call, attention, in, y, lse);
 }
 
 template <Form FORM>
@@ -187,7 +191,8 @@ ortrain_cuda_attention_backward (const OrtrainKernelCall *call, const OrtrainCud
                                  const OrtrainCudaAttentionInputs *in, const OrtrainDType *dtypes,
                                  void *const *gradients, OrtrainCudaAttentionRow *rows)
 {
-  (attention->bias.dtype != ORTRAIN_DTYPE_UNDEFINED
+  (attention->dropout.is_used ? launch_backward<FORM_DROPOUT>
+   : attention->bias.dtype != ORTRAIN_DTYPE_UNDEFINED
        ? launch_backward<FORM_BIAS>
        : launch_backward<FORM_PLAIN>) (call, attention, in, dtypes, gradients, rows);
 }

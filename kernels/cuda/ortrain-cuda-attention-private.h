@@ -36,6 +36,15 @@ typedef struct
   OrtrainDType dtype;
 } OrtrainCudaAttentionAddend;
 
+/* What Dropout does to probabilities, counted in the order of [batch, heads, queries, keys]. */
+typedef struct
+{
+  gboolean is_used;
+  guint input;        /* the ratio; behind it is `training` */
+  OrtrainDType dtype; /* of the ratio; 0.5 if it is undefined */
+  gint64 node;        /* whose random numbers; -1: of the call's own */
+} OrtrainCudaAttentionDropout;
+
 typedef struct
 {
   gint64 batch, heads, n_queries, n_keys;
@@ -47,6 +56,7 @@ typedef struct
   gboolean fills; /* a mask of booleans replaces scores, of relative attention, instead of adding to them */
   gint64 diagonal;
   OrtrainDType lse_dtype;
+  OrtrainCudaAttentionDropout dropout;
   const guint8 *rows; /* NULL, or an OrtrainCudaAttentionSight of each row: what has no blind one is left alone */
   gint64 rows_batch, rows_head; /* steps */
 } OrtrainCudaAttention;
@@ -73,12 +83,19 @@ typedef struct
 {
   const void *q, *k, *v, *mask, *bias;
   const void *dy, *lse; /* in the backward pass */
+  const void *ratio;    /* of dropout */
+  const guint8 *training;
+  const OrtrainStepBlock *step;
+  OrtrainFault *fault;
+  guint32 node, plan_step;
 } OrtrainCudaAttentionInputs;
 
-/* From q, k and v, all the same where it is packed; mask and bias: or NULL. */
+/* From q, k and v, all the same where it is packed; mask and bias: or NULL; ratio: the number of that input. */
 gboolean ortrain_cuda_attention_describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands,
-                                          const OrtrainOperand *mask, const OrtrainOperand *bias,
+                                          const OrtrainOperand *mask, const OrtrainOperand *bias, guint ratio,
                                           OrtrainCudaAttention *attention, GError **error);
+void ortrain_cuda_attention_find_dropout (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                          OrtrainCudaAttentionInputs *in);
 /* How [batch, heads, length, width] lies, or packed [batch, length, heads, width]. */
 void ortrain_cuda_attention_describe_side (OrtrainCudaAttentionSide *side, const OrtrainOperand *operand,
                                            gboolean packed, gint64 *heads, gint64 *length);

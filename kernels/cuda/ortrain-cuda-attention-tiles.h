@@ -270,8 +270,81 @@ enum Form
 {
   FORM_PLAIN,
   FORM_BIAS,
+  FORM_DROPOUT,  /* probabilities are dropped; perhaps with a bias */
   FORM_RELATIVE, /* the products come with their scales */
+  FORM_RELATIVE_DROPOUT,
 };
+
+static constexpr __host__ __device__ bool
+is_relative (Form form)
+{
+  return form == FORM_RELATIVE || form == FORM_RELATIVE_DROPOUT;
+}
+
+/* Which probabilities are dropped. */
+template <Form FORM> struct Dropout
+{
+  bool drops;
+  guint32 threshold;
+  float kept; /* factor of what is not dropped */
+  OrtrainPhiloxKey key;
+
+  __device__
+  Dropout (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in)
+  {
+    drops = false;
+    if (FORM != FORM_DROPOUT && FORM != FORM_RELATIVE_DROPOUT)
+      return;
+    const double ratio = attention.dropout.dtype != ORTRAIN_DTYPE_UNDEFINED
+                             ? (double) ortrain_load_any (in.ratio, 0, attention.dropout.dtype)
+                             : 0.5;
+    const bool fits = ratio >= 0 && ratio < 1;
+    if (*in.training == 0)
+      return;
+    if (!fits && ortrain_cuda_first () == 0)
+      {
+        const OrtrainFaultPlace place = { in.fault, in.plan_step };
+        union
+        {
+          double number;
+          gint64 bits;
+        } value = { ratio };
+        place.report (ORTRAIN_FAULT_NUMBER, attention.dropout.input, value.bits, 0);
+      }
+    drops = fits && ratio > 0;
+    threshold = drops ? (guint32) ceil (ratio * 0x1p24) : 0; /* u >= ratio, for u of 24 bits */
+    kept = drops ? (float) (1 / (1 - ratio)) : 1.0f;
+    key = ortrain_cuda_philox_key (in.step, in.node);
+  }
+
+  /* Factors of four probabilities of a row, from element `first` on. */
+  __device__ void
+  draw (gint64 first, float (&factors)[4]) const
+  {
+    guint32 words[8];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      factors[i] = 1;
+    if (!drops)
+      return;
+    const int shift = (int) (first & 3);
+    ortrain_philox (&key, (guint64) (first >> 2), words);
+    ortrain_philox (&key, (guint64) (first >> 2) + 1, words + 4);
+#pragma unroll
+    for (int i = 0; i < 7; i++)
+      words[i] = shift & 1 ? words[i + 1] : words[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      factors[i] = ((shift & 2 ? words[i + 2] : words[i]) >> 8) >= threshold ? kept : 0.0f;
+  }
+};
+
+/* A NaN is dropped, too. */
+static inline __device__ float
+drop (float x, float factor)
+{
+  return factor == 0 ? 0.0f : x * factor;
+}
 
 /* Whether a score counts at all. */
 static inline __device__ bool
@@ -301,14 +374,14 @@ static inline __device__ float
 finish_score (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in, const Place &place,
               gint64 row, gint64 key, float product, bool *open)
 {
-  float score = FORM == FORM_RELATIVE ? product : product * attention.scale;
+  float score = is_relative (FORM) ? product : product * attention.scale;
   *open = true;
-  if (FORM == FORM_BIAS)
+  if (FORM == FORM_BIAS || (FORM == FORM_DROPOUT && attention.bias.dtype != ORTRAIN_DTYPE_UNDEFINED))
     score += ortrain_load_any (in.bias, find_addend (attention.bias, place, row, key), attention.bias.dtype);
   if (attention.mask_kind == ORTRAIN_CUDA_MASK_BOOL)
     {
       *open = ((const guint8 *) in.mask)[find_addend (attention.mask, place, row, key)] != 0;
-      if (FORM == FORM_RELATIVE && attention.fills && !*open)
+      if (is_relative (FORM) && attention.fills && !*open)
         return attention.masked_value;
       return *open ? score : score + attention.masked_value;
     }
@@ -338,11 +411,26 @@ struct Softmax
   }
 };
 
-/* One step: products s become exponentials, against the largest score so far. */
+/* x: of a row, and four keys. */
+template <Form FORM>
+static inline __device__ void
+drop_row (const OrtrainCudaAttention &attention, const Place &place, const Dropout<FORM> &dropout, gint64 row,
+          gint64 key, float (&x)[4])
+{
+  float factors[4];
+  if (!dropout.drops)
+    return;
+  dropout.draw (number_row (attention, place, row) * attention.n_keys + key, factors);
+#pragma unroll
+  for (int j = 0; j < 4; j++)
+    x[j] = drop (x[j], factors[j]);
+}
+
+/* One step: products s become exponentials, against the largest score so far; those that are dropped count in sums alone. */
 template <Form FORM>
 static inline __device__ void
 soften (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in, const Place &place, gint64 key,
-        float (&s)[4][4], Softmax *softmax, float (&o)[4][8])
+        const Dropout<FORM> &dropout, float (&s)[4][4], Softmax *softmax, float (&o)[4][8])
 {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -368,6 +456,7 @@ soften (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs 
           s[i][j] = none || !is_seen (attention, row, key + my_column () + j) ? 0.0f : expf (s[i][j] - most);
           added += s[i][j];
         }
+      drop_row (attention, place, dropout, row, key + my_column (), s[i]);
       softmax->top[i] = most;
       softmax->sum[i] = softmax->sum[i] * factor + added;
 #pragma unroll
@@ -485,7 +574,7 @@ template <Form FORM>
 static inline __device__ float
 find_gradient (const OrtrainCudaAttention &attention, float p, float dp, float dot, bool open)
 {
-  return p == 0 || (FORM == FORM_RELATIVE && attention.fills && !open) ? 0.0f : p * (dp - dot);
+  return p == 0 || (is_relative (FORM) && attention.fills && !open) ? 0.0f : p * (dp - dot);
 }
 
 /* After the pass over the keys that finds what is lost (-1), and that which makes dots (0). */
@@ -512,22 +601,26 @@ finish_pass (const OrtrainCudaAttention &attention, const Place &place, int pass
 template <Form FORM>
 static inline __device__ void
 differentiate (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in, const Place &place,
-               gint64 key, int pass, float (&s)[4][4], const float (&dp)[4][4], Statistics *statistics)
+               gint64 key, int pass, const Dropout<FORM> &dropout, float (&s)[4][4], float (&dp)[4][4],
+               Statistics *statistics)
 {
 #pragma unroll
   for (int i = 0; i < 4; i++)
+    {
+      drop_row (attention, place, dropout, place.first + my_row () + i, key + my_column (), dp[i]);
 #pragma unroll
-    for (int j = 0; j < 4; j++)
-      {
-        bool open;
-        const float p =
-            find_probability<FORM> (attention, in, place, place.first + my_row () + i, key + my_column () + j, s[i][j],
-                                    statistics->shift[i], statistics->factor[i], &open);
-        if (pass == 0)
-          statistics->dot[i] += p == 0 ? 0.0f : p * dp[i][j];
-        else
-          s[i][j] = find_gradient<FORM> (attention, p, dp[i][j], statistics->dot[i], open);
-      }
+      for (int j = 0; j < 4; j++)
+        {
+          bool open;
+          const float p =
+              find_probability<FORM> (attention, in, place, place.first + my_row () + i, key + my_column () + j,
+                                      s[i][j], statistics->shift[i], statistics->factor[i], &open);
+          if (pass == 0)
+            statistics->dot[i] += p == 0 ? 0.0f : p * dp[i][j];
+          else
+            s[i][j] = find_gradient<FORM> (attention, p, dp[i][j], statistics->dot[i], open);
+        }
+    }
 }
 
 /* Of a tile whose rows are keys and whose columns are queries from `row` on: products s become probabilities, and their
@@ -535,22 +628,26 @@ differentiate (const OrtrainCudaAttention &attention, const OrtrainCudaAttention
 template <Form FORM>
 static inline __device__ void
 differentiate_keys (const OrtrainCudaAttention &attention, const OrtrainCudaAttentionInputs &in, const Place &place,
-                    gint64 row, const OrtrainCudaAttentionRow *rows, float (&s)[4][4], float (&dp)[4][4])
+                    gint64 row, const OrtrainCudaAttentionRow *rows, const Dropout<FORM> &dropout, float (&s)[4][4],
+                    float (&dp)[4][4])
 {
 #pragma unroll
   for (int j = 0; j < 4; j++)
     {
       const gint64 query = row + my_column () + j;
       OrtrainCudaAttentionRow statistics = { 0, 0, 0 };
+      float factors[4];
       if (query < attention.n_queries)
         statistics = rows[number_row (attention, place, query)];
+      dropout.draw (number_row (attention, place, query) * attention.n_keys + place.first + my_row (), factors);
 #pragma unroll
       for (int i = 0; i < 4; i++)
         {
           bool open;
           s[i][j] = find_probability<FORM> (attention, in, place, query, place.first + my_row () + i, s[i][j],
                                             statistics.shift, statistics.factor, &open);
-          dp[i][j] = find_gradient<FORM> (attention, s[i][j], dp[i][j], statistics.dot, open);
+          dp[i][j] = find_gradient<FORM> (attention, s[i][j], drop (dp[i][j], factors[i]), statistics.dot, open);
+          s[i][j] = drop (s[i][j], factors[i]);
         }
     }
 }

@@ -141,7 +141,7 @@ find_causal (OrtrainCudaAttention *attention, const OrtrainOperand *mask)
 
 gboolean
 ortrain_cuda_attention_describe (OrtrainKernelSetup *setup, const OrtrainOperand *const *operands,
-                                 const OrtrainOperand *mask, const OrtrainOperand *bias,
+                                 const OrtrainOperand *mask, const OrtrainOperand *bias, guint ratio,
                                  OrtrainCudaAttention *attention, GError **error)
 {
   const gboolean is_packed = operands[1] == operands[0];
@@ -180,7 +180,30 @@ ortrain_cuda_attention_describe (OrtrainKernelSetup *setup, const OrtrainOperand
   attention->y.batch_step = attention->heads * attention->n_queries * attention->y.width;
   if (attention->mask_kind != ORTRAIN_CUDA_MASK_NONE)
     find_causal (attention, mask);
+  attention->dropout = (OrtrainCudaAttentionDropout){
+    .is_used = setup->n_inputs > ratio + 1 && setup->inputs[ratio + 1].dtype != ORTRAIN_DTYPE_UNDEFINED,
+    .input = ratio,
+    .dtype = setup->n_inputs > ratio ? setup->inputs[ratio].dtype : ORTRAIN_DTYPE_UNDEFINED,
+    .node = ortrain_cuda_library->attributes_has (setup->attributes, "forward_node")
+                ? ORTRAIN_CUDA_INT (setup, "forward_node", 0)
+                : -1,
+  };
   return TRUE;
+}
+
+void
+ortrain_cuda_attention_find_dropout (const OrtrainKernelCall *call, const OrtrainCudaAttention *attention,
+                                     OrtrainCudaAttentionInputs *in)
+{
+  const OrtrainCudaAttentionDropout *dropout = &attention->dropout;
+  if (!dropout->is_used)
+    return;
+  in->ratio = call->inputs[dropout->input];
+  in->training = call->inputs[dropout->input + 1];
+  in->step = call->context->step;
+  in->fault = call->context->fault;
+  in->node = dropout->node >= 0 ? (guint32) dropout->node : call->node_number;
+  in->plan_step = call->plan_step;
 }
 
 static AttentionConstants *
@@ -221,7 +244,7 @@ static gboolean
 is_eligible (const OrtrainCudaAttention *attention)
 {
   const OrtrainDType dtype = attention->q.dtype;
-  return attention->bias.dtype == ORTRAIN_DTYPE_UNDEFINED &&
+  return attention->bias.dtype == ORTRAIN_DTYPE_UNDEFINED && !attention->dropout.is_used &&
          (dtype == ORTRAIN_DTYPE_FLOAT16 || dtype == ORTRAIN_DTYPE_BFLOAT16) && attention->k.dtype == dtype &&
          attention->v.dtype == dtype && attention->y.dtype == dtype &&
          (attention->lse_dtype == ORTRAIN_DTYPE_UNDEFINED || attention->lse_dtype == ORTRAIN_DTYPE_FLOAT32) &&
@@ -360,11 +383,13 @@ get_optional (const OrtrainKernelCall *call, guint index)
 static OrtrainCudaAttentionInputs
 get_inputs (const OrtrainKernelCall *call, guint q, guint mask)
 {
-  const OrtrainCudaAttentionInputs in = { .q = get_operand (call, q, 0),
-                                          .k = get_operand (call, q, 1),
-                                          .v = get_operand (call, q, 2),
-                                          .mask = get_optional (call, mask),
-                                          .bias = get_optional (call, mask + 1) };
+  const AttentionConstants *constants = call->constants;
+  OrtrainCudaAttentionInputs in = { .q = get_operand (call, q, 0),
+                                    .k = get_operand (call, q, 1),
+                                    .v = get_operand (call, q, 2),
+                                    .mask = get_optional (call, mask),
+                                    .bias = get_optional (call, mask + 1) };
+  ortrain_cuda_attention_find_dropout (call, &constants->attention, &in);
   return in;
 }
 
@@ -462,7 +487,7 @@ prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operand
 {
   OrtrainCudaAttention attention;
   if (!ortrain_cuda_attention_describe (setup, operands, find_optional (setup, mask), find_optional (setup, mask + 1),
-                                        &attention, error))
+                                        mask + 2, &attention, error))
     return FALSE;
   attention.y.dtype = setup->outputs[0].dtype;
   attention.lse_dtype = setup->n_outputs > 1 ? setup->outputs[1].dtype : ORTRAIN_DTYPE_UNDEFINED;
@@ -482,7 +507,7 @@ prepare_forward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operand
   return TRUE;
 }
 
-/* Attention (q, k, v[, mask, bias]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
+/* Attention (q, k, v[, mask, bias, ratio, training]) {scale, packed, masked_value, guard} → (y, lse [batch, heads, queries]) */
 static gboolean
 prepare_attention (OrtrainKernelSetup *setup, GError **error)
 {
@@ -533,7 +558,7 @@ prepare_backward (OrtrainKernelSetup *setup, const OrtrainOperand *const *operan
 {
   OrtrainCudaAttention attention;
   if (!ortrain_cuda_attention_describe (setup, operands, find_optional (setup, mask), find_optional (setup, mask + 1),
-                                        &attention, error))
+                                        mask + 2, &attention, error))
     return FALSE;
   attention.y.dtype = setup->inputs[0].dtype;
   attention.lse_dtype = setup->inputs[lse].dtype;
@@ -598,7 +623,7 @@ run_backward_or_plain (const OrtrainKernelCall *call, guint lse, guint mask, voi
                                           (float *) (workspace + constants->sums), dbias, 3);
 }
 
-/* AttentionGrad (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
+/* AttentionGrad (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
 static gboolean
 prepare_attention_grad (OrtrainKernelSetup *setup, GError **error)
 {

@@ -36,6 +36,7 @@ add_difference_term (const Relative &relative, const Inputs &in, gint64 head, co
 }
 
 /* sums: [parts, heads, differences, width]; of q for the keys of positions, of k for their queries. */
+template <Form FORM>
 static __global__ void
 __launch_bounds__ (THREADS)
     relative_differences_kernel (Relative relative, Inputs in, gint64 parts, const OrtrainCudaAttentionRow *rows,
@@ -49,6 +50,7 @@ __launch_bounds__ (THREADS)
   const gint64 n = attention.n_queries, n_keys = attention.n_keys, width = attention.q.width;
   Place place (attention, relative.n_differences, width);
   const gint64 part = place.batch;
+  const Dropout<FORM> dropout (attention, in.in);
   float s[4][4], dp[4][4], o_q[4][8] = { { 0 } }, o_k[4][8] = { { 0 } };
   for (place.batch = part * attention.batch / parts; place.batch < (part + 1) * attention.batch / parts; place.batch++)
 #pragma unroll 1
@@ -96,17 +98,21 @@ __launch_bounds__ (THREADS)
           {
             const gint64 query = row + my_column () + j;
             OrtrainCudaAttentionRow statistics = { 0, 0, 0 };
+            float factors[4];
             if (query < n)
               statistics = rows[number_row (attention, place, query)];
+            dropout.draw (number_row (attention, place, query) * n_keys +
+                              find_key<TILE_DIFFERENCES> (attention, corner, 0, j),
+                          factors);
 #pragma unroll
             for (int i = 0; i < 4; i++)
               {
                 const gint64 key = find_key<TILE_DIFFERENCES> (attention, corner, i, j);
                 bool open = false;
                 const float p = key < 0 ? 0.0f
-                                        : find_probability<FORM_RELATIVE> (attention, in.in, place, query, key, s[i][j],
-                                                                           statistics.shift, statistics.factor, &open);
-                s[i][j] = find_gradient<FORM_RELATIVE> (attention, p, dp[i][j], statistics.dot, open);
+                                        : find_probability<FORM> (attention, in.in, place, query, key, s[i][j],
+                                                                  statistics.shift, statistics.factor, &open);
+                s[i][j] = find_gradient<FORM> (attention, p, drop (dp[i][j], factors[i]), statistics.dot, open);
               }
           }
         __syncthreads ();
@@ -163,9 +169,10 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 4)
 }
 
 /* Of one row and key, in all lanes: the gradient of its score. */
+template <Form FORM>
 static __device__ float
-find_score_gradient (const Relative &relative, const Inputs &in, const Place &place, gint64 row, gint64 key,
-                     const OrtrainCudaAttentionRow *rows)
+find_score_gradient (const Relative &relative, const Inputs &in, const Place &place, const Dropout<FORM> &dropout,
+                     gint64 row, gint64 key, const OrtrainCudaAttentionRow *rows)
 {
   const OrtrainCudaAttention &attention = relative.attention;
   const gint64 lane = threadIdx.x % ORTRAIN_CUDA_WARP;
@@ -196,14 +203,16 @@ find_score_gradient (const Relative &relative, const Inputs &in, const Place &pl
   product = ortrain_warp_reduce<OrtrainSum> (product);
   dp = ortrain_warp_reduce<OrtrainSum> (dp);
   const OrtrainCudaAttentionRow statistics = rows[number_row (attention, place, row)];
+  float factors[4];
   bool open;
-  const float p = find_probability<FORM_RELATIVE> (attention, in.in, place, row, key, product, statistics.shift,
-                                                   statistics.factor, &open);
-  return find_gradient<FORM_RELATIVE> (attention, p, dp, statistics.dot, open);
+  dropout.draw (number_row (attention, place, row) * attention.n_keys + key, factors);
+  const float p =
+      find_probability<FORM> (attention, in.in, place, row, key, product, statistics.shift, statistics.factor, &open);
+  return find_gradient<FORM> (attention, p, drop (dp, factors[0]), statistics.dot, open);
 }
 
 /* A warp for each position of each head, and 32 columns: all scores that read it, in order. */
-template <int K>
+template <int K, Form FORM>
 static __global__ void
 __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2)
     relative_entries_kernel (Relative relative, Inputs in, const OrtrainCudaAttentionRow *rows, void *to,
@@ -216,6 +225,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2)
   const gint32 *table = in.tables[K];
   const gint64 lane = threadIdx.x % ORTRAIN_CUDA_WARP, width = positions.side.width, n_keys = attention.n_keys;
   const gint64 chunks = (width + ORTRAIN_CUDA_WARP - 1) / ORTRAIN_CUDA_WARP;
+  const Dropout<FORM> dropout (attention, in.in);
   for (gint64 r = ortrain_cuda_first () / ORTRAIN_CUDA_WARP; r < attention.heads * positions.n * chunks;
        r += ortrain_cuda_stride () / ORTRAIN_CUDA_WARP)
     {
@@ -232,7 +242,7 @@ __launch_bounds__ (ORTRAIN_CUDA_BLOCK, 2)
               for (gint64 batch = 0; batch < attention.batch; batch++)
                 {
                   const Place place (batch, head);
-                  const float ds = find_score_gradient (relative, in, place, row, key, rows);
+                  const float ds = find_score_gradient (relative, in, place, dropout, row, key, rows);
                   const gint64 from =
                       place.base (content) + (K == ORTRAIN_CUDA_POSITION_KEYS ? row : key) * content.pitch + column;
                   if (column < width)
@@ -258,16 +268,15 @@ ortrain_cuda_position_gradients_count_parts (const OrtrainCudaRelativeAttention 
   return CLAMP (BLOCKS / MAX (1, count_parts_blocks (relative)), 1, MAX (1, relative->attention.batch));
 }
 
-void
-ortrain_cuda_relative_attention_positions (const OrtrainKernelCall *call, const OrtrainCudaRelativeAttention *relative,
-                                           const OrtrainCudaRelativeInputs *in,
-                                           const OrtrainCudaPositionGradients *plan,
-                                           const OrtrainCudaAttentionRow *rows, float *const *sums,
-                                           void *const *gradients)
+template <Form FORM>
+static void
+launch (const OrtrainKernelCall *call, const OrtrainCudaRelativeAttention *relative,
+        const OrtrainCudaRelativeInputs *in, const OrtrainCudaPositionGradients *plan,
+        const OrtrainCudaAttentionRow *rows, float *const *sums, void *const *gradients)
 {
   const gint64 n_blocks = plan->parts * count_parts_blocks (relative);
   if ((sums[0] != NULL || sums[1] != NULL) && n_blocks > 0)
-    ortrain_cuda_launch (call, "relative-differences", (unsigned) n_blocks, THREADS, relative_differences_kernel,
+    ortrain_cuda_launch (call, "relative-differences", (unsigned) n_blocks, THREADS, relative_differences_kernel<FORM>,
                          *relative, *in, plan->parts, rows, sums[0], sums[1]);
   for (int i = 0; i < ORTRAIN_CUDA_N_POSITIONS; i++)
     {
@@ -282,10 +291,21 @@ ortrain_cuda_relative_attention_positions (const OrtrainKernelCall *call, const 
                              relative_positions_kernel, *positions, relative->attention.heads, relative->n_differences,
                              in->tables[i], plan->parts, sums[i], gradients[i], plan->dtype[i], accumulate);
       else
-        ortrain_cuda_launch (call, "relative-entries", ortrain_cuda_grid (call, n * chunks, per_block),
-                             ORTRAIN_CUDA_BLOCK,
-                             i == ORTRAIN_CUDA_POSITION_KEYS ? relative_entries_kernel<ORTRAIN_CUDA_POSITION_KEYS>
-                                                             : relative_entries_kernel<ORTRAIN_CUDA_POSITION_QUERIES>,
-                             *relative, *in, rows, gradients[i], plan->dtype[i], accumulate);
+        ortrain_cuda_launch (
+            call, "relative-entries", ortrain_cuda_grid (call, n * chunks, per_block), ORTRAIN_CUDA_BLOCK,
+            i == ORTRAIN_CUDA_POSITION_KEYS ? relative_entries_kernel<ORTRAIN_CUDA_POSITION_KEYS, FORM>
+                                            : relative_entries_kernel<ORTRAIN_CUDA_POSITION_QUERIES, FORM>,
+            *relative, *in, rows, gradients[i], plan->dtype[i], accumulate);
     }
+}
+
+void
+ortrain_cuda_relative_attention_positions (const OrtrainKernelCall *call, const OrtrainCudaRelativeAttention *relative,
+                                           const OrtrainCudaRelativeInputs *in,
+                                           const OrtrainCudaPositionGradients *plan,
+                                           const OrtrainCudaAttentionRow *rows, float *const *sums,
+                                           void *const *gradients)
+{
+  (relative->attention.dropout.is_used ? launch<FORM_RELATIVE_DROPOUT>
+                                       : launch<FORM_RELATIVE>) (call, relative, in, plan, rows, sums, gradients);
 }

@@ -92,7 +92,7 @@ build (OrtrainKernelSetup *setup, guint first, guint positions, GError **error)
   const gint64 packed = ORTRAIN_CUDA_INT (setup, "packed", 0);
   Relative relative = {};
   if (!ortrain_cuda_attention_describe (setup, operands, find_optional (inputs, setup->n_inputs, positions + 4), NULL,
-                                        &relative.attention, error))
+                                        positions + 5, &relative.attention, error))
     return NULL;
   const OrtrainCudaAttention *attention = &relative.attention;
   relative.n_differences = MAX (0, attention->n_queries + attention->n_keys - 1);
@@ -136,8 +136,8 @@ count_flops (OrtrainKernelSetup *setup, const Relative *relative, guint products
                            2.0 * terms * n * (double) attention->q.width);
 }
 
-/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask]) {scale, key_scale,
- * query_scale, packed, masked_value, fill} → (y, lse) */
+/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) {scale,
+ * key_scale, query_scale, packed, masked_value, fill, forward_node} → (y, lse) */
 static gboolean
 prepare_relative_attention (OrtrainKernelSetup *setup, GError **error)
 {
@@ -151,8 +151,8 @@ prepare_relative_attention (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask]) → (dq, dk, dv,
- * dposition_keys, dposition_queries) */
+/* RelativeAttentionGrad (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio, training])
+ * → (dq, dk, dv, dposition_keys, dposition_queries) */
 static gboolean
 prepare_relative_attention_grad (OrtrainKernelSetup *setup, GError **error)
 {
@@ -192,6 +192,7 @@ get_inputs (const OrtrainKernelCall *call, guint first, guint positions)
   in.in.k = call->inputs[first + 1];
   in.in.v = call->inputs[first + 2];
   in.in.mask = call->n_inputs > positions + 4 ? call->inputs[positions + 4] : NULL;
+  ortrain_cuda_attention_find_dropout (call, &relative->attention, &in.in);
   for (int k = 0; k < ORTRAIN_CUDA_N_POSITIONS; k++)
     {
       const gint64 n = count_entries (relative, k);

@@ -48,6 +48,17 @@ ortrain_body_dropout_grad (OrtrainBody *self)
   return TRUE;
 }
 
+OrtrainValue *
+ortrain_body_drop (OrtrainBody *self, OrtrainValue *x, guint ratio)
+{
+  OrtrainValue *inputs[] = { x, ortrain_body_input (self, ratio), ortrain_body_input (self, ratio + 1) };
+  OrtrainNode *node = inputs[2] != NULL ? ortrain_body_node (self, "Dropout", inputs, 3, 1, NULL) : NULL;
+  if (node == NULL)
+    return x;
+  node->number = (guint) ortrain_body_int (self, "forward_node", self->node->number);
+  return ortrain_node_output (node, 0);
+}
+
 /* What losses share. Each value has the rank of the scores: positions have one class, numbers for classes one position. */
 typedef struct
 {

@@ -139,10 +139,10 @@ write_scores (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue 
 }
 
 /* q, k, v: [batch, heads, length, width]; returns y, and sets output 1, log Σ e^scores. guard: 1, rows that come out as NaN
- * are zeros, and infinite in output 1; 2, those of them whose mask lets nothing through. */
+ * are zeros, and infinite in output 1; 2, those of them whose mask lets nothing through. ratio: the number of that input. */
 static OrtrainValue *
 write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainValue *v, OrtrainValue *mask,
-                 OrtrainValue *bias)
+                 OrtrainValue *bias, guint ratio)
 {
   OrtrainValue *scores = write_scores (self, q, k, mask, bias);
   OrtrainValue *p = ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL);
@@ -164,7 +164,7 @@ write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainVal
         }
       p = WHERE (guarded, NUMBER (p, 0), p);
     }
-  OrtrainValue *y = OP2 ("MatMul", p, v);
+  OrtrainValue *y = OP2 ("MatMul", ortrain_body_drop (self, p, ratio), v);
   if (ortrain_body_wants (self, 1))
     {
       lse = ortrain_body_reduce (self, "ReduceLogSumExp", scores, 1u << 3, TRUE);
@@ -175,14 +175,14 @@ write_attention (OrtrainBody *self, OrtrainValue *q, OrtrainValue *k, OrtrainVal
   return y;
 }
 
-/* (q, k, v[, mask, bias]) → (y, log Σ e^scores) */
+/* (q, k, v[, mask, bias, ratio, training]) → (y, log Σ e^scores) */
 gboolean
 ortrain_body_attention (OrtrainBody *self)
 {
   OrtrainValue *q = unpack (self, ortrain_body_input (self, 0), 0), *k = unpack (self, ortrain_body_input (self, 1), 1);
   OrtrainValue *v = unpack (self, ortrain_body_input (self, 2), 2);
   OrtrainValue *mask = ortrain_body_input (self, 3), *bias = ortrain_body_input (self, 4);
-  ortrain_body_set (self, 0, unpack (self, write_attention (self, q, k, v, mask, bias), 3));
+  ortrain_body_set (self, 0, unpack (self, write_attention (self, q, k, v, mask, bias, 5), 3));
   return TRUE;
 }
 
@@ -190,7 +190,8 @@ ortrain_body_attention (OrtrainBody *self)
  * are wanted; the fourth, of the bias, is in its shape. */
 static void
 write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *qkv, OrtrainValue *lse,
-                      OrtrainValue *mask, OrtrainValue *bias, const gboolean *wanted, OrtrainValue **gradients)
+                      OrtrainValue *mask, OrtrainValue *bias, guint ratio, const gboolean *wanted,
+                      OrtrainValue **gradients)
 {
   static const gint64 last = -1;
   OrtrainValue *q = qkv[0], *k = qkv[1], *v = qkv[2];
@@ -202,10 +203,11 @@ write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *
              ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL),
              OP1 ("Exp", SUB (scores, lse)));
   if (wanted[2])
-    gradients[2] = OP2 ("MatMul", ortrain_body_transpose (self, p, swap_last, 4), dy);
+    gradients[2] = OP2 ("MatMul", ortrain_body_transpose (self, ortrain_body_drop (self, p, ratio), swap_last, 4), dy);
   if (!wanted[0] && !wanted[1] && !wanted[3])
     return;
   OrtrainValue *dp = OP2 ("MatMul", dy, ortrain_body_transpose (self, v, swap_last, 4));
+  dp = ortrain_body_drop (self, dp, ratio);
   OrtrainValue *dot = ortrain_body_reduce (self, "ReduceSum", MUL (p, dp), 1u << 3, TRUE);
   OrtrainValue *ds = MUL (p, SUB (dp, dot));
   if (wanted[3])
@@ -220,7 +222,7 @@ write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *
     gradients[1] = OP2 ("MatMul", ortrain_body_transpose (self, ds, swap_last, 4), q);
 }
 
-/* (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
+/* (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
 gboolean
 ortrain_body_attention_grad (OrtrainBody *self)
 {
@@ -232,7 +234,7 @@ ortrain_body_attention_grad (OrtrainBody *self)
       wanted[i] = ortrain_body_wants (self, i);
     }
   write_attention_grad (self, dy, qkv, ortrain_body_input (self, 4), ortrain_body_input (self, 5),
-                        ortrain_body_input (self, 6), wanted, gradients);
+                        ortrain_body_input (self, 6), 7, wanted, gradients);
   for (guint i = 0; i < 3; i++)
     if (wanted[i])
       ortrain_body_set (self, i, unpack (self, gradients[i], i));
@@ -257,7 +259,7 @@ ortrain_body_packed_attention (OrtrainBody *self)
 {
   OrtrainValue *qkv = ortrain_body_input (self, 0);
   OrtrainValue *q = get_part (self, qkv, 0), *k = get_part (self, qkv, 1), *v = get_part (self, qkv, 2);
-  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1), NULL);
+  OrtrainValue *y = write_attention (self, q, k, v, ortrain_body_input (self, 1), NULL, self->node->inputs->len);
   ortrain_body_set (self, 0, ortrain_body_transpose (self, y, swap_middle, 4));
   return TRUE;
 }
@@ -272,8 +274,8 @@ ortrain_body_packed_attention_grad (OrtrainBody *self)
   OrtrainValue *dy = ortrain_body_transpose (self, ortrain_body_input (self, 0), swap_middle, 4);
   for (guint i = 0; i < 3; i++)
     parts[i] = get_part (self, ortrain_body_input (self, 1), i);
-  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4), NULL, all,
-                        gradients);
+  write_attention_grad (self, dy, parts, ortrain_body_input (self, 3), ortrain_body_input (self, 4), NULL,
+                        self->node->inputs->len, all, gradients);
   for (guint i = 0; i < 3; i++)
     gradients[i] = OP2 ("Unsqueeze", ortrain_body_transpose (self, gradients[i], swap_middle, 4),
                         ortrain_body_ints (self, &axis, 1));

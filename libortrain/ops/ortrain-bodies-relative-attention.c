@@ -113,14 +113,14 @@ write_scores (const Operands *operands)
   return ADD (scores, mask);
 }
 
-/* (q, k, v, position_keys, position_queries, key_index, query_index[, mask]) → (y, log Σ e^scores) */
+/* (q, k, v, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) → (y, log Σ e^scores) */
 gboolean
 ortrain_body_relative_attention (OrtrainBody *self)
 {
   const Operands operands = read_operands (self, 0, 3);
   OrtrainValue *scores = write_scores (&operands);
   OrtrainValue *p = ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL);
-  ortrain_body_set (self, 0, unpack (self, OP2 ("MatMul", p, operands.v), 3));
+  ortrain_body_set (self, 0, unpack (self, OP2 ("MatMul", ortrain_body_drop (self, p, 8), operands.v), 3));
   if (ortrain_body_wants (self, 1))
     ortrain_body_set (self, 1, ortrain_body_reduce (self, "ReduceLogSumExp", scores, 1u << 3, TRUE));
   return TRUE;
@@ -150,8 +150,8 @@ set_positions (OrtrainBody *self, guint k, guint bit, OrtrainValue *dproducts, O
                 bit));
 }
 
-/* (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask]) → (dq, dk, dv, dposition_keys,
- * dposition_queries) */
+/* (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) → (dq, dk, dv,
+ * dposition_keys, dposition_queries) */
 gboolean
 ortrain_body_relative_attention_grad (OrtrainBody *self)
 {
@@ -159,7 +159,7 @@ ortrain_body_relative_attention_grad (OrtrainBody *self)
   OrtrainValue *dy = unpack (self, ortrain_body_input (self, 0), 3), *mask = operands.mask;
   OrtrainValue *p =
       ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), write_scores (&operands), NULL, NULL);
-  OrtrainValue *dp = OP2 ("MatMul", dy, turn (self, operands.v));
+  OrtrainValue *dp = ortrain_body_drop (self, OP2 ("MatMul", dy, turn (self, operands.v)), 10);
   OrtrainValue *dot = ortrain_body_reduce (self, "ReduceSum", MUL (p, dp), 1u << 3, TRUE);
   OrtrainValue *ds = MUL (p, SUB (dp, dot));
   if (mask != NULL && mask->dtype == ORTRAIN_DTYPE_BOOL && ortrain_body_int (self, "fill", 0) != 0)
@@ -185,6 +185,6 @@ ortrain_body_relative_attention_grad (OrtrainBody *self)
   if (ortrain_body_wants (self, 1))
     ortrain_body_set (self, 1, unpack (self, dk, 1));
   if (ortrain_body_wants (self, 2))
-    ortrain_body_set (self, 2, unpack (self, OP2 ("MatMul", turn (self, p), dy), 2));
+    ortrain_body_set (self, 2, unpack (self, OP2 ("MatMul", turn (self, ortrain_body_drop (self, p, 10)), dy), 2));
   return TRUE;
 }

@@ -93,6 +93,8 @@ gboolean ortrain_body_linear_gelu (OrtrainBody *self);
 gboolean ortrain_body_linear_gelu_grad (OrtrainBody *self);
 gboolean ortrain_body_linear_grad (OrtrainBody *self);
 gboolean ortrain_body_einsum_grad (OrtrainBody *self);
+/* Drops of x what a Dropout node drops whose ratio is input `ratio`, behind which is `training`; x if there is none. */
+OrtrainValue *ortrain_body_drop (OrtrainBody *self, OrtrainValue *x, guint ratio);
 gboolean ortrain_body_attention (OrtrainBody *self);
 gboolean ortrain_body_attention_grad (OrtrainBody *self);
 gboolean ortrain_body_packed_attention (OrtrainBody *self);

@@ -23,6 +23,8 @@ gboolean ortrain_grad_run (OrtrainGradContext *ctx, GError **error);
 
 #define ortrain_grad_input(ctx, i) ortrain_node_input ((ctx)->node, i)
 #define ortrain_grad_output(ctx, k) ortrain_node_output ((ctx)->node, k)
+/* Those of the node, for one that draws the same numbers again. */
+OrtrainAttributes *ortrain_grad_copy_random_attributes (OrtrainGradContext *ctx);
 gboolean ortrain_grad_wants (OrtrainGradContext *ctx, guint i);
 OrtrainValue *ortrain_grad_of_output (OrtrainGradContext *ctx, guint k);         /* may be NULL */
 OrtrainValue *ortrain_grad_of_output_or_zero (OrtrainGradContext *ctx, guint k); /* zeros in the output's shape */

@@ -50,6 +50,15 @@ ortrain_grad_run (OrtrainGradContext *ctx, GError **error)
   return FALSE;
 }
 
+OrtrainAttributes *
+ortrain_grad_copy_random_attributes (OrtrainGradContext *ctx)
+{
+  OrtrainAttributes *attributes = ortrain_attributes_copy (ctx->node->attributes);
+  if (!ortrain_attributes_has (attributes, "forward_node"))
+    ortrain_attributes_set_int (attributes, "forward_node", ctx->node->number);
+  return attributes;
+}
+
 gboolean
 ortrain_grad_wants (OrtrainGradContext *ctx, guint i)
 {

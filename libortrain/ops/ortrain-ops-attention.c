@@ -6,13 +6,16 @@
 
 #include <math.h>
 
-/* Attention (q, k, v[, mask, bias]) → (y, lse): softmax (scale · q·kᵀ + mask + bias) · v, created by a pass from what
+/* Attention (q, k, v[, mask, bias, ratio, training]) → (y, lse): softmax (scale · q·kᵀ + mask + bias) · v, created by a pass from what
  * exporters write.
  *
  * Attributes: scale; packed, whose bits 0 to 3 say that q, k, v, y are [batch, length, heads, width] instead of [batch,
  * heads, length, width]; masked_value, what is added where a bool mask is false; guard: 1, rows that come out as NaN
  * are zeros (exporters write this around softmax), 2, rows whose mask lets nothing through are. mask: bool or additive,
- * bias: additive, with a gradient in its own shape; both broadcast to [batch, heads, queries, keys]. */
+ * bias: additive, with a gradient in its own shape; both broadcast to [batch, heads, queries, keys].
+ *
+ * ratio and training are those of Dropout, which drops probabilities; forward_node: the number of its node, which its random
+ * numbers hang on. */
 static gboolean
 infer_attention (OrtrainInferContext *ctx, GError **error)
 {
@@ -67,13 +70,16 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
     ortrain_grad_output (ctx, 1),
     ortrain_grad_input (ctx, 3),
     ortrain_grad_input (ctx, 4),
+    ortrain_grad_input (ctx, 5),
+    ortrain_grad_input (ctx, 6),
   };
   const guint of_output[] = { 0, 1, 2, 4 }, n_outputs = ortrain_grad_wants (ctx, 4) ? 4 : 3;
-  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "AttentionGrad", operands,
-                                         operands[6]   ? 7
-                                         : operands[5] ? 6
-                                                       : 5,
-                                         n_outputs, ortrain_attributes_copy (forward->attributes));
+  guint n = G_N_ELEMENTS (operands);
+  while (n > 5 && operands[n - 1] == NULL)
+    n--;
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "AttentionGrad", operands, n, n_outputs,
+                                         operands[8] != NULL ? ortrain_grad_copy_random_attributes (ctx)
+                                                             : ortrain_attributes_copy (forward->attributes));
   for (guint k = 0; k < n_outputs; k++)
     if (ortrain_grad_wants (ctx, of_output[k]))
       ortrain_grad_set (ctx, of_output[k], ortrain_node_output (node, k));
@@ -82,7 +88,7 @@ gradient_attention (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* (dy, q, k, v, lse[, mask, bias]) → (dq, dk, dv, dbias) */
+/* (dy, q, k, v, lse[, mask, bias, ratio, training]) → (dq, dk, dv, dbias) */
 static gboolean
 infer_attention_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -552,11 +558,11 @@ upgrade_attention (OrtrainGraph *graph, OrtrainNode *node, gint64 opset, GError 
 static const OrtrainOpDef ops[] = {
   { .name = "Attention", .domain = "", .since = 23, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1, .max_outputs = 4,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".00*000l", .upgrade = upgrade_attention },
-  { .name = "Attention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 3, .max_inputs = 5, .min_outputs = 1,
-    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 3, .types = ".00*f", .infer = infer_attention,
-    .gradient = gradient_attention, .of_packed = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask", [4] = "bias" }, .expand = ortrain_body_attention },
-  { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 7, .min_outputs = 1,
-    .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*f", .infer = infer_attention_grad,
+  { .name = "Attention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 3, .max_inputs = 7, .min_outputs = 1,
+    .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 13 << 3, .types = ".00*ffb", .scalar_inputs = 3 << 5, .infer = infer_attention,
+    .gradient = gradient_attention, .of_packed = "PackedAttention", .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [3] = "mask", [4] = "bias", [5] = "ratio" }, .expand = ortrain_body_attention },
+  { .name = "AttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 5, .max_inputs = 9, .min_outputs = 1,
+    .max_outputs = 4, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".000f*ffb", .scalar_inputs = 3 << 7, .infer = infer_attention_grad,
     .zero_sums = ortrain_zero_sums_attention_grad, .expand = ortrain_body_attention_grad },
   { .name = "PackedAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 1, .max_inputs = 2,
     .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 1 << 1, .types = ".*",

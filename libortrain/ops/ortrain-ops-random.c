@@ -55,9 +55,8 @@ gradient_dropout (OrtrainGradContext *ctx, GError **error)
 {
   OrtrainValue *operands[] = { ortrain_grad_of_output (ctx, 0), ortrain_grad_input (ctx, 1),
                                ortrain_grad_input (ctx, 2) };
-  OrtrainAttributes *attributes = ortrain_attributes_copy (ctx->node->attributes);
-  ortrain_attributes_set_int (attributes, "forward_node", ctx->node->number);
-  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "DropoutGrad", operands, 3, 1, attributes);
+  OrtrainNode *node =
+      ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "DropoutGrad", operands, 3, 1, ortrain_grad_copy_random_attributes (ctx));
   ortrain_grad_set (ctx, 0, ortrain_node_output (node, 0));
   return TRUE;
 }
@@ -151,7 +150,7 @@ pass_unless_training (const OrtrainNode *node)
 static const OrtrainOpDef ops[] = {
   { .name = "Dropout", .domain = "", .mixed = ORTRAIN_MIXED_FOLLOW, .since = 7, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1, .max_outputs = 2,
     .dtypes = ORTRAIN_DTYPES_FLOAT, .flags = ORTRAIN_OP_RANDOM, .no_grad_inputs = 1 << 1 | 1 << 2,
-    .types = ".fb", .scalar_inputs = 6, .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout, 
+    .types = ".fb", .scalar_inputs = 6, .kind = ORTRAIN_OP_KIND_DROPOUT, .infer = infer_dropout, .gradient = gradient_dropout, .upgrade = upgrade_dropout, 
     .channels = ORTRAIN_CHANNELS_ALIGNED, .input_roles = { [1] = "ratio" }, .training_input = 2,
     .find_passed_input = pass_unless_training },
   { .name = "DropoutGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 1, .max_inputs = 3, .min_outputs = 1,

@@ -4,7 +4,7 @@
 #include "ops/ortrain-op-private.h"
 #include "ops/ortrain-zero-sums-private.h"
 
-/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask]) → (y, lse): attention whose
+/* RelativeAttention (q, k, v, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) → (y, lse): attention whose
  * scores have two terms more, as DeBERTa defines them, created by a pass from what exporters write:
  *
  *   scores [i, j] = scale · q [i]·k [j] + key_scale · q [i]·position_keys [key_index [i, j]]
@@ -15,7 +15,9 @@
  * is added where a bool mask is false, or with fill the score in that place.
  *
  * An index is a matrix, with ones in front, or a vector if it depends on the difference of both positions alone: entry
- * column - row + rows - 1. Either term may be absent, with its index. */
+ * column - row + rows - 1. Either term may be absent, with its index.
+ *
+ * ratio, training and forward_node: as those of Attention. */
 static gboolean
 infer_relative_attention (OrtrainInferContext *ctx, GError **error)
 {
@@ -71,9 +73,15 @@ gradient_relative_attention (OrtrainGradContext *ctx, GError **error)
     ortrain_grad_input (ctx, 5),
     ortrain_grad_input (ctx, 6),
     ortrain_grad_input (ctx, 7),
+    ortrain_grad_input (ctx, 8),
+    ortrain_grad_input (ctx, 9),
   };
-  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "RelativeAttentionGrad", operands, operands[9] ? 10 : 9,
-                                         5, ortrain_attributes_copy (forward->attributes));
+  guint n = G_N_ELEMENTS (operands);
+  while (n > 9 && operands[n - 1] == NULL)
+    n--;
+  OrtrainNode *node = ortrain_grad_node (ctx, ORTRAIN_DOMAIN, "RelativeAttentionGrad", operands, n, 5,
+                                         operands[11] != NULL ? ortrain_grad_copy_random_attributes (ctx)
+                                                              : ortrain_attributes_copy (forward->attributes));
   for (guint i = 0; i < 5; i++)
     if (ortrain_grad_wants (ctx, i))
       ortrain_grad_set (ctx, i, ortrain_node_output (node, i));
@@ -82,8 +90,8 @@ gradient_relative_attention (OrtrainGradContext *ctx, GError **error)
   return TRUE;
 }
 
-/* (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask]) → (dq, dk, dv, dposition_keys,
- * dposition_queries) */
+/* (dy, q, k, v, lse, position_keys, position_queries, key_index, query_index[, mask, ratio, training]) → (dq, dk, dv,
+ * dposition_keys, dposition_queries) */
 static gboolean
 infer_relative_attention_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -95,12 +103,12 @@ infer_relative_attention_grad (OrtrainInferContext *ctx, GError **error)
 
 /* clang-format off */
 static const OrtrainOpDef ops[] = {
-  { .name = "RelativeAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 7, .max_inputs = 8,
-    .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 7 << 5, .optional_inputs = 15 << 3, .types = ".0000ii*",
+  { .name = "RelativeAttention", .domain = ORTRAIN_DOMAIN, .mixed = ORTRAIN_MIXED_NARROW, .since = 1, .min_inputs = 7, .max_inputs = 10,
+    .min_outputs = 1, .max_outputs = 2, .dtypes = ORTRAIN_DTYPES_FLOAT, .no_grad_inputs = 31 << 5, .optional_inputs = 15 << 3, .types = ".0000ii*fb", .scalar_inputs = 3 << 8,
     .infer = infer_relative_attention, .gradient = gradient_relative_attention, .channels = ORTRAIN_CHANNELS_ALIGNED,
     .input_roles = { [5] = "index", [6] = "index", [7] = "mask" }, .difference_inputs = 3 << 5, .open_inputs = 1 << 7, .expand = ortrain_body_relative_attention },
-  { .name = "RelativeAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 9, .max_inputs = 10, .min_outputs = 1, .max_outputs = 5,
-    .dtypes = ORTRAIN_DTYPES_FLOAT, .optional_inputs = 15 << 5, .types = ".000f00ii*", .infer = infer_relative_attention_grad,
+  { .name = "RelativeAttentionGrad", .domain = ORTRAIN_DOMAIN, .since = 1, .min_inputs = 9, .max_inputs = 12, .min_outputs = 1, .max_outputs = 5,
+    .dtypes = ORTRAIN_DTYPES_FLOAT, .optional_inputs = 15 << 5, .types = ".000f00ii*fb", .scalar_inputs = 3 << 10, .infer = infer_relative_attention_grad,
     .difference_inputs = 3 << 7, .open_inputs = 1 << 9, .zero_sums = ortrain_zero_sums_relative_attention_grad, .expand = ortrain_body_relative_attention_grad },
 };
 /* clang-format on */

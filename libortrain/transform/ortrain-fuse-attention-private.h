@@ -77,3 +77,24 @@ ortrain_pattern_same_dims (const OrtrainValue *a, guint first, const OrtrainValu
       return FALSE;
   return TRUE;
 }
+
+/* What drops probabilities; training is NULL where nothing does. */
+typedef struct
+{
+  OrtrainValue *ratio, *training;
+  guint node; /* its number, which its random numbers hang on */
+} OrtrainPatternDropout;
+
+/* p, or what is left of it where its only reader drops some. */
+static inline OrtrainValue *
+ortrain_pattern_follow_dropout (OrtrainValue *p, OrtrainPatternDropout *dropout)
+{
+  OrtrainNode *node = ortrain_pattern_only_use (p);
+  const OrtrainValue *mask = node != NULL ? ortrain_node_output (node, 1) : NULL;
+  if (node == NULL || ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_DROPOUT || dropout->training != NULL ||
+      ortrain_node_input (node, 2) == NULL || ortrain_attributes_has (node->attributes, "seed") ||
+      (mask != NULL && (mask->uses.n > 0 || mask->is_output)))
+    return p;
+  *dropout = (OrtrainPatternDropout){ ortrain_node_input (node, 1), ortrain_node_input (node, 2), node->number };
+  return ortrain_node_output (node, 0);
+}

@@ -18,6 +18,7 @@ typedef struct
   double scale, masked_value;
   gint64 packed;
   gboolean guard;
+  OrtrainPatternDropout dropout;
 } Match;
 
 static const gint64 swap_middle[] = { 0, 2, 1, 3 };
@@ -244,7 +245,7 @@ match_scores (OrtrainGraph *graph, OrtrainValue *scores, Match *match)
   return match->k != NULL;
 }
 
-/* From softmax on to the product with v: directly, or through Where (IsNaN (p), 0, p). */
+/* From softmax on to the product with v: directly, or through Where (IsNaN (p), 0, p), and Dropout. */
 static gboolean
 match_values (OrtrainNode *softmax, Match *match)
 {
@@ -267,6 +268,7 @@ match_values (OrtrainNode *softmax, Match *match)
       match->guard = TRUE;
       p = ortrain_node_output (where, 0);
     }
+  p = ortrain_pattern_follow_dropout (p, &match->dropout);
   OrtrainNode *product = ortrain_pattern_only_use (p);
   if (product == NULL || ortrain_node_get_kind (product) != ORTRAIN_OP_KIND_MATMUL ||
       ortrain_node_input (product, 0) != p)
@@ -290,12 +292,16 @@ match_values (OrtrainNode *softmax, Match *match)
 static gboolean
 replace (OrtrainGraph *graph, const Match *match, GError **error)
 {
-  OrtrainValue *operands[] = { match->q, match->k, match->v, match->mask, match->bias };
+  const OrtrainPatternDropout *dropout = &match->dropout;
+  OrtrainValue *operands[] = {
+    match->q, match->k, match->v, match->mask, match->bias, dropout->ratio, dropout->training
+  };
   OrtrainNode *node =
       ortrain_graph_insert_node (graph, match->last, ORTRAIN_DOMAIN, "Attention", match->last->name, operands,
-                                 match->bias != NULL   ? 5
-                                 : match->mask != NULL ? 4
-                                                       : 3,
+                                 dropout->training != NULL ? 7
+                                 : match->bias != NULL     ? 5
+                                 : match->mask != NULL     ? 4
+                                                           : 3,
                                  1);
   ortrain_attributes_set_float (node->attributes, "scale", match->scale);
   ortrain_attributes_set_int (node->attributes, "packed", match->packed);
@@ -303,6 +309,8 @@ replace (OrtrainGraph *graph, const Match *match, GError **error)
     ortrain_attributes_set_float (node->attributes, "masked_value", match->masked_value);
   if (match->guard)
     ortrain_attributes_set_int (node->attributes, "guard", 1);
+  if (dropout->training != NULL)
+    ortrain_attributes_set_int (node->attributes, "forward_node", dropout->node);
   if (!ortrain_ops_infer_node (node, error))
     return FALSE;
   ortrain_value_replace_uses (match->output, ortrain_node_output (node, 0));

@@ -23,6 +23,7 @@ typedef struct
   gboolean packed; /* the output */
   gboolean fills;
   gboolean inverted; /* the mask */
+  OrtrainPatternDropout dropout;
 } Match;
 
 static const gint64 swap_middle[] = { 0, 2, 1, 3 };
@@ -257,10 +258,11 @@ follow_reshape (OrtrainValue *value)
 static gboolean
 match_values (OrtrainNode *softmax, OrtrainDim heads, Match *match)
 {
-  OrtrainValue *p = ortrain_node_output (softmax, 0), *flat = follow_reshape (p);
+  OrtrainValue *p = ortrain_pattern_follow_dropout (ortrain_node_output (softmax, 0), &match->dropout);
+  OrtrainValue *flat = follow_reshape (p);
   double scale = 1;
   if (flat != NULL)
-    p = flat;
+    p = ortrain_pattern_follow_dropout (flat, &match->dropout);
   match->last = ortrain_pattern_only_use (p);
   if (match->last == NULL || ortrain_node_get_kind (match->last) != ORTRAIN_OP_KIND_MATMUL ||
       ortrain_node_input (match->last, 0) != p)
@@ -318,14 +320,20 @@ replace (OrtrainGraph *graph, Match *match, GError **error)
     }
   OrtrainValue *operands[] = {
     match->q.value,  match->k.value,  match->v.value, match->positions[0].value, match->positions[1].value,
-    match->index[0], match->index[1], match->mask
+    match->index[0], match->index[1], match->mask,    match->dropout.ratio,      match->dropout.training
   };
-  OrtrainNode *node = ortrain_graph_insert_node (graph, match->last, ORTRAIN_DOMAIN, "RelativeAttention",
-                                                 match->last->name, operands, match->mask != NULL ? 8 : 7, 1);
+  OrtrainNode *node =
+      ortrain_graph_insert_node (graph, match->last, ORTRAIN_DOMAIN, "RelativeAttention", match->last->name, operands,
+                                 match->dropout.training != NULL ? 10
+                                 : match->mask != NULL           ? 8
+                                                                 : 7,
+                                 1);
   ortrain_attributes_set_float (node->attributes, "scale", match->scale);
   ortrain_attributes_set_float (node->attributes, "key_scale", match->position_scale[0]);
   ortrain_attributes_set_float (node->attributes, "query_scale", match->position_scale[1]);
   ortrain_attributes_set_int (node->attributes, "packed", packed);
+  if (match->dropout.training != NULL)
+    ortrain_attributes_set_int (node->attributes, "forward_node", match->dropout.node);
   if (match->mask != NULL)
     {
       ortrain_attributes_set_float (node->attributes, "masked_value", match->masked_value);

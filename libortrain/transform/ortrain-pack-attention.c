@@ -87,7 +87,8 @@ pack (OrtrainNode *node, GError **error)
   OrtrainGraph *graph = node->graph;
   const gint64 order = ortrain_attributes_get_int (node->attributes, "packed", 0);
   OrtrainValue *packed = (order & 7) == 7 ? match_split (node) : (order & 7) == 0 ? match_lookups (node) : NULL;
-  if (packed == NULL || ortrain_node_output (node, 1) != NULL || ortrain_node_input (node, 4) != NULL)
+  if (packed == NULL || ortrain_node_output (node, 1) != NULL || ortrain_node_input (node, 4) != NULL ||
+      ortrain_node_input (node, 6) != NULL)
     return TRUE;
   OrtrainValue *operands[] = { packed, ortrain_node_input (node, 3) };
   OrtrainNode *whole = ortrain_graph_insert_node (graph, node, ORTRAIN_DOMAIN, node->op->of_packed, node->name,

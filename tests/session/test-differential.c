@@ -157,7 +157,10 @@ add_written_attention (Maker *self, OrtrainValue *x)
   OrtrainValue *k = split_heads (self, add_linear (self, x), 2, 3, 1);
   OrtrainValue *v = split_heads (self, add_linear (self, x), 2, 1, 3);
   OrtrainValue *scores = op (self, "Div", op (self, "MatMul", q, k), filled (self, 2.2360679774997896));
-  OrtrainValue *mixed = op (self, "MatMul", ortrain_graph_builder_softmax (self->builder, scores, -1), v);
+  OrtrainValue *p = ortrain_graph_builder_softmax (self->builder, scores, -1);
+  if (!self->plain && g_rand_boolean (self->rand))
+    p = ortrain_graph_builder_dropout (self->builder, p, 0.25);
+  OrtrainValue *mixed = op (self, "MatMul", p, v);
   gint64 permutation[] = { 0, 2, 1, 3 }, dims[] = { 0, 0, WIDTH };
   OrtrainValue *back = ortrain_graph_builder_transpose (self->builder, mixed, permutation, 4);
   return ortrain_graph_builder_reshape (self->builder, back, dims, 3);

@@ -56,6 +56,15 @@ static const OrtrainGradientCase bias_cases[] = {
   { "Attention", "f[1,2,3,4];f[1,2,5,4];f[1,2,5,3];b[3,1]{1,0,1};f[2,3,5]", "masked_value=-3.4e38f", OURS },
 };
 
+static const OrtrainGradientCase dropout_cases[] = {
+  { "Attention", "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];_;_;d{0.3};b{1}", "scale=0.5f forward_node=9", OURS },
+  { "Attention", "f[2,3,2,4];f[2,5,2,4];f[2,5,2,3];b[2,1,1,5]{1,0,1,1,1,0,0,0,0,0};f[2,3,5];d{0.5};b{1}",
+    "packed=15 guard=1", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];c[3,7];_;_;b{1}", "scale=0.5f", OURS },
+  { "Attention", "f[1,2,3,8];f[1,2,7,8];f[1,2,7,8];_;_;d{0.3};b{0}", "scale=0.5f", OURS },
+  { "Attention", "f[1,1,66,3];f[1,1,35,3];f[1,1,35,2];_;f[35];d{0.2};b{1}", "scale=0.35f", OURS },
+};
+
 /* More than a tile of queries, of keys. */
 static const OrtrainGradientCase large_bias_cases[] = {
   { "Attention", "f[1,1,65,3];f[1,1,33,3];f[1,1,33,2];_;f[65,33]", "scale=0.35f", OURS },
@@ -82,6 +91,14 @@ test_bias (void)
   cuda_check_begin (unpacked);
   cuda_check_cases (bias_cases, G_N_ELEMENTS (bias_cases), TRUE);
   cuda_check_cases (large_bias_cases, G_N_ELEMENTS (large_bias_cases), TRUE);
+  cuda_check_end ();
+}
+
+static void
+test_dropout (void)
+{
+  cuda_check_begin (unpacked);
+  cuda_check_cases (dropout_cases, G_N_ELEMENTS (dropout_cases), TRUE);
   cuda_check_end ();
 }
 
@@ -299,6 +316,7 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-attention/small", test_small);
   g_test_add_func ("/cuda-attention/bias", test_bias);
+  g_test_add_func ("/cuda-attention/dropout", test_dropout);
   g_test_add_func ("/cuda-attention/large", test_large);
   g_test_add_func ("/cuda-attention/causal", test_causal);
   g_test_add_func ("/cuda-attention/library", test_library);

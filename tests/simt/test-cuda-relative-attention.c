@@ -24,6 +24,15 @@ static const OrtrainGradientCase cases[] = {
   { "RelativeAttention",
     "f[1,1,3,4];f[1,1,3,4];f[1,1,3,4];f[1,1,5,4];f[1,1,5,4];i[5]{4,3,2,1,0};i[5]{4,3,2,1,0};b[3,3]{1,0,0,1,1,0,1,1,1}",
     "scale=0.5f masked_value=-1e38f fill=1", OURS },
+  /* dropout */
+  { "RelativeAttention",
+    "f[2,2,3,4];f[2,2,5,4];f[2,2,5,3];f[1,2,6,4];f[1,2,7,4];i[7]{5,4,4,2,1,0,0};i[7]{6,5,4,4,1,0,-1};_;d{0.4};b{1}",
+    "scale=0.5f key_scale=0.7f query_scale=0.4f forward_node=7", OURS },
+  { "RelativeAttention",
+    "f[1,2,3,4];f[1,2,2,4];f[1,2,2,5];f[1,2,3,4];f[1,2,4,4];i[3,2]{2,1,1,0,-1,1};i[2,3]{3,1,2,0,3,-1};_;_;b{1}",
+    "scale=0.5f key_scale=0.4f query_scale=0.7f", OURS },
+  { "RelativeAttention", "f[2,1,3,4];f[2,1,2,4];f[2,1,2,4];_;f[1,1,9,4];_;i[4]{3,4,4,6};c[2,1,1,2];d{0.4};b{0}",
+    "scale=0.5f query_scale=0.5f", OURS },
 };
 
 static const char *const operators[] = { "RelativeAttention", "RelativeAttentionGrad", NULL };
@@ -42,6 +51,7 @@ typedef struct
   const char *attributes;
   guint matrix; /* bit k: the index of that term is one */
   guint absent; /* bit k: that term is not there */
+  double ratio; /* of dropout; 0: none */
 } Shape;
 
 static void
@@ -73,6 +83,21 @@ add_positions (CudaNode *node, const Shape *shape, gint64 limit)
                                                     (gint32) limit, 40 + k, 1, &n));
 }
 
+/* Behind an absent mask. */
+static void
+add_dropout (CudaNode *node, const Shape *shape)
+{
+  if (shape->ratio == 0)
+    return;
+  OrtrainTensor *ratio = cuda_node_tensor (ORTRAIN_DTYPE_FLOAT32, 0, NULL);
+  OrtrainTensor *training = cuda_node_tensor (ORTRAIN_DTYPE_BOOL, 0, NULL);
+  *(float *) ortrain_tensor_peek_writable (ratio) = (float) shape->ratio;
+  *(guint8 *) ortrain_tensor_peek_writable (training) = 1;
+  cuda_node_add_input (node, NULL);
+  cuda_node_add_input (node, ratio);
+  cuda_node_add_input (node, training);
+}
+
 static void
 add_result (CudaNode *node, gint64 a, gint64 b, gint64 c, gint64 d)
 {
@@ -88,6 +113,7 @@ check_forward (const Shape *s, gint64 limit)
   add_random (&node, s->batch, s->heads, s->keys, s->width);
   add_random (&node, s->batch, s->heads, s->keys, s->v_width);
   add_positions (&node, s, limit);
+  add_dropout (&node, s);
   add_result (&node, s->batch, s->heads, s->queries, s->v_width);
   if (s->keys > 0)
     add_result (&node, s->batch, s->heads, s->queries, 0);
@@ -106,6 +132,7 @@ check_backward (const Shape *s)
   /* any numbers: probabilities need not sum to one */
   cuda_node_add_input (&node, cuda_node_random (ORTRAIN_DTYPE_FLOAT32, 9, 3, rows));
   add_positions (&node, s, s->positions);
+  add_dropout (&node, s);
   add_result (&node, s->batch, s->heads, s->queries, s->width);
   add_result (&node, s->batch, s->heads, s->keys, s->width);
   add_result (&node, s->batch, s->heads, s->keys, s->v_width);
@@ -128,6 +155,8 @@ test_large (void)
     { 1, 1, 9, 5, 70, 67, 7, "scale=0.1f key_scale=0.2f query_scale=0.1f", 3, 0 },
     { 1, 1, 65, 34, 2, 2, 8, "scale=0.5f key_scale=0.3f", 1, 2 },
     { 1, 1, 34, 65, 2, 2, 8, "scale=0.5f query_scale=0.3f", 2, 1 },
+    { 2, 1, 66, 35, 3, 2, 12, "scale=0.5f key_scale=0.3f query_scale=0.4f forward_node=5", 0, 0, 0.3 },
+    { 1, 1, 7, 34, 3, 2, 12, "scale=0.5f key_scale=0.3f query_scale=0.4f", 3, 0, 0.6 },
   };
   cuda_check_begin (operators);
   for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
@@ -156,7 +185,7 @@ test_empty (void)
   cuda_check_end ();
 }
 
-/* Beyond the positions: a fault, and nothing else is touched. */
+/* Beyond the positions, and a ratio that is none: a fault, and nothing else is touched. */
 static void
 test_faults (void)
 {
@@ -168,6 +197,8 @@ test_faults (void)
   cuda_check_begin (forward);
   for (guint i = 0; i < G_N_ELEMENTS (shapes); i++)
     check_forward (&shapes[i], 9);
+  const Shape all_dropped = { 1, 2, 9, 7, 4, 2, 3, NULL, 0, 0, 1 };
+  check_forward (&all_dropped, all_dropped.positions);
   cuda_check_end ();
 }
 

@@ -14,15 +14,47 @@
 #define LENGTH 53 /* a prime: what has queries · keys elements is a multiple of its square */
 #define N_STEPS 3
 
+/* Dropout behind each softmax, as models have it that were exported in training mode. */
+static OrtrainModel *
+add_dropout (OrtrainModel *model, double ratio)
+{
+  static const guint8 yes = 1;
+  g_autoptr (GError) error = NULL;
+  OrtrainGraph *graph = ortrain_model_get_graph (model, &error);
+  g_assert_no_error (error);
+  g_autoptr (GPtrArray) nodes = g_ptr_array_copy (graph->nodes, (GCopyFunc) g_object_ref, NULL);
+  g_autoptr (OrtrainTensor) training = ortrain_tensor_new_for_data (ORTRAIN_DTYPE_BOOL, NULL, 0, &yes, 1, &error);
+  g_assert_no_error (error);
+  g_ptr_array_set_free_func (nodes, g_object_unref);
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      OrtrainNode *softmax = nodes->pdata[i];
+      OrtrainValue *p = ortrain_node_output (softmax, 0);
+      if (!g_str_equal (softmax->op_type, "Softmax"))
+        continue;
+      g_assert_cmpuint (p->uses.n, ==, 1);
+      OrtrainNode *reader = p->uses.items[0].node;
+      const guint index = p->uses.items[0].index;
+      OrtrainValue *operands[] = { p, ortrain_graph_const_scalar (graph, ORTRAIN_DTYPE_FLOAT32, ratio),
+                                   ortrain_graph_new_initializer (graph, NULL, training) };
+      OrtrainNode *dropout = ortrain_graph_insert_node (graph, reader, "", "Dropout", NULL, operands, 3, 1);
+      ortrain_node_set_input (reader, index, ortrain_node_output (dropout, 0));
+    }
+  OrtrainModel *with_dropout = ortrain_model_new_from_graph (graph, &error);
+  g_assert_no_error (error);
+  return with_dropout;
+}
+
 static OrtrainTrainingSession *
-make_session (const char *name, const char *disabled)
+make_session (const char *name, const char *disabled, double ratio)
 {
   g_autofree char *file = g_strconcat (name, ".onnx", NULL);
   g_autofree char *path = g_test_build_filename (G_TEST_DIST, "data", "attention", file, NULL);
   g_autoptr (GError) error = NULL;
   g_setenv ("ORTRAIN_DISABLE_PASSES", disabled, TRUE);
-  g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (path, &error);
+  g_autoptr (OrtrainModel) plain = ortrain_model_new_from_file (path, &error);
   g_assert_no_error (error);
+  g_autoptr (OrtrainModel) model = ratio > 0 ? add_dropout (plain, ratio) : g_object_ref (plain);
   g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
   g_autoptr (OrtrainLoss) loss = ortrain_cross_entropy_loss_new ("logits", "label");
   g_autoptr (OrtrainOptimizer) optimizer = ortrain_sgd_new (0.05);
@@ -84,18 +116,19 @@ count_steps (OrtrainTrainingSession *session, const char *op_type)
 }
 
 static void
-compare (const char *name, const char *op_type, gboolean masked)
+compare (const char *name, const char *op_type, gboolean masked, double ratio)
 {
   double losses[2][N_STEPS];
-  g_autoptr (OrtrainTrainingSession) fused = make_session (name, "");
+  g_autoptr (OrtrainTrainingSession) fused = make_session (name, "", ratio);
   g_autoptr (OrtrainTensorDict) a = train (fused, masked, losses[0]);
-  g_autoptr (OrtrainTrainingSession) single = make_session (name, "fuse-attention,fuse-relative-attention");
+  g_autoptr (OrtrainTrainingSession) single = make_session (name, "fuse-attention,fuse-relative-attention", ratio);
   g_autoptr (OrtrainTensorDict) b = train (single, masked, losses[1]);
   g_unsetenv ("ORTRAIN_DISABLE_PASSES");
   g_autofree char *grad = g_strconcat (op_type, "Grad", NULL);
   g_assert_cmpuint (count_steps (fused, op_type), ==, 2);
   g_assert_cmpuint (count_steps (fused, grad), ==, 2);
   g_assert_cmpuint (count_steps (fused, "Softmax"), ==, 0);
+  g_assert_cmpuint (count_steps (fused, "Dropout"), ==, 0);
   g_assert_cmpuint (count_steps (single, op_type), ==, 0);
   for (guint i = 0; i < N_STEPS; i++)
     g_assert_cmpfloat (fabs (losses[0][i] - losses[1][i]), <=, 1e-5);
@@ -111,19 +144,28 @@ compare (const char *name, const char *op_type, gboolean masked)
 static void
 test_deberta (void)
 {
-  compare ("deberta", "RelativeAttention", TRUE);
+  compare ("deberta", "RelativeAttention", TRUE, 0);
 }
 
 static void
 test_deberta_v2 (void)
 {
-  compare ("deberta-v2", "RelativeAttention", FALSE);
+  compare ("deberta-v2", "RelativeAttention", FALSE, 0);
 }
 
 static void
 test_t5 (void)
 {
-  compare ("t5-encoder", "Attention", FALSE);
+  compare ("t5-encoder", "Attention", FALSE, 0);
+}
+
+/* The same elements are dropped as without the pass. */
+static void
+test_dropout (void)
+{
+  compare ("deberta", "RelativeAttention", TRUE, 0.1);
+  compare ("deberta-v2", "RelativeAttention", FALSE, 0.3);
+  compare ("t5-encoder", "Attention", FALSE, 0.2);
 }
 
 /* How many values of the plan have a multiple of `divisor` bytes. */
@@ -132,7 +174,7 @@ count_blocks (const char *name, const char *disabled, guint64 divisor)
 {
   double losses[N_STEPS];
   guint n = 0;
-  g_autoptr (OrtrainTrainingSession) session = make_session (name, disabled);
+  g_autoptr (OrtrainTrainingSession) session = make_session (name, disabled, 0.1);
   g_autoptr (OrtrainTensorDict) parameters G_GNUC_UNUSED = train (session, FALSE, losses);
   GListModel *blocks = ortrain_memory_plan_get_blocks (ortrain_training_session_get_memory_plan (session));
   for (guint i = 0; i < g_list_model_get_n_items (blocks); i++)
@@ -167,6 +209,7 @@ main (int argc, char **argv)
   g_test_add_func ("/fuse-relative-attention/deberta", test_deberta);
   g_test_add_func ("/fuse-relative-attention/deberta-v2", test_deberta_v2);
   g_test_add_func ("/fuse-relative-attention/t5", test_t5);
+  g_test_add_func ("/fuse-relative-attention/dropout", test_dropout);
   g_test_add_func ("/fuse-relative-attention/no-scores-in-plan", test_no_scores_in_plan);
   return g_test_run ();
 }
