@@ -318,7 +318,11 @@ read_value (Reader *r, guint column, GError **error)
       return TRUE;
     }
   if (!parse_number (text, &value))
-    return fail (r, error, "Column '%s': '%s' is not a number", ortrain_text_show (name), text);
+    return fail (
+        r, error,
+        "Column '%s': '%s' is not a number (texts may be classes to be learned; for an input, make a column of 0 "
+        "and 1 of each of them)",
+        ortrain_text_show (name), text);
   if (!isfinite (value) || (field->tensor->dtype == ORTRAIN_DTYPE_FLOAT32 && fabs (value) > FLT_MAX))
     return fail (r, error, "Column '%s': '%s' is not a finite number of %s", ortrain_text_show (name), text,
                  ortrain_dtype_get_name (field->tensor->dtype));

@@ -13,6 +13,7 @@
 #include "session/ortrain-blocked-outputs-private.h"
 #include "session/ortrain-diagnostic-private.h"
 #include "session/ortrain-enclosed-tensors-private.h"
+#include "session/ortrain-merged-parameters-private.h"
 #include "session/ortrain-padding-rows-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-parameter-info-private.h"
@@ -192,6 +193,8 @@ list_parameters (OrtrainCheckReport *self, OrtrainModel *model, OrtrainGraph *gr
                                       is_trained, reason != NULL ? reason : role->reason);
       g_list_store_append (G_LIST_STORE (self->parameters), info);
       self->n_trainable += is_trained;
+      if (is_trained)
+        ortrain_merged_parameters_add_note (role->value, notes);
       n_constants += is_trained && origin->kind == ORTRAIN_ORIGIN_CONSTANT;
     }
   ortrain_enclosed_tensors_list (model, graph, roles, G_LIST_STORE (self->parameters));

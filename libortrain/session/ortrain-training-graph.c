@@ -7,6 +7,7 @@
 #include "graph/ortrain-scoped-name-private.h"
 #include "ops/ortrain-op-private.h"
 #include "session/ortrain-blocked-outputs-private.h"
+#include "session/ortrain-merged-parameters-private.h"
 #include "session/ortrain-parameter-choice-private.h"
 #include "session/ortrain-precision-private.h"
 #include "session/ortrain-training-options-private.h"
@@ -509,6 +510,15 @@ training_graph_alloc (void)
   return self;
 }
 
+static gboolean
+is_tied (const OrtrainTrainingGraph *self, const char *name)
+{
+  for (guint i = 0; i < self->ties->len; i++)
+    if (g_str_equal (g_array_index (self->ties, OrtrainTrainingTie, i).first, name))
+      return TRUE;
+  return FALSE;
+}
+
 OrtrainTrainingGraph *
 ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *options, const OrtrainUpdateRule *rule,
                             GHashTable *padding_rows, GError **error)
@@ -572,6 +582,13 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
         value->role = ORTRAIN_ROLE_FROZEN;
     }
 
+  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
+  for (guint i = 0; i < base->initializers->len; i++)
+    {
+      const OrtrainValue *value = base->initializers->pdata[i];
+      if (value->role == ORTRAIN_ROLE_PARAMETER && !is_tied (self, value->name))
+        ortrain_merged_parameters_add_note (value, notes);
+    }
   if (has_masters (options) && !ortrain_working_copies_widen (base, error))
     return NULL;
   self->evaluation = ortrain_graph_clone (base);
@@ -603,7 +620,6 @@ ortrain_training_graph_new (OrtrainGraph *model_graph, OrtrainTrainingOptions *o
   if (!build_training (self, options, rule, error) || !finish_evaluation (self, self->evaluation, options, error) ||
       !finish_evaluation (self, self->evaluation_loss, options, error))
     return NULL;
-  g_autoptr (GStrvBuilder) notes = g_strv_builder_new ();
   OrtrainGraph *const noted[] = { self->training, model_graph, self->evaluation };
   for (guint g = 0; g < G_N_ELEMENTS (noted); g++)
     for (guint i = 0; noted[g]->notes != NULL && i < noted[g]->notes->len; i++)

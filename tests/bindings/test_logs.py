@@ -139,7 +139,11 @@ class Logs(unittest.TestCase):
         self.assertEqual([item["loss"] for item in steps], list(losses))
         epochs = [item for item in objects if item["event"] == "epoch"]
         self.assertEqual([(item["loss"], item["validation_loss"], item["accuracy"], item["seconds"]) for item in epochs],
-                         [(r.loss, r.validation_loss, r.metric, r.seconds) for r in history.epochs])
+                         [(r.loss, r.validation_loss, r.metric, r.seconds) for r in history])
+        self.assertEqual((len(history), history[-1].epoch, [r.epoch for r in history[1:]]),
+                         (history.n_epochs, history.n_epochs, list(range(2, history.n_epochs + 1))))
+        with self.assertRaises(IndexError):
+            history[history.n_epochs]
         make(logs=[table]).fit()                                # anew, and without validation
         self.assertEqual([row["validation_loss"] for row in rows_of(table)], [""] * 15)
 

@@ -404,7 +404,8 @@ test_csv (void)
     { "a\n", "the table has no rows" },
     { "a,b\n1\n", "line 2: Line has 1 field, the first line has 2" },
     { "a,b\n1,2\n1,2,3\n", "line 3: Line has more than the 2 fields of the first line" },
-    { "a\nx\n", "line 2: Column 'a': 'x' is not a number" },
+    { "a\nx\n", "line 2: Column 'a': 'x' is not a number (texts may be classes to be learned; "
+                "for an input, make a column of 0 and 1 of each of them)" },
     { "a\n\n\"1\n", "line 3: Unterminated quote, or text after a closing quote" },
     { "a\n\"1\"2\n", "line 2: Unterminated quote, or text after a closing quote" },
     { "\"a\nb\",c\n1,2\n1,\n", "line 4: Column 'c' is empty" },

@@ -172,6 +172,47 @@ test_input_initializers (void)
   g_assert_cmpint (ortrain_model_get_ir_version (out), ==, 3);
 }
 
+static gboolean
+has_note_of_merging (char **notes)
+{
+  for (; *notes != NULL; notes++)
+    if (g_str_has_prefix (*notes, "'a.bias' is read by 2 nodes and has one value everywhere"))
+      return TRUE;
+  return FALSE;
+}
+
+/* Without a node between, nothing tells two biases that were stored once from a tie: they are trained as one, and that is
+ * said; of what has different values, or was tied by the options, it is not. */
+static void
+test_stored_once (void)
+{
+  static const float zeros[] = { 0, 0, 0 };
+  for (guint fresh = 0; fresh < 2; fresh++)
+    {
+      GError *error = NULL;
+      Proto *graph = proto_new ();
+      proto_message (graph, 1, proto_node ("MatMul", "x,w", "h"));
+      proto_message (graph, 1, proto_node ("Add", "h,a.bias", "i"));
+      proto_message (graph, 1, proto_node ("Sin", "i", "j"));
+      proto_message (graph, 1, proto_node ("Add", "j,a.bias", "y"));
+      proto_message (graph, 5, proto_tensor ("w", 1, DIMS (3, 3), square, sizeof square));
+      proto_message (graph, 5, proto_tensor ("a.bias", 1, DIMS (3), fresh ? zeros : bias, sizeof bias));
+      add_ends (graph);
+      g_autoptr (GBytes) bytes = proto_model (graph, 8, 17);
+      g_autoptr (OrtrainModel) model = load (bytes);
+      g_autoptr (OrtrainCheckReport) report = ortrain_model_check (model);
+      g_auto (GStrv) notes = ortrain_check_report_get_notes (report);
+      g_assert_cmpint (has_note_of_merging (notes), ==, fresh == 1);
+      g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+      g_autoptr (OrtrainLoss) loss = ortrain_mse_loss_new ("y", "t");
+      ortrain_training_options_add_loss (options, loss);
+      g_autoptr (OrtrainTrainingSession) session = ortrain_training_session_new (model, options, &error);
+      g_assert_no_error (error);
+      g_auto (GStrv) session_notes = ortrain_training_session_get_notes (session);
+      g_assert_cmpint (has_note_of_merging (session_notes), ==, fresh == 1);
+    }
+}
+
 /* Three parameters of equal values, which the exporter has merged: each is trained on its own, whatever its name. */
 static void
 test_identities (void)
@@ -586,6 +627,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/exporters/constants", test_constants);
   g_test_add_func ("/exporters/input-initializers", test_input_initializers);
   g_test_add_func ("/exporters/identities", test_identities);
+  g_test_add_func ("/exporters/stored-once", test_stored_once);
   g_test_add_func ("/exporters/tied-table", test_tied_table);
   g_test_add_func ("/exporters/ties", test_ties);
   g_test_add_func ("/exporters/functions", test_functions);

@@ -340,6 +340,21 @@ class Errors(unittest.TestCase):
         self.assertIn("kept.onnx was not written.\n", err)
         self.assertEqual(open(path("kept.onnx"), "rb").read(), good[0])
 
+    def test_new(self):
+        """Models for tables and for pictures; what is wrong is named."""
+        out, err = ortrain("new", "mlp", "wine.onnx", "--features", "5", "--hidden", "8, 4", "--classes", "1")
+        self.assertEqual(out, "wine.onnx: %d parameters\n" % (5 * 8 + 8 + 8 * 4 + 4 + 4 + 1))
+        out, err = ortrain("info", "wine.onnx")
+        self.assertIn("x: float32 [batch, 5]", out)
+        self.assertIn("logits: float32 [batch, 1]", out)
+        for arguments, reason in ((("cnn", "--features", "5"), "--features is of an mlp"), (("cnn", "--hidden", "5"), "--hidden is of an mlp"),
+                                  (("mlp", "--features", "5", "--size", "8"), "--features takes the place of --size"),
+                                  (("mlp", "--features", "-1"), "--features -1"), (("mlp", "--size", "3"), "a table has --features"),
+                                  (("mlp", "--hidden", "8,"), "--hidden 8,: sizes of layers"), (("mlp", "--classes", "0"), "--classes 0"),
+                                  (("cnn", "--channels", "-1"), "--channels -1"), (("tree",), "there are cnn and mlp")):
+            self.assertIn(reason, self.fails(2, "new", arguments[0], "no.onnx", *arguments[1:]))
+        self.assertIn("'x'", self.fails(1, "run", "wine.onnx"))
+
     def test_tables(self):
         """CSV: classes, headers and types, by the model and the loss; the numbers of classes are those of the training."""
         ortrain("new", "mlp", "table.onnx", "--classes", "3", "--size", "4", "--hidden", "8")

@@ -23,7 +23,8 @@ run (int argc, char *argv[])
   gint64 seed = 1;
   g_autofree char *hidden = NULL;
   const GOptionEntry entries[] = {
-    { "classes", 0, 0, G_OPTION_ARG_INT, &classes, "Number of classes; 1: a number to be found by regression (10)", "N" },
+    { "classes", 0, 0, G_OPTION_ARG_INT, &classes, "Number of classes; 1: a number to be found by regression (10)",
+      "N" },
     { "features", 0, 0, G_OPTION_ARG_INT, &features, "Features of an mlp's items, as columns of a table are", "N" },
     { "size", 0, 0, G_OPTION_ARG_INT, &size, "Height and width of the images, without --features (28)", "N" },
     { "channels", 0, 0, G_OPTION_ARG_INT, &channels, "Channels of the images (1)", "N" },

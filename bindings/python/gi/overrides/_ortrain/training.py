@@ -278,7 +278,18 @@ def _new_trainer(session, dataset):
 
 @export
 class TrainingHistory(Ortrain.TrainingHistory):
-    """What a training came to: records of its epochs, and the loss of each step."""
+    """What a training came to: records of its epochs, as a sequence, and the loss of each step.
+
+    >>> for record in history: print(record.epoch, record.loss)
+    >>> history[-1].metric
+    """
+
+    def __len__(self):
+        return self.get_n_epochs()
+
+    def __getitem__(self, index):
+        """The record of an epoch, from 0; a list of them for a slice."""
+        return list(self.epochs)[index]
 
     @property
     def losses(self):
