@@ -139,6 +139,25 @@ find_terms (OrtrainValue *sum, OrtrainValue **terms, guint n, guint max)
   return find_terms (ortrain_node_input (add, 1), terms, find_terms (ortrain_node_input (add, 0), terms, n, max), max);
 }
 
+/* The first of the matrices of a constant, if all are the same; else NULL. */
+static OrtrainValue *
+find_matrix (OrtrainGraph *graph, OrtrainValue *stack)
+{
+  const gint64 *dims = stack->tensor != NULL ? ortrain_tensor_peek_dims (stack->tensor) : NULL;
+  const guint rank = (guint) stack->rank;
+  const gsize n = dims != NULL ? (gsize) (dims[rank - 2] * dims[rank - 1]) : 0;
+  const gsize n_bytes = n * ortrain_dtype_get_size (stack->dtype);
+  const guint8 *data = n > 0 ? ortrain_tensor_peek (stack->tensor) : NULL;
+  if (data == NULL || stack->role == ORTRAIN_ROLE_PARAMETER)
+    return NULL;
+  for (gsize at = n_bytes; at < ortrain_tensor_get_n_bytes (stack->tensor); at += n_bytes)
+    if (memcmp (data, data + at, n_bytes) != 0)
+      return NULL;
+  g_autoptr (OrtrainTensor) matrix =
+      ortrain_tensor_new_for_data (stack->dtype, dims + rank - 2, 2, data, n_bytes, NULL);
+  return matrix != NULL ? ortrain_graph_new_initializer (graph, NULL, matrix) : NULL;
+}
+
 /* [rows, columns], with ones in front. */
 static OrtrainValue *
 find_index (OrtrainNode *gather)
@@ -152,7 +171,7 @@ find_index (OrtrainNode *gather)
     return NULL;
   for (gint i = 0; i < index->rank - 2; i++)
     if (!ortrain_dim_is_int (index->dims[i]) || index->dims[i].value != 1)
-      return NULL;
+      return find_matrix (gather->graph, index);
   return index;
 }
 
