@@ -13,6 +13,8 @@
 #include "data/ortrain-data-loader.h"
 #include "data/ortrain-dataset.h"
 #include "data/ortrain-function-transform.h"
+#include "data/ortrain-image-file.h"
+#include "data/ortrain-image-folder.h"
 #include "data/ortrain-image-transform.h"
 #include "data/ortrain-normalize.h"
 #include "data/ortrain-random-crop.h"

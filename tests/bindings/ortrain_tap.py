@@ -3,8 +3,10 @@
 import atexit
 import pathlib
 import shutil
+import struct
 import sys
 import tempfile
+import zlib
 
 import gi
 
@@ -17,6 +19,16 @@ from tap import main  # noqa: F401: the tests take it from here
 
 folder = tempfile.mkdtemp(prefix="ortrain-python-")
 atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def save_png(path, width, height, pixels):
+    """pixels: red, green, blue of each, row by row"""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + pixels[3 * width * y:3 * width * (y + 1)] for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pathlib.Path(path).write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def linear_model(n_in=4, n_out=3, seed=1):

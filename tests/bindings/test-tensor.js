@@ -190,6 +190,28 @@ run({
         equal(firsts(Ortrain.TransformedDataset.new(new Squares(), [new Negate()]).get_batch([1]))[0] >= 0, true);
     },
 
+    'pictures in folders'() {
+        const where = path('pictures');
+        for (const name of ['b', 'a']) {
+            GLib.mkdir_with_parents(`${where}/${name}`, 0o777);
+            // a GIF of one pixel
+            const pixel = GLib.base64_decode('R0lGODdhAQABAPAAAP8AAAAAACwAAAAAAQABAAACAkQBADs=');
+            GLib.file_set_contents(`${where}/${name}/1.gif`, pixel);
+        }
+        const images = new Ortrain.ImageFolder({path: where, width: 2, height: 3});
+        equal(images.classes, ['a', 'b']);
+        equal(images.get_item_path(1), `${where}/b/1.gif`);
+        const batch = images.get_batch([0, 1]);
+        equal(batch.get('image').shape, [2, 3, 3, 2]);
+        equal([...batch.get('labels').toTypedArray()].map(Number), [0, 1]);
+        equal([...batch.get('image').toTypedArray()].slice(4, 8), [1, 1, 0, 0]);
+        equal(Ortrain.read_image(images.get_item_path(0), 0, 0, 1).shape, [1, 1, 1]);
+        GLib.mkdir_with_parents(`${where}/c`, 0o777);
+        throws(Ortrain.DataError, Ortrain.DataError.EMPTY, () => new Ortrain.ImageFolder({path: where}));
+        throws(Ortrain.DataError, Ortrain.DataError.MISMATCH,
+            () => new Ortrain.ImageFolder({path: where, image_name: 'x', classes: ['b']}));
+    },
+
     'tokens'() {
         const tokens = Ortrain.Tensor.from(BigInt64Array.from({length: 13}, (_, i) => BigInt(i)));
         const dataset = Ortrain.TokenDataset.new(tokens, 4, 'input_ids', 'labels');

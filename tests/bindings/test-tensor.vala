@@ -141,6 +141,19 @@ void test_transforms () throws Error {
     assert (image["image"].get_dim (1) == 4 && image["image"].get_scalar (7) == 0.5 && new RandomCrop (2, 2, 1).padding == 1);
 }
 
+void test_pictures () throws Error {
+    DirUtils.create_with_parents (path ("pictures/red"), 0777);
+    var pixel = Base64.decode ("R0lGODdhAQABAPAAAP8AAAAAACwAAAAAAQABAAACAkQBADs=");
+    FileUtils.set_data (path ("pictures/red/1.gif"), pixel);
+    var images = new ImageFolder (path ("pictures"), "image", "labels", null);
+    images.width = 2;
+    images.channels = 1;
+    assert (images.classes[0] == "red" && images.get_length () == 1 && images.get_item_path (0) == path ("pictures/red/1.gif"));
+    assert (images.get_item (0)["image"].get_dim (2) == 2 && images.get_item (0)["labels"].get_scalar (0) == 0);
+    assert (read_image (path ("pictures/red/1.gif"), 0, 0, 3).get_scalar (0) == 1);
+    assert (fails (() => new ImageFolder (path ("pictures/red"), "image", "labels", null)) is DataError.EMPTY);
+}
+
 void test_checkpoint () throws Error {
     assert (fails (() => Checkpoint.load (path ("nothing"))) is CheckpointError.NOT_FOUND);
     var checkpoint = new Checkpoint ();
@@ -159,6 +172,7 @@ int main (string[] args) {
     Test.add_func ("/vala/storage", () => works (test_storage));
     Test.add_func ("/vala/tensor-dict", () => works (test_dict));
     Test.add_func ("/vala/dataset", () => works (test_dataset));
+    Test.add_func ("/vala/pictures", () => works (test_pictures));
     Test.add_func ("/vala/transforms", () => works (test_transforms));
     Test.add_func ("/vala/checkpoint", () => works (test_checkpoint));
     return run ();

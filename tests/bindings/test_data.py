@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
+import base64
 import os
 import struct
 import threading
@@ -6,7 +7,7 @@ import unittest
 
 import numpy as np
 from gi.repository import GLib
-from ortrain_tap import Ortrain, folder, main, training_session
+from ortrain_tap import Ortrain, folder, main, save_png, training_session
 
 
 class Squares(Ortrain.Dataset):
@@ -418,6 +419,81 @@ class Transforms(unittest.TestCase):
         Ortrain.Trainer(parts, dataset, epochs=3, resume=True, **options).fit()
         for name, value in whole.get_parameters().items():
             np.testing.assert_array_equal(value.numpy(), parts.get_parameters()[name].numpy())
+
+
+TURNED = (
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/4QAiRXhpZgAATU0AKgAAAAgAAQESAAMAAAABAAYAAAAAAAD/2wBDAAMCAgMCAgMDAwMEAwMEBQgFBQQEBQoHBwYIDAoM"
+    "DAsKCwsNDhIQDQ4RDgsLEBYQERMUFRUVDA8XGBYUGBIUFRT/2wBDAQMEBAUEBQkFBQkUDQsNFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQU"
+    "FBQUFBQUFBQUFBQUFBT/wAARCAAIABADAREAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAABwj/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFQEBAQAAAAAA"
+    "AAAAAAAAAAAACQf/xAAUEQEAAAAAAAAAAAAAAAAAAAAA/9oADAMBAAIRAxEAPwCdEMKmAjjB0f/Z"
+)
+
+
+class ImageFolders(unittest.TestCase):
+    def make(self, name, classes=("b", "a", "c d"), n=4):
+        where = os.path.join(folder, name)
+        for k, one in enumerate(classes):
+            os.makedirs(os.path.join(where, one))
+            for i in range(n):
+                save_png(os.path.join(where, one, f"{i}.png"), 6, 4, bytes([50 * k, 10 * i, 255]) * 24)
+        return where
+
+    def test_items(self):
+        where = self.make("pictures")
+        images = Ortrain.ImageFolder(where)
+        self.assertEqual((len(images), images.classes, images.get_classes()), (12, ["a", "b", "c d"], ["a", "b", "c d"]))
+        self.assertEqual(images.get_item_path(5), os.path.join(where, "b", "1.png"))
+        self.assertIsNone(images.get_item_path(12))
+        item = images[5]
+        self.assertEqual((item["image"].shape, item["labels"].shape, int(item["labels"])), ((3, 4, 6), (), 1))
+        np.testing.assert_array_equal(item["image"].numpy()[:, 2, 3], np.float32([0, 10, 255]) / np.float32(255))
+        images.set_width(3)
+        images.set_height(2)
+        images.set_channels(1)
+        self.assertEqual((images.get_width(), images.get_height(), images.get_channels()), (3, 2, 1))
+        self.assertEqual(images[0]["image"].shape, (1, 2, 3))
+        self.assertTrue(Ortrain.read_image(images.get_item_path(0), 3, 2, 1).equal(images[0]["image"]))
+        images.set_max_pixels(23)
+        self.assertEqual(images.get_max_pixels(), 23)
+        with self.assertRaises(GLib.Error) as caught:
+            images[7]
+        self.assertTrue(caught.exception.matches(Ortrain.data_error_quark(), Ortrain.DataError.INVALID))
+        self.assertIn("b/3.png: The picture has 6 x 4 pixels, the limit is 23 pixels", caught.exception.message)
+
+    def test_training(self):
+        where = self.make("training")
+        images = Ortrain.ImageFolder(where, "x", "labels", width=2, height=2, channels=1)
+        self.assertTrue(images.is_thread_safe())
+        flat = Ortrain.TransformedDataset(images, [lambda item: {"x": item["x"].numpy().ravel(), "labels": item["labels"]}])
+        trainer = Ortrain.Trainer(training_session(), flat, batch_size=4, epochs=2)
+        self.assertEqual(len(trainer.fit().losses), 6)
+        part = self.make("validation", ["c d"])
+        given = Ortrain.ImageFolder(part, classes=images.classes)
+        self.assertEqual((int(given[0]["labels"]), given.classes), (2, ["a", "b", "c d"]))
+        self.assertEqual(int(Ortrain.ImageFolder.new(part, "image", "labels", None)[0]["labels"]), 0)
+        for wrong, said in (lambda: Ortrain.ImageFolder(where, classes=["a", "b"]), "'c d' is not one of the 2 classes, 'a', 'b'"), \
+                (lambda: Ortrain.ImageFolder(os.path.join(where, "a")), "There are no folders here"), \
+                (lambda: Ortrain.read_image(__file__, 0, 0, 3), "test_data.py: "):
+            with self.assertRaises(GLib.Error) as caught:
+                wrong()
+            self.assertIn(said, caught.exception.message)
+        with self.assertRaises(TypeError):
+            Ortrain.ImageFolder(where, classes="ab")
+
+    def test_orientation(self):
+        """A JPEG of 16 x 8 pixels, red and then blue, which its EXIF data say to turn a quarter."""
+        path = os.path.join(folder, "turned.jpg")
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(TURNED))
+        image = Ortrain.read_image(path, 0, 0, 3).numpy()
+        self.assertEqual(image.shape, (3, 16, 8))
+        self.assertGreater(image[0, 2, 4], 0.9)         # red is above
+        self.assertGreater(image[2, 13, 4], 0.9)
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(TURNED)[:-20])
+        with self.assertRaises(GLib.Error) as caught:
+            Ortrain.read_image(path, 0, 0, 3)
+        self.assertIn("turned.jpg: ", caught.exception.message)
 
 
 class Checkpoints(unittest.TestCase):

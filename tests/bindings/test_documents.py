@@ -9,7 +9,7 @@ import sys
 import unittest
 
 from gi.repository import GLib, GObject
-from ortrain_tap import Ortrain, batch, folder, linear_model, main, np, training_session
+from ortrain_tap import Ortrain, batch, folder, linear_model, main, np, save_png, training_session
 
 program = os.path.abspath(sys.argv.pop(1))
 source = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -31,6 +31,10 @@ def example_names():
     np.savez("train.npz", x=names["x"], labels=names["labels"])
     np.savez("validation.npz", x=names["x"], labels=names["labels"])
     np.arange(1000, dtype=np.uint16).tofile("tokens.bin")
+    for name in ("rose", "lily"):
+        os.makedirs(f"flowers/{name}")
+        for i in range(3):
+            save_png(f"flowers/{name}/{i}.png", 40 + i, 30, bytes(range(3 * i, 3 * i + 3)) * (40 + i) * 30)
     for name in ("train.csv", "validation.csv"):
         rows = [",".join(map(str, row)) + "," + "abc"[label] for row, label in zip(names["x"], names["labels"])]
         pathlib.Path(name).write_text("\n".join(["a,b,c,d,species", *rows]))
@@ -71,6 +75,16 @@ class Documents(unittest.TestCase):
         self.assertTrue(any(line.startswith("rank-0 step ") for line in printed))
         for name in ("trained.onnx", "state", "plan.svg", "session", "training.onnx", "finetuned.onnx"):
             self.assertTrue(os.path.exists(name), name)
+
+    def test_images(self):
+        variables, printed = {}, []
+        variables["print"] = lambda *values: printed.append(" ".join(map(str, values)))
+        self.assertEqual(self.type("doc/images.md", variables), 5)
+        self.assertIn("3 classes: 0 lily, 1 rose, 2 tulip", variables["said"])
+        self.assertGreater(float(re.search(r"^accuracy ([\d.]+) %", variables["said"], re.M)[1]), 80)
+        self.assertIn("logits, item 0: rose", variables["said"])
+        self.assertGreater(float(printed[0]), 0.8)
+        self.assertEqual(printed[1], "tulip")
 
     def test_readme(self):
         linear_model().save("model.onnx")

@@ -91,7 +91,7 @@ apply (OrtrainTransform *transform, OrtrainTensor *image, guint64 seed)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (OrtrainTensorDict) item = ortrain_tensor_dict_new ();
-  g_autoptr (OrtrainTensor) before = ortrain_tensor_to_host (image, NULL);
+  g_autoptr (OrtrainTensor) before = ortrain_tensor_copy (image, NULL);
   ortrain_tensor_dict_set (item, "image", image);
   g_assert_true (ortrain_transform_apply (transform, item, seed, &error));
   g_assert_no_error (error);
@@ -335,7 +335,7 @@ read_images (OrtrainDataset *dataset, guint prefetch, gboolean shuffle, guint ba
       for (gint64 i = 0; i < ortrain_tensor_get_dim (all, 0); i++)
         {
           g_autoptr (OrtrainTensor) row = ortrain_tensor_slice_rows (all, i, i + 1, NULL);
-          images->pdata[(gsize) ortrain_tensor_get_scalar (labels, i)] = ortrain_tensor_to_host (row, NULL);
+          images->pdata[(gsize) ortrain_tensor_get_scalar (labels, i)] = ortrain_tensor_copy (row, NULL);
         }
     }
 }

@@ -20,6 +20,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 import zipfile
+import zlib
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here.parent))
@@ -407,6 +408,71 @@ class Errors(unittest.TestCase):
         unclear = table("unclear.csv", f"{numbers},16\n{numbers},0\n")
         self.assertIn("set header to yes or no", self.fails(1, "train", "table.onnx", "--data", unclear, "--export", "no.onnx"))
         self.assertFalse(os.path.exists(path("no.onnx")))
+
+    def test_pictures(self):
+        """Folders of pictures: sizes and channels of the model, classes of the training, transforms of the command line."""
+        def chunk(kind, data):
+            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+        def picture(name, red, green, blue, width=10, height=9):
+            os.makedirs(os.path.dirname(path(name)), exist_ok=True)
+            rows = (b"\0" + bytes([red, green, blue]) * width) * height
+            with open(path(name), "wb") as file:
+                file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+                           + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+        colors = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
+        for name, color in colors.items():
+            for i in range(12):
+                picture(f"colors/{name}/{i}.png", *(min(255, c + 3 * i) for c in color), width=9 + i)
+        for name in ("red", "blue"):        # of which green has none
+            picture(f"others/{name}/one.png", *colors[name])
+        ortrain("new", "cnn", "colors.onnx", "--classes", "3", "--size", "8", "--channels", "3")
+        scale = ["--mean", "0.5,0.4,0.3", "--std", "0.25,0.25,0.25"]
+        train = ["train", "colors.onnx", "--data", "colors", "--batch-size", "6", "--epochs", "8", "--learning-rate", "0.01",
+                 "--threads", "1", "--seed", "3", *scale, "--crop", "1", "--flip"]
+        out, _ = ortrain(*train, "--validation", "others", "--export", "named.onnx", "--checkpoint", "named")
+        self.assertIn("3 classes: 0 blue, 1 green, 2 red\n", out)
+        self.assertIn("accuracy 100.00 %", out)
+        for name in ("named.classes.json", "named/classes.json"):
+            self.assertEqual(json.load(open(path(name))), ["blue", "green", "red"])
+        self.assertIn("(2 of 2)", ortrain("eval", "named.onnx", "--data", "others", *scale)[0])     # not numbered anew
+        self.assertIn("(36 of 36)", ortrain("eval", "named.onnx", "--data", "colors", *scale)[0])
+        said = ortrain("run", "named.onnx", "--input", "image=others/red/one.png", *scale)[0]
+        self.assertRegex(said, r"(?m)^logits, item 0: red$")
+        values = [json.loads(ortrain("eval", "named.onnx", "--data", "others", "--json", *more)[0])["loss"]
+                  for more in (scale, [], ["--mean", "0.5,0.4,0.3"], ["--std", "0.25"])]
+        self.assertEqual(len(set(values)), 4)
+        # the same command, or its second half, gives the same model
+        ortrain(*train[:7], "4", *train[8:], "--export", "half.onnx", "--checkpoint", "halves")
+        ortrain(*train, "--resume", "--checkpoint", "halves", "--export", "resumed.onnx")
+        ortrain(*train, "--export", "again.onnx")
+        with open(path("named.onnx"), "rb") as a, open(path("again.onnx"), "rb") as b, open(path("resumed.onnx"), "rb") as c:
+            named = a.read()
+            self.assertEqual(named, b.read())
+            self.assertEqual(named, c.read())
+        quiet = ["train", "colors.onnx", "--export", "no.onnx", "--data"]
+        for status, words, said in (
+                (1, ["others", "--validation", "colors"], "The folder 'green' is not one of the 2 classes, 'blue', 'red'"),
+                (1, ["colors/red"], "There are no folders here"), (1, ["nowhere"], "nowhere"),
+                (2, ["colors", "--validation-split", "0.1"], "--validation names another folder"),
+                (2, ["colors", "--mean", "a"], "--mean is a number, or one for each channel joined by commas, not 'a'"),
+                (1, ["colors", "--std", "0"], "the standard deviation 0"),
+                (2, ["colors", "--crop", "-2"], "--crop is at least 0"), (2, ["colors", "--image-size", "8"], "--image-size is WIDTHxHEIGHT"),
+                (1, ["colors", "--image-size", "9x8"], "--image-size is 9x8, but input 'image' is "),
+                (1, ["colors", "--mean", "1,2", "--std", "1"], "There are 2 means and 1 standard deviations")):
+            self.assertIn(said, self.fails(status, *quiet, *words))
+        ortrain("new", "mlp", "flat.onnx", "--classes", "3", "--size", "8")
+        self.assertIn("pictures are [batch, 1 or 3 channels, height, width]", self.fails(1, "train", "flat.onnx", "--data", "colors"))
+        with open(path("colors/red/5.png"), "w") as file:
+            file.write("<html>")
+        self.assertIn("colors/red/5.png: ", ortrain(*quiet, "colors", status=1)[1])
+        self.assertIn("There are means of 2 channels", ortrain(*quiet, "colors", "--mean", "1,2", status=1)[1])
+        self.assertIn("x.png", self.fails(1, "run", "named.onnx", "--input", "image=x.png"))
+        self.assertIn("--classes", self.fails(2, "run", "named.onnx", "--classes", "named.classes.json"))
+        # the same transforms of pictures in a file
+        out, _ = ortrain("train", "cnn.onnx", "--data", make_images("turned", 40), "--flip", "--crop", "1", "--mean", "0.5", "--std", "0.5")
+        self.assertIn("1 epoch", out)
 
     def test_no_outputs(self):
         """Valid protobuf, a graph without outputs: told, by every command that needs one."""

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+#include "image-data.h"
 
 #include <math.h>
 
@@ -109,6 +110,19 @@ open_table (const char *path, const char *model, OrtrainGraph *graph, const char
   return g_steal_pointer (&dataset);
 }
 
+/* A folder of pictures, whose classes are those that training numbered, or else its folders. */
+static OrtrainDataset *
+open_folder (const char *path, const char *model, OrtrainGraph *graph, const char *target, const char *classes_file,
+             const ImageSettings *images, GError **error)
+{
+  g_autofree char *beside = command_classes_path (model);
+  const gboolean is_beside = classes_file == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new ();
+  if (!command_set_table (format, NULL, is_beside ? beside : classes_file, error))
+    return NULL;
+  return image_open_folder (path, graph, target, images, format, error);
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
@@ -116,15 +130,19 @@ run (int argc, char *argv[])
   gint batch_size = 256, threads = 0;
   g_autofree char *provider = NULL, *precision = NULL;
   gboolean json = FALSE;
+  g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   const GOptionEntry entries[] = {
-    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
+    { "data", 0, 0, G_OPTION_ARG_STRING, &data,
+      "Inputs and targets, or a folder with a folder of pictures for each class",
+      "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx|DIR" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output to look at (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
     { "header", 0, 0, G_OPTION_ARG_STRING, &header,
       "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
     { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes_file,
-      "Classes of a table, by their numbers (MODEL.classes.json)", "FILE.json" },
+      "Classes of a table or a folder, by their numbers (MODEL.classes.json)", "FILE.json" },
+    IMAGE_ENTRIES (images),
     { "batch-size", 0, 0, G_OPTION_ARG_INT, &batch_size, "Items at a time (256)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
@@ -169,11 +187,16 @@ run (int argc, char *argv[])
   g_autoptr (OrtrainDataset) dataset = NULL;
   if (session != NULL && command_is_table (data))
     dataset = open_table (data, argv[1], graph, output, target, given_target, header, classes_file, &error);
+  else if (session != NULL && g_file_test (data, G_FILE_TEST_IS_DIR))
+    dataset = open_folder (data, argv[1], graph, target, classes_file, &images, &error);
   else if (session != NULL)
     dataset = command_open_dataset (data, model, target, &error);
   if (dataset == NULL)
     return command_fail (error);
-  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (dataset, (guint) batch_size);
+  g_autoptr (OrtrainDataset) transformed = image_transform (dataset, graph, &images, FALSE, 0, &error);
+  if (transformed == NULL)
+    return command_fail (error);
+  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (transformed, (guint) batch_size);
   Sums sums = { 0 };
   gboolean classes = TRUE;
   for (;;)

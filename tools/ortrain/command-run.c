@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "command.h"
+#include "image-data.h"
 
 #include "core/ortrain-text-private.h"
 
@@ -41,6 +42,48 @@ print_classes (const char *name, OrtrainTensor *tensor, const char *const *class
     }
 }
 
+/* NAME=FILE each: pictures, and what else there is. any_images: whether one was a picture */
+static gboolean
+read_inputs (OrtrainTensorDict *feeds, char **inputs, OrtrainModel *model, const ImageSettings *images,
+             gboolean *any_images, GError **error)
+{
+  g_autoptr (GPtrArray) others = g_ptr_array_new ();
+  for (guint i = 0; inputs != NULL && inputs[i] != NULL; i++)
+    {
+      const char *path = strchr (inputs[i], '=');
+      if (path == NULL || !image_is_name (path + 1))
+        {
+          g_ptr_array_add (others, inputs[i]);
+          continue;
+        }
+      g_autofree char *name = g_strndup (inputs[i], (gsize) (path - inputs[i]));
+      OrtrainValue *value = ortrain_graph_find_value (ortrain_model_get_file_graph (model), name);
+      if (value == NULL)
+        {
+          g_set_error (error, ORTRAIN_GRAPH_ERROR, ORTRAIN_GRAPH_ERROR_NAME, "The model has no input '%s'",
+                       ortrain_text_show (name));
+          return FALSE;
+        }
+      g_autoptr (OrtrainTensor) image = image_read_input (path + 1, value, images, error);
+      if (image == NULL)
+        return FALSE;
+      ortrain_tensor_dict_set (feeds, name, image);
+      *any_images = TRUE;
+    }
+  g_ptr_array_add (others, NULL);
+  return command_read_inputs (feeds, (char **) others->pdata, error);
+}
+
+/* The classes of a model that takes pictures, where training wrote them beside it. */
+static OrtrainCsvFormat *
+find_classes (const char *model_path, const char *classes, GError **error)
+{
+  g_autofree char *beside = command_classes_path (model_path);
+  g_autoptr (OrtrainCsvFormat) format = ortrain_csv_format_new ();
+  const gboolean is_beside = classes == NULL && g_file_test (beside, G_FILE_TEST_EXISTS);
+  return command_set_table (format, NULL, is_beside ? beside : classes, error) ? g_steal_pointer (&format) : NULL;
+}
+
 static ExitStatus
 run (int argc, char *argv[])
 {
@@ -48,14 +91,18 @@ run (int argc, char *argv[])
   g_autofree char *directory = NULL, *data = NULL, *header = NULL, *classes = NULL;
   g_autoptr (OrtrainCsvFormat) format = NULL;
   gint threads = 0;
+  g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
+  gboolean any_images = FALSE;
   g_autofree char *provider = NULL, *precision = NULL;
   const GOptionEntry entries[] = {
-    { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file", "NAME=FILE.npy" },
+    { "input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &inputs, "An input, from a NumPy file or a picture",
+      "NAME=FILE.npy|NAME=FILE.png" },
     { "data", 0, 0, G_OPTION_ARG_FILENAME, &data, "The inputs, from a table that has no other columns", "FILE.csv" },
     { "header", 0, 0, G_OPTION_ARG_STRING, &header,
       "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
     { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
-      "Names of classes, by their numbers, to print with a table (MODEL.classes.json)", "FILE.json" },
+      "Names of classes, by their numbers, to print with a table or a picture (MODEL.classes.json)", "FILE.json" },
+    IMAGE_ENTRIES (images),
     { "output", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &names, "Compute this output (all of them)", "NAME" },
     { "save", 's', 0, G_OPTION_ARG_FILENAME, &directory, "Write the outputs here, as NumPy files", "DIR" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
@@ -68,9 +115,8 @@ run (int argc, char *argv[])
     return status;
   if (threads < 0)
     return command_usage (&command_run, "--threads is at least 0");
-  if (data != NULL ? inputs != NULL || !command_is_table (data) : header != NULL || classes != NULL)
-    return command_usage (&command_run,
-                          "--data is a FILE.csv that has all inputs; --header and --classes belong to it");
+  if (data != NULL ? inputs != NULL || !command_is_table (data) : header != NULL)
+    return command_usage (&command_run, "--data is a FILE.csv that has all inputs; --header belongs to it");
 
   GError *error = NULL;
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
@@ -89,10 +135,14 @@ run (int argc, char *argv[])
     return command_fail (error);
   g_autoptr (OrtrainTensorDict) feeds =
       data == NULL ? ortrain_tensor_dict_new () : read_table (data, argv[1], model, header, classes, &format, &error);
-  if (feeds == NULL || !command_read_inputs (feeds, inputs, &error))
+  if (feeds == NULL || !read_inputs (feeds, inputs, model, &images, &any_images, &error))
     return g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE)
                ? command_usage (&command_run, "%s", error->message)
                : command_fail (error);
+  if (classes != NULL && data == NULL && !any_images)
+    return command_usage (&command_run, "--classes belongs to --data, or to an input that is a picture");
+  if (any_images && (format = find_classes (argv[1], classes, &error)) == NULL)
+    return command_fail (error);
   g_autoptr (OrtrainTensorDict) outputs = ortrain_inference_session_run (session, feeds, &error);
   if (outputs == NULL)
     return command_fail (error);
@@ -121,5 +171,5 @@ run (int argc, char *argv[])
   return EXIT_OK;
 }
 
-const Command command_run = { "run", "MODEL --input NAME=FILE.npy … | --data FILE.csv [--output NAME] … [--save DIR]",
+const Command command_run = { "run", "MODEL --input NAME=FILE … | --data FILE.csv [--output NAME] … [--save DIR]",
                               "Run a model on given inputs", run };

@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include "core/ortrain-text-private.h"
+#include "image-data.h"
 #include "memory-view.h"
 #include "progress-bar.h"
 
@@ -172,6 +173,12 @@ static gboolean
 split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
 {
   const guint64 n = ortrain_dataset_get_length (*dataset), kept = n - (guint64) ((double) n * fraction);
+  if (ORTRAIN_IS_IMAGE_FOLDER (*dataset))
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--validation-split does not go with a folder of pictures; --validation names another folder");
+      return FALSE;
+    }
   if (!ORTRAIN_IS_TENSOR_DATASET (*dataset) || kept == 0 || kept == n)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
@@ -253,10 +260,25 @@ default_checkpoint (const char *model)
 }
 
 static OrtrainDataset *
-open_data (const char *path, OrtrainModel *model, const char *target, OrtrainCsvFormat *format, GError **error)
+open_data (const char *path, OrtrainModel *model, const char *target, OrtrainCsvFormat *format,
+           const ImageSettings *images, GError **error)
 {
+  if (g_file_test (path, G_FILE_TEST_IS_DIR))
+    return image_open_folder (path, ortrain_model_get_file_graph (model), target, images, format, error);
   return command_is_table (path) ? ortrain_tensor_dataset_new_from_csv (path, format, error)
                                  : command_open_dataset (path, model, target, error);
+}
+
+static gboolean
+transform_images (OrtrainDataset **dataset, OrtrainModel *model, const ImageSettings *images, gboolean training,
+                  OrtrainTrainingOptions *options, GError **error)
+{
+  g_autoptr (OrtrainDataset) transformed =
+      image_transform (*dataset, ortrain_model_get_file_graph (model), images, training,
+                       ortrain_training_options_get_seed (options), error);
+  if (transformed != NULL)
+    g_set_object (dataset, transformed);
+  return transformed != NULL;
 }
 
 static void
@@ -373,9 +395,12 @@ run (int argc, char *argv[])
   gint64 warm_up = -1;
   gboolean resume = FALSE, json = FALSE, memory = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL, *config = NULL;
+  g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
   gint level = -1;
   const GOptionEntry entries[] = {
-    { "data", 0, 0, G_OPTION_ARG_STRING, &data, "Inputs and targets", "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx" },
+    { "data", 0, 0, G_OPTION_ARG_STRING, &data,
+      "Inputs and targets, or a folder with a folder of pictures for each class",
+      "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx|DIR" },
     { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
     { "validation-split", 0, 0, G_OPTION_ARG_DOUBLE, &validation_split,
       "The last part of the data to measure on instead, such as 0.1 (0)", "X" },
@@ -385,7 +410,9 @@ run (int argc, char *argv[])
     { "header", 0, 0, G_OPTION_ARG_STRING, &header,
       "Whether a table begins with the names of its columns: yes, no, auto (auto)", "WORD" },
     { "classes", 0, 0, G_OPTION_ARG_FILENAME, &classes,
-      "Classes of a table, by their numbers (those of --data, sorted)", "FILE.json" },
+      "Classes of a table or a folder, by their numbers (those of --data, sorted)", "FILE.json" },
+    IMAGE_ENTRIES (images),
+    IMAGE_TRAINING_ENTRIES (images),
     { "loss", 0, 0, G_OPTION_ARG_STRING, &loss_kind,
       "cross-entropy, mse, l1, huber, bce-with-logits, nll, output (cross-entropy)", "KIND" },
     { "options", 0, 0, G_OPTION_ARG_FILENAME, &options_path, "Options of training; what else is given here counts more",
@@ -453,6 +480,8 @@ run (int argc, char *argv[])
     return command_usage (&command_train, "--warm-up does not go with --schedule one-cycle, which has its own");
   if (json && memory)
     return command_usage (&command_train, "--memory does not go with --json");
+  if (images.crop < -1)
+    return command_usage (&command_train, "--crop is at least 0");
   if (json)
     g_set_print_handler (print_error);
   if (seed < 0 && seed != G_MININT64)
@@ -547,12 +576,11 @@ run (int argc, char *argv[])
   const gboolean goes_on = resume && classes == NULL && g_file_test (kept_classes, G_FILE_TEST_EXISTS);
   if (!command_set_table (format, header, goes_on ? kept_classes : classes, &error))
     return command_fail (error);
-  g_autoptr (OrtrainDataset) dataset = open_data (data, model, wanted, format, &error);
+  g_autoptr (OrtrainDataset) dataset = open_data (data, model, wanted, format, &images, &error);
   g_autoptr (OrtrainDataset) held_out =
-      dataset != NULL && validation != NULL ? open_data (validation, model, wanted, format, &error) : NULL;
+      dataset != NULL && validation != NULL ? open_data (validation, model, wanted, format, &images, &error) : NULL;
   if (error != NULL)
     return command_fail (error);
-  print_classes (format);
   if (ortrain_dataset_get_length (dataset) == 0)
     {
       g_set_error (&error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY, "%s has no items", data);
@@ -560,6 +588,10 @@ run (int argc, char *argv[])
     }
   if (validation_split > 0 && !split (&dataset, &held_out, validation_split, &error))
     return command_fail (error);
+  if (!transform_images (&dataset, model, &images, TRUE, options, &error) ||
+      (held_out != NULL && !transform_images (&held_out, model, &images, FALSE, options, &error)))
+    return command_fail (error);
+  print_classes (format);
   /* what would fail after hours of training fails now */
   if (export != NULL && !check_writable (export, &error))
     return command_fail (error);

@@ -175,6 +175,18 @@ def _new_transformed_dataset(dataset, transforms):
 
 
 @export
+class ImageFolder(Ortrain.ImageFolder):
+    """Pictures in folders, one folder for each class."""
+
+
+@constructor(ImageFolder)
+def _new_image_folder(path, image_name="image", label_name="labels", classes=None):
+    if classes is not None:
+        classes = values.strings("classes", classes)
+    return Ortrain.ImageFolder.new(str(path), image_name, label_name, classes)
+
+
+@export
 class Normalize(Ortrain.Normalize):
     """Subtracts the mean of each channel, or one mean of all, and divides by the standard deviation."""
 
