@@ -342,7 +342,7 @@ R (softmax_grad_row) (const AttentionRun *run, gint64 b, gint64 h, gint64 row, g
       return;
     }
   R (add_masks) (run, b, h, row, first, x, keys);
-  if (lse < (REAL) MASKED) /* all is masked: the number of keys was lost in it */
+  if (lse < (REAL) LOST) /* the number of keys is not in it */
     R (soften) (x, keys);
   else
     {

@@ -19,6 +19,7 @@
  * and [keys, positions]; scores are gathered from them in the cache, and gradients added to them there. */
 
 #define MASKED -1e30       /* what is added to a score that must not count */
+#define LOST -1e3          /* below this, lse holds too few digits of the logarithm of a sum: all of a row is masked */
 #define ATTENTION_TILE 512 /* keys that are widened at once */
 #define SHARED_UNITS 8     /* units of work, at least, where gradients are summed over batch or heads */
 

@@ -197,9 +197,9 @@ write_attention_grad (OrtrainBody *self, OrtrainValue *dy, OrtrainValue *const *
   OrtrainValue *q = qkv[0], *k = qkv[1], *v = qkv[2];
   OrtrainValue *scores = write_scores (self, q, k, mask, bias);
   lse = OP2 ("Unsqueeze", lse, ortrain_body_ints (self, &last, 1));
-  /* where all is masked, the number of keys was lost in it */
+  /* where all is masked by a large number, the number of keys was lost in it */
   OrtrainValue *p =
-      WHERE (OP2 ("Less", lse, NUMBER (lse, -1e30)),
+      WHERE (OP2 ("Less", lse, NUMBER (lse, -1e3)),
              ortrain_body_op_with (self, "Softmax", ortrain_body_attribute ("axis", -1), scores, NULL, NULL),
              OP1 ("Exp", SUB (scores, lse)));
   if (wanted[2])
