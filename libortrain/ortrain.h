@@ -20,6 +20,7 @@
 #include "data/ortrain-random-crop.h"
 #include "data/ortrain-random-horizontal-flip.h"
 #include "data/ortrain-resize.h"
+#include "data/ortrain-subset-dataset.h"
 #include "data/ortrain-tensor-dataset.h"
 #include "data/ortrain-to-float.h"
 #include "data/ortrain-token-dataset.h"

@@ -212,6 +212,12 @@ run({
             () => new Ortrain.ImageFolder({path: where, image_name: 'x', classes: ['b']}));
     },
 
+    'subsets'() {
+        const part = new Ortrain.SubsetDataset({dataset: new Squares(), indices: [7, 3]});
+        equal(firsts(part.get_batch([0, 1])), [7, 3]);
+        equal([Number(part.get_length()), Number(part.get_source_index(1)), part.dataset instanceof Squares], [2, 3, true]);
+    },
+
     'tokens'() {
         const tokens = Ortrain.Tensor.from(BigInt64Array.from({length: 13}, (_, i) => BigInt(i)));
         const dataset = Ortrain.TokenDataset.new(tokens, 4, 'input_ids', 'labels');

@@ -124,6 +124,9 @@ void test_transforms () throws Error {
     }) });
     assert (fails (() => refused.get_item (2)) is DataError.INVALID);
 
+    var part = new SubsetDataset (data, { 7, 3 });
+    assert (part.get_length () == 2 && part.get_source_index (1) == 3 && part.get_item (0)["x"].equal (data.get_item (7)["x"]));
+
     var image = new TensorDict ();
     image["image"] = new Tensor.floats ({ 1, 2, 2 }, { 1, 2, 3, 4 });
     var crop = new CenterCrop (1, 2);

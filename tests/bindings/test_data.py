@@ -378,6 +378,17 @@ class Transforms(unittest.TestCase):
         self.assertFalse(dataset.is_thread_safe())
         self.assertTrue(Ortrain.TransformedDataset(pictures(), []).is_thread_safe())
 
+    def test_subsets(self):
+        source = Ortrain.TensorDataset(pictures())
+        part = Ortrain.SubsetDataset(source, np.array([5, 2]))
+        self.assertEqual((len(part), part.get_dataset(), part.get_source_index(1), part.get_source_index(2)), (2, source, 2, -1))
+        self.assertEqual(part.get_batch([0, 1])["labels"].numpy().tolist(), [5, 2])
+        self.assertEqual([int(item["labels"]) for item in Ortrain.SubsetDataset(part, range(1, -1, -1))], [2, 5])
+        self.assertTrue(Ortrain.SubsetDataset.new(source, [3]).is_thread_safe())
+        self.assertFalse(Ortrain.SubsetDataset([{"x": 1.0}], [0]).is_thread_safe())
+        with self.assertRaises(GLib.Error):
+            Ortrain.SubsetDataset(source, [10])
+
     def test_sequences(self):
         """Lists of mappings, and whatever else has items."""
         class Items:

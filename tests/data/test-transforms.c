@@ -384,6 +384,47 @@ test_dataset (void)
   g_assert_cmpstr (strchr (a, ']') + 1, ==, strchr (b, ']') + 1);
 }
 
+/* Items of a subset are those of the other dataset, random numbers included. */
+static void
+test_subset (void)
+{
+  g_autoptr (GError) error = NULL;
+  const guint64 indices[] = { 7, 2, 7, 11, 0 }, past = N_ITEMS;
+  g_autoptr (OrtrainDataset) whole = make_transformed (NULL);
+  g_autoptr (OrtrainDataset) part = ortrain_subset_dataset_new (whole, indices, 5, &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_dataset_is_thread_safe (part));
+  g_assert_cmpuint (ortrain_dataset_get_length (part), ==, 5);
+  g_assert_cmpint (ortrain_subset_dataset_get_source_index (ORTRAIN_SUBSET_DATASET (part), 3), ==, 11);
+  g_assert_cmpint (ortrain_subset_dataset_get_source_index (ORTRAIN_SUBSET_DATASET (part), 5), ==, -1);
+  g_autoptr (GPtrArray) expected = read_images (whole, 0, FALSE, 5, 3);
+  for (guint prefetch = 0; prefetch < 3; prefetch++)
+    {
+      g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (part, 1);
+      g_object_set (loader, "prefetch", prefetch, "epoch", (guint64) 3, NULL);
+      for (guint i = 0; i < 5; i++)
+        {
+          g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, NULL);
+          g_assert_true (ortrain_tensor_equal (ortrain_tensor_dict_get (batch, "image"), expected->pdata[indices[i]]));
+        }
+    }
+  g_assert_null (ortrain_subset_dataset_new (whole, &past, 1, &error));
+  g_assert_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY);
+  g_autoptr (OrtrainDataset) none = ortrain_subset_dataset_new (whole, NULL, 0, NULL);
+  g_autoptr (OrtrainDataset) bare = g_object_new (ORTRAIN_TYPE_SUBSET_DATASET, NULL);
+  g_assert_cmpuint (ortrain_dataset_get_length (none) + ortrain_dataset_get_length (bare), ==, 0);
+
+  /* more items than fit on the stack */
+  g_autofree guint64 *many = g_new (guint64, 1000);
+  for (guint i = 0; i < 1000; i++)
+    many[i] = i % N_ITEMS;
+  g_autoptr (OrtrainDataset) source = make_dataset ();
+  g_autoptr (OrtrainDataset) large = ortrain_subset_dataset_new (source, many, 1000, NULL);
+  g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (large, 1000);
+  g_autoptr (OrtrainTensorDict) batch = ortrain_data_loader_next (loader, NULL);
+  g_assert_cmpfloat (ortrain_tensor_get_scalar (ortrain_tensor_dict_get (batch, "labels"), 999), ==, 999 % N_ITEMS);
+}
+
 static void
 test_function (void)
 {
@@ -533,6 +574,7 @@ main (int argc, char *argv[])
   g_test_add_func ("/transforms/flip", test_flip);
   g_test_add_func ("/transforms/refused", test_refused);
   g_test_add_func ("/transforms/dataset", test_dataset);
+  g_test_add_func ("/transforms/subset", test_subset);
   g_test_add_func ("/transforms/function", test_function);
   g_test_add_func ("/transforms/errors", test_errors);
   g_test_add_func ("/transforms/training", test_training);

@@ -443,6 +443,9 @@ class Errors(unittest.TestCase):
         values = [json.loads(ortrain("eval", "named.onnx", "--data", "others", "--json", *more)[0])["loss"]
                   for more in (scale, [], ["--mean", "0.5,0.4,0.3"], ["--std", "0.25"])]
         self.assertEqual(len(set(values)), 4)
+        log = ortrain(*train[:7], "2", *train[8:], "--validation-split", "0.25")[0]
+        self.assertRegex(log, r"epoch 2: loss [\d.]+, validation loss [\d.]+, accuracy (66.67|77.78|88.89|100.00) %")   # of 9
+        self.assertIn("on 27 items", log)
         # the same command, or its second half, gives the same model
         ortrain(*train[:7], "4", *train[8:], "--export", "half.onnx", "--checkpoint", "halves")
         ortrain(*train, "--resume", "--checkpoint", "halves", "--export", "resumed.onnx")
@@ -455,7 +458,7 @@ class Errors(unittest.TestCase):
         for status, words, said in (
                 (1, ["others", "--validation", "colors"], "The folder 'green' is not one of the 2 classes, 'blue', 'red'"),
                 (1, ["colors/red"], "There are no folders here"), (1, ["nowhere"], "nowhere"),
-                (2, ["colors", "--validation-split", "0.1"], "--validation names another folder"),
+                (1, ["colors", "--validation-split", "0.01"], "of 36 items leaves nothing to measure on"),
                 (2, ["colors", "--mean", "a"], "--mean is a number, or one for each channel joined by commas, not 'a'"),
                 (1, ["colors", "--std", "0"], "the standard deviation 0"),
                 (2, ["colors", "--crop", "-2"], "--crop is at least 0"), (2, ["colors", "--image-size", "8"], "--image-size is WIDTHxHEIGHT"),

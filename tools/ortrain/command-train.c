@@ -168,24 +168,40 @@ choose_optimizer (OrtrainTrainingOptions *from, const char *name, double learnin
   return g_object_ref (kept);
 }
 
+/* Of pictures, which are sorted by their classes, every so many-th is to measure on: some of each class. */
+static gboolean
+split_folder (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
+{
+  const guint64 n = ortrain_dataset_get_length (*dataset);
+  g_autofree guint64 *indices = g_new (guint64, n + 1); /* those to train with, then, from the end, the others */
+  guint64 n_kept = 0, n_out = 0;
+  for (guint64 i = 0; i < n; i++)
+    if ((guint64) ((double) (i + 1) * fraction) > (guint64) ((double) i * fraction))
+      indices[n - ++n_out] = i;
+    else
+      indices[n_kept++] = i;
+  g_autoptr (OrtrainDataset) kept = ortrain_subset_dataset_new (*dataset, indices, n_kept, error);
+  *held_out = kept != NULL ? ortrain_subset_dataset_new (*dataset, indices + n_kept, n_out, error) : NULL;
+  if (*held_out == NULL)
+    return FALSE;
+  g_set_object (dataset, kept);
+  return TRUE;
+}
+
 /* The last part of the data, to measure on, and the rest, to train with. */
 static gboolean
 split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GError **error)
 {
-  const guint64 n = ortrain_dataset_get_length (*dataset), kept = n - (guint64) ((double) n * fraction);
-  if (ORTRAIN_IS_IMAGE_FOLDER (*dataset))
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "--validation-split does not go with a folder of pictures; --validation names another folder");
-      return FALSE;
-    }
-  if (!ORTRAIN_IS_TENSOR_DATASET (*dataset) || kept == 0 || kept == n)
+  const guint64 n = ortrain_dataset_get_length (*dataset), n_out = (guint64) ((double) n * fraction), kept = n - n_out;
+  if (kept == 0 || kept == n)
     {
       g_set_error (error, ORTRAIN_DATA_ERROR, ORTRAIN_DATA_ERROR_EMPTY,
                    "--validation-split %g of %" G_GUINT64_FORMAT " items leaves nothing to %s", fraction, n,
                    kept == 0 ? "train with" : "measure on");
       return FALSE;
     }
+  if (ORTRAIN_IS_IMAGE_FOLDER (*dataset))
+    return split_folder (dataset, held_out, fraction, error);
   OrtrainTensorDataset *all = ORTRAIN_TENSOR_DATASET (*dataset);
   g_autoptr (OrtrainDataset) first = ortrain_tensor_dataset_slice (all, 0, kept, error);
   if (first == NULL)
@@ -403,7 +419,8 @@ run (int argc, char *argv[])
       "FILE.npz|FILE.csv|IMAGES.idx,LABELS.idx|DIR" },
     { "validation", 0, 0, G_OPTION_ARG_STRING, &validation, "Data to measure on after each epoch", "FILE" },
     { "validation-split", 0, 0, G_OPTION_ARG_DOUBLE, &validation_split,
-      "The last part of the data to measure on instead, such as 0.1 (0)", "X" },
+      "This part of the data to measure on instead, such as 0.1: the last one, or of pictures some of each class (0)",
+      "X" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },

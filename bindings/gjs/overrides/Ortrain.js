@@ -160,6 +160,8 @@ function _init() {
         toDataset(take(values, 'dataset')), take(values, 'transforms').map(toTransform)));
     constructible('ImageFolder', ['path'], values => Ortrain.ImageFolder.new(take(values, 'path'), take(values, 'image_name', 'image'),
         take(values, 'label_name', 'labels'), take(values, 'classes')));
+    constructible('SubsetDataset', ['dataset', 'indices'],
+        values => Ortrain.SubsetDataset.new(toDataset(take(values, 'dataset')), take(values, 'indices')));
     constructible('Normalize', ['mean', 'std'], values => Ortrain.Normalize.new(take(values, 'mean'), take(values, 'std')));
     constructible('Model', ['path'], values => Ortrain.Model.new_from_file(take(values, 'path')));
     constructible('TrainingSession', ['model', 'options'],

@@ -175,6 +175,16 @@ def _new_transformed_dataset(dataset, transforms):
 
 
 @export
+class SubsetDataset(Ortrain.SubsetDataset):
+    """Some of the items of another dataset, in an order of their own."""
+
+
+@constructor(SubsetDataset)
+def _new_subset_dataset(dataset, indices):
+    return Ortrain.SubsetDataset.new(as_dataset(dataset), [index.__index__() for index in indices])
+
+
+@export
 class ImageFolder(Ortrain.ImageFolder):
     """Pictures in folders, one folder for each class."""
 
