@@ -20,6 +20,7 @@ typedef struct
   gboolean packed;
   Mask mask;
   gint64 bias_batch, bias_heads; /* of [bias_batch, bias_heads, queries, keys]; 0: there is no bias */
+  gboolean drops;
 } Shape;
 
 static HalfOperand
@@ -32,6 +33,17 @@ operand (const Shape *shape, gint64 length, gint64 width, double range)
       self.dims[2] = shape->heads;
     }
   return self;
+}
+
+static const float ratio = 0.3f;
+static const guint8 training = 1;
+
+/* Of dropout, as the last inputs. */
+static void
+add_dropout (HalfCase *self)
+{
+  self->inputs[self->n_inputs++] = (HalfOperand){ .fixed = ORTRAIN_DTYPE_FLOAT32, .contents = &ratio };
+  self->inputs[self->n_inputs++] = (HalfOperand){ .fixed = ORTRAIN_DTYPE_BOOL, .contents = &training };
 }
 
 static void
@@ -58,10 +70,11 @@ check (const Shape *shape, gboolean grad, guint absent)
       mask.fixed = ORTRAIN_DTYPE_BOOL;
       mask.contents = causal;
     }
-  const HalfOperand bias = {
+  HalfOperand bias = {
     .rank = 4, .dims = { shape->bias_batch, shape->bias_heads, shape->queries, shape->keys }, .lo = -2, .hi = 2
   };
-  const gboolean has_bias = shape->bias_batch > 0;
+  const gboolean has_bias = shape->bias_batch > 0 || shape->drops;
+  bias.absent = shape->bias_batch == 0;
   mask.absent = shape->mask == NO_MASK;
   const HalfOperand forward[] = { q, k, v, mask, bias }, backward[] = { y, q, k, v, lse, mask, bias };
   const HalfOperand outputs[] = { y, lse }, gradients[] = { q, k, v, bias };
@@ -69,6 +82,8 @@ check (const Shape *shape, gboolean grad, guint absent)
   self.n_outputs = grad ? (has_bias ? 4 : 3) : 2;
   memcpy (self.inputs, grad ? backward : forward, self.n_inputs * sizeof (HalfOperand));
   memcpy (self.outputs, grad ? gradients : outputs, self.n_outputs * sizeof (HalfOperand));
+  if (shape->drops)
+    add_dropout (&self);
   for (guint i = 0; i < 3; i++)
     if (absent >> i & 1)
       self.outputs[i].absent = TRUE;
@@ -80,12 +95,20 @@ check (const Shape *shape, gboolean grad, guint absent)
 }
 
 static const Shape shapes[] = {
-  { 1, 1, 1, 1, 1, 1, FALSE, NO_MASK },        { 2, 3, 7, 31, 8, 8, FALSE, ADDED },
-  { 2, 3, 33, 33, 16, 24, TRUE, NO_MASK },     { 1, 2, 300, 300, 16, 16, TRUE, CAUSAL },
-  { 1, 40, 150, 150, 8, 8, TRUE, CAUSAL },     { 1, 2, 40, 1000, 8, 16, FALSE, ADDED },
-  { 1, 1, 33, 1500, 16, 8, TRUE, NO_MASK },    { 1, 1, 1100, 1100, 8, 8, FALSE, CAUSAL },
-  { 1, 2, 7, 31, 8, 8, TRUE, PER_QUERY },      { 3, 2, 33, 150, 8, 8, TRUE, NO_MASK, 1, 2 },
-  { 2, 9, 40, 31, 8, 8, FALSE, CAUSAL, 1, 9 }, { 2, 3, 7, 31, 8, 8, FALSE, ADDED, 2, 1 },
+  { 1, 1, 1, 1, 1, 1, FALSE, NO_MASK },
+  { 2, 3, 7, 31, 8, 8, FALSE, ADDED },
+  { 2, 3, 33, 33, 16, 24, TRUE, NO_MASK },
+  { 1, 2, 300, 300, 16, 16, TRUE, CAUSAL },
+  { 1, 40, 150, 150, 8, 8, TRUE, CAUSAL },
+  { 1, 2, 40, 1000, 8, 16, FALSE, ADDED },
+  { 1, 1, 33, 1500, 16, 8, TRUE, NO_MASK },
+  { 1, 1, 1100, 1100, 8, 8, FALSE, CAUSAL },
+  { 1, 2, 7, 31, 8, 8, TRUE, PER_QUERY },
+  { 3, 2, 33, 150, 8, 8, TRUE, NO_MASK, 1, 2 },
+  { 2, 9, 40, 31, 8, 8, FALSE, CAUSAL, 1, 9 },
+  { 2, 3, 7, 31, 8, 8, FALSE, ADDED, 2, 1 },
+  { 2, 3, 33, 150, 8, 8, TRUE, ADDED, 0, 0, TRUE },
+  { 2, 3, 7, 31, 8, 8, FALSE, NO_MASK, 1, 3, TRUE },
 };
 
 static void
