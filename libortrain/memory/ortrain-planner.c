@@ -49,15 +49,19 @@ choose_order (OrtrainPlanning *self)
           const OrtrainValue *input = node->inputs->pdata[i];
           if (input == NULL)
             continue;
-          if (info->fate == ORTRAIN_FATE_RUNS)
+          /* what is not in the arena makes no order better, and an optimizer's nodes have many such operands */
+          if (info->fate == ORTRAIN_FATE_RUNS && problem->blocks[self->root[input->id]].bytes > 0)
             ortrain_order_problem_add_read (problem, t, self->root[input->id]);
           if (input->producer != NULL)
             ortrain_order_problem_add_edge (problem, (guint) ortrain_planning_node (self, input->producer)->position,
                                             t);
         }
       for (guint k = 0; k < node->outputs->len; k++)
-        if (node->outputs->pdata[k] != NULL && info->fate == ORTRAIN_FATE_RUNS)
-          ortrain_order_problem_add_make (problem, t, self->root[((OrtrainValue *) node->outputs->pdata[k])->id]);
+        {
+          const OrtrainValue *output = node->outputs->pdata[k];
+          if (output != NULL && info->fate == ORTRAIN_FATE_RUNS && problem->blocks[self->root[output->id]].bytes > 0)
+            ortrain_order_problem_add_make (problem, t, self->root[output->id]);
+        }
     }
   for (guint e = 0; e < self->edges->len; e++)
     {
