@@ -375,6 +375,15 @@ test_dataset (void)
   g_autoptr (GPtrArray) other = read_images (dataset, 2, TRUE, 5, 3);
   g_assert_cmpuint (count_equal (other, expected), <, 3);
 
+  /* each transform has random numbers of its own: two that mirror do not undo each other */
+  g_autoptr (OrtrainDataset) source = make_dataset ();
+  g_autoptr (OrtrainTransform) one = ortrain_random_horizontal_flip_new (0.5);
+  OrtrainTransform *two[] = { one, one };
+  g_autoptr (OrtrainDataset) twice = ortrain_transformed_dataset_new (source, two, 2);
+  g_autoptr (GPtrArray) plain = read_images (source, 0, FALSE, 5, 0), mirrored = read_images (twice, 0, FALSE, 5, 0);
+  g_assert_cmpuint (count_equal (plain, mirrored), >, 0);
+  g_assert_cmpuint (count_equal (plain, mirrored), <, N_ITEMS);
+
   /* without a loader: epoch 0 */
   g_autoptr (GPtrArray) first = read_images (dataset, 2, TRUE, 5, 0);
   g_autoptr (OrtrainTensorDict) item = ortrain_dataset_get_item (dataset, 7, NULL);
