@@ -110,6 +110,23 @@ ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorD
                       : NULL;
 }
 
+OrtrainMemoryPlan *
+ortrain_training_session_run_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs, GError **error)
+{
+  OrtrainMemoryPlan *plan = NULL;
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
+  if (feeds != NULL &&
+      ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
+    {
+      plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
+      g_mutex_lock (&self->lock);
+      g_set_object (&self->last_plan, plan);
+      g_mutex_unlock (&self->lock);
+    }
+  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  return plan;
+}
+
 /**
  * ortrain_training_session_plan:
  * @self: a session
@@ -130,17 +147,7 @@ ortrain_training_session_plan (OrtrainTrainingSession *self, OrtrainTensorDict *
 
   if (!ortrain_training_session_enter (self, FALSE, error))
     return NULL;
-  OrtrainMemoryPlan *plan = NULL;
-  g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
-  if (feeds != NULL &&
-      ortrain_training_session_bind_checked (self, ORTRAIN_TRAINING_RUN_TRAIN, self->graph->training, feeds, error))
-    {
-      plan = g_object_ref (ortrain_executor_get_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]));
-      g_mutex_lock (&self->lock);
-      g_set_object (&self->last_plan, plan);
-      g_mutex_unlock (&self->lock);
-    }
-  ortrain_executor_release_feeds (self->executors[ORTRAIN_TRAINING_RUN_TRAIN]);
+  OrtrainMemoryPlan *plan = ortrain_training_session_run_plan (self, inputs, error);
   ortrain_training_session_leave (self);
   return plan;
 }

@@ -154,6 +154,9 @@ OrtrainMemoryPlan *ortrain_training_session_try_batch (OrtrainTrainingSession *s
 void ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error);
 gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run,
                                                 OrtrainGraph *graph, OrtrainTensorDict *feeds, GError **error);
+/* Transfer full. */
+OrtrainMemoryPlan *ortrain_training_session_run_plan (OrtrainTrainingSession *self, OrtrainTensorDict *inputs,
+                                                      GError **error);
 /* How the session's graphs are run. */
 OrtrainExecutorConfig ortrain_training_session_get_config (OrtrainTrainingSession *self);
 /* Where the gradients of the last training step, or the loss of an evaluation, became non-finite: the step is run again

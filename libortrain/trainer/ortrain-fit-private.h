@@ -37,7 +37,12 @@ typedef struct
   double learning_rate;   /* behind the last step */
   Ahead ahead[MAX_AHEAD]; /* the oldest comes first */
   guint n_ahead;
-  GPtrArray *logs; /* of OrtrainTrainingLog * */
+  GPtrArray *logs;      /* of OrtrainTrainingLog * */
+  gboolean is_shown;    /* the display has what it begins with */
+  gint64 shown;         /* when it last got a progress, in microseconds */
+  gboolean is_measured; /* the speed is, from a moment and a number of items on */
+  double measured_since, measured_items;
+  double paused, last_pause; /* seconds without training steps, and those of the last epoch */
 } OrtrainFit;
 
 /* Saves where the training is, for ortrain_fit_resume(). */
@@ -48,6 +53,10 @@ gboolean ortrain_fit_resume (OrtrainTrainer *self, OrtrainFit *fit, GError **err
 gboolean ortrain_fit_keep_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
 /* Called when training has ended: gives the session the best state back, unless it is the last one. */
 gboolean ortrain_fit_restore_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
+/* Shows what is about to be trained, once; batch: of the first step */
+void ortrain_fit_show_start (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch);
+/* 0 and -1 behind the first step. */
+void ortrain_fit_measure (OrtrainTrainer *self, OrtrainFit *fit, double *items_per_second, double *seconds_left);
 /* Opens the files of the trainer's property; closing them is freeing fit->logs. */
 gboolean ortrain_fit_open_logs (OrtrainTrainer *self, OrtrainFit *fit, GError **error);
 /* Writes the last step, or the epoch of a record, which has just ended. */

@@ -10,6 +10,21 @@ G_BEGIN_DECLS
 typedef struct _OrtrainProgress OrtrainProgress;
 
 /**
+ * OrtrainShowProgress:
+ * @ORTRAIN_SHOW_PROGRESS_AUTO: on a terminal, unless the program has a handler of [signal@Trainer::progress]
+ * @ORTRAIN_SHOW_PROGRESS_ALWAYS: as plain lines where there is no terminal
+ * @ORTRAIN_SHOW_PROGRESS_NEVER: nothing is shown
+ *
+ * Whether a training is shown on the standard error output, see [property@Trainer:show-progress].
+ */
+typedef enum
+{
+  ORTRAIN_SHOW_PROGRESS_AUTO,
+  ORTRAIN_SHOW_PROGRESS_ALWAYS,
+  ORTRAIN_SHOW_PROGRESS_NEVER,
+} OrtrainShowProgress;
+
+/**
  * OrtrainProgress:
  * @fraction: how much of the training is done, from 0 to 1
  * @loss: the loss of the last step
@@ -21,6 +36,8 @@ typedef struct _OrtrainProgress OrtrainProgress;
  * @n_epochs: the number of epochs that were asked for
  * @step: the number of steps done in this epoch
  * @n_steps: the number of steps of an epoch
+ * @items_per_second: how many items are trained with a second, without validation; 0 as long as only one step was run
+ * @seconds_left: the time until all epochs are done, at that speed; -1 as long as it is not known
  *
  * How far a training is. [signal@Trainer::progress] has one.
  *
@@ -47,6 +64,8 @@ struct _OrtrainProgress
   guint n_epochs;
   guint64 step;
   guint64 n_steps;
+  double items_per_second;
+  double seconds_left;
 };
 
 ORTRAIN_AVAILABLE_IN_ALL

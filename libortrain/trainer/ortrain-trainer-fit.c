@@ -10,9 +10,15 @@
 static void
 emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
 {
-  if (!ortrain_trainer_wants_progress (self))
-    return;
   guint64 n_steps = ortrain_data_loader_get_n_batches (fit->loader);
+  double items_per_second, seconds_left;
+  ortrain_fit_measure (self, fit, &items_per_second, &seconds_left);
+  const gint64 now = g_get_monotonic_time ();
+  const gboolean shows =
+      self->display.active && (fit->step == n_steps || now - fit->shown >= ORTRAIN_PROGRESS_INTERVAL);
+  if (!shows && !ortrain_trainer_wants_progress (self))
+    return;
+  fit->shown = shows ? now : fit->shown;
   OrtrainProgress *progress = g_atomic_rc_box_new0 (OrtrainProgress);
   double total = (double) n_steps * self->epochs;
   *progress = (OrtrainProgress){
@@ -26,6 +32,8 @@ emit_progress (OrtrainTrainer *self, OrtrainFit *fit)
     .n_epochs = self->epochs,
     .step = fit->step,
     .n_steps = n_steps,
+    .items_per_second = items_per_second,
+    .seconds_left = seconds_left,
   };
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_PROGRESS, progress, (GDestroyNotify) ortrain_progress_free);
 }
@@ -179,6 +187,7 @@ submit_step (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch, GV
 {
   OrtrainTrainingSession *session = self->session;
   g_autoptr (GError) local_error = NULL;
+  ortrain_fit_show_start (self, fit, batch);
   const gboolean ok = ortrain_training_session_run_train_and_update (session, batch, NULL, &local_error);
   if (!ok)
     {
@@ -272,6 +281,7 @@ run_epoch (OrtrainTrainer *self, OrtrainFit *fit, GCancellable *cancellable, GEr
         }
       if (batch == NULL)
         break;
+      ortrain_fit_show_start (self, fit, batch);
       /* An interrupted step leaves no trace, but the gradients of the steps before it cannot be restored: then
        * cancelling waits for the update. */
       double loss =
@@ -329,6 +339,7 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
 {
   g_autoptr (OrtrainEpochRecord) record = g_object_new (ORTRAIN_TYPE_EPOCH_RECORD, NULL);
   g_autoptr (GError) local_error = NULL;
+  const double trained = g_timer_elapsed (fit->timer, NULL);
   record->epoch = fit->epoch + 1;
   record->loss = fit->n_summed > 0 ? fit->sum / (double) fit->n_summed : NAN;
   record->validation_loss = NAN;
@@ -372,6 +383,8 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
   ortrain_trainer_emit (self, ORTRAIN_TRAINER_EVENT, g_object_ref (record), g_object_unref);
   const gboolean asked = g_atomic_int_get (&self->stop_asked) && fit->epoch < self->epochs;
   *stop = ends_early (self, fit) || asked;
+  fit->last_pause = g_timer_elapsed (fit->timer, NULL) - trained;
+  fit->paused += fit->last_pause;
   gboolean due = asked || (self->checkpoint_epochs > 0 &&
                            (fit->epoch % self->checkpoint_epochs == 0 || *stop || fit->epoch == self->epochs));
   return !due || ortrain_fit_save_checkpoint (self, fit, error);
@@ -418,6 +431,8 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
       stop = stop || fit.stopped;
     }
   forget_ahead (&fit);
+  if (self->display.active)
+    ortrain_trainer_emit (self, ORTRAIN_TRAINER_END, NULL, NULL);
   g_clear_pointer (&fit.logs, g_ptr_array_unref);
   ok = ok && ortrain_fit_restore_best (self, &fit, error);
   g_clear_object (&fit.best_state);
@@ -463,6 +478,7 @@ ortrain_trainer_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **e
   if (!check_made (self, error) || !ortrain_training_session_claim (self->session, error))
     return NULL;
   g_atomic_int_set (&self->stop_asked, FALSE);
+  ortrain_trainer_begin_display (self);
   ortrain_training_session_adopt (self->session);
   OrtrainTrainingHistory *history = run_fit (self, cancellable, error);
   ortrain_training_session_leave (self->session);
@@ -477,7 +493,8 @@ start (OrtrainTrainer *self, GTask *task, GTaskThreadFunc func)
   g_task_set_check_cancellable (task, FALSE); /* work that was done before the cancellation is reported as done */
   if (!check_made (self, &error) || !ortrain_training_session_claim (self->session, &error))
     g_task_return_error (task, error);
-  else if (g_atomic_int_set (&self->stop_asked, FALSE), !ortrain_worker_run (self->session->worker, task, func, &error))
+  else if (g_atomic_int_set (&self->stop_asked, FALSE), ortrain_trainer_begin_display (self),
+           !ortrain_worker_run (self->session->worker, task, func, &error))
     {
       ortrain_training_session_leave (self->session);
       g_task_return_error (task, error);

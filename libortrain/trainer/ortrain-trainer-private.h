@@ -2,6 +2,7 @@
 #pragma once
 
 #include "session/ortrain-signal-queue-private.h"
+#include "trainer/ortrain-progress-display-private.h"
 #include "trainer/ortrain-trainer.h"
 
 struct _OrtrainTrainer
@@ -21,6 +22,8 @@ struct _OrtrainTrainer
   guint patience;
   gboolean restore_best;
   char **logs;
+  OrtrainShowProgress show_progress;
+  OrtrainProgressDisplay display;
   GListModel *metrics; /* of OrtrainMetric */
   gint stop_asked;     /* atomic */
   OrtrainTrainingSession *session;
@@ -31,8 +34,12 @@ struct _OrtrainTrainer
 /* Slots of the signal queue. */
 #define ORTRAIN_TRAINER_EVENT 0    /* each one arrives */
 #define ORTRAIN_TRAINER_PROGRESS 1 /* the latest counts */
+#define ORTRAIN_TRAINER_START 2    /* what the display begins with */
+#define ORTRAIN_TRAINER_END 3
 
 /* Emits a signal on the owner's context: EVENT with an epoch record or the file of a checkpoint, PROGRESS with a
- * progress. message: taken */
+ * progress, START with a text, END with NULL. message: taken */
 void ortrain_trainer_emit (OrtrainTrainer *self, guint slot, gpointer message, GDestroyNotify free_message);
 gboolean ortrain_trainer_wants_progress (OrtrainTrainer *self);
+/* Decides whether the training that is about to run is shown. */
+void ortrain_trainer_begin_display (OrtrainTrainer *self);

@@ -2,6 +2,7 @@
 #include "trainer/ortrain-trainer-private.h"
 
 #include "core/ortrain-field-private.h"
+#include "ortrain-enum-types.h"
 
 /**
  * OrtrainTrainer:
@@ -49,6 +50,7 @@ enum
   PROP_PATIENCE,
   PROP_RESTORE_BEST,
   PROP_LOGS,
+  PROP_SHOW_PROGRESS,
   N_PROPERTIES
 };
 
@@ -69,10 +71,21 @@ static guint signals[N_SIGNALS];
 static void
 deliver (GObject *object, guint slot, gpointer message)
 {
-  if (slot == ORTRAIN_TRAINER_PROGRESS)
-    g_signal_emit (object, signals[PROGRESS], 0, message);
+  OrtrainTrainer *self = ORTRAIN_TRAINER (object);
+  if (slot == ORTRAIN_TRAINER_START)
+    ortrain_progress_display_text (&self->display, message);
+  else if (slot == ORTRAIN_TRAINER_END)
+    ortrain_progress_display_end (&self->display);
+  else if (slot == ORTRAIN_TRAINER_PROGRESS)
+    {
+      ortrain_progress_display_update (&self->display, message);
+      g_signal_emit (object, signals[PROGRESS], 0, message);
+    }
   else if (ORTRAIN_IS_EPOCH_RECORD (message))
-    g_signal_emit (object, signals[EPOCH_ENDED], 0, message);
+    {
+      ortrain_progress_display_epoch (&self->display, message);
+      g_signal_emit (object, signals[EPOCH_ENDED], 0, message);
+    }
   else
     g_signal_emit (object, signals[CHECKPOINT_SAVED], 0, g_file_peek_path (message));
 }
@@ -86,7 +99,15 @@ ortrain_trainer_emit (OrtrainTrainer *self, guint slot, gpointer message, GDestr
       return;
     }
   deliver (G_OBJECT (self), slot, message);
-  free_message (message);
+  if (free_message != NULL)
+    free_message (message);
+}
+
+void
+ortrain_trainer_begin_display (OrtrainTrainer *self)
+{
+  ortrain_progress_display_begin (&self->display, self->show_progress, ortrain_trainer_wants_progress (self),
+                                  self->epochs, self->validation != NULL);
 }
 
 gboolean
@@ -254,6 +275,15 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    */
   properties[PROP_LOGS] = g_param_spec_boxed ("logs", NULL, NULL, G_TYPE_STRV,
                                               G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+
+  /**
+   * OrtrainTrainer:show-progress: (getter get_show_progress) (setter set_show_progress)
+   *
+   * Whether [method@Trainer.fit] and [method@Trainer.fit_async] show on the standard error output what is trained, how
+   * far it is, and a line for each epoch. Default: %ORTRAIN_SHOW_PROGRESS_AUTO.
+   */
+  properties[PROP_SHOW_PROGRESS] = ortrain_field_enum ("show-progress", G_STRUCT_OFFSET (OrtrainTrainer, show_progress),
+                                                       ORTRAIN_TYPE_SHOW_PROGRESS, ORTRAIN_SHOW_PROGRESS_AUTO);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 
   /**
@@ -738,6 +768,44 @@ ortrain_trainer_set_logs (OrtrainTrainer *self, const char *const *logs)
   g_strfreev (self->logs);
   self->logs = copy;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LOGS]);
+}
+
+/**
+ * ortrain_trainer_get_show_progress: (get-property show-progress)
+ * @self: the object
+ *
+ * Gets whether a training is shown on the standard error output.
+ *
+ * Returns: the value
+ */
+OrtrainShowProgress
+ortrain_trainer_get_show_progress (OrtrainTrainer *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), ORTRAIN_SHOW_PROGRESS_AUTO);
+  return self->show_progress;
+}
+
+/**
+ * ortrain_trainer_set_show_progress: (set-property show-progress)
+ * @self: the object
+ * @show_progress: the new value
+ *
+ * Sets whether a training is shown on the standard error output: what is trained, on a terminal one line that is drawn
+ * again and again, elsewhere one every ten seconds, and the results of each epoch. It is written where signals are
+ * emitted, on the main context of the trainer.
+ *
+ * ```python
+ * trainer = Ortrain.Trainer(session, Ortrain.TensorDataset("train.npz"), epochs=2)
+ * trainer.set_show_progress(Ortrain.ShowProgress.NEVER)
+ * history = trainer.fit()
+ * ```
+ */
+void
+ortrain_trainer_set_show_progress (OrtrainTrainer *self, OrtrainShowProgress show_progress)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
+
+  ortrain_field_set_enum (self, properties[PROP_SHOW_PROGRESS], (gint) show_progress);
 }
 
 /**

@@ -88,6 +88,11 @@ ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_logs (OrtrainTrainer *self, const char *const *logs);
 
 ORTRAIN_AVAILABLE_IN_ALL
+OrtrainShowProgress ortrain_trainer_get_show_progress (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_show_progress (OrtrainTrainer *self, OrtrainShowProgress show_progress);
+
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_add_metric (OrtrainTrainer *self, OrtrainMetric *metric);
 ORTRAIN_AVAILABLE_IN_ALL
 GListModel *ortrain_trainer_get_metrics (OrtrainTrainer *self);

@@ -21,9 +21,6 @@ typedef struct
   MemoryView memory; /* above the bar */
   OrtrainTrainingHistory *history;
   GError *error;
-  double n_items;        /* of all epochs */
-  double first_fraction; /* that was done before */
-  gboolean began;
 } Run;
 
 /* Before and after lines that stay. */
@@ -77,16 +74,14 @@ on_progress (OrtrainTrainer *trainer, OrtrainProgress *progress, gpointer data)
   g_autofree char *metric =
       progress->metric >= 0 ? g_strdup_printf ("  accuracy %.2f %%", 100.0 * progress->metric) : g_strdup ("");
   g_autofree char *loss = format_loss (progress->mean_loss);
-  if (!run->began) /* the first step may be one of a training that goes on */
-    run->first_fraction = progress->fraction;
-  run->began = TRUE;
-  const double done = progress->fraction - run->first_fraction;
-  const double left = done > 0 ? progress->seconds / done * (1.0 - progress->fraction) : 0;
-  g_autofree char *text = g_strdup_printf (
-      "epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT
-      "  loss %s%s  %.0f s, %.0f s left  %.4g items/s  rate %.3g",
-      progress->epoch, progress->n_epochs, progress->step, progress->n_steps, loss, metric, progress->seconds, left,
-      progress->seconds > 0 ? done * run->n_items / progress->seconds : 0, progress->learning_rate);
+  g_autofree char *speed =
+      progress->seconds_left >= 0
+          ? g_strdup_printf (", %.0f s left  %.4g items/s", progress->seconds_left, progress->items_per_second)
+          : g_strdup ("");
+  g_autofree char *text =
+      g_strdup_printf ("epoch %u/%u  step %" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT "  loss %s%s  %.0f s%s  rate %.3g",
+                       progress->epoch, progress->n_epochs, progress->step, progress->n_steps, loss, metric,
+                       progress->seconds, speed, progress->learning_rate);
   progress_bar_update (&run->bar, progress->fraction, text, FALSE);
 }
 
@@ -636,6 +631,7 @@ run (int argc, char *argv[])
 
   g_autoptr (OrtrainTrainer) trainer = ortrain_trainer_new (session, dataset);
   ortrain_trainer_set_epochs (trainer, (guint) epochs);
+  ortrain_trainer_set_show_progress (trainer, ORTRAIN_SHOW_PROGRESS_NEVER); /* it is shown here, above other lines */
   ortrain_trainer_set_batch_size (trainer, (guint) batch_size);
   ortrain_trainer_set_shuffle (trainer, TRUE);
   ortrain_trainer_set_seed (trainer, ortrain_training_options_get_seed (options));
@@ -656,7 +652,6 @@ run (int argc, char *argv[])
   g_autoptr (GMainLoop) loop = g_main_loop_new (NULL, FALSE);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   Run state = { .loop = loop, .cancellable = cancellable };
-  state.n_items = (double) ortrain_dataset_get_length (dataset) * epochs;
   progress_bar_init (&state.bar);
   memory_view_init (&state.memory);
   if (!json)

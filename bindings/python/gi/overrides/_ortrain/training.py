@@ -3,6 +3,7 @@
 import collections.abc
 import functools
 import inspect
+import sys
 
 from . import calls, values
 from .base import Ortrain, constructor, export
@@ -295,7 +296,10 @@ class Trainer(calls.Emitter, Ortrain.Trainer):
 def _new_trainer(session, dataset):
     if not isinstance(session, Ortrain.TrainingSession):
         raise TypeError(f"session needs an Ortrain.TrainingSession, not {session!r}")
-    return Ortrain.Trainer.new(session, as_dataset(dataset))
+    trainer = Ortrain.Trainer.new(session, as_dataset(dataset))
+    if sys.stderr is None or not sys.stderr.isatty():
+        trainer.set_show_progress(Ortrain.ShowProgress.NEVER)     # a notebook, or a test, which a terminal started
+    return trainer
 
 
 @export

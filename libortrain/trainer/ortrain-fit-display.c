@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "trainer/ortrain-fit-private.h"
+
+#include "core/ortrain-bytes.h"
+#include "core/ortrain-text-private.h"
+#include "memory/ortrain-planner-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* "AdamW" of OrtrainAdamW; a class of the user is called as it is. */
+static const char *
+get_class_name (gpointer object)
+{
+  const char *name = G_OBJECT_TYPE_NAME (object);
+  return g_str_has_prefix (name, "Ortrain") ? name + strlen ("Ortrain") : name;
+}
+
+static char *
+describe_model (OrtrainTrainingSession *session)
+{
+  const char *path = ortrain_model_get_path (session->model), *name = ortrain_model_get_name (session->model);
+  g_autofree char *file = path != NULL ? g_path_get_basename (path) : NULL;
+  const char *provider = ortrain_execution_get_provider (session->execution)->klass->name;
+  const guint asked = ortrain_training_options_get_threads (session->options);
+  const guint threads = asked > 0 ? asked : g_get_num_processors ();
+  return g_strdup_printf ("%s on %s, %u thread%s",
+                          ortrain_text_show (file != NULL                      ? file
+                                             : name != NULL && name[0] != '\0' ? name
+                                                                               : "a model"),
+                          provider, threads, threads == 1 ? "" : "s");
+}
+
+static char *
+describe_parameters (OrtrainTrainingSession *session)
+{
+  const guint64 n = ortrain_training_session_get_n_parameters (session),
+                all = ortrain_model_get_n_parameters (session->model);
+  guint64 bytes = 0;
+  for (guint i = 0; i < session->store->n_parameters; i++)
+    bytes += session->store->parameters[i].bytes;
+  g_autofree char *size = ortrain_format_bytes (bytes);
+  return g_strdup_printf ("%" G_GUINT64_FORMAT " trained (%s), %" G_GUINT64_FORMAT " frozen", n, size,
+                          all > n ? all - n : 0);
+}
+
+static char *
+describe_data (OrtrainTrainer *self, OrtrainFit *fit)
+{
+  GString *text = g_string_new (NULL);
+  const guint64 n_batches = ortrain_data_loader_get_n_batches (fit->loader);
+  g_string_printf (text,
+                   "%" G_GUINT64_FORMAT " items in batches of %u, %" G_GUINT64_FORMAT " steps an epoch, %u epoch%s",
+                   ortrain_dataset_get_length (self->dataset), self->batch_size, n_batches, self->epochs,
+                   self->epochs == 1 ? "" : "s");
+  const guint n_together = ortrain_training_options_get_accumulation_steps (self->session->options);
+  if (n_together > 1)
+    g_string_append_printf (text, ", an update every %u steps", n_together);
+  if (self->validation != NULL)
+    g_string_append_printf (text, "; %" G_GUINT64_FORMAT " items to validate",
+                            ortrain_dataset_get_length (self->validation));
+  if (fit->epoch > 0 || fit->step > 0)
+    g_string_append_printf (text, "; resumed in epoch %u behind step %" G_GUINT64_FORMAT, fit->epoch + 1, fit->step);
+  return g_string_free (text, FALSE);
+}
+
+static char *
+describe_optimizer (OrtrainTrainingSession *session)
+{
+  OrtrainOptimizer *optimizer = ortrain_training_options_get_optimizer (session->options);
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (session->options);
+  return g_strdup_printf ("%s, learning rate %g, %s", get_class_name (optimizer),
+                          ortrain_optimizer_get_learning_rate (optimizer),
+                          schedule != NULL ? get_class_name (schedule) : "no schedule");
+}
+
+static char *
+describe_memory (OrtrainMemoryPlan *plan)
+{
+  static const struct
+  {
+    OrtrainCategory category;
+    const char *name;
+  } parts[] = { { ORTRAIN_CATEGORY_PARAMETER, "parameters" },
+                { ORTRAIN_CATEGORY_GRADIENT, "gradients" },
+                { ORTRAIN_CATEGORY_STATE, "optimizer" } };
+  g_autofree char *peak = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (plan));
+  g_autofree char *arena = ortrain_format_bytes (ortrain_memory_plan_get_arena_bytes (plan));
+  GString *text = g_string_new (NULL);
+  g_string_printf (text, "%s at the peak: ", peak);
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      g_autofree char *bytes = ortrain_format_bytes (ortrain_memory_plan_get_persistent (plan, parts[i].category));
+      g_string_append_printf (text, "%s %s, ", parts[i].name, bytes);
+    }
+  g_string_append_printf (text, "activations %s", arena);
+  return g_string_free (text, FALSE);
+}
+
+void
+ortrain_fit_show_start (OrtrainTrainer *self, OrtrainFit *fit, OrtrainTensorDict *batch)
+{
+  if (!self->display.active || fit->is_shown)
+    return;
+  fit->is_shown = TRUE;
+  const guint columns = self->display.terminal ? ortrain_progress_display_get_columns () : 120;
+  g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_run_plan (self->session, batch, NULL);
+  g_autofree char *model = describe_model (self->session);
+  g_autofree char *parameters = describe_parameters (self->session);
+  g_autofree char *data = describe_data (self, fit);
+  g_autofree char *optimizer = describe_optimizer (self->session);
+  g_autofree char *memory = plan != NULL ? describe_memory (plan) : NULL;
+  GString *lines = g_string_new (NULL);
+  ortrain_progress_display_append (lines, "model", model, columns);
+  ortrain_progress_display_append (lines, "parameters", parameters, columns);
+  ortrain_progress_display_append (lines, "data", data, columns);
+  ortrain_progress_display_append (lines, "optimizer", optimizer, columns);
+  if (memory != NULL)
+    ortrain_progress_display_append (lines, "memory", memory, columns);
+  ortrain_trainer_emit (self, ORTRAIN_TRAINER_START, g_string_free (lines, FALSE), g_free);
+}
+
+/* Items of the training that are done, those before it was resumed included. */
+static double
+count_items (OrtrainTrainer *self, OrtrainFit *fit, guint epoch, guint64 step)
+{
+  const guint64 n = ortrain_dataset_get_length (self->dataset),
+                batches = ortrain_data_loader_get_n_batches (fit->loader) * self->batch_size;
+  return (double) MIN (n, batches) * epoch + (double) MIN (MIN (n, batches), step * self->batch_size);
+}
+
+void
+ortrain_fit_measure (OrtrainTrainer *self, OrtrainFit *fit, double *items_per_second, double *seconds_left)
+{
+  const double now = g_timer_elapsed (fit->timer, NULL) - fit->paused;
+  const double items = count_items (self, fit, fit->epoch, fit->step);
+  *items_per_second = 0;
+  *seconds_left = -1;
+  if (!fit->is_measured) /* the first step also plans, and takes memory: it says nothing of those that follow */
+    {
+      fit->is_measured = TRUE;
+      fit->measured_since = now;
+      fit->measured_items = items;
+      return;
+    }
+  if (now <= fit->measured_since || items <= fit->measured_items)
+    return;
+  *items_per_second = (items - fit->measured_items) / (now - fit->measured_since);
+  *seconds_left = (count_items (self, fit, self->epochs, 0) - items) / *items_per_second +
+                  fit->last_pause * (self->epochs - fit->epoch);
+}

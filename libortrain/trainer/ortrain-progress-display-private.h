@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "trainer/ortrain-epoch-record.h"
+#include "trainer/ortrain-progress.h"
+
+/* A training on the standard error output: what begins, one line that is drawn again and again, a line for each epoch.
+ * Without a terminal, plain lines. Used on the context that owns the trainer. */
+typedef struct
+{
+  gboolean active;
+  gboolean terminal; /* lines can be drawn over */
+  gboolean open;     /* there is an unfinished line */
+  gboolean validates;
+  guint n_epochs;
+  gint64 drawn; /* when, in microseconds */
+} OrtrainProgressDisplay;
+
+/* Microseconds between two drawings. */
+#define ORTRAIN_PROGRESS_INTERVAL (G_USEC_PER_SEC / 10)
+
+gboolean ortrain_progress_display_is_terminal (void);
+/* Decides whether anything is shown. is_watched: the program has a handler of its own. */
+void ortrain_progress_display_begin (OrtrainProgressDisplay *self, OrtrainShowProgress show, gboolean is_watched,
+                                     guint n_epochs, gboolean validates);
+void ortrain_progress_display_text (OrtrainProgressDisplay *self, const char *text);
+void ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProgress *progress);
+void ortrain_progress_display_epoch (OrtrainProgressDisplay *self, OrtrainEpochRecord *record);
+/* What is unfinished stays on a line of its own. */
+void ortrain_progress_display_end (OrtrainProgressDisplay *self);
+
+/* One line of at most so many columns, without its end. */
+char *ortrain_progress_display_format (const OrtrainProgress *progress, gboolean validates, guint columns);
+char *ortrain_progress_display_format_epoch (OrtrainEpochRecord *record, guint n_epochs);
+/* "name  text", with the text wrapped at so many columns. */
+void ortrain_progress_display_append (GString *lines, const char *name, const char *text, guint columns);
+guint ortrain_progress_display_get_columns (void);

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "trainer/ortrain-progress-display-private.h"
+
+#include "core/ortrain-text-private.h"
+#include "trainer/ortrain-epoch-record-private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define PLAIN_INTERVAL (10 * G_USEC_PER_SEC)
+#define MIN_BAR 8
+#define MAX_BAR 24
+#define NAME_WIDTH 12
+
+gboolean
+ortrain_progress_display_is_terminal (void)
+{
+  return isatty (STDERR_FILENO) && g_strcmp0 (g_getenv ("TERM"), "dumb") != 0;
+}
+
+guint
+ortrain_progress_display_get_columns (void)
+{
+  struct winsize size;
+  return ioctl (STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* In one piece, so that no half of a line is seen. */
+static void
+write_text (const char *text)
+{
+  for (gsize left = strlen (text); left > 0;)
+    {
+      const gssize n = write (STDERR_FILENO, text, left);
+      if (n < 0 && errno != EINTR)
+        return;
+      text += MAX (n, 0);
+      left -= (gsize) MAX (n, 0);
+    }
+}
+
+void
+ortrain_progress_display_begin (OrtrainProgressDisplay *self, OrtrainShowProgress show, gboolean is_watched,
+                                guint n_epochs, gboolean validates)
+{
+  const gboolean terminal = show != ORTRAIN_SHOW_PROGRESS_NEVER && ortrain_progress_display_is_terminal ();
+  *self = (OrtrainProgressDisplay){
+    .active = show == ORTRAIN_SHOW_PROGRESS_ALWAYS || (show == ORTRAIN_SHOW_PROGRESS_AUTO && terminal && !is_watched),
+    .terminal = terminal,
+    .validates = validates,
+    .n_epochs = n_epochs,
+    .drawn = terminal ? 0 : g_get_monotonic_time (),
+  };
+}
+
+static void
+print_line (OrtrainProgressDisplay *self, const char *text)
+{
+  g_autofree char *line = g_strconcat (self->open ? "\r\033[K" : "", text, "\n", NULL);
+  self->open = FALSE;
+  write_text (line);
+}
+
+void
+ortrain_progress_display_text (OrtrainProgressDisplay *self, const char *text)
+{
+  if (self->active)
+    print_line (self, text);
+}
+
+/* A loss that has run away is not written out in full. */
+static char *
+format_loss (double loss)
+{
+  return g_strdup_printf (fabs (loss) < 1e5 ? "%.4f" : "%.4g", loss);
+}
+
+/* "0:07", "2:15:00" */
+static char *
+format_time (double seconds)
+{
+  const guint64 n = (guint64) CLAMP (seconds + 0.5, 0.0, 1e9);
+  return n < 3600 ? g_strdup_printf ("%u:%02u", (guint) (n / 60), (guint) (n % 60))
+                  : g_strdup_printf ("%u:%02u:%02u", (guint) (n / 3600), (guint) (n / 60 % 60), (guint) (n % 60));
+}
+
+/* "  950 items/s", "  64.7k items/s"; nothing as long as it is not known */
+static char *
+format_speed (double items_per_second)
+{
+  static const char *const units[] = { "", "k", "M", "G" };
+  guint unit = 0;
+  for (; items_per_second >= 1000 && unit + 1 < G_N_ELEMENTS (units); unit++)
+    items_per_second /= 1000;
+  return items_per_second > 0 ? g_strdup_printf ("  %.3g%s items/s", items_per_second, units[unit]) : g_strdup ("");
+}
+
+char *
+ortrain_progress_display_format (const OrtrainProgress *progress, gboolean validates, guint columns)
+{
+  enum
+  {
+    EPOCH,
+    STEP,
+    LOSS,
+    SPEED,
+    LEFT,
+    RATE,
+    N_PARTS
+  };
+  /* from what is dispensable first */
+  static const guint drop[] = { RATE, SPEED, LEFT };
+  const gboolean done = validates && progress->step == progress->n_steps;
+  g_autofree char *loss = format_loss (progress->mean_loss);
+  g_autofree char *left = progress->seconds_left >= 0 ? format_time (progress->seconds_left) : NULL;
+  g_auto (GStrv) texts = g_new0 (char *, N_PARTS + 1);
+  texts[EPOCH] = g_strdup_printf ("epoch %u/%u", progress->epoch, progress->n_epochs);
+  texts[STEP] = done ? g_strdup ("validating")
+                     : g_strdup_printf ("%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, progress->step, progress->n_steps);
+  texts[LOSS] = g_strdup_printf ("  loss %s", loss);
+  texts[SPEED] = format_speed (progress->items_per_second);
+  texts[LEFT] = left != NULL ? g_strdup_printf ("  %s left", left) : g_strdup ("");
+  texts[RATE] =
+      isfinite (progress->learning_rate) ? g_strdup_printf ("  lr %.3g", progress->learning_rate) : g_strdup ("");
+  const gsize most = MAX (columns, 2) - 1; /* the last column would wrap on some terminals */
+  gsize length = 1;
+  for (guint i = 0; i < N_PARTS; i++)
+    length += strlen (texts[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (drop) && length > most; i++)
+    {
+      length -= strlen (texts[drop[i]]);
+      texts[drop[i]][0] = '\0';
+    }
+  GString *line = g_string_new (texts[EPOCH]);
+  if (length + MIN_BAR + 3 <= most)
+    {
+      const guint width = (guint) MIN (MAX_BAR, most - length - 3);
+      const guint filled =
+          progress->n_steps > 0 ? (guint) ((double) width * (double) progress->step / (double) progress->n_steps) : 0;
+      g_string_append (line, " [");
+      for (guint i = 0; i < width; i++)
+        g_string_append_c (line, i < MIN (filled, width) ? '#' : '-');
+      g_string_append_c (line, ']');
+    }
+  g_string_append_c (line, ' ');
+  for (guint i = STEP; i < N_PARTS; i++)
+    g_string_append (line, texts[i]);
+  if (line->len > most)
+    g_string_truncate (line, most);
+  return g_string_free (line, FALSE);
+}
+
+void
+ortrain_progress_display_update (OrtrainProgressDisplay *self, const OrtrainProgress *progress)
+{
+  const gint64 now = g_get_monotonic_time ();
+  const gboolean last = self->terminal && progress->step == progress->n_steps;
+  if (!self->active || (!last && now - self->drawn < (self->terminal ? ORTRAIN_PROGRESS_INTERVAL : PLAIN_INTERVAL)))
+    return;
+  self->drawn = now;
+  g_autofree char *text = ortrain_progress_display_format (
+      progress, self->validates, self->terminal ? ortrain_progress_display_get_columns () : G_MAXINT);
+  if (!self->terminal)
+    {
+      print_line (self, text);
+      return;
+    }
+  g_autofree char *line = g_strconcat ("\r", text, "\033[K", NULL);
+  write_text (line);
+  self->open = TRUE;
+}
+
+char *
+ortrain_progress_display_format_epoch (OrtrainEpochRecord *record, guint n_epochs)
+{
+  g_autofree char *loss = format_loss (record->loss);
+  GString *line = g_string_new (NULL);
+  g_string_printf (line, "epoch %u/%u: loss %s", record->epoch, n_epochs, loss);
+  if (!isnan (record->validation_loss))
+    {
+      g_autofree char *held_out = format_loss (record->validation_loss);
+      g_string_append_printf (line, ", validation loss %s", held_out);
+    }
+  if (record->metric >= 0)
+    g_string_append_printf (line, ", accuracy %.2f %%", 100.0 * record->metric);
+  for (guint i = 0; record->value_names != NULL && record->value_names[i] != NULL; i++)
+    g_string_append_printf (line, ", %s %.4f", ortrain_text_show (record->value_names[i]), record->values[i]);
+  g_string_append_printf (line, ", lr %.3g, %.1f s", record->learning_rate, record->seconds);
+  return g_string_free (line, FALSE);
+}
+
+void
+ortrain_progress_display_epoch (OrtrainProgressDisplay *self, OrtrainEpochRecord *record)
+{
+  if (!self->active)
+    return;
+  g_autofree char *text = ortrain_progress_display_format_epoch (record, self->n_epochs);
+  print_line (self, text);
+}
+
+void
+ortrain_progress_display_end (OrtrainProgressDisplay *self)
+{
+  if (self->active && self->open)
+    write_text ("\n");
+  self->active = self->open = FALSE;
+}
+
+void
+ortrain_progress_display_append (GString *lines, const char *name, const char *text, guint columns)
+{
+  const guint indent = columns >= 3 * NAME_WIDTH ? NAME_WIDTH : 2;
+  g_auto (GStrv) words = g_strsplit (text, " ", -1);
+  if (lines->len > 0)
+    g_string_append_c (lines, '\n');
+  g_string_append_printf (lines, "%-*s", (int) indent, name);
+  gsize column = MAX (indent, strlen (name) + 1);
+  if (strlen (name) >= indent)
+    g_string_append_c (lines, ' ');
+  for (guint i = 0; words[i] != NULL; i++)
+    {
+      const gsize length = strlen (words[i]);
+      if (i > 0 && column + 1 + length > columns - 1)
+        {
+          g_string_append_printf (lines, "\n%*s", (int) indent, "");
+          column = indent;
+        }
+      else if (i > 0)
+        {
+          g_string_append_c (lines, ' ');
+          column++;
+        }
+      g_string_append (lines, words[i]);
+      column += length;
+    }
+}
