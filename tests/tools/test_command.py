@@ -323,6 +323,27 @@ class Errors(unittest.TestCase):
         self.assertIn("nothing to measure on", self.fails(1, *TRAIN, "--validation-split", "0.0001"))
         self.assertIn("one-cycle", self.fails(2, *TRAIN, "--schedule", "one-cycle", "--warm-up", "8"))
 
+    def test_metrics(self):
+        """The same values in the lines of epochs, in a log and in JSON; what is wrong is found before anything is trained."""
+        words = [*TRAIN, "--validation", "test.images,test.labels", "--epochs", "2", "--log", "metrics.jsonl", "--seed", "1",
+                 "--metric", "top2", "--metric", "f1", "--metric", "micro_recall"]
+        out, _ = ortrain(*words, "--export", "metrics.onnx")
+        lines = [json.loads(line) for line in pathlib.Path(path("metrics.jsonl")).read_text().splitlines()]
+        epochs = [item for item in lines if item["event"] == "epoch"]
+        self.assertEqual(len(epochs), 2)
+        for item in epochs:
+            self.assertIn(", top2_accuracy {top2_accuracy:.4f}, macro_f1 {macro_f1:.4f}, micro_recall {micro_recall:.4f}, ".format(**item), out)
+            self.assertAlmostEqual(item["micro_recall"], item["accuracy"], places=9)
+            self.assertGreaterEqual(item["top2_accuracy"], item["accuracy"])
+        found = strict(ortrain(*words, "--export", "metrics.onnx", "--json")[0])["epochs"]
+        for name in ("top2_accuracy", "macro_f1", "micro_recall"):
+            self.assertEqual([item[name] for item in found], [item[name] for item in epochs])
+        held = ("--validation-split", "0.25")
+        self.assertIn("--validation", self.fails(2, *TRAIN, "--metric", "f1"))
+        self.assertIn("top5", self.fails(2, *TRAIN, *held, "--metric", "f2"))
+        self.assertIn("top5", self.fails(2, *TRAIN, *held, "--metric", "top0"))
+        self.assertIn("twice", self.fails(2, *TRAIN, *held, "--metric", "r2", "--metric", "r2"))
+
     def test_not_finite(self):
         away = [*TRAIN, "--optimizer", "sgd", "--learning-rate", "1e30"]
         ortrain(*TRAIN, "--export", "kept.onnx", "--checkpoint", "kept")

@@ -100,6 +100,9 @@ on_epoch_ended (OrtrainTrainer *trainer, OrtrainEpochRecord *record, gpointer da
     }
   if (isfinite (metric) && metric >= 0)
     g_print (", accuracy %.2f %%", 100.0 * metric);
+  g_auto (GStrv) names = ortrain_epoch_record_get_value_names (record);
+  for (guint i = 0; names[i] != NULL; i++)
+    g_print (", %s %.4f", names[i], ortrain_epoch_record_get_value (record, names[i]));
   OrtrainMemoryPlan *plan = ortrain_training_session_get_memory_plan (ortrain_trainer_get_session (trainer));
   if (plan != NULL)
     {
@@ -205,6 +208,58 @@ split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GEr
   if (*held_out == NULL)
     return FALSE;
   g_set_object (dataset, first);
+  return TRUE;
+}
+
+/* "top5", "f1", "micro_recall", "mae"; NULL if there is no such metric. */
+static OrtrainMetric *
+make_metric (const char *name, const char *output, const char *target)
+{
+  static const struct
+  {
+    const char *name;
+    OrtrainClassificationMeasure measure;
+  } classes[] = { { "precision", ORTRAIN_CLASSIFICATION_MEASURE_PRECISION },
+                  { "recall", ORTRAIN_CLASSIFICATION_MEASURE_RECALL },
+                  { "f1", ORTRAIN_CLASSIFICATION_MEASURE_F1 } };
+  static const struct
+  {
+    const char *name;
+    OrtrainRegressionMeasure measure;
+  } numbers[] = { { "mae", ORTRAIN_REGRESSION_MEASURE_MAE },
+                  { "rmse", ORTRAIN_REGRESSION_MEASURE_RMSE },
+                  { "r2", ORTRAIN_REGRESSION_MEASURE_R2 } };
+  const gboolean micro = g_str_has_prefix (name, "micro_"), macro = g_str_has_prefix (name, "macro_");
+  const char *measure = micro || macro ? name + strlen ("micro_") : name;
+  guint64 k;
+  if (g_str_has_prefix (name, "top") && g_ascii_string_to_unsigned (name + strlen ("top"), 10, 2, G_MAXINT, &k, NULL))
+    return ortrain_classification_metric_new_accuracy ((guint) k, output, target);
+  for (guint i = 0; i < G_N_ELEMENTS (classes); i++)
+    if (g_str_equal (measure, classes[i].name))
+      return ortrain_classification_metric_new (classes[i].measure,
+                                                micro ? ORTRAIN_AVERAGE_MICRO : ORTRAIN_AVERAGE_MACRO, output, target);
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (g_str_equal (name, numbers[i].name))
+      return ortrain_regression_metric_new (numbers[i].measure, output, target);
+  return NULL;
+}
+
+static gboolean
+check_metrics (char **names, GError **error)
+{
+  for (guint i = 0; names != NULL && names[i] != NULL; i++)
+    {
+      g_autoptr (OrtrainMetric) metric = make_metric (names[i], "", "");
+      if (metric != NULL && !g_strv_contains ((const char *const *) names + i + 1, names[i]))
+        continue;
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   metric != NULL
+                       ? "--metric %s is given twice"
+                       : "There is no metric '%s'; the metrics are topN (top5), f1, precision, recall (or micro_f1 "
+                         "…), mae, rmse, r2; the accuracy of classifiers is always printed",
+                   ortrain_text_show (names[i]));
+      return FALSE;
+    }
   return TRUE;
 }
 
@@ -367,6 +422,9 @@ print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history)
       add_number (builder, "accuracy", accuracy >= 0 ? accuracy : NAN);
       add_number (builder, "learning_rate", ortrain_epoch_record_get_learning_rate (record));
       add_number (builder, "seconds", ortrain_epoch_record_get_seconds (record));
+      g_auto (GStrv) names = ortrain_epoch_record_get_value_names (record);
+      for (guint k = 0; names[k] != NULL; k++)
+        add_number (builder, names[k], ortrain_epoch_record_get_value (record, names[k]));
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);
@@ -395,7 +453,7 @@ run (int argc, char *argv[])
   g_autofree char *data = NULL, *validation = NULL, *output = NULL, *target = NULL, *loss_kind = NULL,
                   *optimizer_name = NULL, *optimizer_state = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
-  g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL;
+  g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL, metrics = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
   gint64 seed = G_MININT64;
@@ -416,6 +474,8 @@ run (int argc, char *argv[])
     { "validation-split", 0, 0, G_OPTION_ARG_DOUBLE, &validation_split,
       "This part of the data to measure on instead, such as 0.1: the last one, or of pictures some of each class (0)",
       "X" },
+    { "metric", 0, 0, G_OPTION_ARG_STRING_ARRAY, &metrics,
+      "Compute this on that data, too: topN, f1, precision, recall, micro_f1 …, mae, rmse, r2", "NAME" },
     { "output", 0, 0, G_OPTION_ARG_STRING, &output, "Output that the loss is on (the first)", "NAME" },
     { "target", 0, 0, G_OPTION_ARG_STRING, &target,
       "What it should be, in the data (labels; of a table, else the last column)", "NAME" },
@@ -486,6 +546,8 @@ run (int argc, char *argv[])
     return command_usage (&command_train, "--learning-rate and --max-grad-norm are numbers of at least 0");
   if (!(validation_split >= 0 && validation_split < 1) || (validation_split > 0 && validation != NULL))
     return command_usage (&command_train, "--validation-split is from 0 to 1, without --validation");
+  if (metrics != NULL && validation == NULL && validation_split <= 0)
+    return command_usage (&command_train, "--metric needs --validation or --validation-split");
   if (accumulation < 0 || warm_up < -1)
     return command_usage (&command_train, "--accumulation-steps and --warm-up are at least 0");
   if (warm_up >= 0 && g_strcmp0 (schedule_name, "one-cycle") == 0)
@@ -515,7 +577,8 @@ run (int argc, char *argv[])
       choose_optimizer (options_path != NULL ? options : NULL, optimizer_name, learning_rate, optimizer_state, &error);
   g_autoptr (OrtrainLrSchedule) words G_GNUC_UNUSED =
       optimizer != NULL ? make_schedule (schedule_name, 1, warm_up, &error) : NULL;
-  if (error != NULL || !set_number (optimizer, "weight-decay", weight_decay, &error) ||
+  if (error != NULL || !check_metrics (metrics, &error) ||
+      !set_number (optimizer, "weight-decay", weight_decay, &error) ||
       !set_number (optimizer, "momentum", momentum, &error))
     return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
@@ -637,6 +700,11 @@ run (int argc, char *argv[])
   ortrain_trainer_set_seed (trainer, ortrain_training_options_get_seed (options));
   ortrain_trainer_set_validation (trainer, held_out);
   ortrain_trainer_set_patience (trainer, (guint) patience);
+  for (guint i = 0; wanted != NULL && metrics != NULL && metrics[i] != NULL; i++)
+    {
+      g_autoptr (OrtrainMetric) metric = make_metric (metrics[i], ortrain_loss_get_output (loss), wanted);
+      ortrain_trainer_add_metric (trainer, metric);
+    }
   ortrain_trainer_set_checkpoint_dir (trainer, checkpoint);
   ortrain_trainer_set_checkpoint_epochs (trainer, asked || resume ? 1 : 0);
   ortrain_trainer_set_resume (trainer, resume);
