@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "core/ortrain-mapped-file-private.h"
 #include "cpu/ortrain-cpu-device-private.h"
 
 #include <math.h>
@@ -95,6 +96,24 @@ copy_prepare (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
+/* Offloaded values lie in a mapped file: the process need not hold its pages, which are written to the disk when others
+ * need the memory. x, y: [n] */
+static void
+offload_run (const OrtrainKernelCall *call)
+{
+  const AccumulateConstants *constants = call->constants;
+  accumulate_run (call);
+  ortrain_mapped_file_trim (call->outputs[0], constants->n_elements * constants->element_size);
+}
+
+static void
+reload_run (const OrtrainKernelCall *call)
+{
+  const AccumulateConstants *constants = call->constants;
+  accumulate_run (call);
+  ortrain_mapped_file_trim (call->inputs[0], constants->n_elements * constants->element_size);
+}
+
 /* x, y: [] of float16, bfloat16, float32, float64 or int64 */
 static void
 guard_run (const OrtrainKernelCall *call)
@@ -135,6 +154,8 @@ guard_prepare (OrtrainKernelSetup *setup, GError **error)
 
 static const OrtrainKernel rows[] = {
   { .op_type = "Copy", .domain = "org.ortrain", .prepare = copy_prepare, .run = accumulate_run },
+  { .op_type = "Offload", .domain = "org.ortrain", .prepare = copy_prepare, .run = offload_run },
+  { .op_type = "Reload", .domain = "org.ortrain", .prepare = copy_prepare, .run = reload_run },
   { .op_type = "Accumulate", .domain = "org.ortrain", .prepare = accumulate_prepare, .run = accumulate_run },
   { .op_type = "StepGuard",
     .domain = "org.ortrain",

@@ -176,6 +176,8 @@ static gboolean
 cpu_submit (OrtrainProvider *self, OrtrainStream *stream, const OrtrainKernelCall *calls, guint n_calls,
             GCancellable *cancellable, GError **error)
 {
+  if (n_calls > 0 && calls[0].context->fault->code != ORTRAIN_FAULT_NONE)
+    return TRUE; /* of what was submitted before */
   for (guint i = 0; i < n_calls; i++)
     {
       if (cancellable != NULL && g_cancellable_set_error_if_cancelled (cancellable, error))
@@ -225,6 +227,7 @@ const OrtrainProviderClass ortrain_cpu_provider_class = {
   .alignment = { 4096, 4096 },
   .flops_per_byte = 10,
   .bytes_per_second = 2e10,
+  .offload_bytes_per_second = 1e9, /* of a disk without moving parts */
   .free_provider = cpu_free_provider,
   .find_kernel = cpu_find_kernel,
   .can_fuse = cpu_can_fuse,

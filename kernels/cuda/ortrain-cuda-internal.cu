@@ -194,6 +194,8 @@ run_guard (const OrtrainKernelCall *call)
 
 static const OrtrainKernel rows[] = {
   { "Copy", "org.ortrain", 0, prepare_copy, run_copy },
+  { "Offload", "org.ortrain", 0, prepare_copy, run_copy },
+  { "Reload", "org.ortrain", 0, prepare_copy, run_copy },
   { "Accumulate", "org.ortrain", 0, prepare_accumulate, run_accumulate },
   { "StepGuard", "org.ortrain", ORTRAIN_DTYPES_FLOAT | ORTRAIN_DTYPE_BIT (ORTRAIN_DTYPE_INT64), prepare_guard,
     run_guard },

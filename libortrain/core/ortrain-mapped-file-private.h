@@ -21,6 +21,12 @@ GBytes *ortrain_mapped_file_new_bytes (int fd, const char *name, GError **error)
 /* The same of the file that a path names. */
 GBytes *ortrain_mapped_file_open (const char *path, GError **error);
 
+/* A file that nobody else sees, for what need not stay in memory, mapped for reading and writing; it goes with the last
+ * reference. Its blocks are reserved; what a disk does not read or write nevertheless is zero, and a later check says so. */
+OrtrainMappedFile *ortrain_mapped_file_new_scratch (const char *folder, gsize n_bytes, gpointer *address,
+                                                    GError **error);
+gboolean ortrain_mapped_file_check_scratch (OrtrainMappedFile *self, GError **error);
+
 /* For every thread before it runs kernels: they read mappings, and need a stack for the handler. */
 void ortrain_mapped_file_guard_thread (void);
 

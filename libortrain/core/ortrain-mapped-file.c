@@ -23,6 +23,7 @@ typedef struct
   _Atomic (OrtrainMappedFile *) file;
   _Atomic gsize begin, end;
   _Atomic gboolean lost; /* zeros stand where the file was */
+  _Atomic gboolean is_scratch;
 } Slot;
 
 typedef struct _Block Block;
@@ -35,7 +36,7 @@ struct _Block
 struct _OrtrainMappedFile
 {
   gatomicrefcount ref_count;
-  GMappedFile *mapping;
+  GMappedFile *mapping; /* NULL: a scratch file, which lies where its slot says */
   Slot *slot;
   char *name;
   int fd;             /* -1: too many are open; then the file is looked up by its path */
@@ -78,7 +79,8 @@ replace_mapping (gsize address)
   gsize begin = atomic_load (&slot->begin);
   gsize size = (atomic_load (&slot->end) - begin + page_size - 1) & ~(page_size - 1);
   atomic_store (&slot->lost, TRUE);
-  return mmap ((gpointer) begin, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) !=
+  const int protection = atomic_load (&slot->is_scratch) ? PROT_READ | PROT_WRITE : PROT_READ;
+  return mmap ((gpointer) begin, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) !=
          MAP_FAILED;
 }
 
@@ -158,6 +160,7 @@ claim_slot (OrtrainMappedFile *file, gsize begin, gsize end)
           if (!atomic_compare_exchange_strong (&slot->file, &nobody, file))
             continue;
           atomic_store (&slot->lost, FALSE);
+          atomic_store (&slot->is_scratch, file->mapping == NULL);
           atomic_store (&slot->end, end);
           atomic_store_explicit (&slot->begin, begin, memory_order_release);
           return slot;
@@ -286,6 +289,73 @@ ortrain_mapped_file_open (const char *path, GError **error)
   return bytes;
 }
 
+/* ---- scratch files ---- */
+
+/* A file without a name. Not every file system can create one; then it has one for a moment. */
+static int
+open_scratch (const char *folder)
+{
+#ifdef O_TMPFILE
+  const int fd = open (folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+    return fd;
+#endif
+  g_autofree char *path = g_build_filename (folder, "ortrain-XXXXXX", NULL);
+  const int named = g_mkstemp_full (path, O_RDWR | O_CLOEXEC, 0600);
+  if (named >= 0)
+    unlink (path);
+  return named;
+}
+
+/* All blocks are reserved: writing to the mapping later needs no more of the disk. */
+static gpointer
+map_scratch (int fd, gsize n_bytes)
+{
+  if (fd < 0)
+    return MAP_FAILED;
+  int code;
+  do
+    code = posix_fallocate (fd, 0, (off_t) n_bytes);
+  while (code == EINTR);
+  gpointer address = code == 0 ? mmap (NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  code = code != 0 ? code : errno;
+  close (fd);
+  errno = code;
+  return address;
+}
+
+OrtrainMappedFile *
+ortrain_mapped_file_new_scratch (const char *folder, gsize n_bytes, gpointer *address, GError **error)
+{
+  install_handler ();
+  *address = map_scratch (open_scratch (folder), n_bytes);
+  if (*address == MAP_FAILED)
+    {
+      const int code = errno;
+      g_autofree char *shown = g_filename_display_name (folder);
+      g_set_error (error, G_IO_ERROR, g_io_error_from_errno (code),
+                   "Cannot create a file of %" G_GSIZE_FORMAT " bytes in '%s': %s", n_bytes, shown, g_strerror (code));
+      *address = NULL;
+      return NULL;
+    }
+  OrtrainMappedFile *self = g_new0 (OrtrainMappedFile, 1);
+  g_atomic_ref_count_init (&self->ref_count);
+  self->fd = -1;
+  self->name = g_filename_display_name (folder);
+  self->slot = claim_slot (self, (gsize) *address, (gsize) *address + n_bytes);
+  return self;
+}
+
+gboolean
+ortrain_mapped_file_check_scratch (OrtrainMappedFile *self, GError **error)
+{
+  if (!atomic_load (&self->slot->lost))
+    return TRUE;
+  g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED,
+               "A file in '%s' could not be read or written; what was computed from it is lost", self->name);
+  return FALSE;
+}
+
 OrtrainMappedFile *
 ortrain_mapped_file_find (gconstpointer address)
 {
@@ -320,8 +390,12 @@ ortrain_mapped_file_unref (OrtrainMappedFile *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
+  const gsize begin = atomic_load (&self->slot->begin), end = atomic_load (&self->slot->end);
   release_slot (self->slot);
-  g_mapped_file_unref (self->mapping);
+  if (self->mapping != NULL)
+    g_mapped_file_unref (self->mapping);
+  else
+    munmap ((gpointer) begin, end - begin);
   if (self->fd >= 0)
     {
       close (self->fd);

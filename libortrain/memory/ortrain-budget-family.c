@@ -5,7 +5,7 @@ struct _OrtrainBudgetFamily
 {
   GHashTable *values; /* name → index in a choice */
   guint n_searches;
-  GPtrArray *choices; /* of guint8 *: a bit for each value, whether it is kept */
+  GPtrArray *choices; /* of guint8 *: two bits for each value: whether it is kept, and offloaded */
 };
 
 OrtrainBudgetFamily *
@@ -37,13 +37,12 @@ ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph)
 }
 
 void
-ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept)
+ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept, const gboolean *offloaded)
 {
   const guint n_values = g_hash_table_size (self->values);
-  guint8 *bits = g_new0 (guint8, n_values / 8 + 1);
+  guint8 *bits = g_new0 (guint8, n_values / 4 + 1);
   for (guint v = 0; v < n_values; v++)
-    if (kept[v])
-      bits[v / 8] |= (guint8) (1u << v % 8);
+    bits[v / 4] |= (guint8) ((kept[v] ? 1u : 0u) << v % 4 * 2 | (offloaded[v] ? 2u : 0u) << v % 4 * 2);
   g_ptr_array_add (self->choices, bits);
 }
 
@@ -63,9 +62,13 @@ ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph
   for (guint c = 0; c < self->choices->len; c++)
     {
       const guint8 *bits = self->choices->pdata[c];
-      gboolean *kept = g_new (gboolean, n_values + 1);
+      gboolean *kept = g_new (gboolean, 2 * n_values + 1);
       for (guint v = 0; v < n_values; v++)
-        kept[v] = index[v] == G_MAXUINT32 || ((bits[index[v] / 8] >> index[v] % 8) & 1);
+        {
+          const gboolean is_known = index[v] != G_MAXUINT32;
+          kept[v] = !is_known || ((bits[index[v] / 4] >> index[v] % 4 * 2) & 1);
+          kept[n_values + v] = is_known && ((bits[index[v] / 4] >> index[v] % 4 * 2) & 2) != 0;
+        }
       g_ptr_array_add (list, kept);
     }
   return list;

@@ -11,8 +11,10 @@ OrtrainBudgetFamily *ortrain_budget_family_new (void);
 void ortrain_budget_family_free (OrtrainBudgetFamily *self);
 /* Forgets all choices; those that are added are of this graph. */
 void ortrain_budget_family_begin (OrtrainBudgetFamily *self, OrtrainGraph *graph);
-void ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept); /* [n_values] */
-/* Transfer full: each choice, [n_values] of this graph, which the caller frees. Unknown values are kept. */
+void ortrain_budget_family_add (OrtrainBudgetFamily *self, const gboolean *kept,
+                                const gboolean *offloaded); /* [n_values] */
+/* Transfer full: each choice, [2 * n_values] of this graph, first what is kept, then what of it is offloaded, which the
+ * caller frees. Unknown values are kept. */
 GPtrArray *ortrain_budget_family_list (const OrtrainBudgetFamily *self, OrtrainGraph *graph);
 guint ortrain_budget_family_get_n_searches (const OrtrainBudgetFamily *self); /* how often it began */
 
@@ -23,13 +25,14 @@ typedef struct
   guint level;              /* above 0: layers are computed again in any case, where that takes less; from 2 on, of what
                              * a cast has widened, its input is kept */
   gboolean any;             /* whether there is a plan is all that matters: those that need least are tried first */
+  gboolean offloads;        /* values that are kept may leave the memory of a step until the backward pass */
   const gssize *persistent; /* [ORTRAIN_CATEGORY_OUTPUT + 1]: as ortrain_memory_plan_set_persistent; -1: the sums over
                              * the graph */
   OrtrainBudgetFamily *family; /* or NULL: with each graph the search begins anew */
 } OrtrainBudget;
 
 /* The plan of the graph at a recompute level and within a budget: of all ways to run nodes of the forward pass again in the backward pass that it
- * tries, the one with the least work whose true peak fits. The ways, and their order, do not depend on the budget: with
+ * tries, and to offload what is kept, the one with the least work whose true peak fits. The ways, and their order, do not depend on the budget: with
  * a smaller one the peak is never larger, nor the work less. The results of a step are the same bits in all of them. Of a
  * family, those are tried first that another member has found, spread over all of them.
  * PLAN_ERROR_BUDGET when none fits, with what is largest. */

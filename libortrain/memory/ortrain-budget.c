@@ -6,6 +6,7 @@
 #include "memory/ortrain-memory-plan-private.h"
 #include "memory/ortrain-recompute-layers-private.h"
 #include "ops/ortrain-op-private.h"
+#include "transform/ortrain-offload-private.h"
 #include "transform/ortrain-recompute-private.h"
 #include "transform/ortrain-segments-private.h"
 
@@ -15,22 +16,28 @@
  * are kept, and for every exchange rate between bytes and work, a minimum cut says exactly what to keep (Lagrange
  * relaxation: nothing with less work keeps fewer bytes, nor the reverse). Between two neighbouring rates, segments change
  * over one by one, the first ones first: what they keep lives longest. The same with the layers that level 1 of the
- * recompute options finds. That makes a list of choices, which is sorted by
+ * recompute options finds. Where values may be offloaded, each of them once more with those of the first segments, or of
+ * all, copied out and back, at the price of these copies; and the same where nothing runs again. That makes a list of choices, which is sorted by
  * work; those that promise no less memory than a choice with less work are dropped. The first whose plan fits is it. */
 
-#define RATE_STEP 2.5       /* between neighbouring exchange rates */
-#define MAX_RATES 24        /* of bytes for work */
-#define MAX_MIXTURES 12     /* of two neighbouring choices */
-#define LEAST_SEGMENTS 4    /* with fewer, the forward pass is parted evenly */
-#define MAX_KNOWN 12        /* choices that a family keeps: few, as those that do not fit cost time */
-#define LEAST_PROGRESS 1e-3 /* that a choice promises to save, of what the cheaper ones need */
+#define RATE_STEP 2.5        /* between neighbouring exchange rates */
+#define MAX_RATES 24         /* of bytes for work */
+#define MAX_MIXTURES 12      /* of two neighbouring choices */
+#define LEAST_SEGMENTS 4     /* with fewer, the forward pass is parted evenly */
+#define MAX_KNOWN 12         /* choices that a family keeps: few, as those that do not fit cost time */
+#define MAX_OFFLOADS 12      /* parts of the forward pass whose values are offloaded one after the other */
+#define FEW_OFFLOADS 3       /* the same where nodes run again */
+#define LEAST_OFFLOADED 4096 /* bytes: what is smaller saves less than its copies take */
+#define LEAST_PROGRESS 1e-3  /* that a choice promises to save, of what the cheaper ones need */
 
 typedef struct
 {
-  gboolean *kept;  /* [n_values] */
-  double work;     /* of what runs again, in bytes moved */
-  guint64 live;    /* bytes that are live between the forward and the backward pass: no plan needs less */
-  guint64 promise; /* about what a plan needs of the arena */
+  gboolean *kept;      /* [n_values] */
+  gboolean *offloaded; /* [n_values]: of that, roots which leave the memory of a step */
+  gboolean offloads;   /* whether there are any */
+  double work;         /* of what runs again, and of copies, in bytes moved */
+  guint64 live;        /* bytes that are live between the forward and the backward pass: no plan needs less */
+  guint64 promise;     /* about what a plan needs of the arena */
   guint index;
 } Choice;
 
@@ -43,6 +50,8 @@ typedef struct
   double *work;   /* [n_nodes], -1: does not run again */
   guint *segment; /* [n_values]: of the forward pass; those in which a choice changes over one after the other */
   guint n_segments, n_mixtures;
+  double offload_work;   /* of a byte that is copied out and back; 0: nothing is offloaded */
+  gboolean *offloadable; /* [n_values]: roots */
   GArray *cuts;
   GPtrArray *choices;
 } Search;
@@ -52,6 +61,7 @@ choice_free (gpointer data)
 {
   Choice *choice = data;
   g_free (choice->kept);
+  g_free (choice->offloaded);
   g_free (choice);
 }
 
@@ -121,12 +131,32 @@ is_read_backward (const OrtrainValue *value, const gboolean *again)
   return FALSE;
 }
 
-/* kept: taken. */
+/* Of the kept roots in the first `n` of `n_parts` parts of the forward pass, and the last of its values apart, those that
+ * can be offloaded. Views of them are not kept: they show what was copied back. */
+static gboolean *
+choose_offloaded (const Search *self, gboolean *kept, guint n, guint n_parts)
+{
+  gboolean *offloaded = g_new0 (gboolean, self->n_values + 1);
+  for (guint v = 0; v < self->n_values && n > 0; v++)
+    {
+      const guint root = self->root[v];
+      if (kept[v] && self->offloadable[root] &&
+          (guint64) self->segment[root] * n_parts < (guint64) self->n_segments * n)
+        offloaded[root] = TRUE;
+    }
+  for (guint v = 0; v < self->n_values; v++)
+    if (offloaded[self->root[v]])
+      kept[v] = self->root[v] == v;
+  return offloaded;
+}
+
+/* kept, offloaded: taken. */
 static void
-add_choice (Search *self, gboolean *kept)
+add_choice (Search *self, gboolean *kept, gboolean *offloaded)
 {
   Choice *choice = g_new0 (Choice, 1);
   choice->kept = kept;
+  choice->offloaded = offloaded;
   choice->index = self->choices->len;
   g_ptr_array_add (self->choices, choice);
 
@@ -143,7 +173,15 @@ add_choice (Search *self, gboolean *kept)
       const guint root = self->root[v];
       if (value->producer == NULL || value->producer->phase != ORTRAIN_PHASE_FORWARD || counted[root])
         continue;
-      if (kept[v] && is_read_backward (value, again))
+      if (offloaded[root])
+        {
+          if (v != root || !is_read_backward (value, again))
+            continue;
+          choice->offloads = TRUE;
+          choice->work += self->offload_work * (double) self->bytes[root];
+          passing[self->segment[root]] += self->bytes[root];
+        }
+      else if (kept[v] && is_read_backward (value, again))
         choice->live += self->bytes[root];
       else if (!kept[v] && again[value->producer->mark])
         passing[self->segment[v]] += self->bytes[root];
@@ -168,6 +206,14 @@ mix (const Search *self, const gboolean *from, const gboolean *to, guint n)
   return kept;
 }
 
+/* kept: taken. */
+static void
+add_kept_choice (Search *self, gboolean *kept, guint n, guint n_parts)
+{
+  gboolean *offloaded = choose_offloaded (self, kept, n, n_parts);
+  add_choice (self, kept, offloaded);
+}
+
 /* All choices that keep the values in `boundary` ([n_values]) in any case. */
 static void
 add_choices (Search *self, const gboolean *boundary)
@@ -186,7 +232,9 @@ add_choices (Search *self, const gboolean *boundary)
       if (memcmp (kept, last, self->n_values * sizeof *kept) == 0)
         continue;
       for (guint m = 1; m <= self->n_mixtures; m++)
-        add_choice (self, mix (self, last, kept, m));
+        add_kept_choice (self, mix (self, last, kept, m), 0, 1);
+      for (guint m = 1; m <= FEW_OFFLOADS && self->offload_work > 0; m++)
+        add_kept_choice (self, mix (self, last, kept, self->n_mixtures), m, FEW_OFFLOADS);
       memcpy (last, kept, self->n_values * sizeof *kept);
     }
 }
@@ -220,6 +268,20 @@ add_layered_choices (Search *self)
   number_nodes (self);
 }
 
+/* Nothing runs again but views. */
+static void
+add_offloading_choices (Search *self)
+{
+  const guint n_parts = MIN (self->n_segments, MAX_OFFLOADS);
+  for (guint n = 1; n <= n_parts && self->offload_work > 0; n++)
+    {
+      gboolean *kept = g_new (gboolean, self->n_values + 1);
+      for (guint v = 0; v < self->n_values; v++)
+        kept[v] = TRUE;
+      add_kept_choice (self, kept, n, n_parts);
+    }
+}
+
 /* What another member of the family found. What cannot run again is kept, also where it did not exist there. */
 static void
 add_known_choices (Search *self, const OrtrainBudgetFamily *family)
@@ -233,7 +295,13 @@ add_known_choices (Search *self, const OrtrainBudgetFamily *family)
           const OrtrainNode *producer = ((OrtrainValue *) self->graph->values->pdata[v])->producer;
           kept[v] = kept[v] || producer == NULL || self->work[producer->mark] < 0;
         }
-      add_choice (self, kept);
+      gboolean *offloaded = g_new0 (gboolean, self->n_values + 1);
+      for (guint v = 0; v < self->n_values; v++)
+        offloaded[v] = kept[self->n_values + v] && self->offloadable[v];
+      for (guint v = 0; v < self->n_values; v++)
+        if (offloaded[self->root[v]])
+          kept[v] = self->root[v] == v;
+      add_choice (self, kept, offloaded);
     }
 }
 
@@ -244,7 +312,10 @@ keep_choices (const Search *self, OrtrainBudgetFamily *family)
   const guint n = self->choices->len, n_kept = MIN (n, MAX_KNOWN);
   ortrain_budget_family_begin (family, self->graph);
   for (guint k = 0; k < n_kept; k++)
-    ortrain_budget_family_add (family, ((const Choice *) self->choices->pdata[(k + 1) * n / n_kept - 1])->kept);
+    {
+      const Choice *choice = self->choices->pdata[(k + 1) * n / n_kept - 1];
+      ortrain_budget_family_add (family, choice->kept, choice->offloaded);
+    }
 }
 
 static gint
@@ -258,17 +329,23 @@ compare_choices (gconstpointer a, gconstpointer b)
   return first->index < second->index ? -1 : 1;
 }
 
+/* What is offloaded has to promise less than all that is cheaper; what is not, less than what is not, either: so that
+ * offloading leaves no choice out that there would be without. */
 static void
 drop_useless_choices (Search *self, guint64 promise)
 {
   guint n = 0;
+  guint64 promise_without = promise;
   g_ptr_array_sort (self->choices, compare_choices);
   for (guint c = 0; c < self->choices->len; c++)
     {
       Choice *choice = self->choices->pdata[c];
-      if ((double) choice->promise < (double) promise * (1 - LEAST_PROGRESS))
+      const guint64 other = choice->offloads ? promise : promise_without;
+      if ((double) choice->promise < (double) other * (1 - LEAST_PROGRESS))
         {
-          promise = choice->promise;
+          promise = MIN (promise, choice->promise);
+          if (!choice->offloads)
+            promise_without = choice->promise;
           self->choices->pdata[n++] = choice;
         }
       else
@@ -301,8 +378,29 @@ number_segments (Search *self)
     }
 }
 
+/* Roots of the forward pass, all of whose views can be computed again. */
 static void
-search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainProvider *provider)
+find_offloadable (Search *self)
+{
+  for (guint v = 0; v < self->n_values; v++)
+    {
+      const OrtrainNode *producer = ((OrtrainValue *) self->graph->values->pdata[v])->producer;
+      self->offloadable[v] = self->root[v] == v && self->bytes[v] >= LEAST_OFFLOADED && producer != NULL &&
+                             producer->phase == ORTRAIN_PHASE_FORWARD;
+    }
+  for (guint v = 0; v < self->n_values; v++)
+    {
+      const OrtrainValue *value = self->graph->values->pdata[v];
+      if (self->root[v] != v && (value->is_output || value->producer->phase != ORTRAIN_PHASE_FORWARD ||
+                                 !ortrain_recompute_may_run_again (value->producer)))
+        self->offloadable[self->root[v]] =
+            self->offloadable[self->root[v]] && value->producer->phase != ORTRAIN_PHASE_FORWARD && !value->is_output;
+    }
+}
+
+static void
+search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, const OrtrainProvider *provider,
+             gboolean offloads)
 {
   *self = (Search){ .graph = graph, .n_nodes = graph->nodes->len, .n_values = graph->values->len };
   self->bytes = g_new0 (guint64, self->n_values + 1);
@@ -313,6 +411,12 @@ search_init (Search *self, OrtrainGraph *graph, OrtrainMemoryPlan *base, const O
   number_nodes (self);
   measure_values (self, base);
   measure_nodes (self, base, provider);
+  self->offloadable = g_new0 (gboolean, self->n_values + 1);
+  if (offloads && provider->klass->offload_bytes_per_second > 0)
+    {
+      self->offload_work = 2 * provider->klass->bytes_per_second / provider->klass->offload_bytes_per_second;
+      find_offloadable (self);
+    }
   self->cuts = ortrain_find_segment_cuts (graph, self->bytes);
   number_segments (self);
 }
@@ -323,6 +427,7 @@ search_clear (Search *self)
   g_free (self->bytes);
   g_free (self->root);
   g_free (self->segment);
+  g_free (self->offloadable);
   g_free (self->work);
   g_ptr_array_unref (self->choices);
   g_array_unref (self->cuts);
@@ -344,6 +449,9 @@ has_same_arithmetic (const OrtrainMemoryPlan *plan, const OrtrainMemoryPlan *ref
   for (guint s = 0; s < plan->n_steps; s++)
     {
       const OrtrainPlanStep *step = &plan->steps[s], *same = NULL;
+      const OrtrainOpKind kind = ortrain_node_get_kind (step->node);
+      if (kind == ORTRAIN_OP_KIND_OFFLOAD || kind == ORTRAIN_OP_KIND_RELOAD)
+        continue;
       if (step->recomputes >= 0)
         same = g_hash_table_lookup (steps, GUINT_TO_POINTER (2 * step->node->number + 1));
       if (same == NULL)
@@ -364,12 +472,18 @@ plan_graph (OrtrainGraph *graph, const OrtrainPlanRequest *request, const Ortrai
   return plan;
 }
 
-/* The graph with what is not kept ([n_values]) computed again. */
+/* The graph with what is not kept ([n_values]) computed again; offloaded: [n_values], or NULL. */
 static OrtrainGraph *
-apply_kept (OrtrainGraph *graph, const gboolean *kept, GError **error)
+apply_kept (OrtrainGraph *graph, const gboolean *kept, const gboolean *offloaded, GError **error)
 {
   g_autoptr (OrtrainGraph) copy = ortrain_graph_clone (graph);
+  const guint n_values = copy->values->len;
   if (!ortrain_recompute_apply (copy, kept, error))
+    return NULL;
+  g_autofree gboolean *all = g_new0 (gboolean, copy->values->len + 1);
+  if (offloaded != NULL)
+    memcpy (all, offloaded, n_values * sizeof *all);
+  if (offloaded != NULL && !ortrain_offload_apply (copy, all, error))
     return NULL;
   ortrain_graph_remove_dead (copy);
   return g_steal_pointer (&copy);
@@ -387,11 +501,13 @@ plan_like (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean takes_graph, c
 }
 
 static OrtrainMemoryPlan *
-plan_choice (OrtrainGraph *graph, const Choice *choice, OrtrainMemoryPlan *base, const OrtrainPlanRequest *request,
-             const OrtrainBudget *budget, GError **error)
+plan_choice (OrtrainGraph *graph, const Choice *choice, gboolean overlaps, OrtrainMemoryPlan *base,
+             const OrtrainPlanRequest *request, const OrtrainBudget *budget, GError **error)
 {
-  g_autoptr (OrtrainGraph) copy = apply_kept (graph, choice->kept, error);
-  return copy != NULL ? plan_like (copy, base, TRUE, request, budget, error) : NULL;
+  OrtrainPlanRequest with_overlap = *request;
+  with_overlap.overlaps_offloads = overlaps;
+  g_autoptr (OrtrainGraph) copy = apply_kept (graph, choice->kept, choice->offloads ? choice->offloaded : NULL, error);
+  return copy != NULL ? plan_like (copy, base, TRUE, &with_overlap, budget, error) : NULL;
 }
 
 #define MAX_NAMED 3 /* values in a message */
@@ -450,16 +566,17 @@ append_persistent (GString *text, OrtrainMemoryPlan *plan)
 
 /* smallest: the plan with the lowest peak that was found. */
 static void
-set_budget_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest, guint64 allowed)
+set_budget_error (GError **error, OrtrainMemoryPlan *base, OrtrainMemoryPlan *smallest, const OrtrainBudget *within)
 {
   g_autofree char *needed = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (base));
-  g_autofree char *budget = ortrain_format_bytes (allowed);
+  g_autofree char *budget = ortrain_format_bytes (within->bytes);
   g_autoptr (GString) text = g_string_new (NULL);
   g_string_append_printf (text, "The plan needs %s, the budget is %s", needed, budget);
   if (smallest != base)
     {
       g_autofree char *reached = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (smallest));
-      g_string_append_printf (text, ", and %s are the least that recomputing in the backward pass reaches", reached);
+      g_string_append_printf (text, ", and %s are the least that recomputing in the backward pass%s reaches", reached,
+                              within->offloads ? ", with offloading," : "");
     }
   append_peak (text, smallest);
   append_persistent (text, smallest);
@@ -484,7 +601,8 @@ make_layered (OrtrainGraph *graph, OrtrainMemoryPlan *base, gboolean narrow, gui
   for (guint v = 0; v < n_values; v++)
     if (base->values[v].region == ORTRAIN_REGION_ARENA)
       bytes[v] = (gint64) base->values[v].bytes;
-  return ortrain_recompute_layers_find (graph, bytes, narrow, kept, n_layers) ? apply_kept (graph, kept, error) : NULL;
+  return ortrain_recompute_layers_find (graph, bytes, narrow, kept, n_layers) ? apply_kept (graph, kept, NULL, error)
+                                                                              : NULL;
 }
 
 /* Replaces graph and plan by those in which layers are computed again, where these take less memory and give the same
@@ -534,15 +652,22 @@ try_choices (Search *search, const OrtrainPlanRequest *request, const OrtrainBud
       const gboolean is_last = tries_last && c + MAX_TRIED_LAST >= n_choices;
       if (persistent + choice->live > budget->bytes && !is_last)
         continue;
-      g_autoptr (OrtrainMemoryPlan) plan = plan_choice (search->graph, choice, base, request, budget, error);
-      if (plan == NULL)
-        return FALSE;
-      if (!has_same_arithmetic (plan, base))
-        continue;
-      if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (*smallest))
-        g_set_object (smallest, plan);
-      if (ortrain_memory_plan_get_peak_bytes (plan) <= budget->bytes)
-        *found = g_steal_pointer (&plan);
+      /* copies beside computing take no time, but their places for longer; where the device is the host, there is no
+       * beside */
+      const gboolean beside = choice->offloads && !request->provider->klass->reads_host;
+      for (guint way = beside ? 0 : 1; way < 2 && *found == NULL; way++)
+        {
+          g_autoptr (OrtrainMemoryPlan) plan =
+              plan_choice (search->graph, choice, way == 0, base, request, budget, error);
+          if (plan == NULL)
+            return FALSE;
+          if (!has_same_arithmetic (plan, base))
+            continue;
+          if (ortrain_memory_plan_get_peak_bytes (plan) < ortrain_memory_plan_get_peak_bytes (*smallest))
+            g_set_object (smallest, plan);
+          if (ortrain_memory_plan_get_peak_bytes (plan) <= budget->bytes)
+            *found = g_steal_pointer (&plan);
+        }
     }
   return TRUE;
 }
@@ -565,7 +690,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
   g_autoptr (OrtrainMemoryPlan) found = NULL;
   OrtrainBudgetFamily *family = has_backward (base) ? budget->family : NULL;
   gboolean ok = TRUE;
-  search_init (&search, graph, base, request->provider);
+  search_init (&search, graph, base, request->provider, budget->offloads);
   if (family != NULL)
     {
       add_known_choices (&search, family);
@@ -576,6 +701,7 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
     {
       if (has_backward (base))
         {
+          add_offloading_choices (&search);
           add_segmented_choices (&search);
           add_layered_choices (&search);
         }
@@ -585,6 +711,6 @@ ortrain_plan_within_budget (OrtrainGraph *source, const OrtrainPlanRequest *requ
     }
   search_clear (&search);
   if (ok && found == NULL)
-    set_budget_error (error, base, smallest, budget->bytes);
+    set_budget_error (error, base, smallest, budget);
   return g_steal_pointer (&found);
 }

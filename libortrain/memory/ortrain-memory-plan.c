@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "memory/ortrain-memory-plan-private.h"
 
+#include "ops/ortrain-op-private.h"
+
 /**
  * OrtrainMemoryPlan:
  *
@@ -27,6 +29,7 @@ enum
   PROP_PERSISTENT_BYTES,
   PROP_N_STEPS,
   PROP_N_RECOMPUTED_STEPS,
+  PROP_OFFLOADED_BYTES,
   PROP_FLOPS,
   PROP_MILLISECONDS,
   PROP_PEAK_STEP,
@@ -83,6 +86,9 @@ ortrain_memory_plan_get_property (GObject *object, guint property_id, GValue *va
       break;
     case PROP_N_RECOMPUTED_STEPS:
       g_value_set_uint (value, ortrain_memory_plan_get_n_recomputed_steps (self));
+      break;
+    case PROP_OFFLOADED_BYTES:
+      g_value_set_uint64 (value, ortrain_memory_plan_get_offloaded_bytes (self));
       break;
     case PROP_FLOPS:
       g_value_set_double (value, ortrain_memory_plan_get_flops (self));
@@ -152,6 +158,13 @@ ortrain_memory_plan_class_init (OrtrainMemoryPlanClass *klass)
    * How many kernels are called in the backward pass to compute again what the forward pass has computed. Read-only.
    */
   properties[PROP_N_RECOMPUTED_STEPS] = g_param_spec_uint ("n-recomputed-steps", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * OrtrainMemoryPlan:offloaded-bytes: (getter get_offloaded_bytes)
+   *
+   * How many bytes leave the memory of a step behind the forward pass, and are copied back in the backward pass. They are
+   * in none of the other figures. Read-only.
+   */
+  properties[PROP_OFFLOADED_BYTES] = g_param_spec_uint64 ("offloaded-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
   /**
    * OrtrainMemoryPlan:flops: (getter get_flops)
    *
@@ -603,6 +616,28 @@ ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self)
   g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
 
   return self->n_steps;
+}
+
+/**
+ * ortrain_memory_plan_get_offloaded_bytes: (get-property offloaded-bytes)
+ * @self: a plan
+ *
+ * Gets how many bytes leave the memory of a step behind the forward pass, and are copied back in the backward pass.
+ *
+ * Returns: bytes
+ *
+ * Since: 1.0
+ */
+guint64
+ortrain_memory_plan_get_offloaded_bytes (OrtrainMemoryPlan *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_MEMORY_PLAN (self), 0);
+
+  guint64 bytes = 0;
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    if (ortrain_node_get_kind (self->steps[s].node) == ORTRAIN_OP_KIND_OFFLOAD)
+      bytes += self->values[self->operands[self->steps[s].first_operand]].bytes;
+  return bytes;
 }
 
 /**

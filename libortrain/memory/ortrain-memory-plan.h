@@ -27,6 +27,8 @@ guint64 ortrain_memory_plan_get_persistent_bytes (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_memory_plan_get_n_steps (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
+guint64 ortrain_memory_plan_get_offloaded_bytes (OrtrainMemoryPlan *self);
+ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_memory_plan_get_n_recomputed_steps (OrtrainMemoryPlan *self);
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_memory_plan_get_flops (OrtrainMemoryPlan *self);

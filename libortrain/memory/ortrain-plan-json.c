@@ -2,6 +2,7 @@
 #include "memory/ortrain-memory-plan-private.h"
 
 #include "core/ortrain-file-writer-private.h"
+#include "ops/ortrain-op-private.h"
 
 #include <json-glib/json-glib.h>
 
@@ -110,13 +111,13 @@ add_gradients (JsonBuilder *builder, OrtrainMemoryPlan *self)
  * ortrain_memory_plan_to_json:
  * @self: a plan
  *
- * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `lower_bound_bytes`,
+ * The plan as a JSON object with the members `arena_bytes`, `host_arena_bytes`, `offloaded_bytes`, `lower_bound_bytes`,
  * `persistent_bytes`, `peak_bytes`, `n_steps`, `first_backward_step`, `first_update_step`, `flops`, `bytes_moved` and
  * `milliseconds` (of all steps), `peak` (`step`, `live_bytes` and, of a model, `node`, `operator` and `phase`), `gradients`
  * (`kept_because`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
  * one step for a reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list
  * of objects with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the
- * arena), `recompute`, and `steps` (in the order of submission: `node`, `operator`, `phase`, `stream`, `flops`,
+ * arena), `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of submission: `node`, `operator`, `phase`, `stream`, `flops`,
  * `bytes_moved`, `milliseconds`, `live_bytes` and, of other streams, the steps that it `waits` for).
  *
  * `flops` and `bytes_moved` are estimates that kernels give of their work: floating-point operations, 0 for a kernel
@@ -134,6 +135,7 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
   json_builder_begin_object (builder);
   add_bytes (builder, "arena_bytes", self->arena_bytes);
   add_bytes (builder, "host_arena_bytes", self->host_arena_bytes);
+  add_bytes (builder, "offloaded_bytes", ortrain_memory_plan_get_offloaded_bytes (self));
   add_bytes (builder, "lower_bound_bytes", self->lower_bound_bytes);
   add_bytes (builder, "persistent_bytes", ortrain_memory_plan_get_persistent_bytes (self));
   add_bytes (builder, "peak_bytes", ortrain_memory_plan_get_peak_bytes (self));
@@ -191,6 +193,20 @@ ortrain_memory_plan_to_json (OrtrainMemoryPlan *self)
         add_bytes (builder, "recomputes", (guint64) self->steps[s].recomputes);
         json_builder_set_member_name (builder, "node");
         add_name (builder, self->steps[s].node->name);
+        json_builder_end_object (builder);
+      }
+  json_builder_end_array (builder);
+  json_builder_set_member_name (builder, "offload");
+  json_builder_begin_array (builder);
+  for (guint s = 0; self->steps != NULL && s < self->n_steps; s++)
+    if (ortrain_node_get_kind (self->steps[s].node) == ORTRAIN_OP_KIND_OFFLOAD)
+      {
+        const OrtrainPlanValue *value = &self->values[self->operands[self->steps[s].first_operand]];
+        json_builder_begin_object (builder);
+        add_bytes (builder, "step", s);
+        json_builder_set_member_name (builder, "name");
+        add_name (builder, value->name);
+        add_bytes (builder, "bytes", value->bytes);
         json_builder_end_object (builder);
       }
   json_builder_end_array (builder);

@@ -69,6 +69,10 @@ add_cards (JsonBuilder *builder, OrtrainMemoryPlan *self)
       g_autofree char *again =
           g_strdup_printf ("steps, %u of them computed again", ortrain_memory_plan_get_n_recomputed_steps (self));
       add_card (builder, steps, again);
+      const guint64 offloaded = ortrain_memory_plan_get_offloaded_bytes (self);
+      g_autofree char *leaves = ortrain_format_bytes (offloaded);
+      if (offloaded > 0)
+        add_card (builder, leaves, "offloaded until the backward pass");
       const double milliseconds = ortrain_memory_plan_get_milliseconds (self);
       g_autofree char *time = g_strdup_printf ("%.3g ms", milliseconds);
       g_autofree char *work = g_strdup_printf ("estimated, for %.3g flop", ortrain_memory_plan_get_flops (self));

@@ -27,12 +27,23 @@ typedef struct
   GArray *waits;
   gint32 last[ORTRAIN_N_STREAMS]; /* step of each stream, -1: none */
   Clock submitted;                /* what the host has waited for */
+  double offload_rate;            /* bytes per millisecond; 0: what is offloaded is waited for at once */
+  double now, copied;             /* milliseconds: about when the next step begins, and the copies so far have ended */
+  GArray *offloads;               /* of Offload: nobody has waited for them */
 } Streams;
+
+/* Its place is used again behind a wait, for which there is none but this reason. */
+typedef struct
+{
+  gint32 step;
+  double end; /* about, in milliseconds */
+} Offload;
 
 static gboolean
 is_copy (const OrtrainNode *node)
 {
-  return ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_COPY;
+  const OrtrainOpKind kind = ortrain_node_get_kind (node);
+  return kind == ORTRAIN_OP_KIND_COPY || kind == ORTRAIN_OP_KIND_OFFLOAD || kind == ORTRAIN_OP_KIND_RELOAD;
 }
 
 /* A node goes on where its first operand was computed, if nothing came after it there; else to the stream that has been
@@ -80,6 +91,36 @@ need (const Streams *self, gint32 on, gint32 *needed)
 {
   if (on >= 0)
     needed[self->plan->steps[on].stream] = MAX (needed[self->plan->steps[on].stream], on);
+}
+
+/* A value is read again when all that was submitted before has run: what is freed by then is free for it. What was
+ * offloaded is waited for by the step that begins when the copy has ended, by all estimates. */
+static void
+need_offloads (Streams *self, guint s, gint32 *needed)
+{
+  const OrtrainPlanStep *step = &self->plan->steps[s];
+  const OrtrainOpKind kind = ortrain_node_get_kind (step->node);
+  if (kind == ORTRAIN_OP_KIND_RELOAD)
+    for (guint k = 0; k < ORTRAIN_N_STREAMS; k++)
+      need (self, k != ORTRAIN_STREAM_COPY ? self->last[k] : -1, needed);
+  if (kind == ORTRAIN_OP_KIND_OFFLOAD || kind == ORTRAIN_OP_KIND_RELOAD)
+    {
+      const gsize bytes = self->plan->values[self->plan->operands[step->first_operand]].bytes;
+      self->copied = MAX (self->now, self->copied);
+      self->copied += self->offload_rate > 0 ? (double) bytes / self->offload_rate : 0;
+    }
+  if (kind == ORTRAIN_OP_KIND_OFFLOAD)
+    {
+      const Offload offload = { (gint32) s, self->offload_rate > 0 ? self->copied : self->now };
+      g_array_append_val (self->offloads, offload);
+    }
+  if (step->stream == ORTRAIN_STREAM_COPY)
+    return;
+  guint n = 0; /* in their order */
+  while (n < self->offloads->len && g_array_index (self->offloads, Offload, n).end <= self->now)
+    need (self, g_array_index (self->offloads, Offload, n++).step, needed);
+  g_array_remove_range (self->offloads, 0, n);
+  self->now += step->milliseconds;
 }
 
 /* Of what a step needs, it waits for what neither its own stream nor another of its waits makes sure of. */
@@ -130,6 +171,7 @@ order_step (Streams *self, guint s)
   /* Computing begins behind the copies of all feeds, which come first: it has not to wait for one of them later. */
   if (step->stream == ORTRAIN_STREAM_COMPUTE && self->last[ORTRAIN_STREAM_COMPUTE] < 0)
     need (self, self->last[ORTRAIN_STREAM_COPY], needed);
+  need_offloads (self, s, needed);
   add_waits (self, s, needed);
   for (guint i = 0; i < n; i++)
     {
@@ -208,6 +250,9 @@ ortrain_planning_make_streams (OrtrainPlanning *self)
   streams.clocks = g_new (Clock, plan->n_steps + 1);
   streams.accesses = g_new (Access, plan->n_values + 1);
   streams.waits = g_array_new (FALSE, FALSE, sizeof (guint32));
+  streams.offloads = g_array_new (FALSE, FALSE, sizeof (Offload));
+  if (self->request->overlaps_offloads)
+    streams.offload_rate = self->request->provider->klass->offload_bytes_per_second / 1e3;
   memset (streams.accesses, 0xff, (plan->n_values + 1) * sizeof (Access));
   memset (streams.last, 0xff, sizeof streams.last);
   memset (&streams.submitted, 0xff, sizeof streams.submitted);
@@ -215,8 +260,11 @@ ortrain_planning_make_streams (OrtrainPlanning *self)
   for (guint s = 0; s < plan->n_steps; s++)
     {
       if (s > 0 && plan->steps[s].phase != plan->steps[s - 1].phase)
-        for (guint k = 0; k < ORTRAIN_N_STREAMS; k++) /* a phase is waited for as a whole */
-          streams.submitted.done[k] = (gint32) s - 1;
+        {
+          for (guint k = 0; k < ORTRAIN_N_STREAMS; k++) /* a phase is waited for as a whole */
+            streams.submitted.done[k] = (gint32) s - 1;
+          g_array_set_size (streams.offloads, 0);
+        }
       plan->steps[s].stream = choose_stream (&streams, self->request, &plan->steps[s]);
       several = several || plan->steps[s].stream != plan->steps[0].stream;
       order_step (&streams, s);
@@ -227,4 +275,5 @@ ortrain_planning_make_streams (OrtrainPlanning *self)
   plan->waits = (guint32 *) g_array_free (streams.waits, FALSE);
   g_free (streams.clocks);
   g_free (streams.accesses);
+  g_array_unref (streams.offloads);
 }

@@ -2,6 +2,7 @@
 #include "memory/ortrain-plan-tables-private.h"
 
 #include "memory/ortrain-plan-streams-private.h"
+#include "ops/ortrain-op-private.h"
 
 static OrtrainCategory
 category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer, gint32 first_backward, gint32 n_steps)
@@ -35,9 +36,12 @@ category_of (OrtrainPlanning *self, guint32 root, const OrtrainPlanValue *buffer
 }
 
 static double
-estimate_milliseconds (const OrtrainProvider *provider, const OrtrainPlanStep *step)
+estimate_milliseconds (const OrtrainProvider *provider, const OrtrainPlanStep *step, gsize bytes)
 {
   const double per_second = provider->klass->bytes_per_second;
+  const OrtrainOpKind kind = ortrain_node_get_kind (step->node);
+  if (kind == ORTRAIN_OP_KIND_OFFLOAD || kind == ORTRAIN_OP_KIND_RELOAD)
+    return 1e3 * (double) bytes / provider->klass->offload_bytes_per_second;
   return per_second > 0 ? 1e3 * ortrain_provider_weigh_work (provider, step->flops, step->bytes_moved) / per_second : 0;
 }
 
@@ -102,7 +106,9 @@ ortrain_planning_make_tables (OrtrainPlanning *self)
       step->constants = info->kernel->constants;
       step->flops = info->kernel->flops;
       step->bytes_moved = info->kernel->bytes_moved;
-      step->milliseconds = estimate_milliseconds (node->on_host ? self->request->host : self->request->provider, step);
+      const OrtrainValue *first = ortrain_node_input (node, 0);
+      step->milliseconds = estimate_milliseconds (node->on_host ? self->request->host : self->request->provider, step,
+                                                  first != NULL ? self->bytes[first->id] : 0);
       if (node->phase >= ORTRAIN_PHASE_BACKWARD)
         plan->first_backward = MIN (plan->first_backward, (guint) s);
       if (node->phase >= ORTRAIN_PHASE_UPDATE)

@@ -121,6 +121,13 @@ ortrain_memory_plan_to_string (OrtrainMemoryPlan *self)
     return g_string_free (text, FALSE);
   append_gradients (text, self);
   append_host (text, self);
+  const guint64 offloaded = ortrain_memory_plan_get_offloaded_bytes (self);
+  if (offloaded > 0)
+    {
+      g_string_append (text, "\n  offloaded   ");
+      append_bytes (text, offloaded);
+      g_string_append (text, " between the forward and the backward pass");
+    }
 
   double flops, bytes_moved;
   ortrain_memory_plan_sum_work (self, &flops, &bytes_moved);

@@ -88,6 +88,7 @@ typedef struct
   OrtrainMemoryPlan *reference;   /* sums are added up in the order of this plan of the same nodes, and by the same
                                    * kernels, as far as the memory allows; or NULL */
   gboolean takes_graph;           /* the plan is of the graph itself, which changes and is of no use to others then */
+  gboolean overlaps_offloads;     /* other steps run meanwhile, which takes memory for longer */
   gboolean without_search;        /* values get the place that an allocator would give them, one step after the other */
 } OrtrainPlanRequest;
 

@@ -22,6 +22,34 @@ is_copy_of_feed (const OrtrainNode *node)
          source != NULL && source->kind == ORTRAIN_VALUE_INPUT && source->tensor == NULL && source->on_host;
 }
 
+/* What was offloaded is read back so long before its first reader that other steps take about as long as the copy. Not
+ * before another value, nor in an earlier phase. */
+static void
+prefetch (OrtrainPlanning *self, gpointer *sorted, guint n)
+{
+  const OrtrainProvider *provider = self->request->provider;
+  const double weight = provider->klass->bytes_per_second / provider->klass->offload_bytes_per_second;
+  for (guint t = 1; t < n; t++)
+    {
+      OrtrainNode *node = sorted[t];
+      if (ortrain_node_get_kind (node) != ORTRAIN_OP_KIND_RELOAD)
+        continue;
+      double left = weight * (double) self->bytes[((OrtrainValue *) node->inputs->pdata[0])->id];
+      guint to = t;
+      for (; to > 0 && left > 0; to--)
+        {
+          const OrtrainNode *before = sorted[to - 1];
+          const OrtrainPlannedNode *info = ortrain_planning_node (self, before);
+          if (before->phase != node->phase || ortrain_node_get_kind (before) == ORTRAIN_OP_KIND_RELOAD)
+            break;
+          if (info->kernel != NULL)
+            left -= ortrain_provider_weigh_work (provider, info->kernel->flops, info->kernel->bytes_moved);
+        }
+      memmove (sorted + to + 1, sorted + to, (t - to) * sizeof *sorted);
+      sorted[to] = node;
+    }
+}
+
 static void
 choose_order (OrtrainPlanning *self)
 {
@@ -42,7 +70,8 @@ choose_order (OrtrainPlanning *self)
       OrtrainNode *node = nodes->pdata[t];
       OrtrainPlannedNode *info = ortrain_planning_node (self, node);
       problem->tasks[t].phase = node->phase;
-      problem->tasks[t].prompt = ortrain_node_is_update (node);
+      problem->tasks[t].prompt =
+          ortrain_node_is_update (node) || ortrain_node_get_kind (node) == ORTRAIN_OP_KIND_OFFLOAD;
       problem->tasks[t].workspace = info->kernel != NULL ? info->kernel->workspace_bytes : 0;
       for (guint i = 0; i < node->inputs->len; i++)
         {
@@ -86,6 +115,8 @@ choose_order (OrtrainPlanning *self)
               ortrain_planning_node (self, node)->runs_last == (last == 1))
             sorted[n++] = node;
         }
+  if (self->request->overlaps_offloads)
+    prefetch (self, sorted, n);
   for (guint t = 0; t < nodes->len; t++)
     {
       nodes->pdata[t] = sorted[t];

@@ -32,10 +32,11 @@ typedef struct
   gboolean joins_accumulates; /* calls of Accumulate that follow each other run as one: they are planned so */
   gboolean reads_host;        /* kernels read the host's memory, and the host reads the device's: nothing is copied */
   gsize alignment[ORTRAIN_N_MEMORY_SPACES]; /* of what allocate returns: a multiple of ORTRAIN_DEVICE_ALIGNMENT */
-  double flops_per_byte;         /* that it computes while a byte of its memory is moved: weighs the work of kernels */
-  gint64 launch_bytes;           /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */
-  double bytes_per_second;       /* of its memory, about: for estimates of time that people read; 0: not known */
-  gint32 dlpack_type, dlpack_id; /* of its memory, as DLPack has them; type 0: none */
+  double flops_per_byte;   /* that it computes while a byte of its memory is moved: weighs the work of kernels */
+  gint64 launch_bytes;     /* of its memory, moved in the time that it takes to start a kernel; 0: next to none */
+  double bytes_per_second; /* of its memory, about: for estimates of time that people read; 0: not known */
+  double offload_bytes_per_second; /* about, to where values are offloaded and back: the link to the host, or a disk */
+  gint32 dlpack_type, dlpack_id;   /* of its memory, as DLPack has them; type 0: none */
 
   void (*free_provider) (OrtrainProvider *self);
 

@@ -31,15 +31,16 @@ typedef struct
   OrtrainFeedSlots *feed_slots; /* where feeds wait for the device; NULL: the caller keeps them until it has waited */
   guint recompute_level;        /* above 0: layers are computed again in the backward pass */
   guint64 memory_budget;        /* bytes that a run may hold, with what lives from run to run; 0: any number */
+  gboolean offloads;            /* a budget may be met by values that leave the memory of a step for a while */
   guint max_plans;              /* plans kept, the least recently used goes first; 0: 16 */
 } OrtrainExecutorConfig;
 
 OrtrainExecutor *ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, GError **error);
 void ortrain_executor_free (OrtrainExecutor *self);
 /* The plan for these feeds within a budget (see OrtrainBudget), which is not kept. Of feeds that decide no shapes only
- * types and shapes are looked at. */
+ * types and shapes are looked at. offloads: also where the configuration says no. */
 OrtrainMemoryPlan *ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any,
-                                          GError **error);
+                                          gboolean offloads, GError **error);
 
 /* Finds or creates the plan for these feeds, checks them against the graph's inputs (missing, unknown, wrong type,
  * wrong shape: SESSION_ERROR_FEED with the name), and binds their addresses. Feeds that the graph does not have are

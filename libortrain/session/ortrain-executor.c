@@ -37,8 +37,8 @@ ortrain_executor_new (OrtrainGraph *graph, const OrtrainExecutorConfig *config, 
   if (self->config.max_plans == 0)
     self->config.max_plans = DEFAULT_MAX_PLANS;
   self->provider = ortrain_execution_get_provider (config->execution);
-  self->config.arena =
-      config->arena != NULL ? ortrain_step_arena_ref (config->arena) : ortrain_step_arena_new (self->provider, NULL);
+  self->config.arena = config->arena != NULL ? ortrain_step_arena_ref (config->arena)
+                                             : ortrain_step_arena_new (self->provider, NULL, NULL);
   self->entries = g_ptr_array_new_with_free_func (entry_free);
   self->kernels = ortrain_kernel_cache_new ();
   self->family = ortrain_budget_family_new ();
@@ -396,6 +396,7 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 {
   const OrtrainBudget budget = { .bytes = self->config.memory_budget,
                                  .level = self->config.recompute_level,
+                                 .offloads = self->config.offloads,
                                  .persistent = self->persistent,
                                  .family = self->family };
   gboolean is_guarded;
@@ -413,11 +414,14 @@ make_entry (OrtrainExecutor *self, OrtrainTensorDict *feeds, GError **error)
 }
 
 OrtrainMemoryPlan *
-ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any, GError **error)
+ortrain_executor_plan (OrtrainExecutor *self, OrtrainTensorDict *feeds, guint64 budget, gboolean any, gboolean offloads,
+                       GError **error)
 {
-  const OrtrainBudget within = {
-    .bytes = budget, .level = self->config.recompute_level, .any = any, .persistent = self->persistent
-  };
+  const OrtrainBudget within = { .bytes = budget,
+                                 .level = self->config.recompute_level,
+                                 .any = any,
+                                 .offloads = offloads || self->config.offloads,
+                                 .persistent = self->persistent };
   gboolean is_guarded;
   return check_feeds (self, feeds, NULL, error) ? make_plan (self, feeds, &within, &is_guarded, error) : NULL;
 }
@@ -683,7 +687,7 @@ ortrain_executor_run (OrtrainExecutor *self, OrtrainPhase phase, const OrtrainSt
       !ortrain_program_run (entry->program, get_first_step (entry, phase), get_first_step (entry, phase + 1),
                             cancellable, item, error))
     return FALSE;
-  if (!ortrain_executor_check_feeds (self, error))
+  if (!ortrain_step_arena_check (self->config.arena, error) || !ortrain_executor_check_feeds (self, error))
     return FALSE;
 
   /* Bound outputs that are an input, a constant, or a second name for another output. */

@@ -310,8 +310,8 @@ ortrain_inference_session_new (OrtrainModel *model, OrtrainSessionOptions *optio
   if (provider == NULL || (self->execution = ortrain_execution_new (provider, NULL, error)) == NULL ||
       !ortrain_arena_config_parse (ortrain_session_options_get_arena_config (defaults), &arena_config, error))
     return NULL;
-  self->arena =
-      ortrain_step_arena_new (provider, ortrain_session_options_get_memory_pattern (defaults) ? NULL : &arena_config);
+  self->arena = ortrain_step_arena_new (
+      provider, ortrain_session_options_get_memory_pattern (defaults) ? NULL : &arena_config, NULL);
   self->executor = make_executor (self, source, &self->graph, error);
   return self->executor != NULL && ortrain_model_check_files (model, error) ? g_steal_pointer (&self) : NULL;
 }

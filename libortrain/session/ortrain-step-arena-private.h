@@ -10,8 +10,10 @@
  * their memory moves. */
 typedef struct _OrtrainStepArena OrtrainStepArena;
 
-/* config: of the arenas; NULL: with a memory pattern. */
-OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider, const OrtrainArenaConfig *config);
+/* config: of the arenas; NULL: with a memory pattern. folder: where a file is created for what is offloaded, if the host is
+ * the device; NULL: the default. */
+OrtrainStepArena *ortrain_step_arena_new (OrtrainProvider *provider, const OrtrainArenaConfig *config,
+                                          const char *folder);
 OrtrainStepArena *ortrain_step_arena_ref (OrtrainStepArena *self);
 void ortrain_step_arena_unref (OrtrainStepArena *self);
 gsize ortrain_step_arena_get_size (OrtrainStepArena *self); /* of the device's memory */
@@ -23,6 +25,8 @@ OrtrainArenaStatistics *ortrain_step_arena_get_statistics (OrtrainStepArena *sel
  * its first run. When it fails, what is held is not more than before, and another plan may fit. */
 gboolean ortrain_step_arena_place (OrtrainStepArena *self, OrtrainMemoryPlan *plan, OrtrainProgram *program,
                                    guint64 budget, guint64 *moves, GError **error);
+/* Behind a run: FALSE if what was offloaded is lost. */
+gboolean ortrain_step_arena_check (OrtrainStepArena *self, GError **error);
 /* Whether end_run gives memory back. */
 gboolean ortrain_step_arena_shrinks (OrtrainStepArena *self);
 /* When nothing that was submitted is running any more, and nobody needs what is in it. */

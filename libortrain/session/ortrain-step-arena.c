@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "session/ortrain-step-arena-private.h"
 
+#include "core/ortrain-mapped-file-private.h"
+
 struct _OrtrainStepArena
 {
   gatomicrefcount ref_count;
@@ -12,14 +14,25 @@ struct _OrtrainStepArena
   } spaces[ORTRAIN_N_MEMORY_SPACES];
   OrtrainArena *arenas[ORTRAIN_N_MEMORY_SPACES]; /* NULL with a memory pattern */
   OrtrainArenaConfig config;
+
+  /* What is offloaded where the host is the device. */
+  char *folder;
+  OrtrainMappedFile *scratch; /* NULL: none was needed so far */
+  gpointer scratch_address;
+  gsize scratch_size;
+  guint64 n_scratches;
 };
 
+/* Large files may lie there, and they are on a disk, by convention. */
+#define DEFAULT_FOLDER "/var/tmp"
+
 OrtrainStepArena *
-ortrain_step_arena_new (OrtrainProvider *provider, const OrtrainArenaConfig *config)
+ortrain_step_arena_new (OrtrainProvider *provider, const OrtrainArenaConfig *config, const char *folder)
 {
   OrtrainStepArena *self = g_new0 (OrtrainStepArena, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->provider = ortrain_provider_ref (provider);
+  self->folder = g_strdup (folder != NULL ? folder : DEFAULT_FOLDER);
   if (config == NULL)
     return self;
   self->config = *config;
@@ -52,6 +65,8 @@ ortrain_step_arena_unref (OrtrainStepArena *self)
       g_clear_object (&self->arenas[i]);
     }
   ortrain_provider_unref (self->provider);
+  g_clear_pointer (&self->scratch, ortrain_mapped_file_unref);
+  g_free (self->folder);
   g_free (self);
 }
 
@@ -75,6 +90,33 @@ ortrain_step_arena_get_statistics (OrtrainStepArena *self)
   return ortrain_step_arena_has_pattern (self)
              ? NULL
              : ortrain_arena_get_statistics (self->arenas[ORTRAIN_MEMORY_SPACE_DEVICE]);
+}
+
+/* ---- Offloaded values ---- */
+
+/* Where kernels read the memory of the host there is nothing else in its arena. */
+static gboolean
+grow_scratch (OrtrainStepArena *self, gsize n_bytes, GError **error)
+{
+  if (n_bytes <= self->scratch_size)
+    return TRUE;
+  g_clear_pointer (&self->scratch, ortrain_mapped_file_unref);
+  self->scratch_size = 0;
+  self->n_scratches++;
+  self->scratch = ortrain_mapped_file_new_scratch (self->folder, n_bytes, &self->scratch_address, error);
+  if (self->scratch == NULL)
+    {
+      g_prefix_error (error, "Offloaded values (offload-folder): ");
+      return FALSE;
+    }
+  self->scratch_size = n_bytes;
+  return TRUE;
+}
+
+gboolean
+ortrain_step_arena_check (OrtrainStepArena *self, GError **error)
+{
+  return self->scratch == NULL || ortrain_mapped_file_check_scratch (self->scratch, error);
 }
 
 /* ---- With a memory pattern ---- */
@@ -199,7 +241,7 @@ limit_arena (OrtrainStepArena *self, OrtrainMemoryPlan *plan, guint64 budget)
 static guint64
 count_moves (OrtrainStepArena *self)
 {
-  guint64 moves = 1;
+  guint64 moves = 1 + self->n_scratches;
   for (guint i = 0; i < ORTRAIN_N_MEMORY_SPACES; i++)
     moves += ortrain_arena_get_n_shrinkages (self->arenas[i]);
   return moves;
@@ -209,25 +251,32 @@ gboolean
 ortrain_step_arena_place (OrtrainStepArena *self, OrtrainMemoryPlan *plan, OrtrainProgram *program, guint64 budget,
                           guint64 *moves, GError **error)
 {
+  const gboolean to_file = self->provider->klass->reads_host;
+  const gsize host_bytes = ortrain_memory_plan_get_host_arena_bytes (plan);
   if (ortrain_step_arena_has_pattern (self))
     {
       if (!grow (self, ORTRAIN_MEMORY_SPACE_DEVICE, ortrain_memory_plan_get_arena_bytes (plan), error) ||
-          !grow (self, ORTRAIN_MEMORY_SPACE_HOST, ortrain_memory_plan_get_host_arena_bytes (plan), error))
+          !(to_file ? grow_scratch (self, host_bytes, error)
+                    : grow (self, ORTRAIN_MEMORY_SPACE_HOST, host_bytes, error)))
         return FALSE;
       ortrain_program_set_arena (program, self->spaces[ORTRAIN_MEMORY_SPACE_DEVICE].address,
-                                 self->spaces[ORTRAIN_MEMORY_SPACE_HOST].address);
+                                 to_file ? self->scratch_address : self->spaces[ORTRAIN_MEMORY_SPACE_HOST].address);
       return TRUE;
     }
   limit_arena (self, plan, budget);
   if (*moves == count_moves (self))
     return TRUE; /* nothing but programs allocates from it, and each gives all of it back: it is where it was */
   guint n_values;
-  ortrain_memory_plan_peek_values (plan, &n_values);
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (plan, &n_values);
   g_autofree gpointer *places = g_new0 (gpointer, n_values + 1);
   *moves = 0;
   if (!allocate (self->arenas[ORTRAIN_MEMORY_SPACE_DEVICE], plan, ORTRAIN_REGION_ARENA, places, error) ||
-      !allocate (self->arenas[ORTRAIN_MEMORY_SPACE_HOST], plan, ORTRAIN_REGION_HOST_ARENA, places, error))
+      !(to_file ? grow_scratch (self, host_bytes, error)
+                : allocate (self->arenas[ORTRAIN_MEMORY_SPACE_HOST], plan, ORTRAIN_REGION_HOST_ARENA, places, error)))
     return FALSE;
+  for (guint32 i = 0; i < n_values && to_file; i++)
+    if (is_in (values, i, ORTRAIN_REGION_HOST_ARENA))
+      places[i] = (char *) self->scratch_address + values[i].offset;
   ortrain_program_set_places (program, places);
   *moves = count_moves (self);
   return TRUE;

@@ -27,6 +27,8 @@ struct _OrtrainTrainingOptions
   char *arena_config; /* NULL: the defaults */
   OrtrainConvAlgoSearch cudnn_conv_algo_search;
   gboolean allow_tf32;
+  OrtrainOffload offload;
+  char *offload_folder; /* NULL: the default */
   guint memory_opt_level;
   char *memory_opt_config; /* NULL: nothing */
   OrtrainPrecision precision;
@@ -62,6 +64,8 @@ enum
   PROP_ARENA_CONFIG,
   PROP_CUDNN_CONV_ALGO_SEARCH,
   PROP_ALLOW_TF32,
+  PROP_OFFLOAD,
+  PROP_OFFLOAD_FOLDER,
   PROP_MEMORY_OPT_LEVEL,
   PROP_MEMORY_OPT_CONFIG,
   PROP_PRECISION,

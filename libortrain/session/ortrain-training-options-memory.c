@@ -126,3 +126,73 @@ ortrain_training_options_set_arena_config (OrtrainTrainingOptions *self, const c
 
   ortrain_field_set_string (self, ortrain_training_options_properties[PROP_ARENA_CONFIG], arena_config);
 }
+
+/**
+ * ortrain_training_options_get_offload: (get-property offload)
+ * @self: options
+ *
+ * Gets whether a budget may be met by offloading values.
+ *
+ * Returns: when it may
+ *
+ * Since: 1.0
+ */
+OrtrainOffload
+ortrain_training_options_get_offload (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), ORTRAIN_OFFLOAD_AUTO);
+
+  return self->offload;
+}
+
+/**
+ * ortrain_training_options_set_offload: (set-property offload)
+ * @self: options
+ * @offload: when it may
+ *
+ * Sets whether a budget may be met by offloading values.
+ *
+ * Since: 1.0
+ */
+void
+ortrain_training_options_set_offload (OrtrainTrainingOptions *self, OrtrainOffload offload)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_enum (self, ortrain_training_options_properties[PROP_OFFLOAD], (gint) offload);
+}
+
+/**
+ * ortrain_training_options_get_offload_folder: (get-property offload-folder)
+ * @self: options
+ *
+ * Gets where the CPU offloads values to.
+ *
+ * Returns: (nullable) (type filename): a folder; %NULL for the default
+ *
+ * Since: 1.0
+ */
+const char *
+ortrain_training_options_get_offload_folder (OrtrainTrainingOptions *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self), NULL);
+
+  return self->offload_folder;
+}
+
+/**
+ * ortrain_training_options_set_offload_folder: (set-property offload-folder)
+ * @self: options
+ * @offload_folder: (nullable) (type filename): a folder; %NULL for the default
+ *
+ * Sets where the CPU offloads values to. It is looked at by the first step that needs it.
+ *
+ * Since: 1.0
+ */
+void
+ortrain_training_options_set_offload_folder (OrtrainTrainingOptions *self, const char *offload_folder)
+{
+  g_return_if_fail (ORTRAIN_IS_TRAINING_OPTIONS (self));
+
+  ortrain_field_set_string (self, ortrain_training_options_properties[PROP_OFFLOAD_FOLDER], offload_folder);
+}

@@ -21,7 +21,7 @@
  * ```
  *
  * New options take their values from the environment where it has `ORTRAIN_THREADS`, `ORTRAIN_SEED`,
- * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
+ * `ORTRAIN_DETERMINISTIC`, `ORTRAIN_OFFLOAD`, `ORTRAIN_OFFLOAD_FOLDER`, `ORTRAIN_MEMORY_OPT_LEVEL`, `ORTRAIN_MEMORY_OPT_CONFIG`, `ORTRAIN_STOP_ON_NAN`, `ORTRAIN_PRINT_MEMORY`, `ORTRAIN_PROVIDER`, `ORTRAIN_MAX_GRAD_NORM`
  * or `ORTRAIN_IMMEDIATE_UPDATES`; [method@TrainingOptions.load_file] reads them from a JSON file.
  *
  * [property@TrainingOptions:max-grad-norm], [property@TrainingOptions:stop-on-nan] and
@@ -41,6 +41,7 @@ ortrain_training_options_finalize (GObject *object)
   g_free (self->provider);
   g_free (self->memory_opt_config);
   g_free (self->arena_config);
+  g_free (self->offload_folder);
   g_clear_object (&self->optimizer);
   g_clear_object (&self->schedule);
   g_clear_object (&self->loss_scaler);
@@ -291,6 +292,27 @@ ortrain_training_options_class_init (OrtrainTrainingOptionsClass *klass)
       ortrain_field_boolean ("allow-tf32", G_STRUCT_OFFSET (OrtrainTrainingOptions, allow_tf32), FALSE);
 
   /**
+   * OrtrainTrainingOptions:offload: (getter get_offload) (setter set_offload)
+   *
+   * Whether a [property@TrainingOptions:memory-budget] may be met by values that leave the memory of a step behind the
+   * forward pass, and are copied back when the backward pass reads them. On a device with memory of its own they go to
+   * pinned memory of the host, while the device computes; on the CPU they go to a file in
+   * [property@TrainingOptions:offload-folder]. It is weighed against computing values again: the first plan that fits, by
+   * time, is taken. Without a budget nothing is offloaded. The results are the same, to the bit. Default:
+   * %ORTRAIN_OFFLOAD_AUTO.
+   */
+  properties[PROP_OFFLOAD] = ortrain_field_enum ("offload", G_STRUCT_OFFSET (OrtrainTrainingOptions, offload),
+                                                 ORTRAIN_TYPE_OFFLOAD, ORTRAIN_OFFLOAD_AUTO);
+  /**
+   * OrtrainTrainingOptions:offload-folder: (getter get_offload_folder) (setter set_offload_folder)
+   *
+   * Where the CPU offloads values to: a folder, in which a file without a name is created by the first step that needs it,
+   * and goes with the session. In a file system that is in memory itself, as `/tmp` often is, nothing is saved by it.
+   * Default: %NULL, for `/var/tmp`.
+   */
+  properties[PROP_OFFLOAD_FOLDER] =
+      ortrain_field_string ("offload-folder", G_STRUCT_OFFSET (OrtrainTrainingOptions, offload_folder));
+  /**
    * OrtrainTrainingOptions:memory-opt-level: (getter get_memory_opt_level) (setter set_memory_opt_level)
    *
    * How much of the forward pass is computed again in the backward pass, so that it need not be kept. The results are the
@@ -402,6 +424,8 @@ ortrain_training_options_init (OrtrainTrainingOptions *self)
     { "ORTRAIN_ARENA_CONFIG", "arena-config" },
     { "ORTRAIN_CUDNN_CONV_ALGO_SEARCH", "cudnn-conv-algo-search" },
     { "ORTRAIN_ALLOW_TF32", "allow-tf32" },
+    { "ORTRAIN_OFFLOAD", "offload" },
+    { "ORTRAIN_OFFLOAD_FOLDER", "offload-folder" },
     /* names that users of ONNX Runtime know; the library's own come later, and win */
     { "ORTMODULE_MEMORY_OPT_LEVEL", "memory-opt-level" },
     { "ORTMODULE_MEMORY_OPT_CONFIG", "memory-opt-config" },

@@ -40,6 +40,24 @@ typedef enum
   ORTRAIN_IMMEDIATE_UPDATES_AUTO,
 } OrtrainImmediateUpdates;
 
+/**
+ * OrtrainOffload:
+ * @ORTRAIN_OFFLOAD_OFF: values stay in the memory of a step
+ * @ORTRAIN_OFFLOAD_ON: a budget may be met by offloading, on every device
+ * @ORTRAIN_OFFLOAD_AUTO: on where the device has memory of its own, off on the CPU, where values go to a disk
+ *
+ * Whether values may leave the memory of a step until the backward pass reads them, see
+ * [property@TrainingOptions:offload].
+ *
+ * Since: 1.0
+ */
+typedef enum
+{
+  ORTRAIN_OFFLOAD_OFF,
+  ORTRAIN_OFFLOAD_ON,
+  ORTRAIN_OFFLOAD_AUTO,
+} OrtrainOffload;
+
 #define ORTRAIN_TYPE_TRAINING_OPTIONS (ortrain_training_options_get_type ())
 
 ORTRAIN_AVAILABLE_IN_ALL
@@ -134,6 +152,14 @@ ORTRAIN_AVAILABLE_IN_ALL
 const char *ortrain_training_options_get_arena_config (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_training_options_set_arena_config (OrtrainTrainingOptions *self, const char *arena_config);
+ORTRAIN_AVAILABLE_IN_ALL
+OrtrainOffload ortrain_training_options_get_offload (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_offload (OrtrainTrainingOptions *self, OrtrainOffload offload);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_training_options_get_offload_folder (OrtrainTrainingOptions *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_training_options_set_offload_folder (OrtrainTrainingOptions *self, const char *offload_folder);
 ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_options_get_memory_opt_level (OrtrainTrainingOptions *self);
 ORTRAIN_AVAILABLE_IN_ALL

@@ -31,7 +31,8 @@ append_batch (OrtrainTrainingSession *self, GString *text, OrtrainTensorDict *fe
   for (guint probe = 0; probe < MAX_PROBES && fails - fits > 1; probe++)
     {
       const gint64 middle = fits + (fails - fits) / 2;
-      g_autoptr (OrtrainMemoryPlan) plan = ortrain_training_session_try_batch (self, feeds, middle, budget, TRUE, NULL);
+      g_autoptr (OrtrainMemoryPlan) plan =
+          ortrain_training_session_try_batch (self, feeds, middle, budget, TRUE, FALSE, NULL);
       if (plan != NULL)
         {
           fits = middle;
@@ -44,6 +45,22 @@ append_batch (OrtrainTrainingSession *self, GString *text, OrtrainTensorDict *fe
     return;
   g_autofree char *bytes = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (best));
   append_way (text, "a batch of %" G_GINT64_FORMAT " instead of %" G_GINT64_FORMAT " needs %s", fits, batch, bytes);
+}
+
+static void
+append_offload (OrtrainTrainingSession *self, GString *text, OrtrainTensorDict *feeds)
+{
+  const guint64 budget = ortrain_training_options_get_memory_budget (self->options);
+  const gint64 batch = ortrain_training_session_find_batch (self, feeds);
+  if (batch == 0 || ortrain_training_session_get_config (self).offloads)
+    return;
+  g_autoptr (OrtrainMemoryPlan) plan =
+      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, TRUE, NULL);
+  if (plan == NULL)
+    return;
+  g_autofree char *bytes = ortrain_format_bytes (ortrain_memory_plan_get_peak_bytes (plan));
+  g_autofree char *offloaded = ortrain_format_bytes (ortrain_memory_plan_get_offloaded_bytes (plan));
+  append_way (text, "offload=on needs %s, and copies %s out of memory and back in each step", bytes, offloaded);
 }
 
 static void
@@ -101,6 +118,7 @@ ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTe
 {
   g_autoptr (GString) text = g_string_new (NULL);
   append_batch (self, text, feeds);
+  append_offload (self, text, feeds);
   append_immediate_updates (self, text);
   append_state_precision (self, text);
   append_precision (self, text);

@@ -103,11 +103,12 @@ ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensor
 
 OrtrainMemoryPlan *
 ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch,
-                                    guint64 budget, gboolean any, GError **error)
+                                    guint64 budget, gboolean any, gboolean offloads, GError **error)
 {
   g_autoptr (OrtrainTensorDict) made = make_feeds (self->graph->training, feeds, batch, error);
-  return made != NULL ? ortrain_executor_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], made, budget, any, error)
-                      : NULL;
+  return made != NULL
+             ? ortrain_executor_plan (self->executors[ORTRAIN_TRAINING_RUN_TRAIN], made, budget, any, offloads, error)
+             : NULL;
 }
 
 OrtrainMemoryPlan *
@@ -184,7 +185,7 @@ ortrain_training_session_plan_batch (OrtrainTrainingSession *self, OrtrainTensor
     return NULL;
   g_autoptr (OrtrainTensorDict) feeds = ortrain_feeds_convert (self->graph->training, inputs, error);
   OrtrainMemoryPlan *plan =
-      feeds != NULL ? ortrain_training_session_try_batch (self, feeds, batch, budget, FALSE, error) : NULL;
+      feeds != NULL ? ortrain_training_session_try_batch (self, feeds, batch, budget, FALSE, FALSE, error) : NULL;
   ortrain_training_session_leave (self);
   return plan;
 }
@@ -196,7 +197,7 @@ fits (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, gint64 batch, guin
 {
   g_autoptr (GError) local_error = NULL;
   g_autoptr (OrtrainMemoryPlan) plan =
-      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, &local_error);
+      ortrain_training_session_try_batch (self, feeds, batch, budget, TRUE, FALSE, &local_error);
   *does = plan != NULL;
   if (plan != NULL || g_error_matches (local_error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET))
     return TRUE;

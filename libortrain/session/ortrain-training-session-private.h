@@ -149,7 +149,8 @@ gboolean ortrain_training_session_bind_feeds (OrtrainTrainingSession *self, Ortr
 gint64 ortrain_training_session_find_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds);
 /* The plan of a batch of that size within a budget; any: that there is one is all that matters. */
 OrtrainMemoryPlan *ortrain_training_session_try_batch (OrtrainTrainingSession *self, OrtrainTensorDict *feeds,
-                                                       gint64 batch, guint64 budget, gboolean any, GError **error);
+                                                       gint64 batch, guint64 budget, gboolean any, gboolean offloads,
+                                                       GError **error);
 /* Appends to an error of a budget that is too small what would help, and how much. */
 void ortrain_training_session_explain_budget (OrtrainTrainingSession *self, OrtrainTensorDict *feeds, GError *error);
 gboolean ortrain_training_session_bind_checked (OrtrainTrainingSession *self, OrtrainTrainingRun run,

@@ -143,6 +143,8 @@ ortrain_training_session_leave (OrtrainTrainingSession *self)
 OrtrainExecutorConfig
 ortrain_training_session_get_config (OrtrainTrainingSession *self)
 {
+  const OrtrainOffload offload = ortrain_training_options_get_offload (self->options);
+  const gboolean reads_host = ortrain_execution_get_provider (self->execution)->klass->reads_host;
   return (OrtrainExecutorConfig){
     .execution = self->execution,
     .training = TRUE,
@@ -152,6 +154,7 @@ ortrain_training_session_get_config (OrtrainTrainingSession *self)
     .optimize = ortrain_optimize_static_graph,
     .recompute_level = ortrain_training_options_get_memory_opt_level (self->options),
     .memory_budget = ortrain_training_options_get_memory_budget (self->options),
+    .offloads = offload == ORTRAIN_OFFLOAD_ON || (offload == ORTRAIN_OFFLOAD_AUTO && !reads_host),
   };
 }
 
@@ -232,7 +235,8 @@ build (OrtrainTrainingSession *self, OrtrainModel *model, OrtrainTrainingOptions
   if (!ortrain_arena_config_parse (ortrain_training_options_get_arena_config (options), &arena_config, error))
     return FALSE;
   self->arena =
-      ortrain_step_arena_new (provider, ortrain_training_options_get_memory_pattern (options) ? NULL : &arena_config);
+      ortrain_step_arena_new (provider, ortrain_training_options_get_memory_pattern (options) ? NULL : &arena_config,
+                              ortrain_training_options_get_offload_folder (options));
   if (provider->klass->capture != NULL && (self->results = ortrain_step_results_new (self->execution, error)) == NULL)
     return FALSE;
   if (!provider->klass->reads_host)

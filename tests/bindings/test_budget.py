@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """A memory budget: kept or refused, with the same results; the largest batch that fits."""
+import json
 import unittest
 
 import numpy as np
@@ -51,6 +52,33 @@ class Budget(unittest.TestCase):
         self.assertLessEqual(tight.get_memory_plan().peak_bytes, budget)
         self.assertGreater(tight.get_memory_plan().get_n_recomputed_steps(), plan.get_n_recomputed_steps())
         self.assertGreater(tight.get_memory_plan().get_flops(), plan.get_flops())
+
+    def test_offload(self):
+        options = Ortrain.TrainingOptions(offload=Ortrain.Offload.ON, offload_folder="/somewhere")
+        self.assertEqual((options.get_offload(), options.get_offload_folder()), (Ortrain.Offload.ON, "/somewhere"))
+        options.set_offload(Ortrain.Offload.AUTO)
+        options.set_offload_folder(None)
+        self.assertEqual((options.props.offload, options.props.offload_folder), (Ortrain.Offload.AUTO, None))
+        whole = session()
+        expected = losses(whole)
+        plan = whole.get_memory_plan()
+        self.assertEqual(plan.offloaded_bytes, 0)
+        smallest = {}
+        for offload in Ortrain.Offload.OFF, Ortrain.Offload.ON:
+            for percent in range(1, 100):
+                try:
+                    budget = plan.persistent_bytes + plan.arena_bytes * percent // 100
+                    smallest[offload] = budget, session(memory_budget=budget, offload=offload).plan(feeds())
+                    break
+                except GLib.Error:
+                    pass
+        budget, offloaded = smallest[Ortrain.Offload.ON]
+        self.assertLess(budget, smallest[Ortrain.Offload.OFF][0])
+        self.assertGreater(offloaded.get_offloaded_bytes(), 0)
+        self.assertIn("offloaded  ", str(offloaded))
+        data = json.loads(offloaded.to_json())
+        self.assertEqual(sum(value["bytes"] for value in data["offload"]), data["offloaded_bytes"])
+        self.assertEqual(losses(session(memory_budget=budget, offload=Ortrain.Offload.ON)), expected)
 
     def test_refused(self):
         with self.assertRaises(GLib.Error) as raised:

@@ -476,8 +476,10 @@ prepare_copy (OrtrainKernelSetup *setup, GError **error)
   return TRUE;
 }
 
-static const OrtrainKernel copy_kernel = {
-  .op_type = "Copy", .domain = "org.ortrain", .prepare = prepare_copy, .run = run_copy
+static const OrtrainKernel copy_kernels[] = {
+  { .op_type = "Copy", .domain = "org.ortrain", .prepare = prepare_copy, .run = run_copy },
+  { .op_type = "Offload", .domain = "org.ortrain", .prepare = prepare_copy, .run = run_copy },
+  { .op_type = "Reload", .domain = "org.ortrain", .prepare = prepare_copy, .run = run_copy },
 };
 
 static gboolean
@@ -561,8 +563,9 @@ late_find_kernel (const OrtrainProvider *provider, const char *domain, const cha
                   const OrtrainOperand *inputs, guint n_inputs, const OrtrainOperand *outputs, guint n_outputs)
 {
   const LateProvider *self = (const LateProvider *) provider;
-  if (g_str_equal (domain, copy_kernel.domain) && g_str_equal (op_type, copy_kernel.op_type))
-    return &copy_kernel;
+  for (guint i = 0; i < G_N_ELEMENTS (copy_kernels); i++)
+    if (g_str_equal (domain, copy_kernels[i].domain) && g_str_equal (op_type, copy_kernels[i].op_type))
+      return &copy_kernels[i];
   const char *list = g_getenv ("ORTRAIN_LATE_WITHOUT");
   g_auto (GStrv) without = g_strsplit (list != NULL ? list : "", ",", -1);
   const gboolean all = g_strv_contains ((const char *const *) without, "all") && !g_str_equal (op_type, "Accumulate");
@@ -595,6 +598,7 @@ static const OrtrainProviderClass late_class = {
   .alignment = { PAGE, PAGE },
   .flops_per_byte = 10,
   .bytes_per_second = 2e10,
+  .offload_bytes_per_second = 1e9,
   .dlpack_type = DLPACK_EXTENSION,
   .free_provider = late_free_provider,
   .find_kernel = late_find_kernel,

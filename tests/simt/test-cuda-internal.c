@@ -2,16 +2,15 @@
 #include "simt/cuda-kernel-check.h"
 
 static const OrtrainGradientCase cases[] = {
-  { "Accumulate", "f[1]", NULL, 1, "org.ortrain" },
-  { "Accumulate", "f[31,33]", NULL, 1, "org.ortrain" },
-  { "Accumulate", "f[50257]", NULL, 1, "org.ortrain" },
-  { "Copy", "f[1025]", NULL, 1, "org.ortrain" },
+  { "Accumulate", "f[1]", NULL, 1, "org.ortrain" },     { "Accumulate", "f[31,33]", NULL, 1, "org.ortrain" },
+  { "Accumulate", "f[50257]", NULL, 1, "org.ortrain" }, { "Copy", "f[1025]", NULL, 1, "org.ortrain" },
+  { "Offload", "f[1025]", NULL, 1, "org.ortrain" },     { "Reload", "f[1025]", NULL, 1, "org.ortrain" },
 };
 
 static void
 test_internal (void)
 {
-  cuda_check_begin ((const char *const[]){ "Accumulate", "Copy", NULL });
+  cuda_check_begin ((const char *const[]){ "Accumulate", "Copy", "Offload", "Reload", NULL });
   cuda_check_cases (cases, G_N_ELEMENTS (cases), FALSE);
   cuda_check_end ();
 }

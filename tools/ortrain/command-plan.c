@@ -131,7 +131,7 @@ run (int argc, char *argv[])
 
 const Command command_plan = {
   "plan",
-  "MODEL [--batch N[,N...]] [--budget BYTES] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] "
+  "MODEL [--batch N[,N...]] [--budget BYTES] [--offload WHEN] [--seq N] [--dim NAME=SIZE] [--immediate-updates WHEN] "
   "[--precision NAME] [--optimizer-state NAME] [--memory-opt-level N] [--memory-opt-config PLANS] "
   "[--recompute[=details]] [--graph FILE] "
   "[--svg FILE] [--html FILE] [--json] | --compare A B | --csv FILE",

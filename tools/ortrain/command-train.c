@@ -455,7 +455,8 @@ run (int argc, char *argv[])
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL, metrics = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
-  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL;
+  g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL, *offload = NULL,
+                  *offload_folder = NULL;
   gint64 seed = G_MININT64;
   double learning_rate = NOT_GIVEN, max_grad_norm = NAN, weight_decay = NAN, momentum = NAN, label_smoothing = NAN;
   double validation_split = 0;
@@ -520,6 +521,10 @@ run (int argc, char *argv[])
     { "precision", 0, 0, G_OPTION_ARG_STRING, &precision, "f32, bf16, fp16 (f32)", "NAME" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &budget, "What a step may hold, like 1.5GiB (any number of bytes)",
       "BYTES" },
+    { "offload", 0, 0, G_OPTION_ARG_STRING, &offload,
+      "Meet the budget by values that leave the memory until the backward pass, too: on, off, auto (auto)", "WHEN" },
+    { "offload-folder", 0, 0, G_OPTION_ARG_FILENAME, &offload_folder, "Where the CPU offloads values to (/var/tmp)",
+      "FOLDER" },
     { "arena", 0, 0, G_OPTION_ARG_STRING, &arena,
       "Allocate values from an arena instead of one planned block, with options such as max_mem=2GiB; may be empty",
       "OPTIONS" },
@@ -618,6 +623,8 @@ run (int argc, char *argv[])
   if (precision != NULL && !command_set_precision (G_OBJECT (options), precision, &error))
     return command_fail (error);
   if (budget != NULL && !command_set_budget (G_OBJECT (options), budget, &error))
+    return command_fail (error);
+  if (!command_set_offload (options, offload, offload_folder, &error))
     return command_fail (error);
   if (arena != NULL)
     command_set_arena (G_OBJECT (options), arena);

@@ -168,6 +168,25 @@ command_set_arena (GObject *options, const char *config)
 }
 
 gboolean
+command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error)
+{
+  static const char *const words[] = { "off", "on", "auto" }; /* in the order of OrtrainOffload */
+  guint i = 0;
+  if (folder != NULL)
+    ortrain_training_options_set_offload_folder (options, folder);
+  while (when != NULL && i < G_N_ELEMENTS (words) && !g_str_equal (when, words[i]))
+    i++;
+  if (i < G_N_ELEMENTS (words))
+    {
+      if (when != NULL)
+        ortrain_training_options_set_offload (options, (OrtrainOffload) i);
+      return TRUE;
+    }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--offload is on, off or auto, not '%s'", when);
+  return FALSE;
+}
+
+gboolean
 command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error)
 {
   static const char *const words[] = { "off", "on", "auto" }; /* in the order of OrtrainImmediateUpdates */

@@ -57,6 +57,8 @@ gboolean command_set_budget (GObject *options, const char *text, GError **error)
 /* Of training or session options: no memory pattern, and these options of the arena. */
 void command_set_arena (GObject *options, const char *config);
 gboolean command_set_immediate_updates (OrtrainTrainingOptions *options, const char *when, GError **error);
+/* when, folder: NULL for what the environment says. */
+gboolean command_set_offload (OrtrainTrainingOptions *options, const char *when, const char *folder, GError **error);
 /* level: -1 for what the environment says; config: NULL likewise. */
 gboolean command_set_recompute (OrtrainTrainingOptions *options, gint level, const char *config, GError **error);
 /* form: "table", "details" or "json"; the plan is of the feeds. */

@@ -12,6 +12,7 @@ plan_settings_clear (PlanSettings *self)
   g_free (self->state);
   g_free (self->budget_text);
   g_free (self->config);
+  g_free (self->offload);
   g_strfreev (self->dims);
   g_clear_pointer (&self->batches, g_array_unref);
 }
@@ -63,6 +64,8 @@ planned_make (Planned *self, const char *path, const PlanSettings *settings, GEr
     return FALSE;
   if (ortrain_training_options_get_immediate_updates (options) == ORTRAIN_IMMEDIATE_UPDATES_AUTO)
     ortrain_training_options_set_immediate_updates (options, ORTRAIN_IMMEDIATE_UPDATES_ON);
+  if (!command_set_offload (options, settings->offload, NULL, error))
+    return FALSE;
   if (!command_set_recompute (options, settings->level, settings->config, error))
     return FALSE;
   self->session = ortrain_training_session_new (self->model, options, error);

@@ -6,7 +6,7 @@
 /* What decides a plan of training a model, from the command line. */
 typedef struct
 {
-  char *batch, *immediate, *precision, *state, *budget_text, *config; /* as typed, or NULL */
+  char *batch, *immediate, *precision, *state, *budget_text, *config, *offload; /* as typed, or NULL */
   char **dims;
   gint seq, level; /* G_MININT, -1: not given */
   GArray *batches; /* of gint64, from batch; or NULL */
@@ -57,6 +57,13 @@ typedef struct
         "PLANS" },                                                                                                     \
       { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &(settings).state, "f32, int8 (f32)", "NAME" },                  \
       { "precision", 0, 0, G_OPTION_ARG_STRING, &(settings).precision, "f32, bf16, fp16 (f32)", "NAME" },              \
+      { "offload",                                                                                                     \
+        0,                                                                                                             \
+        0,                                                                                                             \
+        G_OPTION_ARG_STRING,                                                                                           \
+        &(settings).offload,                                                                                           \
+        "Meet the budget by values that leave the memory until the backward pass, too: on, off, auto (auto)",          \
+        "WHEN" },                                                                                                      \
   {                                                                                                                    \
     "budget", 0, 0, G_OPTION_ARG_STRING, &(settings).budget_text,                                                      \
         "What a step may hold, like 1.5GiB (any number of bytes)", "BYTES"                                             \

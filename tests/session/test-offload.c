@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "fixture.h"
+
+#include "memory/ortrain-planner-private.h"
+#include "ops/ortrain-op-private.h"
+
+#include <glib/gstdio.h>
+
+/* Values that leave the memory of a step until the backward pass: a budget is met at less than by computing again alone, and
+ * nothing changes, bit for bit. */
+
+#define N_STEPS 6
+
+static OrtrainTrainingSession *
+make_session (TestModel *model, OrtrainOffload offload, guint64 budget, const char *folder)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = test_model_make_options (model, "adamw");
+  ortrain_training_options_set_memory_budget (options, budget);
+  ortrain_training_options_set_offload (options, offload);
+  if (folder != NULL)
+    ortrain_training_options_set_offload_folder (options, folder);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model->model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+/* NULL: the budget cannot be met. */
+static OrtrainMemoryPlan *
+plan_at (TestModel *model, OrtrainOffload offload, guint64 budget)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, offload, budget, NULL);
+  OrtrainMemoryPlan *plan = ortrain_training_session_plan (session, test_model_feeds (model, 0), &error);
+  if (plan == NULL)
+    g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  return plan;
+}
+
+/* The peak of the plan for the smallest budget that can be met, within one part in 200. */
+static guint64
+find_least (TestModel *model, OrtrainOffload offload, guint64 whole)
+{
+  guint64 low = 0, high = whole;
+  while (high - low > whole / 200)
+    {
+      const guint64 middle = low + (high - low) / 2;
+      g_autoptr (OrtrainMemoryPlan) plan = plan_at (model, offload, middle);
+      if (plan != NULL)
+        high = ortrain_memory_plan_get_peak_bytes (plan);
+      else
+        low = middle;
+    }
+  return high;
+}
+
+static OrtrainTensorDict *
+train (TestModel *model, OrtrainOffload offload, guint64 budget, double *losses)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, offload, budget, NULL);
+  for (guint i = 0; i < N_STEPS; i++)
+    {
+      losses[i] = ortrain_training_session_train_step (session, test_model_feeds (model, i), &error);
+      g_assert_no_error (error);
+      g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+      g_assert_no_error (error);
+      g_autoptr (OrtrainMemoryReport) report = ortrain_training_session_get_memory_report (session);
+      if (budget > 0)
+        g_assert_cmpuint (report->max_allocated, <=, budget);
+    }
+  OrtrainTensorDict *parameters = ortrain_training_session_get_parameters (session, &error);
+  g_assert_no_error (error);
+  return parameters;
+}
+
+static gboolean
+is_cpu (void)
+{
+  const char *provider = g_getenv ("ORTRAIN_PROVIDER");
+  return provider == NULL || g_str_equal (provider, "cpu");
+}
+
+static void
+test_same_bits (gconstpointer name)
+{
+  g_autoptr (TestModel) model = test_model_load (name);
+  g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
+  g_assert_cmpuint (ortrain_memory_plan_get_offloaded_bytes (whole), ==, 0);
+  const guint64 peak = ortrain_memory_plan_get_peak_bytes (whole);
+  double expected[N_STEPS], losses[N_STEPS];
+  g_autoptr (OrtrainTensorDict) parameters = train (model, ORTRAIN_OFFLOAD_OFF, 0, expected);
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_OFF, peak);
+  const guint64 least_offloaded = find_least (model, ORTRAIN_OFFLOAD_ON, peak);
+  g_assert_cmpuint (least_offloaded, <=, least);
+  guint64 last = 0;
+  guint n_offloaded = 0;
+  for (guint i = 0; i <= 8; i++)
+    {
+      const guint64 budget = least_offloaded + (peak - least_offloaded) * i / 8;
+      g_autoptr (OrtrainMemoryPlan) plan = plan_at (model, ORTRAIN_OFFLOAD_ON, budget);
+      g_assert_nonnull (plan);
+      const guint64 found = ortrain_memory_plan_get_peak_bytes (plan);
+      g_assert_cmpuint (found, <=, budget);
+      g_assert_cmpuint (found, >=, last);
+      if (ortrain_memory_plan_get_offloaded_bytes (plan) == 0 || found == last)
+        continue;
+      last = found;
+      n_offloaded++;
+      g_autoptr (OrtrainTensorDict) trained = train (model, ORTRAIN_OFFLOAD_ON, budget, losses);
+      g_assert_cmpmem (losses, sizeof losses, expected, sizeof expected);
+      test_assert_same_bits (trained, parameters);
+      g_test_message ("%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT " offloaded", found,
+                      peak, ortrain_memory_plan_get_offloaded_bytes (plan));
+    }
+  g_test_message ("%s: least %" G_GUINT64_FORMAT " by computing again, %" G_GUINT64_FORMAT " with offloading",
+                  (const char *) name, least, least_offloaded);
+  if (g_str_equal (name, "gpt2") || (is_cpu () && g_str_equal (name, "bert")))
+    {
+      g_assert_cmpuint (n_offloaded, >, 0);
+      g_assert_cmpuint (least_offloaded, <, least);
+    }
+}
+
+/* What the verifier has to find: nobody waits for a copy before its place is used again. */
+static void
+test_missing_wait (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  g_autoptr (OrtrainMemoryPlan) plan = plan_at (model, ORTRAIN_OFFLOAD_ON, least);
+  guint n_steps, n_waits, n_missed[2] = { 0, 0 };
+  const gint32 first_backward = (gint32) ortrain_memory_plan_get_first_backward_step (plan);
+  const OrtrainPlanStep *steps = ortrain_memory_plan_peek_steps (plan, &n_steps);
+  const OrtrainPlanValue *values = ortrain_memory_plan_peek_values (plan, NULL);
+  const guint32 *operands = ortrain_memory_plan_peek_operands (plan, NULL);
+  guint32 *waits = (guint32 *) ortrain_memory_plan_peek_waits (plan, &n_waits);
+  g_autofree guint32 *right = g_memdup2 (waits, n_waits * sizeof *waits);
+  g_assert_true (ortrain_plan_verify (plan, &error));
+  for (gint32 s = 0, earlier = -1; s < (gint32) n_steps; s++)
+    {
+      const gint32 before = earlier;
+      const OrtrainOpKind kind = ortrain_node_get_kind (steps[s].node);
+      if (steps[s].stream != ORTRAIN_STREAM_COPY)
+        continue;
+      earlier = s;
+      /* a place that is used again in the forward pass; what is read in the backward pass */
+      const gboolean frees = kind == ORTRAIN_OP_KIND_OFFLOAD;
+      const gint32 last = values[values[operands[steps[s].first_operand]].root].last;
+      if (before < 0 || (frees ? last + 1 >= first_backward : kind != ORTRAIN_OP_KIND_RELOAD))
+        continue;
+      /* nobody waits for this copy, nor for one behind it, in its phase */
+      for (gint32 t = s; t < (frees ? first_backward : (gint32) n_steps); t++)
+        for (guint w = steps[t].first_wait; w < steps[t].first_wait + steps[t].n_waits; w++)
+          if (waits[w] >= (guint32) s && steps[waits[w]].stream == ORTRAIN_STREAM_COPY)
+            waits[w] = (guint32) before;
+      g_assert_false (ortrain_plan_verify (plan, &error));
+      g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_INVALID);
+      g_test_message ("%s", error->message);
+      g_clear_error (&error);
+      n_missed[frees]++;
+      memcpy (waits, right, n_waits * sizeof *waits);
+    }
+  g_assert_cmpuint (n_missed[FALSE], >, 2);
+  g_assert_cmpuint (n_missed[TRUE], >, 2);
+  g_assert_true (ortrain_plan_verify (plan, &error));
+}
+
+/* Where the file cannot be created, nothing runs. */
+static void
+test_folder (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  g_autofree char *folder = g_dir_make_tmp ("offload-XXXXXX", NULL);
+  g_autofree char *missing = g_build_filename (folder, "missing", NULL);
+  g_autoptr (OrtrainTrainingSession) session = make_session (model, ORTRAIN_OFFLOAD_ON, least, missing);
+  if (!is_cpu ())
+    {
+      g_rmdir (folder);
+      g_test_skip ("other devices offload to the memory of the host");
+      return;
+    }
+  g_autoptr (OrtrainTensorDict) before = ortrain_training_session_get_parameters (session, &error);
+  g_assert_no_error (error);
+  ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_NOT_FOUND);
+  g_test_message ("%s", error->message);
+  g_assert_nonnull (strstr (error->message, missing));
+  g_clear_error (&error);
+  g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_parameters (session, &error);
+  test_assert_same_bits (after, before);
+
+  /* once it is there the session goes on; nothing has a name in it */
+  g_assert_cmpint (g_mkdir (missing, 0700), ==, 0);
+  ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (g_rmdir (missing), ==, 0);
+  g_assert_true (ortrain_training_session_optimizer_step (session, &error));
+  ortrain_training_session_train_step (session, test_model_feeds (model, 1), &error);
+  g_assert_no_error (error);
+  g_rmdir (folder);
+}
+
+/* On the CPU, which has to be asked for it, the message says so. */
+static void
+test_advice (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  g_autoptr (OrtrainTrainingSession) off = make_session (model, ORTRAIN_OFFLOAD_OFF, least, NULL);
+  ortrain_training_session_train_step (off, test_model_feeds (model, 0), &error);
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  g_test_message ("%s", error->message);
+  g_assert_nonnull (strstr (error->message, "offload=on needs "));
+  g_clear_error (&error);
+  g_autoptr (OrtrainTrainingSession) on = make_session (model, ORTRAIN_OFFLOAD_ON, 1000, NULL);
+  ortrain_training_session_train_step (on, test_model_feeds (model, 0), &error);
+  g_assert_error (error, ORTRAIN_PLAN_ERROR, ORTRAIN_PLAN_ERROR_BUDGET);
+  g_assert_null (strstr (error->message, "offload=on"));
+}
+
+/* In bytes. */
+static guint64
+read_resident (void)
+{
+  g_autofree char *text = NULL;
+  guint64 sum = 0;
+  static const char *const names[] = { "RssAnon:", "RssFile:", "RssShmem:" };
+  g_assert_true (g_file_get_contents ("/proc/self/status", &text, NULL, NULL));
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      const char *line = strstr (text, names[i]);
+      g_assert_nonnull (line);
+      sum += g_ascii_strtoull (line + strlen (names[i]), NULL, 10) << 10;
+    }
+  return sum;
+}
+
+static OrtrainTrainingSession *
+make_large_session (OrtrainModel *model, OrtrainOffload offload, guint64 budget)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTrainingOptions) options = ortrain_training_options_new ();
+  g_autoptr (OrtrainLoss) loss = ORTRAIN_LOSS (ortrain_cross_entropy_loss_new ("logits", "labels"));
+  ortrain_training_options_add_loss (options, loss);
+  ortrain_training_options_set_memory_budget (options, budget);
+  ortrain_training_options_set_offload (options, offload);
+  OrtrainTrainingSession *session = ortrain_training_session_new (model, options, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+/* The memory of the process falls, not the plan alone. */
+static void
+test_resident (void)
+{
+  if (!is_cpu ())
+    {
+      g_test_skip ("other devices offload to the memory of the host");
+      return;
+    }
+  enum
+  {
+    BATCH = 16384,
+    WIDTH = 64
+  };
+  g_autoptr (GError) error = NULL;
+  gint64 sizes[14];
+  const gint64 dims[] = { BATCH, WIDTH };
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    sizes[i] = WIDTH;
+  g_autoptr (OrtrainGraphBuilder) builder = ortrain_graph_builder_new_mlp ("mlp", sizes, G_N_ELEMENTS (sizes), 1);
+  g_autoptr (OrtrainModel) model = ortrain_graph_builder_build (builder, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainTensor) x = ortrain_tensor_new (ORTRAIN_DTYPE_FLOAT32, dims, 2, NULL);
+  g_autoptr (OrtrainTensor) labels = ortrain_tensor_new (ORTRAIN_DTYPE_INT64, dims, 1, NULL);
+  g_autoptr (OrtrainTensorDict) feeds = ortrain_tensor_dict_new ();
+  ortrain_tensor_dict_set (feeds, "x", x);
+  ortrain_tensor_dict_set (feeds, "labels", labels);
+  g_autoptr (OrtrainTrainingSession) roomy = make_large_session (model, ORTRAIN_OFFLOAD_OFF, 0);
+  g_autoptr (OrtrainMemoryPlan) whole = ortrain_training_session_plan (roomy, feeds, &error);
+  g_assert_no_error (error);
+  g_autoptr (OrtrainMemoryPlan) plan = NULL;
+  g_autoptr (OrtrainTrainingSession) session = NULL;
+  for (guint part = 4; part <= 100 && plan == NULL; part += 4)
+    {
+      g_clear_object (&session);
+      session = make_large_session (model, ORTRAIN_OFFLOAD_ON,
+                                    ortrain_memory_plan_get_persistent_bytes (whole) +
+                                        ortrain_memory_plan_get_arena_bytes (whole) / 100 * part);
+      plan = ortrain_training_session_plan (session, feeds, NULL);
+    }
+  const guint64 peak = ortrain_memory_plan_get_peak_bytes (plan), before = read_resident ();
+  const double loss = ortrain_training_session_train_step (session, feeds, &error);
+  g_assert_no_error (error);
+  const guint64 taken = read_resident () - before;
+  g_test_message ("peak %" G_GUINT64_FORMAT " instead of %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
+                  " offloaded; the process takes %" G_GUINT64_FORMAT,
+                  peak, ortrain_memory_plan_get_peak_bytes (whole), ortrain_memory_plan_get_offloaded_bytes (plan),
+                  taken);
+  g_assert_cmpuint (ortrain_memory_plan_get_offloaded_bytes (plan), >=, (guint64) 3 * BATCH * WIDTH * sizeof (float));
+  g_assert_cmpuint (taken, <=, peak + (16 << 20));
+  g_assert_cmpuint (ortrain_memory_plan_get_peak_bytes (whole), >, peak + (32 << 20));
+  g_assert_true (loss == ortrain_training_session_train_step (roomy, feeds, &error));
+  g_assert_no_error (error);
+}
+
+int
+main (int argc, char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  test_models_add ("/offload/same-bits", test_same_bits);
+  g_test_add_func ("/offload/missing-wait", test_missing_wait);
+  g_test_add_func ("/offload/folder", test_folder);
+  g_test_add_func ("/offload/advice", test_advice);
+  g_test_add_func ("/offload/resident", test_resident);
+  return g_test_run ();
+}
