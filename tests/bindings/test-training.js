@@ -585,6 +585,20 @@ run({
         equal(session.get_current_learning_rate(), 0.1 * 0.5 ** 5);
     },
 
+    async 'trainer, stopped by handlers, behind an update or an epoch'() {
+        const trainer = new Ortrain.Trainer({session: trainingSession(), dataset: dataset(), epochs: 5, batch_size: 4});
+        trainer.show_progress = Ortrain.ShowProgress.NEVER;
+        let handler = trainer.connect('progress', (self, progress) => Number(progress.step) === 1 && self.stop());
+        const history = trainer.fit(null);
+        equal([history.stopped_early, Number(history.n_steps), history.n_epochs], [true, 1, 0]);
+        trainer.disconnect(handler);
+        handler = trainer.connect('epoch-ended', (self, record) => record.epoch === 2 && self.stop());
+        trainer.epochs = 1000000;
+        const more = await trainer.fit_async(null);
+        assert(more.n_epochs >= 2 && more.n_epochs < 1000000);      // a handler of a training in a thread comes when it comes
+        equal(more.stopped_early, true);
+    },
+
     async 'trainer, cancelled'() {
         const trainer = Ortrain.Trainer.new(trainingSession(), dataset()), cancellable = new Gio.Cancellable();
         trainer.epochs = 100000;

@@ -48,6 +48,27 @@ void test_metrics () throws Error {
     assert (r2.name == "r2");
 }
 
+/* A handler ends the training behind the update, or the epoch, in which it is called. */
+void test_stop () throws Error {
+    var trainer = new Trainer (training_session (), new TensorDataset (batch ()));
+    trainer.epochs = 5;
+    trainer.batch_size = 2;
+    trainer.show_progress = ShowProgress.NEVER;
+    var handler = trainer.progress.connect ((progress) => {
+        if (progress.step == 1)
+            trainer.stop ();
+    });
+    var history = trainer.fit (null);
+    assert (history.stopped_early && history.n_steps == 1 && history.n_epochs == 0);
+    trainer.disconnect (handler);
+    trainer.epoch_ended.connect ((record) => {
+        if (record.epoch == 2)
+            trainer.stop ();
+    });
+    history = trainer.fit (null);
+    assert (history.stopped_early && history.n_epochs == 2);
+}
+
 void test_steps () throws Error {
     var session = training_session ();
     var phases = "";
@@ -525,6 +546,7 @@ int main (string[] args) {
     Test.add_func ("/vala/options", () => works (test_options));
     Test.add_func ("/vala/persistence", () => works (test_persistence));
     Test.add_func ("/vala/metrics", () => works (test_metrics));
+    Test.add_func ("/vala/stop", () => works (test_stop));
     Test.add_func ("/vala/trainer", () => works (test_trainer));
     return run ();
 }
