@@ -308,6 +308,9 @@ class Errors(unittest.TestCase):
         self.assertEqual([round(rate / 0.01, 6) for rate in warm[:9]], [n / 8 for n in range(1, 9)] + [1])
         slow = rates(last("--warm-up", "8", "--learning-rate", "0.01", "--accumulation-steps", "4"))
         self.assertEqual([round(rate / 0.01, 6) for rate in slow[:8]], [0] * 3 + [0.125] * 4 + [0.25])
+        for name, half in (("linear", 0.5), ("cosine", 0.5)):       # from the end of the warm-up to that of the training
+            fall = rates(last("--schedule", name, "--warm-up", "8", "--learning-rate", "0.01"))
+            self.assertEqual([round(fall[n] / 0.01, 6) for n in (7, 7 + (len(fall) - 8) // 2, -1)], [1, half, 0])
         held = last("--validation-split", "0.25")
         self.assertIn("validation_loss", held[-1])
         self.assertEqual(held[-1]["step"] * 4, plain[-1]["step"] * 3)

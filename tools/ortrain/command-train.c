@@ -272,14 +272,15 @@ make_schedule (const char *name, guint64 n_steps, gint64 warm_up, GError **error
       g_autoptr (OrtrainLrSchedule) constant = ortrain_constant_schedule_new (1.0);
       return warm_up > 0 ? ortrain_warm_up_schedule_new ((guint64) warm_up, constant) : g_steal_pointer (&constant);
     }
-  /* a twentieth of the steps to warm up */
+  /* a twentieth of the steps to warm up; the rest, of which there is some, falls to nothing at the end */
+  const guint64 rise = MIN (warm_up >= 0 ? (guint64) warm_up : n_steps / 20, n_steps - 1), rest = n_steps - rise;
   g_autoptr (OrtrainLrSchedule) after = NULL;
   if (g_str_equal (name, "linear"))
-    after = ortrain_linear_schedule_new (n_steps);
+    after = ortrain_linear_schedule_new (rest);
   else if (g_str_equal (name, "cosine"))
-    after = ortrain_cosine_schedule_new (n_steps);
+    after = ortrain_cosine_schedule_new (rest);
   if (after != NULL)
-    return ortrain_warm_up_schedule_new (warm_up >= 0 ? (guint64) warm_up : n_steps / 20, after);
+    return ortrain_warm_up_schedule_new (rise, after);
   if (g_str_equal (name, "one-cycle"))
     return ortrain_one_cycle_schedule_new (n_steps);
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
