@@ -55,9 +55,21 @@ typedef struct
   ORTRAIN_CUDNN_FUNCTIONS (ORTRAIN_CUDA_FUNCTION)
 } OrtrainCudnn;
 
+/* Collectives are for several devices; so far, only the version is asked for, which needs no header. */
+#define ORTRAIN_NCCL_FUNCTIONS(X) X (ncclGetVersion)
+
+typedef struct
+{
+  int (*ncclGetVersion) (int *version); /* 0: success */
+} OrtrainNccl;
+
 /* The functions, the same for the life of the process. NULL and DEVICE_ERROR_UNAVAILABLE where the library is missing, or
  * lacks a function. From any thread. */
 const OrtrainCublasLt *ortrain_cuda_open_cublaslt (GError **error);
 const OrtrainCudnn *ortrain_cuda_open_cudnn (GError **error);
+const OrtrainNccl *ortrain_cuda_open_nccl (GError **error);
+/* "cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9"; in the place of a version why the library cannot be opened. Transfer full.
+ */
+char *ortrain_cuda_describe_libraries (void);
 
 G_END_DECLS

@@ -77,6 +77,8 @@ fill_table (gpointer table, const char *file, const Entry *entries, guint n_entr
 static const Entry cublaslt_entries[] = { ORTRAIN_CUBLASLT_FUNCTIONS (ENTRY_CUBLASLT) };
 #define ENTRY_CUDNN(name) { #name, G_STRUCT_OFFSET (OrtrainCudnn, name) },
 static const Entry cudnn_entries[] = { ORTRAIN_CUDNN_FUNCTIONS (ENTRY_CUDNN) };
+#define ENTRY_NCCL(name) { #name, G_STRUCT_OFFSET (OrtrainNccl, name) },
+static const Entry nccl_entries[] = { ORTRAIN_NCCL_FUNCTIONS (ENTRY_NCCL) };
 
 /* A library that is missing is looked for again: the variable may have been set meanwhile. */
 const OrtrainCublasLt *
@@ -102,4 +104,49 @@ ortrain_cuda_open_cudnn (GError **error)
   is_open = is_open || fill_table (&table, "libcudnn.so.9", cudnn_entries, G_N_ELEMENTS (cudnn_entries), error);
   g_mutex_unlock (&lock);
   return is_open ? &table : NULL;
+}
+
+const OrtrainNccl *
+ortrain_cuda_open_nccl (GError **error)
+{
+  static GMutex lock;
+  static gboolean is_open;
+  static OrtrainNccl table;
+  g_mutex_lock (&lock);
+  is_open = is_open || fill_table (&table, "libnccl.so.2", nccl_entries, G_N_ELEMENTS (nccl_entries), error);
+  g_mutex_unlock (&lock);
+  return is_open ? &table : NULL;
+}
+
+/* ---- versions ---- */
+
+/* All three count alike: 13.1.0 is 130100. */
+static void
+append_version (GString *text, const char *name, gsize version, const GError *error)
+{
+  g_string_append_printf (text, "%s%s ", text->len > 0 ? ", " : "", name);
+  if (error != NULL)
+    g_string_append_printf (text, "is missing (%s)", error->message);
+  else
+    g_string_append_printf (text, "%" G_GSIZE_FORMAT ".%" G_GSIZE_FORMAT ".%" G_GSIZE_FORMAT, version / 10000,
+                            version / 100 % 100, version % 100);
+}
+
+char *
+ortrain_cuda_describe_libraries (void)
+{
+  GString *text = g_string_new (NULL);
+  g_autoptr (GError) blas_error = NULL;
+  g_autoptr (GError) dnn_error = NULL;
+  g_autoptr (GError) nccl_error = NULL;
+  const OrtrainCublasLt *blas = ortrain_cuda_open_cublaslt (&blas_error);
+  const OrtrainCudnn *dnn = ortrain_cuda_open_cudnn (&dnn_error);
+  const OrtrainNccl *nccl = ortrain_cuda_open_nccl (&nccl_error);
+  int version = 0;
+  append_version (text, "cuBLASLt", blas != NULL ? blas->cublasLtGetVersion () : 0, blas_error);
+  append_version (text, "cuDNN", dnn != NULL ? dnn->cudnnGetVersion () : 0, dnn_error);
+  if (nccl != NULL && nccl->ncclGetVersion (&version) != 0)
+    version = 0;
+  append_version (text, "NCCL", (gsize) MAX (version, 0), nccl_error);
+  return g_string_free (text, FALSE);
 }

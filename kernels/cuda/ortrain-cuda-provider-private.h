@@ -5,7 +5,7 @@
 
 /* NULL: a device can be opened; else why not. Transfer full. */
 char *ortrain_cuda_get_reason (void);
-/* "NVIDIA H200, compute capability 9.0"; NULL: unknown. Transfer full. */
+/* "NVIDIA H200, compute capability 9.0, cuBLASLt 13.1.0, …"; NULL: unknown. Transfer full. */
 char *ortrain_cuda_describe (void);
 OrtrainProvider *ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error);
 

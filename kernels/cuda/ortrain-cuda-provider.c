@@ -333,8 +333,10 @@ char *
 ortrain_cuda_describe (void)
 {
   struct cudaDeviceProp properties;
+  g_autofree char *libraries = ortrain_cuda_describe_libraries ();
   if (cudaGetDeviceProperties (&properties, 0) == cudaSuccess)
-    return g_strdup_printf ("%s, compute capability %d.%d", properties.name, properties.major, properties.minor);
+    return g_strdup_printf ("%s, compute capability %d.%d, %s", properties.name, properties.major, properties.minor,
+                            libraries);
   cudaGetLastError ();
   return NULL;
 }

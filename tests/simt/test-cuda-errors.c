@@ -364,6 +364,32 @@ test_missing (void)
   g_assert_no_error (error);
 }
 
+/* Where there is none, its place says why; the others keep theirs. */
+static void
+describe_libraries (void)
+{
+  g_autofree char *text = ortrain_cuda_describe_libraries ();
+  g_assert_cmpstr (text, ==, g_getenv ("ORTRAIN_TEST_LIBRARIES"));
+}
+
+static void
+test_versions (void)
+{
+  g_autofree char *folder = g_dir_make_tmp ("ortrain-packages-XXXXXX", NULL);
+  g_setenv ("ORTRAIN_TEST_LIBRARIES", "cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.27.3", TRUE);
+  run_with_libraries (g_getenv ("ORTRAIN_CUDA_LIBRARY_PATH"), "/cuda-errors/versions/subprocess");
+  put_library (folder, ".", files[0], files[0]);
+  put_library (folder, ".", files[1], files[1]);
+  put_library (folder, ".", "libnccl.so.2", files[0]);
+  g_setenv ("ORTRAIN_TEST_LIBRARIES",
+            "cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL is missing (libnccl.so.2 has no function ncclGetVersion: it is of "
+            "another version)",
+            TRUE);
+  run_with_libraries (folder, "/cuda-errors/versions/subprocess");
+  g_unsetenv ("ORTRAIN_TEST_LIBRARIES");
+  test_remove_folder (folder);
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -381,6 +407,8 @@ main (int argc, char *argv[])
   g_test_add_func ("/cuda-errors/reason/subprocess", find_reason);
   g_test_add_func ("/cuda-errors/without-cudnn", test_without_cudnn);
   g_test_add_func ("/cuda-errors/without-cudnn/subprocess", train_with_libraries);
+  g_test_add_func ("/cuda-errors/versions", test_versions);
+  g_test_add_func ("/cuda-errors/versions/subprocess", describe_libraries);
   g_test_add_func ("/cuda-errors/missing", test_missing);
   return g_test_run ();
 }

@@ -86,7 +86,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual([(line["block"], line["passed"], line["emulated"]) for line in lines],
                          [("devices", True, True), ("kernels/internal", True, True)])
-        self.assertEqual(lines[0]["device"]["description"], "emulated on the host, compute capability 9.0")
+        self.assertEqual(lines[0]["device"]["description"], "emulated on the host, compute capability 9.0, cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.27.3")
         self.assertGreater(lines[1]["tests"], 0)
         done, again = self.run_it("--dry-run", "--only", "kernels/internal")
         self.assertEqual((done.returncode, again), (0, lines))
