@@ -3,6 +3,7 @@
 import collections.abc
 import functools
 import inspect
+import operator
 import sys
 
 from . import calls, values
@@ -40,8 +41,7 @@ class Dataset(Ortrain.Dataset):
 
     def __getitem__(self, index):
         n = len(self)
-        if not isinstance(index, int):
-            index = index.__index__()
+        index = operator.index(index)
         if not -n <= index < n:
             raise IndexError(f"item {index} of {n}")
         return self.get_item(index % n)
