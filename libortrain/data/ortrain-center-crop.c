@@ -67,7 +67,7 @@ ortrain_center_crop_class_init (OrtrainCenterCropClass *klass)
   /**
    * OrtrainCenterCrop:width: (getter get_width)
    *
-   * How many columns are left. Construct-only.
+   * How many columns are left. Construct-only. Default: 1.
    */
   properties[PROP_WIDTH] = ortrain_field_at (g_param_spec_uint ("width", NULL, NULL, 1, 1048576, 1, flags),
                                              G_STRUCT_OFFSET (OrtrainCenterCrop, width));
@@ -75,7 +75,7 @@ ortrain_center_crop_class_init (OrtrainCenterCropClass *klass)
   /**
    * OrtrainCenterCrop:height: (getter get_height)
    *
-   * How many rows are left. Construct-only.
+   * How many rows are left. Construct-only. Default: 1.
    */
   properties[PROP_HEIGHT] = ortrain_field_at (g_param_spec_uint ("height", NULL, NULL, 1, 1048576, 1, flags),
                                               G_STRUCT_OFFSET (OrtrainCenterCrop, height));

@@ -148,7 +148,7 @@ ortrain_data_loader_class_init (OrtrainDataLoaderClass *klass)
   /**
    * OrtrainDataLoader:dataset: (getter get_dataset)
    *
-   * The dataset that the items are taken from. Construct-only.
+   * The dataset that the items are taken from. Construct-only. Default: none, it has to be given.
    */
   properties[PROP_DATASET] = ortrain_field_at (g_param_spec_object ("dataset", NULL, NULL, ORTRAIN_TYPE_DATASET,
                                                                     flags | G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY),

@@ -75,7 +75,7 @@ ortrain_random_crop_class_init (OrtrainRandomCropClass *klass)
   /**
    * OrtrainRandomCrop:width: (getter get_width)
    *
-   * How many columns are left. Construct-only.
+   * How many columns are left. Construct-only. Default: 1.
    */
   properties[PROP_WIDTH] = ortrain_field_at (g_param_spec_uint ("width", NULL, NULL, 1, 1048576, 1, flags),
                                              G_STRUCT_OFFSET (OrtrainRandomCrop, width));
@@ -83,7 +83,7 @@ ortrain_random_crop_class_init (OrtrainRandomCropClass *klass)
   /**
    * OrtrainRandomCrop:height: (getter get_height)
    *
-   * How many rows are left. Construct-only.
+   * How many rows are left. Construct-only. Default: 1.
    */
   properties[PROP_HEIGHT] = ortrain_field_at (g_param_spec_uint ("height", NULL, NULL, 1, 1048576, 1, flags),
                                               G_STRUCT_OFFSET (OrtrainRandomCrop, height));
@@ -91,7 +91,7 @@ ortrain_random_crop_class_init (OrtrainRandomCropClass *klass)
   /**
    * OrtrainRandomCrop:padding: (getter get_padding)
    *
-   * How many zeros are put on each side of the picture before. Construct-only.
+   * How many zeros are put on each side of the picture before. Construct-only. Default: 0.
    */
   properties[PROP_PADDING] = ortrain_field_at (g_param_spec_uint ("padding", NULL, NULL, 0, 1048576, 0, flags),
                                                G_STRUCT_OFFSET (OrtrainRandomCrop, padding));

@@ -88,7 +88,7 @@ ortrain_resize_class_init (OrtrainResizeClass *klass)
   /**
    * OrtrainResize:width: (getter get_width)
    *
-   * The new number of columns; 0 with a shorter side. Construct-only.
+   * The new number of columns; 0 with a shorter side. Construct-only. Default: 0.
    */
   properties[PROP_WIDTH] = ortrain_field_at (g_param_spec_uint ("width", NULL, NULL, 0, 1048576, 0, flags),
                                              G_STRUCT_OFFSET (OrtrainResize, width));
@@ -96,7 +96,7 @@ ortrain_resize_class_init (OrtrainResizeClass *klass)
   /**
    * OrtrainResize:height: (getter get_height)
    *
-   * The new number of rows; 0 with a shorter side. Construct-only.
+   * The new number of rows; 0 with a shorter side. Construct-only. Default: 0.
    */
   properties[PROP_HEIGHT] = ortrain_field_at (g_param_spec_uint ("height", NULL, NULL, 0, 1048576, 0, flags),
                                               G_STRUCT_OFFSET (OrtrainResize, height));
@@ -104,7 +104,8 @@ ortrain_resize_class_init (OrtrainResizeClass *klass)
   /**
    * OrtrainResize:shorter-side: (getter get_shorter_side)
    *
-   * The new size of the shorter side, where width and height are 0: the other one keeps its ratio to it. Construct-only.
+   * The new size of the shorter side, where width and height are 0: the other one keeps its ratio to it.
+   * Construct-only. Default: 0.
    */
   properties[PROP_SHORTER_SIDE] =
       ortrain_field_at (g_param_spec_uint ("shorter-side", NULL, NULL, 0, 1048576, 0, flags),
