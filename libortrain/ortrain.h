@@ -52,6 +52,7 @@
 #include "optim/ortrain-adamw.h"
 #include "optim/ortrain-constant-schedule.h"
 #include "optim/ortrain-cosine-schedule.h"
+#include "optim/ortrain-epoch-schedule.h"
 #include "optim/ortrain-lamb.h"
 #include "optim/ortrain-linear-schedule.h"
 #include "optim/ortrain-loss-scaler.h"

@@ -20,6 +20,8 @@
  * options = Ortrain.TrainingOptions(optimizer=optimizer, schedule=schedule)
  * ```
  *
+ * [class@EpochSchedule] makes epochs of the steps of another one.
+ *
  * To write one, implement [vfunc@LrSchedule.evaluate]; what depends on metrics implements `observe`, `save_state` and
  * `load_state` as well. The methods run on the thread that asked for the update; in an asynchronous call, on the main
  * context of that thread.

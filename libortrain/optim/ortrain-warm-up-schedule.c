@@ -2,6 +2,7 @@
 #include "optim/ortrain-warm-up-schedule.h"
 
 #include "core/ortrain-field-private.h"
+#include "optim/ortrain-epoch-schedule.h"
 
 /**
  * OrtrainWarmUpSchedule:
@@ -90,8 +91,11 @@ ortrain_warm_up_schedule_finalize (GObject *object)
 static gboolean
 comes_after (OrtrainLrSchedule *schedule, OrtrainWarmUpSchedule *self)
 {
-  while (ORTRAIN_IS_WARM_UP_SCHEDULE (schedule) && schedule != ORTRAIN_LR_SCHEDULE (self))
-    schedule = ORTRAIN_WARM_UP_SCHEDULE (schedule)->after;
+  while (schedule != NULL && schedule != ORTRAIN_LR_SCHEDULE (self))
+    schedule = ORTRAIN_IS_WARM_UP_SCHEDULE (schedule) ? ORTRAIN_WARM_UP_SCHEDULE (schedule)->after
+               : ORTRAIN_IS_EPOCH_SCHEDULE (schedule)
+                   ? ortrain_epoch_schedule_get_schedule (ORTRAIN_EPOCH_SCHEDULE (schedule))
+                   : NULL;
   return schedule == ORTRAIN_LR_SCHEDULE (self);
 }
 

@@ -28,6 +28,7 @@ lookup (const char *kind, const char *name, GString *known)
     { "schedule", "step", ORTRAIN_TYPE_STEP_SCHEDULE },
     { "schedule", "one-cycle", ORTRAIN_TYPE_ONE_CYCLE_SCHEDULE },
     { "schedule", "plateau", ORTRAIN_TYPE_PLATEAU_SCHEDULE },
+    { "schedule", "epoch", ORTRAIN_TYPE_EPOCH_SCHEDULE },
     { "schedule", "warm-up", ORTRAIN_TYPE_WARM_UP_SCHEDULE },
     { "loss", "cross-entropy", ORTRAIN_TYPE_CROSS_ENTROPY_LOSS },
     { "loss", "mse", ORTRAIN_TYPE_MSE_LOSS },

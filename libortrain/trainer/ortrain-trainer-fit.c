@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "trainer/ortrain-fit-private.h"
 
+#include "optim/ortrain-epoch-schedule-private.h"
 #include "trainer/ortrain-evaluation-private.h"
 #include "trainer/ortrain-metric-private.h"
 #include "trainer/ortrain-training-history-private.h"
@@ -401,6 +402,17 @@ check_logs (OrtrainTrainer *self, GError **error)
 }
 
 /* The claim on the session is held by this thread. */
+/* The epochs of the schedule are those of the training. */
+static void
+begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
+{
+  OrtrainLrSchedule *schedule = ortrain_training_options_get_schedule (self->session->options);
+  const guint64 n_batches = ortrain_data_loader_get_n_batches (fit->loader);
+  const guint n_together = MAX (ortrain_training_options_get_accumulation_steps (self->session->options), 1);
+  if (schedule != NULL && n_batches > 0)
+    ortrain_lr_schedule_begin_epochs (schedule, (n_batches + n_together - 1) / n_together, self->session->n_updates);
+}
+
 static OrtrainTrainingHistory *
 run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
 {
@@ -416,12 +428,14 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   fit.loader = loader;
   fit.history = history;
   fit.timer = timer;
+  begin_epochs (self, &fit);
   fit.learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
   ok = ortrain_training_session_settle (self->session, 0, error);
   if (!ok)
     return NULL;
   ortrain_training_session_decide_updates (self->session);
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
+  begin_epochs (self, &fit); /* what was resumed may have had others */
   stop = ok && ends_early (self, &fit);
   while (ok && !stop && fit.epoch < self->epochs)
     {

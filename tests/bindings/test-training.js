@@ -378,6 +378,7 @@ run({
             [Ortrain.OneCycleSchedule, {total_steps: 10, rise: 0.5, initial_divisor: 8, final_divisor: 16}],
             [Ortrain.PlateauSchedule, {gamma: 0.5, patience: 3, threshold: 0.25, least_factor: 0.125}],
             [Ortrain.WarmUpSchedule, {steps: 7, start_factor: 0.5}],
+            [Ortrain.EpochSchedule, {updates_per_epoch: 7}],
             [Ortrain.CrossEntropyLoss, {axis: 1, ignore_index: 7, label_smoothing: 0.25, weight: 2, output: 'a', target: 'b'}],
             [Ortrain.HuberLoss, {delta: 0.25}],
             [Ortrain.NllLoss, {axis: 1, ignore_index: 7, weight: 2, output: 'a', target: 'b'}],

@@ -391,8 +391,9 @@ void test_optimizers () throws Error {
 void test_schedules () throws Error {
     LrSchedule[] schedules = { new ConstantSchedule (0.5), new LinearSchedule (100), new CosineSchedule (100),
                                new PolynomialSchedule (100, 2), new StepSchedule (10, 0.1), new WarmUpSchedule (10, null),
-                               new OneCycleSchedule (100), new Halves () };
-    double[] expected = { 0.5, 0.5, 0.5, 0.25, 1e-5, 1, -1, Math.pow (0.5, 50) };
+                               new OneCycleSchedule (100), new Halves (), new EpochSchedule (new Halves ()) };
+    ((EpochSchedule) schedules[8]).updates_per_epoch = 20;
+    double[] expected = { 0.5, 0.5, 0.5, 0.25, 1e-5, 1, -1, Math.pow (0.5, 50), 0.25 };
     for (var i = 0; i < schedules.length; i++) {
         double factor;
         assert (schedules[i].evaluate (50, out factor));

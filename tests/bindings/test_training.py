@@ -716,6 +716,54 @@ class Schedules(unittest.TestCase):
             patient.observe(metric)
         self.assertEqual(patient.evaluate(0)[1], 0.5)
 
+    def test_epochs(self):
+        """Epochs by their number, whatever the number of updates they have."""
+        inner = Ortrain.StepSchedule(2, 0.5)
+        schedule = Ortrain.EpochSchedule(inner)
+        self.assertEqual(schedule.get_schedule(), inner)
+        with self.assertRaisesRegex(GLib.Error, "how many updates an epoch has is not known"):
+            schedule.evaluate(0)
+        schedule.set_updates_per_epoch(3)
+        self.assertEqual([schedule.evaluate(step)[1] for step in range(15)], [1] * 6 + [0.5] * 6 + [0.25] * 3)
+        again = Ortrain.EpochSchedule(Ortrain.StepSchedule(2, 0.5))
+        self.assertTrue(again.load_state(schedule.save_state()))
+        self.assertEqual(again.get_updates_per_epoch(), 3)
+        self.assertFalse(again.load_state(GLib.Variant("u", 1)))
+        self.assertEqual(Ortrain.EpochSchedule().evaluate(7)[1], 1)
+
+        plateau = Ortrain.EpochSchedule(Ortrain.PlateauSchedule(0.5, 0))
+        plateau.updates_per_epoch = 4
+        plateau.observe(1.0)
+        plateau.observe(1.0)
+        other = Ortrain.EpochSchedule(Ortrain.PlateauSchedule(0.5, 0))
+        self.assertTrue(other.load_state(plateau.save_state()))
+        self.assertEqual((other.evaluate(9), plateau.evaluate(9)), ((True, 0.5), (True, 0.5)))
+
+    def test_epochs_of_a_trainer(self):
+        """Rates of PyTorch 2.15: StepLR (SGD ([w], lr=1.0), step_size=1, gamma=0.5), with step () once an epoch."""
+        def trained(schedule, epochs, checkpoints=None, resume=False, batch_size=16, accumulation=1):
+            options = Ortrain.TrainingOptions(optimizer=Ortrain.Sgd(1.0), schedule=schedule, accumulation_steps=accumulation)
+            options.add_loss(Ortrain.CrossEntropyLoss.new("logits", "labels"))
+            session, rates = Ortrain.TrainingSession(linear_model(), options), []
+            session.connect("pre-update", lambda session, report: rates.append(session.get_current_learning_rate()))
+            trainer = Ortrain.Trainer(session, dataset(), epochs=epochs, batch_size=batch_size)
+            if checkpoints:
+                trainer.checkpoint_dir = checkpoints
+                trainer.resume = resume
+            trainer.fit()
+            return rates
+
+        def halves():
+            return Ortrain.EpochSchedule(Ortrain.StepSchedule(1, 0.5))
+
+        self.assertEqual(trained(halves(), 3), [1.0] * 4 + [0.5] * 4 + [0.25] * 4)
+        self.assertEqual(trained(halves(), 2, accumulation=3), [1.0] * 2 + [0.5] * 2)
+        warm = Ortrain.WarmUpSchedule(2, halves())          # two updates, then epochs
+        self.assertEqual(trained(warm, 2), [0.0, 0.5] + [1.0] * 4 + [0.5] * 2)
+        path = os.path.join(folder, "epochs")
+        self.assertEqual(trained(halves(), 2, path), [1.0] * 4 + [0.5] * 4)
+        self.assertEqual(trained(halves(), 3, path, resume=True, batch_size=32), [0.25] * 2)    # goes on with the third
+
     def test_written_in_python(self):
         class Halves(Ortrain.LrSchedule):
             def do_evaluate(self, step):
