@@ -219,7 +219,7 @@ class Errors(unittest.TestCase):
         for option, value in (("epochs", "0"), ("epochs", "many"), ("batch-size", "0"), ("threads", "-1"), ("seed", "-3"),
                               ("learning-rate", "nan"), ("learning-rate", "-1"), ("max-grad-norm", "-1"), ("loss", "none"),
                               ("optimizer", "adamx"), ("optimizer-state", "int4"), ("schedule", "never"), ("patience", "-1"), ("weight-decay", "-1"), ("momentum", "0.9"), ("accumulation-steps", "-1"), ("label-smoothing", "2"),
-                              ("warm-up", "-2"), ("validation-split", "1"), ("immediate-updates", "never")):
+                              ("warm-up", "-2"), ("warm-up", "2ages"), ("warm-up", "-1epochs"), ("validation-split", "1"), ("immediate-updates", "never")):
             message = self.fails(2, "train", "cnn.onnx", *data, f"--{option}={value}")
             self.assertTrue(option in message or value in message, message)
         self.fails(2, "eval", "cnn.onnx", *data, "--batch-size", "0")
@@ -305,7 +305,9 @@ class Errors(unittest.TestCase):
                       ("--warm-up", "8")):
             self.assertNotEqual(last(*words)[-1]["loss"], plain[-1]["loss"], words)
         warm = rates(last("--warm-up", "8", "--learning-rate", "0.01"))
+        n_updates = len(warm) / sum(item["event"] == "epoch" for item in plain)
         self.assertEqual([round(rate / 0.01, 6) for rate in warm[:9]], [n / 8 for n in range(1, 9)] + [1])
+        self.assertEqual(rates(last("--warm-up", "%repochs" % (8 / n_updates), "--learning-rate", "0.01")), warm)
         slow = rates(last("--warm-up", "8", "--learning-rate", "0.01", "--accumulation-steps", "4"))
         self.assertEqual([round(rate / 0.01, 6) for rate in slow[:8]], [0] * 3 + [0.125] * 4 + [0.25])
         for name, half in (("linear", 0.5), ("cosine", 0.5)):       # from the end of the warm-up to that of the training

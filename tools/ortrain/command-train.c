@@ -263,6 +263,19 @@ check_metrics (char **names, GError **error)
   return TRUE;
 }
 
+/* "100" updates, or "2epochs", in which case n_updates is 0 for now. */
+static gboolean
+parse_warm_up (const char *text, gint64 *n_updates, double *n_epochs)
+{
+  char *end;
+  if (g_ascii_string_to_signed (text, 10, 0, G_MAXINT32, n_updates, NULL))
+    return TRUE;
+  *n_updates = 0;
+  *n_epochs = g_ascii_strtod (text, &end);
+  return end != text && *n_epochs >= 0 && *n_epochs <= 1e6 &&
+         (g_str_equal (end, "epochs") || g_str_equal (end, "epoch"));
+}
+
 /* warm_up: steps; -1: what the schedule has by itself */
 static OrtrainLrSchedule *
 make_schedule (const char *name, guint64 n_steps, gint64 warm_up, GError **error)
@@ -464,6 +477,8 @@ run (int argc, char *argv[])
   gint accumulation = 0;
   g_autofree char *options_path = NULL;
   gint64 warm_up = -1;
+  double warm_up_epochs = 0;
+  g_autofree char *warm_up_text = NULL;
   gboolean resume = FALSE, json = FALSE, memory = FALSE, deterministic = FALSE;
   g_autofree char *immediate = NULL, *config = NULL;
   g_auto (ImageSettings) images = IMAGE_SETTINGS_INIT;
@@ -498,8 +513,9 @@ run (int argc, char *argv[])
     { "optimizer-state", 0, 0, G_OPTION_ARG_STRING, &optimizer_state, "f32, int8 (f32)", "NAME" },
     { "learning-rate", 0, 0, G_OPTION_ARG_DOUBLE, &learning_rate, "Learning rate (1e-3)", "X" },
     { "schedule", 0, 0, G_OPTION_ARG_STRING, &schedule_name, "constant, linear, cosine, one-cycle (constant)", "NAME" },
-    { "warm-up", 0, 0, G_OPTION_ARG_INT64, &warm_up,
-      "Updates in which the learning rate rises from 0 (a twentieth of all for linear and cosine, else 0)", "N" },
+    { "warm-up", 0, 0, G_OPTION_ARG_STRING, &warm_up_text,
+      "Updates in which the learning rate rises from 0, or 2epochs (a twentieth of all for linear and cosine, else 0)",
+      "N" },
     { "weight-decay", 0, 0, G_OPTION_ARG_DOUBLE, &weight_decay, "Weight decay (0.01 for adamw, else 0)", "X" },
     { "momentum", 0, 0, G_OPTION_ARG_DOUBLE, &momentum, "Momentum of sgd (0; of momentum, 0.9)", "X" },
     { "accumulation-steps", 0, 0, G_OPTION_ARG_INT, &accumulation, "Batches for an update (1)", "N" },
@@ -554,8 +570,11 @@ run (int argc, char *argv[])
     return command_usage (&command_train, "--validation-split is from 0 to 1, without --validation");
   if (metrics != NULL && validation == NULL && validation_split <= 0)
     return command_usage (&command_train, "--metric needs --validation or --validation-split");
-  if (accumulation < 0 || warm_up < -1)
-    return command_usage (&command_train, "--accumulation-steps and --warm-up are at least 0");
+  if (accumulation < 0)
+    return command_usage (&command_train, "--accumulation-steps is at least 0");
+  if (warm_up_text != NULL && !parse_warm_up (warm_up_text, &warm_up, &warm_up_epochs))
+    return command_usage (&command_train, "--warm-up %s: a number of updates is wanted, or of epochs as in 2epochs",
+                          warm_up_text);
   if (warm_up >= 0 && g_strcmp0 (schedule_name, "one-cycle") == 0)
     return command_usage (&command_train, "--warm-up does not go with --schedule one-cycle, which has its own");
   if (json && memory)
@@ -690,6 +709,8 @@ run (int argc, char *argv[])
   const guint64 n_batches = (ortrain_dataset_get_length (dataset) + (guint) batch_size - 1) / (guint) batch_size;
   const guint n_together = ortrain_training_options_get_accumulation_steps (options);
   const guint64 n_updates = (n_batches + n_together - 1) / n_together;
+  if (warm_up_epochs > 0)
+    warm_up = (gint64) (warm_up_epochs * (double) n_updates + 0.5);
 
   g_autoptr (OrtrainLrSchedule) schedule = make_schedule (schedule_name, n_updates * (guint) epochs, warm_up, &error);
   if (error != NULL)
