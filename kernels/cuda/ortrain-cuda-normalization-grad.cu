@@ -450,8 +450,8 @@ run_layer_grad (const OrtrainKernelCall *call)
     ORTRAIN_CUDA_VIEWS (c->same, c->dtype, T, launch_backward<T> (call, c););
 }
 
-/* LayerNormGrad (dy, x, scale, mean, 1/deviation), RMSNormGrad (dy, x, scale) → (dx, dscale, dbias); AddLayerNormGrad has an addend
- * of dx as input 5 */
+/* LayerNormGrad (dy, x, scale, mean, 1/deviation), RMSNormGrad (dy, x, scale) → (dx, dscale, dbias);
+ * AddLayerNormGrad and AddRMSNormGrad have an addend of dx as input 5 */
 static gboolean
 prepare_layer_grad (OrtrainKernelSetup *setup, GError **error)
 {
@@ -490,6 +490,7 @@ prepare_layer_grad (OrtrainKernelSetup *setup, GError **error)
 
 static const OrtrainKernel rows[] = {
   ROW ("AddLayerNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
+  ROW ("AddRMSNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
   ROW ("LayerNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
   ROW ("RMSNormGrad", "org.ortrain", prepare_layer_grad, run_layer_grad),
 };

@@ -286,7 +286,8 @@ prepare_forward (OrtrainKernelSetup *setup, bool in_groups, GError **error)
   return TRUE;
 }
 
-/* AddLayerNormalization (x, scale, bias, addend) → (y, mean, 1/deviation, x + addend) */
+/* AddLayerNormalization (x, scale, bias, addend) → (y, mean, 1/deviation, x + addend); AddRMSNormalization: the same
+ * without bias, mean and 1/deviation */
 static gboolean
 prepare_add_layer (OrtrainKernelSetup *setup, GError **error)
 {
@@ -325,6 +326,7 @@ static const OrtrainKernel rows[] = {
   ROW ("GroupNormalization", "", prepare_group, run_norm),
   ROW ("InstanceNormalization", "", prepare_group, run_norm),
   ROW ("AddLayerNormalization", "org.ortrain", prepare_add_layer, run_norm),
+  ROW ("AddRMSNormalization", "org.ortrain", prepare_add_layer, run_norm),
 };
 
 ORTRAIN_CUDA_TABLE (normalization, rows);

@@ -112,7 +112,15 @@ ortrain_body_batch_norm_frozen_grad (OrtrainBody *self)
   return TRUE;
 }
 
-/* (dy, x, scale, mean, inverse) → (dx, dscale, dbias) */
+/* dx and the addend that is input 5, which may be absent */
+static OrtrainValue *
+plus_addend (OrtrainBody *self, OrtrainValue *dx)
+{
+  OrtrainValue *addend = ortrain_body_input (self, 5);
+  return addend != NULL ? ADD (dx, addend) : dx;
+}
+
+/* (dy, x, scale, mean, inverse[, addend]) → (dx, dscale, dbias) */
 gboolean
 ortrain_body_layer_norm_grad (OrtrainBody *self)
 {
@@ -124,7 +132,8 @@ ortrain_body_layer_norm_grad (OrtrainBody *self)
   ortrain_body_dims (scale, dims);
   OrtrainValue *normalized = MUL (SUB (x, mean), inverse);
   if (ortrain_body_wants (self, 0))
-    ortrain_body_set (self, 0, through_normalization (self, MUL (dy, scale), normalized, inverse, axes));
+    ortrain_body_set (self, 0,
+                      plus_addend (self, through_normalization (self, MUL (dy, scale), normalized, inverse, axes)));
   if (ortrain_body_wants (self, 1))
     ortrain_body_set (self, 1, ortrain_body_sum_to (self, MUL (dy, normalized), dims, scale->rank));
   if (ortrain_body_wants (self, 2))
@@ -132,7 +141,7 @@ ortrain_body_layer_norm_grad (OrtrainBody *self)
   return TRUE;
 }
 
-/* (dy, x, scale) → (dx, dscale): x̂ = x · inverse, nothing is centred */
+/* (dy, x, scale[, nothing, nothing, addend]) → (dx, dscale): x̂ = x · inverse, nothing is centred */
 gboolean
 ortrain_body_rms_norm_grad (OrtrainBody *self)
 {
@@ -144,22 +153,24 @@ ortrain_body_rms_norm_grad (OrtrainBody *self)
   OrtrainValue *inverse = inverse_root (self, MEAN (MUL (x, x), axes)), *normalized = MUL (x, inverse);
   OrtrainValue *g = MUL (dy, scale);
   if (ortrain_body_wants (self, 0))
-    ortrain_body_set (self, 0, MUL (inverse, SUB (g, MUL (normalized, MEAN (MUL (g, normalized), axes)))));
+    {
+      OrtrainValue *dot = MUL (normalized, MEAN (MUL (g, normalized), axes));
+      ortrain_body_set (self, 0, plus_addend (self, MUL (inverse, SUB (g, dot))));
+    }
   if (ortrain_body_wants (self, 1))
     ortrain_body_set (self, 1, ortrain_body_sum_to (self, MUL (dy, normalized), dims, scale->rank));
   return TRUE;
 }
 
-/* The normalization of x + addend, and that sum */
-gboolean
-ortrain_body_add_layer_norm (OrtrainBody *self)
+/* (x, scale, bias or nothing, addend): the normalization of x + addend by this operator, and that sum */
+static gboolean
+normalize_sum (OrtrainBody *self, const char *op_type, guint n_outputs)
 {
-  OrtrainValue *x = ortrain_body_input (self, 0), *addend = ortrain_body_input (self, 3);
-  OrtrainValue *sum = ADD (x, addend);
+  OrtrainValue *sum = ADD (ortrain_body_input (self, 0), ortrain_body_input (self, 3));
   OrtrainValue *inputs[] = { sum, ortrain_body_input (self, 1), ortrain_body_input (self, 2) };
-  OrtrainNode *norm = ortrain_body_node (self, "LayerNormalization", inputs, inputs[2] != NULL ? 3 : 2, 3,
+  OrtrainNode *norm = ortrain_body_node (self, op_type, inputs, inputs[2] != NULL ? 3 : 2, n_outputs,
                                          ortrain_attributes_copy (self->node->attributes));
-  for (guint k = 0; norm != NULL && k < 3; k++)
+  for (guint k = 0; norm != NULL && k < n_outputs; k++)
     if (ortrain_body_wants (self, k))
       ortrain_body_set (self, k, ortrain_node_output (norm, k));
   ortrain_body_set (self, 3, sum);
@@ -167,13 +178,15 @@ ortrain_body_add_layer_norm (OrtrainBody *self)
 }
 
 gboolean
-ortrain_body_add_layer_norm_grad (OrtrainBody *self)
+ortrain_body_add_layer_norm (OrtrainBody *self)
 {
-  if (!ortrain_body_layer_norm_grad (self))
-    return FALSE;
-  if (ortrain_body_wants (self, 0))
-    ortrain_body_set (self, 0, ADD (self->results[0], ortrain_body_input (self, 5)));
-  return TRUE;
+  return normalize_sum (self, "LayerNormalization", 3);
+}
+
+gboolean
+ortrain_body_add_rms_norm (OrtrainBody *self)
+{
+  return normalize_sum (self, "RMSNormalization", 1);
 }
 
 /* (dy, x, scale) → (dx, dscale, dbias): over each sample's groups of channels; without num_groups each channel is

@@ -114,7 +114,7 @@ gboolean ortrain_body_batch_norm_train (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_batch_norm_frozen_grad (OrtrainBody *self);
 gboolean ortrain_body_add_layer_norm (OrtrainBody *self);
-gboolean ortrain_body_add_layer_norm_grad (OrtrainBody *self);
+gboolean ortrain_body_add_rms_norm (OrtrainBody *self);
 gboolean ortrain_body_layer_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_rms_norm_grad (OrtrainBody *self);
 gboolean ortrain_body_group_norm_grad (OrtrainBody *self);

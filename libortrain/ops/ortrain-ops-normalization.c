@@ -232,8 +232,8 @@ infer_layer_norm (OrtrainInferContext *ctx, GError **error)
 }
 
 /* AddLayerNormalization (x, scale, bias or nothing, addend) → y, mean and 1/deviation or nothing, and
- * x + addend, of which the others are computed. A pass makes them, for devices with a kernel that reads and writes a
- * residual once. */
+ * x + addend, of which the others are computed; AddRMSNormalization: the same without bias, mean and 1/deviation. A pass
+ * makes them, for devices with a kernel that reads and writes a residual once. */
 static gboolean
 infer_add_layer_norm (OrtrainInferContext *ctx, GError **error)
 {
@@ -258,7 +258,7 @@ infer_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
   return infer_norm_grad (ctx, error);
 }
 
-/* AddLayerNormGrad: the same with an addend of dx as input 5. */
+/* AddLayerNormGrad, AddRMSNormGrad: the same with an addend of dx as input 5. */
 static gboolean
 infer_add_layer_norm_grad (OrtrainInferContext *ctx, GError **error)
 {
@@ -474,12 +474,14 @@ static const OrtrainOpDef ops[] = {
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
   { GRAD_FIELDS ("LayerNormGrad", 5, 5, 3, ".00f3", infer_layer_norm_grad, ortrain_zero_sums_layer_norm_grad, ortrain_body_layer_norm_grad),
     .plus_input = "AddLayerNormGrad" },
-  GRAD ("AddLayerNormGrad", 6, 6, 3, ".00f30", infer_add_layer_norm_grad, NULL, ortrain_body_add_layer_norm_grad),
+  GRAD ("AddLayerNormGrad", 6, 6, 3, ".00f30", infer_add_layer_norm_grad, NULL, ortrain_body_layer_norm_grad),
   ADD_NORM ("AddLayerNormalization", ortrain_body_add_layer_norm),
   { .name = "RMSNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 23, .min_inputs = 2, .max_inputs = 2, .min_outputs = 1,
-    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm,
+    .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_layer_norm, .gradient = gradient_rms_norm, .of_sum = "AddRMSNormalization",
     SCALE_AND_BIAS (ORTRAIN_CHANNELS_LAST) },
-  GRAD ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
+  { GRAD_FIELDS ("RMSNormGrad", 3, 3, 2, ".0", infer_layer_norm_grad, NULL, ortrain_body_rms_norm_grad), .plus_input = "AddRMSNormGrad" },
+  GRAD ("AddRMSNormGrad", 6, 6, 2, ".0", infer_add_layer_norm_grad, NULL, ortrain_body_rms_norm_grad),
+  ADD_NORM ("AddRMSNormalization", ortrain_body_add_rms_norm),
   { .name = "GroupNormalization", .domain = "", .mixed = ORTRAIN_MIXED_INSIDE, .since = 18, .min_inputs = 3, .max_inputs = 3, .min_outputs = 1,
     .max_outputs = 1, .dtypes = ORTRAIN_DTYPES_FLOAT, .types = ".0", .infer = infer_group_norm, .gradient = gradient_group_norm,
     .upgrade = upgrade_group_norm, 

@@ -9,5 +9,6 @@ static const char *const covered_by_models[] = { "Elementwise", NULL };
 
 /* Those that only devices with a library for them have a kernel for; tests/simt compares kernel and body. */
 static const char *const of_devices[] = {
-  "Linear", "LinearGelu", "LinearGeluGrad", "LinearGrad", "AddLayerNormalization", "AddLayerNormGrad", NULL
+  "Linear",           "LinearGelu",          "LinearGeluGrad", "LinearGrad", "AddLayerNormalization",
+  "AddLayerNormGrad", "AddRMSNormalization", "AddRMSNormGrad", NULL
 };
