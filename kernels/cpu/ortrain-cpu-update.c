@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "common/ortrain-block-quantization.h"
 #include "common/ortrain-optimizer-math.h"
 #include "common/ortrain-stochastic-rounding.h"
+#include "cpu/ortrain-cpu-block-codes-private.h"
 #include "ortrain-cpu-philox.h"
 #include "ortrain-cpu-spans.h"
 #include "tensor/ortrain-update-scalars-private.h"
@@ -209,17 +209,12 @@ typedef struct
 
 /* ---- states in 8 bits ---- */
 
-/* Functions of their own for each form of codes: loops without a choice become vector code. x: [n_blocks * 128] */
+/* Functions of their own for each form of codes. x: [n_blocks * 128] */
 #define BLOCKS(form)                                                                                                   \
   static void decode_##form (const guint8 *row, float *restrict x, gint64 n_blocks)                                    \
   {                                                                                                                    \
     for (gint64 b = 0; b < n_blocks; b++, row += ORTRAIN_STATE_ROW, x += ORTRAIN_STATE_BLOCK)                          \
-      {                                                                                                                \
-        const float scale = ortrain_block_get_scale (row);                                                             \
-        const guint8 *codes = row + 4;                                                                                 \
-        for (int i = 0; i < ORTRAIN_STATE_BLOCK; i++)                                                                  \
-          x[i] = scale * ortrain_block_decode_##form (codes[i]);                                                       \
-      }                                                                                                                \
+      block_decode_##form (row + 4, x, ortrain_block_get_scale (row));                                                 \
   }                                                                                                                    \
   static void encode_##form (guint8 *restrict row, const float *restrict x, gint64 n_blocks)                           \
   {                                                                                                                    \
@@ -228,11 +223,9 @@ typedef struct
         guint32 most = 0;                                                                                              \
         for (int i = 0; i < ORTRAIN_STATE_BLOCK; i++)                                                                  \
           most = MAX (most, ortrain_block_magnitude (x[i]));                                                           \
-        const float scale = ortrain_block_scale (most), factor = ortrain_block_factor (scale);                         \
-        guint8 *codes = row + 4;                                                                                       \
+        const float scale = ortrain_block_scale (most);                                                                \
         ortrain_block_set_scale (row, scale);                                                                          \
-        for (int i = 0; i < ORTRAIN_STATE_BLOCK; i++)                                                                  \
-          codes[i] = ortrain_block_encode_##form (x[i], factor);                                                       \
+        block_encode_##form (row + 4, x, ortrain_block_factor (scale));                                                \
       }                                                                                                                \
   }
 BLOCKS (signed)
