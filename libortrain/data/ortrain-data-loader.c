@@ -71,7 +71,7 @@ enum
 
 static GParamSpec *properties[N_PROPERTIES];
 
-/* Whoever trains holds one or two batches; those that are read ahead come on top. */
+/* The training loop holds one or two batches; those that are read ahead come on top. */
 #define MAX_POOLED 4
 
 static void

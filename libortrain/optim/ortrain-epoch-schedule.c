@@ -191,7 +191,7 @@ ortrain_lr_schedule_begin_epochs (OrtrainLrSchedule *schedule, guint64 updates_p
   OrtrainEpochSchedule *self = ORTRAIN_EPOCH_SCHEDULE (schedule);
   if (self->updates_per_epoch == updates_per_epoch)
     return;
-  if (ortrain_dispatch_is_needed (schedule)) /* for who is told of the property */
+  if (ortrain_dispatch_is_needed (schedule)) /* notify is emitted on the thread of the owner */
     {
       BeginCall call = { .schedule = schedule, .updates_per_epoch = updates_per_epoch, .step = step };
       ortrain_dispatch_call (begin_in_context, &call);

@@ -539,7 +539,7 @@ note_thread (OrtrainTensorDict *item, guint64 seed, gpointer data, GError **erro
 }
 
 /* In asynchronous training a function runs where training was asked for. The losses are those of the library's own
- * threads, and of a training that goes on from a checkpoint. */
+ * threads, and of a training that is resumed from a checkpoint. */
 static void
 test_training (void)
 {
