@@ -38,7 +38,7 @@ ortrain_cuda_fail (const OrtrainKernelCall *call, const char *format, ...)
   stream->failure =
       g_error_new_valist (ortrain_cuda_library->device_error_quark (), ORTRAIN_DEVICE_ERROR_FAILED, format, arguments);
   va_end (arguments);
-  g_prefix_error (&stream->failure, "Step %u: ", call->plan_step);
+  g_prefix_error (&stream->failure, "The device 'cuda' failed at step %u: ", call->plan_step);
 }
 
 guint

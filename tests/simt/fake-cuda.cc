@@ -149,7 +149,7 @@ get_total (void)
 
 static std::atomic<int> sticky;             /* the device is lost: every call says so */
 static thread_local cudaError_t last_error; /* of this thread, until it is asked for */
-static std::atomic<uint64_t> n_operations;
+static std::atomic<uint64_t> n_operations, n_submitted;
 
 static cudaError_t
 report (cudaError_t error)
@@ -281,6 +281,8 @@ count_launch (const Operation &operation)
 static cudaError_t
 submit (OrtrainFakeStream *stream, std::shared_ptr<Operation> operation)
 {
+  if (++n_submitted >= get_setting ("ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", UINT64_MAX))
+    sticky = cudaErrorLaunchFailure;
   if (get_sticky () != cudaSuccess)
     return report (get_sticky ());
   if (stream->captures)

@@ -11,6 +11,7 @@
  * phase with the others, captured graphs are recorded and replayed. Environment:
  *   ORTRAIN_FAKE_CUDA_FAIL=N        the N-th allocation of device memory, and all after it, fail
  *   ORTRAIN_FAKE_CUDA_LOST=N        the N-th operation that a stream runs fails, and with it all that follow
+ *   ORTRAIN_FAKE_CUDA_LOST_SUBMITTING=N   the same at the N-th operation that is submitted, within the call that does
  *   ORTRAIN_FAKE_CUDA_MEMORY=BYTES  of the device
  *   ORTRAIN_FAKE_CUDA_NONE=1        there is no device
  *   ORTRAIN_SIMT_ORDER=forward|reverse|shuffled   of the threads of a block, between barriers */

@@ -139,15 +139,17 @@ lose_device (void)
   g_assert_no_error (error);
 }
 
+/* A loss is seen by the call that waits, or by any one that is submitted after it, those of the libraries too. */
 static void
-test_lost (void)
+test_lost (gconstpointer data)
 {
+  const char *setting = data;
   static const char *const numbers[] = { "1", "2", "3", "7", "20", "55", "150", "400", "1000" };
   for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
     {
-      g_setenv ("ORTRAIN_FAKE_CUDA_LOST", numbers[i], TRUE);
+      g_setenv (setting, numbers[i], TRUE);
       g_test_trap_subprocess ("/cuda-errors/lost/subprocess", 60 * G_USEC_PER_SEC, G_TEST_SUBPROCESS_INHERIT_STDERR);
-      g_unsetenv ("ORTRAIN_FAKE_CUDA_LOST");
+      g_unsetenv (setting);
       g_test_trap_assert_passed ();
     }
 }
@@ -396,7 +398,8 @@ main (int argc, char *argv[])
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda-errors/allocations", test_allocations);
   g_test_add_func ("/cuda-errors/small-device", test_small_device);
-  g_test_add_func ("/cuda-errors/lost", test_lost);
+  g_test_add_data_func ("/cuda-errors/lost/running", "ORTRAIN_FAKE_CUDA_LOST", test_lost);
+  g_test_add_data_func ("/cuda-errors/lost/submitting", "ORTRAIN_FAKE_CUDA_LOST_SUBMITTING", test_lost);
   g_test_add_func ("/cuda-errors/lost/subprocess", lose_device);
   g_test_add_data_func ("/cuda-errors/capture/page-locked", "page-locked", test_capture);
   g_test_add_data_func ("/cuda-errors/capture/ordinary", "ordinary", test_capture);
