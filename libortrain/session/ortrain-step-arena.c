@@ -116,7 +116,11 @@ grow_scratch (OrtrainStepArena *self, gsize n_bytes, GError **error)
 gboolean
 ortrain_step_arena_check (OrtrainStepArena *self, GError **error)
 {
-  return self->scratch == NULL || ortrain_mapped_file_check_scratch (self->scratch, error);
+  if (self->scratch == NULL || ortrain_mapped_file_check_scratch (self->scratch, error))
+    return TRUE;
+  g_clear_pointer (&self->scratch, ortrain_mapped_file_unref); /* the next run creates another */
+  self->scratch_size = 0;
+  return FALSE;
 }
 
 /* ---- With a memory pattern ---- */

@@ -5,8 +5,9 @@
     tests/bench/budget_sweep.py BUILD/tools/ortrain [--points 100] [--svg FILE] [NAME=MODEL:BATCH ...]
 
 Without models, five of tests/data/fixtures. Each point is a run of 20 steps on the same data, from the bytes that a step
-needs without a budget down to a hundredth of them. Fails where a budget is exceeded, where less budget takes more memory,
-or where a loss differs in one bit. Prints one line of JSON per model, with the points that differ in memory."""
+needs without a budget down to a hundredth of them; with ORTRAIN_OFFLOAD=on the CPU may offload values, too. Fails where a
+budget is exceeded, where less budget takes more memory, or where a loss differs in one bit. Prints one line of JSON per
+model, with the points that differ in memory."""
 import argparse
 import json
 import pathlib

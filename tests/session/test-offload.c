@@ -4,12 +4,32 @@
 #include "memory/ortrain-planner-private.h"
 #include "ops/ortrain-op-private.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
+#include <unistd.h>
 
 /* Values that leave the memory of a step until the backward pass: a budget is met at less than by computing again alone, and
  * nothing changes, bit for bit. */
 
 #define N_STEPS 6
+
+/* ---- a disk that is full, or fails later ---- */
+
+static gboolean disk_is_full;
+static int scratch = -1; /* a second descriptor of the file that was reserved last */
+
+/* In the place of the C library's, for this program. */
+int
+posix_fallocate (int fd, off_t offset, off_t n_bytes)
+{
+  if (disk_is_full)
+    return ENOSPC;
+  if (scratch >= 0)
+    close (scratch);
+  scratch = dup (fd);
+  return ftruncate (fd, offset + n_bytes) == 0 ? 0 : errno;
+}
 
 static OrtrainTrainingSession *
 make_session (TestModel *model, OrtrainOffload offload, guint64 budget, const char *folder)
@@ -206,6 +226,79 @@ test_folder (void)
   g_rmdir (folder);
 }
 
+/* A session whose values go to a file, and its parameters; NULL: this device has memory of the host for them. */
+static OrtrainTrainingSession *
+make_least_session (TestModel *model, OrtrainTensorDict **parameters)
+{
+  g_autoptr (GError) error = NULL;
+  if (!is_cpu ())
+    {
+      g_test_skip ("other devices offload to the memory of the host");
+      return NULL;
+    }
+  g_autoptr (OrtrainMemoryPlan) whole = plan_at (model, ORTRAIN_OFFLOAD_OFF, 0);
+  const guint64 least = find_least (model, ORTRAIN_OFFLOAD_ON, ortrain_memory_plan_get_peak_bytes (whole));
+  OrtrainTrainingSession *session = make_session (model, ORTRAIN_OFFLOAD_ON, least, NULL);
+  *parameters = ortrain_training_session_get_parameters (session, &error);
+  g_assert_no_error (error);
+  return session;
+}
+
+static void
+assert_untrained (OrtrainTrainingSession *session, OrtrainTensorDict *parameters)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (OrtrainTensorDict) after = ortrain_training_session_get_parameters (session, &error);
+  g_assert_no_error (error);
+  test_assert_same_bits (after, parameters);
+}
+
+static void
+test_full_disk (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainTensorDict) parameters = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_least_session (model, &parameters);
+  if (session == NULL)
+    return;
+  disk_is_full = TRUE;
+  ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+  disk_is_full = FALSE;
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_NO_SPACE);
+  g_test_message ("%s", error->message);
+  g_assert_nonnull (strstr (error->message, "offload-folder"));
+  g_clear_error (&error);
+  assert_untrained (session, parameters);
+  ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+}
+
+/* What the disk lost is not computed with: the step fails, and the next one has another file. */
+static void
+test_lost_file (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TestModel) model = test_model_load ("gpt2");
+  g_autoptr (OrtrainTensorDict) parameters = NULL;
+  g_autoptr (OrtrainTrainingSession) session = make_least_session (model, &parameters);
+  if (session == NULL)
+    return;
+  const double loss = ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error);
+  g_assert_no_error (error);
+  g_assert_true (ortrain_training_session_zero_gradients (session, &error));
+  g_assert_cmpint (ftruncate (scratch, 0), ==, 0);
+  g_assert_true (isnan (ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error)));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_FAILED);
+  g_test_message ("%s", error->message);
+  g_assert_nonnull (strstr (error->message, "could not be read or written"));
+  g_clear_error (&error);
+  assert_untrained (session, parameters);
+  g_assert_true (ortrain_training_session_train_step (session, test_model_feeds (model, 0), &error) == loss);
+  g_assert_no_error (error);
+  assert_untrained (session, parameters);
+}
+
 /* On the CPU, which has to be asked for it, the message says so. */
 static void
 test_advice (void)
@@ -319,6 +412,8 @@ main (int argc, char *argv[])
   test_models_add ("/offload/same-bits", test_same_bits);
   g_test_add_func ("/offload/missing-wait", test_missing_wait);
   g_test_add_func ("/offload/folder", test_folder);
+  g_test_add_func ("/offload/full-disk", test_full_disk);
+  g_test_add_func ("/offload/lost-file", test_lost_file);
   g_test_add_func ("/offload/advice", test_advice);
   g_test_add_func ("/offload/resident", test_resident);
   return g_test_run ();
