@@ -117,8 +117,9 @@ add_gradients (JsonBuilder *builder, OrtrainMemoryPlan *self)
  * (`kept_because`, see [property@MemoryPlan:gradients-kept], and `parameters` whose gradients take memory for longer than
  * one step for a reason of their own: `parameter`, `bytes`, `because`), `persistent` (bytes by category), `blocks` (a list
  * of objects with `name`, `category`, `offset`, `bytes`, `first`, `last`, `node` and `recomputed`: the blocks of the
- * arena), `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of submission: `node`, `operator`, `phase`, `stream`, `flops`,
- * `bytes_moved`, `milliseconds`, `live_bytes` and, of other streams, the steps that it `waits` for).
+ * arena), `recompute`, `offload` (`step` that copies a value out, its `name` and `bytes`), and `steps` (in the order of
+ * submission: `node`, `operator`, `phase`, `stream`, `flops`, `bytes_moved`, `milliseconds`, `live_bytes` and, of other
+ * streams, the steps that it `waits` for).
  *
  * `flops` and `bytes_moved` are estimates that kernels give of their work: floating-point operations, 0 for a kernel
  * that only moves data, and bytes read plus written. `milliseconds` follow from them and the nominal speed of the device.

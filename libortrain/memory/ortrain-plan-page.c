@@ -4,6 +4,7 @@
 #include "core/ortrain-bytes.h"
 #include "core/ortrain-file-writer-private.h"
 #include "memory/ortrain-memory-resources.h"
+#include "ops/ortrain-op-private.h"
 
 #include <json-glib/json-glib.h>
 
@@ -158,17 +159,19 @@ add_block (JsonBuilder *builder, const OrtrainMemoryPlan *self, const OrtrainPla
   json_builder_end_array (builder);
 }
 
-/* [node, operator, phase, milliseconds, the step that it runs again, or -1] */
+/* [node, operator, phase, milliseconds, the step that it runs again, or -1, 1: offloads a value, 2: copies it back] */
 static void
 add_step (JsonBuilder *builder, const OrtrainPlanStep *step)
 {
   const char *name = step->node->name;
+  const OrtrainOpKind kind = ortrain_node_get_kind (step->node);
   json_builder_begin_array (builder);
   add_text (builder, name != NULL && *name != '\0' ? name : step->node->op_type);
   add_text (builder, step->node->op_type);
   json_builder_add_int_value (builder, step->phase);
   json_builder_add_double_value (builder, step->milliseconds);
   json_builder_add_int_value (builder, step->recomputes);
+  json_builder_add_int_value (builder, kind == ORTRAIN_OP_KIND_OFFLOAD ? 1 : kind == ORTRAIN_OP_KIND_RELOAD ? 2 : 0);
   json_builder_end_array (builder);
 }
 

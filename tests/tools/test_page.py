@@ -54,6 +54,26 @@ class Page(unittest.TestCase):
         self.assertEqual({s: step[4] for s, step in enumerate(data["steps"]) if step[4] >= 0},
                          {again["step"]: again["recomputes"] for again in plan["recompute"]})
         self.assertEqual(data["spaces"], [{"name": "arena", "bytes": plan["arena_bytes"]}])
+        self.assertFalse(any(step[5] for step in data["steps"]))
+
+    def test_offload(self):
+        """It says what is copied away and back, and where it lies in between."""
+        gpt2 = str(pathlib.Path(model).parent.parent / "gpt2" / "model.onnx")
+        command = [ortrain, "plan", gpt2, "--batch", "16", "--offload", "on", "--html", path("offload.html"), "--json", "--budget"]
+        refused = subprocess.run([*command, "1KiB"], capture_output=True, text=True, env=environment, timeout=60)
+        least = re.search(r"and ([\d.]+) ([KM]iB) are the least", refused.stderr)
+        done = subprocess.run([*command, f"{float(least[1]) * 1.01:.3f}{least[2]}"], capture_output=True, text=True, env=environment, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads(done.stdout)
+        data = json.loads(re.search(r'id="data">(.*?)</script>', pathlib.Path(path("offload.html")).read_text(), re.S)[1])
+        self.assertGreater(len(said["offload"]), 0)
+        self.assertEqual([s for s, step in enumerate(data["steps"]) if step[5] == 1], [copy["step"] for copy in said["offload"]])
+        back = [s for s, step in enumerate(data["steps"]) if step[5] == 2]
+        self.assertGreaterEqual(len(back), len(said["offload"]))
+        for s in back:
+            self.assertEqual(data["phases"][data["steps"][s][2]], "backward")
+            self.assertIn(s, [block[5] for block in data["blocks"] if block[2] == 0])
+        self.assertEqual([space["name"] for space in data["spaces"]], ["arena", "arena of the host"])
 
     def test_gradients(self):
         """It says why gradients take memory of their own."""
