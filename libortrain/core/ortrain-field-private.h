@@ -21,7 +21,8 @@ GParamSpec *ortrain_field_uint64 (const char *name, gsize offset, guint64 minimu
 GParamSpec *ortrain_field_bytes (const char *name, gsize offset);
 GParamSpec *ortrain_field_double (const char *name, gsize offset, double minimum, double maximum, double initial);
 GParamSpec *ortrain_field_enum (const char *name, gsize offset, GType type, gint initial);
-GParamSpec *ortrain_field_string (const char *name, gsize offset);
+GParamSpec *ortrain_field_string (const char *name, gsize offset); /* default: NULL */
+GParamSpec *ortrain_field_string_with_default (const char *name, gsize offset, const char *initial);
 GParamSpec *ortrain_field_object (const char *name, gsize offset, GType type);
 
 /* For the class. */

@@ -57,7 +57,13 @@ ortrain_field_enum (const char *name, gsize offset, GType type, gint initial)
 GParamSpec *
 ortrain_field_string (const char *name, gsize offset)
 {
-  return ortrain_field_at (g_param_spec_string (name, NULL, NULL, NULL, FLAGS), offset);
+  return ortrain_field_string_with_default (name, offset, NULL);
+}
+
+GParamSpec *
+ortrain_field_string_with_default (const char *name, gsize offset, const char *initial)
+{
+  return ortrain_field_at (g_param_spec_string (name, NULL, NULL, initial, FLAGS), offset);
 }
 
 GParamSpec *

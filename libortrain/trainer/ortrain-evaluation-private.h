@@ -11,6 +11,9 @@ gboolean ortrain_evaluate_dataset (OrtrainTrainingSession *session, OrtrainDatas
                                    guint prefetch, GListModel *metrics, GCancellable *cancellable, double *loss,
                                    double *metric, GError **error);
 
+/* Whether the model is trained with a loss over classes, of which evaluations have the accuracy. */
+gboolean ortrain_evaluation_has_accuracy (OrtrainTrainingSession *session);
+
 /* Propagates the error of a step on the loader's last batch: with the reason, if it is not NULL, and the number that the
  * item to blame has in the dataset, if the session found one. error: taken */
 void ortrain_evaluation_propagate (OrtrainTrainingSession *session, OrtrainDataLoader *loader, const char *reason,

@@ -8,37 +8,53 @@
 
 #include <math.h>
 
-/* Counts right answers for the first loss over classes among the losses. */
-static gboolean
-count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainTensorDict *outputs, guint64 *n_right,
-             guint64 *n, GError **error)
+/* The first loss over classes among the losses, or NULL. */
+static OrtrainLoss *
+find_loss (OrtrainTrainingSession *session)
 {
   GListModel *losses = ortrain_training_options_get_losses (session->options);
   for (guint i = 0; i < g_list_model_get_n_items (losses); i++)
     {
       g_autoptr (OrtrainLoss) loss = g_list_model_get_item (losses, i);
-      if (!ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss) && !ORTRAIN_IS_NLL_LOSS (loss))
+      if (ORTRAIN_IS_CROSS_ENTROPY_LOSS (loss) || ORTRAIN_IS_NLL_LOSS (loss))
+        return g_steal_pointer (&loss);
+    }
+  return NULL;
+}
+
+gboolean
+ortrain_evaluation_has_accuracy (OrtrainTrainingSession *session)
+{
+  g_autoptr (OrtrainLoss) loss = find_loss (session);
+  return loss != NULL;
+}
+
+/* Counts right answers for that loss. */
+static gboolean
+count_right (OrtrainTrainingSession *session, OrtrainTensorDict *batch, OrtrainTensorDict *outputs, guint64 *n_right,
+             guint64 *n, GError **error)
+{
+  g_autoptr (OrtrainLoss) loss = find_loss (session);
+  gint axis;
+  gint64 ignored;
+  if (loss == NULL)
+    return TRUE;
+  g_object_get (loss, "axis", &axis, "ignore-index", &ignored, NULL);
+  OrtrainTensor *logits = ortrain_tensor_dict_get (outputs, ortrain_loss_get_output (loss));
+  OrtrainTensor *target = ortrain_tensor_dict_get (batch, ortrain_loss_get_target (loss));
+  if (logits == NULL || target == NULL)
+    return TRUE;
+  g_autoptr (OrtrainTensor) answers = ortrain_tensor_argmax (logits, axis, error);
+  if (answers == NULL)
+    return FALSE;
+  gint64 length = MIN (ortrain_tensor_get_n_elements (answers), ortrain_tensor_get_n_elements (target));
+  for (gint64 k = 0; k < length; k++)
+    {
+      gint64 want = (gint64) ortrain_tensor_get_scalar (target, k);
+      if (want == ignored && ignored != G_MININT64)
         continue;
-      gint axis;
-      gint64 ignored;
-      g_object_get (loss, "axis", &axis, "ignore-index", &ignored, NULL);
-      OrtrainTensor *logits = ortrain_tensor_dict_get (outputs, ortrain_loss_get_output (loss));
-      OrtrainTensor *target = ortrain_tensor_dict_get (batch, ortrain_loss_get_target (loss));
-      if (logits == NULL || target == NULL)
-        return TRUE;
-      g_autoptr (OrtrainTensor) answers = ortrain_tensor_argmax (logits, axis, error);
-      if (answers == NULL)
-        return FALSE;
-      gint64 length = MIN (ortrain_tensor_get_n_elements (answers), ortrain_tensor_get_n_elements (target));
-      for (gint64 k = 0; k < length; k++)
-        {
-          gint64 want = (gint64) ortrain_tensor_get_scalar (target, k);
-          if (want == ignored && ignored != G_MININT64)
-            continue;
-          *n += 1;
-          *n_right += (gint64) ortrain_tensor_get_scalar (answers, k) == want;
-        }
-      return TRUE;
+      *n += 1;
+      *n_right += (gint64) ortrain_tensor_get_scalar (answers, k) == want;
     }
   return TRUE;
 }

@@ -4,6 +4,7 @@
 #include "checkpoint/ortrain-checkpoint.h"
 #include "core/ortrain-text-private.h"
 #include "session/ortrain-parameter-store-private.h"
+#include "trainer/ortrain-training-history-private.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,7 +12,8 @@
 /* What a checkpoint keeps of a training beside the session: enough to go on in the middle of an epoch. */
 #define KEY_LOADER "trainer.loader"
 #define KEY_EPOCH "trainer.epoch"
-#define KEY_BEST "trainer.best-loss"
+#define KEY_BEST "trainer.best"
+#define KEY_MONITOR "trainer.monitor"
 #define KEY_WAITED "trainer.waited"
 #define KEY_SUM "trainer.loss-sum"
 #define KEY_SUMMED "trainer.loss-terms"
@@ -58,16 +60,16 @@ read_count (GVariant *metadata, const char *key, guint64 most, guint64 *count, G
   return FALSE;
 }
 
-/* A loss. Where training stops at one that is not finite, no checkpoint has such a one. */
+/* A loss, or what is monitored. Where training stops at a loss that is not finite, no checkpoint has such a one. */
 static gboolean
-read_loss (GVariant *metadata, const char *key, gboolean may_be_none, gboolean stops, double *loss, GError **error)
+read_value (GVariant *metadata, const char *key, gboolean may_be_none, gboolean stops, double *value, GError **error)
 {
-  if (!read_number (metadata, key, loss, error))
+  if (!read_number (metadata, key, value, error))
     return FALSE;
-  if (!stops || isfinite (*loss) || (may_be_none && isnan (*loss)))
+  if (!stops || isfinite (*value) || (may_be_none && isnan (*value)))
     return TRUE;
   g_set_error (error, ORTRAIN_CHECKPOINT_ERROR, ORTRAIN_CHECKPOINT_ERROR_INVALID,
-               "Checkpoint value '%s' is %g, not a finite number", ortrain_text_show (key), *loss);
+               "Checkpoint value '%s' is %g, not a finite number", ortrain_text_show (key), *value);
   return FALSE;
 }
 
@@ -87,7 +89,8 @@ save_session (OrtrainTrainer *self, OrtrainFit *fit, const char *path, GError **
   ortrain_training_session_set_metadata (self->session, KEY_LOADER, loader);
   keep_number (self, KEY_EPOCH, fit->epoch);
   keep_number (self, KEY_WAITED, fit->waited);
-  keep_number (self, KEY_BEST, fit->best_loss);
+  keep_number (self, KEY_BEST, fit->best);
+  ortrain_training_session_set_metadata (self->session, KEY_MONITOR, fit->history->monitor.name);
   keep_number (self, KEY_SUM, fit->sum);
   keep_number (self, KEY_SUMMED, (double) fit->n_summed);
   keep_number (self, KEY_TRAINED, fit->trained);
@@ -181,14 +184,19 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
   const char *loader;
   if (metadata == NULL || !g_variant_lookup (metadata, KEY_LOADER, "&s", &loader))
     return TRUE; /* saved by hand: parameters only */
+  const char *monitor = "";
+  g_variant_lookup (metadata, KEY_MONITOR, "&s", &monitor);
+  /* the best epoch by something else says nothing of the best by this */
+  const gboolean same = g_str_equal (monitor, fit->history->monitor.name);
+  const gboolean best_is_finite = stops && g_str_equal (monitor, ORTRAIN_MONITOR_LOSS);
   guint64 epoch, waited, trained;
-  double best_loss = NAN, sum = 0;
+  double best = NAN, sum = 0;
   if (!read_count (metadata, KEY_EPOCH, G_MAXINT32, &epoch, error) ||
       !read_count (metadata, KEY_WAITED, G_MAXINT32, &waited, error) ||
       !read_count (metadata, KEY_SUMMED, (guint64) 1 << 53, &fit->n_summed, error) ||
       !read_count (metadata, KEY_TRAINED, 1, &trained, error) ||
-      !read_loss (metadata, KEY_BEST, TRUE, stops, &best_loss, error) ||
-      !read_loss (metadata, KEY_SUM, FALSE, stops, &sum, error))
+      !read_value (metadata, KEY_BEST, TRUE, best_is_finite, &best, error) ||
+      !read_value (metadata, KEY_SUM, FALSE, stops, &sum, error))
     return FALSE;
   g_autoptr (GVariant) state = g_variant_parse (NULL, loader, NULL, NULL, error);
   if (state == NULL || !ortrain_data_loader_set_state (fit->loader, state, error))
@@ -197,10 +205,10 @@ read_metadata (GVariant *metadata, gpointer data, GError **error)
       return FALSE;
     }
   ortrain_data_loader_set_batch_size (fit->loader, self->batch_size); /* the position counts items */
-  fit->best_loss = best_loss;
+  fit->best = same ? best : NAN;
   fit->sum = sum;
   fit->epoch = (guint) epoch;
-  fit->waited = (guint) waited;
+  fit->waited = same ? (guint) waited : 0;
   fit->trained = trained == 1;
   guint64 position = 0;
   if (g_variant_lookup (state, "position", "t", &position))
@@ -213,7 +221,7 @@ static gboolean
 load_best (OrtrainTrainer *self, OrtrainFit *fit, GError **error)
 {
   g_autofree char *path = g_build_filename (self->checkpoint_dir, BEST_FOLDER, NULL);
-  if (!restores_best (self) || isnan (fit->best_loss) || !ortrain_checkpoint_exists (path))
+  if (!restores_best (self) || isnan (fit->best) || !ortrain_checkpoint_exists (path))
     return TRUE;
   g_autoptr (OrtrainCheckpoint) checkpoint = ortrain_checkpoint_load (path, error);
   if (checkpoint == NULL)

@@ -28,11 +28,11 @@ typedef struct
   double sum;      /* of the losses of the epoch */
   guint64 n_summed;
   double last_loss, last_metric;
-  double best_loss;
-  OrtrainTensorDict *best_state; /* parameters and buffers of the epoch with it; NULL: not kept */
+  double best;                   /* what is monitored, in the best epoch; not a number: there is none */
+  OrtrainTensorDict *best_state; /* parameters and buffers of that epoch; NULL: not kept */
   gboolean best_is_saved;
   gboolean stopped;       /* in the middle of an epoch, by request */
-  guint waited;           /* epochs without a lesser loss */
+  guint waited;           /* epochs that were no better */
   gboolean trained;       /* the steps of the epoch are done, its validation is not */
   double learning_rate;   /* behind the last step */
   Ahead ahead[MAX_AHEAD]; /* the oldest comes first */

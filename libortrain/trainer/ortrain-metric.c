@@ -43,6 +43,7 @@
 typedef struct
 {
   char *name;
+  gboolean lower_is_better;
 } OrtrainMetricPrivate;
 
 G_DEFINE_ABSTRACT_TYPE_WITH_PRIVATE (OrtrainMetric, ortrain_metric, G_TYPE_OBJECT)
@@ -51,6 +52,7 @@ enum
 {
   PROP_0,
   PROP_NAME,
+  PROP_LOWER_IS_BETTER,
   N_PROPERTIES
 };
 
@@ -65,13 +67,19 @@ get_private (OrtrainMetric *self)
 static void
 ortrain_metric_get_property (GObject *object, guint property_id, GValue *value, GParamSpec *pspec)
 {
-  g_value_set_string (value, ortrain_metric_get_name (ORTRAIN_METRIC (object)));
+  if (property_id == PROP_NAME)
+    g_value_set_string (value, ortrain_metric_get_name (ORTRAIN_METRIC (object)));
+  else
+    g_value_set_boolean (value, ortrain_metric_get_lower_is_better (ORTRAIN_METRIC (object)));
 }
 
 static void
 ortrain_metric_set_property (GObject *object, guint property_id, const GValue *value, GParamSpec *pspec)
 {
-  ortrain_metric_set_name (ORTRAIN_METRIC (object), g_value_get_string (value));
+  if (property_id == PROP_NAME)
+    ortrain_metric_set_name (ORTRAIN_METRIC (object), g_value_get_string (value));
+  else
+    ortrain_metric_set_lower_is_better (ORTRAIN_METRIC (object), g_value_get_boolean (value));
 }
 
 static void
@@ -96,6 +104,14 @@ ortrain_metric_class_init (OrtrainMetricClass *klass)
    */
   properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, NULL,
                                                G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
+  /**
+   * OrtrainMetric:lower-is-better: (getter get_lower_is_better) (setter set_lower_is_better)
+   *
+   * Whether an epoch is better the lower the value is, as of an error, where [property@Trainer:monitor] names the
+   * metric. [class@RegressionMetric] sets it for MAE and RMSE. Default: %FALSE.
+   */
+  properties[PROP_LOWER_IS_BETTER] = g_param_spec_boolean (
+      "lower-is-better", NULL, NULL, FALSE, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
 }
 
@@ -137,6 +153,39 @@ ortrain_metric_set_name (OrtrainMetric *self, const char *name)
   g_free (get_private (self)->name);
   get_private (self)->name = copy;
   g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_NAME]);
+}
+
+/**
+ * ortrain_metric_get_lower_is_better: (get-property lower-is-better)
+ * @self: the object
+ *
+ * Gets whether an epoch is better the lower the value is.
+ *
+ * Returns: the value
+ */
+gboolean
+ortrain_metric_get_lower_is_better (OrtrainMetric *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_METRIC (self), FALSE);
+  return get_private (self)->lower_is_better;
+}
+
+/**
+ * ortrain_metric_set_lower_is_better: (set-property lower-is-better)
+ * @self: the object
+ * @lower_is_better: the new value
+ *
+ * Sets whether an epoch is better the lower the value is.
+ */
+void
+ortrain_metric_set_lower_is_better (OrtrainMetric *self, gboolean lower_is_better)
+{
+  g_return_if_fail (ORTRAIN_IS_METRIC (self));
+
+  if (!lower_is_better == !get_private (self)->lower_is_better)
+    return;
+  get_private (self)->lower_is_better = !!lower_is_better;
+  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_LOWER_IS_BETTER]);
 }
 
 const char *

@@ -57,6 +57,10 @@ const char *ortrain_metric_get_name (OrtrainMetric *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_metric_set_name (OrtrainMetric *self, const char *name);
 ORTRAIN_AVAILABLE_IN_ALL
+gboolean ortrain_metric_get_lower_is_better (OrtrainMetric *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_metric_set_lower_is_better (OrtrainMetric *self, gboolean lower_is_better);
+ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_metric_reset (OrtrainMetric *self);
 ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_metric_update (OrtrainMetric *self, OrtrainTensorDict *outputs, OrtrainTensorDict *batch,

@@ -139,5 +139,6 @@ ortrain_regression_metric_new (OrtrainRegressionMeasure measure, const char *out
   self->output = g_strdup (output);
   self->target = g_strdup (target);
   ortrain_metric_set_name (ORTRAIN_METRIC (self), names[measure]);
+  ortrain_metric_set_lower_is_better (ORTRAIN_METRIC (self), measure != ORTRAIN_REGRESSION_MEASURE_R2);
   return ORTRAIN_METRIC (self);
 }

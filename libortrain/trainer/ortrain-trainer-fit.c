@@ -366,10 +366,11 @@ end_epoch (OrtrainTrainer *self, OrtrainFit *fit, double began, GCancellable *ca
     ortrain_lr_schedule_observe (schedule, watched);
   record->learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
   record->seconds = g_timer_elapsed (fit->timer, NULL) - began;
-  const gboolean best = isnan (fit->best_loss) || watched < fit->best_loss;
+  const double value = ortrain_monitor_get_value (&fit->history->monitor, record);
+  const gboolean best = ortrain_monitor_is_better (&fit->history->monitor, value, fit->best);
   if (best)
     {
-      fit->best_loss = watched;
+      fit->best = value;
       fit->waited = 0;
     }
   else
@@ -401,7 +402,6 @@ check_logs (OrtrainTrainer *self, GError **error)
   return TRUE;
 }
 
-/* The claim on the session is held by this thread. */
 /* The epochs of the schedule are those of the training. */
 static void
 begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
@@ -413,10 +413,11 @@ begin_epochs (OrtrainTrainer *self, OrtrainFit *fit)
     ortrain_lr_schedule_begin_epochs (schedule, (n_batches + n_together - 1) / n_together, self->session->n_updates);
 }
 
+/* The claim on the session is held by this thread. */
 static OrtrainTrainingHistory *
 run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
 {
-  OrtrainFit fit = { .last_loss = NAN, .last_metric = -1, .best_loss = NAN };
+  OrtrainFit fit = { .last_loss = NAN, .last_metric = -1, .best = NAN };
   g_autoptr (OrtrainDataLoader) loader = ortrain_data_loader_new (self->dataset, self->batch_size);
   g_autoptr (OrtrainTrainingHistory) history = g_object_new (ORTRAIN_TYPE_TRAINING_HISTORY, NULL);
   g_autoptr (GTimer) timer = g_timer_new ();
@@ -430,8 +431,8 @@ run_fit (OrtrainTrainer *self, GCancellable *cancellable, GError **error)
   fit.timer = timer;
   begin_epochs (self, &fit);
   fit.learning_rate = ortrain_training_session_get_current_learning_rate (self->session);
-  ok = ortrain_training_session_settle (self->session, 0, error);
-  if (!ok)
+  if (!ortrain_monitor_take (&history->monitor, self, error) ||
+      !ortrain_training_session_settle (self->session, 0, error))
     return NULL;
   ortrain_training_session_decide_updates (self->session);
   ok = check_logs (self, error) && ortrain_fit_resume (self, &fit, error) && ortrain_fit_open_logs (self, &fit, error);
@@ -477,7 +478,8 @@ check_made (OrtrainTrainer *self, GError **error)
  * epoch then, unless [property@Trainer:restore-best] says otherwise. Updates are immediate where nothing needs the gradients, unless
  * [property@TrainingOptions:immediate-updates] says otherwise.
  *
- * Errors are %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
+ * Errors are %ORTRAIN_SESSION_ERROR_OPTION for a [property@Trainer:monitor] that epochs do not have,
+ * %G_IO_ERROR_CANCELLED, those of the dataset, those of [method@TrainingSession.train_step] and
  * [method@TrainingSession.optimizer_step] and, with a folder for checkpoints, those of [error@CheckpointError] and
  * [error@Gio.IOErrorEnum], the latter of logs, too. %ORTRAIN_SESSION_ERROR_INDEX and %ORTRAIN_SESSION_ERROR_NOT_FINITE name the item of the
  * dataset, where one is to blame.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "session/ortrain-signal-queue-private.h"
+#include "trainer/ortrain-monitor-private.h"
 #include "trainer/ortrain-progress-display-private.h"
 #include "trainer/ortrain-trainer.h"
 
@@ -21,6 +22,7 @@ struct _OrtrainTrainer
   gboolean resume;
   guint patience;
   gboolean restore_best;
+  char *monitor; /* or NULL, after which it is the loss */
   char **logs;
   OrtrainShowProgress show_progress;
   OrtrainProgressDisplay display;

@@ -49,6 +49,7 @@ enum
   PROP_RESUME,
   PROP_PATIENCE,
   PROP_RESTORE_BEST,
+  PROP_MONITOR,
   PROP_LOGS,
   PROP_SHOW_PROGRESS,
   N_PROPERTIES
@@ -122,6 +123,7 @@ ortrain_trainer_finalize (GObject *object)
   OrtrainTrainer *self = ORTRAIN_TRAINER (object);
 
   g_clear_pointer (&self->checkpoint_dir, g_free);
+  g_clear_pointer (&self->monitor, g_free);
   g_clear_pointer (&self->logs, g_strfreev);
   g_clear_object (&self->validation);
   g_clear_object (&self->metrics);
@@ -216,8 +218,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
    * The folder in which checkpoints are saved; %NULL for no checkpoints. Default: %NULL.
    *
    * The folder itself is the last checkpoint, from which [property@Trainer:resume] goes on. With validation data or a
-   * [property@Trainer:patience], the folder `best` in it is that of the epoch with the smallest loss, a checkpoint of
-   * its own.
+   * [property@Trainer:patience], the folder `best` in it is that of the best epoch by [property@Trainer:monitor], a
+   * checkpoint of its own.
    */
   properties[PROP_CHECKPOINT_DIR] =
       ortrain_field_string ("checkpoint-dir", G_STRUCT_OFFSET (OrtrainTrainer, checkpoint_dir));
@@ -249,8 +251,8 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:patience: (getter get_patience) (setter set_patience)
    *
-   * After how many epochs without a smaller loss, on the validation data where there are some, training stops early; 0
-   * for never. Default: 0.
+   * After how many epochs that are no better by [property@Trainer:monitor] than one before training stops early; 0 for
+   * never. Default: 0.
    */
   properties[PROP_PATIENCE] =
       ortrain_field_uint ("patience", G_STRUCT_OFFSET (OrtrainTrainer, patience), 0, G_MAXUINT, 0);
@@ -258,12 +260,23 @@ ortrain_trainer_class_init (OrtrainTrainerClass *klass)
   /**
    * OrtrainTrainer:restore-best: (getter get_restore_best) (setter set_restore_best)
    *
-   * Whether a training with a [property@Trainer:patience] ends with the parameters and buffers of its best epoch, that
-   * of the smallest loss, instead of the last; they are kept in the memory of the host meanwhile. Checkpoints, from
+   * Whether a training with a [property@Trainer:patience] ends with the parameters and buffers of its best epoch by
+   * [property@Trainer:monitor] instead of the last; they are kept in the memory of the host meanwhile. Checkpoints, from
    * which training may go on, are not affected. Default: %TRUE.
    */
   properties[PROP_RESTORE_BEST] =
       ortrain_field_boolean ("restore-best", G_STRUCT_OFFSET (OrtrainTrainer, restore_best), TRUE);
+
+  /**
+   * OrtrainTrainer:monitor: (getter get_monitor) (setter set_monitor)
+   *
+   * By what an epoch is better than another one: `loss`, that of the validation data where there are some; `accuracy`,
+   * of models that are trained with a cross entropy; or the name of a metric that was added. All but the loss need
+   * validation data. Whether more or less is better is known of these, and of metrics by
+   * [property@Metric:lower-is-better]; a value that is not a number is never better. Default: `loss`.
+   */
+  properties[PROP_MONITOR] =
+      ortrain_field_string_with_default ("monitor", G_STRUCT_OFFSET (OrtrainTrainer, monitor), ORTRAIN_MONITOR_LOSS);
 
   /**
    * OrtrainTrainer:logs: (getter get_logs) (setter set_logs)
@@ -546,188 +559,6 @@ ortrain_trainer_set_validation (OrtrainTrainer *self, OrtrainDataset *validation
 {
   g_return_if_fail (ORTRAIN_IS_TRAINER (self));
   ortrain_field_set_object (self, properties[PROP_VALIDATION], validation);
-}
-
-/**
- * ortrain_trainer_get_checkpoint_dir: (get-property checkpoint-dir)
- * @self: the object
- *
- * Gets the folder in which checkpoints are saved; %NULL for no checkpoints.
- *
- * Returns: (transfer none) (nullable): the value
- */
-const char *
-ortrain_trainer_get_checkpoint_dir (OrtrainTrainer *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), NULL);
-  return self->checkpoint_dir;
-}
-
-/**
- * ortrain_trainer_set_checkpoint_dir: (set-property checkpoint-dir)
- * @self: the object
- * @checkpoint_dir: (nullable): the new value
- *
- * Sets the folder in which checkpoints are saved; %NULL for no checkpoints.
- */
-void
-ortrain_trainer_set_checkpoint_dir (OrtrainTrainer *self, const char *checkpoint_dir)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-  ortrain_field_set_string (self, properties[PROP_CHECKPOINT_DIR], checkpoint_dir);
-}
-
-/**
- * ortrain_trainer_get_checkpoint_steps: (get-property checkpoint-steps)
- * @self: the object
- *
- * Gets after how many updates within an epoch a checkpoint is saved; 0 for none.
- *
- * Returns: the number of updates; 0 for none
- */
-guint
-ortrain_trainer_get_checkpoint_steps (OrtrainTrainer *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), 0);
-  return self->checkpoint_steps;
-}
-
-/**
- * ortrain_trainer_set_checkpoint_steps: (set-property checkpoint-steps)
- * @self: the object
- * @checkpoint_steps: the number of updates; 0 for none
- *
- * Sets after how many updates within an epoch a checkpoint is saved; 0 for none.
- */
-void
-ortrain_trainer_set_checkpoint_steps (OrtrainTrainer *self, guint checkpoint_steps)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
-  ortrain_field_set_uint (self, properties[PROP_CHECKPOINT_STEPS], checkpoint_steps);
-}
-
-/**
- * ortrain_trainer_get_checkpoint_epochs: (get-property checkpoint-epochs)
- * @self: the object
- *
- * Gets after how many epochs a checkpoint is saved; 0 for none: then one is saved only when training is cancelled.
- *
- * Returns: the number of epochs; 0 for none
- */
-guint
-ortrain_trainer_get_checkpoint_epochs (OrtrainTrainer *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), 0);
-  return self->checkpoint_epochs;
-}
-
-/**
- * ortrain_trainer_set_checkpoint_epochs: (set-property checkpoint-epochs)
- * @self: the object
- * @checkpoint_epochs: the number of epochs; 0 for none
- *
- * Sets after how many epochs a checkpoint is saved; 0 for none: then one is saved only when training is cancelled. One
- * is saved after the last epoch too, unless the number is 0; with 0, only cancelling saves one.
- */
-void
-ortrain_trainer_set_checkpoint_epochs (OrtrainTrainer *self, guint checkpoint_epochs)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
-  ortrain_field_set_uint (self, properties[PROP_CHECKPOINT_EPOCHS], checkpoint_epochs);
-}
-
-/**
- * ortrain_trainer_get_resume: (get-property resume)
- * @self: the object
- *
- * Gets whether training starts from the checkpoint in [property@Trainer:checkpoint-dir], if there is one.
- *
- * Returns: the value
- */
-gboolean
-ortrain_trainer_get_resume (OrtrainTrainer *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
-  return self->resume;
-}
-
-/**
- * ortrain_trainer_set_resume: (set-property resume)
- * @self: the object
- * @resume: the new value
- *
- * Sets whether training starts from the checkpoint in [property@Trainer:checkpoint-dir], if there is one.
- */
-void
-ortrain_trainer_set_resume (OrtrainTrainer *self, gboolean resume)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
-  ortrain_field_set_boolean (self, properties[PROP_RESUME], resume);
-}
-
-/**
- * ortrain_trainer_get_patience: (get-property patience)
- * @self: the object
- *
- * Gets after how many epochs without a smaller loss, on the validation data where there are some, training stops early;
- * 0 for never.
- *
- * Returns: the value
- */
-guint
-ortrain_trainer_get_patience (OrtrainTrainer *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), 0);
-  return self->patience;
-}
-
-/**
- * ortrain_trainer_set_patience: (set-property patience)
- * @self: the object
- * @patience: the new value
- *
- * Sets after how many epochs without a smaller loss, on the validation data where there are some, training stops early;
- * 0 for never.
- */
-void
-ortrain_trainer_set_patience (OrtrainTrainer *self, guint patience)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
-  ortrain_field_set_uint (self, properties[PROP_PATIENCE], patience);
-}
-
-/**
- * ortrain_trainer_get_restore_best: (get-property restore-best)
- * @self: the object
- *
- * Gets whether a training with a [property@Trainer:patience] ends with the parameters of its best epoch.
- *
- * Returns: the value
- */
-gboolean
-ortrain_trainer_get_restore_best (OrtrainTrainer *self)
-{
-  g_return_val_if_fail (ORTRAIN_IS_TRAINER (self), FALSE);
-  return self->restore_best;
-}
-
-/**
- * ortrain_trainer_set_restore_best: (set-property restore-best)
- * @self: the object
- * @restore_best: the new value
- *
- * Sets whether a training with a [property@Trainer:patience] ends with the parameters of its best epoch.
- */
-void
-ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best)
-{
-  g_return_if_fail (ORTRAIN_IS_TRAINER (self));
-
-  ortrain_field_set_boolean (self, properties[PROP_RESTORE_BEST], restore_best);
 }
 
 /**

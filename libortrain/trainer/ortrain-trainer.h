@@ -81,6 +81,10 @@ ORTRAIN_AVAILABLE_IN_ALL
 gboolean ortrain_trainer_get_restore_best (OrtrainTrainer *self);
 ORTRAIN_AVAILABLE_IN_ALL
 void ortrain_trainer_set_restore_best (OrtrainTrainer *self, gboolean restore_best);
+ORTRAIN_AVAILABLE_IN_ALL
+const char *ortrain_trainer_get_monitor (OrtrainTrainer *self);
+ORTRAIN_AVAILABLE_IN_ALL
+void ortrain_trainer_set_monitor (OrtrainTrainer *self, const char *monitor);
 
 ORTRAIN_AVAILABLE_IN_ALL
 const char *const *ortrain_trainer_get_logs (OrtrainTrainer *self);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trainer/ortrain-epoch-record-private.h"
+#include "trainer/ortrain-monitor-private.h"
 #include "trainer/ortrain-training-history.h"
 
 struct _OrtrainTrainingHistory
@@ -10,6 +11,7 @@ struct _OrtrainTrainingHistory
 
   GListModel *epochs; /* a GListStore of OrtrainEpochRecord */
   guint64 n_steps;
+  OrtrainMonitor monitor; /* which epoch is the best */
   gboolean stopped_early;
   double seconds;
   GArray *losses; /* of double: each step's */

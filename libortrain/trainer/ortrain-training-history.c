@@ -33,6 +33,7 @@ enum
   PROP_LAST_LOSS,
   PROP_LAST_METRIC,
   PROP_BEST_LOSS,
+  PROP_BEST_VALUE,
   PROP_BEST_EPOCH,
   N_PROPERTIES
 };
@@ -46,6 +47,7 @@ ortrain_training_history_finalize (GObject *object)
 
   g_clear_object (&self->epochs);
   g_array_unref (self->losses);
+  ortrain_monitor_clear (&self->monitor);
 
   G_OBJECT_CLASS (ortrain_training_history_parent_class)->finalize (object);
 }
@@ -67,6 +69,9 @@ ortrain_training_history_get_property (GObject *object, guint property_id, GValu
       break;
     case PROP_BEST_LOSS:
       g_value_set_double (value, ortrain_training_history_get_best_loss (self));
+      break;
+    case PROP_BEST_VALUE:
+      g_value_set_double (value, ortrain_training_history_get_best_value (self));
       break;
     case PROP_BEST_EPOCH:
       g_value_set_uint (value, ortrain_training_history_get_best_epoch (self));
@@ -103,7 +108,7 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
   /**
    * OrtrainTrainingHistory:stopped-early: (getter get_stopped_early)
    *
-   * Whether training ended because the loss had stopped falling, see [property@Trainer:patience], or because
+   * Whether training ended because epochs were no longer better, see [property@Trainer:patience], or because
    * [method@Trainer.stop] was called. Read-only.
    */
   properties[PROP_STOPPED_EARLY] = ortrain_field_at (g_param_spec_boolean ("stopped-early", NULL, NULL, FALSE, flags),
@@ -141,9 +146,15 @@ ortrain_training_history_class_init (OrtrainTrainingHistoryClass *klass)
    */
   properties[PROP_BEST_LOSS] = g_param_spec_double ("best-loss", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
   /**
+   * OrtrainTrainingHistory:best-value: (getter get_best_value)
+   *
+   * What [property@Trainer:monitor] names, in the best epoch. Read-only.
+   */
+  properties[PROP_BEST_VALUE] = g_param_spec_double ("best-value", NULL, NULL, -G_MAXDOUBLE, G_MAXDOUBLE, 0.0, flags);
+  /**
    * OrtrainTrainingHistory:best-epoch: (getter get_best_epoch)
    *
-   * Which one had the smallest loss, counted from 1. Read-only.
+   * Which one was the best by [property@Trainer:monitor], counted from 1. Read-only.
    */
   properties[PROP_BEST_EPOCH] = g_param_spec_uint ("best-epoch", NULL, NULL, 0, G_MAXUINT, 0, flags);
   g_object_class_install_properties (object_class, N_PROPERTIES, properties);
@@ -154,6 +165,7 @@ ortrain_training_history_init (OrtrainTrainingHistory *self)
 {
   self->epochs = G_LIST_MODEL (g_list_store_new (ORTRAIN_TYPE_EPOCH_RECORD));
   self->losses = g_array_new (FALSE, FALSE, sizeof (double));
+  self->monitor = (OrtrainMonitor){ .name = g_strdup (ORTRAIN_MONITOR_LOSS), .lower_is_better = TRUE };
 }
 
 /**
@@ -190,7 +202,7 @@ ortrain_training_history_get_n_steps (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_stopped_early: (get-property stopped-early)
  * @self: the object
  *
- * Gets whether training ended because the loss had stopped falling, see [property@Trainer:patience], or because
+ * Gets whether training ended because epochs were no longer better, see [property@Trainer:patience], or because
  * [method@Trainer.stop] was called.
  *
  * Returns: the value
@@ -226,11 +238,21 @@ get_epoch (OrtrainTrainingHistory *self, guint index)
   return record;
 }
 
-/* The loss that decides which epoch is the best: of the validation data, where there are some. */
-static double
-watched_loss (const OrtrainEpochRecord *record)
+static OrtrainEpochRecord *
+get_best (OrtrainTrainingHistory *self)
 {
-  return isnan (record->validation_loss) ? record->loss : record->validation_loss;
+  OrtrainEpochRecord *best = NULL;
+  double most = NAN;
+  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
+    {
+      OrtrainEpochRecord *record = get_epoch (self, i);
+      const double value = ortrain_monitor_get_value (&self->monitor, record);
+      if (!ortrain_monitor_is_better (&self->monitor, value, most))
+        continue;
+      best = record;
+      most = value;
+    }
+  return best;
 }
 
 /**
@@ -284,7 +306,7 @@ ortrain_training_history_get_last_metric (OrtrainTrainingHistory *self)
  * ortrain_training_history_get_best_epoch: (get-property best-epoch)
  * @self: a history
  *
- * Gets which one had the smallest loss, counted from 1.
+ * Gets which one was the best by [property@Trainer:monitor], counted from 1; of equal ones, the first.
  *
  * Returns: the number of the epoch, from 1; 0 if there was none
  */
@@ -292,14 +314,24 @@ guint
 ortrain_training_history_get_best_epoch (OrtrainTrainingHistory *self)
 {
   g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), 0);
-  OrtrainEpochRecord *best = NULL;
-  for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
-    {
-      OrtrainEpochRecord *record = get_epoch (self, i);
-      if (best == NULL || watched_loss (record) < watched_loss (best))
-        best = record;
-    }
+  const OrtrainEpochRecord *best = get_best (self);
   return best != NULL ? best->epoch : 0;
+}
+
+/**
+ * ortrain_training_history_get_best_value: (get-property best-value)
+ * @self: a history
+ *
+ * Gets what [property@Trainer:monitor] names, in the best epoch: the smallest loss, the largest accuracy and so on.
+ *
+ * Returns: the value; not a number if there was no epoch
+ */
+double
+ortrain_training_history_get_best_value (OrtrainTrainingHistory *self)
+{
+  g_return_val_if_fail (ORTRAIN_IS_TRAINING_HISTORY (self), NAN);
+  OrtrainEpochRecord *best = get_best (self);
+  return best != NULL ? ortrain_monitor_get_value (&self->monitor, best) : NAN;
 }
 
 /**
@@ -317,7 +349,8 @@ ortrain_training_history_get_best_loss (OrtrainTrainingHistory *self)
   double best = NAN;
   for (guint i = 0; i < g_list_model_get_n_items (self->epochs); i++)
     {
-      double loss = watched_loss (get_epoch (self, i));
+      const OrtrainEpochRecord *record = get_epoch (self, i);
+      const double loss = isnan (record->validation_loss) ? record->loss : record->validation_loss;
       if (isnan (best) || loss < best)
         best = loss;
     }

@@ -29,6 +29,8 @@ double ortrain_training_history_get_last_metric (OrtrainTrainingHistory *self);
 ORTRAIN_AVAILABLE_IN_ALL
 double ortrain_training_history_get_best_loss (OrtrainTrainingHistory *self);
 ORTRAIN_AVAILABLE_IN_ALL
+double ortrain_training_history_get_best_value (OrtrainTrainingHistory *self);
+ORTRAIN_AVAILABLE_IN_ALL
 guint ortrain_training_history_get_best_epoch (OrtrainTrainingHistory *self);
 ORTRAIN_AVAILABLE_IN_ALL
 GBytes *ortrain_training_history_get_losses (OrtrainTrainingHistory *self);

@@ -43,6 +43,20 @@ const Halves = GObject.registerClass(class Halves extends Ortrain.LrSchedule {
     }
 });
 
+const Counting = GObject.registerClass(class Counting extends Ortrain.Metric {
+    vfunc_reset() {
+        this.n = (this.n ?? 0) + 1;
+    }
+
+    vfunc_update() {
+        return true;
+    }
+
+    vfunc_compute() {
+        return [true, this.n];
+    }
+});
+
 const Largest = GObject.registerClass(class Largest extends Ortrain.Metric {
     vfunc_reset() {
         this.largest = -Infinity;
@@ -562,6 +576,14 @@ run({
         equal([record.get_value('largest'), record.get_value('macro_f1')], [own.compute()[1], f1.compute()[1]]);
         assert(record.get_value('largest') < 0 && record.get_value('macro_f1') > 0);
         equal(f1.get_confusion_matrix().get_dim(0), 3);
+        // the best epoch by a metric in JavaScript: less is better where it says so
+        for (const [lower, best] of [[false, 3], [true, 1]]) {
+            const score = new Counting({name: 'score', lower_is_better: lower});
+            const by = new Ortrain.Trainer({session: trainingSession(), dataset: dataset(), validation: dataset(), epochs: 3, monitor: 'score'});
+            by.add_metric(score);
+            const history = by.fit(null);
+            equal([history.best_epoch, history.best_value, score.lower_is_better], [best, best, lower]);
+        }
         equal(Ortrain.RegressionMetric.new(Ortrain.RegressionMeasure.R2, 'y', 't').name, 'r2');
     },
 

@@ -713,6 +713,28 @@ class Work(unittest.TestCase):
         out, _ = ortrain(*TRAIN, "--epochs", "3", "--checkpoint", "work", "--resume")
         self.assertIn("were done before", out)
 
+    def test_monitor(self):
+        """What is exported is the best epoch by what is monitored; a metric that is monitored is computed."""
+        measured = [*TRAIN, "--validation", "test.images,test.labels", "--epochs", "6", "--learning-rate", "0.02", "--json"]
+        # the accuracy of the epochs rises while their top2 has no more to gain: different epochs are the best
+        for name, title, metrics in (("accuracy", "accuracy", []), ("top2", "top2_accuracy", []), ("f1", "macro_f1", []),
+                                     ("macro_f1", "macro_f1", ["--metric", "f1"]), ("loss", "validation_loss", [])):
+            out, _ = ortrain(*measured, *metrics, "--monitor", name, "--patience", "2", "--export", "best.onnx", "--checkpoint", "by-" + name)
+            result = strict(out)
+            values = [epoch[title] for epoch in result["epochs"]]
+            best = min(values) if name == "loss" else max(values)
+            self.assertEqual((result["best_value"], result["best_epoch"]), (best, values.index(best) + 1))
+            self.assertEqual(result["monitor"], name if name in ("loss", "accuracy") else title)
+            self.assertEqual(set(result["epochs"][0]) - {"epoch", "loss", "validation_loss", "accuracy", "learning_rate", "seconds"},
+                             {title} - {"accuracy", "validation_loss"})
+            found = strict(ortrain("eval", "best.onnx", "--data", "test.images,test.labels", "--json")[0])
+            self.assertEqual(found["accuracy"], result["epochs"][result["best_epoch"] - 1]["accuracy"])
+            ortrain("export", f"by-{name}/best", "by.onnx")
+            self.assertEqual(open(path("by.onnx"), "rb").read(), open(path("best.onnx"), "rb").read())
+        out, err = ortrain(*measured, "--monitor", "f2", status=2)
+        self.assertIn("--monitor cannot be 'f2'; there are loss, accuracy, and the metrics: topN (top5), f1, ", err)
+        self.assertIn("--monitor f1 needs --validation", ortrain(*TRAIN, "--monitor", "f1", status=2)[1])
+
     def test_run(self):
         with open(path("image.npy"), "wb") as file:
             file.write(npy("f", (2, 1, 8, 8), [0] * 128))

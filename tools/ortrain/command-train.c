@@ -211,6 +211,8 @@ split (OrtrainDataset **dataset, OrtrainDataset **held_out, double fraction, GEr
   return TRUE;
 }
 
+#define METRICS "topN (top5), f1, precision, recall (or micro_f1 …), mae, rmse, r2"
+
 /* "top5", "f1", "micro_recall", "mae"; NULL if there is no such metric. */
 static OrtrainMetric *
 make_metric (const char *name, const char *output, const char *target)
@@ -253,14 +255,41 @@ check_metrics (char **names, GError **error)
       if (metric != NULL && !g_strv_contains ((const char *const *) names + i + 1, names[i]))
         continue;
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   metric != NULL
-                       ? "--metric %s is given twice"
-                       : "There is no metric '%s'; the metrics are topN (top5), f1, precision, recall (or micro_f1 "
-                         "…), mae, rmse, r2; the accuracy of classifiers is always printed",
+                   metric != NULL ? "--metric %s is given twice"
+                                  : "There is no metric '%s'; the metrics are " METRICS
+                                    "; the accuracy of classifiers is always printed",
                    ortrain_text_show (names[i]));
       return FALSE;
     }
   return TRUE;
+}
+
+/* What --monitor names, as epochs have it. A metric is computed too, whether or not --metric has it. */
+static char *
+choose_monitor (const char *name, char ***metrics, GError **error)
+{
+  if (g_str_equal (name, "loss") || g_str_equal (name, "accuracy"))
+    return g_strdup (name);
+  g_autoptr (OrtrainMetric) metric = make_metric (name, "", "");
+  const char *title = metric != NULL ? ortrain_metric_get_name (metric) : name; /* "macro_f1" of "f1" */
+  const guint n = *metrics != NULL ? g_strv_length (*metrics) : 0;
+  for (guint i = 0; i < n; i++)
+    {
+      g_autoptr (OrtrainMetric) given = make_metric ((*metrics)[i], "", "");
+      if (g_str_equal (ortrain_metric_get_name (given), title))
+        return g_strdup (title);
+    }
+  if (metric == NULL)
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--monitor cannot be '%s'; there are loss, accuracy, and the metrics: " METRICS,
+                   ortrain_text_show (name));
+      return NULL;
+    }
+  *metrics = g_renew (char *, *metrics, n + 2);
+  (*metrics)[n] = g_strdup (name);
+  (*metrics)[n + 1] = NULL;
+  return g_strdup (title);
 }
 
 /* "100" updates, or "2epochs", in which case n_updates is 0 for now. */
@@ -407,7 +436,7 @@ add_number (JsonBuilder *builder, const char *name, double number)
 
 /* The results, one object; in "epochs", one for each. */
 static void
-print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history)
+print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history, const char *monitor)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
   GListModel *epochs = ortrain_training_history_get_epochs (history);
@@ -420,6 +449,9 @@ print_json (OrtrainTrainingSession *session, OrtrainTrainingHistory *history)
   json_builder_add_boolean_value (builder, ortrain_training_history_get_stopped_early (history));
   json_builder_set_member_name (builder, "best_epoch");
   json_builder_add_int_value (builder, ortrain_training_history_get_best_epoch (history));
+  json_builder_set_member_name (builder, "monitor");
+  json_builder_add_string_value (builder, monitor);
+  add_number (builder, "best_value", ortrain_training_history_get_best_value (history));
   add_number (builder, "best_loss", ortrain_training_history_get_best_loss (history));
   add_number (builder, "seconds", ortrain_training_history_get_seconds (history));
   json_builder_set_member_name (builder, "epochs");
@@ -468,6 +500,7 @@ run (int argc, char *argv[])
                   *optimizer_name = NULL, *optimizer_state = NULL;
   g_autofree char *schedule_name = NULL, *checkpoint = NULL, *export = NULL, *header = NULL, *classes = NULL;
   g_auto (GStrv) trainable = NULL, frozen = NULL, logs = NULL, metrics = NULL;
+  g_autofree char *monitor_text = NULL;
   gint epochs = 1, batch_size = 64, threads = 0, patience = 0;
   g_autofree char *provider = NULL, *precision = NULL, *budget = NULL, *arena = NULL, *offload = NULL,
                   *offload_folder = NULL;
@@ -532,6 +565,8 @@ run (int argc, char *argv[])
     { "json", 0, 0, G_OPTION_ARG_NONE, &json, "Print the results as JSON, all else on the standard error", NULL },
     { "memory", 0, 0, G_OPTION_ARG_NONE, &memory, "Print where the memory is at each phase", NULL },
     { "patience", 0, 0, G_OPTION_ARG_INT, &patience, "Stop after so many epochs that brought nothing (0: never)", "N" },
+    { "monitor", 0, 0, G_OPTION_ARG_STRING, &monitor_text,
+      "By what an epoch is the best: loss, accuracy, or a metric, as --metric names it (loss)", "NAME" },
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Seed of shuffling and dropout (0)", "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N" },
     { "provider", 0, 0, G_OPTION_ARG_STRING, &provider, "Device (the best there is)", "NAME" },
@@ -570,6 +605,9 @@ run (int argc, char *argv[])
     return command_usage (&command_train, "--validation-split is from 0 to 1, without --validation");
   if (metrics != NULL && validation == NULL && validation_split <= 0)
     return command_usage (&command_train, "--metric needs --validation or --validation-split");
+  if (monitor_text != NULL && !g_str_equal (monitor_text, "loss") && validation == NULL && validation_split <= 0)
+    return command_usage (&command_train, "--monitor %s needs --validation or --validation-split",
+                          ortrain_text_show (monitor_text));
   if (accumulation < 0)
     return command_usage (&command_train, "--accumulation-steps is at least 0");
   if (warm_up_text != NULL && !parse_warm_up (warm_up_text, &warm_up, &warm_up_epochs))
@@ -605,6 +643,9 @@ run (int argc, char *argv[])
   if (error != NULL || !check_metrics (metrics, &error) ||
       !set_number (optimizer, "weight-decay", weight_decay, &error) ||
       !set_number (optimizer, "momentum", momentum, &error))
+    return command_fail (error);
+  g_autofree char *monitor = choose_monitor (monitor_text != NULL ? monitor_text : "loss", &metrics, &error);
+  if (monitor == NULL)
     return command_fail (error);
   g_autoptr (OrtrainModel) model = ortrain_model_new_from_file (argv[1], &error);
   if (model == NULL)
@@ -729,6 +770,7 @@ run (int argc, char *argv[])
   ortrain_trainer_set_seed (trainer, ortrain_training_options_get_seed (options));
   ortrain_trainer_set_validation (trainer, held_out);
   ortrain_trainer_set_patience (trainer, (guint) patience);
+  ortrain_trainer_set_monitor (trainer, monitor);
   for (guint i = 0; wanted != NULL && metrics != NULL && metrics[i] != NULL; i++)
     {
       g_autoptr (OrtrainMetric) metric = make_metric (metrics[i], ortrain_loss_get_output (loss), wanted);
@@ -805,7 +847,7 @@ run (int argc, char *argv[])
         }
     }
   if (json)
-    print_json (session, history);
+    print_json (session, history, monitor);
   return EXIT_OK;
 }
 
