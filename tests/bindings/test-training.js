@@ -608,6 +608,17 @@ run({
         equal(session.get_current_learning_rate(), 0.1 * 0.5 ** 5);
     },
 
+    'objects say what they are'() {
+        equal(`${new Ortrain.Sgd({learning_rate: 0.1, momentum: 0.9})}`,
+            'Ortrain.Sgd {learning_rate: 0.1, state_precision: F32, momentum: 0.9, nesterov: false, weight_decay: 0}');
+        const trainer = new Ortrain.Trainer({session: trainingSession(), dataset: dataset(), batch_size: 4});
+        let record;
+        trainer.connect('epoch-ended', (_self, ended) => (record = `${ended}`));
+        trainer.fit(null);
+        assert(/^Ortrain\.EpochRecord \{epoch: 1, loss: [\d.]+, /.test(record), record);
+        assert(`${trainer}`.startsWith('Ortrain.Trainer {'), `${trainer}`);
+    },
+
     async 'trainer, stopped by handlers, behind an update or an epoch'() {
         const trainer = new Ortrain.Trainer({session: trainingSession(), dataset: dataset(), epochs: 5, batch_size: 4});
         trainer.show_progress = Ortrain.ShowProgress.NEVER;

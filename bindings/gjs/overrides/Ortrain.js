@@ -2,7 +2,7 @@
 /* exported _init */
 // What makes Ortrain feel at home in GJS: promises, plain objects of tensors, typed arrays. Everything here can also be
 // done without it. Big memory is not seen by the garbage collector: call release () on tensors that were large.
-const {Gio, GLib} = imports.gi;
+const {Gio, GLib, GObject} = imports.gi;
 
 const TYPED = {
     FLOAT32: Float32Array, FLOAT64: Float64Array, INT8: Int8Array, UINT8: Uint8Array, INT16: Int16Array,
@@ -53,10 +53,6 @@ function _init() {
         },
         configurable: true,
     });
-    Ortrain.Tensor.prototype.toString = function () {
-        return this.to_string();
-    };
-
     function toDict(values) {
         if (values === null || values === undefined || values instanceof Ortrain.TensorDict)
             return values;
@@ -75,10 +71,6 @@ function _init() {
             object[name] = this.get(name);
         return object;
     };
-    Ortrain.TensorDict.prototype.toString = function () {
-        return this.to_string();
-    };
-
     function feeding(prototype, ...names) {
         for (const name of names) {
             const original = prototype[name];
@@ -174,12 +166,29 @@ function _init() {
     constructible('Trainer', ['session', 'dataset'],
         values => Ortrain.Trainer.new(take(values, 'session'), toDataset(take(values, 'dataset'))));
 
-    for (const name of ['MemoryReport', 'MemoryPlan', 'CheckReport', 'TrainingHistory', 'Model', 'Graph']) {
-        if (Ortrain[name]) {
-            Ortrain[name].prototype.toString = function () {
-                return this.to_string();
-            };
+    // What an object says of itself: its text, or its properties.
+    function describe(object) {
+        const said = [];
+        for (const {name, flags, value_type: type} of GObject.Object.list_properties.call(object.constructor)) {
+            const key = name.replace(/-/g, '_');
+            let value = flags & GObject.ParamFlags.READABLE ? object[key] : null;
+            const members = Ortrain[type.name.replace(/^Ortrain/, '')];
+            if (typeof value === 'number' && typeof members === 'object')
+                value = Object.keys(members).find(member => members[member] === value);
+            else if (typeof value === 'number' && !Number.isInteger(value))
+                value = Number(value.toPrecision(6));
+            if (['number', 'string', 'boolean'].includes(typeof value) && value !== '')
+                said.push(`${key}: ${value}`);
         }
+        return `Ortrain.${object.constructor.name.replace(/^Ortrain_/, '')} {${said.join(', ')}}`;
+    }
+    for (const name of Object.keys(Ortrain)) {
+        const prototype = typeof Ortrain[name] === 'function' ? Ortrain[name].prototype : null;
+        if (!(prototype instanceof GObject.Object) && typeof prototype?.to_string !== 'function')
+            continue;
+        prototype.toString = function () {
+            return typeof this.to_string === 'function' ? this.to_string() : describe(this);
+        };
     }
 
     // List models are iterable. Those of graphs and plans are of a class that has no name here: it is reached through one of them.
