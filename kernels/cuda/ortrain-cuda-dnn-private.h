@@ -86,7 +86,7 @@ void ortrain_dnn_reshape_into (OrtrainDnnGraph *graph, int x, int y);
 /* What decides which engines are taken. */
 typedef struct
 {
-  const char *device_name;
+  const char *device;      /* OrtrainCudaProvider.identity */
   const char *device_json; /* NULL: the device in use; else a description of one that need not be there */
   gboolean allow_tf32;     /* of float32: engines that use tensor cores */
   OrtrainConvAlgoSearch search;

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Asking cuDNN which engines compute a graph, choosing one, running it. */
@@ -31,7 +30,7 @@ struct _OrtrainDnnPlan
   guint n_engines;
   gsize workspace_bytes;
   char *refusal; /* no engine */
-  char *cache;   /* file that remembers a measured choice; NULL: nothing is measured */
+  char *key;     /* of a measured choice in the disk cache; NULL: nothing is measured */
   cudnnBackendDescriptor_t execution;
   gboolean failed; /* no engine could be made ready */
   union
@@ -344,16 +343,6 @@ ask (Maker *self, OrtrainDnnPlan *plan, const OrtrainDnnTarget *target, cudnnBac
 
 /* ---- plans ---- */
 
-static char *
-find_cache (const char *key, const OrtrainDnnTarget *target, gsize version)
-{
-  if (target->search != ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE || target->device_json != NULL)
-    return NULL;
-  g_autofree char *text = g_strdup_printf ("%s %" G_GSIZE_FORMAT " %s", target->device_name, version, key);
-  g_autofree char *hash = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
-  return g_build_filename (g_get_user_cache_dir (), "ortrain", "cudnn", hash, NULL);
-}
-
 static OrtrainDnnPlan *
 plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target, const char *key)
 {
@@ -361,7 +350,8 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   g_mutex_init (&self->lock);
   self->graph = *graph;
   self->descriptors = g_ptr_array_new ();
-  self->cache = find_cache (key, target, api->cudnnGetVersion ());
+  if (target->search == ORTRAIN_CONV_ALGO_SEARCH_EXHAUSTIVE && target->device_json == NULL)
+    self->key = g_strdup_printf ("%" G_GSIZE_FORMAT " %s", api->cudnnGetVersion (), key);
   for (gint64 i = 0; i < graph->n_tensors; i++)
     if (graph->tensors[i].type == CUDNN_DATA_INT32)
       self->values[i].i32 = (gint32) graph->tensors[i].value;
@@ -386,7 +376,7 @@ plan_new (const OrtrainCudnn *api, const OrtrainDnnGraph *graph, const OrtrainDn
   gsize least = G_MAXSIZE;
   for (guint i = 0; i < self->n_engines; i++)
     {
-      if (i == 0 || self->cache != NULL)
+      if (i == 0 || self->key != NULL)
         self->workspace_bytes = MAX (self->workspace_bytes, self->engines[i].workspace_bytes);
       else
         least = MIN (least, self->engines[i].workspace_bytes);
@@ -400,7 +390,7 @@ static char *
 make_key (const OrtrainDnnGraph *graph, const OrtrainDnnTarget *target)
 {
   GChecksum *sum = g_checksum_new (G_CHECKSUM_SHA256);
-  g_autofree char *options = g_strdup_printf ("%s %s %d %d %" G_GSIZE_FORMAT, target->device_name, target->device_json,
+  g_autofree char *options = g_strdup_printf ("%s %s %d %d %" G_GSIZE_FORMAT, target->device, target->device_json,
                                               target->allow_tf32, target->search, target->workspace_limit);
   g_checksum_update (sum, (const guchar *) options, -1);
   g_checksum_update (sum, (const guchar *) graph->tensors,
@@ -452,7 +442,7 @@ void
 ortrain_dnn_target_init (OrtrainDnnTarget *target, const OrtrainKernelSetup *setup)
 {
   const OrtrainCudaProvider *provider = (const OrtrainCudaProvider *) setup->provider;
-  *target = (OrtrainDnnTarget){ .device_name = provider->name,
+  *target = (OrtrainDnnTarget){ .device = provider->identity,
                                 .allow_tf32 = provider->options.allow_tf32,
                                 .search = provider->options.conv_algo_search,
                                 .workspace_limit = WORKSPACE_LIMIT };
@@ -588,29 +578,36 @@ measure (const OrtrainCudnn *api, OrtrainDnnPlan *self, cudnnBackendDescriptor_t
   return ok ? best : INFINITY;
 }
 
-/* The place of the engine that a file remembers, or -1. */
+#define CACHE_KIND "cudnn-engine"
+
+/* A choice as the disk cache has it, little-endian. */
+typedef struct
+{
+  guint64 place, number;
+} Remembered;
+
+/* The place of the engine that the disk cache remembers, or -1. */
 static gint
 read_cache (const OrtrainDnnPlan *self)
 {
-  g_autofree char *text = NULL;
-  guint place;
-  gint64 number;
-  if (self->cache == NULL || !g_file_get_contents (self->cache, &text, NULL, NULL) ||
-      sscanf (text, "ortrain-cudnn 1 %u %" G_GINT64_MODIFIER "d\n", &place, &number) != 2 || place >= self->n_engines ||
-      self->engines[place].number != number)
+  Remembered choice;
+  g_autoptr (GBytes) found =
+      self->key != NULL ? ortrain_cuda_library->disk_cache_lookup (CACHE_KIND, self->key, strlen (self->key)) : NULL;
+  if (found == NULL || g_bytes_get_size (found) != sizeof choice)
     return -1;
-  return (gint) place;
+  memcpy (&choice, g_bytes_get_data (found, NULL), sizeof choice);
+  const guint64 place = GUINT64_FROM_LE (choice.place);
+  return place < self->n_engines && (guint64) self->engines[place].number == GUINT64_FROM_LE (choice.number)
+             ? (gint) place
+             : -1;
 }
 
 static void
 write_cache (const OrtrainDnnPlan *self, guint place)
 {
-  g_autofree char *folder = g_path_get_dirname (self->cache);
-  g_autofree char *text =
-      g_strdup_printf ("ortrain-cudnn 1 %u %" G_GINT64_FORMAT "\n", place, self->engines[place].number);
-  g_autoptr (GError) error = NULL;
-  if (g_mkdir_with_parents (folder, 0700) != 0 || !g_file_set_contents (self->cache, text, -1, &error))
-    g_debug ("The choice of a convolution's engine is not remembered: %s", error != NULL ? error->message : folder);
+  const Remembered choice = { GUINT64_TO_LE ((guint64) place), GUINT64_TO_LE ((guint64) self->engines[place].number) };
+  g_autoptr (GBytes) contents = g_bytes_new (&choice, sizeof choice);
+  ortrain_cuda_library->disk_cache_store (CACHE_KIND, self->key, strlen (self->key), contents);
 }
 
 static cudnnBackendDescriptor_t
@@ -644,7 +641,7 @@ make_ready (const OrtrainCudnn *api, OrtrainDnnPlan *self, const OrtrainKernelCa
   const gint remembered = read_cache (self);
   if (remembered >= 0)
     self->execution = make_execution (api, self, &self->engines[remembered], NULL);
-  if (self->execution == NULL && self->cache != NULL)
+  if (self->execution == NULL && self->key != NULL)
     self->execution = search (api, self, call, addresses, workspace);
   for (guint i = 0; self->execution == NULL && i < self->n_engines; i++)
     if (self->engines[i].workspace_bytes <= self->workspace_bytes)

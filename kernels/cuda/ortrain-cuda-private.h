@@ -27,6 +27,7 @@ typedef struct
   OrtrainProvider parent;
   int device;
   char *name;         /* of the device */
+  char *identity;     /* all that a choice of NVIDIA's libraries depends on beside their versions: device and driver */
   guint n_processors; /* multiprocessors */
   guint capability;   /* 90 for 9.0 */
   OrtrainProviderOptions options;

@@ -348,6 +348,7 @@ cuda_free_provider (OrtrainProvider *provider)
   cudaFree (self->numbers);
   cudaGetLastError ();
   g_free (self->name);
+  g_free (self->identity);
   g_free (self);
 }
 
@@ -388,6 +389,7 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
 {
   static const OrtrainCudaNumbers numbers = { .one = 1, .one_f64 = 1 };
   struct cudaDeviceProp properties;
+  int driver = 0;
   if (!ortrain_cuda_check (cudaSetDevice (0), "choosing a device", error) ||
       !ortrain_cuda_check (cudaGetDeviceProperties (&properties, 0), "asking for its properties", error))
     return NULL;
@@ -398,6 +400,9 @@ ortrain_cuda_provider_new (const OrtrainProviderOptions *options, GError **error
   self->n_processors = (guint) MAX (properties.multiProcessorCount, 1);
   self->capability = (guint) (properties.major * 10 + properties.minor);
   self->options = *options;
+  cudaDriverGetVersion (&driver);
+  self->identity = g_strdup_printf ("%s, capability %u, %u processors, driver %d, runtime %d", self->name,
+                                    self->capability, self->n_processors, driver, CUDART_VERSION);
   self->numbers = cuda_allocate (&self->parent, ORTRAIN_MEMORY_SPACE_DEVICE, sizeof numbers, error);
   OrtrainStream *stream = NULL;
   const gboolean ok = self->numbers != NULL && cuda_new_stream (&self->parent, &stream, error) &&

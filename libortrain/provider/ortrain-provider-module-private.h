@@ -11,7 +11,7 @@
  * device is first asked for. They link against GLib alone; what they need of the library comes in a table. Version and
  * size are compared, so a module of another version is left out with a reason. */
 
-#define ORTRAIN_MODULE_VERSION 4
+#define ORTRAIN_MODULE_VERSION 5
 #define ORTRAIN_MODULE_ENTRY "ortrain_provider_module"
 
 typedef struct
@@ -35,6 +35,9 @@ typedef struct
   gint64 (*tensor_get_n_elements) (OrtrainTensor *tensor);
   /* The CPU, for what a device leaves to it. */
   OrtrainProvider *(*new_cpu) (const OrtrainProviderOptions *options);
+  /* Choices that take long, for later processes: core/ortrain-disk-cache-private.h. */
+  GBytes *(*disk_cache_lookup) (const char *kind, gconstpointer key, gsize n_key);
+  void (*disk_cache_store) (const char *kind, gconstpointer key, gsize n_key, GBytes *contents);
 } OrtrainLibraryFunctions;
 
 typedef struct

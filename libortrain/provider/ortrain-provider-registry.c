@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "provider/ortrain-provider-module-private.h"
 
+#include "core/ortrain-disk-cache-private.h"
 #include "core/ortrain-text-private.h"
 
 #include <gmodule.h>
@@ -39,6 +40,8 @@ static const OrtrainLibraryFunctions library = {
   .tensor_get_dtype = ortrain_tensor_get_dtype,
   .tensor_get_n_elements = ortrain_tensor_get_n_elements,
   .new_cpu = ortrain_provider_new_cpu,
+  .disk_cache_lookup = ortrain_disk_cache_lookup,
+  .disk_cache_store = ortrain_disk_cache_store,
 };
 
 /* A module stays loaded: its functions are called as long as the process lives. */

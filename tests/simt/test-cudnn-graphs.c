@@ -45,7 +45,7 @@ plan (const OrtrainDnnGraph *graph, gboolean allow_tf32, const char *name)
 {
   g_autoptr (GError) error = NULL;
   const OrtrainDnnTarget target = {
-    .device_name = "H200", .device_json = device, .allow_tf32 = allow_tf32, .workspace_limit = workspace_limit
+    .device = "H200", .device_json = device, .allow_tf32 = allow_tf32, .workspace_limit = workspace_limit
   };
   OrtrainDnnPlan *result = ortrain_dnn_plan (graph, &target, &error);
   if (result == NULL)

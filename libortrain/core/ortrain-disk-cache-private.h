@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+/* What takes long to compute and is the same each time, kept in files for later processes: searches of the planner, the
+ * choices of a device's libraries. The folder is $XDG_CACHE_HOME/ortrain, or what the variable ORTRAIN_CACHE names; "off":
+ * nothing is read or written. An entry is found by its kind, its key, and the build of the library, so that no version
+ * reads what another one wrote. What depends on more than the library, such as a driver, has that in its key.
+ *
+ * An entry is a hint: whoever looks one up has to check it as if a stranger had written it. A file that is damaged,
+ * not the user's own, or cannot be read counts as missing, and one that cannot be written is given up; neither is an
+ * error. From any thread, and from any number of processes at once. */
+
+/* kind: a short word. NULL: there is none. Transfer full. */
+GBytes *ortrain_disk_cache_lookup (const char *kind, gconstpointer key, gsize n_key);
+/* Replaces the entry of that key. The folder takes 64 MiB at most: the entries that were used longest ago make room. */
+void ortrain_disk_cache_store (const char *kind, gconstpointer key, gsize n_key, GBytes *contents);
+
+/* Since the process began. */
+typedef struct
+{
+  guint n_hits, n_misses, n_stored;
+} OrtrainDiskCacheCounts;
+
+OrtrainDiskCacheCounts ortrain_disk_cache_get_counts (void);
