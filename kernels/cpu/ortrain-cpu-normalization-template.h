@@ -91,17 +91,19 @@ R (row_dots) (const REAL *dy, const REAL *x, const REAL *scale, REAL mean, gint6
   double total_a = 0, total_b = 0;
   while (n - i >= ORTRAIN_LANES)
     {
-      REAL a[ORTRAIN_LANES] = { 0 }, b[ORTRAIN_LANES] = { 0 };
-      gint64 end = MIN (n, i + ORTRAIN_LANE_BLOCK);
+      R (OrtrainLanes) a = { 0 }, b = { 0 };
+      const gint64 end = MIN (n, i + ORTRAIN_LANE_BLOCK);
       for (; i + ORTRAIN_LANES <= end; i += ORTRAIN_LANES)
-        for (int j = 0; j < ORTRAIN_LANES; j++)
-          {
-            REAL t = dy[i + j] * scale[i + j];
-            a[j] += t;
-            b[j] += t * (x[i + j] - mean);
-          }
-      total_a += R (ortrain_lane_sum) (a, ORTRAIN_LANES, 0);
-      total_b += R (ortrain_lane_sum) (b, ORTRAIN_LANES, 0);
+        ORTRAIN_EACH_LANE
+      for (int k = 0; k < ORTRAIN_N_LANE_VECTORS (a); k++)
+        {
+          const gint64 at = i + k * ORTRAIN_LANES / ORTRAIN_N_LANE_VECTORS (a);
+          const R (OrtrainLane) t = *(const R (OrtrainLane) *) (dy + at) * *(const R (OrtrainLane) *) (scale + at);
+          a.v[k] += t;
+          b.v[k] += t * (*(const R (OrtrainLane) *) (x + at) - mean);
+        }
+      total_a += R (ortrain_lanes_join) (a);
+      total_b += R (ortrain_lanes_join) (b);
     }
   for (; i < n; i++)
     {
